@@ -1,0 +1,16 @@
+//! What every crate of Ursa stands on: quantities with a unit, time, checksums, aligned buffers and
+//! seeded random numbers. Nothing here makes a system call but the allocator.
+
+mod buf;
+mod crc;
+mod rng;
+mod send_batch;
+mod time;
+mod units;
+
+pub use buf::{ALIGNMENT, Buf, Chain, SharedBuf, pool_bytes};
+pub use crc::{Crc32c, crc32c};
+pub use rng::Rng;
+pub use send_batch::SendBatch;
+pub use time::Instant;
+pub use units::{BlockCount, BlockSize, ByteLen, ByteOffset, Lba, LbaRange};

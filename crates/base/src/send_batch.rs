@@ -1,0 +1,110 @@
+//! What one send puts on a connection: many small headers and many payloads, in order, without copying the payloads.
+
+use std::ops::Range;
+
+use crate::{Chain, SharedBuf};
+
+enum Part {
+    /// A range of `SendBatch::small`.
+    Small(Range<usize>),
+    Shared(SharedBuf),
+}
+
+/// Bytes to send, in order. Small pieces are copied together; shared buffers are referred to.
+#[derive(Default)]
+pub struct SendBatch {
+    small: Vec<u8>,
+    parts: Vec<Part>,
+    len: usize,
+}
+
+impl SendBatch {
+    /// An empty batch.
+    pub fn new() -> SendBatch {
+        SendBatch::default()
+    }
+
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no byte.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many pieces `iter` will give: what one scatter-gather send is limited in.
+    pub fn pieces(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Adds a copy of `bytes`.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let start = self.small.len();
+        self.small.extend_from_slice(bytes);
+        self.len += bytes.len();
+        match self.parts.last_mut() {
+            Some(Part::Small(range)) if range.end == start => range.end += bytes.len(),
+            _ => self.parts.push(Part::Small(start..start + bytes.len())),
+        }
+    }
+
+    /// Adds a reference to `data`.
+    pub fn push_shared(&mut self, data: SharedBuf) {
+        if !data.is_empty() {
+            self.len += data.len();
+            self.parts.push(Part::Shared(data));
+        }
+    }
+
+    /// Adds references to all of `chain`.
+    pub fn push_chain(&mut self, chain: &Chain) {
+        for part in chain.parts() {
+            self.push_shared(part.clone());
+        }
+    }
+
+    /// The pieces in order; their addresses stay the same until the batch is changed.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts.iter().map(|part| match part {
+            Part::Small(range) => &self.small[range.clone()],
+            Part::Shared(data) => data,
+        })
+    }
+
+    /// Empties it and keeps its memory.
+    pub fn clear(&mut self) {
+        self.small.clear();
+        self.parts.clear();
+        self.len = 0;
+    }
+
+    /// All the bytes, copied: for tests.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.iter().flatten().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Buf;
+
+    #[test]
+    fn neighbours_are_joined_and_order_is_kept() {
+        let mut batch = SendBatch::new();
+        batch.push(b"ab");
+        batch.push(b"cd");
+        batch.push_shared(Buf::copy_of(b"DATA").share());
+        batch.push(b"ef");
+        assert_eq!(batch.pieces(), 3);
+        assert_eq!(batch.len(), 10);
+        assert_eq!(batch.to_vec(), b"abcdDATAef");
+        batch.clear();
+        assert!(batch.is_empty() && batch.iter().next().is_none());
+    }
+}

@@ -1,0 +1,121 @@
+//! What SCSI asks of a volume, and what can come of it. All ranges were checked against the capacity.
+
+use base::{BlockCount, Chain, Lba, LbaRange};
+
+/// One operation on blocks.
+#[derive(Clone, Debug)]
+pub enum BlockOp {
+    /// Read; from the medium itself if `fua`.
+    Read {
+        /// Which blocks.
+        range: LbaRange,
+        /// Not from a volatile cache that is newer than the medium.
+        fua: bool,
+    },
+    /// Write; done when durable if `fua`.
+    Write {
+        /// Which blocks.
+        range: LbaRange,
+        /// As many bytes as the range has.
+        data: Chain,
+        /// Durable before it is done.
+        fua: bool,
+    },
+    /// Write one block's content to every block of the range.
+    WriteSame {
+        /// Which blocks.
+        range: LbaRange,
+        /// One block.
+        pattern: Chain,
+        /// Durable before it is done.
+        fua: bool,
+    },
+    /// Give the blocks back; they read as zeros afterwards.
+    Unmap {
+        /// Which blocks, in the order given.
+        ranges: Vec<LbaRange>,
+    },
+    /// Check that the blocks can be read.
+    Verify {
+        /// Which blocks.
+        range: LbaRange,
+    },
+    /// Compare the blocks with `data`; [`BlockError::Miscompare`] if they differ.
+    Compare {
+        /// Which blocks.
+        range: LbaRange,
+        /// As many bytes as the range has, or one block to compare with each.
+        data: Chain,
+    },
+    /// Compare and, if equal, write: one step to all other commands.
+    CompareAndWrite {
+        /// Which blocks.
+        range: LbaRange,
+        /// What must be there.
+        compare: Chain,
+        /// What is written then.
+        write: Chain,
+        /// Durable before it is done.
+        fua: bool,
+    },
+    /// Read, OR with `data`, write: one step to all other commands.
+    OrWrite {
+        /// Which blocks.
+        range: LbaRange,
+        /// As many bytes as the range has.
+        data: Chain,
+        /// Durable before it is done.
+        fua: bool,
+    },
+    /// Make all completed writes durable (of the whole volume: ranges are a hint that nobody uses).
+    Flush,
+    /// Bring the blocks into a cache if there is one.
+    Prefetch {
+        /// Which blocks.
+        range: LbaRange,
+    },
+    /// Which blocks are mapped, from `start` on, in at most `max` descriptors.
+    LbaStatus {
+        /// The first block of interest.
+        start: Lba,
+        /// How many descriptors fit.
+        max: usize,
+    },
+}
+
+/// An operation was done.
+#[derive(Clone, Debug)]
+pub enum BlockDone {
+    /// Done, and nothing to tell.
+    Done,
+    /// What was read.
+    Data(Chain),
+    /// Consecutive extents with their state.
+    LbaStatus(Vec<(Lba, BlockCount, Provisioning)>),
+}
+
+/// SBC-3 table 74.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+#[repr(u8)]
+pub enum Provisioning {
+    Mapped = 0,
+    Deallocated = 1,
+}
+
+/// An operation was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockError {
+    /// The first byte that differs, counted from the start of the data.
+    Miscompare(u64),
+    /// The disk could not read this block.
+    Unreadable(Lba),
+    /// The disk could not write this block.
+    Unwritable(Lba),
+    /// No space is left for it.
+    Full,
+    /// The volume is offline: its disk failed or was taken away.
+    Offline,
+    /// It was aborted by task management before it took effect, or its effect is unknown.
+    Aborted,
+}

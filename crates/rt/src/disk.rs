@@ -1,0 +1,184 @@
+//! Files opened with O_DIRECT, and block devices.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base::{Buf, SharedBuf};
+
+use crate::{sim, uring};
+
+/// When a write counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When the disk has taken it; a later flush makes it durable.
+    Cached,
+    /// When it survives a power cut (FUA).
+    Durable,
+}
+
+/// How to open a disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// Make a file of this many bytes; it must not exist. `None`: it must exist.
+    pub create: Option<u64>,
+    /// With `create`: reserve the space in the file system now (an error if it does not have it), not on first use.
+    pub reserve: bool,
+    /// Refuse writes.
+    pub read_only: bool,
+}
+
+/// A disk could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process, or another part of this one, has it open.
+    #[error("{0} is in use by another process: stop that process or choose another disk")]
+    InUse(PathBuf),
+    /// The file system cannot bypass the page cache.
+    #[error("{0} cannot be opened with O_DIRECT: its file system does not support it; use ext4, XFS or a block device")]
+    NoDirect(PathBuf),
+    /// Neither a regular file nor a block device.
+    #[error("{0} is neither a file nor a block device")]
+    NotADisk(PathBuf),
+    /// Everything else the system said.
+    #[error("cannot open {path}")]
+    System {
+        /// What was to be opened.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// An operation on a disk failed.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskError {
+    /// The range is not inside the disk, or not aligned to its blocks.
+    #[error("{len} bytes at {offset} are outside the disk or not aligned to its blocks")]
+    Range {
+        /// Where, in bytes.
+        offset: u64,
+        /// How many bytes.
+        len: u64,
+    },
+    /// The file system under the file is full.
+    #[error("the file system under the disk is full")]
+    Full,
+    /// The disk could not read or write this range (EIO and relatives).
+    #[error("the disk failed")]
+    Media(#[source] io::Error),
+    /// An earlier write or flush failed, so that nobody knows what is durable: the disk must be reopened and recovered.
+    #[error("the disk is out of service since an earlier write or flush failed; reopen it")]
+    Latched,
+    /// It was opened read-only.
+    #[error("the disk was opened read-only")]
+    ReadOnly,
+}
+
+/// An open disk. It is used by the core that opened it; [`Disk::share`] opens it for another core.
+pub struct Disk(Inner);
+
+enum Inner {
+    Uring(uring::Disk),
+    Sim(sim::Disk),
+}
+
+impl Disk {
+    /// Opens `path`, and locks it against every other opener but [`Disk::share`].
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub async fn open(path: &Path, options: OpenOptions) -> Result<Disk, OpenError> {
+        if sim::is_current() {
+            sim::Disk::open(path, options).await.map(Inner::Sim).map(Disk)
+        } else {
+            uring::Disk::open(path, options).await.map(Inner::Uring).map(Disk)
+        }
+    }
+
+    /// The same open disk for use on other cores: send the function there and call it. A failure latches all of them.
+    pub fn share(&self) -> Box<dyn Fn() -> Disk + Send + Sync> {
+        match &self.0 {
+            Inner::Uring(disk) => {
+                let shared = disk.share();
+                Box::new(move || Disk(Inner::Uring(shared.open())))
+            }
+            Inner::Sim(disk) => {
+                let shared = disk.share();
+                Box::new(move || Disk(Inner::Sim(shared.open())))
+            }
+        }
+    }
+
+    /// The size in bytes.
+    pub fn size(&self) -> u64 {
+        match &self.0 {
+            Inner::Uring(disk) => disk.size(),
+            Inner::Sim(disk) => disk.size(),
+        }
+    }
+
+    /// What offsets and lengths must be multiples of, in bytes: the logical block size under O_DIRECT.
+    pub fn block(&self) -> u32 {
+        match &self.0 {
+            Inner::Uring(disk) => disk.block(),
+            Inner::Sim(disk) => disk.block(),
+        }
+    }
+
+    /// Reads `buf.len()` bytes at `offset`.
+    ///
+    /// # Errors
+    /// [`DiskError::Range`], [`DiskError::Media`].
+    pub async fn read(&self, offset: u64, buf: Buf) -> Result<Buf, DiskError> {
+        match &self.0 {
+            Inner::Uring(disk) => disk.read(offset, buf).await,
+            Inner::Sim(disk) => disk.read(offset, buf).await,
+        }
+    }
+
+    /// Writes `data` at `offset`. Data that is not aligned in memory is copied first.
+    ///
+    /// # Errors
+    /// All of [`DiskError`]. [`DiskError::Media`] latches the disk, [`DiskError::Full`] does not.
+    pub async fn write(&self, offset: u64, data: SharedBuf, durability: Durability) -> Result<(), DiskError> {
+        match &self.0 {
+            Inner::Uring(disk) => disk.write(offset, data, durability).await,
+            Inner::Sim(disk) => disk.write(offset, data, durability).await,
+        }
+    }
+
+    /// Makes all writes that have completed durable.
+    ///
+    /// # Errors
+    /// [`DiskError::Media`] (which latches the disk: a flush is never retried), [`DiskError::Latched`].
+    pub async fn flush(&self) -> Result<(), DiskError> {
+        match &self.0 {
+            Inner::Uring(disk) => disk.flush().await,
+            Inner::Sim(disk) => disk.flush().await,
+        }
+    }
+
+    /// Makes the range read as zeros and gives its space back where the disk can (hole punch, discard).
+    ///
+    /// # Errors
+    /// As for [`Disk::write`].
+    pub async fn zero(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        match &self.0 {
+            Inner::Uring(disk) => disk.zero(offset, len).await,
+            Inner::Sim(disk) => disk.zero(offset, len).await,
+        }
+    }
+
+    /// The allocated parts of the range, as (offset, length) in order; all of it where the disk cannot tell.
+    /// What is not listed reads as zeros.
+    ///
+    /// # Errors
+    /// [`DiskError::Range`], [`DiskError::Media`].
+    pub async fn allocated(&self, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, DiskError> {
+        match &self.0 {
+            Inner::Uring(disk) => disk.allocated(offset, len).await,
+            Inner::Sim(disk) => disk.allocated(offset, len).await,
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Tasks of one core: what is ready, what came from other cores, whose time has come.
+//!
+//! A [`Core`] knows nothing of io_uring or of the simulator. A world makes cores, enters one, lets it run what is
+//! ready, and sleeps (or advances its clock) when nothing is.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use async_task::Runnable;
+use base::{Instant, Rng};
+use slab::Slab;
+
+use crate::sync::oneshot;
+use crate::timer::Timers;
+
+/// The number of a core within its node, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CoreId(pub u16);
+
+impl fmt::Display for CoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "core {}", self.0)
+    }
+}
+
+/// A spawned task. Dropping it cancels the task; `detach` lets it run on its own; awaiting it gives its result.
+pub type Task<T> = async_task::Task<T>;
+
+/// What other threads, or other cores, want a core to do.
+enum Message {
+    Run(Runnable),
+    Call(Box<dyn FnOnce() + Send>),
+}
+
+/// How a world learns that a core has got a message.
+pub(crate) trait Doorbell: Send + Sync {
+    /// Called after each message was queued, from any thread.
+    fn ring(&self);
+}
+
+/// The side of a core that other threads may touch.
+pub(crate) struct Remote {
+    inbox: Mutex<VecDeque<Message>>,
+    doorbell: Box<dyn Doorbell>,
+}
+
+impl Remote {
+    pub(crate) fn new(doorbell: Box<dyn Doorbell>) -> Arc<Remote> {
+        Arc::new(Remote { inbox: Mutex::default(), doorbell })
+    }
+
+    fn push(&self, message: Message) {
+        self.inbox.lock().expect("no code panics while it holds the inbox").push_back(message);
+        self.doorbell.ring();
+    }
+
+    /// Whether a message waits. A world checks it once more after it has announced that it will sleep.
+    pub(crate) fn has_messages(&self) -> bool {
+        !self.inbox.lock().expect("no code panics while it holds the inbox").is_empty()
+    }
+}
+
+/// Reads the clock of a world.
+pub(crate) trait Clock {
+    fn now(&self) -> Instant;
+}
+
+/// One core of one node.
+pub(crate) struct Core {
+    id: CoreId,
+    /// Tasks that can make progress, oldest first.
+    ready: RefCell<VecDeque<Runnable>>,
+    /// A waker of each unfinished task, so that a core can be torn down with tasks still waiting.
+    active: RefCell<Slab<Waker>>,
+    pub(crate) timers: Timers,
+    clock: Rc<dyn Clock>,
+    rng: RefCell<Rng>,
+    /// All cores of this node, this one included, by number.
+    remotes: Arc<[Arc<Remote>]>,
+    /// Messages taken from the inbox in one go; kept to reuse its memory.
+    taken: RefCell<VecDeque<Message>>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Core>>> = const { RefCell::new(None) };
+    /// The address of the current core's `Remote`: a cheap test whether a wake is local.
+    static CURRENT_REMOTE: Cell<*const Remote> = const { Cell::new(std::ptr::null()) };
+}
+
+/// While it lives, the core is the thread's current one.
+pub(crate) struct Entered {
+    previous: Option<Rc<Core>>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let previous = self.previous.take();
+        CURRENT_REMOTE.set(previous.as_ref().map_or(std::ptr::null(), |core| Arc::as_ptr(core.remote())));
+        CURRENT.replace(previous);
+    }
+}
+
+impl Core {
+    pub(crate) fn new(id: CoreId, remotes: Arc<[Arc<Remote>]>, clock: Rc<dyn Clock>, seed: u64) -> Rc<Core> {
+        assert!((id.0 as usize) < remotes.len());
+        Rc::new(Core {
+            id,
+            ready: RefCell::default(),
+            active: RefCell::default(),
+            timers: Timers::default(),
+            clock,
+            rng: RefCell::new(Rng::new(seed)),
+            remotes,
+            taken: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn id(&self) -> CoreId {
+        self.id
+    }
+
+    pub(crate) fn remote(&self) -> &Arc<Remote> {
+        &self.remotes[self.id.0 as usize]
+    }
+
+    /// Makes this the thread's current core until the guard is dropped.
+    pub(crate) fn enter(self: &Rc<Core>) -> Entered {
+        CURRENT_REMOTE.set(Arc::as_ptr(self.remote()));
+        Entered { previous: CURRENT.replace(Some(Rc::clone(self))) }
+    }
+
+    /// Whether a task could run at once.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.borrow().is_empty()
+    }
+
+    /// Runs at most `max` ready tasks; returns how many ran. The core must be entered.
+    pub(crate) fn run_ready(&self, max: usize) -> usize {
+        for ran in 0..max {
+            let Some(task) = self.ready.borrow_mut().pop_front() else { return ran };
+            task.run();
+        }
+        max
+    }
+
+    /// Takes in what other cores have sent; returns whether there was anything. The core must be entered.
+    pub(crate) fn take_messages(&self) -> bool {
+        let mut taken = self.taken.take();
+        std::mem::swap(
+            &mut taken,
+            &mut *self.remote().inbox.lock().expect("no code panics while it holds the inbox"),
+        );
+        let any = !taken.is_empty();
+        for message in taken.drain(..) {
+            match message {
+                Message::Run(task) => self.ready.borrow_mut().push_back(task),
+                Message::Call(function) => function(),
+            }
+        }
+        self.taken.replace(taken);
+        any
+    }
+
+    /// Wakes the sleepers whose time has come; returns how many.
+    pub(crate) fn fire_timers(&self, now: Instant) -> usize {
+        self.timers.fire(now)
+    }
+
+    /// Cancels every task, as the end of the process would. The core must be entered.
+    pub(crate) fn tear_down(&self) {
+        // Dropping a task may wake or spawn others: go on until all are gone.
+        loop {
+            let wakers: Vec<Waker> = self.active.borrow_mut().drain().collect();
+            wakers.into_iter().for_each(Waker::wake);
+            self.take_messages();
+            let ready = self.ready.take();
+            if ready.is_empty() && self.active.borrow().is_empty() && !self.remote().has_messages() {
+                return;
+            }
+            drop(ready);
+        }
+    }
+}
+
+fn with_current<T>(f: impl FnOnce(&Rc<Core>) -> T) -> T {
+    CURRENT.with_borrow(|current| f(current.as_ref().expect("called outside of a core of the runtime")))
+}
+
+/// The current core, for worlds' operations.
+pub(crate) fn current() -> Rc<Core> {
+    with_current(Rc::clone)
+}
+
+/// Starts `future` on this core. Its first poll comes after the current task has yielded.
+pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
+    with_current(|core| {
+        let entry = core.active.borrow_mut().insert(Waker::noop().clone());
+        let future = Tracked { core: Rc::clone(core), entry, future };
+        let remote = Arc::clone(core.remote());
+        let schedule = move |task: Runnable| {
+            if CURRENT_REMOTE.get() == Arc::as_ptr(&remote) {
+                with_current(|core| core.ready.borrow_mut().push_back(task));
+            } else {
+                remote.push(Message::Run(task));
+            }
+        };
+        // SAFETY: the future need not be Send because the task never leaves this core: `schedule` gives the
+        // runnable only to this core's queue or inbox, which only this core's thread empties, and `Task`
+        // handles of non-Send output stay on this thread since `spawn` gives them to this core's code.
+        // The schedule function is Send, Sync and 'static; the future is 'static.
+        let (runnable, task) = unsafe { async_task::spawn_unchecked(future, schedule) };
+        if let Some(slot) = core.active.borrow_mut().get_mut(entry) {
+            *slot = runnable.waker();
+        }
+        runnable.schedule();
+        task
+    })
+}
+
+/// A task's future, which takes itself off the core's list of unfinished tasks at its end.
+struct Tracked<F> {
+    core: Rc<Core>,
+    entry: usize,
+    future: F,
+}
+
+impl<F: Future> Future for Tracked<F> {
+    type Output = F::Output;
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // SAFETY: `future` is pinned with the structure and never moved out of it.
+        unsafe { self.map_unchecked_mut(|tracked| &mut tracked.future) }.poll(context)
+    }
+}
+
+impl<F> Drop for Tracked<F> {
+    fn drop(&mut self) {
+        // Absent when the core is being torn down.
+        drop(self.core.active.borrow_mut().try_remove(self.entry));
+    }
+}
+
+/// The core that runs the caller.
+pub fn core() -> CoreId {
+    with_current(|core| core.id)
+}
+
+/// How many cores this node has.
+pub fn cores() -> usize {
+    with_current(|core| core.remotes.len())
+}
+
+/// The time now, of this node's own clock.
+pub fn now() -> Instant {
+    with_current(|core| core.clock.now())
+}
+
+/// Sixty-four random bits; in the simulator they follow from the seed. Not for secrets.
+pub fn random() -> u64 {
+    with_current(|core| core.rng.borrow_mut().next())
+}
+
+/// Runs `function` on `target` soon, in the order sent. On the current core, too, it runs later.
+pub fn send(target: CoreId, function: impl FnOnce() + Send + 'static) {
+    with_current(|core| core.remotes[target.0 as usize].push(Message::Call(Box::new(function))));
+}
+
+/// Runs an async function on `target` and waits for its result. On the current core it is simply awaited.
+pub async fn call<T, F>(target: CoreId, function: impl FnOnce() -> F + Send + 'static) -> T
+where
+    T: Send + 'static,
+    F: Future<Output = T> + 'static,
+{
+    if target == core() {
+        return function().await;
+    }
+    let (reply, result) = oneshot();
+    send(target, move || spawn(async move { reply.send(function().await) }).detach());
+    result.await.expect("a core lives as long as its node, and so do the tasks it was sent")
+}
+
+/// Lets other ready tasks of this core run first.
+pub async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Reaches a node's cores from a thread that is none of them: the control plane's.
+#[derive(Clone)]
+pub struct Handle {
+    remotes: Arc<[Arc<Remote>]>,
+}
+
+impl Handle {
+    pub(crate) fn new(remotes: Arc<[Arc<Remote>]>) -> Handle {
+        Handle { remotes }
+    }
+
+    /// The node that the caller runs on.
+    pub fn current() -> Handle {
+        with_current(|core| Handle::new(Arc::clone(&core.remotes)))
+    }
+
+    /// How many cores the node has.
+    pub fn cores(&self) -> usize {
+        self.remotes.len()
+    }
+
+    /// Runs an async function on `target` and gives its result, or `None` if the node stopped before it ended.
+    /// The future may be awaited on any executor.
+    pub fn call<T, F, N>(&self, target: CoreId, function: N) -> impl Future<Output = Option<T>> + Send + use<T, F, N>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+        N: FnOnce() -> F + Send + 'static,
+    {
+        let (reply, result) = oneshot();
+        let start = move || spawn(async move { reply.send(function().await) }).detach();
+        self.remotes[target.0 as usize].push(Message::Call(Box::new(start)));
+        async move { result.await.ok() }
+    }
+}

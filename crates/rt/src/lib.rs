@@ -1,0 +1,22 @@
+//! The runtime: one single-threaded executor a core, and two worlds to run it in.
+//!
+//! In the [`uring`] world a core is a thread with an io_uring; time, sockets and disks are Linux's. In the [`sim`]
+//! world many cores of many nodes share one thread, a virtual clock, a simulated network and simulated disks, and
+//! everything that happens follows from a seed. The code above `rt` cannot tell which world it is in: it makes no
+//! system call, reads no clock and starts no thread of its own.
+//!
+//! What a task may rely on: it runs on the core that spawned it and never moves; between two `await`s nothing else
+//! runs on that core; an operation whose future is dropped may still happen, and its buffer stays alive until then.
+
+mod disk;
+mod executor;
+mod net;
+pub mod sim;
+pub mod sync;
+mod timer;
+pub mod uring;
+
+pub use disk::{Disk, DiskError, Durability, OpenError, OpenOptions};
+pub use executor::{CoreId, Handle, Task, call, core, cores, now, random, send, spawn, yield_now};
+pub use net::{DetachedStream, Listener, Received, Stream};
+pub use timer::{Elapsed, Sleep, sleep, sleep_until, timeout};

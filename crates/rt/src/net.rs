@@ -1,0 +1,187 @@
+//! TCP: listeners and streams.
+
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::time::Duration;
+
+use base::{Buf, SendBatch};
+
+use crate::{sim, uring};
+
+/// Accepts connections at an address.
+pub struct Listener(ListenerInner);
+
+enum ListenerInner {
+    Uring(uring::Listener),
+    Sim(sim::Listener),
+}
+
+impl Listener {
+    /// Listens at `address`; port 0 chooses a free one.
+    ///
+    /// # Errors
+    /// What the system says, as for an address in use.
+    pub async fn bind(address: SocketAddr) -> io::Result<Listener> {
+        if sim::is_current() {
+            sim::Listener::bind(address).map(ListenerInner::Sim).map(Listener)
+        } else {
+            uring::Listener::bind(address).map(ListenerInner::Uring).map(Listener)
+        }
+    }
+
+    /// The address with the port that was chosen.
+    pub fn local_address(&self) -> SocketAddr {
+        match &self.0 {
+            ListenerInner::Uring(listener) => listener.local_address(),
+            ListenerInner::Sim(listener) => listener.local_address(),
+        }
+    }
+
+    /// Waits for the next connection. It belongs to no core until it is attached to one.
+    ///
+    /// # Errors
+    /// What the system says; running out of descriptors passes, so wait a moment and go on.
+    pub async fn accept(&self) -> io::Result<(DetachedStream, SocketAddr)> {
+        match &self.0 {
+            ListenerInner::Uring(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok((DetachedStream(DetachedInner::Uring(stream)), peer))
+            }
+            ListenerInner::Sim(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok((DetachedStream(DetachedInner::Sim(stream)), peer))
+            }
+        }
+    }
+}
+
+/// A connection that is on its way from one core to another.
+pub struct DetachedStream(DetachedInner);
+
+enum DetachedInner {
+    Uring(uring::DetachedStream),
+    Sim(sim::DetachedStream),
+}
+
+impl DetachedStream {
+    /// Makes it a stream of the current core.
+    pub fn attach(self) -> Stream {
+        match self.0 {
+            DetachedInner::Uring(stream) => Stream(StreamInner::Uring(stream.attach())),
+            DetachedInner::Sim(stream) => Stream(StreamInner::Sim(stream.attach())),
+        }
+    }
+}
+
+/// One TCP connection, used by one core. One task may receive while another sends.
+///
+/// Nagle's algorithm is off and keep-alive is on. Dropping the stream closes the connection.
+pub struct Stream(StreamInner);
+
+enum StreamInner {
+    Uring(uring::Stream),
+    Sim(sim::Stream),
+}
+
+/// Bytes that arrived. Drop it soon: the memory belongs to the core's receive ring.
+pub struct Received(ReceivedInner);
+
+enum ReceivedInner {
+    Uring(uring::Received),
+    Sim(sim::Received),
+}
+
+impl Deref for Received {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            ReceivedInner::Uring(received) => received,
+            ReceivedInner::Sim(received) => received,
+        }
+    }
+}
+
+impl Stream {
+    /// Connects to `address`.
+    ///
+    /// # Errors
+    /// What the system says, or `TimedOut` after `deadline`.
+    pub async fn connect(address: SocketAddr, deadline: Duration) -> io::Result<Stream> {
+        let connect = async {
+            if sim::is_current() {
+                sim::Stream::connect(address).await.map(StreamInner::Sim).map(Stream)
+            } else {
+                uring::Stream::connect(address).await.map(StreamInner::Uring).map(Stream)
+            }
+        };
+        crate::timeout(deadline, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// The address of the other side.
+    pub fn peer_address(&self) -> SocketAddr {
+        match &self.0 {
+            StreamInner::Uring(stream) => stream.peer_address(),
+            StreamInner::Sim(stream) => stream.peer_address(),
+        }
+    }
+
+    /// The address of this side.
+    pub fn local_address(&self) -> SocketAddr {
+        match &self.0 {
+            StreamInner::Uring(stream) => stream.local_address(),
+            StreamInner::Sim(stream) => stream.local_address(),
+        }
+    }
+
+    /// Whatever has arrived, at least one byte; empty when the other side has closed its direction.
+    /// Cancel-safe: a dropped `receive` loses nothing.
+    ///
+    /// # Errors
+    /// What the system says, as for a reset connection.
+    pub async fn receive(&self) -> io::Result<Received> {
+        match &self.0 {
+            StreamInner::Uring(stream) => stream.receive().await.map(ReceivedInner::Uring).map(Received),
+            StreamInner::Sim(stream) => stream.receive().await.map(ReceivedInner::Sim).map(Received),
+        }
+    }
+
+    /// Fills `buf` from `filled` to its end, in place where the world can. For large data whose length is known.
+    /// Not cancel-safe.
+    ///
+    /// # Errors
+    /// What the system says; `UnexpectedEof` when the other side closed before all had come.
+    pub async fn receive_exact(&self, buf: Buf, filled: usize) -> io::Result<Buf> {
+        match &self.0 {
+            StreamInner::Uring(stream) => stream.receive_exact(buf, filled).await,
+            StreamInner::Sim(stream) => stream.receive_exact(buf, filled).await,
+        }
+    }
+
+    /// Sends all of `batch` and gives it back empty. One send at a time.
+    ///
+    /// # Errors
+    /// What the system says; the connection is then of no further use.
+    pub async fn send(&self, batch: SendBatch) -> io::Result<SendBatch> {
+        match &self.0 {
+            StreamInner::Uring(stream) => stream.send(batch).await,
+            StreamInner::Sim(stream) => stream.send(batch).await,
+        }
+    }
+
+    /// Ends the connection now, in both directions: a pending `receive` or `send` fails or sees the end.
+    pub fn shutdown(&self) {
+        match &self.0 {
+            StreamInner::Uring(stream) => stream.shutdown(),
+            StreamInner::Sim(stream) => stream.shutdown(),
+        }
+    }
+
+    /// Takes the stream off this core. Bytes that have arrived but were not received travel with it.
+    pub async fn detach(self) -> DetachedStream {
+        DetachedStream(match self.0 {
+            StreamInner::Uring(stream) => DetachedInner::Uring(stream.detach().await),
+            StreamInner::Sim(stream) => DetachedInner::Sim(stream.detach().await),
+        })
+    }
+}

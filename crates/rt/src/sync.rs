@@ -1,0 +1,203 @@
+//! Waiting for other tasks. [`oneshot`] works between threads; all else is for tasks of one core.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+/// A value that is sent once, perhaps from another thread.
+pub fn oneshot<T>() -> (Sender<T>, Receiver<T>) {
+    let slot = Arc::new(Mutex::new(Slot { value: None, waker: None, closed: false }));
+    (Sender(Arc::clone(&slot)), Receiver(slot))
+}
+
+struct Slot<T> {
+    value: Option<T>,
+    waker: Option<Waker>,
+    /// The sender is gone.
+    closed: bool,
+}
+
+/// Sends the value of a [`oneshot`].
+pub struct Sender<T>(Arc<Mutex<Slot<T>>>);
+
+/// Receives the value of a [`oneshot`], or [`Closed`] if its sender was dropped.
+pub struct Receiver<T>(Arc<Mutex<Slot<T>>>);
+
+/// The other side was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed;
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the other side is gone")
+    }
+}
+
+impl std::error::Error for Closed {}
+
+impl<T> Sender<T> {
+    /// Sends the value; nobody may be waiting any more, which is fine.
+    pub fn send(self, value: T) {
+        self.0.lock().expect("no code panics while it holds the slot").value = Some(value);
+        // Dropping `self` wakes the receiver.
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        let waker = {
+            let mut slot = self.0.lock().expect("no code panics while it holds the slot");
+            slot.closed = true;
+            slot.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Future for Receiver<T> {
+    type Output = Result<T, Closed>;
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T, Closed>> {
+        let mut slot = self.0.lock().expect("no code panics while it holds the slot");
+        if let Some(value) = slot.value.take() {
+            return Poll::Ready(Ok(value));
+        }
+        if slot.closed {
+            return Poll::Ready(Err(Closed));
+        }
+        slot.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// Wakes the tasks that wait for it. A `notify` with no waiter is remembered once.
+#[derive(Default)]
+pub struct Notify {
+    pending: Cell<bool>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Notify {
+    /// With nobody notified.
+    pub fn new() -> Notify {
+        Notify::default()
+    }
+
+    /// Wakes all waiters, or lets the next `notified` return at once.
+    pub fn notify(&self) {
+        self.pending.set(true);
+        let waiting = self.waiting.take();
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits for the next `notify`.
+    pub async fn notified(&self) {
+        std::future::poll_fn(|context| {
+            if self.pending.replace(false) {
+                return Poll::Ready(());
+            }
+            let mut waiting = self.waiting.borrow_mut();
+            if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+                waiting.push(context.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// A bounded number of permits, given out in the order asked for.
+pub struct Semaphore {
+    permits: Cell<usize>,
+    waiting: RefCell<VecDeque<(usize, Sender<()>)>>,
+}
+
+impl Semaphore {
+    /// With `permits` to give.
+    pub fn new(permits: usize) -> Semaphore {
+        Semaphore { permits: Cell::new(permits), waiting: RefCell::default() }
+    }
+
+    /// How many permits are left.
+    pub fn available(&self) -> usize {
+        self.permits.get()
+    }
+
+    /// Takes `count` permits if they are free and nobody waits for some.
+    pub fn try_acquire(&self, count: usize) -> bool {
+        let free = self.waiting.borrow().is_empty() && self.permits.get() >= count;
+        if free {
+            self.permits.set(self.permits.get() - count);
+        }
+        free
+    }
+
+    /// Waits for `count` permits. They are given back by [`Semaphore::release`], not by dropping something.
+    pub async fn acquire(&self, count: usize) {
+        if self.try_acquire(count) {
+            return;
+        }
+        let (granted, wait) = oneshot();
+        self.waiting.borrow_mut().push_back((count, granted));
+        let mut guard = Ungranted { semaphore: self, count, wait: Some(wait) };
+        guard.wait().await;
+    }
+
+    /// Gives back `count` permits.
+    pub fn release(&self, count: usize) {
+        self.permits.set(self.permits.get() + count);
+        loop {
+            let granted = {
+                let mut waiting = self.waiting.borrow_mut();
+                match waiting.front() {
+                    Some((wanted, _)) if *wanted <= self.permits.get() => {
+                        let (wanted, granted) = waiting.pop_front().expect("just seen");
+                        self.permits.set(self.permits.get() - wanted);
+                        granted
+                    }
+                    _ => return,
+                }
+            };
+            granted.send(());
+        }
+    }
+}
+
+/// Gives back permits that were granted to a waiter that no longer waits.
+struct Ungranted<'a> {
+    semaphore: &'a Semaphore,
+    count: usize,
+    wait: Option<Receiver<()>>,
+}
+
+impl Ungranted<'_> {
+    async fn wait(&mut self) {
+        let wait = self.wait.as_mut().expect("only taken below");
+        wait.await.expect("the semaphore keeps the sender until it grants");
+        self.wait = None;
+    }
+}
+
+impl Drop for Ungranted<'_> {
+    fn drop(&mut self) {
+        let Some(wait) = &self.wait else { return };
+        let granted = wait.0.lock().expect("no code panics while it holds the slot").value.is_some();
+        if granted {
+            self.semaphore.release(self.count);
+        } else {
+            let slot = Arc::as_ptr(&wait.0);
+            let removed = {
+                let mut waiting = self.semaphore.waiting.borrow_mut();
+                let at = waiting.iter().position(|(_, sender)| Arc::as_ptr(&sender.0) == slot);
+                at.and_then(|at| waiting.remove(at))
+            };
+            drop(removed);
+            self.semaphore.release(0);
+        }
+    }
+}

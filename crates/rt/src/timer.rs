@@ -1,0 +1,113 @@
+//! Waiting for a time.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use base::Instant;
+
+use crate::executor::{Core, current, now};
+
+/// The sleepers of a core, by deadline and then by age.
+#[derive(Default)]
+pub(crate) struct Timers {
+    sleeping: RefCell<BTreeMap<(Instant, u64), Waker>>,
+    next: Cell<u64>,
+}
+
+impl Timers {
+    /// When the next sleeper is due.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.sleeping.borrow().first_key_value().map(|((deadline, _), _)| *deadline)
+    }
+
+    /// Wakes all that are due at `now`; returns how many.
+    pub(crate) fn fire(&self, now: Instant) -> usize {
+        let mut fired = 0;
+        loop {
+            let due = {
+                let mut sleeping = self.sleeping.borrow_mut();
+                match sleeping.first_entry() {
+                    Some(first) if first.key().0 <= now => first.remove(),
+                    _ => return fired,
+                }
+            };
+            due.wake();
+            fired += 1;
+        }
+    }
+}
+
+/// Waits until a time; see [`sleep`].
+pub struct Sleep {
+    deadline: Instant,
+    /// Where it is registered, from the first poll on.
+    entry: Option<(Rc<Core>, u64)>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if now() >= self.deadline {
+            return Poll::Ready(());
+        }
+        let deadline = self.deadline;
+        let (core, entry) = self.entry.get_or_insert_with(|| {
+            let core = current();
+            let entry = core.timers.next.get();
+            core.timers.next.set(entry + 1);
+            (core, entry)
+        });
+        core.timers.sleeping.borrow_mut().insert((deadline, *entry), context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some((core, entry)) = &self.entry {
+            let waker = core.timers.sleeping.borrow_mut().remove(&(self.deadline, *entry));
+            drop(waker);
+        }
+    }
+}
+
+/// Waits for `duration`.
+pub fn sleep(duration: Duration) -> Sleep {
+    sleep_until(now() + duration)
+}
+
+/// Waits until `deadline`.
+pub fn sleep_until(deadline: Instant) -> Sleep {
+    Sleep { deadline, entry: None }
+}
+
+/// The time was over first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elapsed;
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the deadline passed")
+    }
+}
+
+impl std::error::Error for Elapsed {}
+
+/// Waits for `future`, but not longer than `duration`; then drops it.
+pub async fn timeout<T>(duration: Duration, future: impl Future<Output = T>) -> Result<T, Elapsed> {
+    let mut future = pin!(future);
+    let mut sleep = sleep(duration);
+    std::future::poll_fn(|context| {
+        if let Poll::Ready(value) = future.as_mut().poll(context) {
+            return Poll::Ready(Ok(value));
+        }
+        Pin::new(&mut sleep).poll(context).map(|()| Err(Elapsed))
+    })
+    .await
+}

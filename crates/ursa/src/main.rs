@@ -1,0 +1,2 @@
+//! ursa
+fn main() {}
