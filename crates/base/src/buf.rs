@@ -201,7 +201,11 @@ impl SharedBuf {
     /// # Panics
     /// If `range` is not inside: ranges come from our own arithmetic, never from a wire.
     pub fn slice(&self, range: Range<usize>) -> SharedBuf {
-        assert!(range.start <= range.end && range.end <= self.len, "{range:?} is not inside {} bytes", self.len);
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "{range:?} is not inside {} bytes",
+            self.len
+        );
         SharedBuf { buf: Arc::clone(&self.buf), start: self.start + range.start, len: range.len() }
     }
 
@@ -282,7 +286,11 @@ impl Chain {
     /// # Panics
     /// If `range` is not inside.
     pub fn slice(&self, range: Range<usize>) -> Chain {
-        assert!(range.start <= range.end && range.end <= self.len, "{range:?} is not inside {} bytes", self.len);
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "{range:?} is not inside {} bytes",
+            self.len
+        );
         let mut sliced = Chain::new();
         let mut at = 0;
         for part in &self.parts {

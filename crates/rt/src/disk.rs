@@ -34,7 +34,9 @@ pub enum OpenError {
     #[error("{0} is in use by another process: stop that process or choose another disk")]
     InUse(PathBuf),
     /// The file system cannot bypass the page cache.
-    #[error("{0} cannot be opened with O_DIRECT: its file system does not support it; use ext4, XFS or a block device")]
+    #[error(
+        "{0} cannot be opened with O_DIRECT: its file system does not support it; use ext4, XFS or a block device"
+    )]
     NoDirect(PathBuf),
     /// Neither a regular file nor a block device.
     #[error("{0} is neither a file nor a block device")]

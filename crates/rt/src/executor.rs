@@ -320,7 +320,11 @@ impl Handle {
 
     /// Runs an async function on `target` and gives its result, or `None` if the node stopped before it ended.
     /// The future may be awaited on any executor.
-    pub fn call<T, F, N>(&self, target: CoreId, function: N) -> impl Future<Output = Option<T>> + Send + use<T, F, N>
+    pub fn call<T, F, N>(
+        &self,
+        target: CoreId,
+        function: N,
+    ) -> impl Future<Output = Option<T>> + Send + use<T, F, N>
     where
         T: Send + 'static,
         F: Future<Output = T> + 'static,

@@ -15,7 +15,8 @@ mod sense;
 
 pub use block::{BlockDone, BlockError, BlockOp, Provisioning};
 pub use lu::{
-    ChangeRequest, CopySegment, Decision, Identity, LogicalUnit, LuConfig, LuState, NexusId, Pending, Request, Step,
+    ChangeRequest, CopySegment, Decision, Identity, LogicalUnit, LuConfig, LuState, NexusId, Pending,
+    Request, Step,
 };
 pub use outcome::{Outcome, Status};
 pub use sense::{Sense, SenseKey};

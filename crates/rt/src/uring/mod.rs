@@ -1,6 +1,6 @@
 //! The world of production: a thread and an io_uring a core.
 mod stubs;
-pub use stubs::{Disk, DetachedStream, Listener, Received, Stream};
+pub use stubs::{DetachedStream, Disk, Listener, Received, Stream};
 
 /// How to run a node.
 #[derive(Clone, Debug)]
@@ -17,7 +17,9 @@ pub struct Config {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The kernel refuses io_uring.
-    #[error("io_uring is not permitted here ({0}): set the sysctl kernel.io_uring_disabled to 0, or, in a container, allow the io_uring system calls in its seccomp profile")]
+    #[error(
+        "io_uring is not permitted here ({0}): set the sysctl kernel.io_uring_disabled to 0, or, in a container, allow the io_uring system calls in its seccomp profile"
+    )]
     NotPermitted(#[source] std::io::Error),
     /// The kernel has no io_uring, or one too old.
     #[error("this kernel's io_uring is too old ({0}): Linux 6.1 or newer is needed")]
@@ -59,9 +61,15 @@ impl Running {
         todo!()
     }
     /// Reaches the cores from other threads.
-    pub fn handle(&self) -> crate::Handle { todo!() }
+    pub fn handle(&self) -> crate::Handle {
+        todo!()
+    }
     /// What the cores have done so far, by core.
-    pub fn stats(&self) -> Vec<CoreStats> { todo!() }
+    pub fn stats(&self) -> Vec<CoreStats> {
+        todo!()
+    }
     /// Waits until core 0's main has ended and all threads have.
-    pub fn join(self) { todo!() }
+    pub fn join(self) {
+        todo!()
+    }
 }
