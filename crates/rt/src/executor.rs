@@ -3,6 +3,7 @@
 //! A [`Core`] knows nothing of io_uring or of the simulator. A world makes cores, enters one, lets it run what is
 //! ready, and sleeps (or advances its clock) when nothing is.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
@@ -85,6 +86,8 @@ pub(crate) struct Core {
     remotes: Arc<[Arc<Remote>]>,
     /// Messages taken from the inbox in one go; kept to reuse its memory.
     taken: RefCell<VecDeque<Message>>,
+    /// What the node keeps on this core; see [`set_local`].
+    local: RefCell<Option<Rc<dyn Any>>>,
 }
 
 thread_local! {
@@ -118,6 +121,7 @@ impl Core {
             rng: RefCell::new(Rng::new(seed)),
             remotes,
             taken: RefCell::default(),
+            local: RefCell::default(),
         })
     }
 
@@ -174,6 +178,7 @@ impl Core {
 
     /// Cancels every task, as the end of the process would. The core must be entered.
     pub(crate) fn tear_down(&self) {
+        drop(self.local.take());
         // Dropping a task may wake or spawn others: go on until all are gone.
         loop {
             let wakers: Vec<Waker> = self.active.borrow_mut().drain().collect();
@@ -263,6 +268,18 @@ pub fn now() -> Instant {
 /// Sixty-four random bits; in the simulator they follow from the seed. Not for secrets.
 pub fn random() -> u64 {
     with_current(|core| core.rng.borrow_mut().next())
+}
+
+/// Keeps `value` on this core for [`local`]: the one thing that functions sent here start from. A thread-local
+/// would not do, since in the simulator many cores share a thread.
+pub fn set_local<T: 'static>(value: Rc<T>) {
+    let previous = with_current(|core| core.local.replace(Some(value)));
+    drop(previous);
+}
+
+/// What [`set_local`] has put on this core, or `None` if there is nothing or it is of another type.
+pub fn local<T: 'static>() -> Option<Rc<T>> {
+    with_current(|core| core.local.borrow().clone())?.downcast().ok()
 }
 
 /// Runs `function` on `target` soon, in the order sent. On the current core, too, it runs later.

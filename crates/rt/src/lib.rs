@@ -17,6 +17,8 @@ mod timer;
 pub mod uring;
 
 pub use disk::{Disk, DiskError, Durability, OpenError, OpenOptions};
-pub use executor::{CoreId, Handle, Task, call, core, cores, now, random, send, spawn, yield_now};
+pub use executor::{
+    CoreId, Handle, Task, call, core, cores, local, now, random, send, set_local, spawn, yield_now,
+};
 pub use net::{DetachedStream, Listener, Received, Stream};
 pub use timer::{Elapsed, Sleep, sleep, sleep_until, timeout};
