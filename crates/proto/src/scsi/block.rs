@@ -21,6 +21,24 @@ pub enum BlockOp {
         /// Durable before it is done.
         fua: bool,
     },
+    /// Write, then read back from the medium: WRITE AND VERIFY.
+    WriteAndVerify {
+        /// Which blocks.
+        range: LbaRange,
+        /// As many bytes as the range has.
+        data: Chain,
+        /// What was read back is compared with `data`; [`BlockError::Miscompare`] if it differs.
+        compare: bool,
+    },
+    /// Write all or, should power be lost, nothing; only as far as the unit's configuration promises it.
+    WriteAtomic {
+        /// Which blocks.
+        range: LbaRange,
+        /// As many bytes as the range has.
+        data: Chain,
+        /// Durable before it is done.
+        fua: bool,
+    },
     /// Write one block's content to every block of the range.
     WriteSame {
         /// Which blocks.
@@ -90,8 +108,29 @@ pub enum BlockDone {
     Done,
     /// What was read.
     Data(Chain),
-    /// Consecutive extents with their state.
+    /// A prefetch was done, and all of its blocks are in a cache now.
+    Cached,
+    /// Consecutive extents with their state; the first begins where the question did.
     LbaStatus(Vec<(Lba, BlockCount, Provisioning)>),
+}
+
+impl BlockOp {
+    /// The blocks that it reads or writes; `None` if that is not one range.
+    pub fn range(&self) -> Option<LbaRange> {
+        match self {
+            BlockOp::Read { range, .. }
+            | BlockOp::Write { range, .. }
+            | BlockOp::WriteAndVerify { range, .. }
+            | BlockOp::WriteAtomic { range, .. }
+            | BlockOp::WriteSame { range, .. }
+            | BlockOp::Verify { range }
+            | BlockOp::Compare { range, .. }
+            | BlockOp::CompareAndWrite { range, .. }
+            | BlockOp::OrWrite { range, .. }
+            | BlockOp::Prefetch { range } => Some(*range),
+            BlockOp::Unmap { .. } | BlockOp::Flush | BlockOp::LbaStatus { .. } => None,
+        }
+    }
 }
 
 /// SBC-3 table 74.
@@ -118,4 +157,25 @@ pub enum BlockError {
     Offline,
     /// It was aborted by task management before it took effect, or its effect is unknown.
     Aborted,
+    /// A copy stopped in this segment, counted from zero; the earlier ones were done.
+    Copy(u16, CopyFault),
+}
+
+/// Why a segment of a copy was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyFault {
+    /// No unit has the name of the source or the target, or this initiator may not use it.
+    Unreachable,
+    /// The unit's block is not as long as the command says.
+    BlockLength,
+    /// The range does not lie inside the unit.
+    OutOfRange,
+    /// The target refuses writes: by configuration, by its mode page, or for a reservation.
+    WriteProtected,
+    /// The source could not be read.
+    Source,
+    /// The target could not be written.
+    Target,
+    /// The target has no space left.
+    Full,
 }

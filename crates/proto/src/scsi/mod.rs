@@ -9,11 +9,12 @@
 //! [`LogicalUnit::install`] before the command that asked for it is answered.
 
 mod block;
+pub mod limits;
 mod lu;
 mod outcome;
 mod sense;
 
-pub use block::{BlockDone, BlockError, BlockOp, Provisioning};
+pub use block::{BlockDone, BlockError, BlockOp, CopyFault, Provisioning};
 pub use lu::{
     ChangeRequest, CopySegment, Decision, Identity, LogicalUnit, LuConfig, LuState, NexusId, Pending,
     Request, Step,
