@@ -75,10 +75,13 @@ impl<T> Future for Receiver<T> {
     }
 }
 
-/// Wakes the tasks that wait for it. A `notify` with no waiter is remembered once.
+/// Wakes the tasks that wait for it: all of them. A `notify` that finds nobody waiting is remembered once.
 #[derive(Default)]
 pub struct Notify {
-    pending: Cell<bool>,
+    /// A `notify` found nobody waiting; the next `notified` returns at once.
+    remembered: Cell<bool>,
+    /// Counts the calls of `notify`, so that a waiter knows one came after it began to wait.
+    calls: Cell<u64>,
     waiting: RefCell<Vec<Waker>>,
 }
 
@@ -90,15 +93,18 @@ impl Notify {
 
     /// Wakes all waiters, or lets the next `notified` return at once.
     pub fn notify(&self) {
-        self.pending.set(true);
+        self.calls.set(self.calls.get() + 1);
         let waiting = self.waiting.take();
+        self.remembered.set(waiting.is_empty());
         waiting.into_iter().for_each(Waker::wake);
     }
 
     /// Waits for the next `notify`.
     pub async fn notified(&self) {
+        let mut since = None;
         std::future::poll_fn(|context| {
-            if self.pending.replace(false) {
+            let calls = self.calls.get();
+            if *since.get_or_insert(calls) != calls || self.remembered.replace(false) {
                 return Poll::Ready(());
             }
             let mut waiting = self.waiting.borrow_mut();
@@ -199,5 +205,60 @@ impl Drop for Ungranted<'_> {
             drop(removed);
             self.semaphore.release(0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+
+    fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn notify_reaches_every_waiter() {
+        let notify = Notify::new();
+        let (mut first, mut second) = (pin!(notify.notified()), pin!(notify.notified()));
+        assert!(poll(first.as_mut()).is_pending() && poll(second.as_mut()).is_pending());
+        notify.notify();
+        assert!(poll(first.as_mut()).is_ready() && poll(second.as_mut()).is_ready());
+        assert!(poll(pin!(notify.notified())).is_pending(), "it reached somebody, so it is not remembered");
+    }
+
+    #[test]
+    fn notify_is_remembered_once() {
+        let notify = Notify::new();
+        notify.notify();
+        notify.notify();
+        assert!(poll(pin!(notify.notified())).is_ready());
+        assert!(poll(pin!(notify.notified())).is_pending());
+    }
+
+    #[test]
+    fn permits_go_to_who_asked_first() {
+        let semaphore = Semaphore::new(2);
+        let mut large = Box::pin(semaphore.acquire(3));
+        assert!(poll(large.as_mut()).is_pending());
+        assert!(!semaphore.try_acquire(1), "somebody waits");
+        semaphore.release(1);
+        let mut small = pin!(semaphore.acquire(1));
+        assert!(poll(small.as_mut()).is_pending());
+        drop(large);
+        assert!(poll(small.as_mut()).is_ready(), "permits granted to who gave up go on");
+        assert_eq!(semaphore.available(), 2);
+    }
+
+    #[test]
+    fn a_dropped_sender_is_noticed() {
+        let (sender, mut receiver) = oneshot::<u8>();
+        assert!(poll(Pin::new(&mut receiver)).is_pending());
+        drop(sender);
+        assert_eq!(poll(Pin::new(&mut receiver)), Poll::Ready(Err(Closed)));
+        let (sender, mut receiver) = oneshot();
+        sender.send(7);
+        assert_eq!(poll(Pin::new(&mut receiver)), Poll::Ready(Ok(7)));
     }
 }
