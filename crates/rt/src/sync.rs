@@ -78,7 +78,7 @@ impl<T> Future for Receiver<T> {
 /// Wakes the tasks that wait for it: all of them. A `notify` that finds nobody waiting is remembered once.
 #[derive(Default)]
 pub struct Notify {
-    /// A `notify` found nobody waiting; the next `notified` returns at once.
+    /// Nobody has returned since the last `notify` (a waiter may have been dropped): the next `notified` returns at once.
     remembered: Cell<bool>,
     /// Counts the calls of `notify`, so that a waiter knows one came after it began to wait.
     calls: Cell<u64>,
@@ -94,8 +94,8 @@ impl Notify {
     /// Wakes all waiters, or lets the next `notified` return at once.
     pub fn notify(&self) {
         self.calls.set(self.calls.get() + 1);
+        self.remembered.set(true);
         let waiting = self.waiting.take();
-        self.remembered.set(waiting.is_empty());
         waiting.into_iter().for_each(Waker::wake);
     }
 
@@ -104,7 +104,7 @@ impl Notify {
         let mut since = None;
         std::future::poll_fn(|context| {
             let calls = self.calls.get();
-            if *since.get_or_insert(calls) != calls || self.remembered.replace(false) {
+            if self.remembered.replace(false) || *since.get_or_insert(calls) != calls {
                 return Poll::Ready(());
             }
             let mut waiting = self.waiting.borrow_mut();
@@ -226,6 +226,12 @@ mod tests {
         notify.notify();
         assert!(poll(first.as_mut()).is_ready() && poll(second.as_mut()).is_ready());
         assert!(poll(pin!(notify.notified())).is_pending(), "it reached somebody, so it is not remembered");
+        {
+            let mut gives_up = pin!(notify.notified());
+            assert!(poll(gives_up.as_mut()).is_pending());
+        }
+        notify.notify();
+        assert!(poll(pin!(notify.notified())).is_ready(), "who gave up did not take it away");
     }
 
     #[test]
