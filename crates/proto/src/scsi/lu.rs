@@ -1,72 +1,37 @@
-//! What one core knows of a logical unit.
+//! What one core knows of one logical unit, and the way of a command through it.
+//!
+//! Every command passes the same gates, in the order of [`LogicalUnit::start`]: is there such a command
+//! ([`operations`](super::operations)), is a unit attention to be told first, does a reservation of another nexus forbid it,
+//! is the unit started. Then its row in the table of operations says which function carries it out:
+//!
+//! ```text
+//!  operations.rs       table: name, usage, gates, function
+//!    inquiry, mode, report, power, reservations/        commands that need no medium
+//!    commands/                                          commands of the medium (SBC-3) and third-party copy
+//! ```
+//!
+//! A function is `fn(&mut LogicalUnit, Request) -> Result<Step, Sense>`. It may read the unit through the getters here:
+//! [`LogicalUnit::config`], [`LogicalUnit::state`]; what only `commands/` keeps is in `LogicalUnit::block`. It answers with
+//! [`Step::Done`], or asks for blocks or a copy with what [`LogicalUnit::finish`] needs, or for a change of [`LuState`].
+//! Sense data leaves in the format that the unit is set to: `start`, `finish` and `decide` see to that, nobody else.
 
-use base::{BlockCount, BlockSize, Chain, LbaRange};
+use std::collections::BTreeMap;
 
-use super::{BlockDone, BlockError, BlockOp, Cdb, Outcome};
+use base::Chain;
 
-/// An initiator port's login to a target port: what reservations and unit attentions belong to. Given by the node,
-/// never reused while it runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NexusId(pub u64);
-
-/// Names that never change over a unit's life.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Eight characters at most, as are those below by SPC-4's field sizes.
-    pub vendor: String,
-    /// Sixteen characters at most.
-    pub product: String,
-    /// Four characters at most.
-    pub revision: String,
-    /// The unit serial number (VPD 80h).
-    pub serial: String,
-    /// NAA 6 (IEEE registered extended), 16 bytes.
-    pub naa: [u8; 16],
-    /// EUI-64 based, 8 bytes.
-    pub eui64: [u8; 8],
-}
-
-/// What a unit is. It changes only by an administrator's act (resize).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LuConfig {
-    /// Who it is.
-    pub identity: Identity,
-    /// The logical block.
-    pub block_size: BlockSize,
-    /// log2 of logical blocks per physical block: 3 for 512e.
-    pub physical_exponent: u8,
-    /// The capacity.
-    pub blocks: BlockCount,
-    /// UNMAP gives space back.
-    pub unmap: bool,
-    /// No spindle (rotation rate 1).
-    pub solid_state: bool,
-    /// Writes are refused by configuration.
-    pub read_only: bool,
-}
-
-/// What all cores agree on, and what survives a restart as far as the standard asks for it.
-/// The scsi work fills it: mode pages (WCE, D_SENSE, SWP, …) and persistent reservations (with APTPL).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LuState {}
-
-impl LuState {
-    /// The part that must survive a restart, in the format of `docs/formats/lu-state.md`; empty if it is the default.
-    pub fn to_durable(&self) -> Vec<u8> {
-        todo!()
-    }
-
-    /// Reads what [`LuState::to_durable`] wrote; `None` if the bytes are damaged or of an unknown version.
-    pub fn from_durable(bytes: &[u8]) -> Option<LuState> {
-        let _ = bytes;
-        todo!()
-    }
-}
+use super::attention::Attentions;
+use super::commands::{self, BlockState, CopySegment, Pending};
+use super::operations::{self, OnAttention};
+use super::sense::{Sense, SenseFormat, SenseKey, code};
+use super::{
+    BlockDone, BlockError, BlockOp, Cdb, ChangeRequest, ItNexus, LuConfig, LuState, NexusId, Notice, Outcome,
+    Status, UnitAttention,
+};
 
 /// One command as it arrived.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Who asks.
+    /// Who asks: a nexus that was attached.
     pub nexus: NexusId,
     /// The command.
     pub cdb: Cdb,
@@ -87,60 +52,141 @@ pub enum Step {
     Copy(Pending, Vec<CopySegment>),
 }
 
-/// What `finish` needs of the command.
-#[derive(Debug)]
-pub struct Pending {}
-
-/// A change that a command asks for: MODE SELECT, PERSISTENT RESERVE OUT, RESERVE/RELEASE. Decoded and checked as far as
-/// that is possible without knowing the newest state.
-#[derive(Clone, Debug)]
-pub struct ChangeRequest {}
-
-/// What the home core decided.
-#[derive(Debug)]
-pub struct Decision {
-    /// The new state, if it changes.
-    pub state: Option<LuState>,
-    /// It must be durable before the command is answered.
-    pub durable: bool,
-    /// Commands of these nexuses are aborted before the new state counts (PREEMPT AND ABORT).
-    pub abort: Vec<NexusId>,
-    /// The answer to give after all that.
-    pub outcome: Outcome,
-}
-
-/// A part of an EXTENDED COPY: block to block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopySegment {
-    /// The NAA designator of the unit to read.
-    pub source: [u8; 16],
-    /// What to read, in the source's blocks.
-    pub source_range: LbaRange,
-    /// The NAA designator of the unit to write.
-    pub target: [u8; 16],
-    /// What to write, in the target's blocks; as many bytes as the source's range.
-    pub target_range: LbaRange,
-}
-
 /// What one core knows of one logical unit.
-pub struct LogicalUnit {}
+pub struct LogicalUnit {
+    config: LuConfig,
+    /// As of the last [`LogicalUnit::install`]; the home core's is the newest.
+    state: LuState,
+    /// The nexuses whose commands arrive on this core.
+    nexuses: BTreeMap<NexusId, Nexus>,
+    /// What the block commands keep.
+    pub(super) block: BlockState,
+}
+
+/// One login, as this unit sees it.
+struct Nexus {
+    /// Its names.
+    name: ItNexus,
+    /// What it has not been told.
+    attentions: Attentions,
+}
 
 impl LogicalUnit {
     /// A unit with no nexus yet.
     pub fn new(config: LuConfig, state: LuState) -> LogicalUnit {
-        let _ = (config, state);
-        todo!()
+        LogicalUnit { config, state, nexuses: BTreeMap::new(), block: BlockState::default() }
+    }
+
+    /// What it is.
+    pub fn config(&self) -> &LuConfig {
+        &self.config
+    }
+
+    /// What all cores agree on, as far as this one has heard.
+    pub fn state(&self) -> &LuState {
+        &self.state
+    }
+
+    /// A login whose commands will arrive on this core. It is told of its arrival with its first command: POWER ON
+    /// OCCURRED, or I_T NEXUS LOSS OCCURRED if `again` says that this login replaces one of the same names.
+    pub fn attach_nexus(&mut self, id: NexusId, name: ItNexus, again: bool) {
+        let mut attentions = Attentions::default();
+        attentions.add(if again { UnitAttention::NexusLoss } else { UnitAttention::PowerOn });
+        self.nexuses.insert(id, Nexus { name, attentions });
+    }
+
+    /// The login is over. If the unit's state holds something that ends with it, the change is to be decided.
+    #[must_use]
+    pub fn detach_nexus(&mut self, id: NexusId) -> Option<ChangeRequest> {
+        self.nexuses.remove(&id)?;
+        None
+    }
+
+    /// Another size, name or port. Initiators are told what concerns them.
+    pub fn reconfigure(&mut self, config: LuConfig) {
+        if (config.blocks, config.block_size) != (self.config.blocks, self.config.block_size) {
+            self.attention_to_all(UnitAttention::CapacityChanged);
+        }
+        if config.identity != self.config.identity {
+            self.attention_to_all(UnitAttention::InquiryChanged);
+        }
+        if config.port_groups != self.config.port_groups {
+            self.attention_to_all(UnitAttention::AccessStateChanged);
+        }
+        self.config = config;
+    }
+
+    /// A state that the home core decided, with the notices of that decision; `None` if only the notices count.
+    pub fn install(&mut self, state: Option<LuState>, notices: &[Notice]) {
+        if let Some(state) = state {
+            self.state = state;
+        }
+        for notice in notices {
+            for nexus in self.nexuses.values_mut().filter(|nexus| notice.to.includes(&nexus.name)) {
+                nexus.attentions.add(notice.attention);
+            }
+        }
+    }
+
+    /// Something happened that every nexus must hear of.
+    pub fn attention_to_all(&mut self, attention: UnitAttention) {
+        self.nexuses.values_mut().for_each(|nexus| nexus.attentions.add(attention));
+    }
+
+    /// Something happened that one nexus must hear of.
+    pub fn attention(&mut self, id: NexusId, attention: UnitAttention) {
+        if let Some(nexus) = self.nexuses.get_mut(&id) {
+            nexus.attentions.add(attention);
+        }
     }
 
     /// Takes in one command. Unit attentions and reservations are checked here.
     pub fn start(&mut self, request: Request) -> Step {
-        let _ = request;
-        todo!()
+        let mut step = match self.admit(&request) {
+            Ok(run) => run(self, request).unwrap_or_else(|sense| Step::Done(Outcome::check(sense))),
+            Err(outcome) => Step::Done(outcome),
+        };
+        if let Step::Done(outcome) = &mut step {
+            self.put_format(outcome);
+        }
+        step
+    }
+
+    /// The gates. The order of attention, conflict and the rest is that of SAM-5 5.3.3.
+    fn admit(&mut self, request: &Request) -> Result<operations::Run, Outcome> {
+        // A nexus that was detached meanwhile: nobody will read the answer.
+        let nexus = self.nexuses.get_mut(&request.nexus).ok_or(Outcome::status(Status::Busy))?;
+        let operation = operations::find(&request.cdb);
+        let on_attention = operation.as_ref().map_or(OnAttention::Report, |operation| operation.attention);
+        if on_attention == OnAttention::Report
+            && let Some(attention) = nexus.attentions.take()
+        {
+            return Err(attention.sense().into());
+        }
+        let operation = operation?;
+        if operation.needs_ready && self.state.stopped {
+            let code = code::LOGICAL_UNIT_NOT_READY_INITIALIZING_COMMAND_REQUIRED;
+            return Err(Sense::new(SenseKey::NotReady, code).into());
+        }
+        Ok(operation.run)
     }
 
     /// The answer to a command whose step was carried out.
     pub fn finish(&mut self, pending: Pending, result: Result<BlockDone, BlockError>) -> Outcome {
-        let _ = (pending, result);
-        todo!()
+        let mut outcome = commands::finish(self, pending, result);
+        self.put_format(&mut outcome);
+        outcome
+    }
+
+    /// Gives sense data the format that D_SENSE asks for.
+    pub(super) fn put_format(&self, outcome: &mut Outcome) {
+        if let Some(sense) = &mut outcome.sense {
+            sense.format = SenseFormat::Fixed;
+        }
+    }
+
+    /// The names of a nexus, for a change that it asks for.
+    pub(super) fn nexus_name(&self, id: NexusId) -> Option<&ItNexus> {
+        self.nexuses.get(&id).map(|nexus| &nexus.name)
     }
 }

@@ -8,20 +8,31 @@
 //! on the unit's home core by [`LogicalUnit::decide`], made durable if it must be, and installed on every core with
 //! [`LogicalUnit::install`] before the command that asked for it is answered.
 
+mod absent;
+mod attention;
 mod block;
+mod cdb;
+mod change;
+mod commands;
+mod config;
 pub mod limits;
 mod lu;
+mod nexus;
+mod operations;
 mod outcome;
-mod sense;
+mod reservations;
+pub mod sense;
+mod state;
 
+pub use absent::absent;
+pub use attention::UnitAttention;
 pub use block::{BlockDone, BlockError, BlockOp, CopyFault, Provisioning};
-pub use lu::{
-    ChangeRequest, CopySegment, Decision, Identity, LogicalUnit, LuConfig, LuState, NexusId, Pending,
-    Request, Step,
-};
+pub use cdb::Cdb;
+pub use change::{Affected, ChangeRequest, Decision, Notice, Reset};
+pub use commands::{CopySegment, Pending};
+pub use config::{AccessState, Identity, LuConfig, PortGroup, TargetPort};
+pub use lu::{LogicalUnit, Request, Step};
+pub use nexus::{InitiatorPort, ItNexus, NexusId, RelativePort};
 pub use outcome::{Outcome, Status};
 pub use sense::{Sense, SenseKey};
-
-/// A command descriptor block, padded with zeros to the 16 bytes that an iSCSI header holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cdb(pub [u8; 16]);
+pub use state::LuState;

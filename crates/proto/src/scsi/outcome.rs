@@ -23,11 +23,49 @@ pub enum Status {
 pub struct Outcome {
     /// The status byte.
     pub status: Status,
-    /// With CHECK CONDITION, why.
+    /// With CHECK CONDITION, why. [`Sense::encode`] gives the bytes, in the format that the unit is set to.
     pub sense: Option<Sense>,
     /// Data for the initiator, already cut to the allocation length; empty for commands that give none.
     pub data_in: Chain,
     /// The bytes that the CDB asked to transfer, in its direction: against the transport's expected length this gives
     /// the residual. For data-in it is `data_in.len()` unless the command failed.
     pub transfer: u64,
+}
+
+impl Outcome {
+    /// GOOD, and nothing to transfer.
+    pub fn good() -> Outcome {
+        Outcome::status(Status::Good)
+    }
+
+    /// GOOD, after `transfer` bytes from the initiator.
+    pub fn good_out(transfer: u64) -> Outcome {
+        Outcome { transfer, ..Outcome::good() }
+    }
+
+    /// A status without sense or data.
+    pub fn status(status: Status) -> Outcome {
+        Outcome { status, sense: None, data_in: Chain::new(), transfer: 0 }
+    }
+
+    /// GOOD with parameter data, cut to the allocation length (SPC-4 4.2.5.6).
+    pub fn parameters(bytes: &[u8], allocation: usize) -> Outcome {
+        Outcome::data(Chain::copy_of(&bytes[..bytes.len().min(allocation)]))
+    }
+
+    /// GOOD with data.
+    pub fn data(data_in: Chain) -> Outcome {
+        Outcome { transfer: data_in.len() as u64, data_in, ..Outcome::good() }
+    }
+
+    /// CHECK CONDITION.
+    pub fn check(sense: Sense) -> Outcome {
+        Outcome { sense: Some(sense), ..Outcome::status(Status::CheckCondition) }
+    }
+}
+
+impl From<Sense> for Outcome {
+    fn from(sense: Sense) -> Outcome {
+        Outcome::check(sense)
+    }
 }

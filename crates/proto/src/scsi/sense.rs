@@ -1,4 +1,8 @@
-//! Sense data: why a command failed (SPC-4 4.5). Fixed or descriptor format is chosen when it is encoded (D_SENSE).
+//! Sense data: why a command failed (SPC-4 4.5).
+
+pub mod code;
+
+use smallvec::SmallVec;
 
 /// SPC-4 table 48.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,9 +27,216 @@ pub enum SenseKey {
 pub struct Sense {
     /// The class of the reason.
     pub key: SenseKey,
-    /// Additional sense code and qualifier, as in `0x2400`.
+    /// Additional sense code and qualifier, one of [`code`].
     pub code: u16,
     /// The INFORMATION field: an LBA, or the offset of a miscompare.
     pub information: Option<u64>,
-    // The scsi work adds what else is needed: sense-key specific field pointer, deferred flag.
+    /// What the key adds.
+    pub specific: Specific,
+    /// How it is encoded: the unit's D_SENSE, set when the command's outcome leaves the unit.
+    pub format: SenseFormat,
+}
+
+/// The sense-key specific bytes (SPC-4 4.5.2.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Specific {
+    /// None.
+    #[default]
+    None,
+    /// ILLEGAL REQUEST: the field in error.
+    Field {
+        /// In the CDB, or else in the data.
+        in_cdb: bool,
+        /// The first byte of the field.
+        byte: u16,
+        /// The most significant bit of the field, if it is not the whole byte.
+        bit: Option<u8>,
+    },
+    /// NO SENSE or NOT READY: how far an operation is, in 65536ths.
+    Progress(u16),
+    /// COPY ABORTED: the byte of the parameter list in error.
+    Segment {
+        /// Relative to the start of the segment descriptor, or else of the parameter list.
+        in_segment: bool,
+        /// The first byte of the field.
+        byte: u16,
+        /// The most significant bit of the field, if it is not the whole byte.
+        bit: Option<u8>,
+    },
+}
+
+/// D_SENSE of the control mode page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SenseFormat {
+    /// 70h, what is sent unless asked otherwise.
+    #[default]
+    Fixed,
+    /// 72h.
+    Descriptor,
+}
+
+/// Encoded sense data.
+pub type SenseBytes = SmallVec<[u8; 32]>;
+
+impl Sense {
+    /// A reason without a place.
+    pub const fn new(key: SenseKey, code: u16) -> Sense {
+        Sense { key, code, information: None, specific: Specific::None, format: SenseFormat::Fixed }
+    }
+
+    /// ILLEGAL REQUEST without a place.
+    pub const fn illegal(code: u16) -> Sense {
+        Sense::new(SenseKey::IllegalRequest, code)
+    }
+
+    /// A field of the CDB is wrong. `bit` is its most significant bit.
+    pub const fn invalid_field_in_cdb(byte: u16, bit: u8) -> Sense {
+        let specific = Specific::Field { in_cdb: true, byte, bit: Some(bit) };
+        Sense { specific, ..Sense::illegal(code::INVALID_FIELD_IN_CDB) }
+    }
+
+    /// A field of the parameter list is wrong. `bit` is its most significant bit.
+    pub const fn invalid_field_in_parameter_list(byte: u16, bit: u8) -> Sense {
+        let specific = Specific::Field { in_cdb: false, byte, bit: Some(bit) };
+        Sense { specific, ..Sense::illegal(code::INVALID_FIELD_IN_PARAMETER_LIST) }
+    }
+
+    /// The parameter list ends too early, or too late.
+    pub const fn parameter_list_length_error() -> Sense {
+        Sense::illegal(code::PARAMETER_LIST_LENGTH_ERROR)
+    }
+
+    /// No such command.
+    pub const fn invalid_opcode() -> Sense {
+        let specific = Specific::Field { in_cdb: true, byte: 0, bit: Some(7) };
+        Sense { specific, ..Sense::illegal(code::INVALID_COMMAND_OPERATION_CODE) }
+    }
+
+    /// The blocks are not all there.
+    pub const fn lba_out_of_range(lba: u64) -> Sense {
+        Sense { information: Some(lba), ..Sense::illegal(code::LOGICAL_BLOCK_ADDRESS_OUT_OF_RANGE) }
+    }
+
+    /// With the INFORMATION field.
+    pub const fn with_information(self, information: u64) -> Sense {
+        Sense { information: Some(information), ..self }
+    }
+
+    /// The bytes, in the format of [`Sense::format`].
+    pub fn encode(&self) -> SenseBytes {
+        match self.format {
+            SenseFormat::Fixed => self.encode_fixed(),
+            SenseFormat::Descriptor => self.encode_descriptor(),
+        }
+    }
+
+    /// SPC-4 table 53. An INFORMATION of more than 32 bits does not fit: it is left out (VALID 0).
+    fn encode_fixed(&self) -> SenseBytes {
+        let mut bytes = [0; 18];
+        bytes[0] = 0x70;
+        bytes[2] = self.key as u8;
+        if let Some(information) = self.information.and_then(|information| u32::try_from(information).ok()) {
+            bytes[0] |= 0x80;
+            bytes[3..7].copy_from_slice(&information.to_be_bytes());
+        }
+        bytes[7] = 10;
+        bytes[12..14].copy_from_slice(&self.code.to_be_bytes());
+        if let Some(specific) = self.specific.encode() {
+            bytes[15..18].copy_from_slice(&specific);
+        }
+        SenseBytes::from_slice(&bytes)
+    }
+
+    /// SPC-4 4.5.2: the header, then the information and the sense-key specific descriptor, as far as there is something
+    /// to say.
+    fn encode_descriptor(&self) -> SenseBytes {
+        let [asc, ascq] = self.code.to_be_bytes();
+        let mut bytes = SenseBytes::from_slice(&[0x72, self.key as u8, asc, ascq, 0, 0, 0, 0]);
+        if let Some(information) = self.information {
+            bytes.extend_from_slice(&[0x00, 0x0a, 0x80, 0x00]);
+            bytes.extend_from_slice(&information.to_be_bytes());
+        }
+        if let Some([a, b, c]) = self.specific.encode() {
+            bytes.extend_from_slice(&[0x02, 0x06, 0, 0, a, b, c, 0]);
+        }
+        bytes[7] = (bytes.len() - 8) as u8;
+        bytes
+    }
+}
+
+impl Specific {
+    /// The three bytes, beginning with SKSV.
+    fn encode(self) -> Option<[u8; 3]> {
+        let (flags, number) = match self {
+            Specific::None => return None,
+            Specific::Field { in_cdb, byte, bit } => (u8::from(in_cdb) << 6 | bit_pointer(bit), byte),
+            Specific::Progress(progress) => (0, progress),
+            Specific::Segment { in_segment, byte, bit } => {
+                (u8::from(in_segment) << 5 | bit_pointer(bit), byte)
+            }
+        };
+        let [high, low] = number.to_be_bytes();
+        Some([0x80 | flags, high, low])
+    }
+}
+
+/// BPV and BIT POINTER.
+fn bit_pointer(bit: Option<u8>) -> u8 {
+    bit.map_or(0, |bit| 0x08 | bit & 7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fixed_format() {
+        let sense = Sense::new(SenseKey::MediumError, code::UNRECOVERED_READ_ERROR).with_information(0x1234);
+        #[rustfmt::skip]
+        assert_eq!(sense.encode().as_slice(), [
+            0xf0, 0, 0x03, 0, 0, 0x12, 0x34, 10, // valid, current; MEDIUM ERROR; LBA; ten more bytes
+            0, 0, 0, 0, 0x11, 0x00, 0, 0, 0, 0, // UNRECOVERED READ ERROR
+        ]);
+        // SPC-4 table 53: an LBA beyond 32 bits cannot be told.
+        assert_eq!(sense.with_information(1 << 32).encode()[..7], [0x70, 0, 0x03, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn field_pointers() {
+        // SPC-4 table 50: SKSV, C/D, BPV, bit 4 of byte 1.
+        let bytes = Sense::invalid_field_in_cdb(1, 4).encode();
+        assert_eq!(bytes[12..], [0x24, 0x00, 0, 0xcc, 0x00, 0x01]);
+        let bytes = Sense::invalid_field_in_parameter_list(0x0102, 7).encode();
+        assert_eq!(bytes[12..], [0x26, 0x00, 0, 0x8f, 0x01, 0x02]);
+        assert_eq!(
+            Sense::invalid_opcode().encode()[2..],
+            [0x05, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x20, 0x00, 0, 0xcf, 0, 0]
+        );
+    }
+
+    #[test]
+    fn descriptor_format() {
+        let sense =
+            Sense { format: SenseFormat::Descriptor, ..Sense::lba_out_of_range(0x0102_0304_0506_0708) };
+        #[rustfmt::skip]
+        assert_eq!(sense.encode().as_slice(), [
+            0x72, 0x05, 0x21, 0x00, 0, 0, 0, 12, // ILLEGAL REQUEST, LBA OUT OF RANGE
+            0x00, 0x0a, 0x80, 0x00, 1, 2, 3, 4, 5, 6, 7, 8, // information descriptor
+        ]);
+        let sense = Sense { format: SenseFormat::Descriptor, ..Sense::invalid_field_in_cdb(2, 7) };
+        #[rustfmt::skip]
+        assert_eq!(sense.encode().as_slice(), [
+            0x72, 0x05, 0x24, 0x00, 0, 0, 0, 8,
+            0x02, 0x06, 0x00, 0x00, 0xcf, 0x00, 0x02, 0x00, // sense-key specific descriptor
+        ]);
+    }
+
+    #[test]
+    fn progress_is_a_fraction() {
+        let sense = Sense {
+            specific: Specific::Progress(0x8000),
+            ..Sense::new(SenseKey::NotReady, code::LOGICAL_UNIT_NOT_READY_BECOMING_READY)
+        };
+        assert_eq!(sense.encode()[12..], [0x04, 0x01, 0, 0x80, 0x80, 0x00]);
+    }
 }

@@ -1,0 +1,125 @@
+//! Which commands there are: the one table that commands are dispatched by and that REPORT SUPPORTED OPERATION CODES
+//! shows.
+//!
+//! Commands of the medium have their rows in [`commands::OPERATIONS`]. Rows of one operation code stand together.
+
+#![allow(dead_code)] // until all commands are in
+
+use super::{Cdb, LogicalUnit, Request, Sense, Step, commands};
+
+/// One command.
+#[derive(Clone, Copy)]
+pub(super) struct Operation {
+    /// The standard's name.
+    pub(super) name: &'static str,
+    /// Its operation code.
+    pub(super) opcode: u8,
+    /// Its service action, if the operation code is shared.
+    pub(super) service_action: Option<u8>,
+    /// CDB USAGE DATA (SPC-4 6.34.3): a mask of the bits that are looked at, beginning with the operation code; its length is
+    /// the CDB's. The service action stands in it as a value.
+    pub(super) usage: &'static [u8],
+    /// How a reservation by another nexus affects it.
+    pub(super) access: Access,
+    /// What it does when a unit attention is pending.
+    pub(super) attention: OnAttention,
+    /// It needs a started unit: answered NOT READY otherwise.
+    pub(super) needs_ready: bool,
+    /// Carries it out. Reservations, attentions and readiness have been checked.
+    pub(super) run: Run,
+}
+
+/// Carries out a command; an error becomes CHECK CONDITION.
+pub(super) type Run = fn(&mut LogicalUnit, Request) -> Result<Step, Sense>;
+
+/// Classes of commands by what reservations of others do to them (SPC-4 table 65, SBC-3 table 13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Never a conflict: INQUIRY, REPORT LUNS, REQUEST SENSE, LOG SENSE.
+    Free,
+    /// Allowed under persistent reservations, a conflict with a RESERVE(6): TEST UNIT READY, READ CAPACITY.
+    Status,
+    /// Reads the medium: allowed under write exclusive types.
+    Read,
+    /// Changes the medium or the unit, or tells of others: needs the reservation, or a registration where that suffices.
+    Exclusive,
+    /// PERSISTENT RESERVE OUT: decided with the newest state.
+    PersistentOut,
+    /// RESERVE(6), RESERVE(10): decided with the newest state.
+    Reserve,
+    /// RELEASE(6), RELEASE(10): never a conflict, and without effect for others than the holder.
+    Release,
+    /// START STOP UNIT: starting is [`Access::Status`], all else [`Access::Exclusive`].
+    StartStop,
+    /// PREVENT ALLOW MEDIUM REMOVAL: allowing is [`Access::Free`], preventing [`Access::Exclusive`].
+    PreventAllow,
+}
+
+/// What a command does when a unit attention is pending for its nexus (SAM-5 5.14.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnAttention {
+    /// It ends with CHECK CONDITION and tells the attention.
+    Report,
+    /// It runs, and the attention stays: INQUIRY, REPORT LUNS, and REQUEST SENSE, which tells it as data.
+    Run,
+}
+
+/// The commands that need no medium.
+const PRIMARY: &[Operation] = &[TEST_UNIT_READY];
+
+const TEST_UNIT_READY: Operation = Operation {
+    name: "TEST UNIT READY",
+    opcode: 0x00,
+    service_action: None,
+    usage: &[0x00, 0, 0, 0, 0, 0x07],
+    access: Access::Status,
+    attention: OnAttention::Report,
+    needs_ready: true,
+    run: |_, _| Ok(Step::Done(super::Outcome::good())),
+};
+
+/// All commands.
+pub(super) static OPERATIONS: [Operation; PRIMARY.len() + commands::OPERATIONS.len()] = {
+    let mut all = [TEST_UNIT_READY; PRIMARY.len() + commands::OPERATIONS.len()];
+    let mut i = 0;
+    while i < all.len() {
+        all[i] = if i < PRIMARY.len() { PRIMARY[i] } else { commands::OPERATIONS[i - PRIMARY.len()] };
+        i += 1;
+    }
+    all
+};
+
+/// The first row of each operation code; `NONE` if there is no such command.
+static FIRST: [u8; 256] = {
+    let mut first = [NONE; 256];
+    let mut i = OPERATIONS.len();
+    while i > 0 {
+        i -= 1;
+        first[OPERATIONS[i].opcode as usize] = i as u8;
+    }
+    first
+};
+
+const NONE: u8 = u8::MAX;
+const _: () = assert!(OPERATIONS.len() < NONE as usize, "a row's number fits into FIRST");
+
+/// The rows of an operation code: none if it is not supported.
+pub(super) fn with_opcode(opcode: u8) -> &'static [Operation] {
+    let first = usize::from(FIRST[usize::from(opcode)]);
+    let Some(rest) = OPERATIONS.get(first..) else { return &[] };
+    let count = rest.iter().take_while(|operation| operation.opcode == opcode).count();
+    &rest[..count]
+}
+
+/// The command that a CDB is.
+pub(super) fn find(cdb: &Cdb) -> Result<&'static Operation, Sense> {
+    let rows = with_opcode(cdb.opcode());
+    match rows {
+        [] => Err(Sense::invalid_opcode()),
+        [only] if only.service_action.is_none() => Ok(only),
+        _ => rows
+            .iter()
+            .find(|operation| operation.service_action == Some(cdb.service_action()))
+            .ok_or(Sense::invalid_field_in_cdb(1, 4)),
+    }
+}
