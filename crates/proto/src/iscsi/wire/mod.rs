@@ -1,1 +1,46 @@
-//! The wire format: one file a PDU family, every field by name, tested with literal bytes.
+//! The wire format (RFC 7143 section 11): one file a PDU family, every field by name, tested with literal bytes.
+//!
+//! A PDU is a basic header segment of 48 bytes, additional header segments, an optional header digest, a data segment
+//! padded to four bytes and an optional data digest. [`Framing`] cuts a byte stream into PDUs and puts PDUs on a
+//! stream; [`RequestPdu`] is what an initiator sends, [`ResponsePdu`] what a target sends. Decoders take any 48 bytes
+//! without a panic, ignore reserved bits as the RFC asks (section 11.1), and keep what must be answered with a status
+//! rather than dropped (an unknown task management function, say) in the type.
+
+mod ahs;
+mod async_message;
+mod command;
+mod data;
+mod framing;
+mod header;
+mod login;
+mod logout;
+mod nop;
+mod pdu;
+mod r2t;
+mod reject;
+mod serial;
+mod snack;
+mod task;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use ahs::{Ahs, AhsSegments};
+pub use async_message::{AsyncEvent, AsyncMessage};
+pub use command::{Residual, ScsiCommand, ScsiResponse, ServiceResponse, TaskAttribute, sense_segment};
+pub use data::{DataIn, DataInStatus, DataOut};
+pub use framing::{Extent, FrameError, Framing, Pdu, padding};
+pub use header::{
+    HEADER_LEN, HeaderError, InitiatorTag, Opcode, SerialNumbers, TargetTag, data_segment_length,
+    is_immediate, opcode,
+};
+pub use login::{LoginRequestPdu, LoginResponsePdu, Stage};
+pub use logout::{LogoutReason, LogoutRequest, LogoutResponse, LogoutResult};
+pub use nop::{NopIn, NopOut};
+pub use pdu::{RequestPdu, ResponsePdu};
+pub use r2t::R2t;
+pub use reject::{Reject, RejectReason};
+pub use serial::Serial;
+pub use snack::Snack;
+pub use task::{TaskManagementFunction, TaskRequest, TaskResponsePdu};
+pub use text::{KeyValues, TextRequest, TextResponse};

@@ -1,0 +1,177 @@
+//! Login request and response (RFC 7143 11.12, 11.13).
+
+use super::header::{
+    get_initiator_tag, get_serial, get_serial_numbers, get_u16, put_serial_numbers, put_u16, put_u32, start,
+};
+use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers};
+
+/// CSG and NSG (11.12.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Stage {
+    SecurityNegotiation = 0,
+    OperationalNegotiation = 1,
+    FullFeaturePhase = 3,
+}
+
+impl Stage {
+    fn from_bits(bits: u8, field: &'static str) -> Result<Stage, HeaderError> {
+        match bits & 0x03 {
+            0 => Ok(Stage::SecurityNegotiation),
+            1 => Ok(Stage::OperationalNegotiation),
+            3 => Ok(Stage::FullFeaturePhase),
+            _ => Err(HeaderError::Field(field)),
+        }
+    }
+}
+
+/// The T, C, CSG and NSG fields: where the login stands.
+fn decode_flags(header: &[u8; HEADER_LEN]) -> Result<(Option<Stage>, bool, Stage), HeaderError> {
+    let more = header[1] & 0x40 != 0;
+    let current = Stage::from_bits(header[1] >> 2, "CSG")?;
+    let transit = match header[1] & 0x80 {
+        0 => None,
+        _ if more => return Err(HeaderError::Field("T and C bits")),
+        _ => Some(Stage::from_bits(header[1], "NSG")?),
+    };
+    if current == Stage::FullFeaturePhase || transit.is_some_and(|next| next <= current) {
+        return Err(HeaderError::Field("CSG and NSG"));
+    }
+    Ok((transit, more, current))
+}
+
+fn encode_flags(transit: Option<Stage>, more: bool, current: Stage) -> u8 {
+    let next = transit.map_or(0, |next| 0x80 | next as u8);
+    next | (u8::from(more) << 6) | ((current as u8) << 2)
+}
+
+/// A login request. It is always immediate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoginRequestPdu {
+    /// The T bit with NSG: the stage to go to.
+    pub transit: Option<Stage>,
+    /// The C bit: the key=value pairs go on in the next request.
+    pub more: bool,
+    /// CSG.
+    pub stage: Stage,
+    /// The highest version that the initiator supports.
+    pub version_max: u8,
+    /// The lowest.
+    pub version_min: u8,
+    /// The initiator's part of the session's identity.
+    pub isid: [u8; 6],
+    /// The target's part; zero for a new session.
+    pub tsih: u16,
+    /// The task's tag, the same in all requests of a login.
+    pub initiator_tag: InitiatorTag,
+    /// The connection's number.
+    pub cid: u16,
+    /// The first CmdSN of the session, or the current one.
+    pub cmd_sn: Serial,
+    /// ExpStatSN.
+    pub exp_stat_sn: Serial,
+}
+
+impl LoginRequestPdu {
+    /// From a header with this opcode.
+    ///
+    /// # Errors
+    /// A stage that does not exist, a step back, or the T and the C bit at once.
+    pub fn decode(header: &[u8; HEADER_LEN]) -> Result<LoginRequestPdu, HeaderError> {
+        let (transit, more, stage) = decode_flags(header)?;
+        Ok(LoginRequestPdu {
+            transit,
+            more,
+            stage,
+            version_max: header[2],
+            version_min: header[3],
+            isid: std::array::from_fn(|i| header[8 + i]),
+            tsih: get_u16(header, 14),
+            initiator_tag: get_initiator_tag(header),
+            cid: get_u16(header, 20),
+            cmd_sn: get_serial(header, 24),
+            exp_stat_sn: get_serial(header, 28),
+        })
+    }
+
+    /// The header of a PDU with `data_len` bytes of data.
+    pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
+        let flags = encode_flags(self.transit, self.more, self.stage);
+        let mut header = start(Opcode::LoginRequest, true, flags, data_len);
+        header[2] = self.version_max;
+        header[3] = self.version_min;
+        header[8..14].copy_from_slice(&self.isid);
+        put_u16(&mut header, 14, self.tsih);
+        put_u32(&mut header, 16, self.initiator_tag.0);
+        put_u16(&mut header, 20, self.cid);
+        put_u32(&mut header, 24, self.cmd_sn.0);
+        put_u32(&mut header, 28, self.exp_stat_sn.0);
+        header
+    }
+}
+
+/// A login response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoginResponsePdu {
+    /// The T bit with NSG: the stage that begins now.
+    pub transit: Option<Stage>,
+    /// The C bit: the key=value pairs go on in the next response.
+    pub more: bool,
+    /// CSG.
+    pub stage: Stage,
+    /// The highest version that the target supports.
+    pub version_max: u8,
+    /// The version in use.
+    pub version_active: u8,
+    /// As in the request.
+    pub isid: [u8; 6],
+    /// The session's number in its final response.
+    pub tsih: u16,
+    /// The request's tag.
+    pub initiator_tag: InitiatorTag,
+    /// The target's numbers; StatSN only with a status of success.
+    pub numbers: SerialNumbers,
+    /// Status-Class and Status-Detail: 0 is success.
+    pub status: u16,
+}
+
+impl LoginResponsePdu {
+    /// From a header with this opcode.
+    ///
+    /// # Errors
+    /// As for a request; the stages of a response that is not a success are not looked at.
+    pub fn decode(header: &[u8; HEADER_LEN]) -> Result<LoginResponsePdu, HeaderError> {
+        let status = get_u16(header, 36);
+        let (transit, more, stage) = match decode_flags(header) {
+            Err(_) if status != 0 => (None, false, Stage::SecurityNegotiation),
+            other => other?,
+        };
+        Ok(LoginResponsePdu {
+            transit,
+            more,
+            stage,
+            version_max: header[2],
+            version_active: header[3],
+            isid: std::array::from_fn(|i| header[8 + i]),
+            tsih: get_u16(header, 14),
+            initiator_tag: get_initiator_tag(header),
+            numbers: get_serial_numbers(header),
+            status,
+        })
+    }
+
+    /// The header of a PDU with `data_len` bytes of data.
+    pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
+        let flags = encode_flags(self.transit, self.more, self.stage);
+        let mut header = start(Opcode::LoginResponse, false, flags, data_len);
+        header[2] = self.version_max;
+        header[3] = self.version_active;
+        header[8..14].copy_from_slice(&self.isid);
+        put_u16(&mut header, 14, self.tsih);
+        put_u32(&mut header, 16, self.initiator_tag.0);
+        put_serial_numbers(&mut header, self.numbers);
+        put_u16(&mut header, 36, self.status);
+        header
+    }
+}

@@ -1,0 +1,68 @@
+//! Reject (RFC 7143 11.17).
+
+use super::header::{get_serial_numbers, get_u32, put_serial_numbers, put_u32, start};
+use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, SerialNumbers};
+
+/// RFC 7143 11.17.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum RejectReason {
+    DataDigestError = 0x02,
+    SnackReject = 0x03,
+    ProtocolError = 0x04,
+    CommandNotSupported = 0x05,
+    TooManyImmediateCommands = 0x06,
+    TaskInProgress = 0x07,
+    InvalidDataAck = 0x08,
+    InvalidPduField = 0x09,
+    OutOfResources = 0x0a,
+    WaitingForLogout = 0x0c,
+}
+
+/// A PDU was not acceptable; the data segment holds its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reject {
+    /// Why.
+    pub reason: RejectReason,
+    /// The target's numbers.
+    pub numbers: SerialNumbers,
+    /// The next DataSN or R2TSN, with a data digest error in a task's data.
+    pub data_sn: u32,
+}
+
+impl Reject {
+    /// From a header with this opcode.
+    ///
+    /// # Errors
+    /// A reason that does not exist.
+    pub fn decode(header: &[u8; HEADER_LEN]) -> Result<Reject, HeaderError> {
+        Ok(Reject {
+            reason: match header[2] {
+                0x02 => RejectReason::DataDigestError,
+                0x03 => RejectReason::SnackReject,
+                0x04 => RejectReason::ProtocolError,
+                0x05 => RejectReason::CommandNotSupported,
+                0x06 => RejectReason::TooManyImmediateCommands,
+                0x07 => RejectReason::TaskInProgress,
+                0x08 => RejectReason::InvalidDataAck,
+                0x09 => RejectReason::InvalidPduField,
+                0x0a => RejectReason::OutOfResources,
+                0x0c => RejectReason::WaitingForLogout,
+                _ => return Err(HeaderError::Field("Reason")),
+            },
+            numbers: get_serial_numbers(header),
+            data_sn: get_u32(header, 36),
+        })
+    }
+
+    /// The header of a PDU with `data_len` bytes of data: 48 for the whole of a bad header.
+    pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
+        let mut header = start(Opcode::Reject, false, 0x80, data_len);
+        header[2] = self.reason as u8;
+        put_u32(&mut header, 16, InitiatorTag::RESERVED.0);
+        put_serial_numbers(&mut header, self.numbers);
+        put_u32(&mut header, 36, self.data_sn);
+        header
+    }
+}

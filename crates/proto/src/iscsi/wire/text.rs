@@ -1,0 +1,146 @@
+//! Text request and response (RFC 7143 11.10, 11.11), and the key=value pairs in their data and in that of login.
+
+use super::header::{
+    get_initiator_tag, get_lun, get_serial, get_serial_numbers, get_target_tag, put_lun, put_serial_numbers,
+    put_u32, start,
+};
+use super::{HEADER_LEN, HeaderError, InitiatorTag, Opcode, Serial, SerialNumbers, TargetTag, is_immediate};
+
+fn flags(is_final: bool, more: bool) -> u8 {
+    (u8::from(is_final) << 7) | (u8::from(more) << 6)
+}
+
+/// The F and C bits: a text that is continued is not final.
+fn check_flags(header: &[u8; HEADER_LEN]) -> Result<(bool, bool), HeaderError> {
+    match (header[1] & 0x80 != 0, header[1] & 0x40 != 0) {
+        (true, true) => Err(HeaderError::Field("F and C bits")),
+        bits => Ok(bits),
+    }
+}
+
+/// A text request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextRequest {
+    /// The I bit.
+    pub immediate: bool,
+    /// The F bit: the initiator has no more to ask.
+    pub is_final: bool,
+    /// The C bit: the key=value pairs go on in the next request.
+    pub more: bool,
+    /// That of the response that this continues.
+    pub lun: [u8; 8],
+    /// The task's tag.
+    pub initiator_tag: InitiatorTag,
+    /// That of the response that this continues, else reserved.
+    pub target_tag: TargetTag,
+    /// CmdSN.
+    pub cmd_sn: Serial,
+    /// ExpStatSN.
+    pub exp_stat_sn: Serial,
+}
+
+impl TextRequest {
+    /// From a header with this opcode.
+    ///
+    /// # Errors
+    /// The F and the C bit at once.
+    pub fn decode(header: &[u8; HEADER_LEN]) -> Result<TextRequest, HeaderError> {
+        let (is_final, more) = check_flags(header)?;
+        Ok(TextRequest {
+            immediate: is_immediate(header),
+            is_final,
+            more,
+            lun: get_lun(header),
+            initiator_tag: get_initiator_tag(header),
+            target_tag: get_target_tag(header),
+            cmd_sn: get_serial(header, 24),
+            exp_stat_sn: get_serial(header, 28),
+        })
+    }
+
+    /// The header of a PDU with `data_len` bytes of data.
+    pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
+        let mut header =
+            start(Opcode::TextRequest, self.immediate, flags(self.is_final, self.more), data_len);
+        put_lun(&mut header, self.lun);
+        put_u32(&mut header, 16, self.initiator_tag.0);
+        put_u32(&mut header, 20, self.target_tag.0);
+        put_u32(&mut header, 24, self.cmd_sn.0);
+        put_u32(&mut header, 28, self.exp_stat_sn.0);
+        header
+    }
+}
+
+/// A text response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextResponse {
+    /// The F bit: the exchange is over.
+    pub is_final: bool,
+    /// The C bit: the key=value pairs go on in the next response.
+    pub more: bool,
+    /// Must come back with the next request.
+    pub lun: [u8; 8],
+    /// The task's tag.
+    pub initiator_tag: InitiatorTag,
+    /// Must come back with the next request; reserved in the final response.
+    pub target_tag: TargetTag,
+    /// The target's numbers.
+    pub numbers: SerialNumbers,
+}
+
+impl TextResponse {
+    /// From a header with this opcode.
+    ///
+    /// # Errors
+    /// The F and the C bit at once.
+    pub fn decode(header: &[u8; HEADER_LEN]) -> Result<TextResponse, HeaderError> {
+        let (is_final, more) = check_flags(header)?;
+        Ok(TextResponse {
+            is_final,
+            more,
+            lun: get_lun(header),
+            initiator_tag: get_initiator_tag(header),
+            target_tag: get_target_tag(header),
+            numbers: get_serial_numbers(header),
+        })
+    }
+
+    /// The header of a PDU with `data_len` bytes of data.
+    pub fn encode(&self, data_len: u32) -> [u8; HEADER_LEN] {
+        let mut header = start(Opcode::TextResponse, false, flags(self.is_final, self.more), data_len);
+        put_lun(&mut header, self.lun);
+        put_u32(&mut header, 16, self.initiator_tag.0);
+        put_u32(&mut header, 20, self.target_tag.0);
+        put_serial_numbers(&mut header, self.numbers);
+        header
+    }
+}
+
+/// The pairs of a text (RFC 7143 6.1): each `key=value` ends with a zero byte.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyValues<'a>(pub &'a [u8]);
+
+impl<'a> Iterator for KeyValues<'a> {
+    /// Key and value, or an error for a pair without `=`, with an empty key, or that is not UTF-8.
+    type Item = Result<(&'a str, &'a str), HeaderError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if self.0.is_empty() {
+                return None;
+            }
+            let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
+            let pair = &self.0[..end];
+            self.0 = self.0.get(end + 1..).unwrap_or(&[]);
+            // Some initiators pad with zeros inside the data segment.
+            if pair.is_empty() {
+                continue;
+            }
+            let pair = std::str::from_utf8(pair).ok().and_then(|pair| pair.split_once('='));
+            return Some(match pair {
+                Some((key, value)) if !key.is_empty() => Ok((key, value)),
+                _ => Err(HeaderError::Field("key=value")),
+            });
+        }
+    }
+}
