@@ -1,0 +1,109 @@
+//! CHAP: proving that one knows a secret without sending it (RFC 7143 12.1.3, RFC 1994). Either side may challenge.
+
+use md5::{Digest, Md5};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+
+/// RFC 7143 12.1.3: a challenge or response has 1024 bytes at most.
+pub const BINARY_MAX: usize = 1024;
+
+/// RFC 7143 12.1.3: a secret shorter than 96 bits must not be used without IPsec. It is accepted (clients exist that
+/// have one), and whoever configures secrets warns.
+pub const SECRET_ADVISED_MIN: usize = 12;
+
+/// The keys (RFC 7143 12.1.3).
+pub const ALGORITHM: &str = "CHAP_A";
+/// The identifier of a challenge.
+pub const IDENTIFIER: &str = "CHAP_I";
+/// The challenge.
+pub const CHALLENGE: &str = "CHAP_C";
+/// The name of the one who proves itself.
+pub const NAME: &str = "CHAP_N";
+/// The proof.
+pub const RESPONSE: &str = "CHAP_R";
+
+/// A hash, by its number at IANA (PPP authentication algorithms).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// 5: what every initiator has.
+    Md5,
+    /// 7.
+    Sha256,
+}
+
+impl Algorithm {
+    /// The algorithms in the order that we offer them in.
+    pub const OFFERED: &str = "7,5";
+
+    /// The first of the offered numbers that we know.
+    pub fn choose(offered: &str) -> Option<Algorithm> {
+        offered.split(',').find_map(|number| match number {
+            "5" => Some(Algorithm::Md5),
+            "7" => Some(Algorithm::Sha256),
+            _ => None,
+        })
+    }
+
+    /// Its number, as it is sent.
+    pub fn number(self) -> &'static str {
+        match self {
+            Algorithm::Md5 => "5",
+            Algorithm::Sha256 => "7",
+        }
+    }
+
+    /// The proof: the hash of identifier, secret and challenge.
+    pub fn response(self, identifier: u8, secret: &[u8], challenge: &[u8]) -> Vec<u8> {
+        fn hash<D: Digest>(parts: [&[u8]; 3]) -> Vec<u8> {
+            let mut hash = D::new();
+            parts.into_iter().for_each(|part| hash.update(part));
+            hash.finalize().to_vec()
+        }
+        let parts = [&[identifier][..], secret, challenge];
+        match self {
+            Algorithm::Md5 => hash::<Md5>(parts),
+            Algorithm::Sha256 => hash::<Sha256>(parts),
+        }
+    }
+}
+
+/// Compares proofs in a time that says nothing about where they differ.
+pub fn is_same(expected: &[u8], given: &[u8]) -> bool {
+    expected.ct_eq(given).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::iscsi::keys::value::binary;
+
+    /// Computed with Python's hashlib: `hashlib.md5(bytes([0x27]) + b"thisisasecret" + bytes(range(16))).hexdigest()`.
+    #[test]
+    fn responses_computed_elsewhere() {
+        let challenge: Vec<u8> = (0..16).collect();
+        assert_eq!(
+            binary(&Algorithm::Md5.response(0x27, b"thisisasecret", &challenge)),
+            "0x690f061b8b94eaf9c04a55365a716008"
+        );
+        assert_eq!(
+            binary(&Algorithm::Sha256.response(0x27, b"thisisasecret", &challenge)),
+            "0xc18e3a8b9de75b61582e3958b75e74072ec29202bb3ee2752cd73bc8285ae7f8"
+        );
+    }
+
+    #[test]
+    fn the_offerer_orders_the_algorithms() {
+        assert_eq!(Algorithm::choose("5"), Some(Algorithm::Md5));
+        assert_eq!(Algorithm::choose("8,7,5"), Some(Algorithm::Sha256));
+        assert_eq!(Algorithm::choose("6"), None);
+        assert_eq!(Algorithm::choose(""), None);
+    }
+
+    #[test]
+    fn proofs_are_compared_whole() {
+        assert!(is_same(b"abc", b"abc"));
+        assert!(!is_same(b"abc", b"abd"));
+        assert!(!is_same(b"abc", b"ab"));
+        assert!(!is_same(b"abc", b""));
+    }
+}

@@ -1,0 +1,228 @@
+//! Text keys: what the two sides of a login tell each other and agree upon (RFC 7143 sections 6 and 13).
+//!
+//! [`text`] is the format, [`value`] how numbers and binary strings are written, [`rule`] how two sides' values become
+//! one result. [`Key`] is the list of keys, each with its rule; the target's and the initiator's login share it.
+
+pub mod rule;
+pub mod text;
+pub mod value;
+
+pub use rule::{Answer, Rule, Value};
+pub use text::{Pair, Text, TextError};
+
+/// The keys that we know. Those of authentication are in `chap`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Key {
+    AuthMethod,
+    HeaderDigest,
+    DataDigest,
+    MaxConnections,
+    SendTargets,
+    TargetName,
+    InitiatorName,
+    TargetAlias,
+    InitiatorAlias,
+    TargetAddress,
+    TargetPortalGroupTag,
+    InitialR2T,
+    ImmediateData,
+    MaxRecvDataSegmentLength,
+    MaxBurstLength,
+    FirstBurstLength,
+    DefaultTime2Wait,
+    DefaultTime2Retain,
+    MaxOutstandingR2T,
+    DataPduInOrder,
+    DataSequenceInOrder,
+    ErrorRecoveryLevel,
+    SessionType,
+    ProtocolLevel,
+    TaskReporting,
+    /// Of RFC 3720; withdrawn (RFC 7143 13.25).
+    OfMarker,
+    /// Of RFC 3720; withdrawn.
+    IfMarker,
+    /// Of RFC 3720; withdrawn.
+    OfMarkInt,
+    /// Of RFC 3720; withdrawn.
+    IfMarkInt,
+}
+
+/// When a key may be sent (RFC 7143 13, "Use").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// In every login.
+    Initialize,
+    /// In the login of a session's first connection only.
+    LeadingOnly,
+    /// In login and in the full feature phase.
+    Always,
+    /// In the full feature phase only.
+    FullFeature,
+}
+
+/// All that RFC 7143 section 13 says of a key.
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    /// How it is written.
+    pub name: &'static str,
+    /// When it may be sent.
+    pub used: Use,
+    /// It means nothing in a discovery session.
+    pub normal_only: bool,
+    /// How the result follows.
+    pub rule: Rule,
+}
+
+/// RFC 7143 13: lengths of bursts and segments.
+const LENGTH: Rule = Rule::Minimum { least: 512, most: (1 << 24) - 1 };
+/// RFC 7143 13.15, 13.16: seconds.
+const SECONDS_MAX: u32 = 3600;
+
+impl Key {
+    /// All keys.
+    pub const ALL: [Key; 29] = [
+        Key::AuthMethod,
+        Key::HeaderDigest,
+        Key::DataDigest,
+        Key::MaxConnections,
+        Key::SendTargets,
+        Key::TargetName,
+        Key::InitiatorName,
+        Key::TargetAlias,
+        Key::InitiatorAlias,
+        Key::TargetAddress,
+        Key::TargetPortalGroupTag,
+        Key::InitialR2T,
+        Key::ImmediateData,
+        Key::MaxRecvDataSegmentLength,
+        Key::MaxBurstLength,
+        Key::FirstBurstLength,
+        Key::DefaultTime2Wait,
+        Key::DefaultTime2Retain,
+        Key::MaxOutstandingR2T,
+        Key::DataPduInOrder,
+        Key::DataSequenceInOrder,
+        Key::ErrorRecoveryLevel,
+        Key::SessionType,
+        Key::ProtocolLevel,
+        Key::TaskReporting,
+        Key::OfMarker,
+        Key::IfMarker,
+        Key::OfMarkInt,
+        Key::IfMarkInt,
+    ];
+
+    /// The key that is written so. `None` is answered with NotUnderstood.
+    pub fn from_name(name: &str) -> Option<Key> {
+        Key::ALL.into_iter().find(|key| key.name() == name)
+    }
+
+    /// How it is written.
+    pub fn name(self) -> &'static str {
+        self.definition().name
+    }
+
+    /// What RFC 7143 says of it.
+    pub const fn definition(self) -> Definition {
+        use Use::{Always, FullFeature, Initialize, LeadingOnly};
+        const fn define(name: &'static str, used: Use, rule: Rule) -> Definition {
+            Definition { name, used, normal_only: false, rule }
+        }
+        const fn normal_session(name: &'static str, rule: Rule) -> Definition {
+            Definition { name, used: LeadingOnly, normal_only: true, rule }
+        }
+        match self {
+            // 12: the only keys of the security stage, with those of the method chosen.
+            Key::AuthMethod => define("AuthMethod", Initialize, Rule::Choice),
+            // 13.1
+            Key::HeaderDigest => define("HeaderDigest", Initialize, Rule::Choice),
+            Key::DataDigest => define("DataDigest", Initialize, Rule::Choice),
+            // 13.2
+            Key::MaxConnections => normal_session("MaxConnections", Rule::Minimum { least: 1, most: 65535 }),
+            // 13.3
+            Key::SendTargets => define("SendTargets", FullFeature, Rule::Declared),
+            // 13.4 to 13.9
+            Key::TargetName => define("TargetName", Initialize, Rule::Declared),
+            Key::InitiatorName => define("InitiatorName", Initialize, Rule::Declared),
+            Key::TargetAlias => define("TargetAlias", Always, Rule::Declared),
+            Key::InitiatorAlias => define("InitiatorAlias", Always, Rule::Declared),
+            Key::TargetAddress => define("TargetAddress", Always, Rule::Declared),
+            Key::TargetPortalGroupTag => define("TargetPortalGroupTag", Initialize, Rule::Declared),
+            // 13.10, 13.11
+            Key::InitialR2T => normal_session("InitialR2T", Rule::Or),
+            Key::ImmediateData => normal_session("ImmediateData", Rule::And),
+            // 13.12
+            Key::MaxRecvDataSegmentLength => define("MaxRecvDataSegmentLength", Always, Rule::Declared),
+            // 13.13, 13.14
+            Key::MaxBurstLength => normal_session("MaxBurstLength", LENGTH),
+            Key::FirstBurstLength => normal_session("FirstBurstLength", LENGTH),
+            // 13.15, 13.16
+            Key::DefaultTime2Wait => {
+                define("DefaultTime2Wait", LeadingOnly, Rule::Maximum { least: 0, most: SECONDS_MAX })
+            }
+            Key::DefaultTime2Retain => {
+                define("DefaultTime2Retain", LeadingOnly, Rule::Minimum { least: 0, most: SECONDS_MAX })
+            }
+            // 13.17 to 13.19
+            Key::MaxOutstandingR2T => {
+                normal_session("MaxOutstandingR2T", Rule::Minimum { least: 1, most: 65535 })
+            }
+            Key::DataPduInOrder => normal_session("DataPDUInOrder", Rule::Or),
+            Key::DataSequenceInOrder => normal_session("DataSequenceInOrder", Rule::Or),
+            // 13.20
+            Key::ErrorRecoveryLevel => {
+                define("ErrorRecoveryLevel", LeadingOnly, Rule::Minimum { least: 0, most: 2 })
+            }
+            // 13.21
+            Key::SessionType => define("SessionType", LeadingOnly, Rule::Declared),
+            // RFC 7144 7.1.1
+            Key::ProtocolLevel => normal_session("iSCSIProtocolLevel", Rule::Minimum { least: 0, most: 31 }),
+            // 13.23
+            Key::TaskReporting => normal_session("TaskReporting", Rule::Choice),
+            // 13.25
+            Key::OfMarker => define("OFMarker", Initialize, Rule::And),
+            Key::IfMarker => define("IFMarker", Initialize, Rule::And),
+            Key::OfMarkInt => define("OFMarkInt", Initialize, Rule::Rejected),
+            Key::IfMarkInt => define("IFMarkInt", Initialize, Rule::Rejected),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_found_by_its_name() {
+        for key in Key::ALL {
+            assert_eq!(Key::from_name(key.name()), Some(key));
+        }
+        assert_eq!(Key::from_name("MaxBurstLength"), Some(Key::MaxBurstLength));
+        assert_eq!(Key::from_name("maxburstlength"), None);
+        assert_eq!(Key::from_name("X-com.example.Colour"), None);
+    }
+
+    /// RFC 7143 section 13: what "Irrelevant when: SessionType=Discovery" says.
+    #[test]
+    fn keys_of_normal_sessions() {
+        let normal: Vec<_> =
+            Key::ALL.into_iter().filter(|key| key.definition().normal_only).map(Key::name).collect();
+        assert_eq!(
+            normal,
+            [
+                "MaxConnections",
+                "InitialR2T",
+                "ImmediateData",
+                "MaxBurstLength",
+                "FirstBurstLength",
+                "MaxOutstandingR2T",
+                "DataPDUInOrder",
+                "DataSequenceInOrder",
+                "iSCSIProtocolLevel",
+                "TaskReporting"
+            ]
+        );
+    }
+}

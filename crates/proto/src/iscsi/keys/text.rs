@@ -1,0 +1,154 @@
+//! The text format of login and text PDUs: `key=value` pairs, each ended by a NUL (RFC 7143 6.1).
+
+/// A side must take in 8192 bytes of pairs in one exchange, however many PDUs carry them (RFC 7143 6.2); we take no more.
+pub const TEXT_MAX: usize = 8192;
+
+/// Pairs in one exchange at most. RFC 7143 knows some 30 keys. An unknown one is answered with its name (63 bytes at
+/// most), `=NotUnderstood` and a NUL, so that all answers to 96 pairs still fit into one PDU of [`TEXT_MAX`] bytes.
+pub const PAIRS_MAX: usize = 96;
+const _: () = assert!(PAIRS_MAX * (KEY_MAX + "=NotUnderstood".len() + 1) <= TEXT_MAX);
+
+/// RFC 7143 6.1: the length of a key's name.
+pub const KEY_MAX: usize = 63;
+
+/// Why a text cannot be understood at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TextError {
+    /// More than [`TEXT_MAX`] bytes or [`PAIRS_MAX`] pairs.
+    #[error("more keys than one exchange may have")]
+    TooLong,
+    /// A piece without `=`.
+    #[error("a text that is not key=value")]
+    NoValue,
+    /// A key's name is empty, too long or has other characters than names have.
+    #[error("a key with an impossible name")]
+    Name,
+    /// A value that is not UTF-8 or has control characters.
+    #[error("a value with impossible characters")]
+    Value,
+}
+
+/// One `key=value`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair<'a> {
+    /// The key's name, as it came.
+    pub key: &'a str,
+    /// The value; may be empty.
+    pub value: &'a str,
+}
+
+/// The pairs of a text, in order. The NUL behind the last may be missing, and there may be some to spare: padding that
+/// was counted into the data segment.
+///
+/// # Errors
+/// See [`TextError`].
+pub fn parse(text: &[u8]) -> Result<Vec<Pair<'_>>, TextError> {
+    if text.len() > TEXT_MAX {
+        return Err(TextError::TooLong);
+    }
+    let mut pairs = Vec::new();
+    for piece in text.split(|byte| *byte == 0).filter(|piece| !piece.is_empty()) {
+        if pairs.len() == PAIRS_MAX {
+            return Err(TextError::TooLong);
+        }
+        pairs.push(parse_pair(piece)?);
+    }
+    Ok(pairs)
+}
+
+fn parse_pair(piece: &[u8]) -> Result<Pair<'_>, TextError> {
+    let piece = std::str::from_utf8(piece).map_err(|_| TextError::Value)?;
+    let (key, value) = piece.split_once('=').ok_or(TextError::NoValue)?;
+    if !is_key(key) {
+        return Err(TextError::Name);
+    }
+    if value.chars().any(char::is_control) {
+        return Err(TextError::Value);
+    }
+    Ok(Pair { key, value })
+}
+
+/// RFC 7143 6.1, standard-label, and the `#` of registered extensions. It asks for a capital letter in front, but
+/// `iSCSIProtocolLevel` has none.
+fn is_key(key: &str) -> bool {
+    (1..=KEY_MAX).contains(&key.len())
+        && key.starts_with(|first: char| first.is_ascii_alphabetic())
+        && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-+@_#".contains(&byte))
+}
+
+/// A text being written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Text(Vec<u8>);
+
+impl Text {
+    /// With no pair yet.
+    pub fn new() -> Text {
+        Text::default()
+    }
+
+    /// Adds `key=value`.
+    pub fn push(&mut self, key: &str, value: &str) {
+        self.0.extend_from_slice(key.as_bytes());
+        self.0.push(b'=');
+        self.0.extend_from_slice(value.as_bytes());
+        self.0.push(0);
+    }
+
+    /// The bytes for the data segment.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn pairs_in_order() {
+        let pairs = parse(b"InitiatorName=iqn.2001-04.com.example\0TargetAlias=\0X-a.B=c=d\0").unwrap();
+        assert_eq!(
+            pairs,
+            [
+                Pair { key: "InitiatorName", value: "iqn.2001-04.com.example" },
+                Pair { key: "TargetAlias", value: "" },
+                Pair { key: "X-a.B", value: "c=d" },
+            ]
+        );
+        assert_eq!(parse(b"").unwrap(), []);
+        assert_eq!(parse(b"\0\0").unwrap(), []);
+        assert_eq!(parse(b"A=1\0\0\0B=2").unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_no_text() {
+        assert_eq!(parse(b"SendTargets\0"), Err(TextError::NoValue));
+        assert_eq!(parse(b"=All\0"), Err(TextError::Name));
+        assert_eq!(parse(b"Send Targets=All\0"), Err(TextError::Name));
+        assert_eq!(parse(b"1=2\0"), Err(TextError::Name));
+        assert_eq!(parse(format!("{}=1\0", "K".repeat(64)).as_bytes()), Err(TextError::Name));
+        assert_eq!(parse(b"A=\xff\0"), Err(TextError::Value));
+        assert_eq!(parse(b"A=1\n\0"), Err(TextError::Value));
+        assert_eq!(parse(&[b'A'; TEXT_MAX + 1]), Err(TextError::TooLong));
+        assert_eq!(parse("A=1\0".repeat(PAIRS_MAX + 1).as_bytes()), Err(TextError::TooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse(&bytes);
+        }
+
+        #[test]
+        fn reads_what_it_writes(pairs in proptest::collection::vec(("[A-Z][A-Za-z0-9-]{0,20}", "[ -~]{0,40}"), 0..20)) {
+            let mut text = Text::new();
+            pairs.iter().for_each(|(key, value)| text.push(key, value));
+            let bytes = text.into_bytes();
+            let read: Vec<_> =
+                parse(&bytes).unwrap().iter().map(|pair| (pair.key.to_owned(), pair.value.to_owned())).collect();
+            prop_assert_eq!(read, pairs);
+        }
+    }
+}
