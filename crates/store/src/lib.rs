@@ -1,1 +1,47 @@
-//! store
+//! Where blocks live: pools of disks, thick volumes in them, volumes in memory.
+//!
+//! What this crate guarantees: what was acknowledged as durable survives a power cut at any point; a block that
+//! was never written, or was unmapped, reads as zeros, whatever the disk held before; a pool that is damaged,
+//! foreign or in use by another server is refused with the reason.
+//!
+//! A [`Pool`] lives on one core and knows what is where. The data path never asks it: a volume is striped
+//! ([`Stripe`]) over slices, each slice is opened on the core that serves it ([`SliceSpec::open`]) and goes to the
+//! disks by itself ([`Slice`]). Why it is so: `docs/why/pool.md`; the bytes: `docs/formats/pool.md`.
+
+mod allocator;
+mod budget;
+mod catalog;
+mod cursor;
+mod disks;
+mod error;
+mod extent;
+mod geometry;
+mod id;
+mod pool;
+mod ram;
+mod range_lock;
+mod signature;
+mod slice;
+mod slot;
+mod stripe;
+mod superblock;
+mod thick;
+mod waiters;
+
+pub use budget::{RamBudget, RamGrant};
+pub use catalog::{
+    CAPACITY_MAX, Host, LU_STATE_BYTES_MAX, Malformed, NAME_BYTES_MAX, SLICES_MAX, VOLUMES_MAX, VolumeKind,
+};
+pub use disks::{CoreDisks, SharedDisks};
+pub use error::{MissingDisk, SliceError, StoreError};
+pub use geometry::{DISK_BYTES_MIN, DISKS_MAX, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, EXTENTS_MAX};
+pub use id::{DiskId, HostId, PoolId, VolumeId};
+pub use pool::{
+    CreateOptions, DiskUsage, MetadataState, NewDisk, OpenPool, Pool, Probe, ProbedContents, Usage,
+    VolumeInfo, VolumeSpec, probe,
+};
+pub use ram::RamSlice;
+pub use signature::Content;
+pub use slice::{Slice, SliceSpec};
+pub use stripe::{Piece, STRIPE_UNIT, Stripe};
+pub use thick::ThickSlice;

@@ -1,0 +1,140 @@
+//! Which extents are free, and which ones a volume gets.
+//!
+//! A request names how many extents each slice wants. Each slice takes from the disk with most left, in long runs; if
+//! there are more disks than slices, a slice takes from several, so that a volume always spreads over all the disks
+//! that it can. A run that fits is preferred to several, and the lowest one to others.
+
+use std::collections::BTreeMap;
+
+use crate::extent::{ExtentRun, append};
+
+/// The free extents of all disks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Allocator {
+    disks: Vec<FreeRuns>,
+}
+
+/// The free extents of one disk: length by start. Runs do not touch.
+#[derive(Clone, Debug, Default)]
+struct FreeRuns {
+    runs: BTreeMap<u32, u32>,
+    free: u64,
+}
+
+impl Allocator {
+    /// Disks with so many extents, all free.
+    pub(crate) fn new(extents: impl IntoIterator<Item = u32>) -> Allocator {
+        let disk = |extents: u32| {
+            let mut disk = FreeRuns::default();
+            if extents > 0 {
+                disk.put(0, extents);
+            }
+            disk
+        };
+        Allocator { disks: extents.into_iter().map(disk).collect() }
+    }
+
+    /// How many extents are free on a disk.
+    pub(crate) fn free_on(&self, disk: usize) -> u64 {
+        self.disks[disk].free
+    }
+
+    /// How many extents are free.
+    pub(crate) fn free(&self) -> u64 {
+        self.disks.iter().map(|disk| disk.free).sum()
+    }
+
+    /// Takes `run`, all of which is free: for a catalogue that was read, and checked.
+    ///
+    /// # Panics
+    /// If some of it is not free.
+    pub(crate) fn take(&mut self, run: ExtentRun) {
+        self.disks[run.disk as usize].take(run.start, run.count);
+    }
+
+    /// Gives `run` back.
+    ///
+    /// # Panics
+    /// If some of it is free already.
+    pub(crate) fn put(&mut self, run: ExtentRun) {
+        self.disks[run.disk as usize].put(run.start, run.count);
+    }
+
+    /// Takes as many extents as each slice wants, or nothing and `None` if there are too few.
+    pub(crate) fn allocate(&mut self, wanted: &[u64]) -> Option<Vec<Vec<ExtentRun>>> {
+        if wanted.iter().sum::<u64>() > self.free() {
+            return None;
+        }
+        // Slices times shares is at least the number of disks.
+        let shares = self.disks.len().div_ceil(wanted.len().max(1)).max(1) as u64;
+        Some(wanted.iter().map(|count| self.allocate_slice(*count, shares)).collect())
+    }
+
+    /// `count` extents in about `shares` runs on different disks. There are enough.
+    fn allocate_slice(&mut self, count: u64, shares: u64) -> Vec<ExtentRun> {
+        let mut runs = Vec::new();
+        let share = count.div_ceil(shares).max(1);
+        let mut left = count;
+        while left > 0 {
+            let disk = self.emptiest();
+            let wanted = u32::try_from(share.min(left)).unwrap_or(u32::MAX);
+            let (start, count) = self.disks[disk].take_best(wanted).expect("the caller has counted");
+            append(&mut runs, ExtentRun { disk: disk as u16, start, count });
+            left -= u64::from(count);
+        }
+        runs
+    }
+
+    /// The disk with most free extents; the first of several.
+    fn emptiest(&self) -> usize {
+        let free = |index: &usize| (self.disks[*index].free, std::cmp::Reverse(*index));
+        (0..self.disks.len()).max_by_key(free).expect("a pool has a disk")
+    }
+}
+
+impl FreeRuns {
+    /// Takes up to `wanted` extents that follow each other: from the first run that is long enough, else all of the
+    /// longest one.
+    fn take_best(&mut self, wanted: u32) -> Option<(u32, u32)> {
+        let fits = self.runs.iter().find(|(_, len)| **len >= wanted);
+        let longest = || self.runs.iter().max_by_key(|(start, len)| (**len, std::cmp::Reverse(**start)));
+        let (start, len) = fits.or_else(longest).map(|(start, len)| (*start, (*len).min(wanted)))?;
+        self.take(start, len);
+        Some((start, len))
+    }
+
+    fn take(&mut self, start: u32, count: u32) {
+        let (run_start, run_len) =
+            self.runs.range(..=start).next_back().map(|(start, len)| (*start, *len)).expect("a free run");
+        assert!(start + count <= run_start + run_len, "{count} extents from {start} are not free");
+        self.runs.remove(&run_start);
+        if run_start < start {
+            self.runs.insert(run_start, start - run_start);
+        }
+        if start + count < run_start + run_len {
+            self.runs.insert(start + count, run_start + run_len - start - count);
+        }
+        self.free -= u64::from(count);
+    }
+
+    fn put(&mut self, mut start: u32, count: u32) {
+        let mut end = start + count;
+        if let Some((before, len)) = self.runs.range(..start).next_back().map(|(before, len)| (*before, *len))
+        {
+            assert!(before + len <= start, "extent {start} is free already");
+            if before + len == start {
+                self.runs.remove(&before);
+                start = before;
+            }
+        }
+        if let Some((after, len)) = self.runs.range(start..).next().map(|(after, len)| (*after, *len)) {
+            assert!(end <= after, "extent {after} is free already");
+            if end == after {
+                self.runs.remove(&after);
+                end += len;
+            }
+        }
+        self.runs.insert(start, end - start);
+        self.free += u64::from(count);
+    }
+}

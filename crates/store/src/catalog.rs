@@ -1,0 +1,328 @@
+//! What a pool's metadata says: its disks, who uses it, its volumes and where they lie. Byte table:
+//! `docs/formats/pool.md`.
+//!
+//! A catalogue is small and written as a whole, so a change is either all there or not at all. It is cheap to
+//! clone: volumes are shared until one changes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+use base::{BlockSize, ByteLen};
+
+use crate::cursor::{Cursor, put_text};
+use crate::extent::ExtentRun;
+use crate::geometry::DISKS_MAX;
+use crate::id::{DiskId, HostId, VolumeId};
+use crate::stripe::Stripe;
+
+/// Volumes in a pool: four times what a node is expected to have.
+pub const VOLUMES_MAX: usize = 4096;
+
+/// Slices of a volume: more cores than one volume can use.
+pub const SLICES_MAX: u16 = 64;
+
+/// Bytes of a name: a DNS label's length, so that a name can be part of a target's name.
+pub const NAME_BYTES_MAX: usize = 63;
+
+/// Bytes of the state of a logical unit: reservations of 256 initiators with the longest names (223 bytes).
+pub const LU_STATE_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of a volume: 64 PiB, so that no sum of a few of them wraps.
+pub const CAPACITY_MAX: ByteLen = ByteLen(1 << 56);
+
+/// A server, as a pool remembers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Who it is.
+    pub id: HostId,
+    /// What it is called, for people; at most [`NAME_BYTES_MAX`] bytes, longer ones are cut.
+    pub name: String,
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.id)
+    }
+}
+
+/// Where the blocks of a volume are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumeKind {
+    /// In place on the pool's disks, all space taken at creation.
+    Thick,
+    /// In memory: empty after each start. Only its definition is in the pool.
+    Ram,
+}
+
+impl VolumeKind {
+    fn code(self) -> u8 {
+        match self {
+            VolumeKind::Thick => 1,
+            VolumeKind::Ram => 2,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<VolumeKind> {
+        match code {
+            1 => Some(VolumeKind::Thick),
+            2 => Some(VolumeKind::Ram),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Catalog {
+    /// The pool's name.
+    pub name: String,
+    /// Who opened it last.
+    pub host: Host,
+    /// The host has closed it in an orderly way.
+    pub exported: bool,
+    pub disks: Vec<DiskEntry>,
+    pub volumes: BTreeMap<VolumeId, Rc<VolumeEntry>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DiskEntry {
+    pub id: DiskId,
+    pub bytes: u64,
+    pub extents: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VolumeEntry {
+    pub name: String,
+    pub kind: VolumeKind,
+    pub block_size: BlockSize,
+    /// log2 of logical blocks in a physical block.
+    pub physical_exponent: u8,
+    pub stripe: Stripe,
+    pub capacity: ByteLen,
+    /// Seconds since 1970.
+    pub created: u64,
+    /// The last epoch that this copy of the volume was part of; 0 for a volume without other copies.
+    pub epoch: u64,
+    /// Opaque.
+    pub lu_state: Vec<u8>,
+    /// By slice; empty lists for a volume in memory.
+    pub slices: Vec<Vec<ExtentRun>>,
+}
+
+impl VolumeEntry {
+    /// How many extents it has.
+    pub(crate) fn extents(&self) -> u64 {
+        self.slices.iter().flatten().map(|run| u64::from(run.count)).sum()
+    }
+}
+
+/// How a catalogue with a good checksum can be wrong all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// It ends too early or too late.
+    #[error("its length does not fit")]
+    Length,
+    /// A field of the pool has a value that it cannot have.
+    #[error("a field of the pool is impossible")]
+    Pool,
+    /// A field of a volume has a value that it cannot have.
+    #[error("a field of volume {0} is impossible")]
+    Volume(VolumeId),
+    /// Two volumes have one name or identity.
+    #[error("volume {0} is there twice")]
+    Twice(VolumeId),
+    /// A volume lies outside its disk, on another volume, or has too few extents.
+    #[error("the extents of volume {0} are impossible")]
+    Extents(VolumeId),
+}
+
+/// Whether `name` can be the name of a volume or pool.
+pub(crate) fn is_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(fits)
+}
+
+impl Catalog {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put_text(&mut bytes, &self.name);
+        bytes.extend_from_slice(&self.host.id.0);
+        put_text(&mut bytes, &self.host.name);
+        bytes.push(u8::from(self.exported));
+        bytes.extend_from_slice(&(self.disks.len() as u16).to_le_bytes());
+        for disk in &self.disks {
+            bytes.extend_from_slice(&disk.id.0);
+            bytes.extend_from_slice(&disk.bytes.to_le_bytes());
+            bytes.extend_from_slice(&disk.extents.to_le_bytes());
+        }
+        bytes.extend_from_slice(&(self.volumes.len() as u32).to_le_bytes());
+        for (id, volume) in &self.volumes {
+            bytes.extend_from_slice(&id.0);
+            volume.encode(&mut bytes);
+        }
+        bytes
+    }
+
+    /// Reads what [`Catalog::encode`] wrote, and checks that it can be true, with extents of `extent_bytes`.
+    pub(crate) fn decode(bytes: &[u8], extent_bytes: u64) -> Result<Catalog, Malformed> {
+        let mut fields = Cursor::new(bytes);
+        let mut catalog = Catalog::decode_pool(&mut fields)?;
+        let count = fields.u32().ok_or(Malformed::Length)?;
+        if count as usize > VOLUMES_MAX {
+            return Err(Malformed::Pool);
+        }
+        for _ in 0..count {
+            let id = VolumeId(fields.id().ok_or(Malformed::Length)?);
+            let volume = VolumeEntry::decode(&mut fields).ok_or(Malformed::Volume(id))?;
+            if catalog.volumes.insert(id, Rc::new(volume)).is_some() {
+                return Err(Malformed::Twice(id));
+            }
+        }
+        if !fields.is_at_end() {
+            return Err(Malformed::Length);
+        }
+        catalog.check(extent_bytes)?;
+        Ok(catalog)
+    }
+
+    fn decode_pool(fields: &mut Cursor<'_>) -> Result<Catalog, Malformed> {
+        let name = fields.text().ok_or(Malformed::Length)?.to_owned();
+        let id = HostId(fields.id().ok_or(Malformed::Length)?);
+        let host = Host { id, name: fields.text().ok_or(Malformed::Length)?.to_owned() };
+        let exported = fields.u8().ok_or(Malformed::Length)? != 0;
+        let count = fields.u16().ok_or(Malformed::Length)?;
+        if count == 0 || usize::from(count) > DISKS_MAX {
+            return Err(Malformed::Pool);
+        }
+        let disk = |fields: &mut Cursor<'_>| {
+            Some(DiskEntry { id: DiskId(fields.id()?), bytes: fields.u64()?, extents: fields.u32()? })
+        };
+        let disks = (0..count).map(|_| disk(fields)).collect::<Option<Vec<DiskEntry>>>();
+        Ok(Catalog { name, host, exported, disks: disks.ok_or(Malformed::Length)?, volumes: BTreeMap::new() })
+    }
+
+    /// Whether all of it can be true: what `decode` checks, and tests after each change.
+    pub(crate) fn check(&self, extent_bytes: u64) -> Result<(), Malformed> {
+        let mut names = BTreeMap::new();
+        let mut runs: Vec<(ExtentRun, VolumeId)> = Vec::new();
+        for (id, volume) in &self.volumes {
+            if names.insert(&volume.name, id).is_some() {
+                return Err(Malformed::Twice(*id));
+            }
+            if !volume.has_room(extent_bytes) {
+                return Err(Malformed::Extents(*id));
+            }
+            runs.extend(volume.slices.iter().flatten().map(|run| (*run, *id)));
+        }
+        let inside = |run: &ExtentRun| {
+            let disk = self.disks.get(usize::from(run.disk));
+            let end = run.start.checked_add(run.count);
+            run.count > 0 && disk.zip(end).is_some_and(|(disk, end)| end <= disk.extents)
+        };
+        if let Some((_, id)) = runs.iter().find(|(run, _)| !inside(run)) {
+            return Err(Malformed::Extents(*id));
+        }
+        runs.sort_unstable();
+        match runs
+            .windows(2)
+            .find(|pair| pair[0].0.disk == pair[1].0.disk && pair[0].0.end() > pair[1].0.start)
+        {
+            Some(pair) => Err(Malformed::Extents(pair[1].1)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl VolumeEntry {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        put_text(bytes, &self.name);
+        bytes.push(self.kind.code());
+        bytes.push(self.block_size.shift() as u8);
+        bytes.push(self.physical_exponent);
+        bytes.push(self.stripe.unit().0.trailing_zeros() as u8);
+        bytes.extend_from_slice(&self.capacity.0.to_le_bytes());
+        bytes.extend_from_slice(&self.created.to_le_bytes());
+        bytes.extend_from_slice(&self.epoch.to_le_bytes());
+        bytes.extend_from_slice(&(self.lu_state.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.lu_state);
+        bytes.extend_from_slice(&(self.slices.len() as u16).to_le_bytes());
+        for runs in &self.slices {
+            bytes.extend_from_slice(&(runs.len() as u32).to_le_bytes());
+            for run in runs {
+                bytes.extend_from_slice(&run.disk.to_le_bytes());
+                bytes.extend_from_slice(&run.start.to_le_bytes());
+                bytes.extend_from_slice(&run.count.to_le_bytes());
+            }
+        }
+    }
+
+    fn decode(fields: &mut Cursor<'_>) -> Option<VolumeEntry> {
+        let name = fields.text()?.to_owned();
+        let kind = VolumeKind::from_code(fields.u8()?)?;
+        let block_size = BlockSize::from_bytes(1u32.checked_shl(fields.u8()?.into())?)?;
+        let physical_exponent = fields.u8()?;
+        let unit = 1u64.checked_shl(fields.u8()?.into())?;
+        let capacity = ByteLen(fields.u64()?);
+        let created = fields.u64()?;
+        let epoch = fields.u64()?;
+        let lu_state_len = fields.u32()? as usize;
+        if lu_state_len > LU_STATE_BYTES_MAX {
+            return None;
+        }
+        let lu_state = fields.take(lu_state_len)?.to_vec();
+        let count = fields.u16()?;
+        let sound = is_name(&name)
+            && count.is_power_of_two()
+            && count <= SLICES_MAX
+            && capacity.0 > 0
+            && capacity <= CAPACITY_MAX
+            && capacity.0.is_multiple_of(u64::from(block_size.bytes()))
+            && (u64::from(BlockSize::B4096.bytes())..=CAPACITY_MAX.0).contains(&unit);
+        if !sound {
+            return None;
+        }
+        let slices = (0..count).map(|_| decode_runs(fields)).collect::<Option<Vec<Vec<ExtentRun>>>>()?;
+        let stripe = Stripe::new(count, ByteLen(unit));
+        Some(VolumeEntry {
+            name,
+            kind,
+            block_size,
+            physical_exponent,
+            stripe,
+            capacity,
+            created,
+            epoch,
+            lu_state,
+            slices,
+        })
+    }
+
+    /// Whether each slice has just the extents that it needs.
+    fn has_room(&self, extent_bytes: u64) -> bool {
+        let count = |runs: &[ExtentRun]| runs.iter().map(|run| u64::from(run.count)).sum::<u64>();
+        self.slices.len() == usize::from(self.stripe.slices())
+            && self
+                .slices
+                .iter()
+                .zip(0..)
+                .all(|(runs, slice)| count(runs) == self.extents_wanted(slice, self.capacity, extent_bytes))
+    }
+
+    /// How many extents `slice` needs if the volume has `capacity`.
+    pub(crate) fn extents_wanted(&self, slice: u16, capacity: ByteLen, extent_bytes: u64) -> u64 {
+        match self.kind {
+            VolumeKind::Thick => self.stripe.slice_len(slice, capacity).0.div_ceil(extent_bytes),
+            VolumeKind::Ram => 0,
+        }
+    }
+}
+
+fn decode_runs(fields: &mut Cursor<'_>) -> Option<Vec<ExtentRun>> {
+    let count = fields.u32()?;
+    // Not allocated in advance: the count is only believed run by run.
+    let run = |fields: &mut Cursor<'_>| {
+        Some(ExtentRun { disk: fields.u16()?, start: fields.u32()?, count: fields.u32()? })
+    };
+    (0..count).map(|_| run(fields)).collect()
+}

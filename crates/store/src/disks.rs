@@ -1,0 +1,146 @@
+//! The disks of a pool as one core sees them.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use base::{Buf, SharedBuf};
+use rt::{Disk, DiskError, Durability};
+
+use crate::waiters::Waiters;
+
+/// A disk of a pool on one core. All slices of the core share it, and with it its flushes.
+pub(crate) struct PoolDisk {
+    disk: Disk,
+    path: PathBuf,
+    /// Cached writes of this core that have completed.
+    written: Cell<u64>,
+    /// As many of them are durable.
+    durable: Cell<u64>,
+    /// A flush is under way.
+    flushing: Cell<bool>,
+    flushed: Waiters,
+}
+
+impl PoolDisk {
+    pub(crate) fn new(disk: Disk, path: PathBuf) -> PoolDisk {
+        PoolDisk {
+            disk,
+            path,
+            written: Cell::new(0),
+            durable: Cell::new(0),
+            flushing: Cell::new(false),
+            flushed: Waiters::default(),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What offsets and lengths must be multiples of.
+    pub(crate) fn block(&self) -> u64 {
+        u64::from(self.disk.block())
+    }
+
+    pub(crate) async fn read(&self, offset: u64, buf: Buf) -> Result<Buf, DiskError> {
+        self.disk.read(offset, buf).await
+    }
+
+    pub(crate) async fn write(
+        &self,
+        offset: u64,
+        data: SharedBuf,
+        durability: Durability,
+    ) -> Result<(), DiskError> {
+        let result = self.disk.write(offset, data, durability).await;
+        if durability == Durability::Cached {
+            self.written.set(self.written.get() + 1);
+        }
+        result
+    }
+
+    pub(crate) async fn zero(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        let result = self.disk.zero(offset, len).await;
+        self.written.set(self.written.get() + 1);
+        result
+    }
+
+    pub(crate) async fn allocated(&self, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, DiskError> {
+        self.disk.allocated(offset, len).await
+    }
+
+    /// Makes durable what this core has written. Those who ask while a flush is under way share the next one, and
+    /// nobody pays for one if nothing was written.
+    pub(crate) async fn flush(&self) -> Result<(), DiskError> {
+        let wanted = self.written.get();
+        loop {
+            if self.durable.get() >= wanted {
+                return Ok(());
+            }
+            if self.flushing.get() {
+                self.flushed.until(|| !self.flushing.get()).await;
+                continue;
+            }
+            let _flushing = Flushing::begin(self);
+            let covered = self.written.get();
+            self.disk.flush().await?;
+            self.durable.set(covered);
+        }
+    }
+}
+
+/// While it lives, a flush is under way.
+struct Flushing<'a>(&'a PoolDisk);
+
+impl Flushing<'_> {
+    fn begin(disk: &PoolDisk) -> Flushing<'_> {
+        disk.flushing.set(true);
+        Flushing(disk)
+    }
+}
+
+impl Drop for Flushing<'_> {
+    fn drop(&mut self) {
+        self.0.flushing.set(false);
+        self.0.flushed.wake();
+    }
+}
+
+/// The disks of a pool on one core, in the pool's order. Cheap to clone; what slices of that core are opened with.
+#[derive(Clone)]
+pub struct CoreDisks(Rc<[Rc<PoolDisk>]>);
+
+impl CoreDisks {
+    pub(crate) fn new(disks: Vec<Rc<PoolDisk>>) -> CoreDisks {
+        CoreDisks(disks.into())
+    }
+
+    pub(crate) fn all(&self) -> &[Rc<PoolDisk>] {
+        &self.0
+    }
+
+    /// The disk at place `index`, which the catalogue has been checked for.
+    pub(crate) fn disk(&self, index: u16) -> &Rc<PoolDisk> {
+        &self.0[index as usize]
+    }
+
+    pub(crate) fn share(&self) -> SharedDisks {
+        SharedDisks(self.0.iter().map(|disk| (disk.path.clone(), disk.disk.share())).collect())
+    }
+}
+
+type ShareDisk = Box<dyn Fn() -> Disk + Send + Sync>;
+
+/// The disks of a pool on their way to another core.
+#[derive(Clone)]
+pub struct SharedDisks(Arc<[(PathBuf, ShareDisk)]>);
+
+impl SharedDisks {
+    /// Makes them disks of the current core. Once a core is enough: all its slices use the same ones.
+    pub fn attach(&self) -> CoreDisks {
+        let attach = |(path, open): &(PathBuf, ShareDisk)| Rc::new(PoolDisk::new(open(), path.clone()));
+        CoreDisks(self.0.iter().map(attach).collect())
+    }
+}

@@ -1,0 +1,263 @@
+//! What can go wrong, and what to do then.
+
+use std::path::PathBuf;
+
+use base::{ByteLen, ByteOffset};
+use rt::{DiskError, OpenError};
+
+use crate::catalog::{CAPACITY_MAX, Host, LU_STATE_BYTES_MAX, NAME_BYTES_MAX, SLICES_MAX, VOLUMES_MAX};
+use crate::geometry::{DISK_BYTES_MIN, DISKS_MAX, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN};
+use crate::id::{DiskId, PoolId, VolumeId};
+use crate::signature::Content;
+
+/// A slice could not carry out an operation. Offsets are bytes within the slice, at the first block concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SliceError {
+    /// The disk could not read this block.
+    #[error("the block at byte {} of the slice cannot be read", .0.0)]
+    Unreadable(ByteOffset),
+    /// The disk could not write from this block on.
+    #[error("the block at byte {} of the slice cannot be written", .0.0)]
+    Unwritable(ByteOffset),
+    /// The file system under the disk is full.
+    #[error("no space is left under the pool's disk")]
+    Full,
+    /// The disk is out of service until the pool is reopened.
+    #[error("a disk of the pool is out of service")]
+    Offline,
+}
+
+/// A pool could not be created, opened or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A disk could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A disk failed.
+    #[error("{path} failed")]
+    Disk {
+        /// Which.
+        path: PathBuf,
+        /// How.
+        #[source]
+        source: DiskError,
+    },
+    /// No disk was named.
+    #[error("a pool needs at least one disk: name a file or a block device")]
+    NoDisks,
+    /// More disks than a pool can have.
+    #[error("a pool has at most {DISKS_MAX} disks: make a second pool")]
+    TooManyDisks,
+    /// A disk is too small to hold metadata and anything else.
+    #[error(
+        "{path} is too small for a pool: it has {size} bytes, {DISK_BYTES_MIN} are needed with small extents"
+    )]
+    DiskTooSmall {
+        /// Which.
+        path: PathBuf,
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// The extent size asked for is not one.
+    #[error(
+        "{0} bytes cannot be an extent: choose a power of two from {EXTENT_BYTES_MIN} to {EXTENT_BYTES_MAX} that the pool's size allows"
+    )]
+    ExtentSize(u64),
+    /// A new pool was to overwrite something.
+    #[error("{path} is not empty, it holds {found}: choose another disk, or wipe it if nobody needs that")]
+    NotEmpty {
+        /// Which disk.
+        path: PathBuf,
+        /// What is there.
+        found: Content,
+    },
+    /// No superblock at either end.
+    #[error("{path} is not a disk of a pool, it holds {found}: check the path")]
+    NotAPool {
+        /// Which disk.
+        path: PathBuf,
+        /// What is there.
+        found: Content,
+    },
+    /// Superblocks are there, and all of them are damaged.
+    #[error(
+        "{path} was a disk of a pool, but every copy of its superblock is damaged: restore the disk from a copy"
+    )]
+    SuperblockDamaged {
+        /// Which disk.
+        path: PathBuf,
+    },
+    /// Written by a version that we do not know.
+    #[error("{path} has format version {found}, and this program knows version {known}: use a newer program")]
+    Version {
+        /// Which disk.
+        path: PathBuf,
+        /// The version that is there.
+        found: u16,
+        /// The version that we know.
+        known: u16,
+    },
+    /// The file or device is shorter than it was.
+    #[error("{path} had {expected} bytes and has {found}: it was cut off; restore it from a copy")]
+    DiskShrunk {
+        /// Which disk.
+        path: PathBuf,
+        /// The size it was given to the pool with.
+        expected: u64,
+        /// The size it has.
+        found: u64,
+    },
+    /// Not all disks of a pool were named.
+    #[error("pool {pool} has {count} disks and these are missing: {}; name all of them", list(.missing))]
+    DisksMissing {
+        /// Which pool.
+        pool: PoolId,
+        /// How many disks it has.
+        count: u16,
+        /// Index, and identity where the metadata could be read, of those that are missing.
+        missing: Vec<MissingDisk>,
+    },
+    /// The disks named belong to several pools.
+    #[error("{path} belongs to pool {found}, the others to pool {expected}: open one pool at a time")]
+    OtherPool {
+        /// The disk that does not fit.
+        path: PathBuf,
+        /// The pool of the first disk.
+        expected: PoolId,
+        /// Its pool.
+        found: PoolId,
+    },
+    /// Two of the disks say that they are the same: one was copied.
+    #[error("{first} and {second} are the same disk of the pool: one is a copy; leave one out")]
+    DuplicateDisk {
+        /// One.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
+    /// A disk of this pool's that another has replaced.
+    #[error(
+        "{path} is not disk {index} of the pool that the metadata names: it was replaced; name the right disk"
+    )]
+    ReplacedDisk {
+        /// Which.
+        path: PathBuf,
+        /// The place it claims.
+        index: u16,
+    },
+    /// Acknowledged metadata cannot be read any more.
+    #[error(
+        "the metadata of pool {pool} is damaged: generation {expected} was acknowledged, the newest readable is {found:?}; restore a disk from a copy"
+    )]
+    MetadataDamaged {
+        /// Which pool.
+        pool: PoolId,
+        /// The generation that the superblocks promise.
+        expected: u64,
+        /// The newest one that is whole.
+        found: Option<u64>,
+    },
+    /// The metadata is whole (its checksum fits) and says what cannot be.
+    #[error(
+        "the metadata of pool {pool} contradicts itself ({reason}): this is a defect of the program, please report it"
+    )]
+    MetadataInvalid {
+        /// Which pool.
+        pool: PoolId,
+        /// In which respect.
+        reason: crate::catalog::Malformed,
+    },
+    /// Another server may be using it.
+    #[error(
+        "pool {pool} was last used by {host} and not exported there: export it there, or force the import if that server is certainly off; two servers on one pool destroy it"
+    )]
+    UsedElsewhere {
+        /// Which pool.
+        pool: PoolId,
+        /// Who.
+        host: Host,
+    },
+    /// An earlier change of the metadata failed.
+    #[error(
+        "pool {0} takes no changes since writing its metadata failed; volumes go on; repair the disk and reopen the pool"
+    )]
+    MetadataReadOnly(PoolId),
+    /// The pool was exported.
+    #[error("pool {0} was exported")]
+    Exported(PoolId),
+    /// Not enough free extents.
+    #[error("{} bytes are wanted and {} are free: delete something or add a pool", .wanted.0, .free.0)]
+    NoSpace {
+        /// What was wanted, in whole extents.
+        wanted: ByteLen,
+        /// What is free.
+        free: ByteLen,
+    },
+    /// The memory set aside for RAM volumes is used up.
+    #[error("{} bytes of memory are wanted and {} are left for RAM volumes: raise the limit or delete a RAM volume", .wanted.0, .free.0)]
+    NoMemory {
+        /// What was wanted.
+        wanted: ByteLen,
+        /// What is left.
+        free: ByteLen,
+    },
+    /// No volume has this identity.
+    #[error("there is no volume {0} in the pool")]
+    NoSuchVolume(VolumeId),
+    /// Another volume has this name.
+    #[error("a volume named {0:?} exists: choose another name")]
+    NameTaken(String),
+    /// Not a name.
+    #[error("{0:?} is no name: use 1 to {NAME_BYTES_MAX} letters, digits, '.', '_' or '-'")]
+    NameInvalid(String),
+    /// Zero, not a multiple of the block, or too large.
+    #[error("{} bytes cannot be a volume's size: it is a multiple of its block, not zero, at most {} bytes", .0.0, CAPACITY_MAX.0)]
+    CapacityInvalid(ByteLen),
+    /// Volumes do not shrink.
+    #[error("the volume has {} bytes and cannot shrink to {}: make a new one and copy", .from.0, .to.0)]
+    Shrink {
+        /// What it has.
+        from: ByteLen,
+        /// What was asked for.
+        to: ByteLen,
+    },
+    /// Not a power of two, or too many.
+    #[error("{0} cannot be a number of slices: choose a power of two up to {SLICES_MAX}")]
+    SlicesInvalid(u16),
+    /// More volumes than a pool can have.
+    #[error("the pool has {0} volumes, its limit (at most {VOLUMES_MAX}, one an extent in a small pool)")]
+    TooManyVolumes(usize),
+    /// The opaque state of a logical unit is too large.
+    #[error("the state of a logical unit has {0} bytes, and {LU_STATE_BYTES_MAX} is the limit")]
+    LuStateTooLarge(usize),
+    /// All states and tables together are too large for the metadata area.
+    #[error(
+        "the pool's metadata area is full: {wanted} of {available} bytes; remove reservations or volumes"
+    )]
+    MetadataFull {
+        /// What it would take.
+        wanted: u64,
+        /// What there is.
+        available: u64,
+    },
+    /// A slice of it is still open on some core.
+    #[error("volume {0} is in use: close its slices first")]
+    VolumeOpen(VolumeId),
+}
+
+/// A disk that was not named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MissingDisk {
+    /// Its place in the pool.
+    pub index: u16,
+    /// Its identity, where the metadata could be read.
+    pub disk: Option<DiskId>,
+}
+
+fn list(missing: &[MissingDisk]) -> String {
+    let name = |disk: &MissingDisk| match disk.disk {
+        Some(id) => format!("disk {} ({id})", disk.index),
+        None => format!("disk {}", disk.index),
+    };
+    missing.iter().map(name).collect::<Vec<_>>().join(", ")
+}

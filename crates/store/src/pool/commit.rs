@@ -1,0 +1,1 @@
+//! Making a change durable.

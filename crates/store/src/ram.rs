@@ -1,0 +1,256 @@
+//! A slice in memory. What was never written, or was zeroed, takes no memory; the volume's whole size is set aside
+//! in the [`RamBudget`](crate::RamBudget) all the same, so that a write cannot fail.
+
+use std::cell::RefCell;
+
+use base::{Buf, ByteLen, ByteOffset, Chain};
+
+use crate::slice::SliceSpec;
+
+/// Memory is taken in chunks of this many bytes: small enough that scattered writes waste little, large enough
+/// that the table of a 1 TiB volume (16 Mi entries of 48 bytes) stays below a thousandth of it.
+const CHUNK_BYTES: u64 = 64 << 10;
+
+/// What a bit of [`Chunk::mapped`] stands for.
+const SECTOR_BYTES: u64 = 512;
+
+const _: () = assert!(CHUNK_BYTES / SECTOR_BYTES == u128::BITS as u64, "one bit a sector");
+
+struct Chunk {
+    bytes: Buf,
+    /// Sectors that were written since they were last zeroed. All others are zero in `bytes`.
+    mapped: u128,
+}
+
+/// One core's part of a RAM volume. Its operations never wait.
+pub struct RamSlice {
+    memory: Memory,
+    /// What it was opened with, or grown to. Its grants keep the memory set aside.
+    spec: RefCell<SliceSpec>,
+}
+
+impl RamSlice {
+    pub(crate) fn new(spec: SliceSpec) -> RamSlice {
+        RamSlice { memory: Memory::default(), spec: RefCell::new(spec) }
+    }
+
+    /// The number of the slice in its volume.
+    pub fn index(&self) -> u16 {
+        self.spec.borrow().index
+    }
+
+    /// How long the slice is.
+    pub fn len(&self) -> ByteLen {
+        self.spec.borrow().len
+    }
+
+    /// Whether the volume is so small that this slice has nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len().0 == 0
+    }
+
+    /// The memory that it takes now.
+    pub fn resident(&self) -> ByteLen {
+        self.memory.resident()
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    pub(crate) fn grow(&self, spec: SliceSpec) {
+        self.spec.replace(spec);
+    }
+}
+
+/// Bytes by offset, without an end.
+#[derive(Default)]
+pub(crate) struct Memory {
+    /// The chunk of each `CHUNK_BYTES`, as far as the highest one ever written.
+    chunks: RefCell<Vec<Option<Chunk>>>,
+}
+
+/// The part of one chunk that an operation touches.
+struct Touched {
+    chunk: usize,
+    start: usize,
+    end: usize,
+}
+
+impl Touched {
+    /// The parts of `len` bytes from `offset` on.
+    fn parts(offset: u64, len: u64) -> impl Iterator<Item = Touched> {
+        let end = offset + len;
+        let mut at = offset;
+        std::iter::from_fn(move || {
+            (at < end).then(|| {
+                let start = at % CHUNK_BYTES;
+                let len = (CHUNK_BYTES - start).min(end - at);
+                let touched = Touched {
+                    chunk: (at / CHUNK_BYTES) as usize,
+                    start: start as usize,
+                    end: (start + len) as usize,
+                };
+                at += len;
+                touched
+            })
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// The sectors' bits.
+    fn bits(&self) -> u128 {
+        let first = self.start as u64 / SECTOR_BYTES;
+        let count = (self.end as u64).div_ceil(SECTOR_BYTES) - first;
+        (u128::MAX >> (u64::from(u128::BITS) - count)) << first
+    }
+}
+
+impl Memory {
+    pub(crate) fn read(&self, offset: ByteOffset, len: ByteLen) -> Chain {
+        let mut data = Buf::uncleared(len.0 as usize);
+        let chunks = self.chunks.borrow();
+        let mut at = 0;
+        for part in Touched::parts(offset.0, len.0) {
+            let target = &mut data[at..at + part.len()];
+            match chunks.get(part.chunk) {
+                Some(Some(chunk)) => target.copy_from_slice(&chunk.bytes[part.start..part.end]),
+                _ => target.fill(0),
+            }
+            at += part.len();
+        }
+        data.into()
+    }
+
+    pub(crate) fn write(&self, offset: ByteOffset, data: &Chain) {
+        let mut at = offset.0;
+        for source in data.parts() {
+            self.write_bytes(at, source);
+            at += source.len() as u64;
+        }
+    }
+
+    fn write_bytes(&self, offset: u64, source: &[u8]) {
+        let mut chunks = self.chunks.borrow_mut();
+        let mut at = 0;
+        for part in Touched::parts(offset, source.len() as u64) {
+            if chunks.len() <= part.chunk {
+                chunks.resize_with(part.chunk + 1, || None);
+            }
+            let chunk = chunks[part.chunk]
+                .get_or_insert_with(|| Chunk { bytes: Buf::zeroed(CHUNK_BYTES as usize), mapped: 0 });
+            chunk.bytes[part.start..part.end].copy_from_slice(&source[at..at + part.len()]);
+            chunk.mapped |= part.bits();
+            at += part.len();
+        }
+    }
+
+    pub(crate) fn zero(&self, offset: ByteOffset, len: ByteLen) {
+        let mut chunks = self.chunks.borrow_mut();
+        // Beyond the highest chunk ever written there is nothing to do, however long the range is.
+        let end = (offset.0 + len.0).min(chunks.len() as u64 * CHUNK_BYTES);
+        for part in Touched::parts(offset.0, end.saturating_sub(offset.0)) {
+            let Some(chunk) = &mut chunks[part.chunk] else { continue };
+            chunk.mapped &= !part.bits();
+            if chunk.mapped == 0 {
+                chunks[part.chunk] = None;
+            } else {
+                chunk.bytes[part.start..part.end].fill(0);
+            }
+        }
+    }
+
+    pub(crate) fn allocated(&self, offset: ByteOffset, len: ByteLen) -> Vec<(ByteOffset, ByteLen)> {
+        let chunks = self.chunks.borrow();
+        let end = (offset.0 + len.0).min(chunks.len() as u64 * CHUNK_BYTES);
+        let mut found: Vec<(ByteOffset, ByteLen)> = Vec::new();
+        let mut add = |start: u64, len: u64| match found.last_mut() {
+            Some((last, last_len)) if last.0 + last_len.0 == start => last_len.0 += len,
+            _ => found.push((ByteOffset(start), ByteLen(len))),
+        };
+        for part in Touched::parts(offset.0, end.saturating_sub(offset.0)) {
+            let Some(chunk) = &chunks[part.chunk] else { continue };
+            let base = part.chunk as u64 * CHUNK_BYTES;
+            if chunk.mapped == u128::MAX {
+                add(base + part.start as u64, part.len() as u64);
+                continue;
+            }
+            let mut mapped = chunk.mapped & part.bits();
+            while mapped != 0 {
+                let first = mapped.trailing_zeros();
+                let count = (mapped >> first).trailing_ones();
+                add(base + u64::from(first) * SECTOR_BYTES, u64::from(count) * SECTOR_BYTES);
+                let run = (u128::MAX >> (u128::BITS - count)) << first;
+                mapped &= !run;
+            }
+        }
+        found
+    }
+
+    /// The memory taken now.
+    pub(crate) fn resident(&self) -> ByteLen {
+        ByteLen(self.chunks.borrow().iter().flatten().count() as u64 * CHUNK_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(slice: &Memory, offset: u64, len: usize, value: u8) {
+        slice.write(ByteOffset(offset), &Chain::copy_of(&vec![value; len]));
+    }
+
+    fn allocated(slice: &Memory, offset: u64, len: u64) -> Vec<(u64, u64)> {
+        slice
+            .allocated(ByteOffset(offset), ByteLen(len))
+            .into_iter()
+            .map(|(offset, len)| (offset.0, len.0))
+            .collect()
+    }
+
+    #[test]
+    fn nothing_was_written_and_nothing_is_taken() {
+        let slice = Memory::default();
+        assert_eq!(slice.read(ByteOffset(1 << 40), ByteLen(1024)).to_vec(), vec![0; 1024]);
+        slice.zero(ByteOffset(0), ByteLen(1 << 50));
+        assert!(allocated(&slice, 0, 1 << 50).is_empty());
+        assert_eq!(slice.resident(), ByteLen(0));
+    }
+
+    #[test]
+    fn writes_across_chunks_come_back() {
+        let slice = Memory::default();
+        written(&slice, CHUNK_BYTES - 512, 1024, 7);
+        assert_eq!(slice.resident(), ByteLen(2 * CHUNK_BYTES));
+        let read = slice.read(ByteOffset(CHUNK_BYTES - 1024), ByteLen(2048)).to_vec();
+        assert_eq!(read, [vec![0; 512], vec![7; 1024], vec![0; 512]].concat());
+        assert_eq!(allocated(&slice, 0, 1 << 20), [(CHUNK_BYTES - 512, 1024)]);
+    }
+
+    #[test]
+    fn zeroing_the_last_sector_frees_the_chunk() {
+        let slice = Memory::default();
+        written(&slice, 0, 1536, 9);
+        slice.zero(ByteOffset(512), ByteLen(512));
+        assert_eq!(allocated(&slice, 0, CHUNK_BYTES), [(0, 512), (1024, 512)]);
+        assert_eq!(allocated(&slice, 512, 1024), [(1024, 512)]);
+        assert_eq!(slice.read(ByteOffset(512), ByteLen(512)).to_vec(), vec![0; 512]);
+        slice.zero(ByteOffset(0), ByteLen(512));
+        slice.zero(ByteOffset(1024), ByteLen(512));
+        assert_eq!(slice.resident(), ByteLen(0));
+        // The memory is recycled; what it held is not seen again.
+        written(&slice, 2048, 512, 1);
+        assert_eq!(slice.read(ByteOffset(0), ByteLen(2048)).to_vec(), vec![0; 2048]);
+    }
+
+    #[test]
+    fn whole_chunks_are_one_extent() {
+        let slice = Memory::default();
+        written(&slice, 0, 3 * CHUNK_BYTES as usize, 1);
+        assert_eq!(allocated(&slice, 512, 2 * CHUNK_BYTES), [(512, 2 * CHUNK_BYTES)]);
+    }
+}

@@ -1,0 +1,206 @@
+//! A slice: one core's part of a volume.
+
+use std::sync::Arc;
+
+use base::{BlockSize, ByteLen, ByteOffset, Chain};
+use rt::Durability;
+
+use crate::budget::RamGrant;
+use crate::disks::CoreDisks;
+use crate::error::SliceError;
+use crate::extent::ExtentRun;
+use crate::ram::RamSlice;
+use crate::thick::ThickSlice;
+
+/// What is needed to open a slice, on its way from the pool's core to the slice's.
+///
+/// While a specification or a slice of a volume exists, its volume cannot be deleted.
+#[derive(Clone, Debug)]
+pub struct SliceSpec {
+    pub(crate) index: u16,
+    pub(crate) len: ByteLen,
+    pub(crate) kind: SpecKind,
+    /// Counted by the pool: as long as there is a clone, the volume is in use.
+    pub(crate) in_use: Arc<()>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum SpecKind {
+    Thick {
+        runs: Vec<ExtentRun>,
+        extent_bytes: u64,
+        /// Where the extents begin, by disk.
+        extents_offset: Arc<[u64]>,
+        block_size: BlockSize,
+    },
+    Ram {
+        /// The memory that the volume may take.
+        grants: Vec<Arc<RamGrant>>,
+    },
+}
+
+impl SliceSpec {
+    /// The number of the slice in its volume.
+    pub fn index(&self) -> u16 {
+        self.index
+    }
+
+    /// How long the slice is.
+    pub fn len(&self) -> ByteLen {
+        self.len
+    }
+
+    /// Whether the volume is so small that this slice has nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len.0 == 0
+    }
+
+    /// Opens the slice on the current core, on `disks` of this core. A slice is open once at a time.
+    pub fn open(self, disks: &CoreDisks) -> Slice {
+        match &self.kind {
+            SpecKind::Thick { .. } => Slice::Thick(ThickSlice::new(self, disks.clone())),
+            SpecKind::Ram { .. } => Slice::Ram(RamSlice::new(self)),
+        }
+    }
+}
+
+/// An open slice. It lives on one core and takes no locks; tasks of the core may use it at the same time.
+///
+/// Offsets are bytes within the slice, multiples of the volume's block. Two writes to the same block at the same
+/// time leave one of the two, in no particular order; a read at the same time sees the one or the other, by block.
+/// Each operation is driven to its end: a future that is dropped leaves a write that may still happen.
+pub enum Slice {
+    /// On the pool's disks, in place.
+    Thick(ThickSlice),
+    /// In memory.
+    Ram(RamSlice),
+}
+
+impl Slice {
+    /// A slice in memory that belongs to no pool: for a scratch volume, and for tests.
+    pub fn in_memory(index: u16, len: ByteLen, grant: RamGrant) -> Slice {
+        let kind = SpecKind::Ram { grants: vec![Arc::new(grant)] };
+        Slice::Ram(RamSlice::new(SliceSpec { index, len, kind, in_use: Arc::default() }))
+    }
+
+    /// The number of the slice in its volume.
+    pub fn index(&self) -> u16 {
+        match self {
+            Slice::Thick(slice) => slice.index(),
+            Slice::Ram(slice) => slice.index(),
+        }
+    }
+
+    /// How long the slice is.
+    pub fn len(&self) -> ByteLen {
+        match self {
+            Slice::Thick(slice) => slice.len(),
+            Slice::Ram(slice) => slice.len(),
+        }
+    }
+
+    /// Whether the volume is so small that this slice has nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len().0 == 0
+    }
+
+    /// Reads `len` bytes at `offset`.
+    ///
+    /// # Errors
+    /// [`SliceError::Unreadable`] with the first block that cannot be read, [`SliceError::Offline`].
+    ///
+    /// # Panics
+    /// If the range is not inside the slice: whoever maps a volume to slices has checked. So do all the others.
+    pub async fn read(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
+        self.check(offset, len);
+        match self {
+            Slice::Thick(slice) => slice.read(offset, len).await,
+            Slice::Ram(slice) => Ok(slice.memory().read(offset, len)),
+        }
+    }
+
+    /// Writes `data` at `offset`.
+    ///
+    /// # Errors
+    /// All of [`SliceError`] but `Unreadable`. What the range holds is then unknown.
+    pub async fn write(
+        &self,
+        offset: ByteOffset,
+        data: Chain,
+        durability: Durability,
+    ) -> Result<(), SliceError> {
+        self.check(offset, ByteLen(data.len() as u64));
+        match self {
+            Slice::Thick(slice) => slice.write(offset, data, durability).await,
+            Slice::Ram(slice) => {
+                slice.memory().write(offset, &data);
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes the range read as zeros and gives its space back where that is possible: UNMAP, and WRITE SAME of
+    /// zeros. Durable after the next flush.
+    ///
+    /// # Errors
+    /// As for [`Slice::write`].
+    pub async fn zero(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+        self.check(offset, len);
+        match self {
+            Slice::Thick(slice) => slice.zero(offset, len).await,
+            Slice::Ram(slice) => {
+                slice.memory().zero(offset, len);
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes all writes and zeroings that have completed durable.
+    ///
+    /// # Errors
+    /// [`SliceError::Unwritable`] at offset 0 if the disk failed now, [`SliceError::Offline`] if it had before.
+    pub async fn flush(&self) -> Result<(), SliceError> {
+        match self {
+            Slice::Thick(slice) => slice.flush().await,
+            Slice::Ram(_) => Ok(()),
+        }
+    }
+
+    /// The parts of the range that take space, in order; all else reads as zeros. Touching parts are one.
+    ///
+    /// # Errors
+    /// [`SliceError::Unreadable`], [`SliceError::Offline`].
+    pub async fn allocated(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+    ) -> Result<Vec<(ByteOffset, ByteLen)>, SliceError> {
+        self.check(offset, len);
+        match self {
+            Slice::Thick(slice) => slice.allocated(offset, len).await,
+            Slice::Ram(slice) => Ok(slice.memory().allocated(offset, len)),
+        }
+    }
+
+    /// Takes in what [`Pool::grow_volume`](crate::Pool::grow_volume) added: `spec` is the same slice's new
+    /// specification. Operations that are under way are not disturbed.
+    ///
+    /// # Panics
+    /// If `spec` is of another slice, or shorter.
+    pub fn grow(&self, spec: SliceSpec) {
+        assert!(spec.index == self.index() && spec.len >= self.len(), "{spec:?} is not this slice, grown");
+        match self {
+            Slice::Thick(slice) => slice.grow(spec),
+            Slice::Ram(slice) => slice.grow(spec),
+        }
+    }
+
+    fn check(&self, offset: ByteOffset, len: ByteLen) {
+        let end = offset.0.checked_add(len.0);
+        assert!(
+            end.is_some_and(|end| end <= self.len().0),
+            "{len:?} at {offset:?} is outside a slice of {:?}",
+            self.len()
+        );
+    }
+}

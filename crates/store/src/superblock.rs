@@ -1,0 +1,93 @@
+//! The superblock: which pool and which of its disks this is, how it is laid out, and which generation of the
+//! metadata has certainly been written. Byte table: `docs/formats/pool.md`.
+
+use base::crc32c;
+
+use crate::cursor::Cursor;
+use crate::geometry::{Geometry, SUPERBLOCK_BYTES};
+use crate::id::{DiskId, PoolId};
+
+const MAGIC: &[u8; 8] = b"URSAPOOL";
+
+/// The version of everything in a pool but the contents of volumes.
+pub(crate) const VERSION: u16 = 1;
+
+/// Where the checksum is: over all before it.
+const CRC_AT: usize = SUPERBLOCK_BYTES as usize - 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub pool: PoolId,
+    pub disk: DiskId,
+    pub index: u16,
+    pub count: u16,
+    /// This generation of the metadata is durable on every disk that has metadata.
+    pub generation: u64,
+    pub geometry: Geometry,
+}
+
+/// Why a superblock could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// There is none.
+    Absent,
+    /// There was one: the checksum does not fit, or a field is impossible.
+    Damaged,
+    /// It is whole, and of a version that we do not know.
+    Version(u16),
+}
+
+impl Superblock {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(SUPERBLOCK_BYTES as usize);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.index.to_le_bytes());
+        bytes.extend_from_slice(&self.count.to_le_bytes());
+        bytes.extend_from_slice(&[0; 2]);
+        bytes.extend_from_slice(&self.pool.0);
+        bytes.extend_from_slice(&self.disk.0);
+        bytes.extend_from_slice(&self.generation.to_le_bytes());
+        bytes.extend_from_slice(&self.geometry.disk_bytes.to_le_bytes());
+        bytes.extend_from_slice(&self.geometry.extent_bytes.to_le_bytes());
+        bytes.extend_from_slice(&self.geometry.slot_bytes.to_le_bytes());
+        bytes.extend_from_slice(&self.geometry.extents.to_le_bytes());
+        bytes.resize(CRC_AT, 0);
+        bytes.extend_from_slice(&crc32c(&bytes).to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Superblock, Unreadable> {
+        if !bytes.starts_with(MAGIC) {
+            return Err(Unreadable::Absent);
+        }
+        let (covered, crc) = bytes.split_at_checked(CRC_AT).ok_or(Unreadable::Damaged)?;
+        if crc != crc32c(covered).to_le_bytes() {
+            return Err(Unreadable::Damaged);
+        }
+        let mut fields = Cursor::new(&covered[MAGIC.len()..]);
+        let version = fields.u16().ok_or(Unreadable::Damaged)?;
+        if version != VERSION {
+            return Err(Unreadable::Version(version));
+        }
+        Superblock::decode_fields(fields).ok_or(Unreadable::Damaged)
+    }
+
+    fn decode_fields(mut fields: Cursor<'_>) -> Option<Superblock> {
+        let index = fields.u16()?;
+        let count = fields.u16()?;
+        fields.take(2)?;
+        let pool = PoolId(fields.id()?);
+        let disk = DiskId(fields.id()?);
+        let generation = fields.u64()?;
+        let disk_bytes = fields.u64()?;
+        let extent_bytes = fields.u64()?;
+        let slot_bytes = fields.u64()?;
+        let geometry = Geometry::new(disk_bytes, extent_bytes, slot_bytes)?;
+        let sound = index < count
+            && usize::from(count) <= crate::geometry::DISKS_MAX
+            && geometry.disk_bytes == disk_bytes
+            && geometry.extents == fields.u32()?;
+        sound.then_some(Superblock { pool, disk, index, count, generation, geometry })
+    }
+}

@@ -1,0 +1,362 @@
+//! A slice on disks, written in place.
+//!
+//! A byte of the slice has one place on one disk, given by the slice's extents; there is nothing else to look up
+//! and nothing to write but the data. Extents were zeroed before the slice got them, so fresh blocks need no map.
+//!
+//! Where the disk's block is larger than the volume's (a 512-byte volume on a disk of 4096), a write of partial blocks
+//! reads, changes and writes them back, under a [`RangeLock`] that all writes of such a slice take.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
+use base::{Buf, ByteLen, ByteOffset, Chain, SharedBuf};
+use rt::{DiskError, Durability};
+
+use crate::disks::{CoreDisks, PoolDisk};
+use crate::error::SliceError;
+use crate::range_lock::{Locked, RangeLock};
+use crate::slice::{SliceSpec, SpecKind};
+
+/// What writers lock: the largest block that a disk has. Extents are multiples of it.
+const LOCK_BYTES: u64 = 4096;
+
+/// One core's part of a thick volume.
+pub struct ThickSlice {
+    disks: CoreDisks,
+    /// What it was opened with, or grown to.
+    spec: RefCell<SliceSpec>,
+    /// Where the slice lies, by the place in the slice. Longer than the slice: extents are whole.
+    places: RefCell<Vec<Place>>,
+    /// Used if some disk's block is larger than the volume's.
+    lock: Option<RangeLock>,
+}
+
+/// Consecutive bytes of the slice that are consecutive on a disk.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    start: u64,
+    len: u64,
+    disk: u16,
+    disk_offset: u64,
+}
+
+/// The part of an operation that is in one place.
+struct Part {
+    /// In the slice.
+    offset: u64,
+    disk: Rc<PoolDisk>,
+    disk_offset: u64,
+    len: u64,
+}
+
+impl ThickSlice {
+    pub(crate) fn new(spec: SliceSpec, disks: CoreDisks) -> ThickSlice {
+        let places = places(&spec);
+        let SpecKind::Thick { block_size, .. } = spec.kind else { panic!("{spec:?} is of a thick slice") };
+        let volume_block = u64::from(block_size.bytes());
+        let disk_block = places.iter().map(|place| disks.disk(place.disk).block()).max().unwrap_or(0);
+        assert!(disk_block <= LOCK_BYTES, "a pool takes no disk with larger blocks");
+        // Growing may add a disk with larger blocks: with several disks, be prepared.
+        let partial = disk_block > volume_block || disks.all().iter().any(|disk| disk.block() > volume_block);
+        ThickSlice {
+            disks,
+            spec: RefCell::new(spec),
+            places: RefCell::new(places),
+            lock: partial.then(RangeLock::default),
+        }
+    }
+
+    /// The number of the slice in its volume.
+    pub fn index(&self) -> u16 {
+        self.spec.borrow().index
+    }
+
+    /// How long the slice is.
+    pub fn len(&self) -> ByteLen {
+        self.spec.borrow().len
+    }
+
+    /// Whether the volume is so small that this slice has nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len().0 == 0
+    }
+
+    pub(crate) fn grow(&self, spec: SliceSpec) {
+        self.places.replace(places(&spec));
+        self.spec.replace(spec);
+    }
+
+    pub(crate) async fn read(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
+        let mut data = Chain::new();
+        let mut at = offset.0;
+        let end = at + len.0;
+        while at < end {
+            let part = self.part(at, end);
+            at += part.len;
+            data.push(part.read().await?);
+        }
+        Ok(data)
+    }
+
+    pub(crate) async fn write(
+        &self,
+        offset: ByteOffset,
+        data: Chain,
+        durability: Durability,
+    ) -> Result<(), SliceError> {
+        let mut at = offset.0;
+        let end = at + data.len() as u64;
+        let _locked = self.lock(at..end).await;
+        while at < end {
+            let part = self.part(at, end);
+            let from = (at - offset.0) as usize;
+            at += part.len;
+            part.write(data.slice(from..from + part.len as usize), durability).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn zero(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+        let mut at = offset.0;
+        let end = at + len.0;
+        let _locked = self.lock(at..end).await;
+        while at < end {
+            let part = self.part(at, end);
+            at += part.len;
+            part.zero().await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn flush(&self) -> Result<(), SliceError> {
+        // Every disk of the slice that this core has written to; the others return at once.
+        let mut flushed = 0u64;
+        let places = self.places.borrow().clone();
+        for place in places {
+            let bit = 1 << place.disk;
+            if flushed & bit == 0 {
+                flushed |= bit;
+                self.disks
+                    .disk(place.disk)
+                    .flush()
+                    .await
+                    .map_err(|error| write_error(&error, place.start))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn allocated(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+    ) -> Result<Vec<(ByteOffset, ByteLen)>, SliceError> {
+        let mut found: Vec<(ByteOffset, ByteLen)> = Vec::new();
+        let mut at = offset.0;
+        let end = at + len.0;
+        while at < end {
+            let part = self.part(at, end);
+            at += part.len;
+            for range in part.allocated().await? {
+                match found.last_mut() {
+                    Some((last, last_len)) if last.0 + last_len.0 == range.start => {
+                        last_len.0 += range.end - range.start;
+                    }
+                    _ => found.push((ByteOffset(range.start), ByteLen(range.end - range.start))),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Waits until the blocks of the range are not being changed in parts, if that can be.
+    async fn lock(&self, range: Range<u64>) -> Option<Locked<'_>> {
+        match &self.lock {
+            None => None,
+            Some(lock) => {
+                let start = range.start / LOCK_BYTES * LOCK_BYTES;
+                Some(lock.lock(start, range.end.next_multiple_of(LOCK_BYTES)).await)
+            }
+        }
+    }
+
+    /// The first part of `at..end`.
+    fn part(&self, at: u64, end: u64) -> Part {
+        let places = self.places.borrow();
+        let after = places.partition_point(|place| place.start <= at);
+        let place = places[after - 1];
+        let within = at - place.start;
+        assert!(within < place.len, "byte {at} is beyond the slice's extents");
+        Part {
+            offset: at,
+            disk: Rc::clone(self.disks.disk(place.disk)),
+            disk_offset: place.disk_offset + within,
+            len: (place.len - within).min(end - at),
+        }
+    }
+}
+
+/// Where the slice of `spec` lies.
+fn places(spec: &SliceSpec) -> Vec<Place> {
+    let SpecKind::Thick { runs, extent_bytes, extents_offset, .. } = &spec.kind else {
+        panic!("{spec:?} is of a thick slice")
+    };
+    let mut start = 0;
+    let place = |run: &crate::extent::ExtentRun| {
+        let len = u64::from(run.count) * extent_bytes;
+        let disk_offset = extents_offset[run.disk as usize] + u64::from(run.start) * extent_bytes;
+        let place = Place { start, len, disk: run.disk, disk_offset };
+        start += len;
+        place
+    };
+    let places: Vec<Place> = runs.iter().map(place).collect();
+    assert!(start >= spec.len.0, "{spec:?} has too few extents");
+    places
+}
+
+impl Part {
+    fn end(&self) -> u64 {
+        self.disk_offset + self.len
+    }
+
+    /// The smallest range of whole blocks that contains the part. Inside the same extent, which consists of whole blocks.
+    fn around(&self) -> Range<u64> {
+        let block = self.disk.block();
+        self.disk_offset / block * block..self.end().next_multiple_of(block)
+    }
+
+    /// The blocks that are whole in the part; empty if none is.
+    fn inside(&self) -> Range<u64> {
+        let block = self.disk.block();
+        let start = self.disk_offset.next_multiple_of(block);
+        start..(self.end() / block * block).max(start)
+    }
+
+    fn is_aligned(&self) -> bool {
+        self.around() == (self.disk_offset..self.end())
+    }
+
+    /// The place in the slice of a place on the disk.
+    fn slice_offset(&self, disk_offset: u64) -> u64 {
+        self.offset + disk_offset.clamp(self.disk_offset, self.end()) - self.disk_offset
+    }
+
+    async fn read(&self) -> Result<SharedBuf, SliceError> {
+        let around = self.around();
+        let data = self.read_blocks(around.clone()).await?.share();
+        let from = (self.disk_offset - around.start) as usize;
+        Ok(data.slice(from..from + self.len as usize))
+    }
+
+    /// Reads whole blocks. If the disk cannot, tries one by one, to tell which.
+    async fn read_blocks(&self, range: Range<u64>) -> Result<Buf, SliceError> {
+        let len = (range.end - range.start) as usize;
+        let error = match self.disk.read(range.start, Buf::uncleared(len)).await {
+            Ok(data) => return Ok(data),
+            Err(error) => error,
+        };
+        let block = self.disk.block() as usize;
+        if !matches!(error, DiskError::Media(_)) || len == block {
+            return Err(read_error(&error, self.slice_offset(range.start)));
+        }
+        let mut data = Buf::zeroed(len);
+        for at in (0..len).step_by(block) {
+            let disk_offset = range.start + at as u64;
+            let read = self.disk.read(disk_offset, Buf::uncleared(block)).await;
+            let read = read.map_err(|error| read_error(&error, self.slice_offset(disk_offset)))?;
+            data[at..at + block].copy_from_slice(&read);
+        }
+        Ok(data)
+    }
+
+    async fn write(&self, data: Chain, durability: Durability) -> Result<(), SliceError> {
+        let around = self.around();
+        let data = if self.is_aligned() {
+            data.contiguous()
+        } else {
+            self.merge(around.clone(), &data).await?.share()
+        };
+        let written = self.disk.write(around.start, data, durability).await;
+        written.map_err(|error| write_error(&error, self.offset))
+    }
+
+    /// The blocks of `around` with `data` in the middle. The caller holds the lock.
+    async fn merge(&self, around: Range<u64>, data: &Chain) -> Result<Buf, SliceError> {
+        let block = self.disk.block();
+        let mut merged = Buf::uncleared((around.end - around.start) as usize);
+        let last = around.end - block;
+        if around.start < self.disk_offset || around.start == last {
+            let old = self.read_blocks(around.start..around.start + block).await?;
+            merged[..block as usize].copy_from_slice(&old);
+        }
+        if self.end() < around.end && last > around.start {
+            let old = self.read_blocks(last..around.end).await?;
+            merged[(last - around.start) as usize..].copy_from_slice(&old);
+        }
+        let from = (self.disk_offset - around.start) as usize;
+        data.copy_to(&mut merged[from..from + self.len as usize]);
+        Ok(merged)
+    }
+
+    async fn zero(&self) -> Result<(), SliceError> {
+        let inside = self.inside();
+        if !inside.is_empty() {
+            let zeroed = self.disk.zero(inside.start, inside.end - inside.start).await;
+            zeroed.map_err(|error| write_error(&error, self.slice_offset(inside.start)))?;
+        }
+        // The rest: parts of the first and of the last block.
+        let (head, tail) = if inside.is_empty() {
+            (self.disk_offset..self.end(), self.end()..self.end())
+        } else {
+            (self.disk_offset..inside.start, inside.end..self.end())
+        };
+        for edge in [head, tail] {
+            if !edge.is_empty() {
+                let part = self.narrowed(edge);
+                part.write(Buf::zeroed(part.len as usize).into(), Durability::Cached).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The part of this part that is at `range` of the disk.
+    fn narrowed(&self, range: Range<u64>) -> Part {
+        Part {
+            offset: self.slice_offset(range.start),
+            disk: Rc::clone(&self.disk),
+            disk_offset: range.start,
+            len: range.end - range.start,
+        }
+    }
+
+    /// The ranges of the slice that take space.
+    async fn allocated(&self) -> Result<Vec<Range<u64>>, SliceError> {
+        let around = self.around();
+        let found = self.disk.allocated(around.start, around.end - around.start).await;
+        let found = found.map_err(|error| read_error(&error, self.offset))?;
+        let clip = |(offset, len): (u64, u64)| self.slice_offset(offset)..self.slice_offset(offset + len);
+        Ok(found.into_iter().map(clip).filter(|range| !range.is_empty()).collect())
+    }
+}
+
+fn read_error(error: &DiskError, offset: u64) -> SliceError {
+    tracing::warn!(%error, offset, "a slice cannot read");
+    match error {
+        DiskError::Latched => SliceError::Offline,
+        DiskError::Full | DiskError::ReadOnly | DiskError::Range { .. } | DiskError::Media(_) => {
+            SliceError::Unreadable(ByteOffset(offset))
+        }
+    }
+}
+
+fn write_error(error: &DiskError, offset: u64) -> SliceError {
+    tracing::warn!(%error, offset, "a slice cannot write");
+    match error {
+        DiskError::Latched => SliceError::Offline,
+        DiskError::Full => SliceError::Full,
+        DiskError::ReadOnly | DiskError::Range { .. } | DiskError::Media(_) => {
+            SliceError::Unwritable(ByteOffset(offset))
+        }
+    }
+}
