@@ -1,8 +1,25 @@
 //! The login phase of one connection: security and operational negotiation (RFC 7143 sections 6, 11.12, 11.13, 12, 13).
 
+mod operational;
+mod security;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
 use base::{Instant, SendBatch};
 
 use super::Negotiated;
+use crate::iscsi::keys::rule;
+use crate::iscsi::keys::text::{self, TEXT_MAX};
+use crate::iscsi::keys::{Key, Rule, Text};
+use crate::iscsi::name::IscsiName;
+use crate::iscsi::wire::{
+    Framing, HEADER_LEN, InitiatorTag, LoginRequestPdu, LoginResponsePdu, Opcode, Pdu, Serial, SerialNumbers,
+    Stage,
+};
+use operational::Operational;
+use security::Security;
 
 /// What a login asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,46 +145,428 @@ pub struct LoginOutcome {
     pub leftover: Vec<u8>,
 }
 
+/// Requests of one login at most. CHAP takes three, negotiation one or two, and a text of [`TEXT_MAX`] bytes that comes in
+/// pieces of 512 takes 16 more.
+const ROUNDS_MAX: u32 = 32;
+
+/// Text of one login at most, over all of its exchanges: what is kept to notice repetitions.
+const TEXT_TOTAL_MAX: usize = 2 * TEXT_MAX;
+
+/// What may wait to be read. An initiator sends the next PDU after our answer only, so that one request of [`TEXT_MAX`]
+/// bytes waits at most; some slack for one who is ahead of the final answer.
+const RECEIVED_MAX: usize = 64 << 10;
+
+/// The only version of iSCSI (RFC 7143 11.12.4).
+const VERSION: u8 = 0;
+
+/// Why a login ends: what the initiator is told, and what the log is told.
+type Failure = (LoginStatus, &'static str);
+
+/// The pairs of one exchange, in order.
+type Pairs = Vec<(String, String)>;
+
 /// One connection's login. Feed bytes with `handle_bytes`, then take events and output until there are none.
-pub struct Login {}
+pub struct Login {
+    deadline: Instant,
+    /// Bytes that were not read yet.
+    received: Vec<u8>,
+    /// Responses that were not taken yet.
+    outgoing: SendBatch,
+    event: Option<LoginEvent>,
+    phase: Phase,
+    /// CSG of the next request.
+    stage: Stage,
+    /// What all requests of this login must repeat, from the first request on.
+    leading: Option<LoginRequestPdu>,
+    /// The last login request, however wrong: a failure is told in answer to it.
+    last_header: Option<[u8; HEADER_LEN]>,
+    rounds: u32,
+    /// Pairs of requests with the C bit, until the one without.
+    partial: Vec<u8>,
+    text_total: usize,
+    /// All keys that came, to refuse repetitions.
+    seen: BTreeMap<String, String>,
+    /// The StatSN of the next response.
+    stat_sn: Serial,
+    /// From the moment when the initiator has said who it is.
+    request: Option<LoginRequest>,
+    /// What the first response to the initiator's name must tell; taken when it is told.
+    introduction: Option<Introduction>,
+    security: Security,
+    operational: Operational,
+}
+
+/// Where a login stands. Changed in `Login` only.
+enum Phase {
+    /// The next request may come.
+    Receiving,
+    /// The initiator has said who it is; this request of its is answered when the node has decided.
+    Authorizing(LoginRequestPdu, Pairs),
+    /// All is settled; this request is answered when the node has given the session its number.
+    Finishing(LoginRequestPdu, Text),
+    /// The session has the connection, or the login failed. Nothing is read any more.
+    Over,
+}
+
+/// RFC 7143 13.7, 13.9: what a target says of itself.
+struct Introduction {
+    portal_group: u16,
+    alias: Option<String>,
+}
 
 impl Login {
     /// A login that must be over by `deadline`.
     pub fn new(deadline: Instant) -> Login {
-        let _ = deadline;
-        todo!()
+        Login {
+            deadline,
+            received: Vec::new(),
+            outgoing: SendBatch::new(),
+            event: None,
+            phase: Phase::Receiving,
+            stage: Stage::SecurityNegotiation,
+            leading: None,
+            last_header: None,
+            rounds: 0,
+            partial: Vec::new(),
+            text_total: 0,
+            seen: BTreeMap::new(),
+            stat_sn: Serial(0),
+            request: None,
+            introduction: None,
+            security: Security::default(),
+            operational: Operational::default(),
+        }
     }
-    /// Takes in what arrived.
+
+    /// Takes in what arrived. Answer an event before more is fed: meanwhile bytes only pile up.
     pub fn handle_bytes(&mut self, bytes: &[u8]) {
-        let _ = bytes;
-        todo!()
+        match self.phase {
+            Phase::Over => return,
+            Phase::Receiving if self.received.len() + bytes.len() > RECEIVED_MAX => {
+                return self.fail((LoginStatus::InitiatorError, "more data than a login has"));
+            }
+            _ => {}
+        }
+        self.received.extend_from_slice(bytes);
+        self.read_requests();
     }
+
     /// The next thing for the driver to see to.
     pub fn poll_event(&mut self) -> Option<LoginEvent> {
-        todo!()
+        self.event.take()
     }
-    /// Answers [`LoginEvent::Authorize`].
+
+    /// Answers [`LoginEvent::Authorize`]. Ignored at any other time.
     pub fn authorize(&mut self, authorization: Authorization) {
-        let _ = authorization;
-        todo!()
+        if !matches!(self.phase, Phase::Authorizing(..)) {
+            return;
+        }
+        let Phase::Authorizing(pdu, pairs) = std::mem::replace(&mut self.phase, Phase::Receiving) else {
+            unreachable!("just seen")
+        };
+        match authorization {
+            Authorization::Allow { chap, portal_group, alias } => {
+                self.security = Security::new(chap);
+                self.introduction = Some(Introduction { portal_group, alias });
+                self.answer(pdu, pairs);
+                self.read_requests();
+            }
+            Authorization::Deny(status) => self.fail((status, "the node does not let this initiator in")),
+        }
     }
+
     /// Answers [`LoginEvent::Finish`]: the final response carries this TSIH.
+    ///
+    /// # Panics
+    /// If the login is not finished.
     pub fn accept(&mut self, tsih: u16) -> LoginOutcome {
-        let _ = tsih;
-        todo!()
+        let Phase::Finishing(pdu, text) = std::mem::replace(&mut self.phase, Phase::Over) else {
+            panic!("accept answers LoginEvent::Finish");
+        };
+        self.respond(&pdu, pdu.transit, tsih, text);
+        LoginOutcome {
+            request: self.request.take().expect("a login finishes after it was authorized"),
+            negotiated: self.operational.settled(),
+            stat_sn: self.stat_sn.0,
+            exp_cmd_sn: pdu.cmd_sn.0,
+            leftover: std::mem::take(&mut self.received),
+        }
     }
+
     /// Answers [`LoginEvent::Finish`]: the session does not want this connection.
     pub fn refuse(&mut self, status: LoginStatus) {
-        let _ = status;
-        todo!()
+        if !matches!(self.phase, Phase::Over) {
+            self.fail((status, "the session does not take this connection"));
+            // The driver knows already.
+            self.event = None;
+        }
     }
+
     /// Moves what is to be sent into `batch`.
     pub fn poll_transmit(&mut self, batch: &mut SendBatch) {
-        let _ = batch;
-        todo!()
+        self.outgoing.iter().for_each(|piece| batch.push(piece));
+        self.outgoing.clear();
     }
+
     /// When the login must be over: close the connection then.
     pub fn deadline(&self) -> Instant {
-        todo!()
+        self.deadline
+    }
+
+    /// Reads requests for as long as there are whole ones and nobody is to be waited for.
+    fn read_requests(&mut self) {
+        const FRAMING: Framing = Framing::without_digests(TEXT_MAX as u32);
+        while matches!(self.phase, Phase::Receiving) {
+            // Looked at before the rest has come: the lengths in what is no login mean nothing.
+            if self.received.first().is_some_and(|first| first & 0x3f != Opcode::LoginRequest as u8) {
+                return self.fail((LoginStatus::InvalidDuringLogin, "another request than login"));
+            }
+            let received = std::mem::take(&mut self.received);
+            let (result, read) = match FRAMING.split(&received) {
+                Ok(Some((pdu, read))) => (self.handle_request(pdu), read),
+                Ok(None) => (Ok(()), 0),
+                Err(_) => (Err((LoginStatus::InitiatorError, "a login request with too much data")), 0),
+            };
+            self.received = received;
+            self.received.drain(..read);
+            match result {
+                Err(failure) => return self.fail(failure),
+                Ok(()) if read == 0 => return,
+                Ok(()) => {}
+            }
+        }
+    }
+
+    fn handle_request(&mut self, pdu: Pdu<'_>) -> Result<(), Failure> {
+        let (request, data) = self.check_request(pdu)?;
+        self.text_total += data.len();
+        if self.partial.len() + data.len() > TEXT_MAX || self.text_total > TEXT_TOTAL_MAX {
+            return Err((LoginStatus::InitiatorError, "more keys than a login has"));
+        }
+        self.partial.extend_from_slice(data);
+        if request.more {
+            // RFC 7143 11.13.2: an empty response asks for the rest.
+            self.respond(&request, None, 0, Text::new());
+            return Ok(());
+        }
+        let partial = std::mem::take(&mut self.partial);
+        let pairs = self.read_pairs(&partial)?;
+        if self.request.is_none() {
+            let identity = identify(&request, &pairs)?;
+            self.operational = Operational::new(identity.kind, identity.tsih == 0);
+            self.request = Some(identity.clone());
+            self.phase = Phase::Authorizing(request, pairs);
+            self.event = Some(LoginEvent::Authorize(identity));
+        } else {
+            self.answer(request, pairs);
+        }
+        Ok(())
+    }
+
+    /// RFC 7143 11.12: what the header of a request must say.
+    fn check_request<'a>(&mut self, pdu: Pdu<'a>) -> Result<(LoginRequestPdu, &'a [u8]), Failure> {
+        self.rounds += 1;
+        self.last_header = Some(*pdu.header);
+        if self.leading.is_none() && pdu.header[3] > VERSION {
+            return Err((LoginStatus::UnsupportedVersion, "a version of iSCSI that does not exist yet"));
+        }
+        let request = LoginRequestPdu::decode(pdu.header)
+            .map_err(|_| (LoginStatus::InitiatorError, "stages that login does not have"))?;
+        if self.rounds > ROUNDS_MAX {
+            return Err((LoginStatus::InitiatorError, "a login that does not come to an end"));
+        }
+        if !pdu.ahs.is_empty() {
+            return Err((LoginStatus::InitiatorError, "additional headers in login"));
+        }
+        match &self.leading {
+            None => {
+                self.stage = request.stage;
+                self.stat_sn = request.exp_stat_sn;
+                self.leading = Some(request);
+            }
+            Some(leading) => {
+                let same = |request: &LoginRequestPdu| {
+                    (request.isid, request.tsih, request.cid, request.initiator_tag)
+                };
+                if same(leading) != same(&request) {
+                    return Err((LoginStatus::InitiatorError, "another ISID, TSIH, CID or tag than before"));
+                }
+                if request.stage != self.stage {
+                    return Err((LoginStatus::InitiatorError, "another stage than the one agreed"));
+                }
+            }
+        }
+        Ok((request, pdu.data))
+    }
+
+    /// The pairs of a whole text. RFC 7143 6.3: a key must not come twice. Names may if they are the same: libiscsi sends them
+    /// in both stages.
+    fn read_pairs(&mut self, text: &[u8]) -> Result<Pairs, Failure> {
+        let parsed =
+            text::parse(text).map_err(|_| (LoginStatus::InitiatorError, "a text that is not key=value"))?;
+        let mut pairs = Vec::with_capacity(parsed.len());
+        for pair in parsed {
+            match self.seen.get(pair.key) {
+                None => {
+                    self.seen.insert(pair.key.to_owned(), pair.value.to_owned());
+                    pairs.push((pair.key.to_owned(), pair.value.to_owned()));
+                }
+                Some(before) if before == pair.value && is_declaration(pair.key) => {}
+                Some(_) => return Err((LoginStatus::InitiatorError, "a key that came before")),
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// Answers a whole exchange of an initiator that the node lets in.
+    fn answer(&mut self, request: LoginRequestPdu, pairs: Pairs) {
+        if let Err(failure) = self.try_answer(request, pairs) {
+            self.fail(failure);
+        }
+    }
+
+    fn try_answer(&mut self, request: LoginRequestPdu, pairs: Pairs) -> Result<(), Failure> {
+        let mut text = Text::new();
+        self.introduce(&mut text);
+        match self.stage {
+            Stage::SecurityNegotiation => self.security.handle(pairs, &mut text)?,
+            _ => {
+                self.security.skip()?;
+                self.operational.handle(pairs, &mut text)?;
+            }
+        }
+        let transit = match (self.stage, request.transit) {
+            (Stage::SecurityNegotiation, Some(next)) => self.security.may_leave()?.then_some(next),
+            (_, next) => next,
+        };
+        match transit {
+            Some(Stage::FullFeaturePhase) => {
+                self.phase = Phase::Finishing(request, text);
+                self.event = Some(LoginEvent::Finish);
+            }
+            Some(next) => {
+                self.respond(&request, Some(next), 0, text);
+                self.stage = next;
+            }
+            None => self.respond(&request, None, 0, text),
+        }
+        Ok(())
+    }
+
+    /// RFC 7143 13.9: the portal group comes with the first response of a normal session.
+    fn introduce(&mut self, text: &mut Text) {
+        let normal = self.request.as_ref().is_some_and(|request| request.kind == SessionKind::Normal);
+        let Some(introduction) = self.introduction.take() else { return };
+        if normal {
+            if let Some(alias) = &introduction.alias {
+                text.push(Key::TargetAlias.name(), alias);
+            }
+            text.push(Key::TargetPortalGroupTag.name(), &introduction.portal_group.to_string());
+        }
+    }
+
+    fn respond(&mut self, request: &LoginRequestPdu, transit: Option<Stage>, tsih: u16, text: Text) {
+        let response = LoginResponsePdu {
+            transit,
+            more: false,
+            stage: request.stage,
+            version_max: VERSION,
+            version_active: VERSION,
+            isid: request.isid,
+            tsih: if tsih == 0 { request.tsih } else { tsih },
+            initiator_tag: request.initiator_tag,
+            // Login requests are immediate: CmdSN stands still. The window is opened by the session.
+            numbers: SerialNumbers {
+                stat_sn: self.stat_sn,
+                exp_cmd_sn: request.cmd_sn,
+                max_cmd_sn: request.cmd_sn,
+            },
+            status: LoginStatus::Success as u16,
+        };
+        self.stat_sn = self.stat_sn.next();
+        self.push(response, &text.into_bytes());
+    }
+
+    fn push(&mut self, response: LoginResponsePdu, data: &[u8]) {
+        // PAIRS_MAX sees to it that answers fit; what we add ourselves is short.
+        let data_len = u32::try_from(data.len()).expect("answers are short");
+        Framing::without_digests(TEXT_MAX as u32).push(&mut self.outgoing, &response.encode(data_len), data);
+    }
+
+    /// Ends the login. The initiator is told, unless it has not sent a single login request: then it is none.
+    fn fail(&mut self, (status, reason): Failure) {
+        if let Some(header) = self.last_header {
+            // RFC 7143 11.13: the ISID, TSIH and tag of the request, and no numbers.
+            let mut response = LoginResponsePdu {
+                transit: None,
+                more: false,
+                stage: self.stage,
+                version_max: VERSION,
+                version_active: VERSION,
+                isid: [0; 6],
+                tsih: 0,
+                initiator_tag: InitiatorTag::RESERVED,
+                numbers: SerialNumbers::default(),
+                status: status as u16,
+            }
+            .encode(0);
+            response[8..20].copy_from_slice(&header[8..20]);
+            Framing::without_digests(0).push(&mut self.outgoing, &response, &[]);
+        }
+        self.phase = Phase::Over;
+        self.received = Vec::new();
+        self.event = Some(LoginEvent::Failed(status, reason));
+    }
+}
+
+/// Keys that state something; all others are negotiated.
+fn is_declaration(name: &str) -> bool {
+    Key::from_name(name).is_some_and(|key| key.definition().rule == Rule::Declared)
+}
+
+/// Who wants to log in to what (RFC 7143 6.3, 13.4, 13.5, 13.21): it is in the first exchange or missing.
+fn identify(request: &LoginRequestPdu, pairs: &[(String, String)]) -> Result<LoginRequest, Failure> {
+    let value = |key: Key| pairs.iter().find(|(name, _)| name == key.name()).map(|(_, value)| value.as_str());
+    let initiator = value(Key::InitiatorName)
+        .ok_or((LoginStatus::MissingParameter, "no InitiatorName in the first request"))?;
+    let initiator = IscsiName::parse(initiator)
+        .map_err(|_| (LoginStatus::InitiatorError, "an InitiatorName that is no iSCSI name"))?;
+    let kind = match value(Key::SessionType) {
+        None | Some("Normal") => SessionKind::Normal,
+        Some("Discovery") => SessionKind::Discovery,
+        Some(_) => return Err((LoginStatus::SessionTypeNotSupported, "an unknown SessionType")),
+    };
+    let target = match (kind, value(Key::TargetName)) {
+        (SessionKind::Discovery, _) => None,
+        (SessionKind::Normal, Some(name)) => Some(
+            IscsiName::parse(name)
+                .map_err(|_| (LoginStatus::NotFound, "a TargetName that is no iSCSI name"))?
+                .into_string(),
+        ),
+        (SessionKind::Normal, None) => {
+            return Err((LoginStatus::MissingParameter, "no TargetName in the first request"));
+        }
+    };
+    if kind == SessionKind::Discovery && request.tsih != 0 {
+        // 13.2: a discovery session has one connection.
+        return Err((LoginStatus::CannotIncludeInSession, "a second connection for a discovery session"));
+    }
+    Ok(LoginRequest {
+        initiator: initiator.into_string(),
+        alias: value(Key::InitiatorAlias).map(str::to_owned),
+        target,
+        kind,
+        isid: request.isid,
+        tsih: request.tsih,
+        cid: request.cid,
+    })
+}
+
+/// The answer to a key that has no place where it came.
+fn answer_misplaced(name: &str, value: &str, text: &mut Text) {
+    match Key::from_name(name) {
+        _ if rule::is_answer_only(value) => {}
+        None => text.push(name, rule::NOT_UNDERSTOOD),
+        Some(_) => text.push(name, rule::REJECT),
     }
 }

@@ -1,0 +1,178 @@
+//! The operational stage of a target: parameters of session and connection (RFC 7143 13).
+//!
+//! The target offers nothing on its own account: it answers, and it declares how much it receives. What is not
+//! mentioned keeps the default of the standard.
+
+use super::{Failure, LoginStatus, Pairs, SessionKind, answer_misplaced};
+use crate::iscsi::keys::rule::{self, Answer};
+use crate::iscsi::keys::value::parse_number;
+use crate::iscsi::keys::{Key, Rule, Text, Value};
+use crate::iscsi::target::Negotiated;
+
+/// The longest data segment that we receive: as long as a burst, so that a burst can be one PDU, received in place.
+const MAX_RECEIVE: u32 = 1 << 20;
+/// What one R2T asks for at most.
+const MAX_BURST: u32 = 1 << 20;
+/// Data that may come unasked. Every command of the window may bring so much at once: 128 of them 16 MiB a session.
+const FIRST_BURST: u32 = 128 << 10;
+const _: () = assert!(FIRST_BURST <= MAX_BURST);
+/// Paths of one session; more gain nothing over more sessions.
+const MAX_CONNECTIONS: u32 = 8;
+/// R2Ts of one command that may be open.
+const MAX_OUTSTANDING_R2T: u32 = 8;
+/// RFC 7144: level 1 is RFC 7143 itself without the additions of RFC 7144.
+const PROTOCOL_LEVEL: u32 = 1;
+/// RFC 7143 13.12, 13.15, 13.16.
+const RECEIVE_MIN: u32 = 512;
+const RECEIVE_MAX: u32 = (1 << 24) - 1;
+const TIME2WAIT: u32 = 2;
+const TIME2RETAIN: u32 = 20;
+
+/// RFC 7143 section 13: what holds if nobody says anything.
+impl Default for Negotiated {
+    fn default() -> Negotiated {
+        Negotiated {
+            header_digest: false,
+            data_digest: false,
+            max_transmit: 8192,
+            max_receive: 8192,
+            max_connections: 1,
+            initial_r2t: true,
+            immediate_data: true,
+            max_burst: 262_144,
+            first_burst: 65536,
+            max_outstanding_r2t: 1,
+            time2wait: 2,
+            time2retain: 20,
+        }
+    }
+}
+
+pub(super) struct Operational {
+    kind: SessionKind,
+    /// The first connection of its session: it settles what concerns the session.
+    leading: bool,
+    /// Whether we have said how much we receive.
+    declared: bool,
+    negotiated: Negotiated,
+}
+
+impl Default for Operational {
+    fn default() -> Operational {
+        Operational::new(SessionKind::Normal, true)
+    }
+}
+
+impl Operational {
+    pub(super) fn new(kind: SessionKind, leading: bool) -> Operational {
+        Operational { kind, leading, declared: false, negotiated: Negotiated::default() }
+    }
+
+    /// What was settled. RFC 7143 13.14: FirstBurstLength is not above MaxBurstLength.
+    pub(super) fn settled(&self) -> Negotiated {
+        let mut negotiated = self.negotiated.clone();
+        negotiated.first_burst = negotiated.first_burst.min(negotiated.max_burst);
+        negotiated
+    }
+
+    /// Answers one exchange.
+    pub(super) fn handle(&mut self, mut pairs: Pairs, text: &mut Text) -> Result<(), Failure> {
+        // The answer to FirstBurstLength depends on MaxBurstLength, wherever that stands.
+        pairs.sort_by_key(|(name, _)| name == Key::FirstBurstLength.name());
+        for (name, value) in &pairs {
+            match Key::from_name(name) {
+                _ if rule::is_answer_only(value) => {}
+                Some(key) if key.definition().rule == Rule::Declared => {
+                    self.take_declaration(key, value, text)?
+                }
+                Some(key) => {
+                    let answer = self.answer(key, value);
+                    text.push(name, &answer.text());
+                    if let Answer::Result(result) = answer {
+                        self.settle(key, result);
+                    }
+                }
+                None => answer_misplaced(name, value, text),
+            }
+        }
+        if !std::mem::replace(&mut self.declared, true) {
+            text.push(Key::MaxRecvDataSegmentLength.name(), &MAX_RECEIVE.to_string());
+            self.negotiated.max_receive = MAX_RECEIVE;
+        }
+        Ok(())
+    }
+
+    fn take_declaration(&mut self, key: Key, value: &str, text: &mut Text) -> Result<(), Failure> {
+        match key {
+            Key::MaxRecvDataSegmentLength => {
+                let length = parse_number(value).filter(|length| *length >= u64::from(RECEIVE_MIN)).ok_or(
+                    (LoginStatus::InitiatorError, "a MaxRecvDataSegmentLength that is no number from 512 on"),
+                )?;
+                let length = u32::try_from(length).unwrap_or(RECEIVE_MAX);
+                self.negotiated.max_transmit = length.min(RECEIVE_MAX);
+            }
+            // Read when the initiator introduced itself.
+            Key::InitiatorName | Key::InitiatorAlias | Key::TargetName | Key::SessionType => {}
+            _ => answer_misplaced(key.name(), value, text),
+        }
+        Ok(())
+    }
+
+    fn answer(&self, key: Key, offered: &str) -> Answer {
+        let definition = key.definition();
+        let session_wide = definition.used == crate::iscsi::keys::Use::LeadingOnly;
+        if definition.normal_only && self.kind == SessionKind::Discovery || session_wide && !self.leading {
+            return Answer::Irrelevant;
+        }
+        match self.wish(key) {
+            Some(ours) => definition.rule.answer(ours, offered),
+            None => Answer::Reject,
+        }
+    }
+
+    /// What the target would like, or can at most. `None`: nothing, the key has no place here.
+    fn wish(&self, key: Key) -> Option<Value> {
+        Some(match key {
+            Key::HeaderDigest | Key::DataDigest => Value::Choices(&["CRC32C", "None"]),
+            Key::MaxConnections => Value::Number(MAX_CONNECTIONS),
+            Key::InitialR2T => Value::Boolean(false),
+            Key::ImmediateData => Value::Boolean(true),
+            Key::MaxBurstLength => Value::Number(MAX_BURST),
+            Key::FirstBurstLength => Value::Number(FIRST_BURST.min(self.negotiated.max_burst)),
+            Key::DefaultTime2Wait => Value::Number(TIME2WAIT),
+            Key::DefaultTime2Retain => Value::Number(TIME2RETAIN),
+            Key::MaxOutstandingR2T => Value::Number(MAX_OUTSTANDING_R2T),
+            // Sequences and PDUs out of order are for error recovery levels that we do not have.
+            Key::DataPduInOrder | Key::DataSequenceInOrder => Value::Boolean(true),
+            Key::ErrorRecoveryLevel => Value::Number(0),
+            Key::ProtocolLevel => Value::Number(PROTOCOL_LEVEL),
+            Key::TaskReporting => Value::Choices(&["RFC3720"]),
+            // 13.25: "No" is allowed and is what open-iscsi expects.
+            Key::OfMarker | Key::IfMarker => Value::Boolean(false),
+            _ => return None,
+        })
+    }
+
+    fn settle(&mut self, key: Key, result: Value) {
+        let negotiated = &mut self.negotiated;
+        match (key, result) {
+            (Key::HeaderDigest, Value::Choice(choice)) => negotiated.header_digest = choice == "CRC32C",
+            (Key::DataDigest, Value::Choice(choice)) => negotiated.data_digest = choice == "CRC32C",
+            (Key::MaxConnections, Value::Number(number)) => negotiated.max_connections = short(number),
+            (Key::InitialR2T, Value::Boolean(value)) => negotiated.initial_r2t = value,
+            (Key::ImmediateData, Value::Boolean(value)) => negotiated.immediate_data = value,
+            (Key::MaxBurstLength, Value::Number(number)) => negotiated.max_burst = number,
+            (Key::FirstBurstLength, Value::Number(number)) => negotiated.first_burst = number,
+            (Key::DefaultTime2Wait, Value::Number(number)) => negotiated.time2wait = short(number),
+            (Key::DefaultTime2Retain, Value::Number(number)) => negotiated.time2retain = short(number),
+            (Key::MaxOutstandingR2T, Value::Number(number)) => negotiated.max_outstanding_r2t = short(number),
+            // What these settle is what we do anyway.
+            _ => {}
+        }
+    }
+}
+
+/// The rules of these keys end at 65535 or below.
+fn short(number: u32) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
+}
