@@ -10,14 +10,15 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use async_task::Runnable;
 use base::{Instant, Rng};
 use slab::Slab;
 
-use crate::sync::oneshot;
+use crate::sync::{self, oneshot};
 use crate::timer::Timers;
 
 /// The number of a core within its node, from 0.
@@ -47,23 +48,59 @@ pub(crate) trait Doorbell: Send + Sync {
 
 /// The side of a core that other threads may touch.
 pub(crate) struct Remote {
-    inbox: Mutex<VecDeque<Message>>,
+    inbox: Mutex<Inbox>,
+    /// Whether the inbox has something: read without the lock by a core that is awake, which will look again.
+    mail: AtomicBool,
     doorbell: Box<dyn Doorbell>,
+}
+
+#[derive(Default)]
+struct Inbox {
+    messages: VecDeque<Message>,
+    /// The core is gone: messages are dropped.
+    closed: bool,
 }
 
 impl Remote {
     pub(crate) fn new(doorbell: Box<dyn Doorbell>) -> Arc<Remote> {
-        Arc::new(Remote { inbox: Mutex::default(), doorbell })
+        Arc::new(Remote { inbox: Mutex::default(), mail: AtomicBool::new(false), doorbell })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().expect("no code panics while it holds the inbox")
     }
 
     fn push(&self, message: Message) {
-        self.inbox.lock().expect("no code panics while it holds the inbox").push_back(message);
+        let mut inbox = self.lock();
+        if inbox.closed {
+            // The message may drop anything, so not under the lock.
+            drop(inbox);
+            drop(message);
+            return;
+        }
+        inbox.messages.push_back(message);
+        self.mail.store(true, Ordering::Release);
+        drop(inbox);
         self.doorbell.ring();
     }
 
     /// Whether a message waits. A world checks it once more after it has announced that it will sleep.
     pub(crate) fn has_messages(&self) -> bool {
-        !self.inbox.lock().expect("no code panics while it holds the inbox").is_empty()
+        !self.lock().messages.is_empty()
+    }
+
+    /// As [`Remote::has_messages`], for a core that is awake: cheap, and soon true.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.mail.load(Ordering::Acquire)
+    }
+
+    /// The core is gone: drops what waits and what still comes.
+    pub(crate) fn close(&self) {
+        let mut inbox = self.lock();
+        inbox.closed = true;
+        let messages = std::mem::take(&mut inbox.messages);
+        drop(inbox);
+        drop(messages);
     }
 }
 
@@ -155,11 +192,15 @@ impl Core {
 
     /// Takes in what other cores have sent; returns whether there was anything. The core must be entered.
     pub(crate) fn take_messages(&self) -> bool {
+        if !self.remote().has_mail() {
+            return false;
+        }
         let mut taken = self.taken.take();
-        std::mem::swap(
-            &mut taken,
-            &mut *self.remote().inbox.lock().expect("no code panics while it holds the inbox"),
-        );
+        {
+            let mut inbox = self.remote().lock();
+            std::mem::swap(&mut taken, &mut inbox.messages);
+            self.remote().mail.store(false, Ordering::Relaxed);
+        }
         let any = !taken.is_empty();
         for message in taken.drain(..) {
             match message {
@@ -298,7 +339,11 @@ where
     }
     let (reply, result) = oneshot();
     send(target, move || spawn(async move { reply.send(function().await) }).detach());
-    result.await.expect("a core lives as long as its node, and so do the tasks it was sent")
+    match result.await {
+        Ok(value) => value,
+        // The node stops and `target` is gone already; this core is next.
+        Err(sync::Closed) => std::future::pending().await,
+    }
 }
 
 /// Lets other ready tasks of this core run first.

@@ -4,5 +4,5 @@ pub use stubs::{DetachedStream, Disk, Listener, Received, Stream};
 
 /// Whether the current core belongs to a simulated world.
 pub fn is_current() -> bool {
-    todo!()
+    false
 }

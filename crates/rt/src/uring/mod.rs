@@ -1,75 +1,40 @@
 //! The world of production: a thread and an io_uring a core.
-mod stubs;
-pub use stubs::{DetachedStream, Disk, Listener, Received, Stream};
+//!
+//! Guarantees: an operation owns the memory that the kernel may touch until its completion has come, whatever
+//! happens to the future that waits for it; when the node stops, every operation is cancelled and waited for before
+//! its ring goes away; an idle core uses no CPU; a message to a core that sleeps, or is about to, wakes it.
+//!
+//! One turn of a core's loop ([`cycle`]): take the messages of other cores, run the tasks that are ready, fire the
+//! timers that are due, then one `io_uring_enter` that submits everything the tasks have asked for and brings back
+//! everything that has completed. Completions make tasks ready, and the next turn begins. So under load one system
+//! call carries the requests of many connections, and nothing is sent before everything that arrived was looked at.
+//!
+//! With nothing ready the core looks for work without a system call for a short while ([`idle`]), if work has
+//! lately come quickly enough for that to pay, and then sleeps in the ring until a completion, a doorbell or the
+//! next timer. A ring is created with `SINGLE_ISSUER` and `DEFER_TASKRUN`: the kernel does its share of the work inside
+//! our `io_uring_enter` and interrupts nothing; `TASKRUN_FLAG` shows in shared memory that there is such work.
+//!
+//! [`driver`] has the ring and the operations in flight; [`receive_buffers`] the memory that connections
+//! receive into; [`doorbell`] the way one core wakes another.
 
-/// How to run a node.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The processors to run on, one thread each; core `n` runs on `processors[n]`.
-    pub processors: Vec<usize>,
-    /// Whether to bind each thread to its processor.
-    pub pin: bool,
-    /// How long a core looks for new work before it sleeps, at most. Zero: it sleeps at once.
-    pub poll: std::time::Duration,
-}
+mod address;
+mod counters;
+mod cycle;
+mod disk;
+mod doorbell;
+mod driver;
+mod idle;
+mod listener;
+mod open;
+mod receive_buffers;
+mod receiver;
+mod running;
+mod sender;
+mod stream;
 
-/// A node could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The kernel refuses io_uring.
-    #[error(
-        "io_uring is not permitted here ({0}): set the sysctl kernel.io_uring_disabled to 0, or, in a container, allow the io_uring system calls in its seccomp profile"
-    )]
-    NotPermitted(#[source] std::io::Error),
-    /// The kernel has no io_uring, or one too old.
-    #[error("this kernel's io_uring is too old ({0}): Linux 6.1 or newer is needed")]
-    TooOld(#[source] std::io::Error),
-    /// Everything else.
-    #[error("cannot start the cores")]
-    System(#[source] std::io::Error),
-}
-
-/// CPU time and turns of a core, for metrics.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CoreStats {
-    /// CPU time of the thread.
-    pub cpu: std::time::Duration,
-    /// Of it, time spent looking for work in vain.
-    pub polling: std::time::Duration,
-    /// Turns of the loop that found work.
-    pub busy_turns: u64,
-    /// Calls of io_uring_enter.
-    pub enters: u64,
-    /// Completions taken from the ring.
-    pub completions: u64,
-}
-
-/// A running node.
-pub struct Running;
-
-impl Running {
-    /// Starts a thread a core. Each runs `main(core)` there (made by the function, on that core); when core 0's main
-    /// ends, the node stops.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn start<F: Future<Output = ()> + 'static>(
-        config: Config,
-        main: impl Fn(crate::CoreId) -> F + Send + Clone + 'static,
-    ) -> Result<Running, StartError> {
-        let _ = (config, main);
-        todo!()
-    }
-    /// Reaches the cores from other threads.
-    pub fn handle(&self) -> crate::Handle {
-        todo!()
-    }
-    /// What the cores have done so far, by core.
-    pub fn stats(&self) -> Vec<CoreStats> {
-        todo!()
-    }
-    /// Waits until core 0's main has ended and all threads have.
-    pub fn join(self) {
-        todo!()
-    }
-}
+pub use counters::CoreStats;
+pub use disk::{Disk, SharedDisk};
+pub use listener::Listener;
+pub use receive_buffers::Received;
+pub use running::{Config, Running, StartError};
+pub use stream::{DetachedStream, Stream};

@@ -1,0 +1,116 @@
+//! The loop of a core.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use base::Instant;
+
+use super::counters::{Counters, read_clock};
+use super::doorbell::Doorbell;
+use super::driver::Driver;
+use super::idle::Idle;
+use crate::executor::{Clock, Core};
+
+/// Tasks run between two turns of the ring: more would let completions wait, fewer would batch less.
+const TASKS_MAX: usize = 512;
+
+/// How often the clock is read while looking for work: once in so many looks of a few nanoseconds each.
+const LOOKS_PER_CLOCK: u32 = 16;
+
+/// The clock of production.
+pub(super) struct Monotonic;
+
+impl Clock for Monotonic {
+    fn now(&self) -> Instant {
+        Instant(read_clock(libc::CLOCK_MONOTONIC).expect("every Linux has CLOCK_MONOTONIC"))
+    }
+}
+
+/// One core's loop and what it counts.
+pub(super) struct Cycle {
+    pub(super) core: Rc<Core>,
+    pub(super) driver: Rc<Driver>,
+    pub(super) doorbell: Arc<Doorbell>,
+    pub(super) counters: Arc<Counters>,
+    /// The node stops.
+    pub(super) stopping: Arc<AtomicBool>,
+    pub(super) idle: Idle,
+    pub(super) polling_ns: u64,
+    pub(super) busy_turns: u64,
+}
+
+impl Cycle {
+    /// Runs until the node stops.
+    pub(super) fn run(&mut self) {
+        while !self.stopping.load(Ordering::Acquire) {
+            self.core.take_messages();
+            let ran = self.core.run_ready(TASKS_MAX);
+            self.driver.relieve();
+            self.busy_turns += u64::from(ran > 0);
+            self.publish();
+            let next = self.core.timers.next_deadline();
+            if next.is_some_and(|deadline| deadline <= Monotonic.now()) {
+                self.core.fire_timers(Monotonic.now());
+            }
+            if self.core.has_ready() {
+                if self.driver.has_work() {
+                    self.driver.turn();
+                }
+            } else {
+                self.rest(next);
+            }
+        }
+        self.publish();
+    }
+
+    /// No task is ready: submits what they have asked for, and waits for something to happen.
+    fn rest(&mut self, deadline: Option<Instant>) {
+        let look = self.idle.look();
+        if look > Duration::ZERO && self.driver.has_work() && self.driver.turn() {
+            return;
+        }
+        let start = Monotonic.now();
+        let until = deadline.map(|deadline| deadline.since(start));
+        if look > Duration::ZERO && self.look(start, until.map_or(look, |until| until.min(look))) {
+            return;
+        }
+        self.doorbell.announce_sleep();
+        // Anything sent before the announcement is found here, anything after it rings.
+        if !self.core.remote().has_messages() && !self.stopping.load(Ordering::SeqCst) {
+            let timeout = deadline.map(|deadline| deadline.since(Monotonic.now()));
+            self.driver.turn_sleeping(timeout);
+        }
+        self.doorbell.awake();
+        self.idle.ended(Monotonic.now().since(start));
+    }
+
+    /// Looks for work in shared memory until `limit` is over; returns whether there is any.
+    fn look(&mut self, start: Instant, limit: Duration) -> bool {
+        loop {
+            for _ in 0..LOOKS_PER_CLOCK {
+                if self.driver.has_work() || self.core.remote().has_mail() {
+                    let gap = Monotonic.now().since(start);
+                    self.polling_ns += gap.as_nanos() as u64;
+                    self.idle.ended(gap);
+                    if self.driver.has_work() {
+                        self.driver.turn();
+                    }
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            let gap = Monotonic.now().since(start);
+            if gap >= limit {
+                self.polling_ns += gap.as_nanos() as u64;
+                return false;
+            }
+        }
+    }
+
+    fn publish(&self) {
+        let (enters, completions) = (self.driver.enters(), self.driver.completions());
+        self.counters.publish(self.polling_ns, self.busy_turns, enters, completions);
+    }
+}

@@ -1,0 +1,338 @@
+//! Files opened with O_DIRECT, and block devices, on the ring.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use base::{Buf, SharedBuf};
+use io_uring::{opcode, squeue, types};
+
+use super::driver::{self, Driver, Kept};
+use super::open;
+use crate::{DiskError, Durability, OpenError, OpenOptions};
+
+/// Bytes of one request: the kernel takes a little less than 2 GiB, and a power of two keeps the rest aligned.
+const REQUEST_MAX: usize = 1 << 30;
+
+/// Bytes of zeros written at once where the disk cannot zero by itself.
+const ZEROS_MAX: usize = 1 << 20;
+
+/// Extents looked up before other tasks of the core get their turn: each lookup is a system call of about a
+/// microsecond, more if the file system has to read its map.
+const LOOKUPS_MAX: usize = 64;
+
+/// An open file, shared by the cores that use it.
+pub(super) struct OpenFile {
+    pub(super) file: File,
+    /// In bytes, a multiple of `block`.
+    pub(super) size: u64,
+    /// What offsets and lengths are multiples of.
+    pub(super) block: u32,
+    /// What addresses in memory are multiples of.
+    pub(super) memory_alignment: usize,
+    pub(super) is_device: bool,
+    pub(super) read_only: bool,
+    /// A write or a flush has failed: nobody knows what is durable.
+    pub(super) latched: AtomicBool,
+    /// The best [`Method`] to zero that has not been refused yet.
+    pub(super) zeroing: AtomicU8,
+}
+
+/// How to make a range read as zeros, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Method {
+    /// Gives the space back. On a block device the kernel discards if that gives zeros, or fails.
+    PunchHole,
+    /// The disk writes zeros by itself.
+    ZeroRange,
+    /// We write zeros.
+    Write,
+}
+
+impl Method {
+    fn load(from: &AtomicU8) -> Method {
+        match from.load(Ordering::Relaxed) {
+            0 => Method::PunchHole,
+            1 => Method::ZeroRange,
+            _ => Method::Write,
+        }
+    }
+
+    fn next(self) -> Method {
+        match self {
+            Method::PunchHole => Method::ZeroRange,
+            Method::ZeroRange | Method::Write => Method::Write,
+        }
+    }
+}
+
+/// An open disk; see [`crate::Disk`].
+pub struct Disk {
+    driver: Rc<Driver>,
+    file: Arc<OpenFile>,
+}
+
+/// An open disk on its way to another core.
+pub struct SharedDisk(Arc<OpenFile>);
+
+impl SharedDisk {
+    /// The disk for the current core.
+    pub fn open(&self) -> Disk {
+        Disk { driver: driver::current(), file: Arc::clone(&self.0) }
+    }
+}
+
+impl Disk {
+    /// See [`crate::Disk::open`].
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub async fn open(path: &Path, options: OpenOptions) -> Result<Disk, OpenError> {
+        let file = open::open(path, options).await?;
+        Ok(Disk { driver: driver::current(), file })
+    }
+
+    /// See [`crate::Disk::share`].
+    pub fn share(&self) -> SharedDisk {
+        SharedDisk(Arc::clone(&self.file))
+    }
+
+    /// The size in bytes.
+    pub fn size(&self) -> u64 {
+        self.file.size
+    }
+
+    /// What offsets and lengths must be multiples of.
+    pub fn block(&self) -> u32 {
+        self.file.block
+    }
+
+    /// See [`crate::Disk::read`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read(&self, offset: u64, mut buf: Buf) -> Result<Buf, DiskError> {
+        self.check_range(offset, buf.len() as u64)?;
+        let mut done = 0;
+        while done < buf.len() {
+            let rest = &mut buf[done..];
+            let len = rest.len().min(REQUEST_MAX) as u32;
+            let entry = opcode::Read::new(self.file.fd(), rest.as_mut_ptr(), len)
+                .offset(offset + done as u64)
+                .build();
+            let kept = Kept::Read { file: Arc::clone(&self.file), buf };
+            // SAFETY: the request writes into the buffer and uses the file, both of which are kept.
+            let (result, Kept::Read { buf: back, .. }) = unsafe { self.driver.start(entry, kept) }.await
+            else {
+                unreachable!("an operation gives back what it was given");
+            };
+            buf = back;
+            match result {
+                // The file has been cut short behind our back.
+                0 => return Err(DiskError::Media(io::ErrorKind::UnexpectedEof.into())),
+                count if count > 0 => done += self.whole_blocks(count),
+                _ if is_transient(-result) => {}
+                _ => return Err(DiskError::Media(io::Error::from_raw_os_error(-result))),
+            }
+        }
+        Ok(buf)
+    }
+
+    /// See [`crate::Disk::write`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn write(
+        &self,
+        offset: u64,
+        mut data: SharedBuf,
+        durability: Durability,
+    ) -> Result<(), DiskError> {
+        self.check_range(offset, data.len() as u64)?;
+        self.check_writable()?;
+        if !(data.as_ptr() as usize).is_multiple_of(self.file.memory_alignment) {
+            data = Buf::copy_of(&data).share();
+        }
+        let flags = match durability {
+            Durability::Cached => 0,
+            Durability::Durable => libc::RWF_DSYNC,
+        };
+        let len = data.len();
+        let mut done = 0;
+        while done < len {
+            let rest = &data[done..];
+            let count = rest.len().min(REQUEST_MAX) as u32;
+            let entry = opcode::Write::new(self.file.fd(), rest.as_ptr(), count)
+                .offset(offset + done as u64)
+                .rw_flags(flags)
+                .build();
+            let kept = Kept::Write { file: Arc::clone(&self.file), data };
+            // SAFETY: the request reads the data and uses the file, both of which are kept.
+            let (result, Kept::Write { data: back, .. }) = unsafe { self.driver.start(entry, kept) }.await
+            else {
+                unreachable!("an operation gives back what it was given");
+            };
+            data = back;
+            match result {
+                0 => return Err(self.failed(libc::EIO)),
+                count if count > 0 => done += self.whole_blocks(count),
+                _ if is_transient(-result) => {}
+                _ => return Err(self.failed(-result)),
+            }
+        }
+        Ok(())
+    }
+
+    /// See [`crate::Disk::flush`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn flush(&self) -> Result<(), DiskError> {
+        if self.file.latched.load(Ordering::Relaxed) {
+            return Err(DiskError::Latched);
+        }
+        let entry = opcode::Fsync::new(self.file.fd()).flags(types::FsyncFlags::DATASYNC).build();
+        match self.run(entry).await {
+            // Full or not: what a flush could not write is lost, so every failure of it latches.
+            error if error < 0 => {
+                self.file.latched.store(true, Ordering::Relaxed);
+                Err(DiskError::Media(io::Error::from_raw_os_error(-error)))
+            }
+            // Another core's write may have failed meanwhile, with data that this flush was to cover.
+            _ if self.file.latched.load(Ordering::Relaxed) => Err(DiskError::Latched),
+            _ => Ok(()),
+        }
+    }
+
+    /// See [`crate::Disk::zero`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn zero(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.check_range(offset, len)?;
+        self.check_writable()?;
+        if len == 0 {
+            return Ok(());
+        }
+        loop {
+            let method = Method::load(&self.file.zeroing);
+            let mode = match method {
+                Method::PunchHole => libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+                Method::ZeroRange => libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE,
+                Method::Write => return self.write_zeros(offset, len).await,
+            };
+            let entry = opcode::Fallocate::new(self.file.fd(), len).offset(offset).mode(mode).build();
+            match self.run(entry).await {
+                result if result >= 0 => return Ok(()),
+                result if is_transient(-result) => {}
+                result if matches!(-result, libc::EOPNOTSUPP | libc::ENOSYS | libc::ENODEV) => {
+                    self.file.zeroing.store(method.next() as u8, Ordering::Relaxed);
+                }
+                result => return Err(self.failed(-result)),
+            }
+        }
+    }
+
+    async fn write_zeros(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        let zeros = Buf::zeroed(len.min(ZEROS_MAX as u64) as usize).share();
+        let end = offset + len;
+        for at in (offset..end).step_by(ZEROS_MAX) {
+            let count = (end - at).min(ZEROS_MAX as u64) as usize;
+            self.write(at, zeros.slice(0..count), Durability::Cached).await?;
+        }
+        Ok(())
+    }
+
+    /// See [`crate::Disk::allocated`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn allocated(&self, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, DiskError> {
+        self.check_range(offset, len)?;
+        let end = offset + len;
+        if self.file.is_device {
+            return Ok(if len == 0 { Vec::new() } else { vec![(offset, len)] });
+        }
+        let mut extents = Vec::new();
+        let mut at = offset;
+        let mut lookups = 0;
+        while at < end {
+            let Some(data) = self.seek(at, libc::SEEK_DATA)?.filter(|data| *data < end) else { break };
+            // There is a hole at the end of a file at the latest.
+            let hole = self.seek(data, libc::SEEK_HOLE)?.unwrap_or(end).min(end);
+            extents.push((data, hole - data));
+            at = hole;
+            lookups += 1;
+            if lookups % LOOKUPS_MAX == 0 {
+                crate::yield_now().await;
+            }
+        }
+        Ok(extents)
+    }
+
+    /// Where the next data or hole at or after `from` begins; `None` if there is none. The file's position, which it
+    /// changes too, is used by nobody.
+    fn seek(&self, from: u64, what: libc::c_int) -> Result<Option<u64>, DiskError> {
+        let from = i64::try_from(from).expect("a file is smaller than 2^63 bytes");
+        // SAFETY: no memory is passed.
+        let found = unsafe { libc::lseek64(self.file.file.as_raw_fd(), from, what) };
+        match u64::try_from(found) {
+            Ok(found) => Ok(Some(found)),
+            Err(_) => match io::Error::last_os_error() {
+                error if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+                error => Err(DiskError::Media(error)),
+            },
+        }
+    }
+
+    fn check_range(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        let block = u64::from(self.file.block);
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.file.size);
+        if inside && offset.is_multiple_of(block) && len.is_multiple_of(block) {
+            Ok(())
+        } else {
+            Err(DiskError::Range { offset, len })
+        }
+    }
+
+    fn check_writable(&self) -> Result<(), DiskError> {
+        if self.file.read_only {
+            Err(DiskError::ReadOnly)
+        } else if self.file.latched.load(Ordering::Relaxed) {
+            Err(DiskError::Latched)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A write has failed: latches the disk, unless it was only full.
+    fn failed(&self, number: i32) -> DiskError {
+        if matches!(number, libc::ENOSPC | libc::EDQUOT) {
+            return DiskError::Full;
+        }
+        self.file.latched.store(true, Ordering::Relaxed);
+        DiskError::Media(io::Error::from_raw_os_error(number))
+    }
+
+    /// How much of a short transfer counts: a part of a block is transferred again.
+    fn whole_blocks(&self, count: i32) -> usize {
+        let count = count as usize;
+        count - count % self.file.block as usize
+    }
+
+    /// Runs a request without memory.
+    async fn run(&self, entry: squeue::Entry) -> i32 {
+        // SAFETY: the callers' requests touch no memory and use this file, which is kept.
+        unsafe { self.driver.start(entry, Kept::File(Arc::clone(&self.file))) }.await.0
+    }
+}
+
+/// Errors after which the same request is simply made again.
+fn is_transient(number: i32) -> bool {
+    matches!(number, libc::EINTR | libc::EAGAIN)
+}

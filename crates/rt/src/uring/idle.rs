@@ -1,0 +1,63 @@
+//! Whether a core without work should look for some before it sleeps.
+//!
+//! Sleeping and being woken costs a few microseconds of CPU and of latency; looking costs the CPU of the whole wait.
+//! So looking pays when the wait will be short, and the best guess for the next wait is the last few.
+
+use std::time::Duration;
+
+/// The decision, from a moving average of how long the core lately had nothing to do.
+pub(super) struct Idle {
+    /// How long to look at most.
+    limit: Duration,
+    /// The moving average of idle times, each counted as [`Idle::CAP`] limits at most so that one long pause is
+    /// forgotten after a few short ones.
+    average: Duration,
+}
+
+impl Idle {
+    /// The weight of the newest idle time is 1 / 8.
+    const WEIGHT: u32 = 8;
+    /// Up to this multiple of the limit an idle time counts in full.
+    const CAP: u32 = 4;
+
+    pub(super) fn new(limit: Duration) -> Idle {
+        // Start by sleeping: a core that has never had work should not burn any.
+        Idle { limit, average: limit * Idle::CAP }
+    }
+
+    /// How long to look for work before sleeping; zero: not at all.
+    pub(super) fn look(&self) -> Duration {
+        if self.average <= self.limit { self.limit } else { Duration::ZERO }
+    }
+
+    /// Work came after the core had none for `gap`.
+    pub(super) fn ended(&mut self, gap: Duration) {
+        let gap = gap.min(self.limit * Idle::CAP);
+        self.average = (self.average * (Idle::WEIGHT - 1) + gap) / Idle::WEIGHT;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_looks_only_while_work_comes_quickly() {
+        let limit = Duration::from_micros(20);
+        let mut idle = Idle::new(limit);
+        assert_eq!(idle.look(), Duration::ZERO);
+        (0..16).for_each(|_| idle.ended(Duration::from_micros(2)));
+        assert_eq!(idle.look(), limit);
+        idle.ended(Duration::from_secs(10));
+        assert_eq!(idle.look(), limit, "one pause is no reason to stop");
+        (0..3).for_each(|_| idle.ended(Duration::from_secs(10)));
+        assert_eq!(idle.look(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_limit_of_zero_always_sleeps() {
+        let mut idle = Idle::new(Duration::ZERO);
+        (0..100).for_each(|_| idle.ended(Duration::ZERO));
+        assert_eq!(idle.look(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,197 @@
+//! Opening and creating disks: O_DIRECT, an exclusive lock, size and block size.
+//!
+//! The system calls here block the core for a moment; only what may take long (reserving space, making the new file
+//! durable) goes through the ring.
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8};
+
+use base::Buf;
+use io_uring::types::Fd;
+use io_uring::{opcode, squeue};
+
+use super::disk::{Method, OpenFile};
+use super::driver::{self, Kept};
+use crate::{OpenError, OpenOptions};
+
+/// Block sizes that are tried, smallest first, where the kernel does not say.
+const BLOCKS: [u32; 2] = [512, 4096];
+
+/// Opens or creates what [`crate::Disk::open`] is asked for.
+pub(super) async fn open(path: &Path, options: OpenOptions) -> Result<Arc<OpenFile>, OpenError> {
+    let Some(size) = options.create else {
+        return open_existing(path, options.read_only);
+    };
+    let mut how = File::options();
+    how.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_DIRECT);
+    let file = how.open(path).map_err(|error| refused(path, error))?;
+    let created = Created(path);
+    let file = lock(path, file)?;
+    file.set_len(size).map_err(|error| system(path, error))?;
+    let file = Arc::new(describe(path, file, false)?);
+    if options.reserve && size > 0 {
+        let entry = opcode::Fallocate::new(file.fd(), size).build();
+        run(&file, entry).await.map_err(|error| system(path, error))?;
+    }
+    run(&file, opcode::Fsync::new(file.fd()).build()).await.map_err(|error| system(path, error))?;
+    // The name is durable only when its directory is.
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent).and_then(|directory| directory.sync_all()).map_err(|error| system(path, error))?;
+    std::mem::forget(created);
+    Ok(file)
+}
+
+fn open_existing(path: &Path, read_only: bool) -> Result<Arc<OpenFile>, OpenError> {
+    let kind = std::fs::metadata(path).map_err(|error| system(path, error))?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err(OpenError::NotADisk(path.to_owned()));
+    }
+    // On a block device O_EXCL, without O_CREAT, keeps out mounts and everybody else who asks for it.
+    let exclusive = if kind.is_block_device() { libc::O_EXCL } else { 0 };
+    let mut how = File::options();
+    how.read(true).write(!read_only).custom_flags(libc::O_DIRECT | exclusive);
+    let file = how.open(path).map_err(|error| refused(path, error))?;
+    let file = lock(path, file)?;
+    describe(path, file, read_only).map(Arc::new)
+}
+
+/// Removes a file that could not be finished.
+struct Created<'a>(&'a Path);
+
+impl Drop for Created<'_> {
+    fn drop(&mut self) {
+        // An error is being reported already; what is left behind is in its way at the next attempt, and says so.
+        let _ = std::fs::remove_file(self.0);
+    }
+}
+
+fn system(path: &Path, source: io::Error) -> OpenError {
+    OpenError::System { path: path.to_owned(), source }
+}
+
+fn refused(path: &Path, error: io::Error) -> OpenError {
+    let path = PathBuf::from(path);
+    match error.raw_os_error() {
+        Some(libc::EBUSY) => OpenError::InUse(path),
+        Some(libc::EINVAL) => OpenError::NoDirect(path),
+        Some(libc::EISDIR) => OpenError::NotADisk(path),
+        _ => OpenError::System { path, source: error },
+    }
+}
+
+/// Locks against everybody else who locks, in this process too: the lock belongs to this opening of the file.
+fn lock(path: &Path, file: File) -> Result<File, OpenError> {
+    // SAFETY: no memory is passed.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(file);
+    }
+    match io::Error::last_os_error() {
+        error if error.raw_os_error() == Some(libc::EWOULDBLOCK) => Err(OpenError::InUse(path.to_owned())),
+        error => Err(system(path, error)),
+    }
+}
+
+/// Finds out size, kind and alignment.
+fn describe(path: &Path, file: File, read_only: bool) -> Result<OpenFile, OpenError> {
+    let metadata = file.metadata().map_err(|error| system(path, error))?;
+    let is_device = metadata.file_type().is_block_device();
+    let (size, alignment) = if is_device {
+        device(&file).map_err(|error| system(path, error))?
+    } else {
+        let alignment = match direct_alignment(&file) {
+            Some(alignment) => alignment.ok_or_else(|| OpenError::NoDirect(path.to_owned()))?,
+            None => probe(&file).ok_or_else(|| OpenError::NoDirect(path.to_owned()))?,
+        };
+        (metadata.len(), alignment)
+    };
+    Ok(OpenFile {
+        file,
+        // A last piece smaller than a block cannot be reached under O_DIRECT.
+        size: size - size % u64::from(alignment.offset),
+        block: alignment.offset,
+        memory_alignment: alignment.memory,
+        is_device,
+        read_only,
+        latched: AtomicBool::new(false),
+        zeroing: AtomicU8::new(Method::PunchHole as u8),
+    })
+}
+
+/// What O_DIRECT wants to be aligned, in bytes.
+struct Alignment {
+    offset: u32,
+    memory: usize,
+}
+
+fn device(file: &File) -> io::Result<(u64, Alignment)> {
+    let mut size: u64 = 0;
+    // SAFETY: BLKGETSIZE64 writes a u64.
+    if unsafe { libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &raw mut size) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut sector: libc::c_int = 0;
+    // SAFETY: BLKSSZGET writes an int.
+    if unsafe { libc::ioctl(file.as_raw_fd(), libc::BLKSSZGET, &raw mut sector) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let sector = u32::try_from(sector).unwrap_or(4096).max(512);
+    Ok((size, Alignment { offset: sector, memory: sector as usize }))
+}
+
+/// `_IOR(0x12, 114, size_t)` of linux/fs.h, which the libc crate leaves out.
+const BLKGETSIZE64: libc::Ioctl = 0x8008_1272;
+
+/// What the kernel (6.1 and newer) says about O_DIRECT on a file. `None`: nothing; `Some(None)`: it is not possible.
+fn direct_alignment(file: &File) -> Option<Option<Alignment>> {
+    let mut status = MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: the path is empty and terminated, and `status` is valid for writing.
+    let result = unsafe {
+        libc::statx(
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_DIOALIGN,
+            status.as_mut_ptr(),
+        )
+    };
+    // SAFETY: zeros are a valid statx.
+    let status = unsafe { status.assume_init() };
+    if result != 0 || status.stx_mask & libc::STATX_DIOALIGN == 0 {
+        return None;
+    }
+    let alignment = Alignment {
+        offset: status.stx_dio_offset_align.max(512),
+        memory: status.stx_dio_mem_align.max(1) as usize,
+    };
+    Some((status.stx_dio_offset_align != 0).then_some(alignment))
+}
+
+/// Finds the smallest block that can be read, where the kernel does not say.
+fn probe(file: &File) -> Option<Alignment> {
+    let mut buf = Buf::uncleared(4096);
+    BLOCKS.into_iter().find_map(|block| {
+        // SAFETY: the buffer has room for every block size that is tried.
+        let result = unsafe { libc::pread(file.as_raw_fd(), buf.as_mut_ptr().cast(), block as usize, 0) };
+        (result >= 0).then_some(Alignment { offset: block, memory: block as usize })
+    })
+}
+
+/// Runs one request on the whole file through the ring.
+async fn run(file: &Arc<OpenFile>, entry: squeue::Entry) -> io::Result<()> {
+    // SAFETY: the callers' requests touch no memory and use this file, which is kept.
+    let (result, _) = unsafe { driver::current().start(entry, Kept::File(Arc::clone(file))) }.await;
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+}
+
+impl OpenFile {
+    /// The descriptor for a request.
+    pub(super) fn fd(&self) -> Fd {
+        Fd(self.file.as_raw_fd())
+    }
+}

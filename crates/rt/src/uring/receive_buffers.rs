@@ -1,0 +1,195 @@
+//! The memory that a core's connections receive into.
+//!
+//! A receive does not name its buffer: when data has come, the kernel takes the next free buffer of a ring that it
+//! shares with us. So thousands of idle connections need no memory, and a burst on one can use it all. A buffer goes
+//! back into the ring when its [`Received`] is dropped. When few are left, data is copied out of the ring
+//! ([`Received::unpinned`]) so that slow readers cannot keep the buffers from the others.
+
+use std::cell::Cell;
+use std::io;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use io_uring::types::{BufRingEntry, Fd};
+use io_uring::{IoUring, opcode, squeue};
+
+/// Buffers of a core; the kernel wants a power of two.
+const COUNT: u16 = 256;
+const _: () = assert!(COUNT.is_power_of_two());
+/// Bytes of each. One receive of a batch of 4 KiB writes fills several; a small command wastes most of one, but only while it
+/// is looked at. 256 of 32 KiB are 8 MiB a core, of which only what was used once is resident.
+const SIZE: usize = 32 << 10;
+/// Below this many free buffers data is copied out at once.
+const SCARCE: u16 = COUNT / 4;
+/// The ring's number; each core has one ring.
+const GROUP: u16 = 0;
+
+/// The buffers and the ring that gives them to the kernel.
+pub(super) struct ReceiveBuffers {
+    /// `COUNT` entries, the kernel's view; the tail lies inside the first.
+    entries: Mapping,
+    /// `COUNT` times `SIZE` bytes.
+    memory: Mapping,
+    /// How many buffers we have given to the kernel so far, wrapping.
+    tail: Cell<u16>,
+    /// How many of those it has not used yet.
+    free: Cell<u16>,
+}
+
+impl ReceiveBuffers {
+    /// Makes the buffers and registers them with `ring`.
+    pub(super) fn new(ring: &IoUring) -> io::Result<Rc<ReceiveBuffers>> {
+        let buffers = ReceiveBuffers {
+            entries: Mapping::new(COUNT as usize * size_of::<BufRingEntry>())?,
+            memory: Mapping::new(COUNT as usize * SIZE)?,
+            tail: Cell::new(0),
+            free: Cell::new(0),
+        };
+        let address = buffers.entries.start.as_ptr() as u64;
+        // SAFETY: the driver keeps the entries and the memory until the kernel has no request that uses them.
+        unsafe { ring.submitter().register_buf_ring_with_flags(address, COUNT, GROUP, 0) }?;
+        (0..COUNT).for_each(|buffer| buffers.give(buffer));
+        Ok(Rc::new(buffers))
+    }
+
+    /// A request that receives into these buffers.
+    pub(super) fn receive_entry(&self, socket: Fd, multishot: bool) -> squeue::Entry {
+        if multishot {
+            opcode::RecvMulti::new(socket, GROUP).build()
+        } else {
+            opcode::Recv::new(socket, std::ptr::null_mut(), SIZE as u32)
+                .buf_group(GROUP)
+                .build()
+                .flags(squeue::Flags::BUFFER_SELECT)
+        }
+    }
+
+    /// Whether no buffer is free.
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.get() == 0
+    }
+
+    /// Whether few buffers are free.
+    pub(super) fn is_scarce(&self) -> bool {
+        self.free.get() < SCARCE
+    }
+
+    /// The kernel has put `len` bytes into `buffer`.
+    pub(super) fn taken(self: &Rc<ReceiveBuffers>, buffer: u16, len: usize) -> Received {
+        assert!(buffer < COUNT && len <= SIZE, "the kernel fills a buffer that it was given");
+        self.free.set(self.free.get() - 1);
+        Received { start: 0, end: len, memory: Memory::Ring { buffers: Rc::clone(self), buffer } }
+    }
+
+    /// Gives `buffer` to the kernel.
+    fn give(&self, buffer: u16) {
+        let tail = self.tail.get();
+        let first = self.entries.start.as_ptr().cast::<BufRingEntry>();
+        // SAFETY: the index is below COUNT, and the kernel does not look at an entry behind the tail.
+        let entry = unsafe { &mut *first.add((tail & (COUNT - 1)) as usize) };
+        entry.set_addr(self.address(buffer) as u64);
+        entry.set_len(SIZE as u32);
+        entry.set_bid(buffer);
+        self.tail.set(tail.wrapping_add(1));
+        self.free.set(self.free.get() + 1);
+        // SAFETY: `first` is the ring's first entry, whose unused field is the tail; it is aligned for a u16 and
+        // shared with the kernel, which reads it atomically.
+        let shared = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(first).cast_mut()) };
+        shared.store(tail.wrapping_add(1), Ordering::Release);
+    }
+
+    fn address(&self, buffer: u16) -> *mut u8 {
+        // SAFETY: a buffer's number is below COUNT, so this stays inside the memory.
+        unsafe { self.memory.start.as_ptr().add(buffer as usize * SIZE) }
+    }
+}
+
+/// Bytes that arrived.
+pub struct Received {
+    start: usize,
+    end: usize,
+    memory: Memory,
+}
+
+enum Memory {
+    /// A buffer of the ring, which goes back there.
+    Ring { buffers: Rc<ReceiveBuffers>, buffer: u16 },
+    /// Memory of its own.
+    Own(Box<[u8]>),
+}
+
+impl Received {
+    /// Bytes that come from somewhere else than the ring. None at all: the other side has closed.
+    pub(super) fn own(bytes: Vec<u8>) -> Received {
+        Received { start: 0, end: bytes.len(), memory: Memory::Own(bytes.into()) }
+    }
+
+    /// The same bytes in memory of their own.
+    pub(super) fn unpinned(self) -> Received {
+        if self.is_pinned() { Received::own(self.to_vec()) } else { self }
+    }
+
+    /// Whether it keeps a buffer from the ring.
+    pub(super) fn is_pinned(&self) -> bool {
+        matches!(self.memory, Memory::Ring { .. })
+    }
+
+    /// Forgets the first `count` bytes.
+    pub(super) fn advance(&mut self, count: usize) {
+        assert!(count <= self.end - self.start);
+        self.start += count;
+    }
+}
+
+impl Deref for Received {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &self.memory {
+            Memory::Ring { buffers, buffer } => {
+                // SAFETY: the kernel has filled the buffer up to `end`, and does not touch it before it is given back.
+                unsafe {
+                    let first = buffers.address(*buffer).add(self.start);
+                    std::slice::from_raw_parts(first, self.end - self.start)
+                }
+            }
+            Memory::Own(bytes) => &bytes[self.start..self.end],
+        }
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        if let Memory::Ring { buffers, buffer } = &self.memory {
+            buffers.give(*buffer);
+        }
+    }
+}
+
+/// Pages of memory, zero at first and resident only once they are used.
+struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+impl Mapping {
+    fn new(len: usize) -> io::Result<Mapping> {
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).expect("the kernel does not map at zero");
+        Ok(Mapping { start, len })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length, and nobody refers to it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
