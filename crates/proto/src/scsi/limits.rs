@@ -23,6 +23,10 @@ pub const PREFETCH_BYTES_MAX: u64 = TRANSFER_BYTES_MAX;
 /// libiscsi checks larger limits by a WRITE of 65,536 blocks, whatever the maximum transfer length is.
 pub const WRITE_SAME_BYTES_MAX: u64 = 16 << 20;
 
+/// WSNZ: a WRITE SAME of zero blocks, which would reach to the end of the volume, is refused. The limit above would forbid
+/// it nearly always.
+pub const WRITE_SAME_NON_ZERO: bool = true;
+
 /// Blocks that one UNMAP may cover in all its descriptors (MAXIMUM UNMAP LBA COUNT): 512 MiB or 4 GiB. libiscsi takes
 /// more for insane.
 pub const UNMAP_BLOCKS_MAX: u32 = 1 << 20;

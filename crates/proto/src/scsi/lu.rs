@@ -99,6 +99,7 @@ impl LogicalUnit {
     #[must_use]
     pub fn detach_nexus(&mut self, id: NexusId) -> Option<ChangeRequest> {
         self.nexuses.remove(&id)?;
+        self.block.forget(id);
         None
     }
 

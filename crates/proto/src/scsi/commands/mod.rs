@@ -1,40 +1,137 @@
-//! The block commands (SBC-3) and third-party copy: what needs the medium.
+//! The commands of the medium (SBC-3) and third-party copy (SPC-4): what becomes an operation on blocks.
+//!
+//! [`OPERATIONS`] says which function decodes which command. A function checks the CDB and the data against the volume and
+//! the [`limits`](super::limits), and answers or gives an operation with the [`Pending`] that makes the answer of its
+//! result. The checks come in this order: bits that are not supported, write protection, the blocks' place, their
+//! number, the data's length. The ranges that leave here lie inside the volume.
 
-use base::LbaRange;
+mod capacity;
+mod compare_and_write;
+mod copy;
+mod extent;
+mod gates;
+mod lba_status;
+mod pending;
+mod prefetch;
+mod read;
+mod synchronize_cache;
+#[cfg(test)]
+mod tests;
+mod unmap;
+mod verify;
+mod write;
+mod write_same;
 
-use super::operations::Operation;
-use super::{BlockDone, BlockError, LogicalUnit, Outcome};
+use super::NexusId;
+use super::operations::{Access, OnAttention, Operation, Run};
 
-/// The rows of the operation table for these commands.
-pub(super) const OPERATIONS: &[Operation] = &[];
+pub use copy::CopySegment;
+pub use pending::Pending;
+pub(super) use pending::finish;
 
-/// What `finish` needs of the command.
-#[derive(Debug)]
-pub struct Pending {}
-
-/// What the commands of this folder keep in a unit on one core (results of copies for RECEIVE COPY RESULTS).
+/// What the commands of this folder keep in a unit on one core.
 #[derive(Debug, Default)]
-pub(super) struct BlockState {}
-
-/// A part of an EXTENDED COPY: block to block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopySegment {
-    /// The NAA designator of the unit to read.
-    pub source: [u8; 16],
-    /// What to read, in the source's blocks.
-    pub source_range: LbaRange,
-    /// The NAA designator of the unit to write.
-    pub target: [u8; 16],
-    /// What to write, in the target's blocks; as many bytes as the source's range.
-    pub target_range: LbaRange,
+pub(super) struct BlockState {
+    copies: copy::Copies,
 }
 
-/// The answer to a command whose step was carried out.
-pub(super) fn finish(
-    unit: &mut LogicalUnit,
-    pending: Pending,
-    result: Result<BlockDone, BlockError>,
-) -> Outcome {
-    let _ = (unit, pending, result);
-    Outcome::good()
+impl BlockState {
+    /// The nexus is gone, and what is kept for it with it.
+    pub(super) fn forget(&mut self, nexus: NexusId) {
+        self.copies.forget(nexus);
+    }
+}
+
+use Access::{Exclusive, Read, Status};
+
+/// The rows of the operation table for these commands, by operation code.
+#[rustfmt::skip]
+pub(super) const OPERATIONS: &[Operation] = &[
+    row("READ(6)", Read, read::read_6, &[0x08, 0x1f, 0xff, 0xff, 0xff, 0x07]),
+    row("WRITE(6)", Exclusive, write::write_6, &[0x0a, 0x1f, 0xff, 0xff, 0xff, 0x07]),
+    row("READ CAPACITY(10)", Status, capacity::read_capacity_10,
+        &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0x07]),
+    row("READ(10)", Read, read::read,
+        &[0x28, 0x18, 0xff, 0xff, 0xff, 0xff, 0x1f, 0xff, 0xff, 0x07]),
+    row("WRITE(10)", Exclusive, write::write,
+        &[0x2a, 0x18, 0xff, 0xff, 0xff, 0xff, 0x1f, 0xff, 0xff, 0x07]),
+    row("WRITE AND VERIFY(10)", Exclusive, write::write_and_verify,
+        &[0x2e, 0x16, 0xff, 0xff, 0xff, 0xff, 0x1f, 0xff, 0xff, 0x07]),
+    row("VERIFY(10)", Read, verify::verify,
+        &[0x2f, 0x16, 0xff, 0xff, 0xff, 0xff, 0x1f, 0xff, 0xff, 0x07]),
+    row("PRE-FETCH(10)", Read, prefetch::prefetch,
+        &[0x34, 0x02, 0xff, 0xff, 0xff, 0xff, 0x1f, 0xff, 0xff, 0x07]),
+    row("SYNCHRONIZE CACHE(10)", Exclusive, synchronize_cache::synchronize_cache,
+        &[0x35, 0x02, 0xff, 0xff, 0xff, 0xff, 0x1f, 0xff, 0xff, 0x07]),
+    row("WRITE SAME(10)", Exclusive, write_same::write_same_10,
+        &[0x41, 0x08, 0xff, 0xff, 0xff, 0xff, 0x1f, 0xff, 0xff, 0x07]),
+    row("UNMAP", Exclusive, unmap::unmap,
+        &[0x42, 0x00, 0, 0, 0, 0, 0x1f, 0xff, 0xff, 0x07]),
+    action("EXTENDED COPY(LID1)", Exclusive, copy::extended_copy, 0x00,
+        &[0x83, 0x00, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x07]),
+    action("RECEIVE COPY STATUS(LID1)", Exclusive, copy::copy_status, 0x00,
+        &[0x84, 0x00, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x07]),
+    action("RECEIVE COPY DATA(LID1)", Exclusive, copy::receive_data, 0x01,
+        &[0x84, 0x01, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x07]),
+    action("RECEIVE COPY OPERATING PARAMETERS", Exclusive, copy::operating_parameters, 0x03,
+        &[0x84, 0x03, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x07]),
+    action("RECEIVE COPY FAILURE DETAILS(LID1)", Exclusive, copy::failed_segment_details, 0x04,
+        &[0x84, 0x04, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x07]),
+    row("READ(16)", Read, read::read,
+        &[0x88, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0x07]),
+    row("COMPARE AND WRITE", Exclusive, compare_and_write::compare_and_write,
+        &[0x89, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0xff, 0x1f, 0x07]),
+    row("WRITE(16)", Exclusive, write::write,
+        &[0x8a, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0x07]),
+    row("ORWRITE(16)", Exclusive, write::orwrite,
+        &[0x8b, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0x07]),
+    row("WRITE AND VERIFY(16)", Exclusive, write::write_and_verify,
+        &[0x8e, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0x07]),
+    row("VERIFY(16)", Read, verify::verify,
+        &[0x8f, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0x07]),
+    row("PRE-FETCH(16)", Read, prefetch::prefetch,
+        &[0x90, 0x02, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0x07]),
+    row("SYNCHRONIZE CACHE(16)", Exclusive, synchronize_cache::synchronize_cache,
+        &[0x91, 0x02, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0x07]),
+    row("WRITE SAME(16)", Exclusive, write_same::write_same_16,
+        &[0x93, 0x09, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0x07]),
+    row("WRITE ATOMIC(16)", Exclusive, write::write_atomic,
+        &[0x9c, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0xff, 0xff, 0x1f, 0x07]),
+    action("READ CAPACITY(16)", Status, capacity::read_capacity_16, 0x10,
+        &[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x07]),
+    action("GET LBA STATUS", Read, lba_status::get_lba_status, 0x12,
+        &[0x9e, 0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0x07]),
+    row("READ(12)", Read, read::read,
+        &[0xa8, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0x07]),
+    row("WRITE(12)", Exclusive, write::write,
+        &[0xaa, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0x07]),
+    row("WRITE AND VERIFY(12)", Exclusive, write::write_and_verify,
+        &[0xae, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0x07]),
+    row("VERIFY(12)", Read, verify::verify,
+        &[0xaf, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0x07]),
+];
+
+/// A command with an operation code of its own.
+const fn row(name: &'static str, access: Access, run: Run, usage: &'static [u8]) -> Operation {
+    Operation {
+        name,
+        opcode: usage[0],
+        service_action: None,
+        usage,
+        access,
+        attention: OnAttention::Report,
+        needs_ready: true,
+        run,
+    }
+}
+
+/// A command that shares its operation code.
+const fn action(
+    name: &'static str,
+    access: Access,
+    run: Run,
+    service_action: u8,
+    usage: &'static [u8],
+) -> Operation {
+    Operation { service_action: Some(service_action), ..row(name, access, run, usage) }
 }

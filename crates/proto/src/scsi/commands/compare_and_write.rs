@@ -1,0 +1,28 @@
+//! COMPARE AND WRITE (SBC-3 5.3): what cluster file systems take their locks with.
+
+use super::extent::Extent;
+use super::{gates, pending};
+use crate::scsi::limits::COMPARE_AND_WRITE_BLOCKS_MAX;
+use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step};
+
+pub(super) fn compare_and_write(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
+    let cdb = &request.cdb;
+    let config = unit.config();
+    gates::no_protection(cdb)?;
+    gates::writable(unit)?;
+    let extent = Extent { lba: cdb.u64(2), count: u64::from(cdb.u8(13)), count_at: 13 };
+    let Some(range) = extent.within(config, u64::from(COMPARE_AND_WRITE_BLOCKS_MAX))? else {
+        return Ok(Step::Done(Outcome::good()));
+    };
+    // The Data-Out Buffer holds what is compared, then what is written.
+    let half = gates::bytes_of(range, config.block_size);
+    Ok(match gates::take_exactly(request.data_out, 2 * half) {
+        Ok(data) => {
+            let (compare, write) =
+                (data.slice(0..half as usize), data.slice(half as usize..2 * half as usize));
+            let op = BlockOp::CompareAndWrite { range, compare, write, fua: gates::fua(cdb) };
+            pending::carry_out(2 * half, op)
+        }
+        Err(refused) => Step::Done(refused),
+    })
+}

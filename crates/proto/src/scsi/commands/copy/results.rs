@@ -1,0 +1,145 @@
+//! What became of copies, as long as somebody may ask.
+
+use std::collections::VecDeque;
+
+use super::list::ListId;
+use crate::scsi::limits::COPY_RESULTS_HELD_MAX;
+use crate::scsi::{BlockError, NexusId, Sense};
+
+/// The copies of a unit on one core: those that run, and those whose results are held. At most
+/// [`COPY_RESULTS_HELD_MAX`]; the oldest is forgotten first.
+#[derive(Debug, Default)]
+pub(in crate::scsi::commands) struct Copies {
+    known: VecDeque<CopyResult>,
+    /// Of the next copy.
+    serial: u64,
+}
+
+/// A copy that was handed out to be carried out.
+#[derive(Debug)]
+pub(in crate::scsi::commands) struct Started {
+    serial: u64,
+    /// The bytes of each segment.
+    lengths: Vec<u64>,
+    /// Its result is asked for later.
+    held: bool,
+}
+
+/// A copy that has a list identifier.
+#[derive(Debug)]
+pub(super) struct CopyResult {
+    nexus: NexusId,
+    id: u8,
+    serial: u64,
+    state: State,
+    /// Segments that were done. Not known while it runs.
+    segments: u16,
+    /// Bytes that were written. Not known while it runs.
+    bytes: u64,
+}
+
+/// COPY COMMAND STATUS (SPC-4 table 208).
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// 00h: it runs.
+    Running,
+    /// 01h: all was copied.
+    Done,
+    /// 02h: it failed.
+    Failed(Sense),
+}
+
+impl Copies {
+    /// A copy begins. An earlier one with its identifier is forgotten, even one that runs: the initiator, which knows what
+    /// it has outstanding, has given up that one, or never learns more of it.
+    pub(super) fn start(&mut self, nexus: NexusId, id: ListId, lengths: Vec<u64>) -> Started {
+        self.serial += 1;
+        let started = Started { serial: self.serial, lengths, held: matches!(id, ListId::Held(_)) };
+        let (ListId::Held(id) | ListId::WhileRunning(id)) = id else { return started };
+        self.known.retain(|copy| (copy.nexus, copy.id) != (nexus, id));
+        if self.known.len() >= COPY_RESULTS_HELD_MAX {
+            self.known.pop_front();
+        }
+        self.known.push_back(CopyResult {
+            nexus,
+            id,
+            serial: self.serial,
+            state: State::Running,
+            segments: 0,
+            bytes: 0,
+        });
+        started
+    }
+
+    /// A copy ended.
+    pub(in crate::scsi::commands) fn finish(
+        &mut self,
+        started: Started,
+        result: Result<(), (BlockError, Sense)>,
+    ) {
+        let Some(at) = self.known.iter().position(|copy| copy.serial == started.serial) else { return };
+        if !started.held {
+            self.known.remove(at);
+            return;
+        }
+        let (done, state) = match result {
+            Ok(()) => (started.lengths.len(), State::Done),
+            Err((BlockError::Copy(segment, _), sense)) => (usize::from(segment), State::Failed(sense)),
+            Err((_, sense)) => (0, State::Failed(sense)),
+        };
+        let copy = &mut self.known[at];
+        copy.state = state;
+        copy.segments = done.min(started.lengths.len()) as u16;
+        copy.bytes = started.lengths.iter().take(done).sum();
+    }
+
+    /// The copy of a nexus.
+    pub(super) fn find(&self, nexus: NexusId, id: u8) -> Option<&CopyResult> {
+        self.known.iter().find(|copy| (copy.nexus, copy.id) == (nexus, id))
+    }
+
+    /// The nexus is gone, and nobody will ask.
+    pub(in crate::scsi::commands) fn forget(&mut self, nexus: NexusId) {
+        self.known.retain(|copy| copy.nexus != nexus);
+    }
+}
+
+impl CopyResult {
+    /// SPC-4 table 207.
+    pub(super) fn status(&self) -> [u8; 12] {
+        let (units, count) = transfer_count(self.bytes);
+        let mut data = [0, 0, 0, 8, self.status_code(), 0, 0, units, 0, 0, 0, 0];
+        data[5..7].copy_from_slice(&self.segments.to_be_bytes());
+        data[8..12].copy_from_slice(&count.to_be_bytes());
+        data
+    }
+
+    /// SPC-4 table 214; without data if no segment failed.
+    pub(super) fn failed_segment(&self) -> Vec<u8> {
+        let State::Failed(sense) = self.state else { return vec![0; 4] };
+        let sense = sense.encode();
+        let mut data = vec![0; 60];
+        data[0..4].copy_from_slice(&(56 + sense.len() as u32).to_be_bytes());
+        data[56] = self.status_code();
+        data[58..60].copy_from_slice(&(sense.len() as u16).to_be_bytes());
+        data.extend_from_slice(&sense);
+        data
+    }
+
+    fn status_code(&self) -> u8 {
+        match self.state {
+            State::Running => 0x00,
+            State::Done => 0x01,
+            State::Failed(_) => 0x02,
+        }
+    }
+}
+
+/// TRANSFER COUNT UNITS (SPC-4 table 209) and TRANSFER COUNT: bytes, or KiB if they are too many. 32 segments of less
+/// than 256 MiB are not too many KiB.
+fn transfer_count(bytes: u64) -> (u8, u32) {
+    match u32::try_from(bytes) {
+        Ok(bytes) => (0x00, bytes),
+        Err(_) => (0x01, u32::try_from(bytes >> 10).unwrap_or(u32::MAX)),
+    }
+}

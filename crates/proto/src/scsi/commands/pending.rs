@@ -1,0 +1,146 @@
+//! From an operation that was carried out to the command's answer.
+
+use base::{Chain, Lba, LbaRange};
+
+use super::copy::Started;
+use super::{lba_status, prefetch};
+use crate::scsi::sense::code;
+use crate::scsi::{BlockDone, BlockError, BlockOp, CopyFault, LogicalUnit, Outcome, Sense, SenseKey, Step};
+
+/// What `finish` needs of the command.
+#[derive(Debug)]
+pub struct Pending {
+    /// The bytes that the CDB asks to transfer.
+    transfer: u64,
+    /// What the answer is made of.
+    answer: Answer,
+}
+
+/// What the answer to a command is made of.
+#[derive(Debug)]
+enum Answer {
+    /// The status.
+    Status,
+    /// What was read.
+    Data,
+    /// The status; a miscompare is counted from the start of a block of so many bytes that each was compared with.
+    Compared { block_bytes: u64 },
+    /// The status, which tells whether all that was asked for is in a cache; not if it was `cut`.
+    Prefetched { cut: bool },
+    /// Extents, in so many bytes.
+    LbaStatus { allocation: usize },
+    /// The status, and what RECEIVE COPY RESULTS will tell.
+    Copied(Started),
+}
+
+/// Reads.
+pub(super) fn read(transfer: u64, op: BlockOp) -> Step {
+    Step::Block(Pending { transfer, answer: Answer::Data }, op)
+}
+
+/// Does what has no answer but its status, after `transfer` bytes came from the initiator.
+pub(super) fn carry_out(transfer: u64, op: BlockOp) -> Step {
+    Step::Block(Pending { transfer, answer: Answer::Status }, op)
+}
+
+/// Compares each block of a range with the same one.
+pub(super) fn compare_each(range: LbaRange, data: Chain) -> Step {
+    let block_bytes = data.len() as u64;
+    let pending = Pending { transfer: block_bytes, answer: Answer::Compared { block_bytes } };
+    Step::Block(pending, BlockOp::Compare { range, data })
+}
+
+/// Prefetches all that was asked for, or less.
+pub(super) fn fetch(range: LbaRange, cut: bool) -> Step {
+    Step::Block(Pending { transfer: 0, answer: Answer::Prefetched { cut } }, BlockOp::Prefetch { range })
+}
+
+/// Asks which blocks are mapped.
+pub(super) fn ask_status(start: Lba, max: usize, allocation: usize) -> Step {
+    let pending = Pending { transfer: 0, answer: Answer::LbaStatus { allocation } };
+    Step::Block(pending, BlockOp::LbaStatus { start, max })
+}
+
+/// Copies, after a parameter list of `transfer` bytes.
+pub(super) fn copy(transfer: u64, started: Started) -> Pending {
+    Pending { transfer, answer: Answer::Copied(started) }
+}
+
+/// The answer to a command whose step was carried out.
+///
+/// # Panics
+/// If the result is not one of the operation's: whoever carries operations out is part of this program.
+pub(in crate::scsi) fn finish(
+    unit: &mut LogicalUnit,
+    pending: Pending,
+    result: Result<BlockDone, BlockError>,
+) -> Outcome {
+    let Pending { transfer, answer } = pending;
+    if let Answer::Copied(started) = answer {
+        let result = result.map(|_| ()).map_err(|error| (error, failure(error)));
+        unit.block.copies.finish(started, result);
+        return match result {
+            Ok(()) => Outcome::good_out(transfer),
+            Err((_, sense)) => Outcome { transfer, ..Outcome::check(sense) },
+        };
+    }
+    match (result, answer) {
+        (Ok(BlockDone::Data(data)), Answer::Data) => {
+            assert_eq!(data.len() as u64, transfer, "a read gives all of its bytes");
+            Outcome::data(data)
+        }
+        (Ok(BlockDone::Done), Answer::Status | Answer::Compared { .. }) => Outcome::good_out(transfer),
+        (Ok(BlockDone::Done), Answer::Prefetched { .. }) => prefetch::answer(false),
+        (Ok(BlockDone::Cached), Answer::Prefetched { cut }) => prefetch::answer(!cut),
+        (Ok(BlockDone::LbaStatus(extents)), Answer::LbaStatus { allocation }) => {
+            Outcome::parameters(&lba_status::encode(&extents), allocation)
+        }
+        (Ok(done), answer) => panic!("{done:?} is no answer to an operation that ends in {answer:?}"),
+        (Err(error), answer) => {
+            let error = match (error, &answer) {
+                (BlockError::Miscompare(at), Answer::Compared { block_bytes }) => {
+                    BlockError::Miscompare(at % block_bytes)
+                }
+                (error, _) => error,
+            };
+            // Data of a failed read does not go out; data that was to be written had come.
+            let transfer = if matches!(answer, Answer::Data) { 0 } else { transfer };
+            Outcome { transfer, ..Outcome::check(failure(error)) }
+        }
+    }
+}
+
+/// Why the medium failed a command, in SCSI's words.
+fn failure(error: BlockError) -> Sense {
+    match error {
+        // SBC-3 5.3 and 5.33: INFORMATION is the offset into the Data-Out Buffer.
+        BlockError::Miscompare(at) => {
+            Sense::new(SenseKey::Miscompare, code::MISCOMPARE_DURING_VERIFY_OPERATION).with_information(at)
+        }
+        BlockError::Unreadable(lba) => {
+            Sense::new(SenseKey::MediumError, code::UNRECOVERED_READ_ERROR).with_information(lba.0)
+        }
+        BlockError::Unwritable(lba) => {
+            Sense::new(SenseKey::MediumError, code::WRITE_ERROR).with_information(lba.0)
+        }
+        // SBC-3 4.7.3.6: no space for a block that was not mapped, until somebody makes some.
+        BlockError::Full => Sense::new(SenseKey::DataProtect, code::SPACE_ALLOCATION_FAILED_WRITE_PROTECT),
+        BlockError::Offline => {
+            Sense::new(SenseKey::NotReady, code::LOGICAL_UNIT_NOT_READY_MANUAL_INTERVENTION_REQUIRED)
+        }
+        BlockError::Aborted => Sense::new(SenseKey::AbortedCommand, code::NO_ADDITIONAL_SENSE_INFORMATION),
+        BlockError::Copy(_, fault) => Sense::new(SenseKey::CopyAborted, copy_code(fault)),
+    }
+}
+
+/// SPC-4 6.4.3.
+fn copy_code(fault: CopyFault) -> u16 {
+    match fault {
+        CopyFault::Unreachable => code::COPY_TARGET_DEVICE_NOT_REACHABLE,
+        CopyFault::BlockLength => code::INCORRECT_COPY_TARGET_DEVICE_TYPE,
+        CopyFault::OutOfRange => code::NO_ADDITIONAL_SENSE_INFORMATION,
+        CopyFault::WriteProtected | CopyFault::Source | CopyFault::Target | CopyFault::Full => {
+            code::THIRD_PARTY_DEVICE_FAILURE
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! A unit with one nexus, and how to talk to it.
+
+mod random;
+mod ranges;
+
+use std::sync::Arc;
+
+use base::{BlockCount, BlockSize, Chain, Lba, LbaRange};
+
+use super::pending::Pending;
+use crate::scsi::limits::AtomicWrites;
+use crate::scsi::sense::Specific;
+use crate::scsi::{
+    BlockOp, Cdb, Identity, InitiatorPort, ItNexus, LogicalUnit, LuConfig, LuState, NexusId, Outcome,
+    RelativePort, Request, Sense, SenseKey, Status, Step,
+};
+
+/// 1,024 blocks and a thin volume's abilities.
+fn config(block_size: BlockSize) -> LuConfig {
+    LuConfig {
+        identity: Identity {
+            vendor: "URSA".into(),
+            product: "volume".into(),
+            revision: "1".into(),
+            serial: "0123".into(),
+            naa: [0x60; 16],
+            eui64: [1; 8],
+        },
+        block_size,
+        physical_exponent: 0,
+        blocks: BlockCount(1024),
+        unmap: true,
+        solid_state: true,
+        read_only: false,
+        atomic: AtomicWrites::default(),
+        port_groups: Vec::new(),
+    }
+}
+
+/// A unit whose first unit attention was told.
+fn unit_of(config: LuConfig) -> LogicalUnit {
+    let mut unit = LogicalUnit::new(config, LuState::default());
+    let initiator = InitiatorPort { name: Arc::from("iqn.2026-01.com.example:host"), isid: [0; 6] };
+    unit.attach_nexus(NexusId(1), ItNexus { initiator, port: RelativePort(1) }, false);
+    assert!(matches!(start(&mut unit, &[0; 6], &[]), Step::Done(_)));
+    unit
+}
+
+fn unit(block_size: BlockSize) -> LogicalUnit {
+    unit_of(config(block_size))
+}
+
+fn start(unit: &mut LogicalUnit, cdb: &[u8], data_out: &[u8]) -> Step {
+    let mut bytes = [0; 16];
+    bytes[..cdb.len()].copy_from_slice(cdb);
+    unit.start(Request { nexus: NexusId(1), cdb: Cdb(bytes), data_out: Chain::copy_of(data_out) })
+}
+
+/// A CDB whose bytes are zero but for the fields given: first byte of the field and its bytes.
+fn cdb(opcode: u8, fields: &[(usize, &[u8])]) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[0] = opcode;
+    for (at, field) in fields {
+        bytes[*at..*at + field.len()].copy_from_slice(field);
+    }
+    bytes
+}
+
+fn range(start: u64, count: u64) -> LbaRange {
+    LbaRange { start: Lba(start), count: BlockCount(count) }
+}
+
+#[track_caller]
+fn block(step: Step) -> (Pending, BlockOp) {
+    match step {
+        Step::Block(pending, op) => (pending, op),
+        other => panic!("not an operation: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn done(step: Step) -> Outcome {
+    match step {
+        Step::Done(outcome) => outcome,
+        other => panic!("not an answer: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn sense(step: Step) -> Sense {
+    let outcome = done(step);
+    assert_eq!(outcome.status, Status::CheckCondition);
+    outcome.sense.unwrap()
+}
+
+/// GOOD at once, without data.
+#[track_caller]
+fn assert_good(step: Step) {
+    let outcome = done(step);
+    assert_eq!((outcome.status, outcome.sense, outcome.data_in.len()), (Status::Good, None, 0));
+}
+
+/// ILLEGAL REQUEST, INVALID FIELD IN CDB, pointing at `(byte, bit)`.
+#[track_caller]
+fn assert_field(step: Step, byte: u16, bit: u8) {
+    let sense = sense(step);
+    assert_eq!((sense.key, sense.code), (SenseKey::IllegalRequest, 0x2400));
+    assert_eq!(sense.specific, Specific::Field { in_cdb: true, byte, bit: Some(bit) });
+}
+
+/// A key and an additional sense code with its qualifier.
+#[track_caller]
+fn assert_sense(step: Step, key: SenseKey, code: u16) {
+    let sense = sense(step);
+    assert_eq!((sense.key, sense.code), (key, code), "{sense:?}");
+}

@@ -1,0 +1,142 @@
+//! Whatever bytes come: no panic, and no operation outside the volume or above the limits.
+
+use base::{BlockCount, BlockSize, ByteLen, Chain, Lba};
+use proptest::collection::vec;
+use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
+use proptest::sample::select;
+
+use super::super::OPERATIONS;
+use super::{config, start, unit_of};
+use crate::scsi::limits::{AtomicWrites, LBA_STATUS_DESCRIPTORS_MAX, UNMAP_BLOCKS_MAX};
+use crate::scsi::{BlockDone, BlockError, BlockOp, LuConfig, Provisioning, Step};
+
+/// An operation code of ours with its service action, then bytes that are mostly zero, so that many commands are right.
+fn cdbs() -> impl Strategy<Value = [u8; 16]> {
+    let operations: Vec<_> = OPERATIONS.iter().map(|row| (row.opcode, row.service_action)).collect();
+    let byte = || prop_oneof![6 => Just(0_u8), 3 => 0..8_u8, 1 => any::<u8>()];
+    (select(operations), vec(byte(), 15)).prop_map(|((opcode, action), bytes)| {
+        let mut cdb = [0; 16];
+        cdb[0] = opcode;
+        cdb[1..].copy_from_slice(&bytes);
+        if let Some(action) = action {
+            cdb[1] = cdb[1] & 0xe0 | action;
+        }
+        cdb
+    })
+}
+
+fn data() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        vec(prop_oneof![4 => Just(0_u8), 1 => any::<u8>()], 0..80),
+        (0..20_usize, any::<u8>()).prop_map(|(blocks, byte)| vec![byte; blocks * 512]),
+        (0..4_usize, any::<u8>()).prop_map(|(blocks, byte)| vec![byte; blocks * 4096]),
+    ]
+}
+
+/// The parameter list is right, so that its length is what the CDB says.
+fn with_length(mut cdb: [u8; 16], data: &[u8]) -> [u8; 16] {
+    let length = data.len() as u32;
+    match cdb[0] {
+        0x42 => cdb[7..9].copy_from_slice(&(length as u16).to_be_bytes()),
+        0x83 => cdb[10..14].copy_from_slice(&length.to_be_bytes()),
+        _ => {}
+    }
+    cdb
+}
+
+fn assert_allowed(op: &BlockOp, config: &LuConfig) {
+    let block = u64::from(config.block_size.bytes());
+    if let Some(range) = op.range() {
+        assert!(range.count > BlockCount(0) && range.end().0 <= config.blocks.0, "{op:?}");
+        let max = if matches!(op, BlockOp::WriteSame { .. }) { 16 << 20 } else { 8 << 20 };
+        assert!(range.count * config.block_size <= ByteLen(max), "{op:?}");
+        let bytes = range.count.0 * block;
+        let fits = |data: &Chain, need: u64| assert_eq!(data.len() as u64, need, "{op:?}");
+        match op {
+            BlockOp::Write { data, .. }
+            | BlockOp::WriteAndVerify { data, .. }
+            | BlockOp::OrWrite { data, .. } => {
+                fits(data, bytes);
+            }
+            BlockOp::WriteAtomic { data, .. } => {
+                fits(data, bytes);
+                assert!(range.count.0 <= u64::from(config.atomic.blocks_max));
+            }
+            BlockOp::WriteSame { pattern, .. } => fits(pattern, block),
+            BlockOp::Compare { data, .. } => {
+                assert!([bytes, block].contains(&(data.len() as u64)), "{op:?}");
+            }
+            BlockOp::CompareAndWrite { compare, write, .. } => {
+                fits(compare, bytes);
+                fits(write, bytes);
+                assert!(range.count.0 <= 32);
+            }
+            _ => {}
+        }
+    }
+    match op {
+        BlockOp::Unmap { ranges } => {
+            assert!(ranges.iter().all(|r| r.count.0 > 0 && r.end().0 <= config.blocks.0), "{op:?}");
+            assert!(ranges.iter().map(|r| r.count.0).sum::<u64>() <= u64::from(UNMAP_BLOCKS_MAX));
+        }
+        BlockOp::LbaStatus { start, max } => {
+            assert!(start.0 < config.blocks.0 && (1..=LBA_STATUS_DESCRIPTORS_MAX).contains(max));
+        }
+        _ => {}
+    }
+}
+
+/// Some result that an operation may have.
+fn result_of(op: &BlockOp, config: &LuConfig, luck: u8) -> Result<BlockDone, BlockError> {
+    match luck % 8 {
+        0 => return Err(BlockError::Miscompare(u64::from(luck) * 77)),
+        1 => return Err(BlockError::Unreadable(Lba(9))),
+        2 => return Err(BlockError::Full),
+        3 => return Err(BlockError::Aborted),
+        _ => {}
+    }
+    Ok(match op {
+        BlockOp::Read { range, .. } => {
+            BlockDone::Data(Chain::copy_of(&vec![0; (range.count * config.block_size).0 as usize]))
+        }
+        BlockOp::Prefetch { .. } if luck & 8 != 0 => BlockDone::Cached,
+        BlockOp::LbaStatus { start, max } => {
+            let extent = |i| (Lba(start.0 + i), BlockCount(1), Provisioning::Deallocated);
+            BlockDone::LbaStatus((0..*max as u64).map(extent).collect())
+        }
+        _ => BlockDone::Done,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn operations_stay_inside(
+        size in select(vec![BlockSize::B512, BlockSize::B4096]),
+        blocks in select(vec![0_u64, 1, 8, 1024, 1 << 33]),
+        commands in vec((cdbs(), data(), any::<bool>(), any::<u8>()), 1..6),
+    ) {
+        let atomic = AtomicWrites { blocks_max: 4, alignment: 2, granularity: 2 };
+        let config = LuConfig { blocks: BlockCount(blocks), atomic, ..config(size) };
+        let mut unit = unit_of(config.clone());
+        for (cdb, data, right_length, luck) in commands {
+            let cdb = if right_length { with_length(cdb, &data) } else { cdb };
+            match start(&mut unit, &cdb, &data) {
+                Step::Block(pending, op) => {
+                    assert_allowed(&op, &config);
+                    unit.finish(pending, result_of(&op, &config, luck));
+                }
+                Step::Copy(pending, segments) => {
+                    for segment in segments {
+                        let source = segment.source_range.count * segment.source_block_size;
+                        assert_eq!(source, segment.target_range.count * segment.target_block_size);
+                    }
+                    unit.finish(pending, Ok(BlockDone::Done));
+                }
+                Step::Done(outcome) => assert!(outcome.data_in.len() <= 1 << 20),
+                Step::Change(_) => panic!("no command of the medium changes the unit"),
+            }
+        }
+    }
+}

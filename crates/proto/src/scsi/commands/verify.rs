@@ -1,0 +1,43 @@
+//! VERIFY (10), (12) and (16): SBC-3 5.32 to 5.34.
+
+use super::extent::Extent;
+use super::{gates, pending};
+use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step};
+
+/// What BYTCHK asks for (SBC-3 table 101).
+enum Check {
+    /// 00b: that the medium can be read.
+    Medium,
+    /// 01b: that all the blocks are as in the data.
+    Blocks,
+    /// 11b: that each block is as the one in the data.
+    Same,
+}
+
+pub(super) fn verify(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
+    let cdb = &request.cdb;
+    let config = unit.config();
+    gates::no_protection(cdb)?;
+    let check = match cdb.u8(1) >> 1 & 3 {
+        0 => Check::Medium,
+        1 => Check::Blocks,
+        3 => Check::Same,
+        _ => return Err(Sense::invalid_field_in_cdb(1, 2)),
+    };
+    // The limit holds without data too: it bounds the time of one command.
+    let Some(range) = Extent::of(cdb).within(config, gates::transfer_max(config))? else {
+        return Ok(Step::Done(Outcome::good()));
+    };
+    let (all, one) = (gates::bytes_of(range, config.block_size), u64::from(config.block_size.bytes()));
+    Ok(match check {
+        Check::Medium => pending::carry_out(0, BlockOp::Verify { range }),
+        Check::Blocks => match gates::take(request.data_out, all) {
+            Ok(data) => pending::carry_out(all, BlockOp::Compare { range, data }),
+            Err(refused) => Step::Done(refused),
+        },
+        Check::Same => match gates::take(request.data_out, one) {
+            Ok(data) => pending::compare_each(range, data),
+            Err(refused) => Step::Done(refused),
+        },
+    })
+}

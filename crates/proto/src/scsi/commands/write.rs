@@ -1,0 +1,84 @@
+//! WRITE (6) to (16), WRITE AND VERIFY (10) to (16), WRITE ATOMIC (16) and ORWRITE (16): SBC-3 5.4, 5.36 to 5.43, SBC-4 5.48.
+
+use base::{Chain, LbaRange};
+
+use super::extent::Extent;
+use super::{gates, pending};
+use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step};
+
+pub(super) fn write_6(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
+    let extent = Extent::of_six(&request.cdb);
+    blocks(unit, extent, request.data_out, |range, data| BlockOp::Write { range, data, fua: false })
+}
+
+pub(super) fn write(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
+    let cdb = &request.cdb;
+    gates::no_protection(cdb)?;
+    let fua = gates::fua(cdb);
+    blocks(unit, Extent::of(cdb), request.data_out, |range, data| BlockOp::Write { range, data, fua })
+}
+
+pub(super) fn write_and_verify(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
+    let cdb = &request.cdb;
+    gates::no_protection(cdb)?;
+    let compare = match cdb.u8(1) >> 1 & 3 {
+        0 => false,
+        1 => true,
+        _ => return Err(Sense::invalid_field_in_cdb(1, 2)),
+    };
+    blocks(unit, Extent::of(cdb), request.data_out, |range, data| BlockOp::WriteAndVerify {
+        range,
+        data,
+        compare,
+    })
+}
+
+/// Only where the volume promises it: the command does not exist otherwise.
+pub(super) fn write_atomic(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
+    let cdb = &request.cdb;
+    let atomic = unit.config().atomic;
+    if atomic.blocks_max == 0 {
+        return Err(Sense::invalid_opcode());
+    }
+    gates::no_protection(cdb)?;
+    let extent = Extent { lba: cdb.u64(2), count: u64::from(cdb.u16(12)), count_at: 12 };
+    extent.inside(unit.config())?;
+    // ATOMIC BOUNDARY: MAXIMUM ATOMIC TRANSFER LENGTH WITH ATOMIC BOUNDARY is zero.
+    if cdb.u16(10) != 0 {
+        return Err(Sense::invalid_field_in_cdb(10, 7));
+    }
+    if !extent.lba.is_multiple_of(u64::from(atomic.alignment.max(1))) {
+        return Err(Sense::invalid_field_in_cdb(2, 7));
+    }
+    let granularity = u64::from(atomic.granularity.max(1));
+    if extent.count > u64::from(atomic.blocks_max) || !extent.count.is_multiple_of(granularity) {
+        return Err(Sense::invalid_field_in_cdb(12, 7));
+    }
+    let fua = gates::fua(cdb);
+    blocks(unit, extent, request.data_out, |range, data| BlockOp::WriteAtomic { range, data, fua })
+}
+
+pub(super) fn orwrite(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
+    let cdb = &request.cdb;
+    gates::no_protection(cdb)?;
+    let fua = gates::fua(cdb);
+    blocks(unit, Extent::of(cdb), request.data_out, |range, data| BlockOp::OrWrite { range, data, fua })
+}
+
+fn blocks(
+    unit: &LogicalUnit,
+    extent: Extent,
+    data: Chain,
+    op: impl FnOnce(LbaRange, Chain) -> BlockOp,
+) -> Result<Step, Sense> {
+    let config = unit.config();
+    gates::writable(unit)?;
+    let Some(range) = extent.within(config, gates::transfer_max(config))? else {
+        return Ok(Step::Done(Outcome::good()));
+    };
+    let transfer = gates::bytes_of(range, config.block_size);
+    Ok(match gates::take(data, transfer) {
+        Ok(data) => pending::carry_out(transfer, op(range, data)),
+        Err(refused) => Step::Done(refused),
+    })
+}

@@ -1,0 +1,76 @@
+//! WRITE SAME (10) and (16): SBC-3 5.44 and 5.45.
+
+use base::{Buf, Chain};
+
+use super::extent::Extent;
+use super::{gates, pending};
+use crate::scsi::limits::{self, WRITE_SAME_NON_ZERO, blocks_of};
+use crate::scsi::{BlockOp, Cdb, LogicalUnit, Request, Sense, Step};
+
+/// Byte 1.
+struct Flags {
+    /// Blocks may be given back if they then read as what was to be written.
+    unmap: bool,
+    /// There is no data; zeros are meant.
+    no_data: bool,
+}
+
+pub(super) fn write_same_10(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
+    // PBDATA and LBDATA of SBC-2 would have numbers written into the blocks: obsolete, but not to be ignored.
+    if request.cdb.u8(1) & 0x06 != 0 {
+        return Err(Sense::invalid_field_in_cdb(1, if request.cdb.bit(1, 2) { 2 } else { 1 }));
+    }
+    let flags = Flags { unmap: request.cdb.bit(1, 3), no_data: false };
+    write_same(unit, request, flags)
+}
+
+pub(super) fn write_same_16(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
+    let flags = Flags { unmap: request.cdb.bit(1, 3), no_data: request.cdb.bit(1, 0) };
+    write_same(unit, request, flags)
+}
+
+fn write_same(unit: &LogicalUnit, request: Request, flags: Flags) -> Result<Step, Sense> {
+    let cdb = &request.cdb;
+    let config = unit.config();
+    gates::no_protection(cdb)?;
+    check_unmap_bits(unit, cdb)?;
+    gates::writable(unit)?;
+    let extent = Extent::of(cdb);
+    let max = blocks_of(limits::WRITE_SAME_BYTES_MAX, config.block_size).0;
+    // Zero blocks would reach to the end (WSNZ is one).
+    const { assert!(WRITE_SAME_NON_ZERO) };
+    let Some(range) = extent.within(config, max)? else {
+        return Err(Sense::invalid_field_in_cdb(extent.count_at, 7));
+    };
+    let block = u64::from(config.block_size.bytes());
+    let (transfer, pattern) = if flags.no_data {
+        (0, Buf::zeroed(block as usize).into())
+    } else {
+        match gates::take_exactly(request.data_out, block) {
+            Ok(pattern) => (block, pattern),
+            Err(refused) => return Ok(Step::Done(refused)),
+        }
+    };
+    // SBC-3 4.7.3.4.4: with LBPRZ, a block is unmapped only if it is to read as zeros.
+    let op = if flags.unmap && is_zero(&pattern) {
+        BlockOp::Unmap { ranges: vec![range] }
+    } else {
+        BlockOp::WriteSame { range, pattern, fua: false }
+    };
+    Ok(pending::carry_out(transfer, op))
+}
+
+/// ANCHOR needs ANC_SUP, which is zero, and UNMAP needs a volume that gives space back.
+fn check_unmap_bits(unit: &LogicalUnit, cdb: &Cdb) -> Result<(), Sense> {
+    if cdb.bit(1, 4) {
+        return Err(Sense::invalid_field_in_cdb(1, 4));
+    }
+    if cdb.bit(1, 3) && !unit.config().unmap {
+        return Err(Sense::invalid_field_in_cdb(1, 3));
+    }
+    Ok(())
+}
+
+fn is_zero(data: &Chain) -> bool {
+    data.parts().iter().all(|part| part.iter().all(|byte| *byte == 0))
+}
