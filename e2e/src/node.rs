@@ -1,0 +1,240 @@
+//! The built `ursa` binary as a process: on free ports, with its own data directory.
+//!
+//! All that the tests know of its command line is in this file.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::program::{self, Finished};
+use crate::{Export, Kind, VolumeSpec, ports};
+
+/// From start to ready: recovery of small pools takes far less, a busy machine is slow.
+const READY_LIMIT: Duration = Duration::from_secs(20);
+/// From SIGTERM to the end.
+const DRAIN_LIMIT: Duration = Duration::from_secs(20);
+/// For one command of the command line.
+const COMMAND_LIMIT: Duration = Duration::from_secs(30);
+
+/// A node of our own.
+pub struct Node {
+    process: Option<Child>,
+    portals: Vec<SocketAddr>,
+    api: SocketAddr,
+    data: TempDir,
+}
+
+impl Node {
+    /// Builds `ursa` if need be, starts it with two portals and waits until it is ready.
+    pub fn start() -> Node {
+        let portals = vec![ports::free(), ports::free()];
+        let data = TempDir::new().expect("a temporary directory can be made");
+        let mut node = Node { process: None, portals, api: ports::free(), data };
+        node.restart();
+        node
+    }
+
+    /// Starts it again after [`Node::kill`] or [`Node::stop`], on the same data and ports.
+    pub fn restart(&mut self) {
+        assert!(self.process.is_none(), "it runs already");
+        let log = File::options().create(true).append(true).open(self.log_path()).expect("a log can be made");
+        let portals: Vec<String> = self.portals.iter().map(SocketAddr::to_string).collect();
+        let mut command = Command::new(binary());
+        command.arg("serve").arg("--data-dir").arg(self.data_dir());
+        command.args(["--iscsi-listen", &portals.join(",")]);
+        command.args(["--api-listen", &self.api.to_string()]);
+        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file has two owners")).stderr(log);
+        self.process = Some(command.spawn().expect("the binary was built"));
+        self.wait_until_ready();
+    }
+
+    /// Makes a volume with a target and shows it.
+    pub fn create(&mut self, spec: &VolumeSpec) -> Export {
+        let size = spec.size.to_string();
+        let block_size = spec.block_size.to_string();
+        let kind = match spec.kind {
+            Kind::Thick => "thick",
+            Kind::Ram => "ram",
+        };
+        let mut arguments = vec!["volume", "create", &spec.name, "--size", &size];
+        arguments.extend(["--block-size", &block_size, "--kind", kind]);
+        if let Some(chap) = &spec.chap {
+            arguments.extend(["--chap-user", &chap.name, "--chap-secret", &chap.secret]);
+        }
+        let answer = self.ursa_json(&arguments);
+        let target = find_string(&answer, &|text| text.starts_with("iqn.")).expect("a target was made");
+        let lun = find_key(&answer, "lun").and_then(Value::as_u64).unwrap_or(0);
+        Export { portals: self.portals.clone(), target, lun, chap: spec.chap.clone() }
+    }
+
+    /// Runs a command of the command line against this node.
+    pub fn ursa(&self, arguments: &[&str]) -> Finished {
+        let mut command = Command::new(binary());
+        command.args(arguments).env("URSA_API", format!("http://{}", self.api));
+        program::run(&mut command, COMMAND_LIMIT)
+    }
+
+    /// Runs a command that answers in JSON.
+    #[track_caller]
+    pub fn ursa_json(&self, arguments: &[&str]) -> Value {
+        let stdout = self.ursa(&[arguments, &["-o", "json"]].concat()).expect_ok();
+        serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("not JSON ({error}): {stdout}"))
+    }
+
+    /// Prometheus metrics as text.
+    pub fn metrics(&self) -> String {
+        self.http_get("/metrics").expect("it answers")
+    }
+
+    /// No warning, no farewell.
+    pub fn kill(&mut self) {
+        let mut process = self.process.take().expect("it runs");
+        process.kill().expect("it runs");
+        process.wait().expect("it can be waited for");
+    }
+
+    /// Asks it to end, and waits until it has.
+    #[track_caller]
+    pub fn stop(&mut self) {
+        let mut process = self.process.take().expect("it runs");
+        kill_process(Pid::from_child(&process), Signal::TERM).expect("it runs");
+        match program::wait(&mut process, DRAIN_LIMIT) {
+            Some(status) => {
+                assert!(status.success(), "after SIGTERM it ended with {status}:\n{}", self.log())
+            }
+            None => {
+                let _ = process.kill();
+                let _ = process.wait();
+                panic!("it did not end within {DRAIN_LIMIT:?} of SIGTERM:\n{}", self.log());
+            }
+        }
+    }
+
+    /// Where its state is.
+    pub fn data_dir(&self) -> &Path {
+        self.data.path()
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.as_ref().expect("it runs").id()
+    }
+
+    /// Its memory, bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        resident_bytes(self.pid())
+    }
+
+    /// All it has printed.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.data.path().with_extension("log")
+    }
+
+    fn wait_until_ready(&mut self) {
+        let end = Instant::now() + READY_LIMIT;
+        loop {
+            if self.http_get("/v1/health").is_some() {
+                return;
+            }
+            let process = self.process.as_mut().expect("it was started");
+            if let Some(status) = process.try_wait().expect("a child can be waited for") {
+                self.process = None;
+                panic!("ursa serve ended with {status}:\n{}", self.log());
+            }
+            assert!(Instant::now() < end, "ursa serve was not ready within {READY_LIMIT:?}:\n{}", self.log());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The body, if the answer was 200.
+    fn http_get(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(self.api).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.api);
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        head.starts_with("HTTP/1.1 200").then(|| body.to_owned())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("--- log of the node\n{}\n---", self.log());
+        }
+        if self.process.is_some() {
+            self.kill();
+        }
+        let _ = fs::remove_file(self.log_path());
+    }
+}
+
+/// Resident memory of a process, bytes.
+pub fn resident_bytes(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a process has memory");
+    let kib: u64 = line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number");
+    kib * 1024
+}
+
+/// The `ursa` binary of the profile that these tests were built in; built once a run. `URSA_E2E_BIN` names another.
+pub fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| match env::var_os("URSA_E2E_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => build(),
+    })
+}
+
+fn build() -> PathBuf {
+    // TARGET/PROFILE/deps/all-HASH
+    let test = env::current_exe().expect("a test knows its path");
+    let profile_dir = test.ancestors().nth(2).expect("cargo puts tests in deps");
+    let target_dir = profile_dir.parent().expect("cargo puts profiles in the target directory");
+    let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(name) => name,
+    };
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["build", "--quiet", "-p", "ursa", "--profile", profile, "--target-dir"]).arg(target_dir);
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    program::run(&mut command, Duration::from_secs(1800)).expect_ok();
+    profile_dir.join("ursa")
+}
+
+/// The first string in `value`, at any depth, that `wanted` accepts.
+fn find_string(value: &Value, wanted: &dyn Fn(&str) -> bool) -> Option<String> {
+    match value {
+        Value::String(text) => wanted(text).then(|| text.clone()),
+        Value::Array(items) => items.iter().find_map(|item| find_string(item, wanted)),
+        Value::Object(fields) => fields.values().find_map(|field| find_string(field, wanted)),
+        _ => None,
+    }
+}
+
+/// The first field called `key`, at any depth.
+fn find_key<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+    match value {
+        Value::Array(items) => items.iter().find_map(|item| find_key(item, key)),
+        Value::Object(fields) => {
+            fields.get(key).or_else(|| fields.values().find_map(|field| find_key(field, key)))
+        }
+        _ => None,
+    }
+}

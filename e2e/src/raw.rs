@@ -1,0 +1,358 @@
+//! iSCSI byte by byte, for what no decent initiator does: headers are arrays, digests can be wrong, reads can wait.
+//!
+//! It knows as much of RFC 7143 as the tests need, and shares no code with the product.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use crate::Export;
+
+/// A basic header segment.
+pub type Header = [u8; 48];
+
+/// Long enough for a busy machine, short enough to end a hanging test.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// No login of these tests uses a digest's worth of data above this: the default of MaxRecvDataSegmentLength, which
+/// every target must take.
+pub const IMMEDIATE_MAX: usize = 8192;
+
+const INITIATOR: &str = "iqn.2026-11.e2e:raw";
+
+/// One PDU as it came.
+#[derive(Clone, Debug)]
+pub struct Pdu {
+    /// The basic header segment.
+    pub header: Header,
+    /// The data segment, padding taken off.
+    pub data: Vec<u8>,
+}
+
+impl Pdu {
+    /// Opcode without the immediate bit.
+    pub fn opcode(&self) -> u8 {
+        self.header[0] & 0x3f
+    }
+
+    /// SCSI status of a SCSI response, or of Data-In that carries it.
+    pub fn status(&self) -> u8 {
+        self.header[3]
+    }
+
+    /// Initiator task tag.
+    pub fn tag(&self) -> u32 {
+        word(&self.header, 16)
+    }
+}
+
+/// What a session wants of its connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digests {
+    /// CRC32C over headers.
+    pub header: bool,
+    /// CRC32C over data.
+    pub data: bool,
+}
+
+/// One connection of one session.
+pub struct Raw {
+    stream: TcpStream,
+    digests: Digests,
+    lun: u64,
+    isid: u32,
+    next_tag: u32,
+    cmd_sn: u32,
+    exp_stat_sn: u32,
+}
+
+impl Raw {
+    /// Logs in to a normal session as the initiator port `isid` of the tests' own name.
+    pub fn login(export: &Export, portal: usize, isid: u32) -> io::Result<Raw> {
+        Raw::login_with(export, portal, isid, INITIATOR, Digests::default())
+    }
+
+    /// Logs in with all details.
+    pub fn login_with(
+        export: &Export,
+        portal: usize,
+        isid: u32,
+        initiator: &str,
+        digests: Digests,
+    ) -> io::Result<Raw> {
+        let mut raw = Raw::connect(export.portals[portal], isid)?;
+        raw.lun = export.lun;
+        let digest = |wanted| if wanted { "CRC32C" } else { "None" };
+        let keys = [
+            format!("InitiatorName={initiator}"),
+            format!("TargetName={}", export.target),
+            "SessionType=Normal".to_owned(),
+            format!("HeaderDigest={}", digest(digests.header)),
+            format!("DataDigest={}", digest(digests.data)),
+            "ImmediateData=Yes".to_owned(),
+            "InitialR2T=Yes".to_owned(),
+            "MaxRecvDataSegmentLength=262144".to_owned(),
+            "MaxBurstLength=1048576".to_owned(),
+            "FirstBurstLength=65536".to_owned(),
+            "ErrorRecoveryLevel=0".to_owned(),
+            "MaxConnections=1".to_owned(),
+        ];
+        let text: String = keys.iter().flat_map(|key| [key.as_str(), "\0"]).collect();
+        raw.send(&raw.login_header(), text.as_bytes())?;
+        let answer = raw.receive()?;
+        let status = u16::from_be_bytes([answer.header[36], answer.header[37]]);
+        if answer.opcode() != 0x23 || status != 0 || answer.header[1] != 0x87 {
+            let text = String::from_utf8_lossy(&answer.data).replace('\0', " ");
+            return Err(io::Error::other(format!(
+                "login: status {status:#06x}, {:02x?} {text}",
+                answer.header
+            )));
+        }
+        raw.exp_stat_sn = word(&answer.header, 24).wrapping_add(1);
+        let agreed = |key: &str| {
+            answer.data.split(|&byte| byte == 0).any(|pair| pair == format!("{key}=CRC32C").as_bytes())
+        };
+        raw.digests = Digests { header: agreed("HeaderDigest"), data: agreed("DataDigest") };
+        Ok(raw)
+    }
+
+    /// A connection without a login.
+    pub fn connect(portal: SocketAddr, isid: u32) -> io::Result<Raw> {
+        let stream = TcpStream::connect_timeout(&portal, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Raw { stream, digests: Digests::default(), lun: 0, isid, next_tag: 1, cmd_sn: 1, exp_stat_sn: 0 })
+    }
+
+    /// A login request that goes from operational negotiation to full feature (RFC 7143 11.12).
+    pub fn login_header(&self) -> Header {
+        let mut header = [0; 48];
+        header[0] = 0x43;
+        header[1] = 0x87; // T, CSG 1, NSG 3
+        header[8] = 0x80; // ISID, random format
+        header[9..13].copy_from_slice(&self.isid.to_be_bytes());
+        header[24..28].copy_from_slice(&self.cmd_sn.to_be_bytes());
+        header
+    }
+
+    /// A SCSI command (RFC 7143 11.3), numbered in order. `direction` is 0x40 to read, 0x20 to write.
+    pub fn command_header(&mut self, direction: u8, expected: u32, cdb: [u8; 16]) -> Header {
+        let mut header = [0; 48];
+        header[0] = 0x01;
+        header[1] = 0x80 | direction | 1; // F, simple task
+        header[8] = (self.lun >> 8) as u8; // peripheral or flat addressing, both below 16,384
+        header[9] = self.lun as u8;
+        header[16..20].copy_from_slice(&self.next_tag.to_be_bytes());
+        header[20..24].copy_from_slice(&expected.to_be_bytes());
+        header[24..28].copy_from_slice(&self.cmd_sn.to_be_bytes());
+        header[28..32].copy_from_slice(&self.exp_stat_sn.to_be_bytes());
+        header[32..48].copy_from_slice(&cdb);
+        self.next_tag += 1;
+        self.cmd_sn = self.cmd_sn.wrapping_add(1);
+        header
+    }
+
+    /// Sends a PDU; the data segment's length is filled in.
+    pub fn send(&mut self, header: &Header, data: &[u8]) -> io::Result<()> {
+        let bytes = self.encode(header, data);
+        self.stream.write_all(&bytes)
+    }
+
+    /// The bytes of a PDU with this connection's digests.
+    pub fn encode(&self, header: &Header, data: &[u8]) -> Vec<u8> {
+        let mut header = *header;
+        header[5..8].copy_from_slice(&(data.len() as u32).to_be_bytes()[1..]);
+        let mut bytes = header.to_vec();
+        if self.digests.header {
+            bytes.extend(crc32c::crc32c(&header).to_le_bytes());
+        }
+        let start = bytes.len();
+        bytes.extend(data);
+        bytes.resize(start + data.len().next_multiple_of(4), 0);
+        if self.digests.data && !data.is_empty() {
+            let crc = crc32c::crc32c(&bytes[start..]);
+            bytes.extend(crc.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Waits until the server ends the connection; what it still sent is thrown away.
+    pub fn wait_for_close(&mut self) -> io::Result<()> {
+        let mut scrap = [0; 4096];
+        loop {
+            match self.stream.read(&mut scrap) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Says that nothing more comes.
+    pub fn half_close(&self) -> io::Result<()> {
+        self.stream.shutdown(Shutdown::Write)
+    }
+
+    /// What was agreed on.
+    pub fn digests(&self) -> Digests {
+        self.digests
+    }
+
+    /// How long to wait for the server.
+    pub fn set_patience(&self, patience: Duration) {
+        self.stream.set_read_timeout(Some(patience)).expect("not zero");
+        self.stream.set_write_timeout(Some(patience)).expect("not zero");
+    }
+
+    /// The next PDU, digests checked, StatSN kept.
+    pub fn receive(&mut self) -> io::Result<Pdu> {
+        let mut header = [0; 48];
+        self.stream.read_exact(&mut header)?;
+        if self.digests.header {
+            self.check_digest(&header)?;
+        }
+        let ahs = usize::from(header[4]) * 4;
+        let len = u32::from_be_bytes([0, header[5], header[6], header[7]]) as usize;
+        let mut data = vec![0; ahs + len.next_multiple_of(4)];
+        self.stream.read_exact(&mut data)?;
+        if self.digests.data && len > 0 {
+            self.check_digest(&data)?;
+        }
+        data.truncate(ahs + len);
+        let pdu = Pdu { header, data: data.split_off(ahs) };
+        if [0x20, 0x21, 0x22, 0x24, 0x26, 0x3f].contains(&pdu.opcode()) || pdu.is_final_data() {
+            self.exp_stat_sn = word(&header, 24).wrapping_add(1);
+        }
+        Ok(pdu)
+    }
+
+    /// Runs a command to its end; its data if it ended GOOD.
+    pub fn execute(&mut self, cdb: [u8; 16], expected: usize, data_out: &[u8]) -> io::Result<Vec<u8>> {
+        let direction = match (expected, data_out.len()) {
+            (0, 0) => 0,
+            (_, 0) => 0x40,
+            _ => 0x20,
+        };
+        assert!(data_out.len() <= IMMEDIATE_MAX, "send it in parts");
+        let expected = expected.max(data_out.len()) as u32;
+        let header = self.command_header(direction, expected, cdb);
+        let tag = word(&header, 16);
+        self.send(&header, data_out)?;
+        self.collect(tag)
+    }
+
+    /// Receives until the command with this tag has ended.
+    pub fn collect(&mut self, tag: u32) -> io::Result<Vec<u8>> {
+        let mut data_in = Vec::new();
+        loop {
+            let pdu = self.receive()?;
+            match pdu.opcode() {
+                0x20 => self.answer_ping(&pdu)?,
+                0x25 if pdu.tag() == tag => {
+                    let offset = word(&pdu.header, 40) as usize;
+                    data_in.resize(data_in.len().max(offset + pdu.data.len()), 0);
+                    data_in[offset..offset + pdu.data.len()].copy_from_slice(&pdu.data);
+                    if pdu.is_final_data() {
+                        return good(&pdu).map(|()| data_in);
+                    }
+                }
+                0x21 if pdu.tag() == tag => return good(&pdu).map(|()| data_in),
+                _ => return Err(io::Error::other(format!("unexpected PDU {:02x?}", pdu.header))),
+            }
+        }
+    }
+
+    /// Asks until the unit is ready: the first answers are unit attentions.
+    pub fn wait_until_ready(&mut self) -> io::Result<()> {
+        for _ in 0..5 {
+            if self.execute([0; 16], 0, &[]).is_ok() {
+                return Ok(());
+            }
+        }
+        self.execute([0; 16], 0, &[]).map(|_| ())
+    }
+
+    /// WRITE (16) with the data in the command.
+    pub fn write(&mut self, lba: u64, blocks: u32, data: &[u8], fua: bool) -> io::Result<()> {
+        self.execute(cdb16(0x8a, u8::from(fua) << 3, lba, blocks), 0, data).map(|_| ())
+    }
+
+    /// READ (16).
+    pub fn read(&mut self, lba: u64, blocks: u32, bytes: usize) -> io::Result<Vec<u8>> {
+        let data = self.execute(cdb16(0x88, 0, lba, blocks), bytes, &[])?;
+        match data.len() == bytes {
+            true => Ok(data),
+            false => Err(io::Error::other(format!("{} bytes instead of {bytes}", data.len()))),
+        }
+    }
+
+    /// SYNCHRONIZE CACHE (10), everything.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let mut cdb = [0; 16];
+        cdb[0] = 0x35;
+        self.execute(cdb, 0, &[]).map(|_| ())
+    }
+
+    fn answer_ping(&mut self, ping: &Pdu) -> io::Result<()> {
+        if word(&ping.header, 20) == u32::MAX {
+            return Ok(()); // no answer wanted
+        }
+        let mut header = [0; 48];
+        header[0] = 0x40;
+        header[1] = 0x80;
+        header[8..16].copy_from_slice(&ping.header[8..16]);
+        header[16..20].fill(0xff);
+        header[20..24].copy_from_slice(&ping.header[20..24]);
+        header[24..28].copy_from_slice(&self.cmd_sn.to_be_bytes());
+        header[28..32].copy_from_slice(&self.exp_stat_sn.to_be_bytes());
+        self.send(&header, &[])
+    }
+
+    fn check_digest(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut digest = [0; 4];
+        self.stream.read_exact(&mut digest)?;
+        match u32::from_le_bytes(digest) == crc32c::crc32c(bytes) {
+            true => Ok(()),
+            false => Err(io::Error::other("the server sent a wrong digest")),
+        }
+    }
+}
+
+impl Pdu {
+    /// Data-In that carries the status (RFC 7143 11.7.1, the S bit).
+    fn is_final_data(&self) -> bool {
+        self.opcode() == 0x25 && self.header[1] & 1 != 0
+    }
+}
+
+/// A 16-byte CDB with LBA and length where READ (16) has them.
+pub fn cdb16(operation: u8, flags: u8, lba: u64, blocks: u32) -> [u8; 16] {
+    let mut cdb = [0; 16];
+    cdb[0] = operation;
+    cdb[1] = flags;
+    cdb[2..10].copy_from_slice(&lba.to_be_bytes());
+    cdb[10..14].copy_from_slice(&blocks.to_be_bytes());
+    cdb
+}
+
+/// A big-endian word of a header.
+pub fn word(header: &Header, at: usize) -> u32 {
+    u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+}
+
+fn good(pdu: &Pdu) -> io::Result<()> {
+    match (pdu.header[2], pdu.status()) {
+        (_, 0) if pdu.opcode() == 0x25 => Ok(()),
+        (0, 0) => Ok(()),
+        (response, status) => {
+            let sense: &[u8] = pdu.data.get(2..).unwrap_or_default();
+            Err(io::Error::other(format!("response {response}, status {status:#04x}, sense {sense:02x?}")))
+        }
+    }
+}

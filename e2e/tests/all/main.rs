@@ -1,0 +1,9 @@
+//! Real processes, real clients. `URSA_E2E_SERVER=tgt` runs the same tests against tgt.
+
+mod clients;
+mod conformance;
+
+mod power;
+mod qemu;
+mod robustness;
+mod structure;

@@ -1,0 +1,157 @@
+//! The shape of the source: which crate may use which, where `unsafe` may be, and what only `rt` may touch.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use e2e::program;
+use serde_json::Value;
+
+/// Which of our crates a crate may use. Arrows point down only. Tests may use what they like.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("rt", &["base"]),
+    ("proto", &["base"]),
+    ("store", &["base", "rt"]),
+    ("node", &["base", "rt", "proto", "store"]),
+    ("initiator", &["base", "rt", "proto"]),
+    ("api", &[]),
+    ("ursa", &["base", "rt", "proto", "store", "node", "initiator", "api"]),
+    ("sim", &["base", "rt", "proto", "store", "node", "initiator"]),
+    ("e2e", &["base", "rt", "proto", "store", "node", "initiator", "api"]),
+];
+
+/// Crates that may contain `unsafe`.
+const UNSAFE_CRATES: &[&str] = &["base", "rt"];
+/// Single files elsewhere that may, each with its reason.
+const UNSAFE_FILES: &[(&str, &str)] = &[("structure.rs", "it looks for the word")];
+
+/// What reaches the system past `rt`, and so could not be simulated.
+const SYSTEM: &[&str] = &[
+    "Instant::now",
+    "SystemTime::now",
+    "thread::spawn",
+    "thread::sleep",
+    "std::net::Tcp",
+    "std::net::Udp",
+    "std::fs",
+    "use std::net::{Tcp",
+    "std::process",
+];
+/// Crates that run in the simulator. (`rt` itself is what touches the system.)
+const SIMULATED: &[&str] = &["base", "proto", "store", "node", "initiator"];
+/// Single files in them that may touch the system, each with its reason.
+const SYSTEM_FILES: &[(&str, &str)] = &[];
+
+#[test]
+fn crates_use_only_what_is_below_them() {
+    let allowed: BTreeMap<&str, &[&str]> = ALLOWED.iter().copied().collect();
+    let packages = packages();
+    let names: BTreeSet<String> = packages.iter().map(|package| text(&package["name"])).collect();
+    for package in &packages {
+        let name = text(&package["name"]);
+        let Some(may_use) = allowed.get(name.as_str()) else {
+            panic!("{name} is a new crate: give it its place in ARCHITECTURE.md and in this table");
+        };
+        for dependency in package["dependencies"].as_array().expect("cargo lists dependencies") {
+            let used = text(&dependency["name"]);
+            let test_only = dependency["kind"] == "dev";
+            if names.contains(&used) && !test_only {
+                assert!(may_use.contains(&used.as_str()), "{name} must not use {used}: arrows point down");
+            }
+        }
+    }
+}
+
+#[test]
+fn unsafe_stays_in_few_places() {
+    for (path, source) in sources() {
+        if UNSAFE_CRATES.contains(&crate_of(&path))
+            || UNSAFE_FILES.iter().any(|(file, _)| path.ends_with(file))
+        {
+            continue;
+        }
+        for (number, line) in code_lines(&source) {
+            let found = line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe");
+            assert!(!found, "{}:{number}: unsafe belongs in base or rt: {line}", path.display());
+        }
+    }
+}
+
+#[test]
+fn nothing_above_rt_touches_the_system() {
+    for (path, source) in sources() {
+        let simulated =
+            SIMULATED.contains(&crate_of(&path)) && path.components().any(|part| part.as_os_str() == "src");
+        let test = path.ends_with("tests.rs") || path.components().any(|part| part.as_os_str() == "tests");
+        if !simulated || test || SYSTEM_FILES.iter().any(|(file, _)| path.ends_with(file)) {
+            continue;
+        }
+        // By the style guide tests are at the end of a file.
+        let source = source.split("#[cfg(test)]").next().unwrap_or_default();
+        for (number, line) in code_lines(source) {
+            if let Some(word) = SYSTEM.iter().find(|word| line.contains(*word)) {
+                panic!("{}:{number}: {word} cannot be simulated, use rt: {line}", path.display());
+            }
+        }
+    }
+}
+
+/// The workspace's packages as cargo sees them.
+fn packages() -> Vec<Value> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(root());
+    let metadata = program::run(&mut command, Duration::from_secs(60)).expect_ok();
+    let metadata: Value = serde_json::from_str(&metadata).expect("cargo prints JSON");
+    metadata["packages"].as_array().expect("a workspace has packages").clone()
+}
+
+fn sources() -> Vec<(PathBuf, String)> {
+    let mut files = Vec::new();
+    walk(&root().join("crates"), &mut files);
+    walk(&root().join("e2e"), &mut files);
+    assert!(files.len() > 20, "the sources were not found");
+    files
+}
+
+fn walk(dir: &Path, files: &mut Vec<(PathBuf, String)>) {
+    for entry in fs::read_dir(dir).expect("the sources can be read") {
+        let path = entry.expect("the sources can be read").path();
+        if path.is_dir() && !path.ends_with("target") && !path.ends_with("cache") {
+            walk(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let source = fs::read_to_string(&path).expect("the sources can be read");
+            files.push((path, source));
+        }
+    }
+}
+
+/// Numbered lines without comments and without string literals' content that would only mislead.
+fn code_lines(source: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = source.lines().enumerate().map(|(index, line)| (index + 1, line.trim_start()));
+    lines.filter(|(_, line)| !line.starts_with("//")).map(|(number, line)| {
+        let code = line.split(" //").next().unwrap_or(line);
+        (number, code)
+    })
+}
+
+/// The folder below `crates`, or the top folder.
+fn crate_of(path: &Path) -> &str {
+    let relative = path.strip_prefix(root()).expect("a source of ours");
+    let mut parts = relative.components().map(|part| part.as_os_str().to_str().unwrap_or_default());
+    match parts.next() {
+        Some("crates") => parts.next().unwrap_or_default(),
+        Some(top) => top,
+        None => "",
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("e2e is in the workspace")
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
