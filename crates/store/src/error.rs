@@ -58,6 +58,14 @@ pub enum StoreError {
         /// Its size in bytes.
         size: u64,
     },
+    /// Its blocks are larger than anything we can work with.
+    #[error("{path} has blocks of {block} bytes, and at most 4096 are possible: choose another disk")]
+    DiskBlock {
+        /// Which.
+        path: PathBuf,
+        /// Its block in bytes.
+        block: u32,
+    },
     /// The extent size asked for is not one.
     #[error(
         "{0} bytes cannot be an extent: choose a power of two from {EXTENT_BYTES_MIN} to {EXTENT_BYTES_MAX} that the pool's size allows"

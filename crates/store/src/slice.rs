@@ -21,6 +21,7 @@ pub struct SliceSpec {
     pub(crate) len: ByteLen,
     pub(crate) kind: SpecKind,
     /// Counted by the pool: as long as there is a clone, the volume is in use.
+    #[expect(dead_code, reason = "it is held, not read")]
     pub(crate) in_use: Arc<()>,
 }
 
@@ -35,6 +36,7 @@ pub(crate) enum SpecKind {
     },
     Ram {
         /// The memory that the volume may take.
+        #[expect(dead_code, reason = "they are held, not read")]
         grants: Vec<Arc<RamGrant>>,
     },
 }

@@ -1,1 +1,169 @@
-//! Making a change durable.
+//! Making a change durable: the only place where a pool's metadata is written.
+//!
+//! A new generation of the catalogue goes to the slots that hold the generation before the last, on both ends of the
+//! metadata disks, and is flushed; then superblocks promise it, and are flushed. Whatever is cut off: a slot with the
+//! last generation is never written to, and no superblock promises what is not there.
+
+use std::rc::Rc;
+
+use base::{Buf, SharedBuf};
+use rt::Durability;
+
+use super::{Inner, METADATA_DISKS, MetadataState};
+use crate::catalog::Catalog;
+use crate::disks::PoolDisk;
+use crate::error::StoreError;
+use crate::geometry::{End, SUPERBLOCK_BYTES};
+use crate::slot;
+use crate::superblock::Superblock;
+
+/// Which disks get a new superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Superblocks {
+    /// Those that have metadata: for a usual change.
+    OfMetadataDisks,
+    /// All: when a pool is made, opened or exported, which also repairs damaged ones.
+    OfAllDisks,
+}
+
+impl Inner {
+    /// Makes `catalog` what the pool is. The caller has its turn to change the pool.
+    ///
+    /// If it fails and [`MetadataState`] is still `Writable`, nothing was written.
+    pub(super) async fn commit(&self, catalog: Catalog, superblocks: Superblocks) -> Result<(), StoreError> {
+        self.writable()?;
+        let generation = self.state.borrow().generation + 1;
+        let slot = self.encode_slot(generation, &catalog)?;
+        let written = self.write(generation, slot, superblocks).await;
+        let mut state = self.state.borrow_mut();
+        match written {
+            Ok(()) => {
+                state.generation = generation;
+                state.catalog = catalog;
+                Ok(())
+            }
+            Err(error) => {
+                state.metadata = MetadataState::Failed;
+                tracing::error!(pool = %self.id, %error, "writing the metadata failed: no changes until it is reopened");
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether changes are possible.
+    pub(super) fn writable(&self) -> Result<(), StoreError> {
+        match self.state.borrow().metadata {
+            MetadataState::Writable => Ok(()),
+            MetadataState::Failed => Err(StoreError::MetadataReadOnly(self.id)),
+            MetadataState::Exported => Err(StoreError::Exported(self.id)),
+        }
+    }
+
+    /// The slot's bytes, padded to whole blocks.
+    fn encode_slot(&self, generation: u64, catalog: &Catalog) -> Result<SharedBuf, StoreError> {
+        let bytes = slot::encode(self.id, generation, &catalog.encode());
+        let padded = (bytes.len() as u64).next_multiple_of(SUPERBLOCK_BYTES);
+        let available = self.geometry[0].slot_bytes;
+        if padded > available {
+            return Err(StoreError::MetadataFull { wanted: padded, available });
+        }
+        let mut slot = Buf::zeroed(padded as usize);
+        slot[..bytes.len()].copy_from_slice(&bytes);
+        Ok(slot.share())
+    }
+
+    async fn write(
+        &self,
+        generation: u64,
+        slot: SharedBuf,
+        superblocks: Superblocks,
+    ) -> Result<(), StoreError> {
+        let metadata_disks = self.geometry.len().min(METADATA_DISKS);
+        let slots = |disk: usize| -> Vec<(u64, SharedBuf)> {
+            End::BOTH.map(|end| (self.geometry[disk].slot_offset(end, generation), slot.clone())).into()
+        };
+        self.write_disks((0..metadata_disks).map(|disk| (disk, slots(disk))), Step::Slots).await?;
+        let count = match superblocks {
+            Superblocks::OfMetadataDisks => metadata_disks,
+            Superblocks::OfAllDisks => self.geometry.len(),
+        };
+        let promise = |disk: usize| -> Vec<(u64, SharedBuf)> {
+            let bytes = Buf::copy_of(&self.superblock(disk, generation).encode()).share();
+            End::BOTH
+                .map(|end| (self.geometry[disk].superblock_offset(end, generation), bytes.clone()))
+                .into()
+        };
+        self.write_disks((0..count).map(|disk| (disk, promise(disk))), Step::Superblocks).await
+    }
+
+    fn superblock(&self, disk: usize, generation: u64) -> Superblock {
+        Superblock {
+            pool: self.id,
+            disk: self.disk_ids[disk],
+            index: disk as u16,
+            count: self.geometry.len() as u16,
+            generation,
+            geometry: self.geometry[disk],
+        }
+    }
+
+    /// Writes to several disks at the same time, and flushes them. Ends when all have ended.
+    async fn write_disks(
+        &self,
+        writes: impl Iterator<Item = (usize, Vec<(u64, SharedBuf)>)>,
+        step: Step,
+    ) -> Result<(), StoreError> {
+        let start = |(disk, writes): (usize, Vec<(u64, SharedBuf)>)| {
+            let disk = Rc::clone(&self.disks.all()[disk]);
+            rt::spawn(async move { write_and_flush(&disk, writes, step).await })
+        };
+        let tasks: Vec<_> = writes.map(start).collect();
+        let mut result = Ok(());
+        for task in tasks {
+            result = result.and(task.await);
+        }
+        result
+    }
+}
+
+/// What is being written: canaries leave out a flush of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Slots,
+    Superblocks,
+    Zeros,
+}
+
+async fn write_and_flush(
+    disk: &PoolDisk,
+    writes: Vec<(u64, SharedBuf)>,
+    step: Step,
+) -> Result<(), StoreError> {
+    let failed = |source| StoreError::Disk { path: disk.path().to_owned(), source };
+    for (offset, data) in writes {
+        disk.write(offset, data, Durability::Cached).await.map_err(failed)?;
+    }
+    flush(disk, step).await
+}
+
+/// Makes durable what was written to `disk`.
+pub(super) async fn flush(disk: &PoolDisk, step: Step) -> Result<(), StoreError> {
+    #[cfg(test)]
+    if canary::SKIPPED.get() == Some(step) {
+        return Ok(());
+    }
+    let _ = step;
+    disk.flush().await.map_err(|source| StoreError::Disk { path: disk.path().to_owned(), source })
+}
+
+/// Breaks the code on purpose, so that the tests can show that they would notice.
+#[cfg(test)]
+pub(super) mod canary {
+    use super::Step;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Flushes of this kind are left out.
+        pub(crate) static SKIPPED: Cell<Option<Step>> = const { Cell::new(None) };
+    }
+}

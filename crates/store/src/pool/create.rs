@@ -1,13 +1,20 @@
 //! Making a pool.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::rc::Rc;
 
-use base::ByteLen;
+use base::{Buf, ByteLen};
+use rt::{Disk, Durability};
 
-use super::Pool;
+use super::{Inner, Parts, Pool, Superblocks};
 use crate::budget::RamBudget;
-use crate::catalog::Host;
+use crate::catalog::{Catalog, DiskEntry, Host, is_name};
+use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::StoreError;
+use crate::geometry::{self, DISKS_MAX, End, Geometry, SUPERBLOCK_BYTES};
+use crate::id::{DiskId, PoolId};
+use crate::signature::{Content, LOOKED_AT_BYTES};
 
 /// A disk for a new pool.
 #[derive(Clone, Debug)]
@@ -35,6 +42,139 @@ pub struct CreateOptions {
     pub ram: RamBudget,
 }
 
+/// How much is cleared at once.
+const CLEAR_BYTES: u64 = 1 << 20;
+
+/// What is looked at, at the end of a disk: backup partition tables, superblocks of RAID and ours.
+const TAIL_LOOKED_AT_BYTES: u64 = 64 << 10;
+
 pub(super) async fn create(disks: Vec<NewDisk>, options: CreateOptions) -> Result<Pool, StoreError> {
-    todo!()
+    if !is_name(&options.name) {
+        return Err(StoreError::NameInvalid(options.name));
+    }
+    match disks.len() {
+        0 => return Err(StoreError::NoDisks),
+        count if count > DISKS_MAX => return Err(StoreError::TooManyDisks),
+        _ => {}
+    }
+    let mut opened = Vec::new();
+    for new in &disks {
+        opened.push((open_new(new, options.wipe).await?, new.path.clone()));
+    }
+    let geometry = lay_out(&opened, options.extent)?;
+    let disk_ids: Vec<DiskId> = opened.iter().map(|_| DiskId::random()).collect();
+    let entry = |(id, geometry): (&DiskId, &Geometry)| DiskEntry {
+        id: *id,
+        bytes: geometry.disk_bytes,
+        extents: geometry.extents,
+    };
+    let catalog = Catalog {
+        name: options.name,
+        host: options.host.cut(),
+        exported: false,
+        disks: disk_ids.iter().zip(&geometry).map(entry).collect(),
+        volumes: BTreeMap::new(),
+    };
+    let disks = opened.into_iter().map(|(disk, path)| Rc::new(PoolDisk::new(disk, path))).collect();
+    let inner = Rc::new(Inner::new(Parts {
+        id: PoolId::random(),
+        disks: CoreDisks::new(disks),
+        disk_ids,
+        geometry,
+        ram: options.ram,
+        generation: 0,
+        catalog: catalog.clone(),
+    }));
+    inner.clear_metadata().await?;
+    inner.commit(catalog, Superblocks::OfAllDisks).await?;
+    Ok(Pool(inner))
+}
+
+/// Opens or makes a disk, and looks whether it is empty.
+async fn open_new(new: &NewDisk, wipe: bool) -> Result<Disk, StoreError> {
+    let options =
+        rt::OpenOptions { create: new.create.map(|len| len.0), reserve: new.reserve, ..Default::default() };
+    let disk = Disk::open(&new.path, options).await?;
+    if u64::from(disk.block()) > SUPERBLOCK_BYTES {
+        return Err(StoreError::DiskBlock { path: new.path.clone(), block: disk.block() });
+    }
+    if new.create.is_some() || wipe {
+        return Ok(disk);
+    }
+    let size = disk.size() / SUPERBLOCK_BYTES * SUPERBLOCK_BYTES;
+    let failed = |source| StoreError::Disk { path: new.path.clone(), source };
+    let start =
+        disk.read(0, Buf::uncleared(size.min(LOOKED_AT_BYTES as u64) as usize)).await.map_err(failed)?;
+    let mut found = Content::detect(&start);
+    if found == Content::Nothing {
+        let len = size.min(TAIL_LOOKED_AT_BYTES);
+        let end = disk.read(size - len, Buf::uncleared(len as usize)).await.map_err(failed)?;
+        let tail = (end.len()).saturating_sub(2 * SUPERBLOCK_BYTES as usize);
+        found = match Content::detect(&end[tail..]) {
+            Content::Nothing if end.iter().any(|byte| *byte != 0) => Content::Data,
+            found => found,
+        };
+    }
+    match found {
+        Content::Nothing => Ok(disk),
+        found => Err(StoreError::NotEmpty { path: new.path.clone(), found }),
+    }
+}
+
+fn lay_out(disks: &[(Disk, PathBuf)], extent: Option<ByteLen>) -> Result<Vec<Geometry>, StoreError> {
+    let sizes: Vec<u64> = disks.iter().map(|(disk, _)| disk.size()).collect();
+    if let Some(((disk, path), _)) =
+        disks.iter().zip(&sizes).find(|(_, size)| **size < geometry::DISK_BYTES_MIN)
+    {
+        return Err(StoreError::DiskTooSmall { path: path.clone(), size: disk.size() });
+    }
+    let extent_bytes = extent.map_or_else(|| geometry::extent_bytes_for(&sizes), |extent| extent.0);
+    if !extent_bytes.is_power_of_two()
+        || !(geometry::EXTENT_BYTES_MIN..=geometry::EXTENT_BYTES_MAX).contains(&extent_bytes)
+    {
+        return Err(StoreError::ExtentSize(extent_bytes));
+    }
+    let slot_bytes =
+        geometry::slot_bytes_for(&sizes, extent_bytes).ok_or(StoreError::ExtentSize(extent_bytes))?;
+    let lay_out = |((disk, path), size): (&(Disk, PathBuf), &u64)| {
+        let too_small = || StoreError::DiskTooSmall { path: path.clone(), size: disk.size() };
+        Geometry::new(*size, extent_bytes, slot_bytes).ok_or_else(too_small)
+    };
+    disks.iter().zip(&sizes).map(lay_out).collect()
+}
+
+impl Host {
+    /// With a name that fits its field.
+    pub(crate) fn cut(mut self) -> Host {
+        let mut end = self.name.len().min(crate::catalog::NAME_BYTES_MAX);
+        while !self.name.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.name.truncate(end);
+        self
+    }
+}
+
+impl Inner {
+    /// Overwrites with zeros all that will be metadata: what was there is forgotten, and a sparse file has the space
+    /// from now on, so that a full file system cannot fail a change.
+    async fn clear_metadata(&self) -> Result<(), StoreError> {
+        let zeros = Buf::zeroed(CLEAR_BYTES as usize).share();
+        for (disk, geometry) in self.disks.all().iter().zip(&self.geometry) {
+            let failed = |source| StoreError::Disk { path: disk.path().to_owned(), source };
+            let head = 0..geometry.extents_offset();
+            let tail = geometry.slot_offset(End::Tail, 0)..geometry.disk_bytes;
+            for range in [head, tail] {
+                let mut at = range.start;
+                while at < range.end {
+                    let len = CLEAR_BYTES.min(range.end - at);
+                    let data = zeros.slice(0..len as usize);
+                    disk.write(at, data, Durability::Cached).await.map_err(failed)?;
+                    at += len;
+                }
+            }
+            disk.flush().await.map_err(failed)?;
+        }
+        Ok(())
+    }
 }

@@ -9,25 +9,28 @@
 mod commit;
 mod create;
 mod open;
+#[cfg(test)]
+mod tests;
 mod volumes;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use base::{BlockSize, ByteLen};
+use base::ByteLen;
 
 use crate::allocator::Allocator;
 use crate::budget::{RamBudget, RamGrant};
-use crate::catalog::{Catalog, Host, VolumeKind};
+use crate::catalog::Catalog;
 use crate::disks::{CoreDisks, SharedDisks};
 use crate::error::StoreError;
 use crate::geometry::Geometry;
 use crate::id::{DiskId, PoolId, VolumeId};
-use crate::stripe::Stripe;
+use crate::waiters::Waiters;
 
+use commit::Superblocks;
 pub use create::{CreateOptions, NewDisk};
 pub use open::{OpenPool, Probe, ProbedContents, probe};
 pub use volumes::{VolumeInfo, VolumeSpec};
@@ -48,8 +51,13 @@ struct Inner {
     disk_ids: Vec<DiskId>,
     geometry: Vec<Geometry>,
     ram: RamBudget,
-    /// One permit: changes are made one after the other.
-    changing: rt::sync::Semaphore,
+    /// One permit: generations are written one after the other.
+    turns: rt::sync::Semaphore,
+    /// Changes that are under way, the zeroing that belongs to them included.
+    changes: Cell<usize>,
+    change_ended: Waiters,
+    /// An export has begun, which waits for the changes under way and lets no other begin.
+    closing: Cell<bool>,
     state: RefCell<State>,
 }
 
@@ -162,6 +170,132 @@ impl Pool {
     /// # Errors
     /// [`StoreError::VolumeOpen`], or what writing the metadata met.
     pub async fn export(&self) -> Result<(), StoreError> {
-        self.0.clone().export().await
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move { inner.export().await }).await
+    }
+}
+
+/// Runs `change` to its end, even if the caller stops waiting for it: half a change would leave I/O under way to
+/// places that the next change believes to be free.
+async fn to_the_end<T: 'static>(change: impl Future<Output = T> + 'static) -> T {
+    let (ended, result) = rt::sync::oneshot();
+    rt::spawn(async move { ended.send(change.await) }).detach();
+    match result.await {
+        Ok(result) => result,
+        // The core is being torn down; so is the caller.
+        Err(rt::sync::Closed) => std::future::pending().await,
+    }
+}
+
+/// While it lives, a change is under way.
+struct Change(Rc<Inner>);
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        self.0.changes.set(self.0.changes.get() - 1);
+        self.0.change_ended.wake();
+    }
+}
+
+/// While it lives, its owner alone may commit.
+struct Turn<'a>(&'a Inner);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.turns.release(1);
+    }
+}
+
+impl Inner {
+    /// The part of an open pool that does not depend on where it comes from.
+    fn new(parts: Parts) -> Inner {
+        let Parts { id, disks, disk_ids, geometry, ram, generation, catalog } = parts;
+        let mut allocator = Allocator::new(geometry.iter().map(|geometry| geometry.extents));
+        let mut volumes = BTreeMap::new();
+        for (id, volume) in &catalog.volumes {
+            volume.slices.iter().flatten().for_each(|run| allocator.take(*run));
+            volumes.insert(*id, Live::default());
+        }
+        let metadata = MetadataState::Writable;
+        Inner {
+            id,
+            disks,
+            disk_ids,
+            geometry,
+            ram,
+            turns: rt::sync::Semaphore::new(1),
+            changes: Cell::new(0),
+            change_ended: Waiters::default(),
+            closing: Cell::new(false),
+            state: RefCell::new(State { generation, catalog, metadata, allocator, volumes }),
+        }
+    }
+
+    /// Begins a change, if changes are possible.
+    fn begin_change(self: &Rc<Inner>) -> Result<Change, StoreError> {
+        self.writable()?;
+        if self.closing.get() {
+            return Err(StoreError::Exported(self.id));
+        }
+        self.changes.set(self.changes.get() + 1);
+        Ok(Change(Rc::clone(self)))
+    }
+
+    /// Waits for one's turn to commit.
+    async fn turn(&self) -> Turn<'_> {
+        self.turns.acquire(1).await;
+        Turn(self)
+    }
+
+    async fn export(self: Rc<Inner>) -> Result<(), StoreError> {
+        self.writable()?;
+        let open = self.state.borrow().volumes.iter().find(|(_, live)| live.is_open()).map(|(id, _)| *id);
+        if let Some(id) = open {
+            return Err(StoreError::VolumeOpen(id));
+        }
+        self.closing.set(true);
+        self.change_ended.until(|| self.changes.get() == 0).await;
+        let _turn = self.turn().await;
+        let catalog = Catalog { exported: true, ..self.state.borrow().catalog.clone() };
+        self.commit(catalog, Superblocks::OfAllDisks).await?;
+        self.state.borrow_mut().metadata = MetadataState::Exported;
+        Ok(())
+    }
+
+    fn usage(&self) -> Usage {
+        let state = self.state.borrow();
+        let extent = self.geometry[0].extent_bytes;
+        let disk = |(index, geometry): (usize, &Geometry)| DiskUsage {
+            id: self.disk_ids[index],
+            path: self.disks.all()[index].path().to_owned(),
+            total: ByteLen(u64::from(geometry.extents) * extent),
+            free: ByteLen(state.allocator.free_on(index) * extent),
+        };
+        let disks: Vec<DiskUsage> = self.geometry.iter().enumerate().map(disk).collect();
+        Usage {
+            total: ByteLen(disks.iter().map(|disk| disk.total.0).sum()),
+            free: ByteLen(state.allocator.free() * extent),
+            extent: ByteLen(extent),
+            disks,
+        }
+    }
+}
+
+/// What an open pool is made of.
+struct Parts {
+    id: PoolId,
+    disks: CoreDisks,
+    disk_ids: Vec<DiskId>,
+    geometry: Vec<Geometry>,
+    ram: RamBudget,
+    /// Of `catalog`: the next commit is the one after it.
+    generation: u64,
+    catalog: Catalog,
+}
+
+impl Live {
+    /// Whether a slice, or the specification of one, exists.
+    fn is_open(&self) -> bool {
+        Arc::strong_count(&self.in_use) > 1
     }
 }

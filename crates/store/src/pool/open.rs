@@ -1,14 +1,22 @@
 //! Opening a pool: which disks there are, which generation counts, and whether we may.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use base::ByteLen;
+use base::{Buf, ByteLen};
+use rt::Disk;
 
-use super::{Pool, VolumeInfo};
+use super::{Inner, METADATA_DISKS, Parts, Pool, Superblocks, VolumeInfo, volumes};
 use crate::budget::RamBudget;
-use crate::catalog::Host;
-use crate::error::StoreError;
+use crate::catalog::{Catalog, Host, Malformed};
+use crate::disks::{CoreDisks, PoolDisk};
+use crate::error::{MissingDisk, StoreError};
+use crate::geometry::{self, DISK_BYTES_MIN, End, SUPERBLOCK_BYTES};
 use crate::id::{DiskId, PoolId};
+use crate::signature::{Content, LOOKED_AT_BYTES};
+use crate::slot;
+use crate::superblock::{Superblock, Unreadable, VERSION};
 
 /// How to open a pool.
 #[derive(Clone, Debug)]
@@ -56,9 +64,236 @@ pub struct ProbedContents {
 /// # Errors
 /// As for [`Pool::open`], as far as one disk can tell.
 pub async fn probe(path: &Path) -> Result<Probe, StoreError> {
-    todo!()
+    let member = Member::open(path, true).await?;
+    let superblock = member.superblock;
+    let contents = newest_catalog(std::slice::from_ref(&member)).await.and_then(|found| {
+        let catalog = Catalog::decode(&found.catalog, superblock.geometry.extent_bytes).ok()?;
+        let volumes = volumes::infos(&catalog, superblock.geometry.extent_bytes);
+        Some(ProbedContents { name: catalog.name, host: catalog.host, exported: catalog.exported, volumes })
+    });
+    Ok(Probe {
+        pool: superblock.pool,
+        disk: superblock.disk,
+        index: superblock.index,
+        count: superblock.count,
+        size: ByteLen(superblock.geometry.disk_bytes),
+        contents,
+    })
 }
 
 pub(super) async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, StoreError> {
-    todo!()
+    let mut members = Vec::new();
+    for path in paths {
+        members.push(Member::open(path, false).await?);
+    }
+    let first = members.first().ok_or(StoreError::NoDisks)?.superblock;
+    same_pool(&members)?;
+    let found = newest_catalog(&members).await;
+    let catalog = found.as_ref().map(|found| Catalog::decode(&found.catalog, first.geometry.extent_bytes));
+    let known = catalog.as_ref().and_then(|catalog| catalog.as_ref().ok());
+    all_there(&members, known)?;
+    let promised = members.iter().map(|member| member.superblock.generation).max().unwrap_or(0);
+    let (generation, catalog) = match found.zip(catalog) {
+        Some((found, catalog)) if found.generation >= promised => {
+            let invalid = |reason| StoreError::MetadataInvalid { pool: first.pool, reason };
+            (found.generation, catalog.map_err(invalid)?)
+        }
+        older => {
+            let found = older.map(|(found, _)| found.generation);
+            return Err(StoreError::MetadataDamaged { pool: first.pool, expected: promised, found });
+        }
+    };
+    members.sort_by_key(|member| member.superblock.index);
+    as_in_catalog(&members, &catalog)?;
+    if !catalog.exported && catalog.host.id != options.host.id && !options.force {
+        return Err(StoreError::UsedElsewhere { pool: first.pool, host: catalog.host });
+    }
+    let inner = Rc::new(Inner::new(Parts {
+        id: first.pool,
+        disk_ids: members.iter().map(|member| member.superblock.disk).collect(),
+        geometry: members.iter().map(|member| member.superblock.geometry).collect(),
+        disks: CoreDisks::new(members.into_iter().map(Member::into_disk).collect()),
+        ram: options.ram,
+        generation,
+        catalog: catalog.clone(),
+    }));
+    // Says that it is ours now, and brings all copies of the metadata to one generation again.
+    let catalog = Catalog { host: options.host.cut(), exported: false, ..catalog };
+    inner.commit(catalog, Superblocks::OfAllDisks).await?;
+    Ok(Pool(inner))
+}
+
+/// A disk that says that it belongs to a pool.
+struct Member {
+    disk: Disk,
+    path: PathBuf,
+    /// The newest of its superblocks that is whole.
+    superblock: Superblock,
+}
+
+impl Member {
+    async fn open(path: &Path, read_only: bool) -> Result<Member, StoreError> {
+        let disk = Disk::open(path, rt::OpenOptions { read_only, ..Default::default() }).await?;
+        if u64::from(disk.block()) > SUPERBLOCK_BYTES {
+            return Err(StoreError::DiskBlock { path: path.to_owned(), block: disk.block() });
+        }
+        let superblock = newest_superblock(&disk, path).await?;
+        let (expected, found) = (superblock.geometry.disk_bytes, disk.size());
+        if found < expected {
+            return Err(StoreError::DiskShrunk { path: path.to_owned(), expected, found });
+        }
+        Ok(Member { disk, path: path.to_owned(), superblock })
+    }
+
+    fn into_disk(self) -> Rc<PoolDisk> {
+        Rc::new(PoolDisk::new(self.disk, self.path))
+    }
+}
+
+/// Reads all copies of the superblock. A copy that cannot be read counts as damaged.
+async fn newest_superblock(disk: &Disk, path: &Path) -> Result<Superblock, StoreError> {
+    let size = disk.size() / SUPERBLOCK_BYTES * SUPERBLOCK_BYTES;
+    let mut newest: Option<Superblock> = None;
+    let mut worst = Unreadable::Absent;
+    if size < DISK_BYTES_MIN {
+        return Err(not_a_pool(disk, path).await);
+    }
+    for end in End::BOTH {
+        // The disk may have become longer: a whole copy at the start knows where the end was.
+        let disk_bytes = newest.map_or(size, |superblock| superblock.geometry.disk_bytes.min(size));
+        for generation in 0..2 {
+            let offset = geometry::superblock_offset(disk_bytes, end, generation);
+            let Ok(bytes) = disk.read(offset, Buf::uncleared(SUPERBLOCK_BYTES as usize)).await else {
+                worst = Unreadable::Damaged;
+                continue;
+            };
+            match Superblock::decode(&bytes) {
+                Ok(superblock) if newest.is_none_or(|newest| newest.generation < superblock.generation) => {
+                    newest = Some(superblock);
+                }
+                Ok(_) | Err(Unreadable::Absent) => {}
+                Err(Unreadable::Damaged) if matches!(worst, Unreadable::Version(_)) => {}
+                Err(unreadable) => worst = unreadable,
+            }
+        }
+    }
+    match (newest, worst) {
+        (Some(newest), _) => Ok(newest),
+        (None, Unreadable::Absent) => Err(not_a_pool(disk, path).await),
+        (None, Unreadable::Damaged) => Err(StoreError::SuperblockDamaged { path: path.to_owned() }),
+        (None, Unreadable::Version(found)) => {
+            Err(StoreError::Version { path: path.to_owned(), found, known: VERSION })
+        }
+    }
+}
+
+async fn not_a_pool(disk: &Disk, path: &Path) -> StoreError {
+    let len = (disk.size() / SUPERBLOCK_BYTES * SUPERBLOCK_BYTES).min(LOOKED_AT_BYTES as u64);
+    let start = disk.read(0, Buf::uncleared(len as usize)).await;
+    let found = start.map_or(Content::Data, |start| Content::detect(&start));
+    StoreError::NotAPool { path: path.to_owned(), found }
+}
+
+/// A generation of the catalogue that was found whole.
+struct Found {
+    generation: u64,
+    catalog: Vec<u8>,
+}
+
+/// The newest whole catalogue on any of the disks.
+async fn newest_catalog(members: &[Member]) -> Option<Found> {
+    let mut candidates = Vec::new();
+    for member in members.iter().filter(|member| usize::from(member.superblock.index) < METADATA_DISKS) {
+        for (end, parity) in End::BOTH.into_iter().flat_map(|end| [(end, 0), (end, 1)]) {
+            let offset = member.superblock.geometry.slot_offset(end, parity);
+            let header = member.disk.read(offset, Buf::uncleared(SUPERBLOCK_BYTES as usize)).await;
+            let header = header.ok().and_then(|bytes| slot::decode_header(member.superblock.pool, &bytes));
+            candidates.extend(header.map(|header| (header, member, offset)));
+        }
+    }
+    candidates.sort_by_key(|(header, _, _)| std::cmp::Reverse(header.generation));
+    for (header, member, offset) in candidates {
+        let len = header.len.checked_add(slot::HEADER_BYTES as u64);
+        let Some(len) = len.filter(|len| *len <= member.superblock.geometry.slot_bytes) else { continue };
+        let padded = len.next_multiple_of(SUPERBLOCK_BYTES);
+        let Ok(bytes) = member.disk.read(offset, Buf::uncleared(padded as usize)).await else { continue };
+        // The checksum covers the header that was read with the rest: it must be the one we go by.
+        if slot::decode_header(member.superblock.pool, &bytes) != Some(header) {
+            continue;
+        }
+        if let Some(catalog) = slot::decode(header, &bytes) {
+            return Some(Found { generation: header.generation, catalog: catalog.to_vec() });
+        }
+    }
+    None
+}
+
+/// Whether all disks say that they belong to the same pool, each at its own place.
+fn same_pool(members: &[Member]) -> Result<(), StoreError> {
+    for (at, member) in members.iter().enumerate() {
+        for earlier in &members[..at] {
+            if earlier.superblock.pool != member.superblock.pool {
+                return Err(StoreError::OtherPool {
+                    path: member.path.clone(),
+                    expected: earlier.superblock.pool,
+                    found: member.superblock.pool,
+                });
+            }
+            if earlier.superblock.disk == member.superblock.disk {
+                return Err(StoreError::DuplicateDisk {
+                    first: earlier.path.clone(),
+                    second: member.path.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether no disk is missing; `catalog` knows their identities if it could be read.
+fn all_there(members: &[Member], catalog: Option<&Catalog>) -> Result<(), StoreError> {
+    let Some(first) = members.first() else { return Err(StoreError::NoDisks) };
+    let count = first.superblock.count;
+    let present: BTreeSet<u16> = members.iter().map(|member| member.superblock.index).collect();
+    let missing: Vec<MissingDisk> = (0..count)
+        .filter(|index| !present.contains(index))
+        .map(|index| {
+            let entry = catalog.and_then(|catalog| catalog.disks.get(usize::from(index)));
+            MissingDisk { index, disk: entry.map(|entry| entry.id) }
+        })
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(StoreError::DisksMissing { pool: first.superblock.pool, count, missing })
+}
+
+/// Whether the disks, in order, are those that the catalogue names.
+fn as_in_catalog(members: &[Member], catalog: &Catalog) -> Result<(), StoreError> {
+    for member in members {
+        let Superblock { index, geometry, .. } = member.superblock;
+        let entry = catalog.disks.get(usize::from(index));
+        let fits = entry.is_some_and(|entry| {
+            entry.id == member.superblock.disk
+                && entry.bytes == geometry.disk_bytes
+                && entry.extents == geometry.extents
+        });
+        if !fits {
+            return Err(StoreError::ReplacedDisk { path: member.path.clone(), index });
+        }
+    }
+    let pool = members[0].superblock.pool;
+    if members.len() != catalog.disks.len() || has_mixed_layouts(members) {
+        return Err(StoreError::MetadataInvalid { pool, reason: Malformed::Pool });
+    }
+    Ok(())
+}
+
+/// Whether the disks disagree about what is the same for a whole pool.
+fn has_mixed_layouts(members: &[Member]) -> bool {
+    let layout = |member: &Member| {
+        let geometry = member.superblock.geometry;
+        (geometry.extent_bytes, geometry.slot_bytes)
+    };
+    members.iter().any(|member| layout(member) != layout(&members[0]))
 }

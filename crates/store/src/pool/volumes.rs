@@ -1,14 +1,21 @@
 //! Making, growing, changing and deleting volumes.
 
+use std::rc::Rc;
+use std::sync::Arc;
+
 use base::{BlockSize, ByteLen};
 use rt::CoreId;
 
-use super::{Inner, Pool, Usage};
-use crate::catalog::VolumeKind;
+use super::commit::{self, Step};
+use super::{Inner, Live, Pool, Superblocks, to_the_end};
+use crate::catalog::{
+    CAPACITY_MAX, Catalog, LU_STATE_BYTES_MAX, SLICES_MAX, VOLUMES_MAX, VolumeEntry, VolumeKind, is_name,
+};
 use crate::error::StoreError;
+use crate::extent::{ExtentRun, append};
 use crate::id::VolumeId;
-use crate::slice::SliceSpec;
-use crate::stripe::Stripe;
+use crate::slice::{SliceSpec, SpecKind};
+use crate::stripe::{STRIPE_UNIT, Stripe};
 
 /// A volume to be made.
 #[derive(Clone, Debug)]
@@ -55,12 +62,13 @@ pub struct VolumeInfo {
 impl Pool {
     /// All volumes, by name.
     pub fn volumes(&self) -> Vec<VolumeInfo> {
-        todo!()
+        infos(&self.0.state.borrow().catalog, self.0.extent_bytes())
     }
 
     /// One volume.
     pub fn volume(&self, id: VolumeId) -> Option<VolumeInfo> {
-        todo!()
+        let state = self.0.state.borrow();
+        state.catalog.volumes.get(&id).map(|volume| info(id, volume, self.0.extent_bytes()))
     }
 
     /// Makes a volume that reads as zeros.
@@ -68,7 +76,8 @@ impl Pool {
     /// # Errors
     /// A specification that cannot be, a name that is taken, no space, or what writing the metadata met.
     pub async fn create_volume(&self, spec: VolumeSpec) -> Result<VolumeInfo, StoreError> {
-        todo!()
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move { inner.create_volume(spec).await }).await
     }
 
     /// Makes a volume larger; what is new reads as zeros. Then give the slices that are open their new
@@ -77,7 +86,8 @@ impl Pool {
     /// # Errors
     /// [`StoreError::Shrink`], no space, or what writing the metadata met.
     pub async fn grow_volume(&self, id: VolumeId, capacity: ByteLen) -> Result<VolumeInfo, StoreError> {
-        todo!()
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move { inner.grow_volume(id, capacity).await }).await
     }
 
     /// Deletes a volume, and gives its space back. Its slices must have been closed on all cores.
@@ -85,7 +95,8 @@ impl Pool {
     /// # Errors
     /// [`StoreError::VolumeOpen`], or what writing the metadata met.
     pub async fn delete_volume(&self, id: VolumeId) -> Result<(), StoreError> {
-        todo!()
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move { inner.delete_volume(id).await }).await
     }
 
     /// Gives a volume another name.
@@ -93,7 +104,17 @@ impl Pool {
     /// # Errors
     /// A name that cannot be or is taken, or what writing the metadata met.
     pub async fn rename_volume(&self, id: VolumeId, name: &str) -> Result<VolumeInfo, StoreError> {
-        todo!()
+        let inner = Rc::clone(&self.0);
+        let name = name.to_owned();
+        to_the_end(async move {
+            let rename = |catalog: &Catalog, volume: &mut VolumeEntry| {
+                check_name(catalog, &name, Some(id))?;
+                volume.name = name;
+                Ok(())
+            };
+            inner.change_volume(id, rename).await
+        })
+        .await
     }
 
     /// Keeps the state of a volume's logical unit (reservations, mode pages): bytes that mean nothing here. Durable
@@ -102,7 +123,18 @@ impl Pool {
     /// # Errors
     /// [`StoreError::LuStateTooLarge`], [`StoreError::MetadataFull`], or what writing the metadata met.
     pub async fn set_lu_state(&self, id: VolumeId, state: Vec<u8>) -> Result<(), StoreError> {
-        todo!()
+        if state.len() > LU_STATE_BYTES_MAX {
+            return Err(StoreError::LuStateTooLarge(state.len()));
+        }
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move {
+            let keep = |_: &Catalog, volume: &mut VolumeEntry| {
+                volume.lu_state = state;
+                Ok(())
+            };
+            inner.change_volume(id, keep).await.map(drop)
+        })
+        .await
     }
 
     /// What [`Pool::set_lu_state`] kept last; empty if it never did.
@@ -110,14 +142,14 @@ impl Pool {
     /// # Errors
     /// [`StoreError::NoSuchVolume`].
     pub fn lu_state(&self, id: VolumeId) -> Result<Vec<u8>, StoreError> {
-        todo!()
+        Ok(self.0.entry(id)?.lu_state.clone())
     }
 
     /// The slices of a volume that `core` of `cores` serves: slice `i` belongs to core `i % cores`. To be opened
     /// there, once.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchVolume`]; [`StoreError::NoMemory`] for a RAM volume of an opened pool whose memory is not
+    /// [`StoreError::NoSuchVolume`]; [`StoreError::Exported`]; [`StoreError::NoMemory`] for a RAM volume of an opened pool whose memory is not
     /// there.
     pub fn volume_slices(
         &self,
@@ -125,16 +157,327 @@ impl Pool {
         core: CoreId,
         cores: usize,
     ) -> Result<Vec<SliceSpec>, StoreError> {
-        todo!()
+        if self.0.closing.get() {
+            return Err(StoreError::Exported(self.0.id));
+        }
+        let entry = self.0.entry(id)?;
+        let kind = self.0.slice_kind(id, &entry)?;
+        let state = self.0.state.borrow();
+        // Absent while the volume is being deleted.
+        let live = state.volumes.get(&id).ok_or(StoreError::NoSuchVolume(id))?;
+        let slices =
+            (0..entry.stripe.slices()).filter(|slice| usize::from(*slice) % cores == usize::from(core.0));
+        let spec = |index: u16| SliceSpec {
+            index,
+            len: entry.stripe.slice_len(index, entry.capacity),
+            kind: kind(index),
+            in_use: Arc::clone(&live.in_use),
+        };
+        Ok(slices.map(spec).collect())
     }
 }
 
+/// What is told of all volumes of `catalog`, by name.
+pub(super) fn infos(catalog: &Catalog, extent_bytes: u64) -> Vec<VolumeInfo> {
+    let mut infos: Vec<VolumeInfo> =
+        catalog.volumes.iter().map(|(id, volume)| info(*id, volume, extent_bytes)).collect();
+    infos.sort_by(|one, other| one.name.cmp(&other.name));
+    infos
+}
+
+fn info(id: VolumeId, volume: &VolumeEntry, extent_bytes: u64) -> VolumeInfo {
+    VolumeInfo {
+        id,
+        name: volume.name.clone(),
+        kind: volume.kind,
+        block_size: volume.block_size,
+        physical_exponent: volume.physical_exponent,
+        capacity: volume.capacity,
+        stripe: volume.stripe,
+        created: volume.created,
+        reserved: match volume.kind {
+            VolumeKind::Thick => ByteLen(volume.extents() * extent_bytes),
+            VolumeKind::Ram => volume.capacity,
+        },
+    }
+}
+
+/// Whether a volume (`None`: a new one) may be called `name`.
+fn check_name(catalog: &Catalog, name: &str, of: Option<VolumeId>) -> Result<(), StoreError> {
+    if !is_name(name) {
+        return Err(StoreError::NameInvalid(name.to_owned()));
+    }
+    match catalog.volumes.iter().any(|(id, volume)| volume.name == name && Some(*id) != of) {
+        true => Err(StoreError::NameTaken(name.to_owned())),
+        false => Ok(()),
+    }
+}
+
+fn check_capacity(capacity: ByteLen, block_size: BlockSize) -> Result<(), StoreError> {
+    let fits = capacity.0 > 0
+        && capacity <= CAPACITY_MAX
+        && capacity.0.is_multiple_of(u64::from(block_size.bytes()));
+    if fits { Ok(()) } else { Err(StoreError::CapacityInvalid(capacity)) }
+}
+
+/// Over how many slices a volume is striped if nobody says: one a core, but not more than it has pieces of `piece`
+/// bytes, so that none takes space that it cannot use.
+fn slices_for(cores: usize, capacity: ByteLen, piece: u64) -> u16 {
+    let mut slices = u16::try_from(cores.next_power_of_two()).unwrap_or(SLICES_MAX).min(SLICES_MAX);
+    while slices > 1 && u64::from(slices) * piece > capacity.0 {
+        slices /= 2;
+    }
+    slices
+}
+
+/// Memory or extents that a volume is about to get.
+struct Space {
+    /// By slice.
+    runs: Vec<Vec<ExtentRun>>,
+    grant: Option<crate::budget::RamGrant>,
+}
+
 impl Inner {
-    pub(super) fn usage(&self) -> Usage {
-        todo!()
+    pub(super) fn extent_bytes(&self) -> u64 {
+        self.geometry[0].extent_bytes
     }
 
-    pub(super) async fn export(self: std::rc::Rc<Self>) -> Result<(), StoreError> {
-        todo!()
+    fn entry(&self, id: VolumeId) -> Result<Rc<VolumeEntry>, StoreError> {
+        self.state.borrow().catalog.volumes.get(&id).cloned().ok_or(StoreError::NoSuchVolume(id))
+    }
+
+    /// A new volume without space.
+    fn new_entry(&self, spec: VolumeSpec) -> Result<VolumeEntry, StoreError> {
+        check_capacity(spec.capacity, spec.block_size)?;
+        let state = self.state.borrow();
+        check_name(&state.catalog, &spec.name, None)?;
+        let piece = match spec.kind {
+            VolumeKind::Thick => self.extent_bytes(),
+            VolumeKind::Ram => STRIPE_UNIT.0,
+        };
+        let slices = spec.slices.unwrap_or_else(|| slices_for(rt::cores(), spec.capacity, piece));
+        if !slices.is_power_of_two() || slices > SLICES_MAX {
+            return Err(StoreError::SlicesInvalid(slices));
+        }
+        Ok(VolumeEntry {
+            name: spec.name,
+            kind: spec.kind,
+            block_size: spec.block_size,
+            physical_exponent: spec.physical_exponent,
+            stripe: Stripe::new(slices, ByteLen(STRIPE_UNIT.0.min(piece))),
+            capacity: spec.capacity,
+            created: spec.created,
+            epoch: 0,
+            lu_state: Vec::new(),
+            slices: vec![Vec::new(); slices.into()],
+        })
+    }
+
+    async fn create_volume(self: Rc<Inner>, spec: VolumeSpec) -> Result<VolumeInfo, StoreError> {
+        let _change = self.begin_change()?;
+        let mut volume = self.new_entry(spec)?;
+        let id = VolumeId::random();
+        let space = self.take_space(&volume, ByteLen(0), volume.capacity)?;
+        if let Err(error) = self.zero(&space.runs).await {
+            self.put_back(&space.runs);
+            return Err(error);
+        }
+        let _turn = self.turn().await;
+        let mut catalog = self.state.borrow().catalog.clone();
+        let allowed = check_name(&catalog, &volume.name, None).and_then(|()| match catalog.volumes.len() {
+            count if count >= VOLUMES_MAX => Err(StoreError::TooManyVolumes(count)),
+            _ => Ok(()),
+        });
+        if let Err(error) = allowed {
+            self.put_back(&space.runs);
+            return Err(error);
+        }
+        volume.slices.clone_from(&space.runs);
+        let info = info(id, &volume, self.extent_bytes());
+        catalog.volumes.insert(id, Rc::new(volume));
+        self.commit_or_put_back(catalog, &space.runs).await?;
+        let live = Live { grants: space.grant.into_iter().map(Arc::new).collect(), ..Live::default() };
+        self.state.borrow_mut().volumes.insert(id, live);
+        Ok(info)
+    }
+
+    async fn grow_volume(self: Rc<Inner>, id: VolumeId, capacity: ByteLen) -> Result<VolumeInfo, StoreError> {
+        let _change = self.begin_change()?;
+        loop {
+            let before = self.entry(id)?;
+            check_capacity(capacity, before.block_size)?;
+            if capacity < before.capacity {
+                return Err(StoreError::Shrink { from: before.capacity, to: capacity });
+            }
+            if before.kind == VolumeKind::Ram {
+                // Of a pool that was opened since: what it has must be set aside before what it gets.
+                self.grants(id, before.capacity)?;
+            }
+            let space = self.take_space(&before, before.capacity, capacity)?;
+            if let Err(error) = self.zero(&space.runs).await {
+                self.put_back(&space.runs);
+                return Err(error);
+            }
+            let _turn = self.turn().await;
+            let mut catalog = self.state.borrow().catalog.clone();
+            let now =
+                catalog.volumes.get(&id).filter(|_| self.state.borrow().volumes.contains_key(&id)).cloned();
+            let Some(mut now) = now else {
+                self.put_back(&space.runs);
+                return Err(StoreError::NoSuchVolume(id));
+            };
+            if now.capacity != before.capacity {
+                // Somebody else was faster: what we took does not fit any more.
+                self.put_back(&space.runs);
+                continue;
+            }
+            let volume = Rc::make_mut(&mut now);
+            volume.capacity = capacity;
+            for (runs, added) in volume.slices.iter_mut().zip(&space.runs) {
+                added.iter().for_each(|run| append(runs, *run));
+            }
+            let info = info(id, volume, self.extent_bytes());
+            catalog.volumes.insert(id, now);
+            self.commit_or_put_back(catalog, &space.runs).await?;
+            if let Some(live) = self.state.borrow_mut().volumes.get_mut(&id) {
+                live.grants.extend(space.grant.map(Arc::new));
+            }
+            return Ok(info);
+        }
+    }
+
+    async fn delete_volume(self: Rc<Inner>, id: VolumeId) -> Result<(), StoreError> {
+        let _change = self.begin_change()?;
+        let turn = self.turn().await;
+        let mut catalog = self.state.borrow().catalog.clone();
+        let volume = catalog.volumes.remove(&id).ok_or(StoreError::NoSuchVolume(id))?;
+        // Taken away first, so that nobody opens a slice from here on.
+        let live = {
+            let mut state = self.state.borrow_mut();
+            match state.volumes.get(&id) {
+                Some(live) if live.is_open() => return Err(StoreError::VolumeOpen(id)),
+                _ => state.volumes.remove(&id),
+            }
+        };
+        if let Err(error) = self.commit(catalog, Superblocks::OfMetadataDisks).await {
+            self.state.borrow_mut().volumes.extend(live.map(|live| (id, live)));
+            return Err(error);
+        }
+        drop(turn);
+        // Nobody else gets the extents before they are zeroed: a late zero would hit the next owner's data.
+        if let Err(error) = self.zero(&volume.slices).await {
+            tracing::warn!(volume = %id, %error, "the space of a deleted volume was not given back to the disk");
+        }
+        self.put_back(&volume.slices);
+        Ok(())
+    }
+
+    /// Changes one volume's record.
+    async fn change_volume(
+        self: Rc<Inner>,
+        id: VolumeId,
+        change: impl FnOnce(&Catalog, &mut VolumeEntry) -> Result<(), StoreError>,
+    ) -> Result<VolumeInfo, StoreError> {
+        let _change = self.begin_change()?;
+        let _turn = self.turn().await;
+        let mut catalog = self.state.borrow().catalog.clone();
+        let mut volume = catalog.volumes.get(&id).cloned().ok_or(StoreError::NoSuchVolume(id))?;
+        change(&catalog, Rc::make_mut(&mut volume))?;
+        let info = info(id, &volume, self.extent_bytes());
+        catalog.volumes.insert(id, volume);
+        self.commit(catalog, Superblocks::OfMetadataDisks).await?;
+        Ok(info)
+    }
+
+    /// Takes what `volume` needs to go from one capacity to another.
+    fn take_space(&self, volume: &VolumeEntry, from: ByteLen, to: ByteLen) -> Result<Space, StoreError> {
+        let extent_bytes = self.extent_bytes();
+        let wanted = |slice: u16| {
+            volume.extents_wanted(slice, to, extent_bytes) - volume.extents_wanted(slice, from, extent_bytes)
+        };
+        let wanted: Vec<u64> = (0..volume.stripe.slices()).map(wanted).collect();
+        let mut state = self.state.borrow_mut();
+        let runs = state.allocator.allocate(&wanted).ok_or_else(|| StoreError::NoSpace {
+            wanted: ByteLen(wanted.iter().sum::<u64>().saturating_mul(extent_bytes)),
+            free: ByteLen(state.allocator.free() * extent_bytes),
+        })?;
+        let grant = match volume.kind {
+            VolumeKind::Thick => None,
+            VolumeKind::Ram => Some(self.ram.reserve(ByteLen(to.0 - from.0))?),
+        };
+        Ok(Space { runs, grant })
+    }
+
+    fn put_back(&self, slices: &[Vec<ExtentRun>]) {
+        let mut state = self.state.borrow_mut();
+        slices.iter().flatten().for_each(|run| state.allocator.put(*run));
+    }
+
+    /// Commits; gives the extents back if nothing was written. If something was, they stay taken until the pool is
+    /// reopened, because the disks may or may not say that they are.
+    async fn commit_or_put_back(
+        &self,
+        catalog: Catalog,
+        slices: &[Vec<ExtentRun>],
+    ) -> Result<(), StoreError> {
+        let committed = self.commit(catalog, Superblocks::OfMetadataDisks).await;
+        if committed.is_err() && self.writable().is_ok() {
+            self.put_back(slices);
+        }
+        committed
+    }
+
+    /// Makes extents read as zeros, durably.
+    async fn zero(&self, slices: &[Vec<ExtentRun>]) -> Result<(), StoreError> {
+        for run in slices.iter().flatten() {
+            let disk = self.disks.disk(run.disk);
+            let geometry = &self.geometry[usize::from(run.disk)];
+            let offset = geometry.extents_offset() + u64::from(run.start) * geometry.extent_bytes;
+            let zeroed = disk.zero(offset, u64::from(run.count) * geometry.extent_bytes).await;
+            zeroed.map_err(|source| StoreError::Disk { path: disk.path().to_owned(), source })?;
+        }
+        for disk in self.disks.all() {
+            commit::flush(disk, Step::Zeros).await?;
+        }
+        Ok(())
+    }
+
+    /// What the slices of a volume are made of, by slice.
+    fn slice_kind(
+        &self,
+        id: VolumeId,
+        entry: &Rc<VolumeEntry>,
+    ) -> Result<impl Fn(u16) -> SpecKind + use<>, StoreError> {
+        let grants = match entry.kind {
+            VolumeKind::Thick => Vec::new(),
+            VolumeKind::Ram => self.grants(id, entry.capacity)?,
+        };
+        let extents_offset: Arc<[u64]> =
+            self.geometry.iter().map(|geometry| geometry.extents_offset()).collect();
+        let extent_bytes = self.extent_bytes();
+        let entry = Rc::clone(entry);
+        Ok(move |slice: u16| match entry.kind {
+            VolumeKind::Thick => SpecKind::Thick {
+                runs: entry.slices[usize::from(slice)].clone(),
+                extent_bytes,
+                extents_offset: Arc::clone(&extents_offset),
+                block_size: entry.block_size,
+            },
+            VolumeKind::Ram => SpecKind::Ram { grants: grants.clone() },
+        })
+    }
+
+    /// The memory of a RAM volume; set aside now if the pool was opened since the volume was made.
+    fn grants(
+        &self,
+        id: VolumeId,
+        capacity: ByteLen,
+    ) -> Result<Vec<Arc<crate::budget::RamGrant>>, StoreError> {
+        let mut state = self.state.borrow_mut();
+        let live = state.volumes.get_mut(&id).ok_or(StoreError::NoSuchVolume(id))?;
+        if live.grants.is_empty() {
+            live.grants.push(Arc::new(self.ram.reserve(capacity)?));
+        }
+        Ok(live.grants.clone())
     }
 }

@@ -1,0 +1,142 @@
+//! On real files and a real ring, with two cores: what the simulator assumes is true.
+
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use base::{BlockSize, ByteLen, ByteOffset, Chain};
+use rt::uring::{Config, Running};
+use rt::{CoreId, Durability};
+use store::{
+    CreateOptions, Host, HostId, NewDisk, OpenPool, Pool, RamBudget, StoreError, VolumeKind, VolumeSpec,
+    probe,
+};
+
+/// A directory that is removed at the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        // Not in /tmp, which may be a file system without O_DIRECT.
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs `main` on core 0 of two; a panic in it fails the test.
+fn run<F: Future<Output = ()> + 'static>(main: impl FnOnce() -> F + Send + Clone + 'static) {
+    let config = Config { processors: vec![0, 0], pin: false, poll: Duration::ZERO };
+    let (ended, end) = mpsc::channel();
+    let main = move |core: CoreId| {
+        let (main, ended) = (main.clone(), ended.clone());
+        async move {
+            if core == CoreId(0) {
+                main().await;
+                let _ = ended.send(());
+            }
+        }
+    };
+    let running = Running::start(config, main).expect("a ring");
+    let ended = end.recv_timeout(Duration::from_secs(60));
+    ended.expect("the test did not end");
+    running.join();
+}
+
+fn host(number: u8) -> Host {
+    Host { id: HostId([number; 16]), name: format!("host-{number}") }
+}
+
+fn ram() -> RamBudget {
+    RamBudget::new(ByteLen(1 << 30))
+}
+
+fn volume(name: &str, capacity: u64) -> VolumeSpec {
+    VolumeSpec {
+        name: name.into(),
+        kind: VolumeKind::Thick,
+        block_size: BlockSize::B512,
+        physical_exponent: 3,
+        capacity: ByteLen(capacity),
+        slices: Some(2),
+        created: 1_700_000_000,
+    }
+}
+
+#[test]
+fn a_pool_in_a_file_keeps_what_was_written() {
+    let directory = Directory::new("keeps");
+    let path = directory.0.join("pool");
+    run(move || async move {
+        let disk = NewDisk { path: path.clone(), create: Some(ByteLen(64 << 20)), reserve: false };
+        let options =
+            CreateOptions { name: "p".into(), host: host(1), extent: None, wipe: false, ram: ram() };
+        let pool = Pool::create(vec![disk], options).await.unwrap();
+        let info = pool.create_volume(volume("mail", 8 << 20)).await.unwrap();
+        // Each slice on its core, as the node does it.
+        for core in 0..2u16 {
+            let specs = pool.volume_slices(info.id, CoreId(core), 2).unwrap();
+            let disks = pool.share_disks();
+            rt::call(CoreId(core), move || async move {
+                let disks = disks.attach();
+                for spec in specs {
+                    let slice = spec.open(&disks);
+                    assert_eq!(slice.index(), core);
+                    let data = Chain::copy_of(&[core as u8 + 1; 1536]);
+                    slice.write(ByteOffset(512), data, Durability::Cached).await.unwrap();
+                    slice.flush().await.unwrap();
+                    assert_eq!(slice.allocated(ByteOffset(0), ByteLen(4 << 20)).await.unwrap().len(), 1);
+                }
+            })
+            .await;
+        }
+        pool.set_lu_state(info.id, b"reserved".to_vec()).await.unwrap();
+        assert!(matches!(probe(&path).await, Err(StoreError::Open(rt::OpenError::InUse(_)))));
+        drop(pool);
+
+        let contents = probe(&path).await.unwrap().contents.unwrap();
+        assert_eq!(contents.volumes, std::slice::from_ref(&info));
+        let paths = [path.clone()];
+        let refused = Pool::open(&paths, OpenPool { host: host(2), force: false, ram: ram() }).await;
+        assert!(matches!(refused, Err(StoreError::UsedElsewhere { .. })));
+        let pool = Pool::open(&paths, OpenPool { host: host(1), force: false, ram: ram() }).await.unwrap();
+        assert_eq!(pool.lu_state(info.id).unwrap(), b"reserved");
+        let disks = pool.share_disks().attach();
+        for spec in pool.volume_slices(info.id, CoreId(0), 1).unwrap() {
+            let slice = spec.open(&disks);
+            let expected = [vec![0; 512], vec![slice.index() as u8 + 1; 1536], vec![0; 512]].concat();
+            assert_eq!(slice.read(ByteOffset(0), ByteLen(2560)).await.unwrap().to_vec(), expected);
+            slice.zero(ByteOffset(0), slice.len()).await.unwrap();
+            assert!(slice.allocated(ByteOffset(0), slice.len()).await.unwrap().is_empty());
+        }
+        pool.delete_volume(info.id).await.unwrap();
+        assert_eq!(pool.usage().free, pool.usage().total);
+    });
+}
+
+#[test]
+fn foreign_files_are_refused() {
+    let directory = Directory::new("foreign");
+    let path = directory.0.join("disk");
+    let mut image = vec![0; 8 << 20];
+    image[1080..1082].copy_from_slice(&[0x53, 0xef]);
+    std::fs::write(&path, image).unwrap();
+    run(move || async move {
+        let refused = Pool::open(&[path.clone()], OpenPool { host: host(1), force: false, ram: ram() }).await;
+        let message = refused.err().unwrap().to_string();
+        assert!(message.contains("an ext file system"), "{message}");
+        let disk = NewDisk { path, create: None, reserve: false };
+        let options =
+            CreateOptions { name: "p".into(), host: host(1), extent: None, wipe: false, ram: ram() };
+        let refused = Pool::create(vec![disk.clone()], options.clone()).await.err().unwrap();
+        assert!(matches!(refused, StoreError::NotEmpty { .. }));
+        assert!(Pool::create(vec![disk], CreateOptions { wipe: true, ..options }).await.is_ok());
+    });
+}

@@ -1,0 +1,3 @@
+//! Tests of pools and slices as the node uses them.
+
+mod file;
