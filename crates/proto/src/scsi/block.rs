@@ -52,6 +52,8 @@ pub enum BlockOp {
     Unmap {
         /// Which blocks, in the order given.
         ranges: Vec<LbaRange>,
+        /// Durable before it is done.
+        fua: bool,
     },
     /// Check that the blocks can be read.
     Verify {

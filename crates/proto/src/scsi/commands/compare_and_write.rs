@@ -20,7 +20,8 @@ pub(super) fn compare_and_write(unit: &mut LogicalUnit, request: Request) -> Res
         Ok(data) => {
             let (compare, write) =
                 (data.slice(0..half as usize), data.slice(half as usize..2 * half as usize));
-            let op = BlockOp::CompareAndWrite { range, compare, write, fua: gates::fua(cdb) };
+            let fua = gates::durable(unit, gates::fua(cdb));
+            let op = BlockOp::CompareAndWrite { range, compare, write, fua };
             pending::carry_out(2 * half, op)
         }
         Err(refused) => Step::Done(refused),

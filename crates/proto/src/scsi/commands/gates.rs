@@ -30,6 +30,11 @@ pub(super) fn fua(cdb: &Cdb) -> bool {
     cdb.bit(1, 3)
 }
 
+/// Whether a write must be durable before it is answered: with FUA, and without a write cache always (SBC-3 4.15).
+pub(super) fn durable(unit: &LogicalUnit, fua: bool) -> bool {
+    fua || !unit.state().write_cache()
+}
+
 /// MAXIMUM TRANSFER LENGTH.
 pub(super) fn transfer_max(config: &LuConfig) -> u64 {
     blocks_of(limits::TRANSFER_BYTES_MAX, config.block_size).0

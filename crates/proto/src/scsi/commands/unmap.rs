@@ -38,7 +38,8 @@ pub(super) fn unmap(unit: &mut LogicalUnit, request: Request) -> Result<Step, Se
     if ranges.is_empty() {
         return Ok(Step::Done(Outcome::good_out(transfer)));
     }
-    Ok(pending::carry_out(transfer, BlockOp::Unmap { ranges }))
+    let fua = gates::durable(unit, false);
+    Ok(pending::carry_out(transfer, BlockOp::Unmap { ranges, fua }))
 }
 
 /// All ranges of a parameter list (SBC-3 table 91), without empty ones: all of them are checked before any is given back.

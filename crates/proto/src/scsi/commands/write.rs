@@ -8,13 +8,14 @@ use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step};
 
 pub(super) fn write_6(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let extent = Extent::of_six(&request.cdb);
-    blocks(unit, extent, request.data_out, |range, data| BlockOp::Write { range, data, fua: false })
+    let fua = gates::durable(unit, false);
+    blocks(unit, extent, request.data_out, |range, data| BlockOp::Write { range, data, fua })
 }
 
 pub(super) fn write(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let cdb = &request.cdb;
     gates::no_protection(cdb)?;
-    let fua = gates::fua(cdb);
+    let fua = gates::durable(unit, gates::fua(cdb));
     blocks(unit, Extent::of(cdb), request.data_out, |range, data| BlockOp::Write { range, data, fua })
 }
 
@@ -54,14 +55,14 @@ pub(super) fn write_atomic(unit: &mut LogicalUnit, request: Request) -> Result<S
     if extent.count > u64::from(atomic.blocks_max) || !extent.count.is_multiple_of(granularity) {
         return Err(Sense::invalid_field_in_cdb(12, 7));
     }
-    let fua = gates::fua(cdb);
+    let fua = gates::durable(unit, gates::fua(cdb));
     blocks(unit, extent, request.data_out, |range, data| BlockOp::WriteAtomic { range, data, fua })
 }
 
 pub(super) fn orwrite(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let cdb = &request.cdb;
     gates::no_protection(cdb)?;
-    let fua = gates::fua(cdb);
+    let fua = gates::durable(unit, gates::fua(cdb));
     blocks(unit, Extent::of(cdb), request.data_out, |range, data| BlockOp::OrWrite { range, data, fua })
 }
 

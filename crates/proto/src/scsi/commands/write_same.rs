@@ -52,10 +52,11 @@ fn write_same(unit: &LogicalUnit, request: Request, flags: Flags) -> Result<Step
         }
     };
     // SBC-3 4.7.3.4.4: with LBPRZ, a block is unmapped only if it is to read as zeros.
+    let fua = gates::durable(unit, false);
     let op = if flags.unmap && is_zero(&pattern) {
-        BlockOp::Unmap { ranges: vec![range] }
+        BlockOp::Unmap { ranges: vec![range], fua }
     } else {
-        BlockOp::WriteSame { range, pattern, fua: false }
+        BlockOp::WriteSame { range, pattern, fua }
     };
     Ok(pending::carry_out(transfer, op))
 }

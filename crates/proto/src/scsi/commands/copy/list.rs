@@ -17,7 +17,7 @@ const HEADER: usize = 16;
 const TARGET: usize = 32;
 const SEGMENT: usize = 28;
 
-/// A list that is longer by this much than all descriptors cannot be right.
+/// Longer lists are refused unread: they hold at least twice the descriptors that are accepted.
 pub(super) const LIST_BYTES_MAX: u64 = 1 << 16;
 const _: () = assert!(HEADER as u64 + COPY_DESCRIPTOR_BYTES_MAX as u64 * 2 <= LIST_BYTES_MAX);
 

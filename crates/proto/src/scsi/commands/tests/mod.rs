@@ -1,7 +1,11 @@
 //! A unit with one nexus, and how to talk to it.
 
+mod copy;
 mod random;
 mod ranges;
+mod reading;
+mod unmapping;
+mod writing;
 
 use std::sync::Arc;
 

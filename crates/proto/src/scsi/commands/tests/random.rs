@@ -75,7 +75,7 @@ fn assert_allowed(op: &BlockOp, config: &LuConfig) {
         }
     }
     match op {
-        BlockOp::Unmap { ranges } => {
+        BlockOp::Unmap { ranges, .. } => {
             assert!(ranges.iter().all(|r| r.count.0 > 0 && r.end().0 <= config.blocks.0), "{op:?}");
             assert!(ranges.iter().map(|r| r.count.0).sum::<u64>() <= u64::from(UNMAP_BLOCKS_MAX));
         }
