@@ -1,0 +1,105 @@
+//! Time: one true time for the world, and a clock for each node that is wrong in its own way.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use base::Instant;
+
+use crate::executor::Clock;
+
+/// The true time, in nanoseconds since the world began. No node can read it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WorldTime(Rc<Cell<u64>>);
+
+impl WorldTime {
+    pub(super) fn now(&self) -> u64 {
+        self.0.get()
+    }
+
+    /// Time only goes forward.
+    pub(super) fn advance_to(&self, time: u64) {
+        assert!(time >= self.0.get(), "time would go back from {} to {time}", self.0.get());
+        self.0.set(time);
+    }
+}
+
+/// How far a clock may be off its rate, in parts per million. Crystals stay within 100; a bad virtual machine does not.
+pub const DRIFT_PPM_MAX: i32 = 200_000;
+
+/// The monotonic clock of one node: it starts anywhere and runs a little fast or slow.
+pub(super) struct NodeClock {
+    time: WorldTime,
+    /// The true time when the rate was last changed, and what this clock showed then.
+    since: Cell<(u64, u64)>,
+    drift_ppm: Cell<i32>,
+}
+
+impl NodeClock {
+    pub(super) fn new(time: WorldTime, shows: u64) -> NodeClock {
+        let since = Cell::new((time.now(), shows));
+        NodeClock { time, since, drift_ppm: Cell::new(0) }
+    }
+
+    pub(super) fn set_drift(&self, ppm: i32) {
+        assert!(ppm.abs() <= DRIFT_PPM_MAX, "a drift of {ppm} ppm is beyond {DRIFT_PPM_MAX}");
+        self.since.set((self.time.now(), self.at(self.time.now())));
+        self.drift_ppm.set(ppm);
+    }
+
+    /// What the clock shows at the true time `time`, which is not before the last change.
+    fn at(&self, time: u64) -> u64 {
+        let (from, shown) = self.since.get();
+        let rate = (1_000_000 + i64::from(self.drift_ppm.get())) as u128;
+        let elapsed = u128::from(time.saturating_sub(from)) * rate / 1_000_000;
+        shown.saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX))
+    }
+
+    /// The earliest true time at which the clock shows `deadline` or more.
+    pub(super) fn true_time_of(&self, deadline: Instant) -> u64 {
+        let (from, shown) = self.since.get();
+        let rate = (1_000_000 + i64::from(self.drift_ppm.get())) as u128;
+        let ahead = u128::from(deadline.0.saturating_sub(shown));
+        let elapsed = (ahead * 1_000_000).div_ceil(rate);
+        from.saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX))
+    }
+}
+
+impl Clock for NodeClock {
+    fn now(&self) -> Instant {
+        Instant(self.at(self.time.now()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_is_reached_at_its_true_time_and_not_before() {
+        for ppm in [-200_000, -37, 0, 1, 100, 200_000] {
+            let time = WorldTime::default();
+            let clock = NodeClock::new(time.clone(), 5_000);
+            time.advance_to(123_456_789);
+            clock.set_drift(ppm);
+            for ahead in [0, 1, 999, 1_000_003, 77_777_777_777] {
+                let deadline = Instant(clock.now().0 + ahead);
+                let due = clock.true_time_of(deadline);
+                assert!(clock.at(due) >= deadline.0, "{ppm} ppm, {ahead} ns");
+                assert!(due == time.now() || clock.at(due - 1) < deadline.0, "{ppm} ppm, {ahead} ns");
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_of_rate_is_no_jump() {
+        let time = WorldTime::default();
+        let clock = NodeClock::new(time.clone(), 0);
+        clock.set_drift(100_000);
+        time.advance_to(1_000_000);
+        assert_eq!(clock.now(), Instant(1_100_000));
+        clock.set_drift(-100_000);
+        assert_eq!(clock.now(), Instant(1_100_000));
+        time.advance_to(2_000_000);
+        assert_eq!(clock.now(), Instant(2_000_000));
+    }
+}

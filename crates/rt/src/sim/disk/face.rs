@@ -1,0 +1,161 @@
+//! The disk as a task sees it.
+
+use std::io;
+use std::marker::PhantomData;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::{Buf, SharedBuf};
+
+use super::drive::{Content, Operation};
+use super::shelf::DiskNumber;
+use crate::sim::universe;
+use crate::sync::{Sender, oneshot};
+use crate::{DiskError, Durability, OpenError, OpenOptions};
+
+/// One opening of a disk: as long as it exists, nobody else can open it.
+pub(in crate::sim) struct OpenFile {
+    pub(in crate::sim) disk: DiskNumber,
+    size: u64,
+    block: u32,
+    read_only: bool,
+    latched: AtomicBool,
+}
+
+impl OpenFile {
+    pub(super) fn latch(&self) {
+        self.latched.store(true, Ordering::Relaxed);
+    }
+}
+
+/// An open simulated disk.
+pub struct Disk {
+    file: Arc<OpenFile>,
+    /// As in production, it stays on its core.
+    stays: PhantomData<Rc<()>>,
+}
+
+/// Opens a disk once more, for another core.
+pub struct SharedDisk(Arc<OpenFile>);
+
+impl SharedDisk {
+    /// The disk, for the current core.
+    pub fn open(&self) -> Disk {
+        Disk { file: Arc::clone(&self.0), stays: PhantomData }
+    }
+}
+
+impl Disk {
+    /// See [`crate::Disk::open`].
+    ///
+    /// # Errors
+    /// `InUse`; `System` with the codes that Linux uses, as `NotFound` and `AlreadyExists`.
+    pub async fn open(path: &Path, options: OpenOptions) -> Result<Disk, OpenError> {
+        let (universe, node) = universe::current();
+        universe
+            .open_disk(node, path, options, |disk, size, block| OpenFile {
+                disk,
+                size,
+                block,
+                read_only: options.read_only,
+                latched: AtomicBool::new(false),
+            })
+            .map(|file| Disk { file, stays: PhantomData })
+    }
+
+    /// See [`crate::Disk::share`].
+    pub fn share(&self) -> SharedDisk {
+        SharedDisk(Arc::clone(&self.file))
+    }
+
+    /// The size in bytes.
+    pub fn size(&self) -> u64 {
+        self.file.size
+    }
+
+    /// The logical block size in bytes.
+    pub fn block(&self) -> u32 {
+        self.file.block
+    }
+
+    /// See [`crate::Disk::read`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read(&self, offset: u64, buf: Buf) -> Result<Buf, DiskError> {
+        self.check_range(offset, buf.len() as u64)?;
+        self.operate(|reply| Operation::Read { offset, buf, reply }).await
+    }
+
+    /// See [`crate::Disk::write`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn write(&self, offset: u64, data: SharedBuf, durability: Durability) -> Result<(), DiskError> {
+        self.change(offset, Content::Data(data), durability).await
+    }
+
+    /// See [`crate::Disk::flush`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn flush(&self) -> Result<(), DiskError> {
+        self.check_latch()?;
+        self.operate(|reply| Operation::Flush { below: 0, reply }).await
+    }
+
+    /// See [`crate::Disk::zero`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn zero(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.change(offset, Content::Zeros(len), Durability::Cached).await
+    }
+
+    /// See [`crate::Disk::allocated`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn allocated(&self, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, DiskError> {
+        self.check_range(offset, len)?;
+        let (universe, _) = universe::current();
+        universe.allocated(self.file.disk, offset, len).ok_or_else(gone)
+    }
+
+    async fn change(&self, offset: u64, content: Content, durability: Durability) -> Result<(), DiskError> {
+        if self.file.read_only {
+            return Err(DiskError::ReadOnly);
+        }
+        self.check_range(offset, content.len())?;
+        self.check_latch()?;
+        let seen = Default::default();
+        self.operate(|reply| Operation::Write { offset, content, durability, seen, reply }).await
+    }
+
+    async fn operate<T>(
+        &self,
+        operation: impl FnOnce(Sender<Result<T, DiskError>>) -> Operation,
+    ) -> Result<T, DiskError> {
+        let (reply, result) = oneshot();
+        universe::current().0.begin_disk_operation(&self.file, operation(reply));
+        result.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    fn check_range(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        let block = u64::from(self.file.block);
+        let aligned = offset.is_multiple_of(block) && len.is_multiple_of(block);
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.file.size);
+        if aligned && inside { Ok(()) } else { Err(DiskError::Range { offset, len }) }
+    }
+
+    fn check_latch(&self) -> Result<(), DiskError> {
+        if self.file.latched.load(Ordering::Relaxed) { Err(DiskError::Latched) } else { Ok(()) }
+    }
+}
+
+/// The disk was taken away from under its opener.
+fn gone() -> DiskError {
+    DiskError::Media(io::Error::from_raw_os_error(libc::ENXIO))
+}

@@ -1,0 +1,78 @@
+//! What can go wrong, and how often it did.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A kind of fault. Each is counted when it takes effect, not when it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fault {
+    /// A node lost power.
+    NodeCrash,
+    /// A node's process was killed; its machine stayed up.
+    NodeKill,
+    /// A node stood still for a while.
+    NodePause,
+    /// A core did not get its processor for a while.
+    CoreDelay,
+    /// A disk took much longer than usual.
+    DiskSpike,
+    /// A read failed.
+    ReadError,
+    /// A write failed.
+    WriteError,
+    /// A flush failed.
+    FlushError,
+    /// The file system was full.
+    DiskFull,
+    /// An operation met a dead disk.
+    DeadDisk,
+    /// A power cut lost a sector that had not been flushed.
+    LostSector,
+    /// A power cut kept a part of a write and lost the rest.
+    TornWrite,
+    /// Bits of a disk were changed silently.
+    Corruption,
+    /// A connection was broken.
+    ConnectionBreak,
+    /// Bytes were held back by a cut link.
+    LinkHold,
+    /// A connection gave up after a cut or a crash.
+    ConnectionTimeout,
+    /// Nobody listened where a connection was to go.
+    ConnectionRefused,
+    /// A packet was late (lost and sent again).
+    NetSpike,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// How often each kind of fault took effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounts(BTreeMap<Fault, u64>);
+
+impl FaultCounts {
+    pub(super) fn add(&mut self, fault: Fault) {
+        *self.0.entry(fault).or_default() += 1;
+    }
+
+    /// How often `fault` took effect.
+    pub fn of(&self, fault: Fault) -> u64 {
+        self.0.get(&fault).copied().unwrap_or(0)
+    }
+
+    /// Those that took effect, with their counts.
+    pub fn iter(&self) -> impl Iterator<Item = (Fault, u64)> {
+        self.0.iter().map(|(fault, count)| (*fault, *count))
+    }
+
+    /// Adds the counts of another run.
+    pub fn merge(&mut self, other: &FaultCounts) {
+        for (fault, count) in other.iter() {
+            *self.0.entry(fault).or_default() += count;
+        }
+    }
+}

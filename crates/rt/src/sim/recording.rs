@@ -1,0 +1,72 @@
+//! Records what a node does to some of its disks, so that power can be cut at every point of it afterwards.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::disk::Content;
+use super::image::DiskImage;
+use crate::Durability;
+
+/// Something that happened to the recorded disks, in the order it happened.
+#[derive(Clone)]
+pub(super) enum Step {
+    /// A write was given to a disk: from now on it may be on the platter in part.
+    Write { disk: usize, op: u64, offset: u64, content: Content },
+    /// A flush was given to a disk.
+    Flush { disk: usize, op: u64 },
+    /// The write or flush succeeded.
+    Done { op: u64, durability: Durability },
+    /// The code under test has promised everything up to this mark.
+    Ack(u64),
+}
+
+pub(super) struct Tape {
+    /// What the platters held at the beginning.
+    pub(super) disks: Vec<DiskImage>,
+    pub(super) steps: Vec<Step>,
+}
+
+/// What happened to some disks from a moment on. Clones write to and read from the same tape.
+#[derive(Clone)]
+pub struct Recording(pub(super) Rc<RefCell<Tape>>);
+
+impl Recording {
+    /// Notes that everything up to `mark` has now been promised to survive. Marks grow.
+    pub fn ack(&self, mark: u64) {
+        self.0.borrow_mut().steps.push(Step::Ack(mark));
+    }
+
+    /// How many steps have been recorded.
+    pub fn len(&self) -> usize {
+        self.0.borrow().steps.len()
+    }
+
+    /// Whether nothing has been recorded.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What a drive writes its steps to.
+pub(super) struct Tap {
+    tape: Rc<RefCell<Tape>>,
+    disk: usize,
+}
+
+impl Tap {
+    pub(super) fn new(recording: &Recording, disk: usize) -> Tap {
+        Tap { tape: Rc::clone(&recording.0), disk }
+    }
+
+    pub(super) fn write(&self, op: u64, offset: u64, content: Content) {
+        self.tape.borrow_mut().steps.push(Step::Write { disk: self.disk, op, offset, content });
+    }
+
+    pub(super) fn flush(&self, op: u64) {
+        self.tape.borrow_mut().steps.push(Step::Flush { disk: self.disk, op });
+    }
+
+    pub(super) fn done(&self, op: u64, durability: Durability) {
+        self.tape.borrow_mut().steps.push(Step::Done { op, durability });
+    }
+}

@@ -1,0 +1,268 @@
+//! Disks and their faults.
+
+use std::path::Path;
+use std::time::Duration;
+
+use base::{Buf, SharedBuf};
+
+use super::one_node;
+use crate::sim::{DiskFaults, DiskImage, Fault, NodeId, World};
+use crate::{CoreId, Disk, DiskError, Durability, OpenError, OpenOptions};
+
+const SIZE: u64 = 1 << 20;
+
+fn bytes(byte: u8, len: usize) -> SharedBuf {
+    Buf::copy_of(&vec![byte; len]).share()
+}
+
+async fn open(path: &str) -> Disk {
+    Disk::open(Path::new(path), OpenOptions::default()).await.unwrap()
+}
+
+async fn create(path: &str, size: u64) -> Result<Disk, OpenError> {
+    Disk::open(Path::new(path), OpenOptions { create: Some(size), ..OpenOptions::default() }).await
+}
+
+async fn read(disk: &Disk, offset: u64, len: usize) -> Vec<u8> {
+    disk.read(offset, Buf::zeroed(len)).await.unwrap().to_vec()
+}
+
+fn with_disk(seed: u64) -> (World, NodeId) {
+    let (world, node) = one_node(seed);
+    world.add_disk(node, "/d", SIZE, 512);
+    (world, node)
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let (world, node) = with_disk(1);
+    world.block_on(node, CoreId(0), || async {
+        let disk = open("/d").await;
+        assert_eq!((disk.size(), disk.block()), (SIZE, 512));
+        disk.write(512, bytes(1, 1024), Durability::Cached).await.unwrap();
+        disk.write(1024, bytes(2, 512), Durability::Durable).await.unwrap();
+        disk.zero(512, 512).await.unwrap();
+        assert_eq!(read(&disk, 0, 2048).await, [[0; 512], [0; 512], [2; 512], [0; 512]].concat());
+        disk.flush().await.unwrap();
+        for (offset, len) in [(1, 512), (0, 100), (SIZE, 512), (u64::MAX - 511, 512)] {
+            let error = disk.read(offset, Buf::zeroed(len)).await.unwrap_err();
+            assert!(matches!(error, DiskError::Range { .. }), "{error}");
+            let error = disk.write(offset, bytes(1, len), Durability::Cached).await.unwrap_err();
+            assert!(matches!(error, DiskError::Range { .. }), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_disk_is_locked_and_shared() {
+    let (world, node) = with_disk(1);
+    world.block_on(node, CoreId(0), || async {
+        let disk = open("/d").await;
+        let in_use = Disk::open(Path::new("/d"), OpenOptions::default()).await;
+        assert!(matches!(in_use, Err(OpenError::InUse(_))));
+        let share = disk.share();
+        let written = crate::call(CoreId(1), move || async move {
+            let disk = share();
+            disk.write(0, bytes(7, 512), Durability::Cached).await.is_ok()
+        });
+        assert!(written.await);
+        assert_eq!(read(&disk, 0, 512).await, [7; 512]);
+        drop(disk);
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let disk = Disk::open(Path::new("/d"), options).await.unwrap();
+        let error = disk.write(0, bytes(1, 512), Durability::Cached).await.unwrap_err();
+        assert!(matches!(error, DiskError::ReadOnly));
+    });
+    // A dead process holds no lock.
+    world.block_on(node, CoreId(0), || async { std::mem::forget(open("/d").await) });
+    world.kill(node);
+    world.restart(node, |_| std::future::pending());
+    world.block_on(node, CoreId(0), || async { drop(open("/d").await) });
+}
+
+#[test]
+fn files_are_made_once_and_outlive_their_node() {
+    let (world, node) = one_node(1);
+    world.block_on(node, CoreId(0), || async {
+        assert!(matches!(
+            Disk::open(Path::new("/f"), OpenOptions::default()).await,
+            Err(OpenError::System { source, .. }) if source.kind() == std::io::ErrorKind::NotFound
+        ));
+        let file = create("/f", SIZE).await.unwrap();
+        file.write(8192, bytes(3, 4096), Durability::Durable).await.unwrap();
+        assert_eq!(file.allocated(0, SIZE).await.unwrap(), [(8192, 4096)]);
+        assert!(matches!(
+            create("/f", SIZE).await,
+            Err(OpenError::System { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists
+        ));
+    });
+    let other = world.add_node("b", 1, |_| std::future::pending());
+    world.crash(node);
+    world.move_disk(node, "/f", other, "/elsewhere");
+    assert!(!world.has_disk(node, "/f"));
+    world.block_on(other, CoreId(0), || async {
+        let file = open("/elsewhere").await;
+        assert_eq!(read(&file, 8192, 4096).await, [3; 4096]);
+        file.zero(0, SIZE).await.unwrap();
+        assert_eq!(file.allocated(0, SIZE).await.unwrap(), []);
+    });
+}
+
+#[test]
+fn a_full_file_system_refuses_and_does_not_latch() {
+    let (world, node) = one_node(1);
+    world.set_space(node, Some(16384));
+    world.block_on(node, CoreId(0), || async {
+        let options = OpenOptions { create: Some(SIZE), reserve: true, read_only: false };
+        assert!(Disk::open(Path::new("/r"), options).await.is_err());
+        let file = create("/f", SIZE).await.unwrap();
+        file.write(0, bytes(1, 16384), Durability::Cached).await.unwrap();
+        let full = file.write(16384, bytes(1, 512), Durability::Cached).await;
+        assert!(matches!(full, Err(DiskError::Full)));
+        file.write(0, bytes(2, 16384), Durability::Cached).await.unwrap();
+        file.zero(0, 4096).await.unwrap();
+        file.write(16384, bytes(1, 512), Durability::Cached).await.unwrap();
+    });
+    assert_eq!(world.fault_counts().of(Fault::DiskFull), 2);
+}
+
+#[test]
+fn a_failed_write_or_flush_latches_until_reopened() {
+    let (world, node) = with_disk(1);
+    world.set_disk_faults(node, "/d", DiskFaults::default().with_unwritable(4096..8192));
+    let disk = world.block_on(node, CoreId(0), || async {
+        let disk = open("/d").await;
+        disk.write(0, bytes(1, 4096), Durability::Durable).await.unwrap();
+        let failed = disk.write(7680, bytes(1, 1024), Durability::Cached).await;
+        assert!(matches!(failed, Err(DiskError::Media(_))), "{failed:?}");
+        for result in [
+            disk.write(0, bytes(2, 512), Durability::Cached).await,
+            disk.flush().await,
+            disk.share()().zero(0, 512).await,
+        ] {
+            assert!(matches!(result, Err(DiskError::Latched)), "{result:?}");
+        }
+        assert_eq!(read(&disk, 0, 4096).await, [1; 4096]);
+        disk
+    });
+    drop(disk);
+    world.set_disk_faults(node, "/d", DiskFaults { flush_error_one_in: 1, ..DiskFaults::default() });
+    world.block_on(node, CoreId(0), || async {
+        let disk = open("/d").await;
+        disk.write(0, bytes(2, 512), Durability::Cached).await.unwrap();
+        assert!(matches!(disk.flush().await, Err(DiskError::Media(_))));
+        assert!(matches!(disk.flush().await, Err(DiskError::Latched)));
+    });
+    let counts = world.fault_counts();
+    assert_eq!((counts.of(Fault::WriteError), counts.of(Fault::FlushError)), (1, 1));
+}
+
+#[test]
+fn reads_fail_where_they_are_told_to() {
+    let (world, node) = with_disk(1);
+    world.set_disk_faults(node, "/d", DiskFaults::default().with_unreadable(512..1024));
+    world.block_on(node, CoreId(0), || async {
+        let disk = open("/d").await;
+        assert!(disk.read(0, Buf::zeroed(512)).await.is_ok());
+        assert!(matches!(disk.read(0, Buf::zeroed(1024)).await, Err(DiskError::Media(_))));
+        assert!(disk.read(1024, Buf::zeroed(512)).await.is_ok());
+        disk.flush().await.unwrap();
+    });
+    world.set_disk_dead(node, "/d", true);
+    world.block_on(node, CoreId(0), || async {
+        assert!(Disk::open(Path::new("/d"), OpenOptions::default()).await.is_err());
+    });
+    assert_eq!(world.fault_counts().of(Fault::ReadError), 1);
+    assert_eq!(world.fault_counts().of(Fault::DeadDisk), 1);
+}
+
+#[test]
+fn corruption_is_silent() {
+    let (world, node) = with_disk(1);
+    world.corrupt_disk(node, "/d", 512..1536);
+    let found = world.block_on(node, CoreId(0), || async { read(&open("/d").await, 0, 2048).await });
+    let wrong: Vec<usize> = (0..4).filter(|sector| found[sector * 512..][..512] != [0; 512]).collect();
+    assert_eq!(wrong, [1, 2]);
+}
+
+/// Over many seeds: what was flushed or durable is always there, what was not is there or not, by sectors.
+#[test]
+fn a_power_cut_keeps_what_was_promised_and_any_part_of_the_rest() {
+    let (mut torn, mut kept, mut lost) = (0, 0, 0);
+    for seed in 0..60 {
+        let (world, node) = with_disk(seed);
+        world.block_on(node, CoreId(0), || async {
+            let disk = open("/d").await;
+            disk.write(0, bytes(1, 4096), Durability::Cached).await.unwrap();
+            disk.write(4096, bytes(1, 4096), Durability::Cached).await.unwrap();
+            disk.flush().await.unwrap();
+            disk.write(8192, bytes(2, 4096), Durability::Cached).await.unwrap();
+            disk.write(8192, bytes(3, 512), Durability::Durable).await.unwrap();
+            disk.write(4096, bytes(2, 4096), Durability::Cached).await.unwrap();
+        });
+        world.crash(node);
+        let image = world.disk_image(node, "/d");
+        let sectors = |offset: u64| {
+            let mut found = vec![0; 4096];
+            image.read(offset, &mut found);
+            found
+                .chunks(512)
+                .map(|sector| {
+                    assert!(sector.iter().all(|byte| *byte == sector[0]), "a torn sector");
+                    sector[0]
+                })
+                .collect::<Vec<u8>>()
+        };
+        assert_eq!(sectors(0), [1; 8]);
+        assert_eq!(sectors(8192)[0], 3);
+        let doubtful = sectors(4096);
+        match doubtful.iter().filter(|byte| **byte == 2).count() {
+            0 => lost += 1,
+            8 => kept += 1,
+            _ => torn += 1,
+        }
+        assert!(doubtful.iter().all(|byte| [1, 2].contains(byte)), "{doubtful:?}");
+    }
+    assert!(torn > 10 && kept > 5 && lost > 5, "{torn} torn, {kept} kept, {lost} lost");
+}
+
+#[test]
+fn a_write_under_way_may_survive_in_part_and_a_killed_process_loses_nothing() {
+    let mut torn = 0;
+    for seed in 0..100 {
+        let (world, node) = with_disk(seed);
+        drop(world.spawn_on(node, CoreId(0), || async {
+            let disk = open("/d").await;
+            disk.write(0, bytes(1, 8192), Durability::Durable).await.unwrap();
+        }));
+        world.run_for(Duration::from_micros(30));
+        world.crash(node);
+        torn += world.fault_counts().of(Fault::TornWrite);
+        world.restart(node, |_| std::future::pending());
+        drop(world.spawn_on(node, CoreId(0), || async {
+            let disk = open("/d").await;
+            disk.write(0, bytes(2, 8192), Durability::Cached).await.unwrap();
+        }));
+        world.run_for(Duration::from_micros(30));
+        world.kill(node);
+        world.run_for(Duration::from_secs(1));
+        let mut found = [0; 8192];
+        world.disk_image(node, "/d").read(0, &mut found);
+        assert_eq!(found, [2; 8192], "seed {seed}");
+    }
+    assert!(torn > 20, "{torn}");
+}
+
+#[test]
+fn an_image_goes_from_world_to_world() {
+    let mut image = DiskImage::new(SIZE, 4096);
+    image.write(4096, &[9; 4096]);
+    let (world, node) = one_node(3);
+    world.put_disk(node, "/d", image.clone());
+    world.block_on(node, CoreId(0), || async {
+        let disk = open("/d").await;
+        assert_eq!(disk.block(), 4096);
+        assert_eq!(read(&disk, 4096, 4096).await, [9; 4096]);
+    });
+    assert_eq!(world.disk_image(node, "/d"), image);
+}

@@ -1,0 +1,1 @@
+//! Connections and what can happen to them.

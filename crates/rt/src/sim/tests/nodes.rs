@@ -1,0 +1,269 @@
+//! Nodes, cores, time, and that a seed is a run.
+
+use std::cell::{Cell, RefCell};
+use std::future::pending;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{Buf, SendBatch};
+
+use super::one_node;
+use crate::sim::{Fault, NodeStatus, World};
+use crate::{CoreId, Disk, Durability, Listener, Stream, call, now, sleep, spawn, yield_now};
+
+const MS: Duration = Duration::from_millis(1);
+
+#[test]
+fn time_passes_without_waiting() {
+    let (world, node) = one_node(1);
+    let slept = world.block_on(node, CoreId(0), || async {
+        let start = now();
+        sleep(Duration::from_secs(600)).await;
+        now() - start
+    });
+    assert!((Duration::from_secs(600)..Duration::from_secs(601)).contains(&slept), "{slept:?}");
+    assert!(world.run_until_idle());
+}
+
+#[test]
+fn run_for_ends_on_time_and_run_until_when_it_is_so() {
+    let (world, node) = one_node(1);
+    let ticks = Rc::new(Cell::new(0));
+    let counted = Rc::clone(&ticks);
+    drop(world.spawn_on(node, CoreId(0), || async move {
+        loop {
+            sleep(MS).await;
+            counted.set(counted.get() + 1);
+        }
+    }));
+    world.run_for(100 * MS + MS / 2);
+    assert_eq!(world.now(), 100 * MS + MS / 2);
+    assert!((90..=100).contains(&ticks.get()), "{}", ticks.get());
+    assert!(world.run_until(|| ticks.get() >= 200, 200 * MS));
+    assert!(!world.run_until(|| ticks.get() >= 2_000, 100 * MS));
+}
+
+#[test]
+fn cores_call_each_other_and_a_busy_task_does_not_stop_the_world() {
+    let (world, node) = one_node(1);
+    let turns = world.block_on(node, CoreId(0), || async {
+        let there = call(CoreId(1), || async {
+            sleep(MS).await;
+            crate::core()
+        });
+        let there = spawn(there);
+        let mut turns = 0;
+        while !there.is_finished() {
+            yield_now().await;
+            turns += 1;
+        }
+        assert_eq!(there.await, CoreId(1));
+        turns
+    });
+    assert!(turns > 100, "{turns}");
+}
+
+#[test]
+fn a_handle_reaches_the_cores() {
+    let (world, node) = one_node(1);
+    let handle = world.handle(node);
+    assert_eq!(world.wait_for(handle.call(CoreId(1), || async { crate::core() })), Some(CoreId(1)));
+    let never = handle.call(CoreId(1), || async { pending::<u8>().await });
+    world.run_for(MS);
+    world.kill(node);
+    assert_eq!(world.wait_for(never), None);
+    assert_eq!(world.wait_for(handle.call(CoreId(1), || async { 1 })), None);
+}
+
+#[test]
+fn clocks_drift() {
+    let (world, node) = one_node(1);
+    let fast = world.add_node("fast", 1, |_| pending());
+    world.set_clock_drift(fast, 100_000);
+    let read = |node| world.block_on(node, CoreId(0), || async { now() });
+    let (start, start_fast) = (read(node), read(fast));
+    assert_ne!(start, start_fast, "clocks start anywhere");
+    world.run_for(Duration::from_secs(10));
+    let (passed, passed_fast) = ((read(node) - start).as_millis(), (read(fast) - start_fast).as_millis());
+    assert_eq!((passed, passed_fast), (10_000, 11_000));
+}
+
+#[test]
+fn a_paused_node_stands_still_and_goes_on() {
+    let (world, node) = one_node(1);
+    let ticks = Rc::new(Cell::new(0));
+    let counted = Rc::clone(&ticks);
+    drop(world.spawn_on(node, CoreId(1), || async move {
+        loop {
+            sleep(MS).await;
+            counted.set(counted.get() + 1);
+        }
+    }));
+    world.run_for(10 * MS);
+    let before = ticks.get();
+    world.pause(node);
+    assert_eq!(world.status(node), NodeStatus::Paused);
+    world.run_for(100 * MS);
+    assert_eq!(ticks.get(), before);
+    world.resume(node);
+    world.run_for(10 * MS);
+    assert!(ticks.get() > before);
+    assert_eq!(world.fault_counts().of(Fault::NodePause), 1);
+}
+
+#[test]
+fn the_end_of_main_ends_the_process() {
+    let world = World::new(1);
+    let node = world.add_node("a", 2, |core| async move { sleep((1 + u32::from(core.0)) * MS).await });
+    world.run_for(3 * MS);
+    assert_eq!(world.status(node), NodeStatus::Ended);
+    world.restart(node, |_| pending());
+    assert_eq!(world.block_on(node, CoreId(1), || async { 5 }), 5);
+}
+
+/// Counts how many of it exist.
+struct Sentinel(Rc<Cell<i64>>);
+
+impl Sentinel {
+    fn new(count: &Rc<Cell<i64>>) -> Sentinel {
+        count.set(count.get() + 1);
+        Sentinel(Rc::clone(count))
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+#[test]
+fn nothing_of_a_dead_node_or_a_dropped_world_remains() {
+    let alive = Rc::new(Cell::new(0));
+    for seed in 0..200 {
+        let world = World::new(seed);
+        let counted = Rc::clone(&alive);
+        let main = move |core: CoreId| {
+            let counted = Rc::clone(&counted);
+            async move {
+                let _here = Sentinel::new(&counted);
+                let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+                let address = listener.local_address();
+                let inner = Rc::clone(&counted);
+                let notify = Rc::new(crate::sync::Notify::new());
+                let notified = Rc::clone(&notify);
+                spawn(async move {
+                    let _here = Sentinel::new(&inner);
+                    let (stream, _) = listener.accept().await.unwrap();
+                    let stream = stream.attach();
+                    stream.send(SendBatch::new()).await.unwrap();
+                    notified.notify();
+                    let _ = stream.receive().await;
+                    pending::<()>().await;
+                })
+                .detach();
+                let _stream = Stream::connect(address, Duration::from_secs(1)).await.unwrap();
+                notify.notified().await;
+                let inner = Rc::clone(&counted);
+                if core == CoreId(0) {
+                    let _there = call(CoreId(1), || async { sleep(Duration::from_secs(9)).await });
+                    _there.await;
+                }
+                let _late = Sentinel::new(&inner);
+                pending::<()>().await;
+            }
+        };
+        let node = world.add_node("a", 2, main.clone());
+        let other = world.add_node("b", 2, main.clone());
+        world.run_for(Duration::from_millis(seed));
+        assert!(alive.get() >= i64::from(seed > 0));
+        match seed % 4 {
+            0 => {
+                world.crash(node);
+                world.kill(other);
+                assert_eq!(alive.get(), 0, "seed {seed}");
+                world.restart(node, main);
+                world.run_for(MS);
+            }
+            1 => world.power_off_all(),
+            2 => world.pause(node),
+            _ => {}
+        }
+        drop(world);
+        assert_eq!(alive.get(), 0, "seed {seed}");
+    }
+    assert_eq!(Rc::strong_count(&alive), 1);
+}
+
+/// Two nodes that talk over TCP and write to their disks, with a crash; gives the log's hash and what they did.
+fn busy_run(seed: u64) -> (u64, Vec<String>) {
+    let world = World::new(seed);
+    let said = Rc::new(RefCell::new(Vec::new()));
+    let saying = Rc::clone(&said);
+    let server = world.add_node("server", 2, |_| async {
+        let listener = Listener::bind("10.0.0.1:3260".parse().unwrap()).await;
+        let Ok(listener) = listener else { return pending().await };
+        let disk =
+            Disk::open("/d".as_ref(), crate::OpenOptions { create: Some(1 << 20), ..Default::default() });
+        let disk = Rc::new(disk.await.unwrap());
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let stream = stream.attach();
+            let disk = Rc::clone(&disk);
+            spawn(async move {
+                let mut offset = 0;
+                while let Ok(buf) = stream.receive_exact(Buf::zeroed(512), 0).await {
+                    let durability =
+                        if offset % 1024 == 0 { Durability::Cached } else { Durability::Durable };
+                    disk.write(offset, buf.share(), durability).await.unwrap();
+                    offset += 512;
+                    let mut batch = SendBatch::new();
+                    batch.push(&offset.to_le_bytes());
+                    if stream.send(batch).await.is_err() {
+                        return;
+                    }
+                }
+            })
+            .detach();
+        }
+    });
+    world.add_node("client", 2, move |core| {
+        let said = Rc::clone(&saying);
+        async move {
+            let stream = Stream::connect("10.0.0.1:3260".parse().unwrap(), Duration::from_secs(5)).await;
+            let Ok(stream) = stream else { return pending().await };
+            for round in 0..50 {
+                let mut batch = SendBatch::new();
+                batch.push(&[crate::random() as u8; 512]);
+                let sent = stream.send(batch).await;
+                let answer = stream.receive_exact(Buf::zeroed(8), 0).await;
+                let said_now =
+                    format!("{core} round {round} at {}: {sent:?} {answer:?}", now(), sent = sent.is_ok());
+                said.borrow_mut().push(said_now);
+                if answer.is_err() {
+                    break;
+                }
+            }
+            pending().await
+        }
+    });
+    world.run_for(5 * MS);
+    world.crash(server);
+    world.run_for(Duration::from_secs(60));
+    world.note(format!("{:?}", world.disk_image(server, "/d")));
+    (world.log_hash(), said.take())
+}
+
+#[test]
+fn a_seed_is_a_run_and_another_seed_is_another() {
+    let mut hashes = Vec::new();
+    for seed in 0..10 {
+        let first = busy_run(seed);
+        assert!(first.1.len() > 4, "{:?}", first.1);
+        assert_eq!(first, busy_run(seed), "seed {seed}");
+        hashes.push(first.0);
+    }
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!(hashes.len(), 10);
+}
