@@ -135,7 +135,7 @@ proptest! {
                     unit.finish(pending, Ok(BlockDone::Done));
                 }
                 Step::Done(outcome) => assert!(outcome.data_in.len() <= 1 << 20),
-                Step::Change(_) => panic!("no command of the medium changes the unit"),
+                Step::Change(_) | Step::ReportLuns(_) => panic!("no command of the medium changes the unit"),
             }
         }
     }
