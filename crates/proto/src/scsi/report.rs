@@ -1,7 +1,7 @@
 //! MAINTENANCE IN: what the unit can do and how it can be reached (SPC-4 6.34 to 6.37).
 
 use super::operations::{self, Access, OnAttention, Operation};
-use super::{LogicalUnit, Outcome, PortGroup, Request, Sense, Step};
+use super::{LogicalUnit, Outcome, PortGroup, Request, Sense, Step, commands};
 
 pub(super) const REPORT_TARGET_PORT_GROUPS: Operation = Operation {
     name: "REPORT TARGET PORT GROUPS",
@@ -72,15 +72,20 @@ fn group_descriptor(group: &PortGroup) -> Vec<u8> {
 }
 
 /// SPC-4 6.34.
-fn report_supported_operation_codes(_: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
+fn report_supported_operation_codes(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let cdb = &request.cdb;
     let timeouts = cdb.bit(2, 7);
     let (opcode, action) = (cdb.u8(3), cdb.u16(4));
+    let config = unit.config();
+    let offered = |row: &&Operation| commands::offered(row, config);
     let rows = operations::with_opcode(opcode);
     let has_actions = rows.iter().any(|row| row.service_action.is_some());
     let by_action = || rows.iter().find(|row| row.service_action.map(u16::from) == Some(action));
     let one = match cdb.u8(2) & 0x07 {
-        0 => return parameters(&request, &all_commands(timeouts)),
+        0 => {
+            let rows = operations::OPERATIONS.iter().filter(offered);
+            return parameters(&request, &all_commands(rows, timeouts));
+        }
         1 if has_actions => return Err(Sense::invalid_field_in_cdb(2, 2)),
         1 => rows.first(),
         2 if !rows.is_empty() && !has_actions => return Err(Sense::invalid_field_in_cdb(2, 2)),
@@ -89,15 +94,15 @@ fn report_supported_operation_codes(_: &mut LogicalUnit, request: Request) -> Re
         3 => rows.first().filter(|_| action == 0),
         _ => return Err(Sense::invalid_field_in_cdb(2, 2)),
     };
-    parameters(&request, &one_command(one, timeouts))
+    parameters(&request, &one_command(one.filter(offered), timeouts))
 }
 
 /// COMMAND TIMEOUTS DESCRIPTOR (SPC-4 6.34.4): no times are told.
 const NO_TIMEOUTS: [u8; 12] = [0x00, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-fn all_commands(timeouts: bool) -> Vec<u8> {
+fn all_commands<'a>(rows: impl Iterator<Item = &'a Operation>, timeouts: bool) -> Vec<u8> {
     let mut descriptors = Vec::new();
-    for row in &operations::OPERATIONS {
+    for row in rows {
         let action = u16::from(row.service_action.unwrap_or(0)).to_be_bytes();
         let flags = u8::from(timeouts) << 1 | u8::from(row.service_action.is_some());
         let length = (row.usage.len() as u16).to_be_bytes();

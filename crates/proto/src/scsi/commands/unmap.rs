@@ -7,6 +7,8 @@ use super::{gates, pending};
 use crate::scsi::limits::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
 use crate::scsi::{BlockOp, LogicalUnit, LuConfig, Outcome, Request, Sense, Step};
 
+pub(super) const OPCODE: u8 = 0x42;
+
 /// UNMAP DATA LENGTH, UNMAP BLOCK DESCRIPTOR DATA LENGTH, four reserved bytes.
 const HEADER: usize = 8;
 /// LBA, number of blocks, four reserved bytes.

@@ -6,6 +6,8 @@ use super::extent::Extent;
 use super::{gates, pending};
 use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step};
 
+pub(super) const ATOMIC_OPCODE: u8 = 0x9c;
+
 pub(super) fn write_6(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let extent = Extent::of_six(&request.cdb);
     let fua = gates::durable(unit, false);
