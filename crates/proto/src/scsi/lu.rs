@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  operations.rs       table: name, usage, gates, function
-//!    inquiry, mode, report, power, reservations/        commands that need no medium
+//!    inquiry, lun, mode/, report, power, reservations/  commands that need no medium
 //!    commands/                                          commands of the medium (SBC-3) and third-party copy
 //! ```
 //!
@@ -22,13 +22,13 @@ use base::Chain;
 use super::attention::Attentions;
 use super::change::Change;
 use super::commands::{self, BlockState, CopySegment, Pending};
-use super::operations::{self, OnAttention, Operation};
+use super::operations::{self, Access, OnAttention, Operation};
 use super::power;
 use super::reservations::conflict::Standing;
 use super::sense::{Sense, SenseFormat, SenseKey, code};
 use super::{
     AccessState, BlockDone, BlockError, BlockOp, Cdb, ChangeRequest, ItNexus, LuConfig, LuState, NexusId,
-    Notice, Outcome, RelativePort, ReportLuns, Status, UnitAttention,
+    Notice, Outcome, ReportLuns, Status, UnitAttention,
 };
 
 /// One command as it arrived.
@@ -76,6 +76,8 @@ struct Nexus {
     attentions: Attentions,
     /// How it stands to the reservations of the installed state.
     standing: Standing,
+    /// The state of its port's group in the configuration.
+    access: AccessState,
 }
 
 impl LogicalUnit {
@@ -100,7 +102,8 @@ impl LogicalUnit {
         let mut attentions = Attentions::default();
         attentions.add(if again { UnitAttention::NexusLoss } else { UnitAttention::PowerOn });
         let standing = self.state.reservations.standing(&name);
-        self.nexuses.insert(id, Nexus { name, attentions, standing });
+        let access = self.config.access_state(name.port);
+        self.nexuses.insert(id, Nexus { name, attentions, standing, access });
     }
 
     /// The login is over. If the unit's state holds something that ends with it, the change is to be decided.
@@ -124,6 +127,9 @@ impl LogicalUnit {
             self.attention_to_all(UnitAttention::AccessStateChanged);
         }
         self.config = config;
+        for nexus in self.nexuses.values_mut() {
+            nexus.access = self.config.access_state(nexus.name.port);
+        }
     }
 
     /// A state that the home core decided, with the notices of that decision; `None` if only the notices count.
@@ -185,28 +191,9 @@ impl LogicalUnit {
         let operation = operation?;
         check_control(&request.cdb, operation)?;
         if operation.needs_ready {
-            let port = nexus.name.port;
-            self.check_ready(port)?;
+            check_ready(self.state.stopped, nexus.access)?;
         }
         Ok(operation.run)
-    }
-
-    /// The unit is started, and the target port group lets it be used (SPC-4 5.15.2.4).
-    fn check_ready(&self, port: RelativePort) -> Result<(), Sense> {
-        if self.state.stopped {
-            return Err(power::STOPPED);
-        }
-        let code = match self.config.port(port).map(|(group, _)| group.state) {
-            Some(AccessState::Standby) => code::LOGICAL_UNIT_NOT_ACCESSIBLE_TARGET_PORT_IN_STANDBY_STATE,
-            Some(AccessState::Unavailable | AccessState::Offline) => {
-                code::LOGICAL_UNIT_NOT_ACCESSIBLE_TARGET_PORT_IN_UNAVAILABLE_STATE
-            }
-            Some(AccessState::Transitioning) => {
-                code::LOGICAL_UNIT_NOT_ACCESSIBLE_ASYMMETRIC_ACCESS_STATE_TRANSITION
-            }
-            Some(AccessState::ActiveOptimized | AccessState::ActiveNonOptimized) | None => return Ok(()),
-        };
-        Err(Sense::new(SenseKey::NotReady, code))
     }
 
     /// The answer to a command whose step was carried out.
@@ -214,6 +201,16 @@ impl LogicalUnit {
         let mut outcome = commands::finish(self, pending, result);
         self.put_format(&mut outcome);
         outcome
+    }
+
+    /// Whether reservations let a copy read here on behalf of `nexus`, as a READ from it would.
+    pub fn may_copy_from(&self, nexus: &ItNexus) -> bool {
+        self.state.reservations.standing(nexus).permits(Access::Read, &Cdb([0; 16]))
+    }
+
+    /// Whether reservations let a copy write here on behalf of `nexus`, as a WRITE from it would.
+    pub fn may_copy_to(&self, nexus: &ItNexus) -> bool {
+        self.state.reservations.standing(nexus).permits(Access::Exclusive, &Cdb([0; 16]))
     }
 
     /// Gives sense data the format that D_SENSE asks for.
@@ -240,6 +237,22 @@ impl LogicalUnit {
             nexus.attentions.forget(attention);
         }
     }
+}
+
+/// The unit is started, and the target port group lets it be used (SPC-4 5.15.2.4).
+fn check_ready(stopped: bool, access: AccessState) -> Result<(), Sense> {
+    if stopped {
+        return Err(power::STOPPED);
+    }
+    let code = match access {
+        AccessState::ActiveOptimized | AccessState::ActiveNonOptimized => return Ok(()),
+        AccessState::Standby => code::LOGICAL_UNIT_NOT_ACCESSIBLE_TARGET_PORT_IN_STANDBY_STATE,
+        AccessState::Unavailable | AccessState::Offline => {
+            code::LOGICAL_UNIT_NOT_ACCESSIBLE_TARGET_PORT_IN_UNAVAILABLE_STATE
+        }
+        AccessState::Transitioning => code::LOGICAL_UNIT_NOT_ACCESSIBLE_ASYMMETRIC_ACCESS_STATE_TRANSITION,
+    };
+    Err(Sense::new(SenseKey::NotReady, code))
 }
 
 /// NACA in the CONTROL byte asks for auto contingent allegiance, which there is none of (NORMACA is zero, SAM-5 5.2).

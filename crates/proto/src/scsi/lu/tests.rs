@@ -210,6 +210,17 @@ fn another_size_is_told() {
 }
 
 #[test]
+fn a_group_in_standby_is_not_ready() {
+    let mut rig = Rig::new();
+    let mut config = config();
+    config.port_groups[0].state = crate::scsi::AccessState::Standby;
+    rig.unit.reconfigure(config);
+    assert_eq!(rig.code(A, &TEST_UNIT_READY, &[]), 0x2a06);
+    assert_eq!(rig.code(A, &TEST_UNIT_READY, &[]), 0x040b);
+    assert_eq!(rig.data(A, &[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0])[4], 0x02);
+}
+
+#[test]
 fn report_luns_tells_of_new_units() {
     let mut rig = Rig::new();
     rig.unit.attention(A, UnitAttention::ReportedLunsChanged);

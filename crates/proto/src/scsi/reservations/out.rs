@@ -52,29 +52,21 @@ impl PersistentOut {
             return Err(Refusal::Conflict);
         }
         let mut ruling = Ruling { reservations: state.clone(), tell: Vec::new(), abort: Vec::new() };
+        let knows_its_key = state.registrations.get(from) == Some(&self.key);
         match &self.action {
             Action::Register(registration) => ruling.register(self, registration, from, ports)?,
-            other => {
-                if state.registrations.get(from) != Some(&self.key) {
-                    return Err(Refusal::Conflict);
-                }
-                match other {
-                    Action::Reserve(kind) => ruling.reserve(*kind, from)?,
-                    Action::Release(kind) => ruling.release(*kind, from)?,
-                    Action::Clear => ruling.clear(from),
-                    Action::Preempt { kind, abort } => {
-                        ruling.preempt(self.action_key, *kind, *abort, from)?
-                    }
-                    Action::Move { to, port, unregister, survives } => {
-                        if !ports.contains(port) {
-                            return Err(Sense::invalid_field_in_parameter_list(18, 7).into());
-                        }
-                        let to = ItNexus { initiator: to.clone(), port: *port };
-                        ruling.move_to(self.action_key, to, *unregister, from)?;
-                        ruling.reservations.survives = *survives;
-                    }
-                    Action::Register(_) => unreachable!("matched above"),
-                }
+            _ if !knows_its_key => return Err(Refusal::Conflict),
+            Action::Reserve(kind) => ruling.reserve(*kind, from)?,
+            Action::Release(kind) => ruling.release(*kind, from)?,
+            Action::Clear => ruling.clear(from),
+            Action::Preempt { kind, abort } => ruling.preempt(self.action_key, *kind, *abort, from)?,
+            Action::Move { port, .. } if !ports.contains(port) => {
+                return Err(Sense::invalid_field_in_parameter_list(18, 7).into());
+            }
+            Action::Move { to, port, unregister, survives } => {
+                let to = ItNexus { initiator: to.clone(), port: *port };
+                ruling.move_to(self.action_key, to, *unregister, from)?;
+                ruling.reservations.survives = *survives;
             }
         }
         Ok(ruling)

@@ -112,6 +112,7 @@ fn conflicts_reach_commands() {
     rig.unit.attention(B, UnitAttention::DeviceReset);
     assert_eq!(rig.code(B, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), 0x2903);
     assert_eq!(rig.code(B, &[0x00, 0, 0, 0, 0, 0], &[]), 0x2a09);
+    assert!(rig.unit.may_copy_to(&nexus(A)) && !rig.unit.may_copy_from(&nexus(B)));
     // Persistent reservations survive resets and logins.
     let reset = rig.unit.reset(Reset::Target, nexus(B));
     rig.carry_out(&reset);
