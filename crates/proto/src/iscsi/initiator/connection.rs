@@ -78,7 +78,7 @@ pub enum Event {
     /// A ping was answered.
     Pong(TaskId),
     /// The target lets us go: close the connection.
-    LoggedOut(LogoutResult),
+    LoggedOut(TaskId, LogoutResult),
     /// The target tells something.
     Async(AsyncEvent),
     /// The connection cannot go on: close it. Nothing follows.
@@ -259,6 +259,11 @@ impl Connection {
         self.events.pop_front()
     }
 
+    /// Whether there is something to be sent.
+    pub fn has_output(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
     /// Puts what is to be sent into `batch`, which must be empty.
     pub fn poll_transmit(&mut self, batch: &mut SendBatch) {
         assert!(batch.is_empty(), "the output is swapped into an empty batch");
@@ -381,7 +386,7 @@ impl Connection {
             ResponsePdu::Logout(response) => {
                 self.take_status(response.numbers);
                 self.remove(response.initiator_tag);
-                self.events.push_back(Event::LoggedOut(response.result));
+                self.events.push_back(Event::LoggedOut(TaskId(response.initiator_tag), response.result));
                 Ok(())
             }
             ResponsePdu::Async(message) => {
