@@ -131,6 +131,15 @@ impl Buf {
         self.len = self.len.min(len);
     }
 
+    /// Takes back a `truncate`: the bytes up to `len` are those that were there before.
+    ///
+    /// # Panics
+    /// If so much was never allocated.
+    pub fn restore_len(&mut self, len: usize) {
+        assert!(len <= self.capacity, "{len} bytes are more than the {} that were allocated", self.capacity);
+        self.len = len;
+    }
+
     /// The address of the first byte, for the kernel.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.pointer.as_ptr()
@@ -368,6 +377,15 @@ mod tests {
         assert_eq!(large.len(), (1 << 20) + 1);
         drop(large);
         assert!(Buf::zeroed(0).is_empty());
+    }
+
+    #[test]
+    fn a_cut_can_be_taken_back() {
+        let mut buf = Buf::copy_of(b"hello world");
+        buf.truncate(5);
+        assert_eq!(&*buf, b"hello");
+        buf.restore_len(11);
+        assert_eq!(&*buf, b"hello world");
     }
 
     #[test]

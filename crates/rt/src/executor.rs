@@ -224,13 +224,11 @@ impl Core {
         loop {
             let wakers: Vec<Waker> = self.active.borrow_mut().drain().collect();
             wakers.into_iter().for_each(Waker::wake);
-            // Functions that others have sent are not called any more: what they start from is gone.
-            let messages = std::mem::take(&mut self.remote().lock().messages);
+            self.take_messages();
             let ready = self.ready.take();
-            if ready.is_empty() && messages.is_empty() && self.active.borrow().is_empty() {
+            if ready.is_empty() && self.active.borrow().is_empty() && !self.remote().has_messages() {
                 return;
             }
-            drop(messages);
             drop(ready);
         }
     }

@@ -10,6 +10,6 @@ pub use login::{
     Authorization, Chap, Credentials, Login, LoginEvent, LoginOutcome, LoginRequest, LoginStatus, SessionKind,
 };
 pub use session::{
-    CloseReason, Command, CommandId, Event, InPlace, Negotiated, Session, SessionConfig, TargetRecord,
-    TaskFunction, TaskResponse,
+    CloseReason, Command, CommandId, Counters, Event, InPlace, Negotiated, Session, SessionConfig,
+    TRANSMIT_BYTES_MAX, TargetRecord, TaskCensus, TaskFunction, TaskResponse,
 };

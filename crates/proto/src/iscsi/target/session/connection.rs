@@ -1,0 +1,107 @@
+//! One connection of a session: its numbers, what it is in the middle of receiving, what it is to send.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use base::Instant;
+
+use super::receive::Body;
+use super::text::TextExchange;
+use super::transmit::Output;
+use super::{Counters, Negotiated, TRANSMIT_BYTES_MAX};
+use crate::iscsi::wire::{Framing, Serial};
+
+pub(super) struct Connection {
+    pub(super) cid: u16,
+    open: bool,
+    pub(super) negotiated: Negotiated,
+    pub(super) framing: Framing,
+    /// The next StatSN.
+    pub(super) stat_sn: Serial,
+    /// The beginning of a PDU whose headers have not come completely.
+    pub(super) partial: Vec<u8>,
+    /// The PDU whose data is coming.
+    pub(super) body: Option<Body>,
+    pub(super) queue: VecDeque<Output>,
+    /// Bytes that `queue` stands for, without headers.
+    pub(super) queued_bytes: usize,
+    pub(super) text: Option<TextExchange>,
+    pub(super) counters: Counters,
+    /// When the last byte came.
+    heard: Instant,
+    /// When a ping was sent that nothing has followed.
+    pub(super) pinged: Option<Instant>,
+    /// Something was sent since the last look at the clock: the initiator reads, even if it does not speak.
+    pub(super) has_moved: bool,
+}
+
+impl Connection {
+    pub(super) fn new(cid: u16, negotiated: Negotiated, stat_sn: Serial, now: Instant) -> Connection {
+        Connection {
+            cid,
+            open: true,
+            framing: Framing {
+                header_digest: negotiated.header_digest,
+                data_digest: negotiated.data_digest,
+                data_max: negotiated.max_receive,
+            },
+            negotiated,
+            stat_sn,
+            partial: Vec::new(),
+            body: None,
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            text: None,
+            counters: Counters::default(),
+            heard: now,
+            pinged: None,
+            has_moved: false,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Nothing more is received; what is queued can still be sent.
+    pub(super) fn close(&mut self) {
+        self.open = false;
+        self.partial = Vec::new();
+        self.body = None;
+        self.text = None;
+    }
+
+    pub(super) fn heard(&mut self, now: Instant, bytes: usize) {
+        self.heard = now;
+        self.pinged = None;
+        self.counters.bytes_received += bytes as u64;
+    }
+
+    pub(super) fn wants_bytes(&self) -> bool {
+        self.queued_bytes < TRANSMIT_BYTES_MAX && !self.body.as_ref().is_some_and(Body::is_lent)
+    }
+
+    /// When silence becomes suspicious, or, after a ping, fatal.
+    pub(super) fn deadline(&self, nop_interval: Duration) -> Instant {
+        self.pinged.unwrap_or(self.heard) + nop_interval
+    }
+
+    /// The StatSN of a PDU that carries status.
+    #[inline]
+    pub(super) fn take_stat_sn(&mut self) -> Serial {
+        let number = self.stat_sn;
+        self.stat_sn = number.next();
+        number
+    }
+
+    pub(super) fn queue(&mut self, output: Output) {
+        self.queued_bytes += output.queued_bytes();
+        self.queue.push_back(output);
+    }
+
+    /// Before all that waits.
+    pub(super) fn queue_first(&mut self, output: Output) {
+        self.queued_bytes += output.queued_bytes();
+        self.queue.push_front(output);
+    }
+}

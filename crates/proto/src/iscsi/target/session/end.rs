@@ -1,0 +1,107 @@
+//! How connections and sessions end.
+
+use std::time::Duration;
+
+use base::Instant;
+
+use super::task::{TaskKey, TaskState};
+use super::transmit::Output;
+use super::{CloseReason, CommandId, Event, Phase, Session};
+use crate::iscsi::wire::AsyncEvent;
+
+/// How long an initiator may take to log out after it was asked to. open-iscsi does so at once; Windows within a second.
+const DRAIN_TIME: Duration = Duration::from_secs(10);
+
+impl Session {
+    /// Reinstatement, drain, an administrator, a reset.
+    pub(super) fn end_from_above(&mut self, reason: CloseReason, now: Instant) {
+        match (self.phase, reason) {
+            (Phase::Over, _) => {}
+            (Phase::Draining(_), CloseReason::Drained) => {}
+            (Phase::Active, CloseReason::Drained) if self.connections_open() > 0 => {
+                let within = DRAIN_TIME.as_secs() as u16;
+                self.notify(|_| AsyncEvent::LogoutRequested { within });
+                self.phase = Phase::Draining(now + DRAIN_TIME);
+            }
+            // The initiator made a new session in place of this one: it has forgotten these connections.
+            (_, CloseReason::Reinstated | CloseReason::PeerClosed) => self.over(reason),
+            _ => self.drop_all(reason),
+        }
+    }
+
+    /// Tells the initiator that its connections are dropped, and drops them.
+    pub(super) fn drop_all(&mut self, reason: CloseReason) {
+        self.notify(|(time2wait, time2retain)| AsyncEvent::SessionDropped { time2wait, time2retain });
+        self.over(reason);
+    }
+
+    fn notify(&mut self, event: impl Fn((u16, u16)) -> AsyncEvent) {
+        for connection in self.connections.iter_mut().filter(|connection| connection.is_open()) {
+            let times = (connection.negotiated.time2wait, connection.negotiated.time2retain);
+            connection.queue(Output::Async(event(times)));
+        }
+    }
+
+    /// Level 0 knows no recovery of a connection: with one of them the session is lost (7.1.4.4).
+    pub(super) fn connection_lost(&mut self, cid: u16, reason: CloseReason) {
+        if self.open_connection(cid).is_some() {
+            self.over(reason);
+        }
+    }
+
+    /// Ends the session. Answers that are queued can still be sent.
+    pub(super) fn over(&mut self, reason: CloseReason) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        self.phase = Phase::Over;
+        for connection in self.connections.iter_mut().filter(|connection| connection.is_open()) {
+            connection.close();
+            self.events.push_back(Event::Close { cid: connection.cid, reason, abort: Vec::new() });
+        }
+        self.starved.clear();
+        let abort = self.forget_tasks(|_| true);
+        self.management.clear();
+        self.events.push_back(Event::End { abort });
+    }
+
+    /// Ends one connection of a session that goes on.
+    pub(super) fn close_connection(&mut self, at: usize, reason: CloseReason) {
+        let cid = self.connections[at].cid;
+        self.connections[at].close();
+        self.window.void(cid);
+        let abort = self.forget_tasks(|task_cid| task_cid == cid);
+        self.connections[at].counters.aborts += abort.len() as u64;
+        self.events.push_back(Event::Close { cid, reason, abort });
+        // What was held back by a request of the connection may be due now.
+        self.carry_out_early();
+    }
+
+    /// A new connection takes the place of one with the same CID, open or not.
+    pub(super) fn reinstate(&mut self, cid: u16) {
+        if let Some(at) = self.open_connection(cid) {
+            self.close_connection(at, CloseReason::Reinstated);
+        }
+        if let Some(at) = self.connections.iter().position(|connection| connection.cid == cid) {
+            let answering: Vec<TaskKey> =
+                self.tasks.iter().filter(|(_, task)| task.cid == cid).map(|(key, _)| key).collect();
+            for key in answering {
+                self.remove_task(key);
+            }
+            let retired = self.connections.remove(at);
+            self.retired = [self.retired, retired.counters].into_iter().sum();
+        }
+    }
+
+    /// Forgets tasks that are not answered, and gives those that the driver has.
+    fn forget_tasks(&mut self, is_of: impl Fn(u16) -> bool) -> Vec<CommandId> {
+        let is_affected = |state: &TaskState| !matches!(state, TaskState::Answering(_));
+        let gone: Vec<TaskKey> = self
+            .tasks
+            .iter()
+            .filter(|(_, task)| is_of(task.cid) && is_affected(&task.state))
+            .map(|(key, _)| key)
+            .collect();
+        gone.into_iter().filter(|key| self.remove_task(*key)).map(CommandId::from).collect()
+    }
+}

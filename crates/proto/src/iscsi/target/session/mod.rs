@@ -1,0 +1,407 @@
+//! The full feature phase: all connections of one session (RFC 7143 sections 4, 11), at error recovery level 0.
+//!
+//! What it guarantees: requests are delivered in CmdSN order over all connections, each once, with all of their data;
+//! answers go back on the connection that the request came on (allegiance, 4.2.5.1); nothing that an initiator sends makes
+//! it panic, and memory stays below what [`SessionConfig`] bounds:
+//!
+//! - unsolicited data: `commands_max` times FirstBurstLength; solicited data: `data_bytes_max`. A write that is larger
+//!   than `data_bytes_max` alone is answered ILLEGAL REQUEST, INVALID FIELD IN CDB, without asking for its data.
+//! - answers: one for each command in the window, and no more bytes are wanted above [`TRANSMIT_BYTES_MAX`].
+//!
+//! A digest error, a broken sequence of data or the loss of a connection ends the whole session, as level 0 has no
+//! smaller recovery (7.1.4, 7.13.1). Other bad requests are answered with a Reject and the session goes on.
+//!
+//! Left out, with the reason: recovery levels 1 and 2 (SNACK is rejected, TASK REASSIGN answered "not supported");
+//! bidirectional commands and CDBs over 16 bytes (refused with sense: no block command that we have needs them);
+//! the order of ORDERED and HEAD OF QUEUE tasks is not kept here: the attribute is not looked at.
+//!
+//! The way of a request: `receive` cuts bytes into PDUs and places data, `request` and its neighbours (`task_management`,
+//! `text`, `nop`, `logout`) act on them, `window` keeps their order, `task` and `write_data` hold what a command is
+//! waiting for, `transmit` turns answers into PDUs.
+
+mod connection;
+mod counters;
+mod end;
+mod logout;
+mod nop;
+mod receive;
+mod request;
+mod solicit;
+mod tag_index;
+mod task;
+mod task_management;
+#[cfg(test)]
+mod tests;
+mod text;
+mod transmit;
+mod window;
+mod write_data;
+
+use std::collections::VecDeque;
+
+use base::{Buf, Chain, Instant, SendBatch};
+use slab::Slab;
+
+use self::connection::Connection;
+use self::task::{TaskKey, TaskTable};
+use self::task_management::Management;
+use self::window::Window;
+use crate::iscsi::wire::Serial;
+use crate::scsi::{Cdb, Outcome};
+
+pub use self::counters::{Counters, TaskCensus};
+
+/// Bytes of answers that may wait on a connection before nothing more is read from it: a window of 32 reads of 256 KiB.
+pub const TRANSMIT_BYTES_MAX: usize = 8 << 20;
+
+/// Immediate requests (which no window limits) that may be outstanding in a session: an initiator in distress sends
+/// one task management request a logical unit or so.
+const IMMEDIATE_MAX: usize = 64;
+
+/// The parameters that login settled (RFC 7143 section 13).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Negotiated {
+    /// CRC32C over headers of this connection.
+    pub header_digest: bool,
+    /// CRC32C over data of this connection.
+    pub data_digest: bool,
+    /// What the initiator receives at most in one PDU on this connection.
+    pub max_transmit: u32,
+    /// What we receive at most in one PDU: what we declared.
+    pub max_receive: u32,
+    /// MaxConnections of the session.
+    pub max_connections: u16,
+    /// InitialR2T.
+    pub initial_r2t: bool,
+    /// ImmediateData.
+    pub immediate_data: bool,
+    /// MaxBurstLength.
+    pub max_burst: u32,
+    /// FirstBurstLength.
+    pub first_burst: u32,
+    /// MaxOutstandingR2T.
+    pub max_outstanding_r2t: u16,
+    /// DefaultTime2Wait, seconds.
+    pub time2wait: u16,
+    /// DefaultTime2Retain, seconds.
+    pub time2retain: u16,
+}
+
+/// A target as SendTargets shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetRecord {
+    /// TargetName.
+    pub name: String,
+    /// "address:port,portal group tag" of each portal.
+    pub addresses: Vec<String>,
+}
+
+/// A command that the session has handed out. Not used again for any later command of the session, so that the late
+/// completion of an aborted command hits nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CommandId(pub u64);
+
+/// A SCSI command with all of its data.
+#[derive(Debug)]
+pub struct Command {
+    /// To answer it with.
+    pub id: CommandId,
+    /// The eight LUN bytes as they came.
+    pub lun: [u8; 8],
+    /// The command.
+    pub cdb: Cdb,
+    /// All data that the initiator sent for it: at most its expected length, less if it said so in the CDB only.
+    pub data_out: Chain,
+}
+
+/// RFC 7143 11.5.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum TaskFunction {
+    AbortTask,
+    AbortTaskSet,
+    ClearTaskSet,
+    LogicalUnitReset,
+    TargetWarmReset,
+    TargetColdReset,
+}
+
+/// RFC 7143 11.6.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum TaskResponse {
+    Complete = 0,
+    TaskDoesNotExist = 1,
+    LunDoesNotExist = 2,
+    NotSupported = 5,
+    Rejected = 255,
+}
+
+/// Why a connection ended. Logged and counted by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum CloseReason {
+    LoggedOut,
+    Reset,
+    PeerClosed,
+    HeaderDigest,
+    DataDigest,
+    ProtocolError,
+    NopTimeout,
+    Reinstated,
+    Drained,
+}
+
+/// What the driver must see to.
+#[derive(Debug)]
+pub enum Event {
+    /// Carry it out, and call [`Session::complete`].
+    Command(Command),
+    /// See that the commands in `abort` take no effect later (they were handed out and not answered; the session
+    /// forgets them and will ignore their completion), apply the function to the unit, and call [`Session::task_done`].
+    Task {
+        /// To answer it with.
+        id: CommandId,
+        /// What to do.
+        function: TaskFunction,
+        /// To which unit; meaningless for target resets.
+        lun: [u8; 8],
+        /// This session's commands that are affected.
+        abort: Vec<CommandId>,
+    },
+    /// List the targets that this initiator may see (`None`: all; or one by name), with [`Session::send_targets`].
+    SendTargets {
+        /// To answer it with.
+        id: CommandId,
+        /// One target, or all. In a normal session, `None` is the session's own target.
+        target: Option<String>,
+    },
+    /// The connection is over: send what is left, then close it. Commands in `abort` came on it, were handed out and
+    /// not answered; the session forgets them (empty if the whole session ends: then `End` lists them).
+    Close {
+        /// Which.
+        cid: u16,
+        /// Why.
+        reason: CloseReason,
+        /// Commands whose answers nobody waits for.
+        abort: Vec<CommandId>,
+    },
+    /// The session is over; commands in `abort` were handed out and not answered. No event follows; the connections'
+    /// last output can still be polled.
+    End {
+        /// Commands whose answers nobody waits for.
+        abort: Vec<CommandId>,
+    },
+}
+
+/// Data that should be received straight into its buffer: call `Stream::receive_exact(buf, filled)` and give it back.
+#[derive(Debug)]
+pub struct InPlace {
+    /// The command's buffer up to the end of the data that is due next on the connection. Its memory may go on; the session
+    /// restores its length.
+    pub buf: Buf,
+    /// The bytes that are there already.
+    pub filled: usize,
+}
+
+/// What the node tells a session at its birth.
+#[derive(Clone, Debug)]
+pub struct SessionConfig {
+    /// Its number in the target.
+    pub tsih: u16,
+    /// Commands that may be outstanding at most: the command window.
+    pub commands_max: u32,
+    /// Bytes of write data that may be held at most; R2Ts wait above it.
+    pub data_bytes_max: usize,
+    /// A ping is sent after so long without a word from the initiator, and the connection is dropped after as long again.
+    pub nop_interval: std::time::Duration,
+}
+
+/// The full feature phase of one session. After each `handle_*` call, and after each answer, take the events and each
+/// connection's output until there are none.
+pub struct Session {
+    config: SessionConfig,
+    /// Only SendTargets and logout are allowed.
+    discovery: bool,
+    phase: Phase,
+    /// At most one of each CID; closed ones stay until their place is needed.
+    connections: Vec<Connection>,
+    window: Window,
+    tasks: TaskTable,
+    /// Task management requests that were handed out.
+    management: Slab<Management>,
+    /// Immediate commands among `tasks`.
+    immediate_tasks: usize,
+    /// Bytes of write buffers, from their allocation to the command's answer.
+    write_bytes: usize,
+    /// How many tasks among them were given a buffer for solicited data.
+    write_grants: usize,
+    /// Writes that wait for memory before their R2Ts, oldest first; some may be gone.
+    starved: VecDeque<TaskKey>,
+    events: VecDeque<Event>,
+    /// What connections counted that were replaced.
+    retired: Counters,
+}
+
+/// The life of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Requests are served.
+    Active,
+    /// The initiator was asked to log out; at this time its connections are dropped.
+    Draining(Instant),
+    /// All connections are closed and `Event::End` was given out.
+    Over,
+}
+
+impl Session {
+    /// A session without connections.
+    pub fn new(config: SessionConfig, discovery: bool) -> Session {
+        let commands_max = config.commands_max.max(1);
+        Session {
+            config,
+            discovery,
+            phase: Phase::Active,
+            connections: Vec::new(),
+            window: Window::new(Serial(0), commands_max),
+            tasks: TaskTable::new(),
+            management: Slab::new(),
+            immediate_tasks: 0,
+            write_bytes: 0,
+            write_grants: 0,
+            starved: VecDeque::new(),
+            events: VecDeque::new(),
+            retired: Counters::default(),
+        }
+    }
+
+    /// Adds a connection that login has made (its `leftover` bytes are fed separately). A connection with the same
+    /// CID is closed first: its `Close` says [`CloseReason::Reinstated`] and means the former one. The driver looks at
+    /// [`Session::connections_open`] before it lets one more join. A session that is over takes none.
+    pub fn add_connection(
+        &mut self,
+        cid: u16,
+        negotiated: Negotiated,
+        stat_sn: u32,
+        exp_cmd_sn: u32,
+        now: Instant,
+    ) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        // Later connections join the numbering of the first.
+        if self.connections.is_empty() {
+            self.window = Window::new(Serial(exp_cmd_sn), self.config.commands_max.max(1));
+        }
+        self.reinstate(cid);
+        self.connections.push(Connection::new(cid, negotiated, Serial(stat_sn), now));
+    }
+
+    /// Takes in what arrived.
+    pub fn handle_bytes(&mut self, cid: u16, bytes: &[u8], now: Instant) {
+        if let Some(at) = self.open_connection(cid) {
+            self.connections[at].heard(now, bytes.len());
+            self.receive(at, bytes);
+        }
+    }
+
+    /// Large data is due next on this connection, and no bytes wait: receive it in place. Until it is given back, no
+    /// bytes may be fed.
+    pub fn take_in_place(&mut self, cid: u16) -> Option<InPlace> {
+        let at = self.open_connection(cid)?;
+        self.lend(at)
+    }
+
+    /// The in-place data is complete.
+    pub fn handle_in_place(&mut self, cid: u16, buf: Buf, now: Instant) {
+        if let Some(at) = self.open_connection(cid) {
+            self.take_back(at, buf, now);
+        }
+    }
+
+    /// Whether to read from the connection at all: not while its answers or its data pile up.
+    pub fn wants_bytes(&self, cid: u16) -> bool {
+        self.open_connection(cid).is_some_and(|at| self.connections[at].wants_bytes())
+    }
+
+    /// The connection ended below us.
+    pub fn handle_closed(&mut self, cid: u16, reason: CloseReason) {
+        self.connection_lost(cid, reason);
+    }
+
+    /// Ends the session from above (reinstatement, drain, an administrator): sends an async logout request first where the
+    /// reason allows it.
+    pub fn end(&mut self, reason: CloseReason, now: Instant) {
+        self.end_from_above(reason, now);
+    }
+
+    /// The next thing for the driver to see to.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The answer to a command. Ignored if the command was aborted.
+    pub fn complete(&mut self, id: CommandId, outcome: Outcome) {
+        self.answer(TaskKey::from(id), outcome);
+    }
+
+    /// The answer to a task management request.
+    pub fn task_done(&mut self, id: CommandId, response: TaskResponse) {
+        self.answer_management(TaskKey::from(id), response);
+    }
+
+    /// The answer to SendTargets.
+    pub fn send_targets(&mut self, id: CommandId, targets: &[TargetRecord]) {
+        self.answer_send_targets(TaskKey::from(id), targets);
+    }
+
+    /// Aborts a command from above (PREEMPT AND ABORT, a reset by another session): it is answered TASK ABORTED if `answer`.
+    pub fn abort(&mut self, id: CommandId, answer: bool) {
+        self.abort_from_above(TaskKey::from(id), answer);
+    }
+
+    /// Moves what this connection is to send into `batch`, up to about `bytes_max`.
+    pub fn poll_transmit(&mut self, cid: u16, batch: &mut SendBatch, bytes_max: usize) {
+        self.transmit(cid, batch, bytes_max);
+    }
+
+    /// When `handle_timeout` must be called.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.next_deadline()
+    }
+
+    /// It is `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.handle_deadlines(now);
+    }
+
+    /// What the session has done so far, over all its connections.
+    pub fn counters(&self) -> Counters {
+        self.connections.iter().map(|connection| connection.counters).chain([self.retired]).sum()
+    }
+
+    /// What one connection has done so far.
+    pub fn connection_counters(&self, cid: u16) -> Option<Counters> {
+        self.connections.iter().find(|connection| connection.cid == cid).map(|connection| connection.counters)
+    }
+
+    /// How many connections are open: what MaxConnections limits.
+    pub fn connections_open(&self) -> usize {
+        self.connections.iter().filter(|connection| connection.is_open()).count()
+    }
+
+    /// How many commands are in which state.
+    pub fn census(&self) -> TaskCensus {
+        self.tasks.census()
+    }
+
+    /// Bytes of write data that are held.
+    pub fn write_bytes(&self) -> usize {
+        self.write_bytes
+    }
+
+    fn open_connection(&self, cid: u16) -> Option<usize> {
+        self.connections.iter().position(|connection| connection.cid == cid && connection.is_open())
+    }
+}

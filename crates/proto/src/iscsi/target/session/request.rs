@@ -1,0 +1,446 @@
+//! What requests do: SCSI commands from their header to the driver, and the order of all requests.
+
+use base::Chain;
+
+use super::receive::Sink;
+use super::task::{Answer, NewTask, Task, TaskKey, TaskState};
+use super::transmit::Output;
+use super::window::{Arrival, Sequenced};
+use super::write_data::{Place, WriteData};
+use super::{CloseReason, Command, CommandId, Event, IMMEDIATE_MAX, Session};
+use crate::iscsi::wire::{
+    Ahs, DataOut, HEADER_LEN, HeaderError, InitiatorTag, Opcode, RejectReason, RequestPdu, Residual,
+    ScsiCommand, Serial, is_immediate, opcode,
+};
+use crate::scsi::sense::code;
+use crate::scsi::{Cdb, Outcome, Sense, SenseKey, Status};
+
+/// RFC 7143 11.4.7.2: unexpected unsolicited data.
+const UNEXPECTED_UNSOLICITED_DATA: u16 = 0x0c0c;
+/// RFC 7143 11.4.7.2: incorrect amount of data.
+const INCORRECT_AMOUNT_OF_DATA: u16 = 0x0c0d;
+/// SPC-4: INVALID FIELD IN COMMAND INFORMATION UNIT, for what the transport's header asks and we cannot do.
+const INVALID_FIELD_IN_COMMAND_INFORMATION_UNIT: u16 = 0x0e03;
+impl Session {
+    /// A PDU and its data have come. Commands and their data were placed already.
+    #[inline]
+    pub(super) fn carry_out_pdu(
+        &mut self,
+        at: usize,
+        header: &[u8; HEADER_LEN],
+        pdu: Result<RequestPdu, HeaderError>,
+        sink: Sink,
+        length: u32,
+    ) {
+        match (pdu, sink) {
+            (Ok(RequestPdu::ScsiCommand(command)), Sink::Task(key, _)) => {
+                if let Some(write) = self.tasks.get_mut(key).and_then(|task| task.write.as_mut()) {
+                    write.immediate_arrived(length, command.is_final);
+                    self.proceed(key);
+                }
+            }
+            (Ok(RequestPdu::DataOut(data_out)), Sink::Task(key, _)) => {
+                if let Some(write) = self.tasks.get_mut(key).and_then(|task| task.write.as_mut()) {
+                    write.arrived(length, data_out.is_final);
+                    self.proceed(key);
+                }
+            }
+            (Ok(RequestPdu::ScsiCommand(_) | RequestPdu::DataOut(_)), _) => {}
+            (Ok(RequestPdu::NopOut(nop)), Sink::Collect(data)) => self.handle_nop(at, header, nop, data),
+            (Ok(RequestPdu::Text(text)), Sink::Collect(data)) => {
+                self.sequence(at, header, text.cmd_sn, Sequenced::Text(text, data));
+            }
+            (Ok(RequestPdu::Task(_)), _) if self.discovery => self.refuse_in_discovery(at, header),
+            (Ok(RequestPdu::Task(task)), _) => self.sequence(at, header, task.cmd_sn, Sequenced::Task(task)),
+            (Ok(RequestPdu::Logout(logout)), _) => {
+                self.sequence(at, header, logout.cmd_sn, Sequenced::Logout(logout));
+            }
+            (Ok(RequestPdu::Snack(_)), _) => self.reject(at, RejectReason::SnackReject, header),
+            (Ok(RequestPdu::Login(_)), _) => self.fail(at, RejectReason::ProtocolError, header),
+            (Ok(RequestPdu::NopOut(_) | RequestPdu::Text(_)), _) => {}
+            (Err(HeaderError::Opcode(_)), _) => self.reject(at, RejectReason::CommandNotSupported, header),
+            (Err(HeaderError::Field(_)), _) if opcode(header) == Opcode::LoginRequest as u8 => {
+                self.fail(at, RejectReason::ProtocolError, header);
+            }
+            (Err(HeaderError::Field(_)), _) => {
+                // Command, text and logout have fields that can be wrong. Their CmdSN counts all the same.
+                self.reject(at, RejectReason::InvalidPduField, header);
+                self.sequence(at, header, cmd_sn(header), Sequenced::Void);
+            }
+        }
+    }
+
+    /// Gives a request its turn.
+    pub(super) fn sequence(
+        &mut self,
+        at: usize,
+        header: &[u8; HEADER_LEN],
+        cmd_sn: Serial,
+        request: Sequenced,
+    ) {
+        let cid = self.connections[at].cid;
+        if is_immediate(header) {
+            return self.carry_out(cid, request, true);
+        }
+        match self.window.arrival(cmd_sn) {
+            Arrival::Ignored => self.connections[at].counters.ignored += 1,
+            Arrival::Due => {
+                self.window.advance();
+                self.carry_out(cid, request, false);
+                self.carry_out_early();
+            }
+            Arrival::Early => {
+                if self.window.hold(cmd_sn, cid, request).is_err() {
+                    self.reject(at, RejectReason::OutOfResources, header);
+                    // It holds no data, so there is room.
+                    let _ = self.window.hold(cmd_sn, cid, Sequenced::Void);
+                }
+            }
+        }
+    }
+
+    /// Carries out requests that came early and are due now.
+    pub(super) fn carry_out_early(&mut self) {
+        while let Some((cid, request)) = self.window.take_due() {
+            self.carry_out(cid, request, false);
+        }
+    }
+
+    fn carry_out(&mut self, cid: u16, request: Sequenced, immediate: bool) {
+        // Commands and task management open the window when they are answered, all others at once.
+        if !immediate && !matches!(request, Sequenced::Command(_) | Sequenced::Task(_)) {
+            self.window.release();
+        }
+        match request {
+            Sequenced::Void => {}
+            Sequenced::Command(key) => {
+                if let Some(task) = self.tasks.get_mut(key) {
+                    task.in_order = true;
+                    self.proceed(key);
+                }
+            }
+            Sequenced::Nop(nop, data) => self.answer_nop(cid, nop, data),
+            Sequenced::Task(task) => self.carry_out_task(cid, task, immediate),
+            Sequenced::Text(text, data) => self.carry_out_text(cid, text, data),
+            Sequenced::Logout(logout) => self.carry_out_logout(cid, logout),
+        }
+    }
+
+    /// Takes in a command's headers, and says where its immediate data goes.
+    #[inline]
+    pub(super) fn begin_command(
+        &mut self,
+        at: usize,
+        header: &[u8; HEADER_LEN],
+        command: &ScsiCommand,
+        ahs: &[u8],
+        immediate_length: u32,
+    ) -> Sink {
+        if self.discovery {
+            self.refuse_in_discovery(at, header);
+            return Sink::Discard;
+        }
+        let arrival = match command.immediate {
+            true => Arrival::Due,
+            false => self.window.arrival(command.cmd_sn),
+        };
+        if arrival == Arrival::Ignored {
+            self.connections[at].counters.ignored += 1;
+            return Sink::Discard;
+        }
+        if let Some(reason) = self.unacceptable(command, ahs) {
+            self.reject(at, reason, header);
+            self.sequence(at, header, command.cmd_sn, Sequenced::Void);
+            return Sink::Discard;
+        }
+        let key = self.new_task(at, command, ahs, immediate_length, arrival == Arrival::Due);
+        match arrival {
+            Arrival::Early => {
+                let cid = self.connections[at].cid;
+                let held = self.window.hold(command.cmd_sn, cid, Sequenced::Command(key));
+                debug_assert!(held.is_ok(), "a command holds no data in the window");
+            }
+            _ if command.immediate => self.immediate_tasks += 1,
+            _ => self.window.advance(),
+        }
+        // With immediate data the command proceeds when that has come.
+        self.proceed(key);
+        if !command.immediate && arrival == Arrival::Due {
+            self.carry_out_early();
+        }
+        match self.tasks.get(key).map(|task| &task.state) {
+            Some(TaskState::Collecting) if immediate_length > 0 => Sink::Task(key, 0),
+            Some(TaskState::Refusing(_)) => Sink::Task(key, 0),
+            _ => Sink::Discard,
+        }
+    }
+
+    /// Why a command cannot even become a task.
+    #[inline]
+    fn unacceptable(&self, command: &ScsiCommand, ahs: &[u8]) -> Option<RejectReason> {
+        if command.initiator_tag == InitiatorTag::RESERVED {
+            return Some(RejectReason::InvalidPduField);
+        }
+        if self.tasks.by_tag(command.initiator_tag).is_some() {
+            return Some(RejectReason::TaskInProgress);
+        }
+        if command.immediate && self.immediate_tasks + self.management.len() >= IMMEDIATE_MAX {
+            return Some(RejectReason::TooManyImmediateCommands);
+        }
+        let is_malformed =
+            |segment| !matches!(segment, Ok(Ahs::ExtendedCdb(_) | Ahs::BidirectionalReadLength(_)));
+        ScsiCommand::ahs(ahs).any(is_malformed).then_some(RejectReason::InvalidPduField)
+    }
+
+    /// Why a command is refused with sense data when what it announced has come.
+    #[inline]
+    fn refusal(&self, at: usize, command: &ScsiCommand, ahs: &[u8], immediate_length: u32) -> Option<Sense> {
+        let negotiated = &self.connections[at].negotiated;
+        let unsolicited_max = negotiated.first_burst.min(command.expected_length);
+        let code = if command.read && command.write {
+            INVALID_FIELD_IN_COMMAND_INFORMATION_UNIT
+        } else if !ahs.is_empty() {
+            match ScsiCommand::ahs(ahs).any(|segment| matches!(segment, Ok(Ahs::ExtendedCdb(_)))) {
+                true => code::INVALID_COMMAND_OPERATION_CODE,
+                false => INVALID_FIELD_IN_COMMAND_INFORMATION_UNIT,
+            }
+        } else if immediate_length > 0 && (!command.write || !negotiated.immediate_data)
+            || command.write && !command.is_final && negotiated.initial_r2t
+        {
+            return Some(Sense::new(SenseKey::AbortedCommand, UNEXPECTED_UNSOLICITED_DATA));
+        } else if immediate_length > unsolicited_max {
+            return Some(Sense::new(SenseKey::AbortedCommand, INCORRECT_AMOUNT_OF_DATA));
+        } else if command.write && command.expected_length as usize > self.config.data_bytes_max {
+            code::INVALID_FIELD_IN_CDB
+        } else {
+            return None;
+        };
+        Some(Sense::illegal(code))
+    }
+
+    #[inline]
+    fn new_task(
+        &mut self,
+        at: usize,
+        command: &ScsiCommand,
+        ahs: &[u8],
+        immediate_length: u32,
+        in_order: bool,
+    ) -> TaskKey {
+        let state = match self.refusal(at, command, ahs, immediate_length) {
+            Some(sense) => TaskState::Refusing(sense),
+            None => TaskState::Collecting,
+        };
+        let connection = &mut self.connections[at];
+        connection.counters.commands += 1;
+        // A command without the W bit has no data to wait for, except to throw it away.
+        let moves_out = command.write && command.expected_length > 0 || immediate_length > 0;
+        let write = moves_out.then(|| {
+            let is_final = command.is_final || !command.write;
+            let first_burst = connection.negotiated.first_burst;
+            WriteData::new(command.expected_length, immediate_length, is_final, first_burst)
+        });
+        let is_wanted = write.is_some() && matches!(state, TaskState::Collecting);
+        let key = self.tasks.insert(NewTask {
+            cid: connection.cid,
+            tag: command.initiator_tag,
+            lun: command.lun,
+            cdb: Cdb(command.cdb),
+            cmd_sn: command.cmd_sn,
+            immediate: command.immediate,
+            in_order,
+            read: command.read,
+            expected: command.expected_length,
+            write,
+            state,
+        });
+        if is_wanted {
+            self.make_room_for_unsolicited(key);
+        }
+        key
+    }
+
+    /// Takes in a Data-Out PDU's header, and says where its data goes.
+    #[inline]
+    pub(super) fn begin_data_out(
+        &mut self,
+        at: usize,
+        header: &[u8; HEADER_LEN],
+        pdu: &DataOut,
+        length: u32,
+    ) -> Sink {
+        let connection = &mut self.connections[at];
+        let (cid, max_burst) = (connection.cid, connection.negotiated.max_burst);
+        let Some(key) = self.tasks.by_tag(pdu.initiator_tag) else {
+            // Its command was ignored, rejected or aborted: the data was on its way already.
+            connection.counters.ignored += 1;
+            return Sink::Discard;
+        };
+        let verdict = match self.tasks.get(key) {
+            // Allegiance (4.2.5.1).
+            Some(task) if task.cid != cid => Err(RejectReason::ProtocolError),
+            Some(task) => match (&task.write, &task.state) {
+                (Some(write), TaskState::Collecting) => {
+                    write.check(pdu, length, max_burst, |number| key.target_tag(number))
+                }
+                // To be thrown away: only its end is of interest.
+                (Some(write), TaskState::Refusing(_)) if write.unsolicited_open => Ok(()),
+                _ => Err(RejectReason::ProtocolError),
+            },
+            None => Err(RejectReason::ProtocolError),
+        };
+        match verdict {
+            Ok(()) => Sink::Task(key, pdu.buffer_offset),
+            Err(reason) => {
+                self.fail(at, reason, header);
+                Sink::Discard
+            }
+        }
+    }
+
+    /// Moves a command on as far as it can go. The only way from its birth to the driver.
+    #[inline]
+    pub(super) fn proceed(&mut self, key: TaskKey) {
+        let Some(task) = self.tasks.get_mut(key).filter(|task| task.in_order) else { return };
+        let waits = task.write.as_ref().is_some_and(|write| write.unsolicited_open);
+        let is_complete = task.write.as_ref().is_none_or(WriteData::is_complete);
+        match task.state {
+            _ if waits => {}
+            TaskState::Refusing(sense) => {
+                task.state = TaskState::Running;
+                self.answer(key, Outcome::check(sense));
+            }
+            TaskState::Collecting if is_complete => {
+                task.state = TaskState::Running;
+                let place = task.write.as_mut().map(|write| std::mem::replace(&mut write.place, Place::None));
+                let data_out = match place {
+                    Some(Place::Whole(buf)) => Chain::from(buf),
+                    _ => Chain::new(),
+                };
+                self.events.push_back(Event::Command(Command {
+                    id: CommandId::from(key),
+                    lun: task.lun,
+                    cdb: task.cdb,
+                    data_out,
+                }));
+            }
+            TaskState::Collecting => self.solicit(key),
+            TaskState::Running | TaskState::Answering(_) => {}
+        }
+    }
+
+    /// The answer to a running command.
+    #[inline]
+    pub(super) fn answer(&mut self, key: TaskKey, outcome: Outcome) {
+        let Some(task) = self.tasks.get_mut(key).filter(|task| matches!(task.state, TaskState::Running))
+        else {
+            return;
+        };
+        let mut data = outcome.data_in;
+        let read_max = if task.read { task.expected } else { 0 };
+        if data.len() > read_max as usize {
+            data = data.slice(0..read_max as usize);
+        }
+        let residual = residual(task, outcome.status, outcome.transfer, data.len());
+        task.state = TaskState::Answering(Answer {
+            status: outcome.status,
+            sense: outcome.sense,
+            residual,
+            data,
+            sent: 0,
+            data_sn: 0,
+        });
+        let (cid, queued) = (task.cid, answer_len(&task.state));
+        if let Some(connection) = self.connections.iter_mut().find(|connection| connection.cid == cid) {
+            connection.queued_bytes += queued;
+            connection.queue.push_back(Output::Answer(key));
+        }
+        self.release_memory(key);
+    }
+
+    /// PREEMPT AND ABORT, or a reset by another session.
+    pub(super) fn abort_from_above(&mut self, key: TaskKey, answer: bool) {
+        let Some(task) = self.tasks.get(key) else { return };
+        let (cid, is_running) = (task.cid, matches!(task.state, TaskState::Running));
+        if !is_running {
+            return;
+        }
+        if let Some(connection) = self.connections.iter_mut().find(|connection| connection.cid == cid) {
+            connection.counters.aborts += 1;
+        }
+        if answer {
+            self.answer(key, Outcome::status(Status::TaskAborted));
+        } else {
+            self.remove_task(key);
+        }
+    }
+
+    /// Forgets a task: its answer was sent, or nobody waits for one. Says whether the driver still has it.
+    #[inline]
+    pub(super) fn remove_task(&mut self, key: TaskKey) -> bool {
+        self.release_memory(key);
+        let Some(task) = self.tasks.remove(key) else { return false };
+        if task.immediate {
+            self.immediate_tasks -= 1;
+        } else {
+            self.window.release();
+        }
+        if let TaskState::Answering(answer) = &task.state
+            && let Some(connection) =
+                self.connections.iter_mut().find(|connection| connection.cid == task.cid)
+        {
+            connection.queued_bytes -= answer.data.len() - answer.sent as usize;
+        }
+        matches!(task.state, TaskState::Running)
+    }
+
+    fn refuse_in_discovery(&mut self, at: usize, header: &[u8; HEADER_LEN]) {
+        // 4.3: a discovery session has text requests and logout. The number counts, so that those go on.
+        self.reject(at, RejectReason::ProtocolError, header);
+        self.sequence(at, header, cmd_sn(header), Sequenced::Void);
+    }
+
+    /// Says that a PDU was not acceptable.
+    pub(super) fn reject(&mut self, at: usize, reason: RejectReason, header: &[u8; HEADER_LEN]) {
+        let connection = &mut self.connections[at];
+        connection.counters.rejects += 1;
+        connection.queue(Output::Reject(reason, Box::new(*header)));
+    }
+
+    /// Says so, and ends the session: what follows cannot be understood.
+    pub(super) fn fail(&mut self, at: usize, reason: RejectReason, header: &[u8; HEADER_LEN]) {
+        self.reject(at, reason, header);
+        self.over(CloseReason::ProtocolError);
+    }
+}
+
+fn cmd_sn(header: &[u8; HEADER_LEN]) -> Serial {
+    Serial(u32::from_be_bytes([header[24], header[25], header[26], header[27]]))
+}
+
+fn answer_len(state: &TaskState) -> usize {
+    match state {
+        TaskState::Answering(answer) => answer.data.len(),
+        _ => 0,
+    }
+}
+
+/// What the initiator expected against what was to be moved (11.4.5.1). A read that failed moved what it gave; the data
+/// of a write that failed was taken.
+#[inline]
+fn residual(task: &Task, status: Status, transfer: u64, data_len: usize) -> Residual {
+    let expected = if task.read || task.write.is_some() { u64::from(task.expected) } else { 0 };
+    if transfer > expected {
+        return Residual::Overflow(u32::try_from(transfer - expected).unwrap_or(u32::MAX));
+    }
+    let moved = match status {
+        Status::Good | Status::ConditionMet => transfer,
+        _ if task.read => data_len as u64,
+        _ => expected,
+    };
+    match expected.saturating_sub(moved) {
+        0 => Residual::None,
+        // At most `expected`, which has 32 bits.
+        missing => Residual::Underflow(missing as u32),
+    }
+}

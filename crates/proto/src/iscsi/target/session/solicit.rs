@@ -1,0 +1,101 @@
+//! Memory for write data, and R2Ts: data is asked for when there is room for it.
+//!
+//! Unsolicited data cannot be kept away, so it gets its room at once; the window and FirstBurstLength bound it. Solicited
+//! data waits while `data_bytes_max` is reached, oldest command first. If nobody has room for solicited data, the first in
+//! the row gets it whatever is held: otherwise unsolicited parts alone could keep everyone waiting for ever.
+
+use super::Session;
+use super::task::TaskKey;
+use super::transmit::Output;
+use super::write_data::Place;
+use base::Buf;
+
+impl Session {
+    /// Room for what comes without being asked for: all of the command's data if that fits, so that nothing is copied
+    /// later.
+    #[inline]
+    pub(super) fn make_room_for_unsolicited(&mut self, key: TaskKey) {
+        let is_room = |session: &Session, len: usize| {
+            session.starved.is_empty() && session.write_bytes + len <= session.config.data_bytes_max
+        };
+        let Some(write) = self.tasks.get(key).and_then(|task| task.write.as_ref()) else { return };
+        let (expected, unsolicited) = (write.expected as usize, write.unsolicited_max as usize);
+        if unsolicited == 0 {
+            return;
+        }
+        let all_unsolicited = unsolicited == expected;
+        let whole = all_unsolicited || is_room(self, expected);
+        let Some(task) = self.tasks.get_mut(key) else { return };
+        let Some(write) = task.write.as_mut() else { return };
+        let len = if whole { expected } else { unsolicited };
+        let buf = Buf::uncleared(len);
+        write.place = if whole { Place::Whole(buf) } else { Place::Partial(buf) };
+        task.charged = len;
+        task.granted = whole && !all_unsolicited;
+        self.write_bytes += len;
+        self.write_grants += usize::from(task.granted);
+    }
+
+    /// Asks for data, or queues for memory first.
+    pub(super) fn solicit(&mut self, key: TaskKey) {
+        let has_room = self
+            .tasks
+            .get(key)
+            .and_then(|task| task.write.as_ref())
+            .is_some_and(|write| matches!(write.place, Place::Whole(_)));
+        if !has_room {
+            self.starved.push_back(key);
+            self.feed_starved();
+        } else {
+            self.send_r2ts(key);
+        }
+    }
+
+    /// Gives memory to those who wait, as far as there is some.
+    fn feed_starved(&mut self) {
+        while let Some(&key) = self.starved.front() {
+            let Some(task) = self.tasks.get_mut(key) else {
+                self.starved.pop_front();
+                continue;
+            };
+            let more = task.expected as usize - task.charged;
+            if self.write_bytes + more > self.config.data_bytes_max && self.write_grants > 0 {
+                return;
+            }
+            self.starved.pop_front();
+            if let Some(write) = task.write.as_mut() {
+                write.make_whole();
+                task.charged += more;
+                task.granted = true;
+                self.write_bytes += more;
+                self.write_grants += 1;
+            }
+            self.send_r2ts(key);
+        }
+    }
+
+    fn send_r2ts(&mut self, key: TaskKey) {
+        let Some(task) = self.tasks.get_mut(key) else { return };
+        let cid = task.cid;
+        let Some(write) = task.write.as_mut() else { return };
+        let Some(connection) = self.connections.iter_mut().find(|connection| connection.cid == cid) else {
+            return;
+        };
+        let (max_burst, outstanding_max) =
+            (connection.negotiated.max_burst, connection.negotiated.max_outstanding_r2t);
+        while let Some(number) = write.next_r2t(max_burst, outstanding_max) {
+            connection.queue(Output::R2t(key, number));
+        }
+    }
+
+    /// A command needs its write data no longer.
+    #[inline]
+    pub(super) fn release_memory(&mut self, key: TaskKey) {
+        let Some(task) = self.tasks.get_mut(key).filter(|task| task.charged > 0) else { return };
+        self.write_bytes -= std::mem::take(&mut task.charged);
+        self.write_grants -= usize::from(std::mem::take(&mut task.granted));
+        if !self.starved.is_empty() {
+            self.feed_starved();
+        }
+    }
+}

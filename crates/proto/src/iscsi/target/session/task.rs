@@ -1,0 +1,190 @@
+//! SCSI commands from their arrival to the last byte of their answer.
+
+use base::Chain;
+use slab::Slab;
+
+use super::tag_index::TagIndex;
+use super::write_data::WriteData;
+use super::{CommandId, TaskCensus};
+use crate::iscsi::wire::{InitiatorTag, Residual, Serial, TargetTag};
+use crate::scsi::{Cdb, Sense, Status};
+
+/// A slot and which of its users is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TaskKey {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+}
+
+impl From<CommandId> for TaskKey {
+    fn from(id: CommandId) -> TaskKey {
+        TaskKey { slot: id.0 as u32, generation: (id.0 >> 32) as u32 }
+    }
+}
+
+impl From<TaskKey> for CommandId {
+    fn from(key: TaskKey) -> CommandId {
+        CommandId(u64::from(key.generation) << 32 | u64::from(key.slot))
+    }
+}
+
+impl TaskKey {
+    /// The target transfer tag of an R2T. The RFC gives its value no meaning but that of the reserved one, which a
+    /// cleared top bit keeps away from.
+    pub(super) fn target_tag(self, r2t: u32) -> TargetTag {
+        TargetTag((self.slot << 12 | r2t & 0xfff) & 0x7fff_ffff)
+    }
+}
+
+/// The life of a command. Changed in `request` (birth, and `proceed`), `answer` and removal only.
+#[derive(Debug)]
+pub(super) enum TaskState {
+    /// It waits for its turn, for memory, or for data.
+    Collecting,
+    /// It will be refused with this sense when the unsolicited data that it announced has come.
+    Refusing(Sense),
+    /// Handed out to the driver.
+    Running,
+    /// Answered: waits for its place in the transmit queue, or is partly sent.
+    Answering(Answer),
+}
+
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: Status,
+    pub(super) sense: Option<Sense>,
+    pub(super) residual: Residual,
+    /// Not longer than the initiator expects.
+    pub(super) data: Chain,
+    /// Bytes of `data` that were sent.
+    pub(super) sent: u32,
+    /// Data-In PDUs that were sent.
+    pub(super) data_sn: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Task {
+    generation: u32,
+    /// The connection that it came on and is answered on.
+    pub(super) cid: u16,
+    pub(super) tag: InitiatorTag,
+    pub(super) lun: [u8; 8],
+    pub(super) cdb: Cdb,
+    pub(super) cmd_sn: Serial,
+    pub(super) immediate: bool,
+    /// Its CmdSN had its turn.
+    pub(super) in_order: bool,
+    /// The R bit.
+    pub(super) read: bool,
+    /// Expected Data Transfer Length.
+    pub(super) expected: u32,
+    /// With the W bit and a length.
+    pub(super) write: Option<WriteData>,
+    /// Bytes counted in the session's `write_bytes`.
+    pub(super) charged: usize,
+    /// It was given memory for solicited data.
+    pub(super) granted: bool,
+    pub(super) state: TaskState,
+}
+
+/// What a new task is made of.
+pub(super) struct NewTask {
+    pub(super) cid: u16,
+    pub(super) tag: InitiatorTag,
+    pub(super) lun: [u8; 8],
+    pub(super) cdb: Cdb,
+    pub(super) cmd_sn: Serial,
+    pub(super) immediate: bool,
+    pub(super) in_order: bool,
+    pub(super) read: bool,
+    pub(super) expected: u32,
+    pub(super) write: Option<WriteData>,
+    pub(super) state: TaskState,
+}
+
+pub(super) struct TaskTable {
+    slots: Slab<Task>,
+    tags: TagIndex,
+    /// Given to the next task or task management request.
+    generation: u32,
+}
+
+impl TaskTable {
+    pub(super) fn new() -> TaskTable {
+        TaskTable { slots: Slab::new(), tags: TagIndex::new(), generation: 0 }
+    }
+
+    pub(super) fn next_generation(&mut self) -> u32 {
+        self.generation = self.generation.wrapping_add(1);
+        self.generation
+    }
+
+    /// The tag must be unused.
+    #[inline]
+    pub(super) fn insert(&mut self, new: NewTask) -> TaskKey {
+        let generation = self.next_generation();
+        let tag = new.tag;
+        let slot = self.slots.insert(Task {
+            generation,
+            cid: new.cid,
+            tag,
+            lun: new.lun,
+            cdb: new.cdb,
+            cmd_sn: new.cmd_sn,
+            immediate: new.immediate,
+            in_order: new.in_order,
+            read: new.read,
+            expected: new.expected,
+            write: new.write,
+            charged: 0,
+            granted: false,
+            state: new.state,
+        }) as u32;
+        self.tags.insert(tag, slot);
+        TaskKey { slot, generation }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, key: TaskKey) -> Option<&Task> {
+        self.slots.get(key.slot as usize).filter(|task| task.generation == key.generation)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, key: TaskKey) -> Option<&mut Task> {
+        self.slots.get_mut(key.slot as usize).filter(|task| task.generation == key.generation)
+    }
+
+    #[inline]
+    pub(super) fn by_tag(&self, tag: InitiatorTag) -> Option<TaskKey> {
+        let slot = self.tags.get(tag)?;
+        self.slots.get(slot as usize).map(|task| TaskKey { slot, generation: task.generation })
+    }
+
+    #[inline]
+    pub(super) fn remove(&mut self, key: TaskKey) -> Option<Task> {
+        self.get(key)?;
+        let task = self.slots.remove(key.slot as usize);
+        self.tags.remove(task.tag);
+        Some(task)
+    }
+
+    /// All tasks, in the order of their slots.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (TaskKey, &Task)> {
+        self.slots
+            .iter()
+            .map(|(slot, task)| (TaskKey { slot: slot as u32, generation: task.generation }, task))
+    }
+
+    pub(super) fn census(&self) -> TaskCensus {
+        let mut census = TaskCensus::default();
+        for (_, task) in self.slots.iter() {
+            match task.state {
+                TaskState::Collecting => census.collecting += 1,
+                TaskState::Refusing(_) => census.refusing += 1,
+                TaskState::Running => census.running += 1,
+                TaskState::Answering(_) => census.answering += 1,
+            }
+        }
+        census
+    }
+}

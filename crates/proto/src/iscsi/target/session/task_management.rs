@@ -1,0 +1,138 @@
+//! Task management (RFC 7143 4.2.3, 11.5, 11.6).
+
+use super::task::{Task, TaskKey, TaskState};
+use super::transmit::Output;
+use super::window::{Arrival, Sequenced};
+use super::{CloseReason, CommandId, Event, Session, TaskFunction, TaskResponse};
+use crate::iscsi::wire::{InitiatorTag, TaskManagementFunction, TaskRequest};
+
+/// RFC 7143 11.6.1: "task allegiance reassignment not supported", the answer to a function that we never hand out.
+const REASSIGNMENT_NOT_SUPPORTED: u8 = 4;
+
+/// A request that the driver is at.
+#[derive(Debug)]
+pub(super) struct Management {
+    generation: u32,
+    cid: u16,
+    tag: InitiatorTag,
+    function: TaskFunction,
+    immediate: bool,
+}
+
+impl Session {
+    pub(super) fn carry_out_task(&mut self, cid: u16, request: TaskRequest, immediate: bool) {
+        let is_of_unit = |task: &Task| task.lun == request.lun;
+        let (function, abort) = match request.function {
+            TaskManagementFunction::AbortTask => match self.abort_task(&request) {
+                Ok(abort) if abort.is_empty() => {
+                    return self.answer_at_once(cid, &request, immediate, TaskResponse::Complete as u8);
+                }
+                Ok(abort) => (TaskFunction::AbortTask, abort),
+                Err(response) => return self.answer_at_once(cid, &request, immediate, response as u8),
+            },
+            TaskManagementFunction::AbortTaskSet => {
+                (TaskFunction::AbortTaskSet, self.take_tasks(&request, is_of_unit))
+            }
+            TaskManagementFunction::ClearTaskSet => {
+                (TaskFunction::ClearTaskSet, self.take_tasks(&request, is_of_unit))
+            }
+            TaskManagementFunction::LogicalUnitReset => {
+                (TaskFunction::LogicalUnitReset, self.take_tasks(&request, is_of_unit))
+            }
+            TaskManagementFunction::TargetWarmReset => {
+                (TaskFunction::TargetWarmReset, self.take_tasks(&request, |_| true))
+            }
+            TaskManagementFunction::TargetColdReset => {
+                (TaskFunction::TargetColdReset, self.take_tasks(&request, |_| true))
+            }
+            TaskManagementFunction::TaskReassign => {
+                return self.answer_at_once(cid, &request, immediate, REASSIGNMENT_NOT_SUPPORTED);
+            }
+            // No contingent allegiance (ACA) is ever established, so there is none to clear.
+            TaskManagementFunction::ClearAca | TaskManagementFunction::Unknown(_) => {
+                return self.answer_at_once(cid, &request, immediate, TaskResponse::NotSupported as u8);
+            }
+        };
+        if let Some(at) = self.open_connection(cid) {
+            self.connections[at].counters.aborts += abort.len() as u64;
+        }
+        let generation = self.tasks.next_generation();
+        let management = Management { generation, cid, tag: request.initiator_tag, function, immediate };
+        let slot = self.management.insert(management) as u32;
+        let id = CommandId::from(TaskKey { slot, generation });
+        self.events.push_back(Event::Task { id, function, lun: request.lun, abort });
+    }
+
+    /// The driver's answer.
+    pub(super) fn answer_management(&mut self, key: TaskKey, response: TaskResponse) {
+        let slot = key.slot as usize;
+        if self.management.get(slot).is_none_or(|management| management.generation != key.generation) {
+            return;
+        }
+        let management = self.management.remove(slot);
+        if !management.immediate {
+            self.window.release();
+        }
+        self.queue_task_response(management.cid, management.tag, response as u8);
+        // 11.5.1: a target that was reset cold drops its connections.
+        if management.function == TaskFunction::TargetColdReset && response == TaskResponse::Complete {
+            self.over(CloseReason::Reset);
+        }
+    }
+
+    fn answer_at_once(&mut self, cid: u16, request: &TaskRequest, immediate: bool, response: u8) {
+        if !immediate {
+            self.window.release();
+        }
+        self.queue_task_response(cid, request.initiator_tag, response);
+    }
+
+    fn queue_task_response(&mut self, cid: u16, tag: InitiatorTag, response: u8) {
+        if let Some(at) = self.open_connection(cid) {
+            self.connections[at].queue(Output::Task { tag, response });
+        }
+    }
+
+    /// ABORT TASK (11.6.1 with its cases a, b and c). Gives the task if the driver has it.
+    fn abort_task(&mut self, request: &TaskRequest) -> Result<Vec<CommandId>, TaskResponse> {
+        let named = self.tasks.by_tag(request.referenced_tag);
+        if let Some(key) = named
+            && let Some(task) = self.tasks.get(key)
+            && task.lun == request.lun
+            && !matches!(task.state, TaskState::Answering(_))
+        {
+            return Ok(if self.remove_task(key) { vec![CommandId::from(key)] } else { Vec::new() });
+        }
+        let referenced = request.referenced_cmd_sn;
+        if named.is_some() || !referenced.is_before(request.cmd_sn) {
+            return Err(TaskResponse::TaskDoesNotExist);
+        }
+        // Not arrived yet: it counts as received, and is a duplicate when it comes.
+        match self.window.arrival(referenced) {
+            Arrival::Ignored => Err(TaskResponse::TaskDoesNotExist),
+            Arrival::Early => {
+                // It holds no data, so there is room.
+                let _ = self.window.hold(referenced, 0, Sequenced::Void);
+                Ok(Vec::new())
+            }
+            Arrival::Due => {
+                self.window.advance();
+                self.window.release();
+                self.carry_out_early();
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// Forgets the tasks that a request is about: those before it in CmdSN order. Gives those that the driver has.
+    fn take_tasks(&mut self, request: &TaskRequest, is_affected: impl Fn(&Task) -> bool) -> Vec<CommandId> {
+        let gone: Vec<TaskKey> = self
+            .tasks
+            .iter()
+            .filter(|(_, task)| is_affected(task) && !task.cmd_sn.is_after(request.cmd_sn))
+            .filter(|(_, task)| !matches!(task.state, TaskState::Answering(_)))
+            .map(|(key, _)| key)
+            .collect();
+        gone.into_iter().filter(|key| self.remove_task(*key)).map(CommandId::from).collect()
+    }
+}

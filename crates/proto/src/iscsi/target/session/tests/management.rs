@@ -1,0 +1,145 @@
+//! Task management.
+
+use super::*;
+use crate::iscsi::wire::{TaskManagementFunction, TaskRequest};
+
+fn task(function: TaskManagementFunction, tag: u32, cmd_sn: u32) -> TaskRequest {
+    TaskRequest {
+        immediate: true,
+        function,
+        lun: [0; 8],
+        initiator_tag: InitiatorTag(tag),
+        referenced_tag: InitiatorTag::RESERVED,
+        cmd_sn: Serial(cmd_sn),
+        exp_stat_sn: Serial(1000),
+        referenced_cmd_sn: Serial(0),
+        exp_data_sn: 0,
+    }
+}
+
+fn abort_task(tag: u32, referenced_tag: u32, referenced_cmd_sn: u32, cmd_sn: u32) -> TaskRequest {
+    TaskRequest {
+        referenced_tag: InitiatorTag(referenced_tag),
+        referenced_cmd_sn: Serial(referenced_cmd_sn),
+        ..task(TaskManagementFunction::AbortTask, tag, cmd_sn)
+    }
+}
+
+impl Peer {
+    fn task_response(&mut self) -> (u32, u8) {
+        match self.answer() {
+            (ResponsePdu::Task(pdu), _) => (pdu.initiator_tag.0, pdu.response),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn task_event(&mut self) -> (CommandId, TaskFunction, Vec<CommandId>) {
+        match self.events().as_mut_slice() {
+            [Event::Task { id, function, abort, .. }] => (*id, *function, std::mem::take(abort)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn abort_task_of_a_running_command() {
+    let mut peer = Peer::new();
+    peer.send(command(1, FIRST).encode(0), &[]);
+    let command = peer.command().id;
+    peer.send(abort_task(2, 1, FIRST, FIRST + 1).encode(), &[]);
+    let (id, function, abort) = peer.task_event();
+    assert_eq!((function, abort), (TaskFunction::AbortTask, vec![command]));
+    peer.session.complete(command, Outcome::good());
+    assert!(peer.output().is_empty(), "neither answered: the command never, the request not yet");
+    peer.session.task_done(id, TaskResponse::Complete);
+    assert_eq!(peer.task_response(), (2, 0));
+    peer.session.task_done(id, TaskResponse::Complete);
+    assert!(peer.output().is_empty());
+}
+
+#[test]
+fn abort_task_of_a_command_that_waits_for_data() {
+    let mut peer = Peer::new();
+    peer.send(write(1, FIRST, 8192).encode(0), &[]);
+    let r2t = peer.r2t();
+    peer.send(abort_task(2, 1, FIRST, FIRST + 1).encode(), &[]);
+    assert!(peer.events().is_empty());
+    assert_eq!(peer.task_response(), (2, 0));
+    assert_eq!(peer.session.write_bytes(), 0);
+    // Data that was on its way is thrown away.
+    peer.send(data_out(1, r2t.target_tag, 0, 0, true).encode(8192), &[0; 8192]);
+    assert!(peer.events().is_empty() && peer.output().is_empty());
+}
+
+/// 11.6.1: the command has not arrived, but may: it counts as received.
+#[test]
+fn abort_task_of_a_command_that_has_not_arrived() {
+    let mut peer = Peer::new();
+    peer.send(abort_task(2, 1, FIRST, FIRST + 1).encode(), &[]);
+    assert_eq!(peer.task_response(), (2, 0));
+    peer.send(command(1, FIRST).encode(0), &[]);
+    assert!(peer.events().is_empty());
+    peer.send(command(3, FIRST + 1).encode(0), &[]);
+    peer.command();
+    // One that is long over.
+    peer.send(abort_task(4, 1, FIRST, FIRST + 2).encode(), &[]);
+    assert_eq!(peer.task_response(), (4, 1));
+    // One behind the request itself, and one far outside the window.
+    peer.send(abort_task(5, 9, FIRST + 5, FIRST + 2).encode(), &[]);
+    assert_eq!(peer.task_response(), (5, 1));
+    peer.send(abort_task(6, 9, FIRST + 500, FIRST + 600).encode(), &[]);
+    assert_eq!(peer.task_response(), (6, 1));
+}
+
+#[test]
+fn sets_and_resets_take_what_they_are_about() {
+    let other_lun = [0, 1, 0, 0, 0, 0, 0, 0];
+    for (function, handed_out, affected) in [
+        (TaskManagementFunction::AbortTaskSet, TaskFunction::AbortTaskSet, 2),
+        (TaskManagementFunction::ClearTaskSet, TaskFunction::ClearTaskSet, 2),
+        (TaskManagementFunction::LogicalUnitReset, TaskFunction::LogicalUnitReset, 2),
+        (TaskManagementFunction::TargetWarmReset, TaskFunction::TargetWarmReset, 3),
+    ] {
+        let mut peer = Peer::new();
+        peer.send(command(1, FIRST).encode(0), &[]);
+        peer.send(command(2, FIRST + 1).encode(0), &[]);
+        peer.send(ScsiCommand { lun: other_lun, ..command(3, FIRST + 2) }.encode(0), &[]);
+        peer.send(write(4, FIRST + 3, 4096).encode(0), &[]); // waits for its data
+        assert_eq!(peer.events().len(), 3);
+        peer.r2t();
+        let request = TaskRequest { immediate: false, ..task(function, 5, FIRST + 4) };
+        peer.send(request.encode(), &[]);
+        let (id, function, abort) = peer.task_event();
+        assert_eq!((function, abort.len()), (handed_out, affected));
+        assert_eq!(peer.session.census().collecting, 0);
+        peer.session.task_done(id, TaskResponse::Complete);
+        let (ResponsePdu::Task(response), _) = peer.answer() else { unreachable!() };
+        let still_open = 3 - affected as u32;
+        assert_eq!(response.numbers.max_cmd_sn, Serial(FIRST + 5 + 7 - still_open));
+    }
+}
+
+#[test]
+fn a_cold_reset_ends_the_session() {
+    let mut peer = Peer::new();
+    peer.send(task(TaskManagementFunction::TargetColdReset, 5, FIRST).encode(), &[]);
+    let (id, ..) = peer.task_event();
+    peer.session.task_done(id, TaskResponse::Complete);
+    assert_eq!(peer.task_response(), (5, 0));
+    peer.is_over(CloseReason::Reset);
+}
+
+#[test]
+fn what_is_not_supported_is_said() {
+    let mut peer = Peer::new();
+    peer.send(task(TaskManagementFunction::TaskReassign, 5, FIRST).encode(), &[]);
+    assert_eq!(peer.task_response(), (5, 4));
+    peer.send(task(TaskManagementFunction::ClearAca, 6, FIRST).encode(), &[]);
+    assert_eq!(peer.task_response(), (6, 5));
+    peer.send(task(TaskManagementFunction::Unknown(99), 7, FIRST).encode(), &[]);
+    assert_eq!(peer.task_response(), (7, 5));
+    peer.send(task(TaskManagementFunction::LogicalUnitReset, 8, FIRST).encode(), &[]);
+    let (id, ..) = peer.task_event();
+    peer.session.task_done(id, TaskResponse::LunDoesNotExist);
+    assert_eq!(peer.task_response(), (8, 2));
+}
