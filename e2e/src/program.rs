@@ -48,8 +48,17 @@ impl fmt::Display for Finished {
 /// If the program is not installed: the message names its Debian package.
 #[track_caller]
 pub fn run(command: &mut Command, limit: Duration) -> Finished {
+    run_with_input(command, Stdio::null(), limit)
+}
+
+/// As [`run`], with something on standard input.
+///
+/// # Panics
+/// As [`run`].
+#[track_caller]
+pub fn run_with_input(command: &mut Command, input: Stdio, limit: Duration) -> Finished {
     let name = format!("{command:?}").replace('"', "");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -2,6 +2,7 @@
 
 mod clients;
 mod conformance;
+mod guest;
 
 mod power;
 mod qemu;

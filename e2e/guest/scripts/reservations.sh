@@ -1,0 +1,40 @@
+# reservations: register, reserve, conflict, preempt, clear, by two hosts (SPC-4 5.13).
+A=/run/host-a B=/run/host-b
+pr() { sg_persist --no-inquiry "$@"; }
+check() { echo "+ $*"; "$@" || { echo "FAILED: $*"; exit 1; }; }
+refused() { echo "+ must conflict: $*"; "$@" >/run/refused 2>&1 && { echo "FAILED: it was allowed"; exit 1; }; cat /run/refused; true; }
+writes() { dd if=/dev/zero of="$1" bs=4096 count=1 seek=64 oflag=direct conv=notrunc 2>/dev/null; }
+reads() { dd if="$1" of=/dev/null bs=4096 count=1 skip=64 iflag=direct 2>/dev/null; }
+keys() { pr --in --read-keys "$1" | grep -oiE '0x[0-9a-f]+$' | sort | tr '\n' ' '; }
+holder() { pr --in --read-reservation "$1" | grep -iE 'key=|scope' | tr '\n' ' '; }
+# A change by one host may be a unit attention for the other: it is taken here, so that it does not hide an answer.
+settle() { for disk in $A $B; do for _ in 1 2; do sg_turs "$disk" >/dev/null 2>&1; done; done; }
+
+check writes $A; check writes $B
+refused pr --out --reserve --param-rk=0xa1 --prout-type=1 $A        # not registered
+check pr --out --register --param-sark=0xa1 $A
+refused pr --out --register --param-rk=0xbad --param-sark=0xa2 $A   # a wrong key
+check pr --out --register --param-sark=0xb1 $B
+[ "$(keys $A)" = '0xa1 0xb1 ' ] || { echo "keys: $(keys $A)"; exit 1; }
+
+echo '--- write exclusive'
+check pr --out --reserve --param-rk=0xa1 --prout-type=1 $A
+holder $B
+check writes $A; check reads $B; refused writes $B
+refused pr --out --reserve --param-rk=0xb1 --prout-type=1 $B
+check pr --out --release --param-rk=0xa1 --prout-type=1 $A; settle
+check writes $B
+
+echo '--- exclusive access, registrants only: both are registrants'
+check pr --out --reserve --param-rk=0xa1 --prout-type=6 $A; settle
+check writes $B; check reads $B
+echo '--- A leaves out: its key is preempted'
+check pr --out --preempt --param-rk=0xb1 --param-sark=0xa1 --prout-type=5 $B; settle
+[ "$(keys $B)" = '0xb1 ' ] || { echo "keys: $(keys $B)"; exit 1; }
+holder $B | grep -qi 0xb1 || { holder $B; exit 1; }
+check writes $B; refused writes $A; check reads $A
+
+echo '--- clear'
+check pr --out --clear --param-rk=0xb1 $B; settle
+[ -z "$(keys $A)" ] || { echo "keys: $(keys $A)"; exit 1; }
+check writes $A; check writes $B

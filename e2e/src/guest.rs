@@ -1,0 +1,75 @@
+//! A Linux guest with the kernel's own initiator, as a client of a server outside (see `e2e/guest/README.md`).
+
+use std::env;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Once;
+use std::time::Duration;
+
+use crate::Export;
+use crate::program::{self, Finished};
+
+/// The image takes a minute and a half on a busy machine; another test process may be at it.
+const BUILD_LIMIT: Duration = Duration::from_secs(900);
+const START_LIMIT: Duration = Duration::from_secs(120);
+/// For one script. Emulation is slow: they take seconds on an idle machine.
+const SCRIPT_LIMIT: Duration = Duration::from_secs(600);
+
+/// A running guest.
+pub struct Guest {
+    name: String,
+}
+
+impl Guest {
+    /// Starts a guest with two network cards; builds the image first if need be. `None` if `URSA_E2E_SKIP` is `guest`.
+    pub fn start(name: &str) -> Option<Guest> {
+        if env::var("URSA_E2E_SKIP").is_ok_and(|what| what == "guest") {
+            println!("skipped: URSA_E2E_SKIP=guest");
+            return None;
+        }
+        static BUILT: Once = Once::new();
+        BUILT.call_once(|| {
+            program::run(&mut Command::new(dir().join("build")), BUILD_LIMIT).expect_ok();
+        });
+        let name = format!("{name}-{}", std::process::id());
+        program::run(vm().args(["start", &name, "--nics", "2"]), START_LIMIT).expect_ok();
+        Some(Guest { name })
+    }
+
+    /// Runs a script with the shell variables TARGET and PORTALS set to `export`, as the guest reaches it.
+    pub fn run(&self, export: &Export, variables: &str, script: &str) -> Finished {
+        let portals: Vec<String> = export
+            .portals
+            .iter()
+            .enumerate()
+            .map(|(i, portal)| format!("10.0.{}.2:{}", 2 + i, portal.port()))
+            .collect();
+        let head = format!("TARGET={} PORTALS='{}'\n{variables}\n", export.target, portals.join(" "));
+        let mut file = tempfile::tempfile().expect("a temporary file can be made");
+        file.write_all(head.as_bytes())
+            .and_then(|()| file.write_all(script.as_bytes()))
+            .expect("it can be written");
+        std::io::Seek::rewind(&mut file).expect("a file can be rewound");
+        let limit = SCRIPT_LIMIT.as_secs().to_string();
+        let mut command = vm();
+        command.args(["run", &self.name, "-t", &limit]);
+        let finished = program::run_with_input(&mut command, Stdio::from(file), SCRIPT_LIMIT * 2);
+        println!("{}", finished.output);
+        finished
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = program::run(vm().args(["kill", &self.name]), START_LIMIT);
+    }
+}
+
+fn vm() -> Command {
+    Command::new(dir().join("vm.py"))
+}
+
+fn dir() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("guest")
+}

@@ -1,0 +1,80 @@
+//! The Linux kernel's initiator, dm-multipath, file systems and reservations, in a guest.
+
+use std::thread;
+use std::time::Duration;
+
+use e2e::{Guest, Server, VolumeSpec};
+
+const MIB: u64 = 1 << 20;
+
+macro_rules! script {
+    ($name:literal) => {
+        include_str!(concat!("../../guest/scripts/", $name, ".sh"))
+    };
+}
+
+#[test]
+#[ignore = "until `ursa serve` is there"]
+fn two_portals_carry_ext4_on_multipath_and_fstrim_gives_space_back() {
+    file_system("ext4", 512);
+}
+
+#[test]
+#[ignore = "until `ursa serve` is there"]
+fn two_portals_carry_xfs_on_multipath_and_fstrim_gives_space_back() {
+    file_system("xfs", 4096);
+}
+
+fn file_system(kind: &str, block_size: u32) {
+    let mut server = Server::start();
+    // The smallest XFS is 300 MiB.
+    let export = server.create(&VolumeSpec::new(kind, 512 * MIB).block_size(block_size));
+    let Some(guest) = Guest::start(kind) else { return };
+    guest.run(&export, "", script!("attach")).expect_ok();
+    guest.run(&export, &format!("FS={kind}"), script!("file-system")).expect_ok();
+    let before = server.disk_bytes();
+    guest.run(&export, "", script!("fill")).expect_ok();
+    let full = server.disk_bytes();
+    guest.run(&export, "", script!("trim")).expect_ok();
+    let after = server.disk_bytes();
+    println!("on the disk: {} MiB, filled {} MiB, trimmed {} MiB", before / MIB, full / MIB, after / MIB);
+    assert!(full > before + 64 * MIB, "96 MiB were written, but the disk went from {before} to {full} bytes");
+    assert!(
+        after < full - 80 * MIB,
+        "96 MiB were given back, but the disk went from {full} to {after} bytes"
+    );
+}
+
+#[test]
+#[ignore = "until `ursa serve` is there"]
+fn a_server_that_dies_and_returns_twice_under_io_loses_nothing() {
+    let mut server = Server::start();
+    let export = server.create(&VolumeSpec::new("restarted", 64 * MIB));
+    let Some(guest) = Guest::start("restarted") else { return };
+    guest.run(&export, "", script!("attach")).expect_ok();
+    guest.run(&export, "", script!("write-through")).expect_ok();
+    for _ in 0..2 {
+        server.kill();
+        thread::sleep(Duration::from_secs(2));
+        guest.run(&export, "", script!("through-stat")).expect_ok();
+        server.restart();
+        thread::sleep(Duration::from_secs(5));
+    }
+    guest.run(&export, "", script!("through-end")).expect_ok();
+}
+
+#[test]
+#[ignore = "until `ursa serve` is there"]
+fn persistent_reservations_between_two_hosts() {
+    let mut server = Server::start();
+    let export = server.create(&VolumeSpec::new("reserved", 64 * MIB));
+    let Some(guest) = Guest::start("reserved") else { return };
+    guest.run(&export, "", script!("two-hosts")).expect_ok();
+    guest.run(&export, "", script!("reservations")).expect_ok();
+    if server.is_ursa() {
+        // tgt forgets them when it ends.
+        guest.run(&export, "", script!("reserve-for-good")).expect_ok();
+        server.kill_and_restart();
+        guest.run(&export, "", script!("still-reserved")).expect_ok();
+    }
+}
