@@ -224,11 +224,13 @@ impl Core {
         loop {
             let wakers: Vec<Waker> = self.active.borrow_mut().drain().collect();
             wakers.into_iter().for_each(Waker::wake);
-            self.take_messages();
+            // Functions that others have sent are not called any more: what they start from is gone.
+            let messages = std::mem::take(&mut self.remote().lock().messages);
             let ready = self.ready.take();
-            if ready.is_empty() && self.active.borrow().is_empty() && !self.remote().has_messages() {
+            if ready.is_empty() && messages.is_empty() && self.active.borrow().is_empty() {
                 return;
             }
+            drop(messages);
             drop(ready);
         }
     }

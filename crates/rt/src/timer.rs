@@ -46,8 +46,15 @@ impl Timers {
 /// Waits until a time; see [`sleep`].
 pub struct Sleep {
     deadline: Instant,
-    /// Where it is registered, from the first poll on.
-    entry: Option<(Rc<Core>, u64)>,
+    /// Where it is registered and for whom, from the first poll on.
+    entry: Option<Entry>,
+}
+
+/// A place among the sleepers of a core.
+struct Entry {
+    core: Rc<Core>,
+    number: u64,
+    waker: Waker,
 }
 
 impl Future for Sleep {
@@ -57,21 +64,31 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         let deadline = self.deadline;
-        let (core, entry) = self.entry.get_or_insert_with(|| {
-            let core = current();
-            let entry = core.timers.next.get();
-            core.timers.next.set(entry + 1);
-            (core, entry)
-        });
-        core.timers.sleeping.borrow_mut().insert((deadline, *entry), context.waker().clone());
+        // A sleep next to something busy, as in `timeout`, is polled often.
+        if self.entry.as_ref().is_some_and(|entry| entry.waker.will_wake(context.waker())) {
+            return Poll::Pending;
+        }
+        let (core, number) = match self.entry.take() {
+            Some(entry) => (entry.core, entry.number),
+            None => {
+                let core = current();
+                let number = core.timers.next.get();
+                core.timers.next.set(number + 1);
+                (core, number)
+            }
+        };
+        let waker = context.waker().clone();
+        let previous = core.timers.sleeping.borrow_mut().insert((deadline, number), waker.clone());
+        drop(previous);
+        self.entry = Some(Entry { core, number, waker });
         Poll::Pending
     }
 }
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        if let Some((core, entry)) = &self.entry {
-            let waker = core.timers.sleeping.borrow_mut().remove(&(self.deadline, *entry));
+        if let Some(Entry { core, number, .. }) = &self.entry {
+            let waker = core.timers.sleeping.borrow_mut().remove(&(self.deadline, *number));
             drop(waker);
         }
     }

@@ -82,9 +82,9 @@ impl Attentions {
         }
     }
 
-    /// What to tell next, without telling it.
-    pub(super) fn first(&self) -> Option<UnitAttention> {
-        self.0.first().copied()
+    /// Tells a reset, if there was one.
+    pub(super) fn take_reset(&mut self) -> Option<UnitAttention> {
+        if self.0.first()?.is_reset() { self.take() } else { None }
     }
 
     /// Tells one.

@@ -135,7 +135,7 @@ impl BlockOp {
     }
 }
 
-/// SBC-3 table 74.
+/// PROVISIONING STATUS (SBC-3 clause 5, GET LBA STATUS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 #[repr(u8)]

@@ -1,7 +1,9 @@
 //! Changes of what all cores agree on: asked for on the core of a session, decided on the unit's home core, installed
 //! on every core.
 
-use super::{ItNexus, LogicalUnit, LuState, Outcome, UnitAttention};
+use super::mode::ModeChange;
+use super::reservations::{Legacy, PersistentOut};
+use super::{ItNexus, LogicalUnit, LuState, Outcome, Request, Sense, Step, UnitAttention};
 
 /// A change that a command or an event asks for: MODE SELECT, PERSISTENT RESERVE OUT, RESERVE/RELEASE, START STOP UNIT, a
 /// reset. Decoded and checked as far as that is possible without knowing the newest state.
@@ -17,6 +19,19 @@ pub struct ChangeRequest {
 
 #[derive(Clone, Debug)]
 pub(super) enum Change {
+    /// MODE SELECT.
+    Mode(ModeChange),
+    /// PERSISTENT RESERVE OUT.
+    PersistentOut(PersistentOut),
+    /// RESERVE or RELEASE.
+    Legacy(Legacy),
+    /// START STOP UNIT.
+    Power {
+        /// Or else start.
+        stop: bool,
+        /// Make everything durable first.
+        flush: bool,
+    },
     /// Forget what a reset does not preserve.
     Reset(Reset),
     /// The nexus' session is over.
@@ -82,33 +97,104 @@ pub struct Decision {
     pub outcome: Outcome,
 }
 
+impl LogicalUnit {
+    /// Decides a change. Called on the home core only, one at a time: the next is decided when the state of the last is
+    /// installed there.
+    pub fn decide(&self, request: &ChangeRequest) -> Decision {
+        let mut decision = Decision::nothing(Outcome::good_out(request.transfer));
+        self.decide_into(request, &mut decision);
+        self.put_format(&mut decision.outcome);
+        decision
+    }
+
+    fn decide_into(&self, request: &ChangeRequest, decision: &mut Decision) {
+        let (state, from) = (self.state(), &request.from);
+        match &request.change {
+            Change::Mode(change) => change.decide(state, from, decision),
+            Change::Power { stop, flush } => {
+                decision.flush = *flush;
+                decision.change(state, LuState { stopped: *stop, ..state.clone() });
+            }
+            Change::Legacy(legacy) => match legacy.decide(&state.reservations, from) {
+                Ok(None) => {}
+                Ok(Some(reservations)) => {
+                    decision.change(state, LuState { reservations, ..state.clone() });
+                }
+                Err(status) => decision.outcome = Outcome::status(status),
+            },
+            Change::PersistentOut(out) => {
+                let ports: Vec<_> = self.config().ports().map(|port| port.relative).collect();
+                match out.decide(&state.reservations, from, &ports) {
+                    Ok(ruling) => {
+                        decision.abort = ruling.abort;
+                        decision.notices = ruling.tell.into_iter().map(Notice::to_one).collect();
+                        let survives = state.reservations.survives || ruling.reservations.survives;
+                        let new = LuState { reservations: ruling.reservations, ..state.clone() };
+                        decision.durable = survives && new.to_durable() != state.to_durable();
+                        decision.change(state, new);
+                    }
+                    Err(refusal) => decision.outcome = refusal.into(),
+                }
+            }
+            Change::Reset(reset) => {
+                let mut new = LuState { stopped: false, mode: state.saved_mode, ..state.clone() };
+                new.reservations.legacy = None;
+                // The saved mode may turn the write cache off.
+                decision.flush = state.mode.write_cache && !new.mode.write_cache;
+                decision.change(state, new);
+                decision.notices.push(Notice { to: Affected::All, attention: reset.attention() });
+            }
+            Change::NexusLost => {
+                let mut new = state.clone();
+                new.reservations.legacy.take_if(|holder| holder == from);
+                decision.change(state, new);
+            }
+        }
+    }
+
+    /// The change that a reset by `from` is.
+    pub fn reset(&self, reset: Reset, from: ItNexus) -> ChangeRequest {
+        ChangeRequest { from, change: Change::Reset(reset), transfer: 0 }
+    }
+
+    /// The step of a command that asks for a change, with `transfer` bytes of parameters.
+    pub(super) fn change(&self, request: &Request, change: Change, transfer: u64) -> Result<Step, Sense> {
+        let from = self.nexus_name(request.nexus).expect("a nexus without a name is not admitted").clone();
+        Ok(Step::Change(ChangeRequest { from, change, transfer }))
+    }
+}
+
 impl Decision {
-    /// Nothing changes.
-    pub(super) fn refuse(outcome: impl Into<Outcome>) -> Decision {
+    /// An answer, and nothing changes.
+    fn nothing(outcome: Outcome) -> Decision {
         Decision {
             state: None,
             durable: false,
             flush: false,
             abort: Vec::new(),
             notices: Vec::new(),
-            outcome: outcome.into(),
+            outcome,
         }
+    }
+
+    /// The new state, if it is one.
+    pub(super) fn change(&mut self, old: &LuState, new: LuState) {
+        self.state = (new != *old).then_some(new);
     }
 }
 
-impl LogicalUnit {
-    /// Decides a change. Called on the home core only, one at a time: the next is decided when the state of the last is
-    /// installed there.
-    pub fn decide(&self, request: &ChangeRequest) -> Decision {
-        let mut decision = match &request.change {
-            Change::Reset(_) | Change::NexusLost => Decision::refuse(Outcome::good_out(request.transfer)),
-        };
-        self.put_format(&mut decision.outcome);
-        decision
+impl Notice {
+    fn to_one((nexus, attention): (ItNexus, UnitAttention)) -> Notice {
+        Notice { to: Affected::One(nexus), attention }
     }
+}
 
-    /// The change that a reset by `from` is.
-    pub fn reset(&self, reset: Reset, from: ItNexus) -> ChangeRequest {
-        ChangeRequest { from, change: Change::Reset(reset), transfer: 0 }
+impl Reset {
+    /// What everybody is told (SAM-5 6.3).
+    fn attention(self) -> UnitAttention {
+        match self {
+            Reset::LogicalUnit => UnitAttention::DeviceReset,
+            Reset::Target => UnitAttention::BusReset,
+        }
     }
 }

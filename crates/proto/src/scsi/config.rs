@@ -53,6 +53,11 @@ impl LuConfig {
             .find_map(|group| group.ports.iter().find(|p| p.relative == port).map(|port| (group, port)))
     }
 
+    /// The state of a port's group; of a port that is in none there is nothing to say against it.
+    pub(super) fn access_state(&self, port: RelativePort) -> AccessState {
+        self.port(port).map_or(AccessState::ActiveOptimized, |(group, _)| group.state)
+    }
+
     /// All ports.
     pub fn ports(&self) -> impl Iterator<Item = &TargetPort> {
         self.port_groups.iter().flat_map(|group| &group.ports)

@@ -56,7 +56,7 @@ pub const COPY_SEGMENT_BYTES_MAX: u32 = 65_536 * 4096;
 /// Results of copies that are held for RECEIVE COPY RESULTS, of all nexuses of a unit on one core; the oldest go first.
 pub const COPY_RESULTS_HELD_MAX: usize = 64;
 
-// One too many of either kind is refused as "too many", not as "too long" (SPC-4 6.4.3): it must fit.
+// One too many of either kind is refused as "too many", not as "too long" (SPC-4, EXTENDED COPY): it must fit.
 const _: () = assert!((COPY_TARGETS_MAX as u32 + 1) * 32 + 28 <= COPY_DESCRIPTOR_BYTES_MAX);
 const _: () = assert!(32 + (COPY_SEGMENTS_MAX as u32 + 1) * 28 <= COPY_DESCRIPTOR_BYTES_MAX);
 // MAXIMUM WRITE SAME LENGTH stays below 65,536 blocks, see above; a block of any size divides every byte limit.
@@ -68,7 +68,7 @@ pub const fn blocks_of(bytes: u64, size: BlockSize) -> BlockCount {
     BlockCount(bytes >> size.shift())
 }
 
-/// What the volume promises of WRITE ATOMIC (SBC-4 5.48): after a power loss either all of the command is there or
+/// What the volume promises of WRITE ATOMIC (SBC-4 clause 5): after a power loss either all of the command is there or
 /// nothing. All in blocks, as in VPD page B0h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtomicWrites {

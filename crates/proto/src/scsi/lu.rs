@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  operations.rs       table: name, usage, gates, function
-//!    inquiry, mode, report, power, reservations/        commands that need no medium
+//!    inquiry, lun, mode/, report, power, reservations/  commands that need no medium
 //!    commands/                                          commands of the medium (SBC-3) and third-party copy
 //! ```
 //!
@@ -20,12 +20,15 @@ use std::collections::BTreeMap;
 use base::Chain;
 
 use super::attention::Attentions;
+use super::change::Change;
 use super::commands::{self, BlockState, CopySegment, Pending};
-use super::operations::{self, OnAttention};
+use super::operations::{self, Access, OnAttention, Operation};
+use super::power;
+use super::reservations::conflict::Standing;
 use super::sense::{Sense, SenseFormat, SenseKey, code};
 use super::{
-    BlockDone, BlockError, BlockOp, Cdb, ChangeRequest, ItNexus, LuConfig, LuState, NexusId, Notice, Outcome,
-    Status, UnitAttention,
+    AccessState, BlockDone, BlockError, BlockOp, Cdb, ChangeRequest, ItNexus, LuConfig, LuState, NexusId,
+    Notice, Outcome, ReportLuns, Status, UnitAttention,
 };
 
 /// One command as it arrived.
@@ -50,6 +53,8 @@ pub enum Step {
     Change(ChangeRequest),
     /// Copy the segments in order (EXTENDED COPY), then `finish`.
     Copy(Pending, Vec<CopySegment>),
+    /// Answer with [`ReportLuns::answer`], given the units that the nexus may see.
+    ReportLuns(ReportLuns),
 }
 
 /// What one core knows of one logical unit.
@@ -69,6 +74,10 @@ struct Nexus {
     name: ItNexus,
     /// What it has not been told.
     attentions: Attentions,
+    /// How it stands to the reservations of the installed state.
+    standing: Standing,
+    /// The state of its port's group in the configuration.
+    access: AccessState,
 }
 
 impl LogicalUnit {
@@ -92,15 +101,18 @@ impl LogicalUnit {
     pub fn attach_nexus(&mut self, id: NexusId, name: ItNexus, again: bool) {
         let mut attentions = Attentions::default();
         attentions.add(if again { UnitAttention::NexusLoss } else { UnitAttention::PowerOn });
-        self.nexuses.insert(id, Nexus { name, attentions });
+        let standing = self.state.reservations.standing(&name);
+        let access = self.config.access_state(name.port);
+        self.nexuses.insert(id, Nexus { name, attentions, standing, access });
     }
 
     /// The login is over. If the unit's state holds something that ends with it, the change is to be decided.
     #[must_use]
     pub fn detach_nexus(&mut self, id: NexusId) -> Option<ChangeRequest> {
-        self.nexuses.remove(&id)?;
+        let from = self.nexuses.remove(&id)?.name;
         self.block.forget(id);
-        None
+        let holds = self.state.reservations.legacy.as_ref() == Some(&from);
+        holds.then_some(ChangeRequest { from, change: Change::NexusLost, transfer: 0 })
     }
 
     /// Another size, name or port. Initiators are told what concerns them.
@@ -115,12 +127,18 @@ impl LogicalUnit {
             self.attention_to_all(UnitAttention::AccessStateChanged);
         }
         self.config = config;
+        for nexus in self.nexuses.values_mut() {
+            nexus.access = self.config.access_state(nexus.name.port);
+        }
     }
 
     /// A state that the home core decided, with the notices of that decision; `None` if only the notices count.
     pub fn install(&mut self, state: Option<LuState>, notices: &[Notice]) {
         if let Some(state) = state {
             self.state = state;
+            for nexus in self.nexuses.values_mut() {
+                nexus.standing = self.state.reservations.standing(&nexus.name);
+            }
         }
         for notice in notices {
             for nexus in self.nexuses.values_mut().filter(|nexus| notice.to.includes(&nexus.name)) {
@@ -153,21 +171,27 @@ impl LogicalUnit {
         step
     }
 
-    /// The gates. The order of attention, conflict and the rest is that of SAM-5 5.3.3.
+    /// The gates. SAM-5 5.3.3: news of a reset comes before a reservation conflict, all other news after it.
     fn admit(&mut self, request: &Request) -> Result<operations::Run, Outcome> {
         // A nexus that was detached meanwhile: nobody will read the answer.
         let nexus = self.nexuses.get_mut(&request.nexus).ok_or(Outcome::status(Status::Busy))?;
         let operation = operations::find(&request.cdb);
-        let on_attention = operation.as_ref().map_or(OnAttention::Report, |operation| operation.attention);
-        if on_attention == OnAttention::Report
-            && let Some(attention) = nexus.attentions.take()
+        let reports = operation.as_ref().map_or(true, |operation| operation.attention == OnAttention::Report);
+        if reports && let Some(reset) = nexus.attentions.take_reset() {
+            return Err(reset.sense().into());
+        }
+        if let Ok(operation) = operation
+            && !nexus.standing.permits(operation.access, &request.cdb)
         {
+            return Err(Outcome::status(Status::ReservationConflict));
+        }
+        if reports && let Some(attention) = nexus.attentions.take() {
             return Err(attention.sense().into());
         }
         let operation = operation?;
-        if operation.needs_ready && self.state.stopped {
-            let code = code::LOGICAL_UNIT_NOT_READY_INITIALIZING_COMMAND_REQUIRED;
-            return Err(Sense::new(SenseKey::NotReady, code).into());
+        check_control(&request.cdb, operation)?;
+        if operation.needs_ready {
+            check_ready(self.state.stopped, nexus.access)?;
         }
         Ok(operation.run)
     }
@@ -179,10 +203,21 @@ impl LogicalUnit {
         outcome
     }
 
+    /// Whether reservations let a copy read here on behalf of `nexus`, as a READ from it would.
+    pub fn may_copy_from(&self, nexus: &ItNexus) -> bool {
+        self.state.reservations.standing(nexus).permits(Access::Read, &Cdb([0; 16]))
+    }
+
+    /// Whether reservations let a copy write here on behalf of `nexus`, as a WRITE from it would.
+    pub fn may_copy_to(&self, nexus: &ItNexus) -> bool {
+        self.state.reservations.standing(nexus).permits(Access::Exclusive, &Cdb([0; 16]))
+    }
+
     /// Gives sense data the format that D_SENSE asks for.
     pub(super) fn put_format(&self, outcome: &mut Outcome) {
         if let Some(sense) = &mut outcome.sense {
-            sense.format = SenseFormat::Fixed;
+            let descriptor = self.state.mode.descriptor_sense;
+            sense.format = if descriptor { SenseFormat::Descriptor } else { SenseFormat::Fixed };
         }
     }
 
@@ -190,4 +225,44 @@ impl LogicalUnit {
     pub(super) fn nexus_name(&self, id: NexusId) -> Option<&ItNexus> {
         self.nexuses.get(&id).map(|nexus| &nexus.name)
     }
+
+    /// Tells the next attention in another way than by CHECK CONDITION.
+    pub(super) fn take_attention(&mut self, id: NexusId) -> Option<UnitAttention> {
+        self.nexuses.get_mut(&id)?.attentions.take()
+    }
+
+    /// The nexus has learnt it in another way.
+    pub(super) fn forget_attention(&mut self, id: NexusId, attention: UnitAttention) {
+        if let Some(nexus) = self.nexuses.get_mut(&id) {
+            nexus.attentions.forget(attention);
+        }
+    }
 }
+
+/// The unit is started, and the target port group lets it be used (SPC-4 5.15.2.4).
+fn check_ready(stopped: bool, access: AccessState) -> Result<(), Sense> {
+    if stopped {
+        return Err(power::STOPPED);
+    }
+    let code = match access {
+        AccessState::ActiveOptimized | AccessState::ActiveNonOptimized => return Ok(()),
+        AccessState::Standby => code::LOGICAL_UNIT_NOT_ACCESSIBLE_TARGET_PORT_IN_STANDBY_STATE,
+        AccessState::Unavailable | AccessState::Offline => {
+            code::LOGICAL_UNIT_NOT_ACCESSIBLE_TARGET_PORT_IN_UNAVAILABLE_STATE
+        }
+        AccessState::Transitioning => code::LOGICAL_UNIT_NOT_ACCESSIBLE_ASYMMETRIC_ACCESS_STATE_TRANSITION,
+    };
+    Err(Sense::new(SenseKey::NotReady, code))
+}
+
+/// NACA in the CONTROL byte asks for auto contingent allegiance, which there is none of (NORMACA is zero, SAM-5 5.2).
+fn check_control(cdb: &Cdb, operation: &Operation) -> Result<(), Sense> {
+    let at = operation.usage.len() - 1;
+    if at < cdb.0.len() && cdb.bit(at, 2) {
+        return Err(Sense::invalid_field_in_cdb(at as u16, 2));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

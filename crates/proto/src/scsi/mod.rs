@@ -8,23 +8,29 @@
 //! on the unit's home core by [`LogicalUnit::decide`], made durable if it must be, and installed on every core with
 //! [`LogicalUnit::install`] before the command that asked for it is answered.
 
-mod absent;
 mod attention;
 mod block;
 mod cdb;
 mod change;
 mod commands;
 mod config;
+mod inquiry;
 pub mod limits;
 mod lu;
+mod lun;
+mod mode;
 mod nexus;
 mod operations;
 mod outcome;
+mod power;
+mod report;
 mod reservations;
+#[cfg(test)]
+mod rig;
 pub mod sense;
 mod state;
+mod vpd;
 
-pub use absent::absent;
 pub use attention::UnitAttention;
 pub use block::{BlockDone, BlockError, BlockOp, CopyFault, Provisioning};
 pub use cdb::Cdb;
@@ -32,6 +38,7 @@ pub use change::{Affected, ChangeRequest, Decision, Notice, Reset};
 pub use commands::{CopySegment, Pending};
 pub use config::{AccessState, Identity, LuConfig, PortGroup, TargetPort};
 pub use lu::{LogicalUnit, Request, Step};
+pub use lun::{Lun, ReportLuns, absent};
 pub use nexus::{InitiatorPort, ItNexus, NexusId, RelativePort};
 pub use outcome::{Outcome, Status};
 pub use sense::{Sense, SenseKey};

@@ -3,8 +3,16 @@
 //!
 //! Commands of the medium have their rows in [`commands::OPERATIONS`]. Rows of one operation code stand together.
 
-#![allow(dead_code)] // until all commands are in
-
+use super::inquiry::INQUIRY;
+use super::lun::REPORT_LUNS;
+use super::mode::{MODE_SELECT_6, MODE_SELECT_10, MODE_SENSE_6, MODE_SENSE_10};
+use super::power::{
+    PREVENT_ALLOW_MEDIUM_REMOVAL, REQUEST_SENSE, SEND_DIAGNOSTIC, START_STOP_UNIT, TEST_UNIT_READY,
+};
+use super::report::{
+    REPORT_SUPPORTED_OPERATION_CODES, REPORT_SUPPORTED_TASK_MANAGEMENT, REPORT_TARGET_PORT_GROUPS,
+};
+use super::reservations::{LEGACY, PERSISTENT_RESERVE_IN, PERSISTENT_RESERVE_OUT};
 use super::{Cdb, LogicalUnit, Request, Sense, Step, commands};
 
 /// One command.
@@ -64,26 +72,49 @@ pub(super) enum OnAttention {
     Run,
 }
 
-/// The commands that need no medium.
-const PRIMARY: &[Operation] = &[TEST_UNIT_READY];
+/// All commands, by where they are.
+const GROUPS: &[&[Operation]] = &[
+    &[TEST_UNIT_READY, REQUEST_SENSE, INQUIRY, MODE_SELECT_6],
+    &LEGACY,
+    &[
+        MODE_SENSE_6,
+        START_STOP_UNIT,
+        SEND_DIAGNOSTIC,
+        PREVENT_ALLOW_MEDIUM_REMOVAL,
+        MODE_SELECT_10,
+        MODE_SENSE_10,
+    ],
+    &PERSISTENT_RESERVE_IN,
+    &PERSISTENT_RESERVE_OUT,
+    &[
+        REPORT_LUNS,
+        REPORT_TARGET_PORT_GROUPS,
+        REPORT_SUPPORTED_OPERATION_CODES,
+        REPORT_SUPPORTED_TASK_MANAGEMENT,
+    ],
+    commands::OPERATIONS,
+];
 
-const TEST_UNIT_READY: Operation = Operation {
-    name: "TEST UNIT READY",
-    opcode: 0x00,
-    service_action: None,
-    usage: &[0x00, 0, 0, 0, 0, 0x07],
-    access: Access::Status,
-    attention: OnAttention::Report,
-    needs_ready: true,
-    run: |_, _| Ok(Step::Done(super::Outcome::good())),
+const COUNT: usize = {
+    let (mut i, mut count) = (0, 0);
+    while i < GROUPS.len() {
+        count += GROUPS[i].len();
+        i += 1;
+    }
+    count
 };
 
 /// All commands.
-pub(super) static OPERATIONS: [Operation; PRIMARY.len() + commands::OPERATIONS.len()] = {
-    let mut all = [TEST_UNIT_READY; PRIMARY.len() + commands::OPERATIONS.len()];
-    let mut i = 0;
-    while i < all.len() {
-        all[i] = if i < PRIMARY.len() { PRIMARY[i] } else { commands::OPERATIONS[i - PRIMARY.len()] };
+pub(super) static OPERATIONS: [Operation; COUNT] = {
+    let mut all = [TEST_UNIT_READY; COUNT];
+    let (mut i, mut at) = (0, 0);
+    while i < GROUPS.len() {
+        let mut j = 0;
+        while j < GROUPS[i].len() {
+            all[at] = GROUPS[i][j];
+            at += 1;
+            j += 1;
+        }
         i += 1;
     }
     all

@@ -46,6 +46,11 @@ impl NodeClock {
         self.drift_ppm.set(ppm);
     }
 
+    /// The machine has started anew, and with it its clock.
+    pub(super) fn restart(&self, shows: u64) {
+        self.since.set((self.time.now(), shows));
+    }
+
     /// What the clock shows at the true time `time`, which is not before the last change.
     fn at(&self, time: u64) -> u64 {
         let (from, shown) = self.since.get();

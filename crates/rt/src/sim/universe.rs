@@ -33,6 +33,9 @@ const TASK_NANOS: u64 = 200;
 const DELAY_ONE_IN: u64 = 20_000;
 const DELAY_NANOS_MAX: u64 = 5_000_000;
 
+/// The clock of a machine shows anything up to this when it joins the world or has power again.
+pub(super) const CLOCK_START_NANOS_MAX: u64 = 1 << 50;
+
 pub(super) struct Universe {
     pub(super) seed: u64,
     pub(super) time: WorldTime,
@@ -243,6 +246,9 @@ impl Universe {
             let node = &mut nodes[id.0 as usize];
             assert!(node.process.is_none(), "{id} ({}) runs already", node.name);
             let mut rng = self.rng.borrow_mut();
+            if node.status == NodeStatus::Off {
+                node.clock.restart(rng.below(CLOCK_START_NANOS_MAX));
+            }
             let process = Process::new(node.core_count, &node.clock, || rng.next());
             let cores: Vec<_> = process.cores.iter().map(|sim| Rc::clone(&sim.core)).collect();
             let ended = Rc::clone(&process.ended);
@@ -267,7 +273,7 @@ impl Universe {
 
     /// Ends the process of a node, as its own end or a kill would: the kernel closes what it had open.
     pub(super) fn end_process(self: &Rc<Universe>, id: NodeId) {
-        let Some(process) = self.take_process(id, NodeStatus::Ended) else { return };
+        let Some(process) = self.take_process(id) else { return };
         {
             let mut ledger = self.ledger.borrow_mut();
             ledger.log(Event::Stopped(id));
@@ -280,6 +286,9 @@ impl Universe {
     /// Takes the power away from several nodes at once.
     pub(super) fn power_off(self: &Rc<Universe>, ids: &[NodeId]) {
         for id in ids {
+            if self.nodes.borrow()[id.0 as usize].status == NodeStatus::Off {
+                continue;
+            }
             {
                 let mut ledger = self.ledger.borrow_mut();
                 ledger.fault(Fault::NodeCrash);
@@ -287,17 +296,20 @@ impl Universe {
                 self.net.borrow_mut().power_off(*id, &mut ledger);
                 self.shelf.borrow_mut().power_cut(*id, &mut ledger.faults);
             }
-            if let Some(process) = self.take_process(*id, NodeStatus::Off) {
+            let process = self.take_process(*id);
+            self.nodes.borrow_mut()[id.0 as usize].status = NodeStatus::Off;
+            if let Some(process) = process {
                 self.tear_down(*id, process);
             }
         }
     }
 
-    fn take_process(&self, id: NodeId, status: NodeStatus) -> Option<Process> {
+    fn take_process(&self, id: NodeId) -> Option<Process> {
         let mut nodes = self.nodes.borrow_mut();
         let node = &mut nodes[id.0 as usize];
-        node.status = status;
-        node.process.take()
+        let process = node.process.take()?;
+        node.status = NodeStatus::Ended;
+        Some(process)
     }
 
     fn tear_down(self: &Rc<Universe>, id: NodeId, process: Process) {

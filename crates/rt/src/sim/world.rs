@@ -21,7 +21,7 @@ use super::log::Event;
 use super::net::NetProfile;
 use super::node::{Main, Node, NodeId, NodeStatus};
 use super::recording::{Recording, Tap, Tape};
-use super::universe::{Stepped, Universe};
+use super::universe::{CLOCK_START_NANOS_MAX, Stepped, Universe};
 use crate::sync::{Receiver, oneshot};
 use crate::{CoreId, Handle};
 
@@ -64,7 +64,7 @@ impl World {
     /// Adds a machine without a process; [`World::restart`] starts one.
     pub fn add_machine(&self, name: &str, cores: usize) -> NodeId {
         assert!(cores > 0 && cores <= usize::from(u16::MAX), "a node has at least one core");
-        let shows = self.0.rng.borrow_mut().below(1 << 40);
+        let shows = self.0.rng.borrow_mut().below(CLOCK_START_NANOS_MAX);
         let mut nodes = self.0.nodes.borrow_mut();
         let id = NodeId(nodes.len() as u32);
         nodes.push(Node {
@@ -89,7 +89,8 @@ impl World {
     }
 
     /// Takes the power away from a node: every task is dropped without another poll, connections die without a word, and
-    /// of what its disks had not flushed, any part survives.
+    /// of what its disks had not flushed, any part survives. Peers notice when the node is back and resets what it no longer
+    /// knows, or by their timeouts.
     pub fn crash(&self, node: NodeId) {
         self.0.power_off(&[node]);
     }
@@ -103,6 +104,9 @@ impl World {
     /// Kills a node's process, as SIGKILL does: every task is dropped without another poll; the kernel closes its
     /// connections; its disks lose nothing, and writes under way go on.
     pub fn kill(&self, node: NodeId) {
+        if matches!(self.status(node), NodeStatus::Ended | NodeStatus::Off) {
+            return;
+        }
         self.0.ledger.borrow_mut().fault(Fault::NodeKill);
         self.0.end_process(node);
     }
@@ -324,7 +328,7 @@ impl World {
         self.0.ledger.borrow_mut().fault(Fault::Corruption);
     }
 
-    /// Records what happens to a disk from now on, until power is cut; see [`super::for_each_cut`].
+    /// Records what happens to a disk from now on, until power is cut or the disk is opened again after a failure; see [`super::for_each_cut`].
     pub fn record_disk(&self, node: NodeId, path: impl AsRef<Path>) -> Recording {
         self.record_disks(&[(node, path.as_ref())])
     }

@@ -86,7 +86,8 @@ pub(super) struct Driver {
     overfull: RefCell<Vec<Rc<Receiver>>>,
     /// Those that could not receive because no buffer was free.
     starved: RefCell<Vec<Rc<Receiver>>>,
-    /// Completions on their way from the ring to their operations; kept to reuse its memory.
+    /// Completions on their way from the ring to their operations; empty between turns but for those that had to be
+    /// taken from a full ring. Kept to reuse its memory.
     arrived: RefCell<Vec<cqueue::Entry>>,
     enters: Cell<u64>,
     completions: Cell<u64>,
@@ -213,7 +214,11 @@ impl Driver {
                 return;
             }
             self.enters.set(self.enters.get() + 1);
-            accept_enter(self.ring.borrow().submit());
+            let ring = &mut *self.ring.borrow_mut();
+            accept_enter(ring.submit());
+            // A kernel that has no room for completions may refuse requests. They are handed out in the next turn:
+            // here we are in the middle of a task.
+            self.arrived.borrow_mut().extend(ring.completion());
         }
     }
 
@@ -223,7 +228,7 @@ impl Driver {
         let submission = ring.submission();
         let has_work = !submission.is_empty() || submission.taskrun() || submission.cq_overflow();
         drop(submission);
-        has_work || !ring.completion().is_empty()
+        has_work || !ring.completion().is_empty() || !self.arrived.borrow().is_empty()
     }
 
     /// Submits everything, hands out what has completed, does not wait. Returns whether anything had completed.
@@ -235,6 +240,9 @@ impl Driver {
 
     /// As [`Driver::turn`], but waits for a completion, at most for `timeout`.
     pub(super) fn turn_sleeping(&self, timeout: Option<Duration>) -> bool {
+        if !self.arrived.borrow().is_empty() {
+            return self.turn();
+        }
         self.enters.set(self.enters.get() + 1);
         let ring = self.ring.borrow();
         accept_enter(match timeout {
@@ -250,17 +258,26 @@ impl Driver {
 
     /// Gives every completion in the ring to its operation.
     fn dispatch(&self) -> bool {
-        let mut arrived = self.arrived.take();
-        arrived.extend(self.ring.borrow_mut().completion());
-        let any = !arrived.is_empty();
-        self.completions.set(self.completions.get() + arrived.len() as u64);
-        for entry in arrived.drain(..) {
-            if entry.user_data() != UNTRACKED {
-                self.completed(entry);
+        let mut any = false;
+        loop {
+            let mut arrived = self.arrived.take();
+            arrived.extend(self.ring.borrow_mut().completion());
+            if arrived.is_empty() {
+                self.arrived.replace(arrived);
+                return any;
+            }
+            any = true;
+            self.completions.set(self.completions.get() + arrived.len() as u64);
+            for entry in arrived.drain(..) {
+                if entry.user_data() != UNTRACKED {
+                    self.completed(entry);
+                }
+            }
+            // Nearly always there is nothing new, and the memory is kept.
+            if self.arrived.borrow().is_empty() {
+                self.arrived.replace(arrived);
             }
         }
-        self.arrived.replace(arrived);
-        any
     }
 
     fn completed(&self, entry: cqueue::Entry) {

@@ -30,12 +30,23 @@ pub(super) async fn open(path: &Path, options: OpenOptions) -> Result<Arc<OpenFi
     };
     let mut how = File::options();
     how.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_DIRECT);
-    let file = how.open(path).map_err(|error| refused(path, error))?;
+    let file = how.open(path).inspect_err(|error| {
+        // A file system without O_DIRECT makes the file first and then refuses; one that existed fails otherwise.
+        if error.raw_os_error() == Some(libc::EINVAL) {
+            drop(Created(path));
+        }
+    });
+    let file = file.map_err(|error| refused(path, error))?;
     let created = Created(path);
     let file = lock(path, file)?;
     file.set_len(size).map_err(|error| system(path, error))?;
     let file = Arc::new(describe(path, file, false)?);
     if options.reserve && size > 0 {
+        // Asked for too much, some file systems first use up all they have, under everybody else's feet.
+        let free = free_space(&file.file).map_err(|error| system(path, error))?;
+        if free < size {
+            return Err(system(path, io::Error::from_raw_os_error(libc::ENOSPC)));
+        }
         let entry = opcode::Fallocate::new(file.fd(), size).build();
         run(&file, entry).await.map_err(|error| system(path, error))?;
     }
@@ -180,6 +191,18 @@ fn probe(file: &File) -> Option<Alignment> {
         let result = unsafe { libc::pread(file.as_raw_fd(), buf.as_mut_ptr().cast(), block as usize, 0) };
         (result >= 0).then_some(Alignment { offset: block, memory: block as usize })
     })
+}
+
+/// Bytes that the file system around `file` has left.
+fn free_space(file: &File) -> io::Result<u64> {
+    let mut status = MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: `status` is valid for writing.
+    if unsafe { libc::fstatvfs(file.as_raw_fd(), status.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeros are a valid statvfs.
+    let status = unsafe { status.assume_init() };
+    Ok(status.f_bavail.saturating_mul(status.f_frsize))
 }
 
 /// Runs one request on the whole file through the ring.

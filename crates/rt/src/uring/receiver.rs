@@ -108,6 +108,10 @@ impl Receiver {
     /// See [`crate::Stream::receive`].
     pub(super) async fn receive(self: &Rc<Receiver>, driver: &Driver) -> io::Result<Received> {
         let _busy = Busy::new(&self.busy);
+        self.next(driver).await
+    }
+
+    async fn next(self: &Rc<Receiver>, driver: &Driver) -> io::Result<Received> {
         std::future::poll_fn(|context| {
             if let Some(received) = self.dequeue() {
                 let scarce = driver.buffers().is_scarce();
@@ -133,15 +137,18 @@ impl Receiver {
         mut filled: usize,
     ) -> io::Result<Buf> {
         assert!(filled <= buf.len());
+        let _busy = Busy::new(&self.busy);
         filled += self.take_queued(&mut buf[filled..]);
-        if buf.len() - filled >= IN_PLACE_MIN || (filled < buf.len() && self.mode.get() == Mode::Off) {
+        if buf.len() - filled >= IN_PLACE_MIN {
             self.singles.set(SINGLE_RECEIVES);
             self.stop(driver).await;
             filled += self.take_queued(&mut buf[filled..]);
+        }
+        if self.mode.get() == Mode::Off {
             return self.receive_in_place(driver, buf, filled).await;
         }
         while filled < buf.len() {
-            let mut received = self.receive(driver).await?;
+            let mut received = self.next(driver).await?;
             if received.is_empty() {
                 return Err(End::Closed.error());
             }
@@ -165,7 +172,6 @@ impl Receiver {
         mut buf: Buf,
         mut filled: usize,
     ) -> io::Result<Buf> {
-        let _busy = Busy::new(&self.busy);
         while filled < buf.len() {
             if let Some(end) = self.end.get() {
                 return Err(end.error());
@@ -227,6 +233,7 @@ impl Receiver {
                 }
             }
         }
+        let mode = self.mode.get();
         if !cqueue::more(entry.flags()) {
             self.mode.set(Mode::Off);
         }
@@ -234,9 +241,11 @@ impl Receiver {
             0 => self.end_with(End::Closed),
             count if count > 0 => {}
             _ if result == -libc::ENOBUFS => {
-                self.mode.set(Mode::Starved);
-                driver.is_starved(self);
-                return;
+                if matches!(mode, Mode::On(_)) {
+                    self.mode.set(Mode::Starved);
+                    driver.is_starved(self);
+                    return;
+                }
             }
             _ if is_transient(-result) || result == -libc::ECANCELED => {}
             _ => self.end_with(End::Failed(-result)),

@@ -118,6 +118,21 @@ pub enum LoginStatus {
     OutOfResources = 0x0302,
 }
 
+impl LoginStatus {
+    /// The status of this number, if RFC 7143 has it.
+    pub fn from_number(number: u16) -> Option<LoginStatus> {
+        use LoginStatus as S;
+        #[rustfmt::skip]
+        const ALL: [LoginStatus; 18] = [
+            S::Success, S::TargetMovedTemporarily, S::TargetMovedPermanently, S::InitiatorError, S::AuthenticationFailure,
+            S::AuthorizationFailure, S::NotFound, S::TargetRemoved, S::UnsupportedVersion, S::TooManyConnections,
+            S::MissingParameter, S::CannotIncludeInSession, S::SessionTypeNotSupported, S::SessionDoesNotExist,
+            S::InvalidDuringLogin, S::TargetError, S::ServiceUnavailable, S::OutOfResources,
+        ];
+        ALL.into_iter().find(|status| *status as u16 == number)
+    }
+}
+
 /// What the driver must see to.
 #[derive(Debug)]
 pub enum LoginEvent {

@@ -1,4 +1,4 @@
-//! READ CAPACITY (10) and (16): SBC-3 5.15 and 5.16.
+//! READ CAPACITY (10) and (16): SBC-3 clause 5.
 
 use crate::scsi::{LogicalUnit, LuConfig, Outcome, Request, Sense, Step};
 

@@ -1,4 +1,4 @@
-//! COMPARE AND WRITE (SBC-3 5.3): what cluster file systems take their locks with.
+//! COMPARE AND WRITE (SBC-3 clause 5): what cluster file systems take their locks with.
 
 use super::extent::Extent;
 use super::{gates, pending};

@@ -1,4 +1,4 @@
-//! The blocks that a CDB names (SBC-3 4.2.1): where they stand in it, and whether the volume has them.
+//! The blocks that a CDB names (SBC-3 clause 5): where they stand in it, and whether the volume has them.
 
 use base::{BlockCount, Lba, LbaRange};
 
@@ -14,7 +14,7 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// Of a six-byte CDB: an LBA of 21 bits; a count of zero means 256 (SBC-3 5.7).
+    /// Of a six-byte CDB: an LBA of 21 bits; a count of zero means 256 (SBC-2, READ (6)).
     pub(super) fn of_six(cdb: &Cdb) -> Extent {
         let count = match cdb.u8(4) {
             0 => 256,
@@ -23,7 +23,7 @@ impl Extent {
         Extent { lba: u64::from(cdb.u24(1) & 0x1f_ffff), count, count_at: 4 }
     }
 
-    /// Of a longer CDB, by the group of its operation code (SPC-4 4.2.5.1).
+    /// Of a longer CDB, by the group of its operation code (SPC-4 clause 4, OPERATION CODE).
     pub(super) fn of(cdb: &Cdb) -> Extent {
         match cdb.opcode() >> 5 {
             4 => Extent { lba: cdb.u64(2), count: u64::from(cdb.u32(10)), count_at: 10 },

@@ -6,7 +6,7 @@ use crate::scsi::limits::{self, blocks_of};
 use crate::scsi::sense::code;
 use crate::scsi::{Cdb, LogicalUnit, LuConfig, Outcome, Sense, SenseKey};
 
-/// Writes are not refused, by configuration or by SWP (SPC-4 7.5.8).
+/// Writes are not refused, by configuration or by SWP (SPC-4, Control mode page).
 pub(super) fn writable(unit: &LogicalUnit) -> Result<(), Sense> {
     if unit.config().read_only {
         return Err(Sense::new(SenseKey::DataProtect, code::WRITE_PROTECTED));
@@ -17,7 +17,7 @@ pub(super) fn writable(unit: &LogicalUnit) -> Result<(), Sense> {
     Ok(())
 }
 
-/// RDPROTECT, WRPROTECT, VRPROTECT or ORPROTECT is zero: there is no protection information (SBC-3 tables 46 and 128).
+/// RDPROTECT, WRPROTECT, VRPROTECT or ORPROTECT is zero: there is no protection information (SBC-3 clause 5, READ (10) and WRITE (10)).
 pub(super) fn no_protection(cdb: &Cdb) -> Result<(), Sense> {
     if cdb.u8(1) >> 5 != 0 {
         return Err(Sense::invalid_field_in_cdb(1, 7));
@@ -30,7 +30,7 @@ pub(super) fn fua(cdb: &Cdb) -> bool {
     cdb.bit(1, 3)
 }
 
-/// Whether a write must be durable before it is answered: with FUA, and without a write cache always (SBC-3 4.15).
+/// Whether a write must be durable before it is answered: with FUA, and without a write cache always (SBC-3 clause 4, caches).
 pub(super) fn durable(unit: &LogicalUnit, fua: bool) -> bool {
     fua || !unit.state().write_cache()
 }
@@ -46,7 +46,7 @@ pub(super) fn bytes_of(range: LbaRange, size: BlockSize) -> u64 {
 }
 
 /// The first `need` bytes of the data. If there are fewer, because the initiator said so to the transport, nothing is
-/// done: part of a write is not what anybody meant. FCP-4 9.4.2 b) names this answer; RFC 7143 leaves it open, and the
+/// done: part of a write is not what anybody meant. FCP-4 names this answer where it defines FCP_DL; RFC 7143 leaves it open, and the
 /// overflow shows in the residual count.
 pub(super) fn take(data: Chain, need: u64) -> Result<Chain, Outcome> {
     let have = data.len() as u64;

@@ -22,8 +22,8 @@ mod verify;
 mod write;
 mod write_same;
 
-use super::NexusId;
 use super::operations::{Access, OnAttention, Operation, Run};
+use super::{LuConfig, NexusId};
 
 pub use copy::CopySegment;
 pub use pending::Pending;
@@ -66,7 +66,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     row("WRITE SAME(10)", Exclusive, write_same::write_same_10,
         &[0x41, 0x08, 0xff, 0xff, 0xff, 0xff, 0x1f, 0xff, 0xff, 0x07]),
     row("UNMAP", Exclusive, unmap::unmap,
-        &[0x42, 0x00, 0, 0, 0, 0, 0x1f, 0xff, 0xff, 0x07]),
+        &[unmap::OPCODE, 0x00, 0, 0, 0, 0, 0x1f, 0xff, 0xff, 0x07]),
     action("EXTENDED COPY(LID1)", Exclusive, copy::extended_copy, 0x00,
         &[0x83, 0x00, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x07]),
     action("RECEIVE COPY STATUS(LID1)", Exclusive, copy::copy_status, 0x00,
@@ -96,7 +96,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     row("WRITE SAME(16)", Exclusive, write_same::write_same_16,
         &[0x93, 0x09, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0x07]),
     row("WRITE ATOMIC(16)", Exclusive, write::write_atomic,
-        &[0x9c, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0xff, 0xff, 0x1f, 0x07]),
+        &[write::ATOMIC_OPCODE, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0xff, 0xff, 0x1f, 0x07]),
     action("READ CAPACITY(16)", Status, capacity::read_capacity_16, 0x10,
         &[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x07]),
     action("GET LBA STATUS", Read, lba_status::get_lba_status, 0x12,
@@ -110,6 +110,15 @@ pub(super) const OPERATIONS: &[Operation] = &[
     row("VERIFY(12)", Read, verify::verify,
         &[0xaf, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0x07]),
 ];
+
+/// Whether a unit has a command of the table: UNMAP and WRITE ATOMIC depend on what its volume can do.
+pub(super) fn offered(operation: &Operation, config: &LuConfig) -> bool {
+    match operation.opcode {
+        unmap::OPCODE => config.unmap,
+        write::ATOMIC_OPCODE => config.atomic.blocks_max > 0,
+        _ => true,
+    }
+}
 
 /// A command with an operation code of its own.
 const fn row(name: &'static str, access: Access, run: Run, usage: &'static [u8]) -> Operation {

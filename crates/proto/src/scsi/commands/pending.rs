@@ -113,7 +113,7 @@ pub(in crate::scsi) fn finish(
 /// Why the medium failed a command, in SCSI's words.
 fn failure(error: BlockError) -> Sense {
     match error {
-        // SBC-3 5.3 and 5.33: INFORMATION is the offset into the Data-Out Buffer.
+        // SBC-3 clause 5, COMPARE AND WRITE and VERIFY (10): INFORMATION is the offset into the Data-Out Buffer.
         BlockError::Miscompare(at) => {
             Sense::new(SenseKey::Miscompare, code::MISCOMPARE_DURING_VERIFY_OPERATION).with_information(at)
         }
@@ -123,7 +123,7 @@ fn failure(error: BlockError) -> Sense {
         BlockError::Unwritable(lba) => {
             Sense::new(SenseKey::MediumError, code::WRITE_ERROR).with_information(lba.0)
         }
-        // SBC-3 4.7.3.6: no space for a block that was not mapped, until somebody makes some.
+        // SBC-3 clause 4, thin provisioned units: no space for a block that was not mapped, until somebody makes some.
         BlockError::Full => Sense::new(SenseKey::DataProtect, code::SPACE_ALLOCATION_FAILED_WRITE_PROTECT),
         BlockError::Offline => {
             Sense::new(SenseKey::NotReady, code::LOGICAL_UNIT_NOT_READY_MANUAL_INTERVENTION_REQUIRED)
@@ -133,7 +133,7 @@ fn failure(error: BlockError) -> Sense {
     }
 }
 
-/// SPC-4 6.4.3.
+/// SPC-4, EXTENDED COPY, errors while segments are processed.
 fn copy_code(fault: CopyFault) -> u16 {
     match fault {
         CopyFault::Unreachable => code::COPY_TARGET_DEVICE_NOT_REACHABLE,

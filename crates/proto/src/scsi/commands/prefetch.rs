@@ -1,4 +1,4 @@
-//! PRE-FETCH (10) and (16): SBC-3 5.8 and 5.9.
+//! PRE-FETCH (10) and (16): SBC-3 clause 5.
 
 use base::{BlockCount, LbaRange};
 

@@ -1,4 +1,4 @@
-//! SYNCHRONIZE CACHE (10) and (16): SBC-3 5.26 and 5.27.
+//! SYNCHRONIZE CACHE (10) and (16): SBC-3 clause 5.
 
 use super::extent::Extent;
 use super::pending;

@@ -1,4 +1,4 @@
-//! UNMAP (SBC-3 5.28).
+//! UNMAP (SBC-3 clause 5).
 
 use base::LbaRange;
 
@@ -6,6 +6,8 @@ use super::extent::Extent;
 use super::{gates, pending};
 use crate::scsi::limits::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
 use crate::scsi::{BlockOp, LogicalUnit, LuConfig, Outcome, Request, Sense, Step};
+
+pub(super) const OPCODE: u8 = 0x42;
 
 /// UNMAP DATA LENGTH, UNMAP BLOCK DESCRIPTOR DATA LENGTH, four reserved bytes.
 const HEADER: usize = 8;
@@ -42,7 +44,7 @@ pub(super) fn unmap(unit: &mut LogicalUnit, request: Request) -> Result<Step, Se
     Ok(pending::carry_out(transfer, BlockOp::Unmap { ranges, fua }))
 }
 
-/// All ranges of a parameter list (SBC-3 table 91), without empty ones: all of them are checked before any is given back.
+/// All ranges of a parameter list, without empty ones: all of them are checked before any is given back.
 /// A descriptor that is not complete is ignored, as the standard asks.
 fn ranges_of(list: &[u8], config: &LuConfig) -> Result<Vec<LbaRange>, Sense> {
     let Some((header, rest)) = list.split_first_chunk::<HEADER>() else {

@@ -1,10 +1,10 @@
-//! VERIFY (10), (12) and (16): SBC-3 5.32 to 5.34.
+//! VERIFY (10), (12) and (16): SBC-3 clause 5.
 
 use super::extent::Extent;
 use super::{gates, pending};
 use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step};
 
-/// What BYTCHK asks for (SBC-3 table 101).
+/// What BYTCHK asks for (SBC-3 clause 5, VERIFY (10)).
 enum Check {
     /// 00b: that the medium can be read.
     Medium,

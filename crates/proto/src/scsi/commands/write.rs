@@ -1,10 +1,13 @@
-//! WRITE (6) to (16), WRITE AND VERIFY (10) to (16), WRITE ATOMIC (16) and ORWRITE (16): SBC-3 5.4, 5.36 to 5.43, SBC-4 5.48.
+//! WRITE (6) to (16), WRITE AND VERIFY (10) to (16), ORWRITE (16): SBC-3 clause 5; WRITE ATOMIC (16): SBC-4
+//! clause 5.
 
 use base::{Chain, LbaRange};
 
 use super::extent::Extent;
 use super::{gates, pending};
 use crate::scsi::{BlockOp, LogicalUnit, Outcome, Request, Sense, Step};
+
+pub(super) const ATOMIC_OPCODE: u8 = 0x9c;
 
 pub(super) fn write_6(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let extent = Extent::of_six(&request.cdb);

@@ -1,4 +1,4 @@
-//! WRITE SAME (10) and (16): SBC-3 5.44 and 5.45.
+//! WRITE SAME (10) and (16): SBC-3 clause 5.
 
 use base::{Buf, Chain};
 
@@ -51,7 +51,7 @@ fn write_same(unit: &LogicalUnit, request: Request, flags: Flags) -> Result<Step
             Err(refused) => return Ok(Step::Done(refused)),
         }
     };
-    // SBC-3 4.7.3.4.4: with LBPRZ, a block is unmapped only if it is to read as zeros.
+    // SBC-3 clause 4, WRITE SAME and unmap operations: with LBPRZ, a block is unmapped only if it is to read as zeros.
     let fua = gates::durable(unit, false);
     let op = if flags.unmap && is_zero(&pattern) {
         BlockOp::Unmap { ranges: vec![range], fua }

@@ -531,13 +531,14 @@ impl Drive {
             }
         }
         self.open = Weak::new();
-        self.tap = None;
         self.unsettled = false;
         self.settle(rng, counts);
     }
 
     /// Lets an arbitrary part of the cache reach the platter and forgets the rest.
     fn settle(&mut self, rng: &mut Rng, counts: &mut FaultCounts) {
+        // A recording does not know what becomes of it.
+        self.tap = None;
         // Half of all, nearly all, nearly nothing: each finds other mistakes.
         let kept_of_16 = [0, 1, 8, 15, 16][rng.below(5) as usize];
         for change in std::mem::take(&mut self.unflushed) {

@@ -54,15 +54,18 @@ impl Disk {
     /// `InUse`; `System` with the codes that Linux uses, as `NotFound` and `AlreadyExists`.
     pub async fn open(path: &Path, options: OpenOptions) -> Result<Disk, OpenError> {
         let (universe, node) = universe::current();
-        universe
-            .open_disk(node, path, options, |disk, size, block| OpenFile {
-                disk,
-                size,
-                block,
-                read_only: options.read_only,
-                latched: AtomicBool::new(false),
-            })
-            .map(|file| Disk { file, stays: PhantomData })
+        let read_only = options.read_only;
+        let file = universe.open_disk(node, path, options, |disk, size, block| {
+            let latched = AtomicBool::new(false);
+            OpenFile { disk, size, block, read_only, latched }
+        })?;
+        let disk = Disk { file, stays: PhantomData };
+        if options.create.is_some() {
+            // The name and the size are made durable, which takes its time.
+            let failed = |error| OpenError::System { path: path.to_owned(), source: io::Error::other(error) };
+            disk.flush().await.map_err(failed)?;
+        }
+        Ok(disk)
     }
 
     /// See [`crate::Disk::share`].
@@ -103,7 +106,10 @@ impl Disk {
     /// As there.
     pub async fn flush(&self) -> Result<(), DiskError> {
         self.check_latch()?;
-        self.operate(|reply| Operation::Flush { below: 0, reply }).await
+        // The shelf knows what there is to be flushed.
+        self.operate(|reply| Operation::Flush { below: 0, reply }).await?;
+        // Another core's write may have failed meanwhile, with data that this flush was to cover.
+        self.check_latch()
     }
 
     /// See [`crate::Disk::zero`].
@@ -125,11 +131,14 @@ impl Disk {
     }
 
     async fn change(&self, offset: u64, content: Content, durability: Durability) -> Result<(), DiskError> {
+        self.check_range(offset, content.len())?;
         if self.file.read_only {
             return Err(DiskError::ReadOnly);
         }
-        self.check_range(offset, content.len())?;
         self.check_latch()?;
+        if content.len() == 0 {
+            return Ok(());
+        }
         let seen = Default::default();
         self.operate(|reply| Operation::Write { offset, content, durability, seen, reply }).await
     }

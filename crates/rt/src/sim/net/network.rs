@@ -17,11 +17,14 @@ use crate::sim::ledger::{Due, Ledger};
 use crate::sim::log::{Arrival, Event};
 use crate::sim::node::NodeId;
 
-/// Connections that wait to be accepted, at most; the usual backlog.
-const BACKLOG_MAX: usize = 128;
+/// Connections that wait to be accepted, at most; what production asks for.
+const BACKLOG_MAX: usize = 4096;
 
 /// A client asks so often, after 1, 2, 4 … s: Linux gives up after 127 s.
 const CONNECT_ATTEMPTS_MAX: u32 = 7;
+
+/// A sender that hears nothing tries again after a time that doubles from the first to the second of these.
+const RETRY_NANOS: (u64, u64) = (200_000_000, 120_000_000_000);
 
 /// The largest piece that one packet carries, and the largest that one receive gives.
 const PIECE_MAX: u64 = 64 << 10;
@@ -224,7 +227,8 @@ impl Net {
         };
         while let Some(id) = listening.queue.pop_front() {
             if let Some(connection) = self.connections.get(&id) {
-                let (local, peer) = (connection.ends.server.address, connection.ends.client.address);
+                let [local, peer] = [&connection.ends.server, &connection.ends.client]
+                    .map(|end| as_seen_by(listening.address, end.address));
                 return Poll::Ready(Ok(Accepted {
                     token: self.token(Held::End(id, Side::Server)),
                     local,
@@ -343,19 +347,21 @@ impl Net {
         self.put(id, side, Packet::End, ledger);
     }
 
-    /// The holder is gone. As Linux does: with bytes that nobody received, the other side gets a reset.
+    /// The holder is gone. As with Linux, the other side may get a reset if there are bytes that nobody received;
+    /// it does not if the holder's runtime had taken them from the kernel already.
     fn close(&mut self, id: ConnectionId, side: Side, ledger: &mut Ledger) {
+        let abrupt = self.rng.one_in(2);
         let Some(end) = self.end(id, side) else { return };
         end.held = false;
-        let unread = !end.arrived.is_empty();
+        let abrupt = abrupt && !end.arrived.is_empty();
         match end.state {
             State::Connecting => end.state = State::Closed,
             State::Open => {
                 end.state = State::Closed;
-                if unread {
+                if abrupt {
                     self.lose_some(id, side);
                 }
-                self.put(id, side, if unread { Packet::Reset } else { Packet::End }, ledger);
+                self.put(id, side, if abrupt { Packet::Reset } else { Packet::End }, ledger);
             }
             State::Closed | State::Failed(_) | State::Vanished => {}
         }
@@ -434,7 +440,7 @@ impl Net {
             let ip = listening.address.ip();
             listening.node == node
                 && listening.address.port() == to.port()
-                && (ip == to.ip() || ip.is_unspecified() && ip.is_ipv4() == to.is_ipv4())
+                && (ip == to.ip() || ip.is_unspecified() && (ip.is_ipv6() || to.is_ipv4()))
         });
         match listener {
             Some((_, listening)) if listening.queue.len() >= BACKLOG_MAX => {
@@ -614,11 +620,15 @@ impl Net {
         packets.truncate(self.rng.below(packets.len() as u64 + 1) as usize);
     }
 
+    /// One side finds the connection broken, and tells the other if it can.
     fn break_connection(&mut self, id: ConnectionId, ledger: &mut Ledger) {
+        let side = if self.rng.one_in(2) { Side::Client } else { Side::Server };
         ledger.fault(Fault::ConnectionBreak);
-        for side in Side::BOTH {
-            self.lose_some(id, side);
-            self.put(id, side, Packet::Reset, ledger);
+        self.lose_some(id, side);
+        self.put(id, side, Packet::Reset, ledger);
+        if let Some(end) = self.end(id, side) {
+            end.state = State::Failed(io::ErrorKind::ConnectionReset);
+            end.wake();
         }
     }
 
@@ -724,8 +734,9 @@ impl Net {
                 let pipe = &mut connection.pipes[from];
                 if !blocked && std::mem::take(&mut pipe.blocked) {
                     pipe.scheduled = true;
-                    // It is sent again when its retransmission timer says so.
-                    let again = ledger.now() + self.rng.below(1_000_000_000);
+                    // The time between two attempts is about as long as it has tried.
+                    let tried = ledger.now() - connection.cut_since.unwrap_or(ledger.now());
+                    let again = ledger.now() + self.rng.below(tried.clamp(RETRY_NANOS.0, RETRY_NANOS.1));
                     ledger.schedule(again, Due::Net(NetDue::Deliver { connection: id, from }));
                 }
                 if !deaf && std::mem::take(&mut pipe.unacknowledged) {
@@ -787,6 +798,14 @@ pub(super) struct Accepted {
     pub(super) token: Token,
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
+}
+
+/// A listener at `[::]` sees IPv4 addresses as mapped ones.
+fn as_seen_by(listening: SocketAddr, address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if listening.is_ipv6() => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),
+        _ => address,
+    }
 }
 
 fn reset() -> io::Error {

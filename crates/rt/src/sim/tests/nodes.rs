@@ -247,7 +247,7 @@ fn busy_run(seed: u64) -> (u64, Vec<String>) {
             pending().await
         }
     });
-    world.run_for(5 * MS);
+    world.run_for(20 * MS);
     world.crash(server);
     world.run_for(Duration::from_secs(60));
     world.note(format!("{:?}", world.disk_image(server, "/d")));

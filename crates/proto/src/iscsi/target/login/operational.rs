@@ -22,31 +22,12 @@ const MAX_CONNECTIONS: u32 = 8;
 const MAX_OUTSTANDING_R2T: u32 = 8;
 /// RFC 7144: level 1 is RFC 7143 itself without the additions of RFC 7144.
 const PROTOCOL_LEVEL: u32 = 1;
-/// RFC 7143 13.12, 13.15, 13.16.
+/// RFC 7143 13.12.
 const RECEIVE_MIN: u32 = 512;
 const RECEIVE_MAX: u32 = (1 << 24) - 1;
+/// RFC 7143 13.15, 13.16: the defaults.
 const TIME2WAIT: u32 = 2;
 const TIME2RETAIN: u32 = 20;
-
-/// RFC 7143 section 13: what holds if nobody says anything.
-impl Default for Negotiated {
-    fn default() -> Negotiated {
-        Negotiated {
-            header_digest: false,
-            data_digest: false,
-            max_transmit: 8192,
-            max_receive: 8192,
-            max_connections: 1,
-            initial_r2t: true,
-            immediate_data: true,
-            max_burst: 262_144,
-            first_burst: 65536,
-            max_outstanding_r2t: 1,
-            time2wait: 2,
-            time2retain: 20,
-        }
-    }
-}
 
 pub(super) struct Operational {
     kind: SessionKind,
@@ -89,7 +70,7 @@ impl Operational {
                     let answer = self.answer(key, value);
                     text.push(name, &answer.text());
                     if let Answer::Result(result) = answer {
-                        self.settle(key, result);
+                        self.negotiated.settle(key, result);
                     }
                 }
                 None => answer_misplaced(name, value, text),
@@ -152,27 +133,4 @@ impl Operational {
             _ => return None,
         })
     }
-
-    fn settle(&mut self, key: Key, result: Value) {
-        let negotiated = &mut self.negotiated;
-        match (key, result) {
-            (Key::HeaderDigest, Value::Choice(choice)) => negotiated.header_digest = choice == "CRC32C",
-            (Key::DataDigest, Value::Choice(choice)) => negotiated.data_digest = choice == "CRC32C",
-            (Key::MaxConnections, Value::Number(number)) => negotiated.max_connections = short(number),
-            (Key::InitialR2T, Value::Boolean(value)) => negotiated.initial_r2t = value,
-            (Key::ImmediateData, Value::Boolean(value)) => negotiated.immediate_data = value,
-            (Key::MaxBurstLength, Value::Number(number)) => negotiated.max_burst = number,
-            (Key::FirstBurstLength, Value::Number(number)) => negotiated.first_burst = number,
-            (Key::DefaultTime2Wait, Value::Number(number)) => negotiated.time2wait = short(number),
-            (Key::DefaultTime2Retain, Value::Number(number)) => negotiated.time2retain = short(number),
-            (Key::MaxOutstandingR2T, Value::Number(number)) => negotiated.max_outstanding_r2t = short(number),
-            // What these settle is what we do anyway.
-            _ => {}
-        }
-    }
-}
-
-/// The rules of these keys end at 65535 or below.
-fn short(number: u32) -> u16 {
-    u16::try_from(number).unwrap_or(u16::MAX)
 }

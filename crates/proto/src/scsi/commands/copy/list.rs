@@ -1,4 +1,4 @@
-//! The parameter list of EXTENDED COPY (LID1): SPC-4 6.4.3 to 6.4.6.
+//! The parameter list of EXTENDED COPY (LID1): SPC-4 clause 6.
 
 use base::{BlockCount, BlockSize, Lba, LbaRange};
 
@@ -77,7 +77,7 @@ impl CopyList {
     }
 }
 
-/// LIST IDENTIFIER and LIST ID USAGE (SPC-4 table 119). PRIORITY is a hint; STR is for streams.
+/// LIST IDENTIFIER and LIST ID USAGE (SPC-4, LIST ID USAGE). PRIORITY is a hint; STR is for streams.
 fn list_id(header: &[u8; HEADER]) -> Result<ListId, Sense> {
     match header[1] >> 3 & 3 {
         0 => Ok(ListId::Held(header[0])),
@@ -105,7 +105,7 @@ fn decode_targets(bytes: &[u8]) -> Result<Vec<Target>, Sense> {
     Ok(targets)
 }
 
-/// SPC-4 table 129 and, for the last four bytes, table 131. LU ID TYPE and NUL are obsolete and ignored.
+/// An identification descriptor, whose last four bytes are those of block devices. LU ID TYPE and NUL are obsolete and ignored.
 fn decode_target(descriptor: &[u8; TARGET], at: usize) -> Result<Target, Sense> {
     let wrong = |byte: usize| Sense::invalid_field_in_parameter_list((at + byte) as u16, 7);
     if descriptor[1] & 0x1f != 0 {
@@ -139,7 +139,7 @@ fn decode_segments(bytes: &[u8], at: usize, targets: &[Target]) -> Result<Vec<Co
     Ok(segments)
 }
 
-/// SPC-4 table 136.
+/// A block device to block device segment.
 fn decode_segment(d: &[u8; SEGMENT], at: usize, targets: &[Target]) -> Result<CopySegment, Sense> {
     let wrong = |byte: usize| Sense::invalid_field_in_parameter_list((at + byte) as u16, 7);
     if [d[2], d[3]] != [0x00, 0x18] {

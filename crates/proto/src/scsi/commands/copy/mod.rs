@@ -1,5 +1,5 @@
-//! Third-party copy with a list identifier of one byte: EXTENDED COPY (LID1), SPC-4 6.4, and what RECEIVE COPY RESULTS
-//! tells of it, SPC-4 6.23 to 6.26.
+//! Third-party copy with a list identifier of one byte: EXTENDED COPY (LID1), and what RECEIVE COPY RESULTS
+//! tells of it (SPC-4 clause 6).
 //!
 //! A copy goes from block device to block device (segment type 02h) between units that are named by their NAA designator
 //! (descriptor type E4h). The parameter list becomes [`CopySegment`]s, in [`list`]; who has the units carries them out.
@@ -79,7 +79,7 @@ pub(super) fn failed_segment_details(unit: &mut LogicalUnit, request: Request) -
     Ok(answer(&request, &data))
 }
 
-/// OPERATING PARAMETERS (SPC-4 table 212): what EXTENDED COPY takes.
+/// OPERATING PARAMETERS: what EXTENDED COPY takes.
 pub(super) fn operating_parameters(_: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let types = [list::SEGMENT_BLOCK_TO_BLOCK, list::TARGET_IDENTIFICATION];
     let mut data = [0; 44 + 2];

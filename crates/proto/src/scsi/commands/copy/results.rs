@@ -38,7 +38,7 @@ pub(super) struct CopyResult {
     bytes: u64,
 }
 
-/// COPY COMMAND STATUS (SPC-4 table 208).
+/// COPY COMMAND STATUS.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// 00h: it runs.
@@ -105,7 +105,7 @@ impl Copies {
 }
 
 impl CopyResult {
-    /// SPC-4 table 207.
+    /// The parameter data of COPY STATUS.
     pub(super) fn status(&self) -> [u8; 12] {
         let (units, count) = transfer_count(self.bytes);
         let mut data = [0, 0, 0, 8, self.status_code(), 0, 0, units, 0, 0, 0, 0];
@@ -114,7 +114,7 @@ impl CopyResult {
         data
     }
 
-    /// SPC-4 table 214; without data if no segment failed.
+    /// The parameter data of FAILED SEGMENT DETAILS; without data if no segment failed.
     pub(super) fn failed_segment(&self) -> Vec<u8> {
         let State::Failed(sense) = self.state else { return vec![0; 4] };
         let sense = sense.encode();
@@ -135,7 +135,7 @@ impl CopyResult {
     }
 }
 
-/// TRANSFER COUNT UNITS (SPC-4 table 209) and TRANSFER COUNT: bytes, or KiB if they are too many. 32 segments of less
+/// TRANSFER COUNT UNITS and TRANSFER COUNT: bytes, or KiB if they are too many. 32 segments of less
 /// than 256 MiB are not too many KiB.
 fn transfer_count(bytes: u64) -> (u8, u32) {
     match u32::try_from(bytes) {

@@ -14,7 +14,7 @@ use crate::scsi::{
 
 /// An identification descriptor (E4h) of a unit of 512-byte blocks.
 #[rustfmt::skip]
-const TARGET: [u8; 32] = [
+pub(super) const TARGET: [u8; 32] = [
     0xe4, 0, 0, 0, // type, LU ID TYPE 0, device type 0
     0x01, 0x03, 0, 16, // binary, NAA of the unit, 16 bytes
     0x60, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 0, 0, 0,
@@ -22,7 +22,7 @@ const TARGET: [u8; 32] = [
 ];
 
 /// Five blocks from 0x100 to 0x200, block to block (02h), from the first target to the last of `targets`.
-fn segment(target: u8) -> [u8; 28] {
+pub(super) fn segment(target: u8) -> [u8; 28] {
     #[rustfmt::skip]
     let segment = [
         0x02, 0, 0, 0x18, 0, 0, 0, target, 0, 0, 0, 5,
@@ -33,7 +33,7 @@ fn segment(target: u8) -> [u8; 28] {
 }
 
 /// A parameter list: LIST IDENTIFIER and byte 1, and right lengths.
-fn list(id: u8, usage: u8, targets: &[[u8; 32]], segments: &[[u8; 28]]) -> Vec<u8> {
+pub(super) fn list(id: u8, usage: u8, targets: &[[u8; 32]], segments: &[[u8; 28]]) -> Vec<u8> {
     let mut list = vec![id, usage << 3];
     list.extend_from_slice(&(targets.len() as u16 * 32).to_be_bytes());
     list.extend_from_slice(&[0; 4]);

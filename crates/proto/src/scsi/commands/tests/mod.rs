@@ -118,3 +118,14 @@ fn assert_sense(step: Step, key: SenseKey, code: u16) {
     let sense = sense(step);
     assert_eq!((sense.key, sense.code), (key, code), "{sense:?}");
 }
+
+#[test]
+fn every_command_is_in_the_document() {
+    let document = include_str!("../../../../../../docs/scsi-conformance.md");
+    let listed: Vec<&str> = document.lines().filter(|line| line.starts_with("| ")).collect();
+    for operation in &crate::scsi::operations::OPERATIONS {
+        let code = format!("{:02X}h", operation.opcode);
+        let row = listed.iter().find(|row| row.split('|').nth(1).is_some_and(|cell| cell.contains(&code)));
+        assert!(row.is_some(), "{} ({code}) is not in docs/scsi-conformance.md", operation.name);
+    }
+}

@@ -3,8 +3,9 @@
 use base::{BlockCount, BlockSize};
 
 use super::{
-    assert_field, assert_good, assert_sense, block, cdb, config, range, sense, start, unit, unit_of,
+    assert_field, assert_good, assert_sense, block, cdb, config, done, range, sense, start, unit, unit_of,
 };
+use crate::scsi::limits::AtomicWrites;
 use crate::scsi::sense::Specific;
 use crate::scsi::{BlockDone, BlockOp, LogicalUnit, LuConfig, SenseKey, Step};
 
@@ -144,4 +145,24 @@ fn write_same_refuses() {
     // PBDATA and LBDATA of SBC-2.
     assert_field(start(&mut unit, &cdb(0x41, &[(1, &[0x04]), (8, &[1])]), &[0; 512]), 1, 2);
     assert_field(start(&mut unit, &cdb(0x41, &[(1, &[0x02]), (8, &[1])]), &[0; 512]), 1, 1);
+}
+
+#[test]
+fn what_a_unit_cannot_do_is_not_reported() {
+    // REPORT SUPPORTED OPERATION CODES, one command without service action; SUPPORT is in bits 2 to 0 of byte 1.
+    let support = |unit: &mut LogicalUnit, opcode| {
+        let cdb = cdb(0xa3, &[(1, &[0x0c, 0x01, opcode]), (9, &[0xff])]);
+        done(start(unit, &cdb, &[])).data_in.to_vec()[1] & 7
+    };
+    let atomic = AtomicWrites { blocks_max: 8, ..AtomicWrites::default() };
+    let mut all = unit_of(LuConfig { atomic, ..config(BlockSize::B512) });
+    let mut less = unit_of(LuConfig { unmap: false, ..config(BlockSize::B512) });
+    for opcode in [0x42, 0x9c] {
+        assert_eq!((support(&mut all, opcode), support(&mut less, opcode)), (3, 1));
+    }
+    let listed = |unit: &mut LogicalUnit| {
+        let cdb = cdb(0xa3, &[(1, &[0x0c]), (8, &[0xff, 0xff])]);
+        done(start(unit, &cdb, &[])).data_in.len()
+    };
+    assert_eq!(listed(&mut all) - listed(&mut less), 2 * 8);
 }

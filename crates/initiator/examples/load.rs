@@ -1,0 +1,143 @@
+//! Makes load on an iSCSI target and measures: see `--help`.
+
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use initiator::Lun;
+use initiator::load::{self, Access, Config, Until};
+use lexopt::ValueExt;
+use rt::uring::{self, Running};
+
+const HELP: &str = "\
+usage: load PORTAL TARGET [options]     for example: load 127.0.0.1:3260 iqn.2026-01.org.ursa:db
+  --lun N            the logical unit (0)
+  --sessions N       sessions (1)
+  --depth N          requests under way in each (32)
+  --size BYTES       bytes of a request (4096)
+  --read PERCENT     share of reads (100); anything less DESTROYS what is on the unit
+  --sequential       instead of random
+  --seconds N        how long (10)
+  --requests N       instead of a time
+  --span BYTES       use only the first part of the unit
+  --verify           write data that knows its place, and check it when it is read
+  --seed N           the same requests again (1)
+  --header-digest, --data-digest
+  --processor N      the processor to run on (0)
+  --json             a line of JSON instead of a table";
+
+struct Arguments {
+    config: Config,
+    processor: usize,
+    json: bool,
+}
+
+fn parse() -> Result<Option<Arguments>, lexopt::Error> {
+    use lexopt::Arg::{Long, Value};
+    let (mut portal, mut target) = (None, None);
+    let mut config = Config {
+        portal: ([127, 0, 0, 1], 3260).into(),
+        target: String::new(),
+        lun: Lun(0),
+        sessions: 1,
+        depth: 32,
+        request_bytes: 4096,
+        read_percent: 100,
+        access: Access::Random,
+        until: Until::Time(Duration::from_secs(10)),
+        span_bytes: None,
+        verify: false,
+        seed: 1,
+        options: Default::default(),
+    };
+    let (mut processor, mut json) = (0, false);
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("lun") => config.lun = Lun(parser.value()?.parse()?),
+            Long("sessions") => config.sessions = parser.value()?.parse()?,
+            Long("depth") => config.depth = parser.value()?.parse()?,
+            Long("size") => config.request_bytes = parser.value()?.parse()?,
+            Long("read") => config.read_percent = parser.value()?.parse()?,
+            Long("sequential") => config.access = Access::Sequential,
+            Long("seconds") => config.until = Until::Time(Duration::from_secs(parser.value()?.parse()?)),
+            Long("requests") => config.until = Until::Requests(parser.value()?.parse()?),
+            Long("span") => config.span_bytes = Some(parser.value()?.parse()?),
+            Long("verify") => config.verify = true,
+            Long("seed") => config.seed = parser.value()?.parse()?,
+            Long("header-digest") => config.options.wish.header_digest = true,
+            Long("data-digest") => config.options.wish.data_digest = true,
+            Long("processor") => processor = parser.value()?.parse()?,
+            Long("json") => json = true,
+            Long("help") => return Ok(None),
+            Value(value) if portal.is_none() => portal = Some(value.parse()?),
+            Value(value) if target.is_none() => target = Some(value.string()?),
+            other => return Err(other.unexpected()),
+        }
+    }
+    config.portal = portal.ok_or("PORTAL is missing: see --help")?;
+    config.target = target.ok_or("TARGET is missing: see --help")?;
+    Ok(Some(Arguments { config, processor, json }))
+}
+
+/// CPU time of the current thread.
+fn cpu_time() -> Option<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid for writing.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    (result == 0).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
+fn main() -> ExitCode {
+    let arguments = match parse() {
+        Ok(Some(arguments)) => arguments,
+        Ok(None) => {
+            println!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    let (done, result) = mpsc::channel();
+    let config = arguments.config;
+    let running = Running::start(
+        uring::Config { processors: vec![arguments.processor], pin: true, poll: Duration::ZERO },
+        move |_| {
+            let (config, done) = (config.clone(), done.clone());
+            async move {
+                // The receiver waits until the end.
+                let _ = done.send(load::run(&config, cpu_time).await);
+            }
+        },
+    );
+    let result = match running {
+        Ok(running) => {
+            running.join();
+            result.recv()
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match result {
+        Ok(Ok(report)) if arguments.json => println!("{}", report.to_json()),
+        Ok(Ok(report)) => println!("{report}"),
+        Ok(Err(error)) => {
+            eprintln!("{}", chain(&error));
+            return ExitCode::FAILURE;
+        }
+        Err(_) => return ExitCode::FAILURE,
+    }
+    ExitCode::SUCCESS
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", chain(source)),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,19 @@
+//! Asking a portal for its targets.
+
+use std::net::SocketAddr;
+
+use proto::iscsi::target::TargetRecord;
+
+use crate::{Error, Options, Session};
+
+/// The targets that the portal shows to this initiator.
+///
+/// # Errors
+/// As for [`Session::connect`], and [`Error::Ended`].
+pub async fn discover(portal: SocketAddr, options: &Options) -> Result<Vec<TargetRecord>, Error> {
+    let session = Session::log_in(portal, options.login(None), options).await?;
+    let targets = session.targets().await?;
+    // The answer is there: how the session ends does not matter.
+    let _ = session.logout().await;
+    Ok(targets)
+}

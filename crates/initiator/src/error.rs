@@ -1,0 +1,127 @@
+//! What may go wrong.
+
+use std::io;
+use std::net::SocketAddr;
+
+use proto::iscsi::initiator::{ConnectionError, LoginError};
+
+/// Why an operation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody answers at the portal.
+    #[error("cannot connect to the portal {portal}")]
+    Connect {
+        /// Where.
+        portal: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The target did not let us in.
+    #[error("cannot log in at the portal {portal}")]
+    Login {
+        /// Where.
+        portal: SocketAddr,
+        /// Why.
+        #[source]
+        source: LoginError,
+    },
+    /// The portal did not finish the login in time, or closed the connection.
+    #[error("the portal {portal} gave no answer to the login")]
+    NoLogin {
+        /// Where.
+        portal: SocketAddr,
+    },
+    /// The session is over. Whether a command that was under way took effect is not known.
+    #[error("the session is over: {0}")]
+    Ended(Ended),
+    /// A command was ended by task management.
+    #[error("the command was aborted")]
+    Aborted,
+    /// A command did not end well.
+    #[error("the target answered with status {status:#04x}, sense {}", sense_text(sense))]
+    Status {
+        /// The SCSI status.
+        status: u8,
+        /// The sense data, if any.
+        sense: Vec<u8>,
+    },
+    /// The target could not carry a command out (RFC 7143 11.4.3).
+    #[error("the target failed (response {0:#04x})")]
+    TargetFailure(u8),
+    /// The target said GOOD and gave less than was asked for, or something else than the standard says.
+    #[error("the answer to {0} is not what the standard says")]
+    BadAnswer(&'static str),
+}
+
+/// Why a session is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// We logged out.
+    LoggedOut,
+    /// The target closed the connection.
+    Closed,
+    /// The connection broke.
+    Broken(io::ErrorKind),
+    /// The connection could not go on.
+    Failed(ConnectionError),
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Ended::LoggedOut => f.write_str("we logged out"),
+            Ended::Closed => f.write_str("the target closed the connection"),
+            Ended::Broken(kind) => write!(f, "the connection broke: {kind}"),
+            Ended::Failed(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl Error {
+    /// Sense key and additional sense code, as in `(6, 0x2900)`, of a command that ended with CHECK CONDITION.
+    pub fn sense(&self) -> Option<(u8, u16)> {
+        let Error::Status { status: 0x02, sense } = self else { return None };
+        sense_codes(sense)
+    }
+
+    /// Whether the target only wants to tell something, and the command can be sent again.
+    pub fn is_unit_attention(&self) -> bool {
+        self.sense().is_some_and(|(key, _)| key == 0x06)
+    }
+}
+
+/// SPC-4 4.5: sense data has two formats, fixed and descriptor.
+fn sense_codes(sense: &[u8]) -> Option<(u8, u16)> {
+    let (key, code) = match sense.first()? & 0x7f {
+        0x70 | 0x71 => (*sense.get(2)?, [*sense.get(12)?, *sense.get(13)?]),
+        0x72 | 0x73 => (*sense.get(1)?, [*sense.get(2)?, *sense.get(3)?]),
+        _ => return None,
+    };
+    Some((key & 0x0f, u16::from_be_bytes(code)))
+}
+
+fn sense_text(sense: &[u8]) -> String {
+    match sense_codes(sense) {
+        Some((key, code)) => format!("key {key:#x}, code {code:#06x}"),
+        None => "none".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_formats_of_sense() {
+        let fixed = [0x70, 0, 0x06, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x29, 0x00, 0, 0, 0, 0];
+        let error = Error::Status { status: 2, sense: fixed.to_vec() };
+        assert_eq!(error.sense(), Some((6, 0x2900)));
+        assert!(error.is_unit_attention());
+        let descriptor = [0x72, 0x05, 0x24, 0x00, 0, 0, 0, 0];
+        let error = Error::Status { status: 2, sense: descriptor.to_vec() };
+        assert_eq!(error.sense(), Some((5, 0x2400)));
+        assert_eq!(error.to_string(), "the target answered with status 0x02, sense key 0x5, code 0x2400");
+        assert_eq!(Error::Status { status: 8, sense: vec![] }.sense(), None);
+    }
+}

@@ -1,0 +1,78 @@
+//! How to log in.
+
+use std::time::Duration;
+
+use proto::iscsi::initiator::{Identity, LoginOptions, Proof, Wish};
+use proto::iscsi::target::Credentials;
+
+/// How the two sides prove themselves.
+#[derive(Clone, Debug)]
+pub struct Chap {
+    /// Our name and secret.
+    pub initiator: Credentials,
+    /// The target's, if it must prove itself.
+    pub target: Option<Credentials>,
+}
+
+/// How to log in. `Default` is a client without a name of its own and without CHAP.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// InitiatorName.
+    pub initiator: String,
+    /// CHAP, if any.
+    pub chap: Option<Chap>,
+    /// The parameters to offer.
+    pub wish: Wish,
+    /// Our part of the session's identity. A second session of one initiator with the same ISID takes the place of the
+    /// first, so that `None` draws one.
+    pub isid: Option<[u8; 6]>,
+    /// How long connecting may take, and then logging in.
+    pub timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            initiator: "iqn.2026-01.org.ursa:initiator".to_owned(),
+            chap: None,
+            wish: Wish::default(),
+            isid: None,
+            timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Options {
+    /// What the brain needs for a login to `target`, or for discovery.
+    pub(crate) fn login(&self, target: Option<&str>) -> LoginOptions {
+        LoginOptions {
+            identity: Identity {
+                initiator: self.initiator.clone(),
+                target: target.map(str::to_owned),
+                isid: self.isid.unwrap_or_else(random_isid),
+                cid: 0,
+            },
+            proof: self.chap.as_ref().map(|chap| Proof {
+                initiator: chap.initiator.clone(),
+                target: chap.target.clone(),
+                challenge: random_challenge(),
+                identifier: rt::random() as u8,
+            }),
+            wish: self.wish.clone(),
+        }
+    }
+}
+
+/// RFC 7143 11.12.5: the type "random", three random bytes and a qualifier, random as well.
+fn random_isid() -> [u8; 6] {
+    let [a, b, c, d, e, ..] = rt::random().to_be_bytes();
+    [0x80, a, b, c, d, e]
+}
+
+fn random_challenge() -> [u8; 16] {
+    let mut challenge = [0; 16];
+    for half in challenge.as_chunks_mut().0 {
+        *half = rt::random().to_be_bytes();
+    }
+    challenge
+}

@@ -1,0 +1,591 @@
+//! The full feature phase of one connection, which is a session (RFC 7143 sections 4 and 11).
+//!
+//! Made to be cheap: a command costs one header each way, its data is copied once on its way in and never on its way
+//! out. `receiver` cuts what arrives and puts read data where it belongs; [`Connection`] knows the commands.
+
+mod command;
+mod receiver;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use base::{Buf, Chain, SendBatch};
+use slab::Slab;
+
+use super::LoginOutcome;
+use crate::iscsi::target::{Negotiated, TargetRecord, TaskFunction};
+use crate::iscsi::wire::{
+    AsyncEvent, DataIn, DataOut, Framing, InitiatorTag, KeyValues, LogoutReason, LogoutRequest, LogoutResult,
+    NopIn, NopOut, R2t, RejectReason, Residual, ResponsePdu, ScsiCommand, ScsiResponse, Serial,
+    SerialNumbers, ServiceResponse, TargetTag, TaskAttribute, TaskManagementFunction, TaskRequest,
+    TaskResponsePdu, TextRequest, TextResponse, sense_segment,
+};
+pub use command::{Command, CommandResult, Transfer};
+use command::{Data, Kind, Running, Scope, Task};
+use receiver::Receiver;
+
+/// Tasks at a time: a slot has 16 bits in the tag. Command windows are much smaller.
+const TASKS_MAX: usize = 1 << 16;
+
+/// The answer to SendTargets at most: 1,000 targets with ten addresses each take some 500 KiB.
+const TARGETS_LEN_MAX: usize = 4 << 20;
+
+/// A task of this connection: its tag. A tag comes back after its slot was used 2^15 times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TaskId(InitiatorTag);
+
+impl TaskId {
+    /// A small number that no other task has at the same time: an index for whoever keeps a list beside ours.
+    pub fn slot(self) -> usize {
+        slot_of(self.0)
+    }
+}
+
+/// The slot in the low half of a tag.
+fn slot_of(tag: InitiatorTag) -> usize {
+    (tag.0 & 0xffff) as usize
+}
+
+/// Why a connection cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectionError {
+    /// What arrived is not what the target sent.
+    #[error("a header digest does not match: the network or the target damages data")]
+    HeaderDigest,
+    /// What arrived is not what the target sent.
+    #[error("a data digest does not match: the network or the target damages data")]
+    DataDigest,
+    /// The target does not take what we sent.
+    #[error("the target rejected a request: {0:?}")]
+    Rejected(RejectReason),
+    /// The target does not follow the standard.
+    #[error("the target broke the protocol: {0}")]
+    Protocol(&'static str),
+}
+
+/// What the driver must know.
+#[derive(Debug)]
+pub enum Event {
+    /// A command was answered.
+    Done(TaskId, CommandResult),
+    /// A command was ended by a task management function and will not be answered.
+    Aborted(TaskId),
+    /// A task management function was answered (RFC 7143 11.6.1); 0 is well.
+    TaskDone(TaskId, u8),
+    /// The targets that SendTargets found.
+    Targets(TaskId, Vec<TargetRecord>),
+    /// A ping was answered.
+    Pong(TaskId),
+    /// The target lets us go: close the connection.
+    LoggedOut(TaskId, LogoutResult),
+    /// The target tells something.
+    Async(AsyncEvent),
+    /// The connection cannot go on: close it. Nothing follows.
+    Failed(ConnectionError),
+}
+
+/// One connection in the full feature phase. Feed what arrives with `handle_bytes`, give commands with `submit`; then take
+/// the events and the output until there are none.
+pub struct Connection {
+    negotiated: Negotiated,
+    cid: u16,
+    /// How we send.
+    framing: Framing,
+    receiver: Receiver,
+    tasks: Slab<Task>,
+    /// Counts the tasks, for the high half of tags.
+    generation: u32,
+    /// Commands that wait for the window to open, oldest first.
+    waiting: VecDeque<InitiatorTag>,
+    /// The next command's CmdSN.
+    cmd_sn: Serial,
+    max_cmd_sn: Serial,
+    exp_stat_sn: Serial,
+    events: VecDeque<Event>,
+    outgoing: SendBatch,
+    failed: bool,
+}
+
+impl Connection {
+    /// The connection `cid` that login has made. Its `leftover` bytes are fed by the driver.
+    pub fn new(login: &LoginOutcome, cid: u16) -> Connection {
+        let negotiated = login.negotiated.clone();
+        let framing = |data_max| Framing {
+            header_digest: negotiated.header_digest,
+            data_digest: negotiated.data_digest,
+            data_max,
+        };
+        Connection {
+            cid,
+            framing: framing(negotiated.max_transmit),
+            receiver: Receiver::new(framing(negotiated.max_receive)),
+            tasks: Slab::new(),
+            generation: 0,
+            waiting: VecDeque::new(),
+            cmd_sn: login.cmd_sn,
+            max_cmd_sn: login.max_cmd_sn,
+            exp_stat_sn: login.exp_stat_sn,
+            events: VecDeque::new(),
+            outgoing: SendBatch::new(),
+            failed: false,
+            negotiated,
+        }
+    }
+
+    /// The parameters that login settled.
+    pub fn negotiated(&self) -> &Negotiated {
+        &self.negotiated
+    }
+
+    /// Tasks that were given and not answered.
+    pub fn outstanding(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Sends a command, or keeps it until the target's window opens.
+    ///
+    /// # Panics
+    /// With more than 65,536 tasks at a time.
+    pub fn submit(&mut self, command: Command) -> TaskId {
+        let data = match command.transfer {
+            Transfer::None => Data::None,
+            Transfer::In(len) => Data::In { buf: Buf::uncleared(len as usize), received: 0 },
+            Transfer::Out(chain) => Data::Out(chain),
+        };
+        let running = Running { lun: command.lun, cdb: command.cdb, cmd_sn: self.cmd_sn, data };
+        let tag = self.add(Kind::Command(running));
+        if self.waiting.is_empty() && self.is_open() {
+            self.start(tag);
+        } else {
+            self.waiting.push_back(tag);
+        }
+        TaskId(tag)
+    }
+
+    /// Asks to end commands: one (`task`), or those of a unit or of the whole target.
+    pub fn manage(&mut self, function: TaskFunction, lun: [u8; 8], task: Option<TaskId>) -> TaskId {
+        let (function, scope) = match function {
+            TaskFunction::AbortTask => (
+                TaskManagementFunction::AbortTask,
+                Scope::Task(task.map_or(InitiatorTag::RESERVED, |task| task.0)),
+            ),
+            TaskFunction::AbortTaskSet => {
+                (TaskManagementFunction::AbortTaskSet, Scope::Unit(lun, self.cmd_sn))
+            }
+            TaskFunction::ClearTaskSet => {
+                (TaskManagementFunction::ClearTaskSet, Scope::Unit(lun, self.cmd_sn))
+            }
+            TaskFunction::LogicalUnitReset => {
+                (TaskManagementFunction::LogicalUnitReset, Scope::Unit(lun, self.cmd_sn))
+            }
+            TaskFunction::TargetWarmReset => {
+                (TaskManagementFunction::TargetWarmReset, Scope::Session(self.cmd_sn))
+            }
+            TaskFunction::TargetColdReset => {
+                (TaskManagementFunction::TargetColdReset, Scope::Session(self.cmd_sn))
+            }
+        };
+        let referenced = match scope {
+            Scope::Task(tag) => tag,
+            _ => InitiatorTag::RESERVED,
+        };
+        let referenced_cmd_sn = match self.task(referenced) {
+            Some(Task { kind: Kind::Command(running), .. }) => running.cmd_sn,
+            _ => self.cmd_sn,
+        };
+        let tag = self.add(Kind::Management(scope));
+        let request = TaskRequest {
+            immediate: true,
+            function,
+            lun,
+            initiator_tag: tag,
+            referenced_tag: referenced,
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: self.exp_stat_sn,
+            referenced_cmd_sn,
+            exp_data_sn: 0,
+        };
+        self.framing.push(&mut self.outgoing, &request.encode(), &[]);
+        TaskId(tag)
+    }
+
+    /// Asks whether the target is there.
+    pub fn ping(&mut self) -> TaskId {
+        let tag = self.add(Kind::Ping);
+        self.push_nop_out([0; 8], tag, TargetTag::RESERVED, &[]);
+        TaskId(tag)
+    }
+
+    /// Asks for all targets that we may see (RFC 7143 appendix C).
+    pub fn send_targets(&mut self) -> TaskId {
+        let tag = self.add(Kind::Text(Vec::new()));
+        self.push_text(tag, [0; 8], TargetTag::RESERVED, b"SendTargets=All\0");
+        TaskId(tag)
+    }
+
+    /// Ends the session in good order.
+    pub fn logout(&mut self) -> TaskId {
+        let tag = self.add(Kind::Logout);
+        let request = LogoutRequest {
+            immediate: true,
+            reason: LogoutReason::CloseSession,
+            initiator_tag: tag,
+            cid: self.cid,
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: self.exp_stat_sn,
+        };
+        self.framing.push(&mut self.outgoing, &request.encode(), &[]);
+        TaskId(tag)
+    }
+
+    /// Takes in what arrived.
+    pub fn handle_bytes(&mut self, mut bytes: &[u8]) {
+        while !self.failed {
+            let result = match self.receiver.next(&mut bytes, &mut self.tasks) {
+                Ok(Some(pdu)) => self.handle(pdu),
+                Ok(None) => return,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = result {
+                self.failed = true;
+                self.events.push_back(Event::Failed(error));
+            }
+        }
+    }
+
+    /// The next thing for the driver to know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Whether there is something to be sent.
+    pub fn has_output(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Puts what is to be sent into `batch`, which must be empty.
+    pub fn poll_transmit(&mut self, batch: &mut SendBatch) {
+        assert!(batch.is_empty(), "the output is swapped into an empty batch");
+        std::mem::swap(batch, &mut self.outgoing);
+    }
+
+    fn task(&self, tag: InitiatorTag) -> Option<&Task> {
+        self.tasks.get(slot_of(tag)).filter(|task| task.tag == tag)
+    }
+
+    fn add(&mut self, kind: Kind) -> InitiatorTag {
+        let entry = self.tasks.vacant_entry();
+        assert!(entry.key() < TASKS_MAX, "the window is smaller than that");
+        // Fifteen bits, so that no tag is the reserved one.
+        self.generation = (self.generation + 1) & 0x7fff;
+        let tag = InitiatorTag(self.generation << 16 | entry.key() as u32);
+        entry.insert(Task { tag, kind });
+        tag
+    }
+
+    /// Forgets a task that was answered.
+    fn remove(&mut self, tag: InitiatorTag) -> Option<Task> {
+        self.task(tag)?;
+        self.tasks.try_remove(slot_of(tag))
+    }
+
+    /// Whether the window has room for a command (RFC 7143 4.2.2.1).
+    fn is_open(&self) -> bool {
+        !self.cmd_sn.is_after(self.max_cmd_sn)
+    }
+
+    /// Sends a command, and the data that may go with it unasked (RFC 7143 13.10, 13.11, 13.14).
+    fn start(&mut self, tag: InitiatorTag) {
+        let Some(Task { kind: Kind::Command(running), .. }) = self.tasks.get_mut(slot_of(tag)) else {
+            return;
+        };
+        running.cmd_sn = self.cmd_sn;
+        self.cmd_sn = self.cmd_sn.next();
+        let none = Chain::new();
+        let out = match &running.data {
+            Data::Out(chain) => chain,
+            _ => &none,
+        };
+        let first_burst = out.len().min(self.negotiated.first_burst as usize);
+        let immediate = if self.negotiated.immediate_data {
+            first_burst.min(self.negotiated.max_transmit as usize)
+        } else {
+            0
+        };
+        let unsolicited = if self.negotiated.initial_r2t { immediate } else { first_burst };
+        let command = ScsiCommand {
+            immediate: false,
+            is_final: unsolicited == immediate,
+            read: matches!(running.data, Data::In { .. }),
+            write: matches!(running.data, Data::Out(_)),
+            attribute: TaskAttribute::Simple,
+            lun: running.lun,
+            initiator_tag: tag,
+            expected_length: running.expected(),
+            cmd_sn: running.cmd_sn,
+            exp_stat_sn: self.exp_stat_sn,
+            cdb: running.cdb.0,
+        };
+        let header = command.encode(immediate as u32);
+        if immediate == out.len() {
+            self.framing.push_chain(&mut self.outgoing, &header, out);
+        } else {
+            self.framing.push_chain(&mut self.outgoing, &header, &out.slice(0..immediate));
+        }
+        if unsolicited > immediate {
+            let sequence = Sequence {
+                lun: command.lun,
+                tag,
+                target_tag: TargetTag::RESERVED,
+                at: immediate,
+                end: unsolicited,
+            };
+            let chain = out.clone();
+            self.send_data(sequence, &chain);
+        }
+    }
+
+    /// Sends a part of a command's data in PDUs as large as the target takes.
+    fn send_data(&mut self, sequence: Sequence, data: &Chain) {
+        let mut at = sequence.at;
+        let mut data_sn = 0;
+        while at < sequence.end {
+            let end = sequence.end.min(at + self.negotiated.max_transmit as usize);
+            let header = DataOut {
+                is_final: end == sequence.end,
+                lun: sequence.lun,
+                initiator_tag: sequence.tag,
+                target_tag: sequence.target_tag,
+                exp_stat_sn: self.exp_stat_sn,
+                data_sn,
+                buffer_offset: at as u32,
+            };
+            let header = header.encode((end - at) as u32);
+            self.framing.push_chain(&mut self.outgoing, &header, &data.slice(at..end));
+            data_sn += 1;
+            at = end;
+        }
+    }
+
+    #[inline]
+    fn handle(&mut self, pdu: ResponsePdu) -> Result<(), ConnectionError> {
+        match pdu {
+            ResponsePdu::ScsiResponse(response) => self.handle_response(&response),
+            ResponsePdu::DataIn(data_in) => self.handle_data_in(&data_in),
+            ResponsePdu::R2t(r2t) => self.handle_r2t(&r2t),
+            ResponsePdu::NopIn(nop) => {
+                self.handle_nop(&nop);
+                Ok(())
+            }
+            ResponsePdu::Task(response) => {
+                self.handle_task_response(&response);
+                Ok(())
+            }
+            ResponsePdu::Text(response) => self.handle_text(&response),
+            ResponsePdu::Logout(response) => {
+                self.take_status(response.numbers);
+                self.remove(response.initiator_tag);
+                self.events.push_back(Event::LoggedOut(TaskId(response.initiator_tag), response.result));
+                Ok(())
+            }
+            ResponsePdu::Async(message) => {
+                self.take_status(message.numbers);
+                self.events.push_back(Event::Async(message.event));
+                Ok(())
+            }
+            ResponsePdu::Reject(reject) => Err(ConnectionError::Rejected(reject.reason)),
+            ResponsePdu::Login(_) => Err(ConnectionError::Protocol("a login response after login")),
+        }
+    }
+
+    /// Takes in the numbers of a PDU that has a StatSN of its own.
+    fn take_status(&mut self, numbers: SerialNumbers) {
+        if !numbers.stat_sn.is_before(self.exp_stat_sn) {
+            self.exp_stat_sn = numbers.stat_sn.next();
+        }
+        self.take_window(numbers);
+    }
+
+    /// RFC 7143 4.2.2.1: numbers of an old PDU are ignored.
+    fn take_window(&mut self, numbers: SerialNumbers) {
+        if numbers.max_cmd_sn.next().is_before(numbers.exp_cmd_sn)
+            || !numbers.max_cmd_sn.is_after(self.max_cmd_sn)
+        {
+            return;
+        }
+        self.max_cmd_sn = numbers.max_cmd_sn;
+        while self.is_open() {
+            let Some(tag) = self.waiting.pop_front() else { return };
+            self.start(tag);
+        }
+    }
+
+    fn handle_response(&mut self, response: &ScsiResponse) -> Result<(), ConnectionError> {
+        self.take_status(response.numbers);
+        let sense = sense_segment(self.receiver.segment()).to_vec();
+        self.finish(response.initiator_tag, response.response, response.residual, sense)
+    }
+
+    fn handle_data_in(&mut self, data_in: &DataIn) -> Result<(), ConnectionError> {
+        let Some(status) = data_in.status else {
+            self.take_window(data_in.numbers);
+            return Ok(());
+        };
+        self.take_status(data_in.numbers);
+        let response = ServiceResponse::Completed { status: status.status };
+        self.finish(data_in.initiator_tag, response, status.residual, Vec::new())
+    }
+
+    fn finish(
+        &mut self,
+        tag: InitiatorTag,
+        response: ServiceResponse,
+        residual: Residual,
+        sense: Vec<u8>,
+    ) -> Result<(), ConnectionError> {
+        // A command that was aborted may still be answered.
+        let Some(task) = self.remove(tag) else { return Ok(()) };
+        let Kind::Command(running) = task.kind else {
+            return Err(ConnectionError::Protocol("a SCSI response to another task"));
+        };
+        if response == (ServiceResponse::Completed { status: 0 }) && !running.is_whole(residual) {
+            return Err(ConnectionError::Protocol("less data than the status says"));
+        }
+        let result = CommandResult { response, sense, residual, data: running.into_data() };
+        self.events.push_back(Event::Done(TaskId(tag), result));
+        Ok(())
+    }
+
+    fn handle_r2t(&mut self, r2t: &R2t) -> Result<(), ConnectionError> {
+        self.take_window(r2t.numbers);
+        let Some(task) = self.task(r2t.initiator_tag) else { return Ok(()) };
+        let Kind::Command(Running { data: Data::Out(data), .. }) = &task.kind else {
+            return Err(ConnectionError::Protocol("an R2T for a task that writes nothing"));
+        };
+        let data = data.clone();
+        let at = r2t.buffer_offset as usize;
+        let end = at + r2t.desired_length as usize;
+        if end > data.len() || r2t.desired_length > self.negotiated.max_burst {
+            return Err(ConnectionError::Protocol("an R2T for more than there is, or than a burst"));
+        }
+        let sequence = Sequence { lun: r2t.lun, tag: r2t.initiator_tag, target_tag: r2t.target_tag, at, end };
+        self.send_data(sequence, &data);
+        Ok(())
+    }
+
+    fn handle_nop(&mut self, nop: &NopIn) {
+        if nop.target_tag != TargetTag::RESERVED {
+            // RFC 7143 11.19: the answer brings the ping's data back.
+            self.take_window(nop.numbers);
+            let data = self.receiver.segment().to_vec();
+            return self.push_nop_out(nop.lun, InitiatorTag::RESERVED, nop.target_tag, &data);
+        }
+        if nop.initiator_tag == InitiatorTag::RESERVED {
+            return self.take_window(nop.numbers);
+        }
+        self.take_status(nop.numbers);
+        if self.remove(nop.initiator_tag).is_some() {
+            self.events.push_back(Event::Pong(TaskId(nop.initiator_tag)));
+        }
+    }
+
+    fn push_nop_out(&mut self, lun: [u8; 8], tag: InitiatorTag, target_tag: TargetTag, data: &[u8]) {
+        let nop = NopOut {
+            immediate: true,
+            lun,
+            initiator_tag: tag,
+            target_tag,
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: self.exp_stat_sn,
+        };
+        let data = &data[..data.len().min(self.negotiated.max_transmit as usize)];
+        self.framing.push(&mut self.outgoing, &nop.encode(data.len() as u32), data);
+    }
+
+    fn handle_task_response(&mut self, response: &TaskResponsePdu) {
+        self.take_status(response.numbers);
+        let Some(Task { kind: Kind::Management(scope), .. }) = self.remove(response.initiator_tag) else {
+            return;
+        };
+        // 0: done; 1: the task is not known, so that no answer will come either.
+        if response.response <= 1 {
+            let ended = |task: &Task| match (&task.kind, scope) {
+                (Kind::Command(_), Scope::Task(tag)) => task.tag == tag,
+                (Kind::Command(running), Scope::Unit(lun, before)) => {
+                    running.lun == lun && running.cmd_sn.is_before(before)
+                }
+                (Kind::Command(running), Scope::Session(before)) => running.cmd_sn.is_before(before),
+                _ => false,
+            };
+            let tags: Vec<_> =
+                self.tasks.iter().filter(|(_, task)| ended(task)).map(|(_, task)| task.tag).collect();
+            for tag in tags {
+                self.remove(tag);
+                self.waiting.retain(|waiting| *waiting != tag);
+                self.events.push_back(Event::Aborted(TaskId(tag)));
+            }
+        }
+        self.events.push_back(Event::TaskDone(TaskId(response.initiator_tag), response.response));
+    }
+
+    fn handle_text(&mut self, response: &TextResponse) -> Result<(), ConnectionError> {
+        self.take_status(response.numbers);
+        let tag = response.initiator_tag;
+        let segment = self.receiver.segment();
+        let Some(Task { kind: Kind::Text(text), tag: own }) = self.tasks.get_mut(slot_of(tag)) else {
+            return Err(ConnectionError::Protocol("a text response to another task"));
+        };
+        if *own != tag || text.len() + segment.len() > TARGETS_LEN_MAX {
+            return Err(ConnectionError::Protocol("a text response that was not asked for, or is too long"));
+        }
+        text.extend_from_slice(segment);
+        if !response.is_final {
+            self.push_text(tag, response.lun, response.target_tag, &[]);
+            return Ok(());
+        }
+        let targets =
+            parse_targets(text).ok_or(ConnectionError::Protocol("a list of targets that is none"))?;
+        self.remove(tag);
+        self.events.push_back(Event::Targets(TaskId(tag), targets));
+        Ok(())
+    }
+
+    fn push_text(&mut self, tag: InitiatorTag, lun: [u8; 8], target_tag: TargetTag, data: &[u8]) {
+        let request = TextRequest {
+            immediate: true,
+            is_final: true,
+            more: false,
+            lun,
+            initiator_tag: tag,
+            target_tag,
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: self.exp_stat_sn,
+        };
+        self.framing.push(&mut self.outgoing, &request.encode(data.len() as u32), data);
+    }
+}
+
+/// Data of one write that goes in one sequence.
+struct Sequence {
+    lun: [u8; 8],
+    tag: InitiatorTag,
+    target_tag: TargetTag,
+    at: usize,
+    end: usize,
+}
+
+/// RFC 7143 appendix C: each TargetName is followed by its addresses.
+fn parse_targets(text: &[u8]) -> Option<Vec<TargetRecord>> {
+    let mut targets: Vec<TargetRecord> = Vec::new();
+    for pair in KeyValues(text) {
+        match pair.ok()? {
+            ("TargetName", name) => {
+                targets.push(TargetRecord { name: name.to_owned(), addresses: Vec::new() });
+            }
+            ("TargetAddress", address) => targets.last_mut()?.addresses.push(address.to_owned()),
+            _ => {}
+        }
+    }
+    Some(targets)
+}

@@ -1,0 +1,48 @@
+//! What a login settles, the same for both roles.
+
+use super::keys::{Key, Value};
+use super::target::Negotiated;
+
+impl Default for Negotiated {
+    /// What holds if nobody says anything.
+    fn default() -> Negotiated {
+        Negotiated {
+            header_digest: false,
+            data_digest: false,
+            max_transmit: 8192,
+            max_receive: 8192,
+            max_connections: 1,
+            initial_r2t: true,
+            immediate_data: true,
+            max_burst: 262_144,
+            first_burst: 65536,
+            max_outstanding_r2t: 1,
+            time2wait: 2,
+            time2retain: 20,
+        }
+    }
+}
+
+impl Negotiated {
+    /// Takes in the result of one key. Keys that settle what we do anyway change nothing.
+    pub(super) fn settle(&mut self, key: Key, result: Value) {
+        match (key, result) {
+            (Key::HeaderDigest, Value::Choice(choice)) => self.header_digest = choice == "CRC32C",
+            (Key::DataDigest, Value::Choice(choice)) => self.data_digest = choice == "CRC32C",
+            (Key::MaxConnections, Value::Number(number)) => self.max_connections = short(number),
+            (Key::InitialR2T, Value::Boolean(value)) => self.initial_r2t = value,
+            (Key::ImmediateData, Value::Boolean(value)) => self.immediate_data = value,
+            (Key::MaxBurstLength, Value::Number(number)) => self.max_burst = number,
+            (Key::FirstBurstLength, Value::Number(number)) => self.first_burst = number,
+            (Key::DefaultTime2Wait, Value::Number(number)) => self.time2wait = short(number),
+            (Key::DefaultTime2Retain, Value::Number(number)) => self.time2retain = short(number),
+            (Key::MaxOutstandingR2T, Value::Number(number)) => self.max_outstanding_r2t = short(number),
+            _ => {}
+        }
+    }
+}
+
+/// The rules of these keys end at 65535 or below.
+fn short(number: u32) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
+}

@@ -1,0 +1,347 @@
+//! Commands of the unit, as an initiator sees them.
+
+use base::{BlockCount, Chain, Rng};
+
+use crate::scsi::rig::{A, A2, B, Rig, config, nexus};
+use crate::scsi::{
+    Cdb, LogicalUnit, LuState, Outcome, Request, Reset, Status, Step, UnitAttention, operations,
+};
+
+const TEST_UNIT_READY: [u8; 6] = [0, 0, 0, 0, 0, 0];
+
+#[test]
+fn a_new_nexus_hears_of_it_once() {
+    let mut unit = LogicalUnit::new(config(), LuState::default());
+    unit.attach_nexus(A, nexus(A), false);
+    unit.attach_nexus(B, nexus(B), true);
+    let mut rig = Rig { unit };
+    rig.data(A, &[0x12, 0, 0, 0, 96, 0]);
+    assert_eq!(rig.code(A, &TEST_UNIT_READY, &[]), 0x2901);
+    assert_eq!(rig.status(A, &TEST_UNIT_READY, &[]), Status::Good);
+    // REQUEST SENSE tells it as data.
+    let sense = rig.data(B, &[0x03, 0, 0, 0, 252, 0]);
+    assert_eq!((sense[0], sense[2], sense[12], sense[13]), (0x70, 0x06, 0x29, 0x07));
+    let sense = rig.data(B, &[0x03, 1, 0, 0, 252, 0]);
+    assert_eq!(sense, [0x72, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(rig.status(B, &TEST_UNIT_READY, &[]), Status::Good);
+}
+
+#[test]
+fn no_such_command() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.code(A, &[0xff], &[]), 0x2000);
+    assert_eq!(rig.code(A, &[0x5e, 0x1f], &[]), 0x2400);
+    assert_eq!(rig.code(A, &[0xa4, 0x0a], &[]), 0x2000);
+    // NACA
+    assert_eq!(rig.code(A, &[0, 0, 0, 0, 0, 4], &[]), 0x2400);
+    // A nexus that is not there.
+    assert_eq!(rig.status(crate::scsi::NexusId(9), &TEST_UNIT_READY, &[]), Status::Busy);
+}
+
+#[test]
+fn standard_inquiry() {
+    let mut rig = Rig::new();
+    let bytes = rig.data(A, &[0x12, 0, 0, 2, 0, 0]);
+    assert_eq!(bytes.len(), 96);
+    assert_eq!(bytes[..5], [0x00, 0x00, 0x06, 0x12, 91]);
+    assert_eq!(bytes[5] & !0x08, 0x10);
+    assert_eq!(bytes[6..36], *b"\x10\x02URSA    VOLUME          0001");
+    assert_eq!(bytes[58..66], [0x00, 0xa0, 0x09, 0x60, 0x04, 0x60, 0x04, 0xc0]);
+    for allocation in 0..=96 {
+        assert_eq!(rig.data(A, &[0x12, 0, 0, 0, allocation, 0]), bytes[..usize::from(allocation)]);
+    }
+    assert_eq!(rig.code(A, &[0x12, 0, 1, 0, 96, 0], &[]), 0x2400);
+    assert_eq!(rig.code(A, &[0x12, 2, 0, 0, 96, 0], &[]), 0x2400);
+    assert_eq!(rig.code(A, &[0x12, 1, 0x81, 0, 96, 0], &[]), 0x2400);
+}
+
+#[test]
+fn vital_product_data() {
+    let mut rig = Rig::new();
+    let pages = rig.data(A, &[0x12, 1, 0, 0, 255, 0]);
+    assert_eq!(pages, [0, 0, 0, 9, 0x00, 0x80, 0x83, 0x86, 0x87, 0x88, 0xb0, 0xb1, 0xb2]);
+    for page in &pages[4..] {
+        let bytes = rig.data(A, &[0x12, 1, *page, 0xff, 0xff, 0]);
+        assert_eq!(bytes[1], *page);
+        assert_eq!(usize::from(u16::from_be_bytes([bytes[2], bytes[3]])), bytes.len() - 4);
+    }
+    assert_eq!(rig.data(A, &[0x12, 1, 0x80, 0, 255, 0]), b"\x00\x80\x00\x0a0123456789");
+    assert_eq!(rig.data(A, &[0x12, 1, 0xb2, 0, 255, 0]), [0, 0xb2, 0, 4, 0, 0xe4, 0x02, 0]);
+    assert_eq!(rig.data(A, &[0x12, 1, 0xb1, 0, 6, 0]), [0, 0xb1, 0, 0x3c, 0, 1]);
+    let limits = rig.data(A, &[0x12, 1, 0xb0, 0, 255, 0]);
+    assert_eq!(limits.len(), 64);
+    assert_eq!(limits[6..8], [0, 8]); // the physical block of 4096 bytes
+    assert_eq!(limits[28..36], [0, 0, 0, 8, 0x80, 0, 0, 0]);
+}
+
+#[test]
+fn device_identification() {
+    let mut rig = Rig::new();
+    let bytes = rig.data(A2, &[0x12, 1, 0x83, 1, 0, 0]);
+    let mut expected = vec![0x01, 0x03, 0, 16];
+    expected.extend_from_slice(&[0x62; 16]);
+    expected.extend_from_slice(&[0x01, 0x02, 0, 8]);
+    expected.extend_from_slice(&[0xe0; 8]);
+    expected.extend_from_slice(b"\x02\x01\x00\x22URSA    VOLUME          0123456789");
+    expected.extend_from_slice(&[0x51, 0x94, 0, 4, 0, 0, 0, 2]); // relative target port 2
+    expected.extend_from_slice(&[0x51, 0x95, 0, 4, 0, 0, 0, 1]); // target port group 1
+    expected.extend_from_slice(b"\x53\x98\x00\x24iqn.2025-01.example:disk,t,0x0002\0\0\0");
+    expected.extend_from_slice(b"\x53\xa8\x00\x1ciqn.2025-01.example:disk\0\0\0\0");
+    assert_eq!(bytes[4..], expected);
+}
+
+#[test]
+fn mode_sense() {
+    let mut rig = Rig::new();
+    let caching = rig.data(A, &[0x1a, 0, 0x08, 0, 255, 0]);
+    assert_eq!(caching[..15], [31, 0, 0x10, 8, 0x00, 0x02, 0, 0, 0, 0, 2, 0, 0x88, 0x12, 0x04]);
+    // Changeable: WCE only.
+    assert_eq!(rig.data(A, &[0x1a, 8, 0x48, 0, 255, 0])[4..8], [0x88, 0x12, 0x04, 0]);
+    let control = rig.data(A, &[0x1a, 8, 0x0a, 0, 255, 0]);
+    assert_eq!(control, [15, 0, 0x10, 0, 0x8a, 0x0a, 0x02, 0x10, 0, 0x40, 0, 0, 0xff, 0xff, 0, 0]);
+    let mask = rig.data(A, &[0x1a, 8, 0x4a, 0, 255, 0]);
+    assert_eq!(mask[4..], [0x8a, 0x0a, 0x04, 0, 0x08, 0, 0, 0, 0, 0, 0, 0]);
+    // All pages: 12 + 16 + 20 + 12 + 12 bytes; with subpages 32 more.
+    assert_eq!(rig.data(A, &[0x1a, 8, 0x3f, 0, 255, 0]).len(), 4 + 72);
+    assert_eq!(rig.data(A, &[0x1a, 8, 0x3f, 0xff, 255, 0]).len(), 4 + 72 + 32);
+    let long = rig.data(A, &[0x5a, 0x10, 0x0a, 0, 0, 0, 0, 1, 0, 0]);
+    assert_eq!(long[..8], [0, 34, 0, 0x10, 1, 0, 0, 16]);
+    assert_eq!(long[8..24], [0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0]);
+    assert_eq!(rig.data(A, &[0x1a, 8, 0x0a, 0, 4, 0]).len(), 4);
+    assert_eq!(rig.code(A, &[0x1a, 8, 0x33, 0, 255, 0], &[]), 0x2400);
+    assert_eq!(rig.code(A, &[0x1a, 8, 0x0a, 7, 255, 0], &[]), 0x2400);
+}
+
+#[test]
+fn mode_select_is_seen_by_all() {
+    let mut rig = Rig::new();
+    let list = [0, 0, 0, 0, 0x8a, 0x0a, 0x06, 0x10, 0x08, 0x40, 0, 0, 0xff, 0xff, 0, 0];
+    let outcome = rig.run(A, &[0x15, 0x10, 0, 0, 16, 0], &list);
+    assert_eq!((outcome.status, outcome.transfer), (Status::Good, 16));
+    assert!(rig.unit.state().write_protected());
+    assert_eq!(rig.news(A), []);
+    assert_eq!(rig.news(B), [0x2a01]);
+    // WP, and D_SENSE works at once.
+    assert_eq!(rig.data(A, &[0x1a, 8, 0x0a, 0, 255, 0])[2], 0x90);
+    let outcome = rig.run(A, &[0xff], &[]);
+    assert_eq!(outcome.sense.unwrap().encode()[0], 0x72);
+    // Nothing was saved: a reset restores it.
+    assert_eq!(rig.unit.state().to_durable(), []);
+    let reset = rig.unit.reset(Reset::LogicalUnit, nexus(B));
+    rig.carry_out(&reset);
+    assert!(!rig.unit.state().write_protected());
+    assert_eq!(rig.news(A), [0x2903]);
+    assert_eq!(rig.news(B), [0x2903]);
+}
+
+#[test]
+fn saved_parameters_survive() {
+    let mut rig = Rig::new();
+    let mut list = vec![0, 0, 0, 0, 0x08, 0x12];
+    list.resize(24, 0);
+    let request = Request {
+        nexus: A,
+        cdb: Cdb([0x15, 0x11, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        data_out: Chain::copy_of(&list),
+    };
+    let Step::Change(change) = rig.unit.start(request) else { panic!() };
+    let decision = rig.unit.decide(&change);
+    assert!(decision.flush && decision.durable, "what was cached is flushed when the cache is turned off");
+    let state = LuState::from_durable(&decision.state.unwrap().to_durable()).unwrap();
+    assert!(!state.write_cache());
+    assert_eq!(Rig::with(config(), state).data(A, &[0x1a, 8, 0x08, 0, 255, 0])[6], 0);
+}
+
+#[test]
+fn wrong_mode_parameters() {
+    let mut rig = Rig::new();
+    let good = [0, 0, 0, 0, 0x8a, 0x0a, 0x02, 0x10, 0x00, 0x40, 0, 0, 0xff, 0xff, 0, 0];
+    let with = |at: usize, value: u8| {
+        let mut list = good;
+        list[at] = value;
+        list
+    };
+    let select = [0x15, 0x10, 0, 0, 16, 0];
+    for (list, field) in [
+        (with(4, 0x09), 4),   // no such page
+        (with(5, 0x0b), 5),   // too long
+        (with(6, 0x22), 6),   // TST cannot be changed
+        (with(13, 0xfe), 13), // nor can BUSY TIMEOUT PERIOD
+        (with(3, 1), 3),      // a block descriptor has eight bytes
+    ] {
+        let sense = rig.run(A, &select, &list).sense.unwrap();
+        assert_eq!(sense.code, 0x2600);
+        assert_eq!(sense.encode()[16..18], [0, field]);
+    }
+    assert_eq!(rig.code(A, &[0x15, 0x10, 0, 0, 15, 0], &good), 0x1a00);
+    assert_eq!(rig.code(A, &[0x15, 0x10, 0, 0, 3, 0], &good), 0x1a00);
+    assert_eq!(rig.code(A, &select, &good[..8]), 0x1a00);
+    assert_eq!(rig.code(A, &[0x15, 0x00, 0, 0, 16, 0], &good), 0x2400);
+    // Of another block size.
+    let mut list = vec![0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 16, 0];
+    list.extend_from_slice(&good[4..]);
+    assert_eq!(rig.code(A, &[0x15, 0x10, 0, 0, 24, 0], &list), 0x2600);
+    list[10] = 2;
+    assert_eq!(rig.status(A, &[0x15, 0x10, 0, 0, 24, 0], &list), Status::Good);
+    assert_eq!(rig.status(A, &[0x15, 0x10, 0, 0, 0, 0], &[]), Status::Good);
+}
+
+#[test]
+fn a_stopped_unit_is_not_ready() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.status(A, &[0x1b, 0, 0, 0, 0, 0], &[]), Status::Good);
+    assert_eq!(rig.code(B, &TEST_UNIT_READY, &[]), 0x0402);
+    rig.data(B, &[0x12, 0, 0, 0, 96, 0]);
+    assert_eq!(rig.data(B, &[0x03, 0, 0, 0, 18, 0])[12..14], [0x04, 0x02]);
+    assert_eq!(rig.status(B, &[0x1b, 0, 0, 0, 1, 0], &[]), Status::Good);
+    assert_eq!(rig.status(A, &TEST_UNIT_READY, &[]), Status::Good);
+    assert_eq!(rig.code(A, &[0x1b, 0, 0, 0, 0x30, 0], &[]), 0x2400);
+    assert_eq!(rig.code(A, &[0x1b, 0, 0, 0, 0x02, 0], &[]), 0x2400);
+}
+
+#[test]
+fn another_size_is_told() {
+    let mut rig = Rig::new();
+    rig.unit.reconfigure(config());
+    assert_eq!(rig.news(A), []);
+    rig.unit.reconfigure(crate::scsi::LuConfig { blocks: BlockCount(0x40000), ..config() });
+    assert_eq!(rig.code(A, &TEST_UNIT_READY, &[]), 0x2a09);
+    assert_eq!(rig.status(A, &TEST_UNIT_READY, &[]), Status::Good);
+}
+
+#[test]
+fn a_group_in_standby_is_not_ready() {
+    let mut rig = Rig::new();
+    let mut config = config();
+    config.port_groups[0].state = crate::scsi::AccessState::Standby;
+    rig.unit.reconfigure(config);
+    assert_eq!(rig.code(A, &TEST_UNIT_READY, &[]), 0x2a06);
+    assert_eq!(rig.code(A, &TEST_UNIT_READY, &[]), 0x040b);
+    assert_eq!(rig.data(A, &[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0])[4], 0x02);
+}
+
+#[test]
+fn report_luns_tells_of_new_units() {
+    let mut rig = Rig::new();
+    rig.unit.attention(A, UnitAttention::ReportedLunsChanged);
+    let luns = rig.data(A, &[0xa0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]);
+    assert_eq!(luns[..8], [0, 0, 0, 16, 0, 0, 0, 0]);
+    assert_eq!(luns[16..], [0, 5, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(rig.news(A), []);
+    assert_eq!(rig.data(A, &[0xa0, 0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0]), [0; 8]);
+    assert_eq!(rig.code(A, &[0xa0, 0, 3, 0, 0, 0, 0, 0, 2, 0, 0, 0], &[]), 0x2400);
+}
+
+#[test]
+fn report_target_port_groups() {
+    let mut rig = Rig::new();
+    let group = [0x00, 0xcf, 0, 1, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2];
+    let short = rig.data(A, &[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+    assert_eq!((&short[..4], &short[4..]), (&[0, 0, 0, 16][..], &group[..]));
+    let long = rig.data(A, &[0xa3, 0x2a, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+    assert_eq!((&long[..8], &long[8..]), (&[0, 0, 0, 20, 0x10, 0, 0, 0][..], &group[..]));
+    assert_eq!(rig.data(A, &[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0]), [0, 0, 0, 16]);
+}
+
+/// What iscsi-test-cu asks of REPORT SUPPORTED OPERATION CODES.
+#[test]
+fn report_supported_operation_codes() {
+    let mut rig = Rig::new();
+    let report = |options: u8, opcode: u8, action: u8| {
+        [0xa3, 0x0c, options, opcode, 0, action, 0, 0, 0xff, 0xff, 0, 0]
+    };
+    let all = rig.data(A, &report(0, 0, 0));
+    assert_eq!(u32::from_be_bytes([all[0], all[1], all[2], all[3]]) as usize, all.len() - 4);
+    assert_eq!(rig.data(A, &report(0x80, 0, 0)).len() - 4, (all.len() - 4) / 8 * 20);
+    for descriptor in all[4..].chunks(8) {
+        let [opcode, _, _, action, _, flags, _, len] = descriptor.try_into().unwrap();
+        let has_action = flags & 1 != 0;
+        assert!(has_action || action == 0);
+        let (good, bad) = if has_action { (2, 1) } else { (1, 2) };
+        assert_eq!(rig.code(A, &report(bad, opcode, action), &[]), 0x2400);
+        for options in [good, 3] {
+            let one = rig.data(A, &report(options, opcode, action));
+            assert_eq!(one[..4], [0, 3, 0, len]);
+            assert_eq!(one[4], opcode);
+            assert_eq!(one.len(), 4 + usize::from(len));
+            assert!(!has_action || one[5] & 0x1f == action);
+        }
+        let one = rig.data(A, &report(0x80 | good, opcode, action));
+        assert_eq!((one[1], one.len()), (0x83, 4 + usize::from(len) + 12));
+    }
+    assert_eq!(rig.data(A, &report(1, 0xff, 0)), [0, 1, 0, 0]);
+    assert_eq!(rig.data(A, &report(2, 0x5e, 0x1f)), [0, 1, 0, 0]);
+    assert_eq!(rig.data(A, &report(3, 0x00, 1)), [0, 1, 0, 0]);
+}
+
+#[test]
+fn the_table_is_in_order() {
+    let mut seen = std::collections::BTreeSet::new();
+    let mut last = None;
+    for row in &operations::OPERATIONS {
+        assert!(!row.name.is_empty());
+        assert_eq!(row.usage[0], row.opcode, "{}", row.name);
+        assert!(matches!(row.usage.len(), 6 | 10 | 12 | 16), "{}", row.name);
+        if let Some(action) = row.service_action {
+            assert_eq!(row.usage[1] & 0x1f, action, "{}", row.name);
+        }
+        assert!(seen.insert((row.opcode, row.service_action)), "{} is there twice", row.name);
+        let together = last == Some(row.opcode)
+            || !seen
+                .range((row.opcode, None)..)
+                .any(|(opcode, action)| *opcode == row.opcode && *action != row.service_action);
+        assert!(together, "the rows of {:02x}h stand together", row.opcode);
+        last = Some(row.opcode);
+    }
+}
+
+/// Whatever comes, there is an answer: every operation code and service action, with random fields and data.
+#[test]
+fn nothing_panics() {
+    let mut rng = Rng::new(1);
+    let mut rig = Rig::new();
+    for round in 0..200u32 {
+        for opcode in 0..=255u8 {
+            let mut cdb = [0; 16];
+            rng.fill(&mut cdb);
+            cdb[0] = opcode;
+            if !rng.one_in(4) {
+                cdb[1] &= 0x1f;
+            }
+            // Small numbers reach further than random ones.
+            for at in [2, 3, 5, 6, 7, 10, 11, 12] {
+                if !rng.one_in(4) {
+                    cdb[at] = 0;
+                }
+            }
+            let known = operations::with_opcode(opcode);
+            if let Some(row) = known.get(rng.below(known.len().max(1) as u64) as usize)
+                && !rng.one_in(8)
+            {
+                for (byte, mask) in cdb.iter_mut().zip(row.usage).skip(1) {
+                    *byte &= mask;
+                }
+                if let Some(action) = row.service_action {
+                    cdb[1] = cdb[1] & !0x1f | action;
+                }
+                cdb[row.usage.len() - 1] = 0;
+            }
+            let mut data = vec![0; rng.below(64) as usize];
+            rng.fill(&mut data);
+            if rng.one_in(2) {
+                let pages = [0x81, 0x82, 0x88, 0x8a, 0x4a, 0x9c, 0x00];
+                data.iter_mut().step_by(4).for_each(|byte| *byte = pages[rng.below(7) as usize]);
+            }
+            let nexus = [A, B, A2][rng.below(3) as usize];
+            let outcome: Outcome = rig.run(nexus, &cdb, &data);
+            assert_eq!(outcome.sense.is_some(), outcome.status == Status::CheckCondition);
+            if let Some(sense) = outcome.sense {
+                assert!(sense.encode().len() <= 252);
+            }
+        }
+        if round % 10 == 0 {
+            let reset = rig.unit.reset(Reset::Target, nexus(A));
+            rig.carry_out(&reset);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Mode parameters (SPC-4 7.5): what initiators may set, and the pages that show it.
+//!
+//! Three bits can be set: WCE, D_SENSE and SWP. Everything else in the pages is fixed. Which bits of a page can be changed is
+//! not written down a second time: it is where the page of a unit with all three set differs from one with none.
+
+mod select;
+mod sense;
+
+pub(super) use select::{MODE_SELECT_6, MODE_SELECT_10, ModeChange};
+pub(super) use sense::{MODE_SENSE_6, MODE_SENSE_10};
+
+/// What MODE SELECT can set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mode {
+    /// WCE: a write may be answered before it is durable.
+    pub(super) write_cache: bool,
+    /// D_SENSE: sense data is sent in descriptor format.
+    pub(super) descriptor_sense: bool,
+    /// SWP: writes are refused.
+    pub(super) write_protected: bool,
+}
+
+impl Default for Mode {
+    fn default() -> Mode {
+        Mode { write_cache: true, descriptor_sense: false, write_protected: false }
+    }
+}
+
+const NONE: Mode = Mode { write_cache: false, descriptor_sense: false, write_protected: false };
+const ALL: Mode = Mode { write_cache: true, descriptor_sense: true, write_protected: true };
+
+/// One mode page.
+struct Page {
+    code: u8,
+    /// With the subpage format, its code.
+    subpage: u8,
+    /// PS: MODE SELECT can save it.
+    saveable: bool,
+    /// What follows the header.
+    body: fn(&Mode) -> Vec<u8>,
+}
+
+/// All pages; 3Fh shows them in this order (SPC-4 6.11.1: ascending, page 0 last).
+const PAGES: [Page; 6] = [
+    Page { code: 0x01, subpage: 0, saveable: false, body: error_recovery },
+    Page { code: 0x02, subpage: 0, saveable: false, body: |_| vec![0; 14] },
+    Page { code: 0x08, subpage: 0, saveable: true, body: caching },
+    Page { code: 0x0a, subpage: 0, saveable: true, body: control },
+    Page { code: 0x0a, subpage: 0x01, saveable: false, body: control_extension },
+    Page { code: 0x1c, subpage: 0, saveable: false, body: informational_exceptions },
+];
+
+/// Read-write error recovery (SBC-3 6.5.8): AWRE and ARRE, the disks below do that.
+fn error_recovery(_: &Mode) -> Vec<u8> {
+    vec![0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+}
+
+/// Caching (SBC-3 6.5.5).
+fn caching(mode: &Mode) -> Vec<u8> {
+    let mut body = vec![0; 18];
+    body[0] = u8::from(mode.write_cache) << 2;
+    body
+}
+
+/// Control (SPC-4 7.5.8). TST 0, GLTSD, unrestricted reordering, QERR 0, TAS: commands that another nexus aborts are answered
+/// TASK ABORTED.
+fn control(mode: &Mode) -> Vec<u8> {
+    vec![
+        u8::from(mode.descriptor_sense) << 2 | 0x02,
+        0x10,
+        u8::from(mode.write_protected) << 3,
+        0x40,
+        0,
+        0,
+        0xff, // BUSY TIMEOUT PERIOD: unlimited
+        0xff,
+        0,
+        0,
+    ]
+}
+
+/// Control extension (SPC-4 7.5.9): IALUAE, implicit asymmetric access is enabled.
+fn control_extension(_: &Mode) -> Vec<u8> {
+    let mut body = vec![0; 28];
+    body[0] = 0x01;
+    body
+}
+
+/// Informational exceptions control (SPC-4 7.5.13): DEXCPT, none are reported.
+fn informational_exceptions(_: &Mode) -> Vec<u8> {
+    vec![0x08, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+}
+
+impl Page {
+    /// The page with its header (SPC-4 tables 460 and 461).
+    fn encode(&self, mode: &Mode) -> Vec<u8> {
+        self.with_header((self.body)(mode))
+    }
+
+    /// A mask of what can be changed, with the header.
+    fn changeable(&self) -> Vec<u8> {
+        let mask = (self.body)(&ALL).iter().zip((self.body)(&NONE)).map(|(all, none)| all ^ none).collect();
+        self.with_header(mask)
+    }
+
+    fn with_header(&self, body: Vec<u8>) -> Vec<u8> {
+        let saveable = u8::from(self.saveable) << 7;
+        let mut page = if self.subpage == 0 {
+            vec![saveable | self.code, body.len() as u8]
+        } else {
+            let [high, low] = (body.len() as u16).to_be_bytes();
+            vec![saveable | 0x40 | self.code, self.subpage, high, low]
+        };
+        page.extend(body);
+        page
+    }
+}

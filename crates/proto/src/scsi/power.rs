@@ -1,0 +1,111 @@
+//! Is the unit ready, and why not: TEST UNIT READY, REQUEST SENSE, START STOP UNIT, SEND DIAGNOSTIC,
+//! PREVENT ALLOW MEDIUM REMOVAL.
+
+use super::change::Change;
+use super::operations::{Access, OnAttention, Operation};
+use super::sense::{Sense, SenseFormat, SenseKey, code};
+use super::{LogicalUnit, Outcome, Request, Step};
+
+pub(super) const TEST_UNIT_READY: Operation = Operation {
+    name: "TEST UNIT READY",
+    opcode: 0x00,
+    service_action: None,
+    usage: &[0x00, 0, 0, 0, 0, 0x07],
+    access: Access::Status,
+    attention: OnAttention::Report,
+    needs_ready: true,
+    run: |_, _| Ok(Step::Done(Outcome::good())),
+};
+
+pub(super) const REQUEST_SENSE: Operation = Operation {
+    name: "REQUEST SENSE",
+    opcode: 0x03,
+    service_action: None,
+    usage: &[0x03, 0x01, 0, 0, 0xff, 0x07],
+    access: Access::Free,
+    attention: OnAttention::Run,
+    needs_ready: false,
+    run: request_sense,
+};
+
+pub(super) const START_STOP_UNIT: Operation = Operation {
+    name: "START STOP UNIT",
+    opcode: 0x1b,
+    service_action: None,
+    usage: &[0x1b, 0x01, 0, 0x0f, 0xf7, 0x07],
+    access: Access::StartStop,
+    attention: OnAttention::Report,
+    needs_ready: false,
+    run: start_stop_unit,
+};
+
+pub(super) const SEND_DIAGNOSTIC: Operation = Operation {
+    name: "SEND DIAGNOSTIC",
+    opcode: 0x1d,
+    service_action: None,
+    usage: &[0x1d, 0xf7, 0, 0xff, 0xff, 0x07],
+    access: Access::Exclusive,
+    attention: OnAttention::Report,
+    needs_ready: true,
+    run: send_diagnostic,
+};
+
+pub(super) const PREVENT_ALLOW_MEDIUM_REMOVAL: Operation = Operation {
+    name: "PREVENT ALLOW MEDIUM REMOVAL",
+    opcode: 0x1e,
+    service_action: None,
+    usage: &[0x1e, 0, 0, 0, 0x03, 0x07],
+    access: Access::PreventAllow,
+    attention: OnAttention::Report,
+    needs_ready: false,
+    run: prevent_allow,
+};
+
+/// The unit has been stopped.
+pub(super) const STOPPED: Sense =
+    Sense::new(SenseKey::NotReady, code::LOGICAL_UNIT_NOT_READY_INITIALIZING_COMMAND_REQUIRED);
+
+/// SPC-4 6.39: tells a pending attention as data, or else why the unit is not ready.
+fn request_sense(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
+    let format = if request.cdb.bit(1, 0) { SenseFormat::Descriptor } else { SenseFormat::Fixed };
+    let sense = match unit.take_attention(request.nexus) {
+        Some(attention) => attention.sense(),
+        None if unit.state().stopped => STOPPED,
+        None => Sense::new(SenseKey::NoSense, code::NO_ADDITIONAL_SENSE_INFORMATION),
+    };
+    let bytes = Sense { format, ..sense }.encode();
+    Ok(Step::Done(Outcome::parameters(&bytes, usize::from(request.cdb.u8(4)))))
+}
+
+/// SBC-3 5.25. There are no power conditions, and nothing to eject.
+fn start_stop_unit(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
+    let cdb = &request.cdb;
+    if cdb.u8(4) >> 4 != 0 {
+        return Err(Sense::invalid_field_in_cdb(4, 7));
+    }
+    if cdb.bit(4, 1) {
+        return Err(Sense::invalid_field_in_cdb(4, 1));
+    }
+    let stop = !cdb.bit(4, 0);
+    unit.change(&request, Change::Power { stop, flush: stop && !cdb.bit(4, 2) }, 0)
+}
+
+/// SPC-4 6.42: the default self-test, which is that this code runs.
+fn send_diagnostic(_: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
+    let cdb = &request.cdb;
+    if cdb.u8(1) >> 5 != 0 {
+        return Err(Sense::invalid_field_in_cdb(1, 7));
+    }
+    if cdb.u16(3) != 0 {
+        return Err(Sense::invalid_field_in_cdb(3, 7));
+    }
+    Ok(Step::Done(Outcome::good()))
+}
+
+/// SBC-3 5.11: the medium cannot be removed anyway.
+fn prevent_allow(_: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
+    if request.cdb.bit(4, 1) {
+        return Err(Sense::invalid_field_in_cdb(4, 1)); // obsolete values
+    }
+    Ok(Step::Done(Outcome::good()))
+}

@@ -1,0 +1,265 @@
+//! What PERSISTENT RESERVE OUT does: the state, who asks and what for give the new state and who must hear of it
+//! (SPC-4 5.13.6 to 5.13.11). A pure function.
+
+use super::persistent_out::{Action, PersistentOut, Registration};
+use super::{Kind, REGISTRATIONS_MAX, Reservation, Reservations};
+use crate::scsi::sense::code;
+use crate::scsi::{InitiatorPort, ItNexus, Outcome, RelativePort, Sense, Status, UnitAttention};
+
+/// What a PERSISTENT RESERVE OUT gives.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::scsi) struct Ruling {
+    pub(in crate::scsi) reservations: Reservations,
+    /// Who is told what, on every core.
+    pub(in crate::scsi) tell: Vec<(ItNexus, UnitAttention)>,
+    /// Whose commands are aborted first.
+    pub(in crate::scsi) abort: Vec<ItNexus>,
+}
+
+/// Why it was refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::scsi) enum Refusal {
+    /// RESERVATION CONFLICT.
+    Conflict,
+    Check(Sense),
+}
+
+impl From<Refusal> for Outcome {
+    fn from(refusal: Refusal) -> Outcome {
+        match refusal {
+            Refusal::Conflict => Outcome::status(Status::ReservationConflict),
+            Refusal::Check(sense) => Outcome::check(sense),
+        }
+    }
+}
+
+impl From<Sense> for Refusal {
+    fn from(sense: Sense) -> Refusal {
+        Refusal::Check(sense)
+    }
+}
+
+impl PersistentOut {
+    /// Decides it for a unit with these ports.
+    pub(in crate::scsi) fn decide(
+        &self,
+        state: &Reservations,
+        from: &ItNexus,
+        ports: &[RelativePort],
+    ) -> Result<Ruling, Refusal> {
+        // SPC-2 5.5.1: not together with RESERVE(6), whoever holds that.
+        if state.legacy.is_some() {
+            return Err(Refusal::Conflict);
+        }
+        let mut ruling = Ruling { reservations: state.clone(), tell: Vec::new(), abort: Vec::new() };
+        let knows_its_key = state.registrations.get(from) == Some(&self.key);
+        match &self.action {
+            Action::Register(registration) => ruling.register(self, registration, from, ports)?,
+            _ if !knows_its_key => return Err(Refusal::Conflict),
+            Action::Reserve(kind) => ruling.reserve(*kind, from)?,
+            Action::Release(kind) => ruling.release(*kind, from)?,
+            Action::Clear => ruling.clear(from),
+            Action::Preempt { kind, abort } => ruling.preempt(self.action_key, *kind, *abort, from)?,
+            Action::Move { port, .. } if !ports.contains(port) => {
+                return Err(Sense::invalid_field_in_parameter_list(18, 7).into());
+            }
+            Action::Move { to, port, unregister, survives } => {
+                let to = ItNexus { initiator: to.clone(), port: *port };
+                ruling.move_to(self.action_key, to, *unregister, from)?;
+                ruling.reservations.survives = *survives;
+            }
+        }
+        Ok(ruling)
+    }
+}
+
+impl Ruling {
+    fn generation_passes(&mut self) {
+        self.reservations.generation = self.reservations.generation.wrapping_add(1);
+    }
+
+    /// Tells every registered nexus but `from`.
+    fn tell_registrants(&mut self, from: &ItNexus, attention: UnitAttention) {
+        let others = self.reservations.registrations.keys().filter(|nexus| *nexus != from);
+        self.tell.extend(others.map(|nexus| (nexus.clone(), attention)));
+    }
+
+    /// SPC-4 5.13.7.
+    fn register(
+        &mut self,
+        out: &PersistentOut,
+        registration: &Registration,
+        from: &ItNexus,
+        ports: &[RelativePort],
+    ) -> Result<(), Refusal> {
+        let own = self.reservations.registrations.get(from).copied();
+        if !registration.ignore_key && out.key != own.unwrap_or(0) {
+            return Err(Refusal::Conflict);
+        }
+        if own.is_some() && registration.also.is_some() {
+            return Err(Sense::invalid_field_in_parameter_list(20, 3).into());
+        }
+        if own.is_none() && out.action_key == 0 {
+            return Ok(()); // SPC-4 table 50: nothing to do
+        }
+        let mut nexuses = through(&from.initiator, from.port, registration, ports);
+        for initiator in registration.also.iter().flatten() {
+            nexuses.extend(through(initiator, from.port, registration, ports));
+        }
+        // All or none: whoever is registered through another port, or is named by SPEC_I_PT, must have the same key.
+        let conflicts = |nexus: &ItNexus| {
+            let key = self.reservations.registrations.get(nexus);
+            nexus != from && !registration.ignore_key && key.is_some_and(|key| *key != out.key)
+        };
+        if nexuses.iter().any(conflicts) {
+            return Err(Refusal::Conflict);
+        }
+        if out.action_key == 0 {
+            nexuses.iter().for_each(|nexus| self.unregister(nexus));
+        } else {
+            self.reservations.registrations.extend(nexuses.into_iter().map(|nexus| (nexus, out.action_key)));
+            if self.reservations.registrations.len() > REGISTRATIONS_MAX {
+                return Err(Sense::illegal(code::INSUFFICIENT_REGISTRATION_RESOURCES).into());
+            }
+        }
+        self.reservations.survives = registration.survives;
+        self.generation_passes();
+        Ok(())
+    }
+
+    /// SPC-4 5.13.11.2: a reservation ends with its holder's registration, and with the last one.
+    fn unregister(&mut self, nexus: &ItNexus) {
+        let held = self.reservations.reservation.as_ref();
+        let was_holder = held.is_some_and(|held| held.holder.as_ref() == Some(nexus));
+        self.reservations.registrations.remove(nexus);
+        if was_holder || self.reservations.registrations.is_empty() {
+            let released = self.reservations.reservation.take();
+            if released.is_some_and(|released| released.kind.is_shared()) {
+                self.tell_registrants(nexus, UnitAttention::ReservationsReleased);
+            }
+        }
+    }
+
+    /// SPC-4 5.13.9.
+    fn reserve(&mut self, kind: Kind, from: &ItNexus) -> Result<(), Refusal> {
+        match &self.reservations.reservation {
+            Some(held) if held.kind == kind && self.reservations.is_holder(from) => {}
+            Some(_) => return Err(Refusal::Conflict),
+            None => self.reservations.reservation = Some(Reservation::new(kind, from)),
+        }
+        Ok(())
+    }
+
+    /// SPC-4 5.13.11.3.
+    fn release(&mut self, kind: Kind, from: &ItNexus) -> Result<(), Refusal> {
+        if !self.reservations.is_holder(from) {
+            return Ok(());
+        }
+        if self.reservations.reservation.as_ref().is_some_and(|held| held.kind != kind) {
+            return Err(Sense::illegal(code::INVALID_RELEASE_OF_PERSISTENT_RESERVATION).into());
+        }
+        self.reservations.reservation = None;
+        if kind.is_shared() {
+            self.tell_registrants(from, UnitAttention::ReservationsReleased);
+        }
+        Ok(())
+    }
+
+    /// SPC-4 5.13.11.6.
+    fn clear(&mut self, from: &ItNexus) {
+        self.tell_registrants(from, UnitAttention::ReservationsPreempted);
+        self.reservations.registrations.clear();
+        self.reservations.reservation = None;
+        self.generation_passes();
+    }
+
+    /// SPC-4 5.13.11.4 and 5.13.11.5.
+    fn preempt(&mut self, key: u64, kind: Kind, abort: bool, from: &ItNexus) -> Result<(), Refusal> {
+        let held = self.reservations.reservation.clone();
+        let of_all = held.as_ref().is_some_and(|held| held.kind.is_all_registrants());
+        let holder_key = held
+            .as_ref()
+            .and_then(|held| self.reservations.registrations.get(held.holder.as_ref()?))
+            .copied();
+        // Does it take the reservation, or only registrations?
+        let takes = if of_all { key == 0 } else { holder_key == Some(key) };
+        if key == 0 && !takes {
+            return Err(Sense::invalid_field_in_parameter_list(8, 7).into());
+        }
+        let removed: Vec<ItNexus> = self
+            .reservations
+            .registrations
+            .iter()
+            .filter(|(nexus, k)| if takes { *nexus != from && (key == 0 || **k == key) } else { **k == key })
+            .map(|(nexus, _)| nexus.clone())
+            .collect();
+        if removed.is_empty() && !takes {
+            return Err(Refusal::Conflict);
+        }
+        for nexus in &removed {
+            self.reservations.registrations.remove(nexus);
+            if nexus != from {
+                self.tell.push((nexus.clone(), UnitAttention::RegistrationsPreempted));
+            }
+        }
+        if takes {
+            if held.is_some_and(|held| held.kind != kind) {
+                self.tell_registrants(from, UnitAttention::ReservationsReleased);
+            }
+            self.reservations.reservation = Some(Reservation::new(kind, from));
+        } else if self.reservations.registrations.is_empty() {
+            self.reservations.reservation = None;
+        }
+        if abort {
+            self.abort = removed.into_iter().filter(|nexus| nexus != from).collect();
+        }
+        self.generation_passes();
+        Ok(())
+    }
+
+    /// SPC-4 5.13.8.
+    fn move_to(&mut self, key: u64, to: ItNexus, unregister: bool, from: &ItNexus) -> Result<(), Refusal> {
+        let Some(held) =
+            self.reservations.reservation.clone().filter(|held| held.holder.as_ref() == Some(from))
+        else {
+            return Err(Refusal::Conflict);
+        };
+        if key == 0 {
+            return Err(Sense::invalid_field_in_parameter_list(8, 7).into());
+        }
+        if to == *from {
+            return Err(Sense::invalid_field_in_parameter_list(24, 7).into());
+        }
+        self.reservations.registrations.insert(to.clone(), key);
+        self.reservations.reservation = Some(Reservation { kind: held.kind, holder: Some(to) });
+        if unregister {
+            self.reservations.registrations.remove(from);
+        }
+        if self.reservations.registrations.len() > REGISTRATIONS_MAX {
+            return Err(Sense::illegal(code::INSUFFICIENT_REGISTRATION_RESOURCES).into());
+        }
+        self.generation_passes();
+        Ok(())
+    }
+}
+
+impl Reservation {
+    fn new(kind: Kind, holder: &ItNexus) -> Reservation {
+        Reservation { kind, holder: (!kind.is_all_registrants()).then(|| holder.clone()) }
+    }
+}
+
+/// The nexuses of an initiator port: through the port of the command, or through all.
+fn through(
+    initiator: &InitiatorPort,
+    port: RelativePort,
+    registration: &Registration,
+    ports: &[RelativePort],
+) -> Vec<ItNexus> {
+    let nexus = |port: &RelativePort| ItNexus { initiator: initiator.clone(), port: *port };
+    let mut nexuses = vec![nexus(&port)];
+    if registration.all_ports {
+        nexuses.extend(ports.iter().filter(|other| **other != port).map(nexus));
+    }
+    nexuses
+}

@@ -1,0 +1,385 @@
+//! Reservations by their bytes, and by what must hold after any sequence.
+
+use base::Rng;
+
+use super::out::Refusal;
+use super::persistent_out::{Action, PersistentOut, Registration};
+use super::{Kind, Legacy, Reservations, transport_id};
+use crate::scsi::rig::{A, A2, B, Rig, config, nexus};
+use crate::scsi::{ItNexus, LuState, NexusId, RelativePort, Reset, Status, UnitAttention};
+
+const REGISTER: u8 = 0;
+const RESERVE: u8 = 1;
+const RELEASE: u8 = 2;
+const CLEAR: u8 = 3;
+const PREEMPT: u8 = 4;
+const PREEMPT_AND_ABORT: u8 = 5;
+const REGISTER_AND_IGNORE: u8 = 6;
+const REGISTER_AND_MOVE: u8 = 7;
+
+const GOOD: Status = Status::Good;
+const CONFLICT: Status = Status::ReservationConflict;
+
+fn list(key: u64, action_key: u64, flags: u8) -> Vec<u8> {
+    let mut list = key.to_be_bytes().to_vec();
+    list.extend_from_slice(&action_key.to_be_bytes());
+    list.extend_from_slice(&[0, 0, 0, 0, flags, 0, 0, 0]);
+    list
+}
+
+fn out_cdb(action: u8, kind: u8, len: usize) -> [u8; 10] {
+    [0x5f, action, kind, 0, 0, 0, 0, (len >> 8) as u8, len as u8, 0]
+}
+
+impl Rig {
+    fn out(&mut self, id: NexusId, action: u8, kind: u8, key: u64, action_key: u64) -> Status {
+        self.status(id, &out_cdb(action, kind, 24), &list(key, action_key, 0))
+    }
+
+    fn keys(&mut self) -> Vec<u8> {
+        self.data(A, &[0x5e, 0, 0, 0, 0, 0, 0, 1, 0, 0])
+    }
+
+    fn reservation(&mut self) -> Vec<u8> {
+        self.data(A, &[0x5e, 1, 0, 0, 0, 0, 0, 1, 0, 0])
+    }
+}
+
+#[test]
+fn register_and_read_keys() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.out(A, REGISTER, 0, 1, 7), CONFLICT);
+    assert_eq!(rig.out(A, REGISTER, 0, 0, 7), GOOD);
+    assert_eq!(rig.out(A, REGISTER, 0, 0, 8), CONFLICT);
+    assert_eq!(rig.out(B, REGISTER_AND_IGNORE, 0, 99, 9), GOOD);
+    assert_eq!(rig.keys(), [0, 0, 0, 2, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9]);
+    // The length tells of all keys, however many fit.
+    assert_eq!(rig.data(A, &[0x5e, 0, 0, 0, 0, 0, 0, 0, 8, 0]), [0, 0, 0, 2, 0, 0, 0, 16]);
+    assert_eq!(rig.out(A, REGISTER, 0, 7, 0), GOOD);
+    assert_eq!(rig.keys(), [0, 0, 0, 3, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 9]);
+}
+
+#[test]
+fn capabilities() {
+    let bytes = Rig::new().data(A, &[0x5e, 2, 0, 0, 0, 0, 0, 1, 0, 0]);
+    assert_eq!(bytes, [0, 8, 0x1d, 0x90, 0xea, 0x01, 0, 0]);
+}
+
+#[test]
+fn reserve_and_release() {
+    for kind in [1, 3, 5, 6, 7, 8] {
+        let mut rig = Rig::new();
+        assert_eq!(rig.out(A, RESERVE, kind, 7, 0), CONFLICT, "not registered");
+        rig.out(A, REGISTER, 0, 0, 7);
+        rig.out(B, REGISTER, 0, 0, 9);
+        assert_eq!(rig.reservation(), [0, 0, 0, 2, 0, 0, 0, 0]);
+        assert_eq!(rig.out(A, RESERVE, kind, 7, 0), GOOD);
+        let key = if kind >= 7 { 0 } else { 7 };
+        assert_eq!(
+            rig.reservation(),
+            [0, 0, 0, 2, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, key, 0, 0, 0, 0, 0, kind, 0, 0]
+        );
+        assert_eq!(rig.out(A, RESERVE, kind, 7, 0), GOOD, "again");
+        assert_eq!(rig.out(B, RESERVE, kind, 9, 0), if kind >= 7 { GOOD } else { CONFLICT });
+        let other = if kind == 1 { 3 } else { 1 };
+        assert_eq!(rig.out(A, RESERVE, other, 7, 0), CONFLICT, "not even the holder may change the type");
+        // Release by somebody who does not hold it does nothing.
+        assert_eq!(rig.out(B, RELEASE, kind, 9, 0), GOOD);
+        assert_eq!(rig.news(A), if kind >= 7 { vec![0x2a04] } else { vec![] });
+        assert_eq!(rig.reservation().len() > 8, kind < 7);
+        rig.out(A, RESERVE, kind, 7, 0);
+        assert_eq!(rig.code(A, &out_cdb(RELEASE, other, 24), &list(7, 0, 0)), 0x2604);
+        assert_eq!(rig.out(A, RELEASE, kind, 7, 0), GOOD);
+        assert_eq!(rig.reservation().len(), 8);
+        assert_eq!(rig.news(B), if kind >= 5 { vec![0x2a04] } else { vec![] });
+    }
+}
+
+#[test]
+fn conflicts_reach_commands() {
+    let mut rig = Rig::new();
+    rig.out(A, REGISTER, 0, 0, 7);
+    rig.out(A, RESERVE, 3, 7, 0);
+    assert_eq!(rig.status(B, &[0x00, 0, 0, 0, 0, 0], &[]), GOOD);
+    assert_eq!(rig.status(B, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), CONFLICT);
+    assert_eq!(rig.status(A, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), GOOD);
+    // The same initiator through another port is another nexus.
+    assert_eq!(rig.status(A2, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), CONFLICT);
+    assert_eq!(rig.out(B, RESERVE, 3, 0, 0), CONFLICT);
+    // A conflict comes before the news, but not before the news of a reset.
+    rig.unit.attention(B, UnitAttention::CapacityChanged);
+    assert_eq!(rig.status(B, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), CONFLICT);
+    rig.unit.attention(B, UnitAttention::DeviceReset);
+    assert_eq!(rig.code(B, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), 0x2903);
+    assert_eq!(rig.code(B, &[0x00, 0, 0, 0, 0, 0], &[]), 0x2a09);
+    assert!(rig.unit.may_copy_to(&nexus(A)) && !rig.unit.may_copy_from(&nexus(B)));
+    // Persistent reservations survive resets and logins.
+    let reset = rig.unit.reset(Reset::Target, nexus(B));
+    rig.carry_out(&reset);
+    rig.news(B);
+    assert!(rig.unit.detach_nexus(A).is_none());
+    rig.unit.attach_nexus(A, nexus(A), true);
+    rig.news(A);
+    assert_eq!(rig.status(A, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), GOOD);
+    assert_eq!(rig.status(B, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), CONFLICT);
+}
+
+#[test]
+fn clear_and_preempt() {
+    let mut rig = Rig::new();
+    rig.out(A, REGISTER, 0, 0, 7);
+    rig.out(B, REGISTER, 0, 0, 9);
+    // No reservation: only registrations go.
+    assert_eq!(rig.out(B, PREEMPT, 3, 9, 5), CONFLICT);
+    assert_eq!(rig.out(B, PREEMPT, 3, 9, 7), GOOD);
+    assert_eq!(rig.news(A), [0x2a05]);
+    assert_eq!(rig.keys()[..8], [0, 0, 0, 3, 0, 0, 0, 8]);
+    rig.out(A, REGISTER, 0, 0, 7);
+    assert_eq!(rig.out(A, RESERVE, 5, 7, 0), GOOD);
+    assert_eq!(rig.out(B, PREEMPT, 1, 9, 7), GOOD);
+    assert_eq!(rig.news(A), [0x2a05]);
+    assert_eq!(rig.reservation()[8..], [0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 1, 0, 0]);
+    rig.out(A, REGISTER, 0, 0, 7);
+    assert_eq!(rig.out(A, CLEAR, 0, 7, 0), GOOD);
+    assert_eq!(rig.news(B), [0x2a03]);
+    assert_eq!(rig.keys(), [0, 0, 0, 7, 0, 0, 0, 0]);
+    assert_eq!(rig.reservation(), [0, 0, 0, 7, 0, 0, 0, 0]);
+}
+
+#[test]
+fn preempt_and_abort_names_the_victims() {
+    let ports = [RelativePort(1), RelativePort(2)];
+    let mut state = Reservations::default();
+    for (id, key) in [(A, 7), (B, 9), (A2, 7)] {
+        state.registrations.insert(nexus(id), key);
+    }
+    let action = Action::Preempt { kind: Kind::WriteExclusive, abort: true };
+    let ruling = PersistentOut { key: 9, action_key: 7, action }.decide(&state, &nexus(B), &ports).unwrap();
+    assert_eq!(ruling.abort, [nexus(A), nexus(A2)]);
+    // By bytes too.
+    let mut rig = Rig::new();
+    rig.out(A, REGISTER, 0, 0, 7);
+    rig.out(B, REGISTER, 0, 0, 9);
+    assert_eq!(rig.out(B, PREEMPT_AND_ABORT, 3, 9, 7), GOOD);
+}
+
+#[test]
+fn all_registrants_hold_it_together() {
+    let mut rig = Rig::new();
+    rig.out(A, REGISTER, 0, 0, 7);
+    rig.out(B, REGISTER, 0, 0, 9);
+    rig.out(A, RESERVE, 8, 7, 0);
+    assert_eq!(rig.out(A, REGISTER, 0, 7, 0), GOOD);
+    assert_eq!(rig.reservation()[21], 8);
+    assert_eq!(rig.out(B, RELEASE, 8, 9, 0), GOOD);
+    // With a key of zero PREEMPT takes it from all others.
+    rig.out(A, REGISTER, 0, 0, 7);
+    rig.out(A, RESERVE, 8, 7, 0);
+    assert_eq!(rig.out(B, PREEMPT, 1, 9, 0), GOOD);
+    assert_eq!(rig.news(A), [0x2a05]);
+    assert_eq!(rig.out(B, REGISTER, 0, 9, 0), GOOD);
+    assert_eq!(rig.reservation().len(), 8, "the last one leaves");
+}
+
+#[test]
+fn a_holder_that_leaves_releases() {
+    for (kind, news) in [(1, vec![]), (3, vec![]), (5, vec![0x2a04]), (6, vec![0x2a04])] {
+        let mut rig = Rig::new();
+        rig.out(A, REGISTER, 0, 0, 7);
+        rig.out(B, REGISTER, 0, 0, 9);
+        rig.out(A, RESERVE, kind, 7, 0);
+        assert_eq!(rig.out(A, REGISTER_AND_IGNORE, 0, 0, 0), GOOD);
+        assert_eq!(rig.reservation().len(), 8);
+        assert_eq!(rig.news(B), news);
+    }
+}
+
+#[test]
+fn registering_others() {
+    let mut rig = Rig::new();
+    // SPEC_I_PT with ALL_TG_PT: this initiator and another through both ports.
+    let mut parameters = list(0, 7, 0x0c);
+    let id = transport_id::encode(&nexus(B).initiator);
+    parameters.extend_from_slice(&(id.len() as u32).to_be_bytes());
+    parameters.extend_from_slice(&id);
+    assert_eq!(rig.status(A, &out_cdb(REGISTER, 0, parameters.len()), &parameters), GOOD);
+    assert_eq!(rig.keys()[..8], [0, 0, 0, 1, 0, 0, 0, 32]);
+    assert_eq!(
+        rig.code(A, &out_cdb(REGISTER, 0, parameters.len()), &{
+            let mut again = parameters.clone();
+            again[7] = 7;
+            again
+        }),
+        0x2600
+    );
+    assert_eq!(rig.out(B, RESERVE, 1, 7, 0), GOOD);
+    // READ FULL STATUS: four descriptors with their TransportIDs.
+    let status = rig.data(A, &[0x5e, 3, 0, 0, 0, 0, 0, 2, 0, 0]);
+    assert_eq!(status[..8], [0, 0, 0, 1, 0, 0, 0, 4 * (24 + 28)]);
+    let third = &status[8 + 2 * 52..8 + 3 * 52];
+    assert_eq!(third[..24], [0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0x01, 0x01, 0, 0, 0, 0, 0, 1, 0, 0, 0, 28]);
+    assert_eq!(third[24..], *b"\x45\0\0\x18iqn.b,i,0x00023d000001\0\0");
+}
+
+#[test]
+fn register_and_move() {
+    let mut rig = Rig::new();
+    rig.out(A, REGISTER, 0, 0, 7);
+    let id = transport_id::encode(&nexus(B).initiator);
+    let mut parameters = list(7, 9, 0);
+    parameters[17] = 0x02; // UNREG
+    parameters[19] = 1;
+    parameters[20..24].copy_from_slice(&(id.len() as u32).to_be_bytes());
+    parameters.extend_from_slice(&id);
+    let cdb = out_cdb(REGISTER_AND_MOVE, 1, parameters.len());
+    assert_eq!(rig.status(A, &cdb, &parameters), CONFLICT, "nothing to move");
+    rig.out(A, RESERVE, 1, 7, 0);
+    assert_eq!(rig.status(A, &cdb, &parameters), GOOD);
+    assert_eq!(rig.keys()[4..], [0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 9]);
+    assert_eq!(rig.status(B, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), GOOD);
+    assert_eq!(rig.status(A, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), CONFLICT);
+}
+
+#[test]
+fn power_loss() {
+    for survives in [0, 1] {
+        let mut rig = Rig::new();
+        rig.status(A, &out_cdb(REGISTER, 0, 24), &list(0, 7, survives));
+        rig.out(A, RESERVE, 3, 7, 0);
+        let state = LuState::from_durable(&rig.unit.state().to_durable()).unwrap();
+        let mut rig = Rig::with(config(), state);
+        let expected = if survives == 1 { CONFLICT } else { GOOD };
+        assert_eq!(rig.status(B, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), expected);
+        assert_eq!(rig.keys()[..4], [0, 0, 0, 0], "PRGENERATION begins again");
+    }
+}
+
+#[test]
+fn wrong_lists() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.code(A, &out_cdb(REGISTER, 0, 23), &list(0, 7, 0)), 0x1a00);
+    assert_eq!(rig.code(A, &out_cdb(REGISTER, 0, 25), &[0; 25]), 0x1a00);
+    assert_eq!(rig.code(A, &out_cdb(REGISTER, 0, 24), &[0; 20]), 0x1a00);
+    assert_eq!(rig.code(A, &out_cdb(REGISTER, 0, 24), &list(0, 7, 8)), 0x1a00);
+    assert_eq!(rig.code(A, &out_cdb(REGISTER_AND_IGNORE, 0, 24), &list(0, 7, 8)), 0x2600);
+    rig.out(A, REGISTER, 0, 0, 7);
+    assert_eq!(rig.code(A, &out_cdb(RESERVE, 2, 24), &list(7, 0, 0)), 0x2400);
+    assert_eq!(rig.code(A, &out_cdb(RESERVE, 0x11, 24), &list(7, 0, 0)), 0x2400);
+    assert_eq!(rig.code(A, &out_cdb(PREEMPT, 1, 24), &list(7, 0, 0)), 0x2600);
+    assert_eq!(rig.code(A, &out_cdb(8, 0, 24), &list(7, 0, 0)), 0x2400);
+}
+
+#[test]
+fn reserve_6() {
+    const RESERVE_6: [u8; 6] = [0x16, 0, 0, 0, 0, 0];
+    const RELEASE_6: [u8; 6] = [0x17, 0, 0, 0, 0, 0];
+    const MODE_SENSE: [u8; 6] = [0x1a, 0, 0x3f, 0, 255, 0];
+    let mut rig = Rig::new();
+    assert_eq!(rig.status(A, &RESERVE_6, &[]), GOOD);
+    assert_eq!(rig.status(A, &RESERVE_6, &[]), GOOD);
+    assert_eq!(rig.status(B, &RESERVE_6, &[]), CONFLICT);
+    assert_eq!(rig.status(B, &RELEASE_6, &[]), GOOD);
+    assert_eq!(rig.status(A, &MODE_SENSE, &[]), GOOD);
+    assert_eq!(rig.status(B, &MODE_SENSE, &[]), CONFLICT);
+    assert_eq!(rig.status(B, &[0; 6], &[]), CONFLICT);
+    assert_eq!(rig.status(B, &[0x12, 0, 0, 0, 96, 0], &[]), GOOD);
+    assert_eq!(rig.out(A, REGISTER, 0, 0, 7), CONFLICT, "not together with persistent ones");
+    assert_eq!(rig.status(A, &RELEASE_6, &[]), GOOD);
+    assert_eq!(rig.status(B, &RESERVE_6, &[]), GOOD);
+    // A reset, and the end of the session, drop it.
+    let reset = rig.unit.reset(Reset::LogicalUnit, nexus(A));
+    rig.carry_out(&reset);
+    for id in [A, B, A2] {
+        assert_eq!(rig.news(id), [0x2903]);
+    }
+    assert_eq!(rig.status(A, &RESERVE_6, &[]), GOOD);
+    let lost = rig.unit.detach_nexus(A).unwrap();
+    rig.carry_out(&lost);
+    assert_eq!(rig.status(B, &RESERVE_6, &[]), GOOD);
+    rig.status(B, &RELEASE_6, &[]);
+    // With a registration RESERVE(6) is refused, but not to whom the reservation is (CRH).
+    rig.out(B, REGISTER, 0, 0, 9);
+    assert_eq!(rig.status(B, &RESERVE_6, &[]), CONFLICT);
+    rig.out(B, RESERVE, 1, 9, 0);
+    assert_eq!(rig.status(B, &RESERVE_6, &[]), GOOD);
+    assert_eq!(rig.status(A2, &RESERVE_6, &[]), CONFLICT);
+    assert_eq!(rig.unit.state().reservations.legacy, None);
+}
+
+/// Random sequences: what must hold holds, and each service action keeps its promises.
+#[test]
+fn any_sequence() {
+    let ports = [RelativePort(1), RelativePort(2)];
+    let all: Vec<ItNexus> = [A, B, A2].map(nexus).to_vec();
+    let mut counts = [0u32; 3];
+    for seed in 0..300 {
+        let mut rng = Rng::new(seed);
+        let mut state = Reservations::default();
+        for _ in 0..60 {
+            let from = &all[rng.below(3) as usize];
+            if rng.one_in(10) {
+                let legacy = if rng.one_in(2) { Legacy::Reserve } else { Legacy::Release };
+                if let Ok(Some(new)) = legacy.decide(&state, from) {
+                    state = new;
+                }
+                state.check();
+                continue;
+            }
+            let own = state.registrations.get(from).copied().unwrap_or(0);
+            let key = if rng.one_in(5) { rng.below(4) } else { own };
+            let action_key = rng.below(4);
+            let kind = Kind::ALL[rng.below(6) as usize];
+            let action = match rng.below(7) {
+                0 | 1 => Action::Register(Registration {
+                    ignore_key: rng.one_in(2),
+                    also: rng.one_in(8).then(|| vec![all[rng.below(3) as usize].initiator.clone()]),
+                    all_ports: rng.one_in(4),
+                    survives: rng.one_in(2),
+                }),
+                2 => Action::Reserve(kind),
+                3 => Action::Release(kind),
+                4 if rng.one_in(3) => Action::Clear,
+                5 => {
+                    let to = all[rng.below(3) as usize].clone();
+                    let unregister = rng.one_in(2);
+                    Action::Move { to: to.initiator, port: to.port, unregister, survives: rng.one_in(2) }
+                }
+                _ => Action::Preempt { kind, abort: rng.one_in(2) },
+            };
+            let out = PersistentOut { key, action_key, action };
+            match out.decide(&state, from, &ports) {
+                Err(Refusal::Conflict) => counts[0] += 1,
+                Err(Refusal::Check(_)) => counts[1] += 1,
+                Ok(ruling) => {
+                    counts[2] += 1;
+                    let new = ruling.reservations;
+                    new.check();
+                    let steps = new.generation - state.generation;
+                    match &out.action {
+                        Action::Reserve(_) | Action::Release(_) => {
+                            assert_eq!(steps, 0);
+                            assert_eq!(new.registrations, state.registrations);
+                        }
+                        Action::Register(_) => assert!(steps <= 1),
+                        _ => assert_eq!(steps, 1),
+                    }
+                    assert!(ruling.tell.iter().all(|(told, _)| told != from), "whoever asks knows");
+                    if matches!(out.action, Action::Preempt { .. } | Action::Clear) {
+                        for lost in state.registrations.keys().filter(|n| !new.registrations.contains_key(*n))
+                        {
+                            assert!(
+                                lost == from || ruling.tell.iter().any(|(told, _)| told == lost),
+                                "{out:?}"
+                            );
+                        }
+                    }
+                    if let Action::Preempt { abort: true, .. } = out.action {
+                        assert!(ruling.abort.iter().all(|n| !new.registrations.contains_key(n) && n != from));
+                    }
+                    state = new;
+                }
+            }
+        }
+    }
+    assert!(counts.iter().all(|count| *count > 500), "every kind of ruling happens: {counts:?}");
+}
