@@ -138,3 +138,6 @@ impl FreeRuns {
         self.free += u64::from(count);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,8 @@ mod disks;
 mod error;
 mod extent;
 mod geometry;
+#[cfg(test)]
+mod golden;
 mod id;
 mod pool;
 mod ram;

@@ -284,7 +284,7 @@ impl Inner {
         }
         let _turn = self.turn().await;
         let mut catalog = self.state.borrow().catalog.clone();
-        let allowed = check_name(&catalog, &volume.name, None).and_then(|()| match catalog.volumes.len() {
+        let allowed = check_name(&catalog, &volume.name, None).and(match catalog.volumes.len() {
             count if count >= VOLUMES_MAX => Err(StoreError::TooManyVolumes(count)),
             _ => Ok(()),
         });

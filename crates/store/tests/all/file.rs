@@ -20,7 +20,7 @@ impl Directory {
         // Not in /tmp, which may be a file system without O_DIRECT.
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
+        std::fs::create_dir_all(&path).expect("a directory for tests");
         Directory(path)
     }
 }
@@ -45,8 +45,7 @@ fn run<F: Future<Output = ()> + 'static>(main: impl FnOnce() -> F + Send + Clone
         }
     };
     let running = Running::start(config, main).expect("a ring");
-    let ended = end.recv_timeout(Duration::from_secs(60));
-    ended.expect("the test did not end");
+    end.recv_timeout(Duration::from_secs(60)).expect("the test ends");
     running.join();
 }
 
@@ -129,7 +128,9 @@ fn foreign_files_are_refused() {
     image[1080..1082].copy_from_slice(&[0x53, 0xef]);
     std::fs::write(&path, image).unwrap();
     run(move || async move {
-        let refused = Pool::open(&[path.clone()], OpenPool { host: host(1), force: false, ram: ram() }).await;
+        let refused =
+            Pool::open(std::slice::from_ref(&path), OpenPool { host: host(1), force: false, ram: ram() })
+                .await;
         let message = refused.err().unwrap().to_string();
         assert!(message.contains("an ext file system"), "{message}");
         let disk = NewDisk { path, create: None, reserve: false };
