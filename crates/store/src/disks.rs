@@ -56,19 +56,24 @@ impl PoolDisk {
     ) -> Result<(), DiskError> {
         let result = self.disk.write(offset, data, durability).await;
         if durability == Durability::Cached {
-            self.written.set(self.written.get() + 1);
+            self.mark_written();
         }
         result
     }
 
     pub(crate) async fn zero(&self, offset: u64, len: u64) -> Result<(), DiskError> {
         let result = self.disk.zero(offset, len).await;
-        self.written.set(self.written.get() + 1);
+        self.mark_written();
         result
     }
 
     pub(crate) async fn allocated(&self, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, DiskError> {
         self.disk.allocated(offset, len).await
+    }
+
+    /// Makes the next flush a real one: somebody may have written to the disk elsewhere who will flush here.
+    pub(crate) fn mark_written(&self) {
+        self.written.set(self.written.get() + 1);
     }
 
     /// Makes durable what this core has written. Those who ask while a flush is under way share the next one, and

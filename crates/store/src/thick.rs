@@ -55,6 +55,8 @@ impl ThickSlice {
         let places = places(&spec);
         let SpecKind::Thick { block_size, .. } = spec.kind else { panic!("{spec:?} is of a thick slice") };
         let volume_block = u64::from(block_size.bytes());
+        // The slice may have been open before, on another core, and closed without a flush.
+        places.iter().for_each(|place| disks.disk(place.disk).mark_written());
         let disk_block = places.iter().map(|place| disks.disk(place.disk).block()).max().unwrap_or(0);
         assert!(disk_block <= LOCK_BYTES, "a pool takes no disk with larger blocks");
         // Growing may add a disk with larger blocks: with several disks, be prepared.

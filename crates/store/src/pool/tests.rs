@@ -1,1 +1,450 @@
+//! Power cuts: a pool's life is recorded, and cut at every point with subsets of what was not flushed. After each
+//! cut the pool opens, shows what was acknowledged or one change more, and no volume shows anything but what was
+//! written to it. The canaries show that a missing flush would be noticed.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use base::{BlockSize, Buf, ByteLen, ByteOffset};
+use rt::sim::{Cut, DiskImage, NodeId, Recording, Subsets, World, for_each_cut};
+use rt::{CoreId, Durability};
+
+use super::commit::{Step, canary};
+use super::{CreateOptions, NewDisk, OpenPool, Pool, VolumeSpec};
+use crate::budget::RamBudget;
+use crate::catalog::{Host, VolumeKind};
+use crate::error::StoreError;
+use crate::geometry::{End, Geometry};
+use crate::id::{HostId, VolumeId};
+use crate::slice::Slice;
+use crate::slot;
+
+const SECTOR: u64 = 512;
+const EXTENT: u64 = 64 << 10;
+const CORE: CoreId = CoreId(0);
+
+fn host() -> Host {
+    Host { id: HostId([1; 16]), name: "host".into() }
+}
+
+fn ram() -> RamBudget {
+    RamBudget::new(ByteLen(0))
+}
+
+fn path(disk: usize) -> PathBuf {
+    PathBuf::from(format!("/disk{disk}"))
+}
+
+/// A machine with these disks, and a process.
+fn machine(world: &World, images: Vec<DiskImage>) -> NodeId {
+    let node = world.add_node("node", 1, |_| std::future::pending());
+    for (number, image) in images.into_iter().enumerate() {
+        world.put_disk(node, path(number), image);
+    }
+    node
+}
+
+/// Disks of 2 MiB that hold someone else's mail.
+fn used_disks(count: usize, block: u32) -> Vec<DiskImage> {
+    let disk = |_| {
+        let mut image = DiskImage::new(2 << 20, block);
+        image.write(0, &b"some.one else's mail".repeat(2 << 20)[..2 << 20]);
+        image
+    };
+    (0..count).map(disk).collect()
+}
+
+async fn create(disks: usize) -> Pool {
+    let disk = |number| NewDisk { path: path(number), create: None, reserve: false };
+    let extent = Some(ByteLen(EXTENT));
+    let options = CreateOptions { name: "pool".into(), host: host(), extent, wipe: true, ram: ram() };
+    Pool::create((0..disks).map(disk).collect(), options).await.unwrap()
+}
+
+async fn open(disks: usize) -> Result<Pool, StoreError> {
+    let paths: Vec<PathBuf> = (0..disks).map(path).collect();
+    Pool::open(&paths, OpenPool { host: host(), force: false, ram: ram() }).await
+}
+
+/// One thing that is done to the pool. Volumes are named by letters.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Create(char, u64),
+    Delete(char),
+    Grow(char, u64),
+    Rename(char, char),
+    LuState(char, usize),
+    /// So many sectors from one on, each with a new number.
+    Write(char, u64, u64, Durability),
+    Zero(char, u64, u64),
+    Flush(char),
+}
+
+/// A life with all changes, in which extents change hands.
+const LIFE: &[Act] = &[
+    Act::Create('a', 2 * EXTENT),
+    Act::Write('a', 1, 5, Durability::Durable),
+    Act::LuState('a', 700),
+    Act::Create('b', EXTENT + 4096),
+    Act::Write('b', 126, 4, Durability::Cached),
+    Act::Flush('b'),
+    Act::Write('a', 3, 1, Durability::Cached),
+    Act::Rename('a', 'x'),
+    Act::Grow('x', 3 * EXTENT),
+    Act::Write('x', 300, 3, Durability::Durable),
+    Act::Zero('b', 127, 2),
+    Act::Flush('b'),
+    Act::Delete('x'),
+    Act::Create('c', 4 * EXTENT),
+    Act::Write('c', 0, 8, Durability::Durable),
+    Act::LuState('b', 9000),
+    Act::LuState('b', 1),
+];
+
+/// What a volume is at some moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Known {
+    name: String,
+    capacity: u64,
+    lu_state: Vec<u8>,
+    /// The number that a sector is known to keep from now on; 0: zeros.
+    durable: BTreeMap<u64, u64>,
+    /// The same, after the next flush.
+    cached: BTreeMap<u64, u64>,
+}
+
+type State = BTreeMap<VolumeId, Known>;
+
+/// What a recording is judged by.
+#[derive(Default)]
+struct History {
+    /// After so many acts.
+    states: Vec<State>,
+    /// The generation of the metadata then.
+    generations: Vec<u64>,
+    /// All that was ever written to a sector.
+    written: BTreeMap<(VolumeId, u64), BTreeSet<u64>>,
+}
+
+fn sector(number: u64) -> Vec<u8> {
+    number.to_le_bytes().repeat(SECTOR as usize / 8)
+}
+
+fn slices(pool: &Pool, id: VolumeId) -> Vec<Slice> {
+    let disks = pool.share_disks().attach();
+    pool.volume_slices(id, CORE, 1).unwrap().into_iter().map(|spec| spec.open(&disks)).collect()
+}
+
+async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History>, numbers: &mut u64) {
+    let find = |state: &State, name: char| {
+        *state.iter().find(|(_, known)| known.name == name.to_string()).expect("a volume of this name").0
+    };
+    match act {
+        Act::Create(name, capacity) => {
+            let spec = VolumeSpec {
+                name: name.into(),
+                kind: VolumeKind::Thick,
+                block_size: BlockSize::B512,
+                physical_exponent: 0,
+                capacity: ByteLen(capacity),
+                slices: Some(2),
+                created: 0,
+            };
+            let info = pool.create_volume(spec).await.unwrap();
+            state.insert(info.id, Known { name: name.into(), capacity, ..Known::default() });
+        }
+        Act::Delete(name) => {
+            let id = find(state, name);
+            state.remove(&id);
+            pool.delete_volume(id).await.unwrap();
+        }
+        Act::Grow(name, capacity) => {
+            let id = find(state, name);
+            pool.grow_volume(id, ByteLen(capacity)).await.unwrap();
+            state.get_mut(&id).unwrap().capacity = capacity;
+        }
+        Act::Rename(name, new) => {
+            let id = find(state, name);
+            pool.rename_volume(id, &new.to_string()).await.unwrap();
+            state.get_mut(&id).unwrap().name = new.into();
+        }
+        Act::LuState(name, len) => {
+            let id = find(state, name);
+            pool.set_lu_state(id, vec![len as u8; len]).await.unwrap();
+            state.get_mut(&id).unwrap().lu_state = vec![len as u8; len];
+        }
+        Act::Write(name, start, count, durability) => {
+            let id = find(state, name);
+            let slices = slices(pool, id);
+            let stripe = pool.volume(id).unwrap().stripe;
+            for at in start..start + count {
+                *numbers += 1;
+                history.borrow_mut().written.entry((id, at)).or_default().insert(*numbers);
+                let known = state.get_mut(&id).unwrap();
+                known.durable.remove(&at);
+                known.cached.insert(at, *numbers);
+                if durability == Durability::Durable {
+                    known.cached.remove(&at);
+                    known.durable.insert(at, *numbers);
+                }
+                let (slice, offset) = stripe.locate(ByteOffset(at * SECTOR));
+                let data = Buf::copy_of(&sector(*numbers)).into();
+                slices[usize::from(slice)].write(offset, data, durability).await.unwrap();
+            }
+        }
+        Act::Zero(name, start, count) => {
+            let id = find(state, name);
+            let stripe = pool.volume(id).unwrap().stripe;
+            let slices = slices(pool, id);
+            for piece in stripe.pieces(ByteOffset(start * SECTOR), ByteLen(count * SECTOR)) {
+                slices[usize::from(piece.slice)].zero(piece.offset, piece.len).await.unwrap();
+            }
+            let known = state.get_mut(&id).unwrap();
+            for at in start..start + count {
+                known.durable.remove(&at);
+                known.cached.insert(at, 0);
+            }
+        }
+        Act::Flush(name) => {
+            let id = find(state, name);
+            for slice in slices(pool, id) {
+                slice.flush().await.unwrap();
+            }
+            let known = state.get_mut(&id).unwrap();
+            let cached = std::mem::take(&mut known.cached);
+            known.durable.extend(cached);
+        }
+    }
+}
+
+/// Lives [`LIFE`] and records it, from after the pool was made on.
+fn record(
+    disks: usize,
+    block: u32,
+    skipped: Option<Step>,
+) -> (Recording, Rc<RefCell<History>>, Vec<Geometry>) {
+    let world = World::new(11);
+    let node = machine(&world, used_disks(disks, block));
+    let pool = world.block_on(node, CORE, move || create(disks));
+    let geometry = pool.0.geometry.clone();
+    let paths: Vec<PathBuf> = (0..disks).map(path).collect();
+    let taps: Vec<(NodeId, &Path)> = paths.iter().map(|path| (node, path.as_path())).collect();
+    let recording = world.record_disks(&taps);
+    let history = Rc::new(RefCell::new(History::default()));
+    let (acks, noted) = (recording.clone(), Rc::clone(&history));
+    canary::SKIPPED.set(skipped);
+    world.block_on(node, CORE, move || async move {
+        let mut state = State::new();
+        let mut numbers = 0;
+        let note = |state: &State| {
+            let generation = pool.0.state.borrow().generation;
+            noted.borrow_mut().states.push(state.clone());
+            noted.borrow_mut().generations.push(generation);
+        };
+        note(&state);
+        for (done, next) in (1..).zip(LIFE) {
+            act(&pool, *next, &mut state, &noted, &mut numbers).await;
+            note(&state);
+            acks.ack(done);
+        }
+    });
+    canary::SKIPPED.set(None);
+    (recording, history, geometry)
+}
+
+/// Without what only matters to sectors.
+fn outline(state: &State) -> Vec<(VolumeId, String, u64, Vec<u8>)> {
+    let known =
+        |(id, known): (&VolumeId, &Known)| (*id, known.name.clone(), known.capacity, known.lu_state.clone());
+    state.iter().map(known).collect()
+}
+
+/// What is found on the disks of a cut: the volumes, and the number in each sector that is not zero.
+async fn recover(disks: usize) -> Result<(State, BTreeMap<(VolumeId, u64), Vec<u8>>), StoreError> {
+    let pool = open(disks).await?;
+    let mut state = State::new();
+    let mut sectors = BTreeMap::new();
+    for info in pool.volumes() {
+        let lu_state = pool.lu_state(info.id)?;
+        let (name, capacity) = (info.name, info.capacity.0);
+        state.insert(info.id, Known { name, capacity, lu_state, ..Known::default() });
+        for slice in slices(&pool, info.id) {
+            let data = slice.read(ByteOffset(0), slice.len()).await.expect("no fault").to_vec();
+            for (number, found) in (0u64..).zip(data.chunks(SECTOR as usize)) {
+                let at = info.stripe.volume_offset(slice.index(), ByteOffset(number * SECTOR));
+                if found.iter().any(|byte| *byte != 0) {
+                    sectors.insert((info.id, at.0 / SECTOR), found.to_vec());
+                }
+            }
+        }
+    }
+    Ok((state, sectors))
+}
+
+fn judge(cut: &Cut, disks: usize, history: &History) {
+    let world = World::new(12);
+    let node = machine(&world, cut.images.clone());
+    let recovered = world.block_on(node, CORE, move || recover(disks));
+    let (state, sectors) = recovered.unwrap_or_else(|error| panic!("{cut}: the pool does not open: {error}"));
+
+    let acked = cut.acked as usize;
+    let before = &history.states[acked];
+    let after = history.states.get(acked + 1).unwrap_or(before);
+    let found = outline(&state);
+    assert!(
+        found == outline(before) || found == outline(after),
+        "{cut}: acknowledged changes are lost: {found:?}"
+    );
+
+    for ((id, at), found) in &sectors {
+        let number = u64::from_le_bytes(found[..8].try_into().unwrap());
+        let was_written = history.written.get(&(*id, *at)).is_some_and(|numbers| numbers.contains(&number));
+        assert!(was_written && *found == sector(number), "{cut}: sector {at} of {id} shows another's data");
+    }
+    for id in state.keys() {
+        let none = Known::default();
+        let (before, after) = (before.get(id).unwrap_or(&none), after.get(id).unwrap_or(&none));
+        for (at, number) in &before.durable {
+            if after.durable.get(at) == Some(number) {
+                let found = sectors.get(&(*id, *at)).map_or(sector(0), Vec::clone);
+                assert!(found == sector(*number), "{cut}: durable sector {at} of {id} is lost");
+            }
+        }
+    }
+}
+
+/// If the newest acknowledged metadata rots everywhere, the pool is refused; it does not go back in time.
+fn judge_promise(cut: &Cut, geometry: &[Geometry], history: &History) {
+    let mut images = cut.images.clone();
+    let promised = history.generations[cut.acked as usize];
+    for (image, geometry) in images.iter_mut().zip(geometry) {
+        for end in End::BOTH {
+            let offset = geometry.slot_offset(end, promised);
+            let mut header = [0; slot::HEADER_BYTES];
+            image.read(offset, &mut header);
+            let generation = u64::from_le_bytes(header[32..40].try_into().unwrap());
+            if generation >= promised {
+                image.write(offset + 32 + 16, &[0xff; 16]);
+            }
+            let mut next = [0; slot::HEADER_BYTES];
+            image.read(geometry.slot_offset(end, promised + 1), &mut next);
+            if u64::from_le_bytes(next[32..40].try_into().unwrap()) > promised {
+                return; // The next change has got far enough to stand in for it.
+            }
+        }
+    }
+    let disks = images.len();
+    let world = World::new(13);
+    let node = machine(&world, images);
+    let opened = world.block_on(node, CORE, move || async move { open(disks).await.map(drop) });
+    assert!(
+        matches!(opened, Err(StoreError::MetadataDamaged { .. })),
+        "{cut}: went back in time: {opened:?}"
+    );
+}
+
+/// Records, cuts and judges; returns how many cuts there were.
+fn cut_everywhere(disks: usize, block: u32, bits: u32, skipped: Option<Step>) -> usize {
+    let (recording, history, geometry) = record(disks, block, skipped);
+    let history = history.borrow();
+    let mut cuts = 0;
+    for_each_cut(&recording, Subsets { bits, seed: 3 }, |cut| {
+        cuts += 1;
+        judge(&cut, disks, &history);
+        if cut.subset == 0 {
+            judge_promise(&cut, &geometry, &history);
+        }
+    });
+    cuts
+}
+
+#[test]
+fn a_pool_of_one_disk_survives_every_cut() {
+    assert!(cut_everywhere(1, 512, 4, None) > 500);
+}
+
+#[test]
+fn a_pool_of_large_blocks_survives_every_cut() {
+    assert!(cut_everywhere(1, 4096, 3, None) > 300);
+}
+
+#[test]
+fn a_pool_of_four_disks_survives_every_cut() {
+    assert!(cut_everywhere(4, 512, 2, None) > 300);
+}
+
+#[test]
+#[should_panic(expected = "does not open")]
+fn canary_slots_that_are_not_flushed_are_noticed() {
+    cut_everywhere(1, 512, 4, Some(Step::Slots));
+}
+
+#[test]
+#[should_panic(expected = "shows another's data")]
+fn canary_zeros_that_are_not_flushed_are_noticed() {
+    cut_everywhere(1, 512, 4, Some(Step::Zeros));
+}
+
+#[test]
+#[should_panic(expected = "went back in time")]
+fn canary_superblocks_that_are_not_flushed_are_noticed() {
+    cut_everywhere(1, 512, 4, Some(Step::Superblocks));
+}
+
+/// A pool whose making was cut off is refused, and can be made again.
+#[test]
+fn making_a_pool_can_be_cut_off() {
+    let world = World::new(5);
+    let node = machine(&world, used_disks(2, 512));
+    let (first, second) = (path(0), path(1));
+    let recording = world.record_disks(&[(node, &first), (node, &second)]);
+    let acks = recording.clone();
+    world.block_on(node, CORE, move || async move {
+        create(2).await;
+        acks.ack(1);
+    });
+    for_each_cut(&recording, Subsets { bits: 2, seed: 3 }, |cut| {
+        let world = World::new(6);
+        let node = machine(&world, cut.images.clone());
+        let opened = world.block_on(node, CORE, || async { open(2).await.map(|pool| pool.volumes().len()) });
+        match opened {
+            Ok(volumes) => assert_eq!(volumes, 0),
+            Err(error) => {
+                assert_eq!(cut.acked, 0, "{cut}: {error}");
+                world.block_on(node, CORE, || async { drop(create(2).await) });
+            }
+        }
+    });
+}
+
+/// One sector of rot anywhere in the metadata, at random, is repaired when the pool is opened.
+#[test]
+fn rot_in_one_place_is_survived() {
+    for seed in 0..60 {
+        let world = World::new(seed);
+        let node = machine(&world, used_disks(1, 512));
+        let (geometry, expected) = world.block_on(node, CORE, || async {
+            let pool = create(1).await;
+            let mut state = State::new();
+            for next in &LIFE[..4] {
+                act(&pool, *next, &mut state, &RefCell::default(), &mut 0).await;
+            }
+            (pool.0.geometry[0], outline(&state))
+        });
+        let mut rng = base::Rng::new(seed);
+        // One end loses everything that a catalogue of this size uses, at most.
+        let end = if rng.one_in(2) { End::Head } else { End::Tail };
+        for parity in 0..2 {
+            let slot = geometry.slot_offset(end, parity);
+            world.corrupt_disk(node, path(0), slot..slot + 4096);
+            let superblock = geometry.superblock_offset(end, parity);
+            world.corrupt_disk(node, path(0), superblock..superblock + 512);
+        }
+        for _ in 0..2 {
+            let recovered = world.block_on(node, CORE, || recover(1)).unwrap();
+            assert_eq!(outline(&recovered.0), expected);
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Random operations on a pool and its volumes, against maps; everything is compared after each one.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use base::{BlockSize, ByteLen};
+use proptest::prelude::*;
+use rt::Durability;
+use rt::sim::World;
+use store::{Pool, StoreError, VolumeId, VolumeKind, VolumeSpec};
+
+use crate::disk::{CORE, Volume, creating, existing, machine, opening, paths};
+
+const SECTOR: u64 = 512;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Create {
+        ram: bool,
+        block: BlockSize,
+        units: u64,
+        slices: u16,
+    },
+    Delete(prop::sample::Index),
+    Grow(prop::sample::Index, u64),
+    Rename(prop::sample::Index, u8),
+    LuState(prop::sample::Index, Vec<u8>),
+    Write {
+        volume: prop::sample::Index,
+        at: prop::sample::Index,
+        blocks: u64,
+        durable: bool,
+    },
+    /// Writes of one block each, all at the same time, to consecutive blocks.
+    WriteTogether {
+        volume: prop::sample::Index,
+        at: prop::sample::Index,
+        blocks: u64,
+    },
+    Zero {
+        volume: prop::sample::Index,
+        at: prop::sample::Index,
+        blocks: u64,
+    },
+    Flush(prop::sample::Index),
+    Reopen,
+    Move,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let index = any::<prop::sample::Index>;
+    let block = prop_oneof![Just(BlockSize::B512), Just(BlockSize::B4096)];
+    let slices = prop_oneof![Just(1u16), Just(2), Just(4)];
+    prop_oneof![
+        3 => (prop::bool::weighted(0.25), block, 1u64..70, slices)
+            .prop_map(|(ram, block, units, slices)| Op::Create { ram, block, units, slices }),
+        1 => index().prop_map(Op::Delete),
+        1 => (index(), 0u64..40).prop_map(|(volume, units)| Op::Grow(volume, units)),
+        1 => (index(), 0u8..3).prop_map(|(volume, name)| Op::Rename(volume, name)),
+        1 => (index(), prop::collection::vec(any::<u8>(), 0..9000))
+            .prop_map(|(volume, state)| Op::LuState(volume, state)),
+        6 => (index(), index(), 0u64..200, any::<bool>())
+            .prop_map(|(volume, at, blocks, durable)| Op::Write { volume, at, blocks, durable }),
+        3 => (index(), index(), 1u64..20)
+            .prop_map(|(volume, at, blocks)| Op::WriteTogether { volume, at, blocks }),
+        4 => (index(), index(), 0u64..300).prop_map(|(volume, at, blocks)| Op::Zero { volume, at, blocks }),
+        1 => index().prop_map(Op::Flush),
+        1 => Just(Op::Reopen),
+        1 => Just(Op::Move),
+    ]
+}
+
+/// What a volume should be.
+#[derive(Debug)]
+struct Expected {
+    name: String,
+    kind: VolumeKind,
+    block: u64,
+    capacity: u64,
+    lu_state: Vec<u8>,
+    /// The number written to a sector last; absent: zeros.
+    sectors: BTreeMap<u64, u64>,
+}
+
+struct Model {
+    disks: usize,
+    host: u8,
+    pool: Option<Pool>,
+    /// Open all the time.
+    volumes: BTreeMap<VolumeId, Rc<Volume>>,
+    expected: BTreeMap<VolumeId, Expected>,
+    /// The last number that was written.
+    written: u64,
+}
+
+/// Each sector is full of its number.
+fn sector(number: u64) -> Vec<u8> {
+    number.to_le_bytes().repeat(SECTOR as usize / 8)
+}
+
+impl Model {
+    fn pool(&self) -> &Pool {
+        self.pool.as_ref().expect("it is only closed while it is reopened")
+    }
+
+    fn pick(&self, index: prop::sample::Index) -> Option<VolumeId> {
+        let ids: Vec<VolumeId> = self.expected.keys().copied().collect();
+        (!ids.is_empty()).then(|| *index.get(&ids))
+    }
+
+    /// The range of `blocks` from anywhere on, cut at the end of the volume, in bytes.
+    fn range(&self, id: VolumeId, at: prop::sample::Index, blocks: u64) -> (u64, u64) {
+        let expected = &self.expected[&id];
+        let start = at.index((expected.capacity / expected.block) as usize) as u64 * expected.block;
+        (start, (blocks * expected.block).min(expected.capacity - start))
+    }
+
+    /// New content for a range, noted as what is to be there.
+    fn content(&mut self, id: VolumeId, start: u64, len: u64) -> Vec<u8> {
+        let sectors = &mut self.expected.get_mut(&id).expect("picked").sectors;
+        let mut data = Vec::new();
+        for at in (start..start + len).step_by(SECTOR as usize) {
+            self.written += 1;
+            sectors.insert(at / SECTOR, self.written);
+            data.extend(sector(self.written));
+        }
+        data
+    }
+
+    async fn apply(&mut self, op: Op) {
+        match op {
+            Op::Create { ram, block, units, slices } => self.create(ram, block, units, slices).await,
+            Op::Delete(index) => {
+                let Some(id) = self.pick(index) else { return };
+                let refused = self.pool().delete_volume(id).await;
+                assert!(matches!(refused, Err(StoreError::VolumeOpen(_))));
+                self.volumes.remove(&id);
+                self.expected.remove(&id);
+                self.pool().delete_volume(id).await.unwrap();
+            }
+            Op::Grow(index, units) => {
+                let Some(id) = self.pick(index) else { return };
+                self.grow(id, units * 8192).await;
+            }
+            Op::Rename(index, name) => {
+                let Some(id) = self.pick(index) else { return };
+                let name = format!("renamed-{name}");
+                let taken = self.expected.iter().any(|(other, volume)| *other != id && volume.name == name);
+                match self.pool().rename_volume(id, &name).await {
+                    Ok(_) => {
+                        assert!(!taken);
+                        self.expected.get_mut(&id).unwrap().name = name;
+                    }
+                    Err(error) => assert!(taken && matches!(error, StoreError::NameTaken(_)), "{error}"),
+                }
+            }
+            Op::LuState(index, state) => {
+                let Some(id) = self.pick(index) else { return };
+                self.pool().set_lu_state(id, state.clone()).await.unwrap();
+                self.expected.get_mut(&id).unwrap().lu_state = state;
+            }
+            Op::Write { volume, at, blocks, durable } => {
+                let Some(id) = self.pick(volume) else { return };
+                let (start, len) = self.range(id, at, blocks);
+                let data = self.content(id, start, len);
+                let durability = if durable { Durability::Durable } else { Durability::Cached };
+                self.volumes[&id].write(start, &data, durability).await.unwrap();
+            }
+            Op::WriteTogether { volume, at, blocks } => {
+                let Some(id) = self.pick(volume) else { return };
+                let (start, len) = self.range(id, at, blocks);
+                let block = self.expected[&id].block;
+                let mut tasks = Vec::new();
+                for at in (start..start + len).step_by(block as usize) {
+                    let data = self.content(id, at, block);
+                    let volume = Rc::clone(&self.volumes[&id]);
+                    tasks.push(rt::spawn(async move { volume.write(at, &data, Durability::Cached).await }));
+                }
+                for task in tasks {
+                    task.await.unwrap();
+                }
+            }
+            Op::Zero { volume, at, blocks } => {
+                let Some(id) = self.pick(volume) else { return };
+                let (start, len) = self.range(id, at, blocks);
+                let sectors = &mut self.expected.get_mut(&id).unwrap().sectors;
+                sectors.retain(|sector, _| !(start..start + len).contains(&(sector * SECTOR)));
+                self.volumes[&id].zero(start, len).await.unwrap();
+            }
+            Op::Flush(index) => {
+                let Some(id) = self.pick(index) else { return };
+                self.volumes[&id].flush().await.unwrap();
+            }
+            Op::Reopen => self.reopen().await,
+            Op::Move => {
+                assert!(
+                    matches!(self.pool().export().await, Err(StoreError::VolumeOpen(_)))
+                        != self.volumes.is_empty()
+                );
+                self.volumes.clear();
+                if self.pool().metadata_state() == store::MetadataState::Writable {
+                    self.pool().export().await.unwrap();
+                }
+                self.host += 1;
+                self.reopen().await;
+            }
+        }
+    }
+
+    async fn create(&mut self, ram: bool, block: BlockSize, units: u64, slices: u16) {
+        let kind = if ram { VolumeKind::Ram } else { VolumeKind::Thick };
+        self.written += 1;
+        let spec = VolumeSpec {
+            name: format!("volume-{}", self.written),
+            kind,
+            block_size: block,
+            physical_exponent: 0,
+            capacity: ByteLen(units * 8192 + u64::from(block.bytes())),
+            slices: Some(slices),
+            created: self.written,
+        };
+        let free = self.pool().usage().free;
+        let info = match self.pool().create_volume(spec.clone()).await {
+            Ok(info) => info,
+            Err(StoreError::NoSpace { wanted, free: told }) => {
+                assert!(wanted > free && told == free);
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let expected = Expected {
+            name: spec.name,
+            kind,
+            block: u64::from(block.bytes()),
+            capacity: spec.capacity.0,
+            lu_state: Vec::new(),
+            sectors: BTreeMap::new(),
+        };
+        self.volumes.insert(info.id, Rc::new(Volume::open(self.pool(), info.id)));
+        self.expected.insert(info.id, expected);
+    }
+
+    async fn grow(&mut self, id: VolumeId, more: u64) {
+        let capacity = self.expected[&id].capacity + more;
+        match self.pool().grow_volume(id, ByteLen(capacity)).await {
+            Ok(info) => assert_eq!(info.capacity.0, capacity),
+            Err(StoreError::NoSpace { .. }) => return,
+            Err(error) => panic!("{error}"),
+        }
+        self.expected.get_mut(&id).unwrap().capacity = capacity;
+        let mut volume = self.volumes.remove(&id).unwrap();
+        Rc::get_mut(&mut volume).expect("nobody writes").grow(self.pool.as_ref().unwrap());
+        self.volumes.insert(id, volume);
+    }
+
+    /// As after the end of the process: nothing is flushed, but the disks keep their power.
+    async fn reopen(&mut self) {
+        self.volumes.clear();
+        self.pool = None;
+        let pool = Pool::open(&paths(self.disks), opening(self.host)).await.unwrap();
+        for (id, expected) in &mut self.expected {
+            if expected.kind == VolumeKind::Ram {
+                expected.sectors.clear();
+            }
+            self.volumes.insert(*id, Rc::new(Volume::open(&pool, *id)));
+        }
+        self.pool = Some(pool);
+    }
+
+    async fn compare(&self) {
+        let volumes = self.pool().volumes();
+        let ids: Vec<VolumeId> = {
+            let mut ids: Vec<VolumeId> = volumes.iter().map(|volume| volume.id).collect();
+            ids.sort_unstable();
+            ids
+        };
+        assert_eq!(ids, self.expected.keys().copied().collect::<Vec<_>>());
+        let usage = self.pool().usage();
+        let reserved = |kind| {
+            volumes.iter().filter(|volume| volume.kind == kind).map(|volume| volume.reserved.0).sum::<u64>()
+        };
+        assert_eq!(usage.total.0 - usage.free.0, reserved(VolumeKind::Thick));
+        for info in volumes {
+            let expected = &self.expected[&info.id];
+            assert_eq!(
+                (&info.name, info.kind, info.capacity.0),
+                (&expected.name, expected.kind, expected.capacity)
+            );
+            assert_eq!(self.pool().lu_state(info.id).unwrap(), expected.lu_state);
+            let volume = &self.volumes[&info.id];
+            assert_eq!(volume.slices.iter().map(|slice| slice.len().0).sum::<u64>(), expected.capacity);
+            let data = volume.read(0, expected.capacity).await.unwrap();
+            let allocated = volume.allocated().await;
+            for (number, found) in (0..).zip(data.chunks(SECTOR as usize)) {
+                let wanted = expected.sectors.get(&number);
+                assert!(
+                    found == sector(*wanted.unwrap_or(&0)),
+                    "sector {number} of {} is not {wanted:?}",
+                    info.name
+                );
+                assert!(wanted.is_none() || allocated[number as usize], "sector {number} is there");
+                if info.kind == VolumeKind::Ram {
+                    assert_eq!(wanted.is_some(), allocated[number as usize]);
+                }
+            }
+        }
+    }
+}
+
+fn run(disks: Vec<(u64, u32)>, ops: Vec<Op>, seed: u64) {
+    let world = World::new(seed);
+    let node = machine(&world, &disks);
+    let count = disks.len();
+    world.block_on(node, CORE, move || async move {
+        let pool = Pool::create(existing(count), creating()).await.unwrap();
+        let mut model = Model {
+            disks: count,
+            host: 1,
+            pool: Some(pool),
+            volumes: BTreeMap::new(),
+            expected: BTreeMap::new(),
+            written: 0,
+        };
+        for op in ops {
+            model.apply(op).await;
+            model.compare().await;
+        }
+    });
+}
+
+fn disks() -> impl Strategy<Value = Vec<(u64, u32)>> {
+    let disk = (2u64 << 20..(3 << 20) + 1, prop_oneof![Just(512u32), Just(4096)]);
+    prop::collection::vec(disk.prop_map(|(size, block)| (size / 4096 * 4096, block)), 1..4)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #[test]
+    fn equal_to_the_obvious_version(
+        disks in disks(),
+        ops in prop::collection::vec(op(), 1..30),
+        seed in any::<u64>(),
+    ) {
+        run(disks, ops, seed);
+    }
+}
