@@ -352,9 +352,9 @@ fn cut_everywhere(disks: usize, block: u32, bits: u32, skipped: Option<Step>) ->
     let mut cuts = 0;
     for_each_cut(&recording, Subsets { bits, seed: 3 }, |cut| {
         cuts += 1;
-        judge(&cut, disks, &history);
+        judge(cut, disks, &history);
         if cut.subset == 0 {
-            judge_promise(&cut, &geometry, &history);
+            judge_promise(cut, &geometry, &history);
         }
     });
     cuts

@@ -1,1 +1,207 @@
+//! Disks that fail or are full; names, sizes and numbers that cannot be.
 
+use base::{ByteLen, ByteOffset};
+use rt::sim::{DiskFaults, World};
+use rt::{CoreId, Durability};
+use store::{
+    CreateOptions, MetadataState, NewDisk, Pool, RamBudget, SliceError, StoreError, VolumeKind, VolumeSpec,
+};
+
+use crate::disk::{CORE, Volume, creating, existing, machine, opening, path, paths, ram, thick};
+
+#[test]
+fn the_block_that_cannot_be_read_is_named() {
+    let world = World::new(1);
+    let node = machine(&world, &[(4 << 20, 512)]);
+    let (pool, volume) = world.block_on(node, CORE, || async {
+        let pool = Pool::create(existing(1), creating()).await.unwrap();
+        let spec = VolumeSpec { slices: Some(1), ..thick("mail", 1 << 20) };
+        let info = pool.create_volume(spec).await.unwrap();
+        let volume = Volume::open(&pool, info.id);
+        volume.write(0, &vec![7; 1 << 20], Durability::Durable).await.unwrap();
+        (pool, volume)
+    });
+    // Find where the volume lies: its bytes are on no other place of the disk.
+    let mut disk = vec![0; 4 << 20];
+    world.disk_image(node, path(0)).read(0, &mut disk);
+    let start = disk.windows(4096).position(|bytes| bytes.iter().all(|byte| *byte == 7)).unwrap() as u64;
+    let bad = start + 5 * 512;
+    world.set_disk_faults(
+        node,
+        path(0),
+        DiskFaults { unreadable: [bad..bad + 512].into(), ..DiskFaults::default() },
+    );
+    world.block_on(node, CORE, move || async move {
+        let slice = &volume.slices[0];
+        let failed = slice.read(ByteOffset(1024), ByteLen(8192)).await.unwrap_err();
+        assert_eq!(failed, SliceError::Unreadable(ByteOffset(5 * 512)));
+        assert_eq!(slice.read(ByteOffset(6 * 512), ByteLen(512)).await.unwrap().to_vec(), [7; 512]);
+        slice.write(ByteOffset(0), vec_chain(3, 512), Durability::Durable).await.unwrap();
+        drop(pool);
+    });
+}
+
+fn vec_chain(byte: u8, len: usize) -> base::Chain {
+    base::Chain::copy_of(&vec![byte; len])
+}
+
+#[test]
+fn one_dead_disk_stops_changes_but_not_the_volumes_of_the_others() {
+    let world = World::new(1);
+    let node = machine(&world, &[(4 << 20, 512); 4]);
+    let (pool, volume) = world.block_on(node, CORE, || async {
+        let pool = Pool::create(existing(4), creating()).await.unwrap();
+        // One slice a disk.
+        let info =
+            pool.create_volume(VolumeSpec { slices: Some(4), ..thick("mail", 1 << 20) }).await.unwrap();
+        let volume = Volume::open(&pool, info.id);
+        (pool, volume)
+    });
+    world.set_disk_dead(node, path(0), true);
+    let id = volume.info.id;
+    let pool = world.block_on(node, CORE, move || async move {
+        let failed = pool.set_lu_state(id, vec![1]).await;
+        assert!(matches!(failed, Err(StoreError::Disk { .. })), "{failed:?}");
+        assert_eq!(pool.metadata_state(), MetadataState::Failed);
+        assert!(matches!(pool.rename_volume(id, "post").await, Err(StoreError::MetadataReadOnly(_))));
+        assert!(matches!(
+            pool.create_volume(thick("more", 4096)).await,
+            Err(StoreError::MetadataReadOnly(_))
+        ));
+        let mut alive = 0;
+        for slice in &volume.slices {
+            let write = slice.write(ByteOffset(0), vec_chain(9, 512), Durability::Durable).await;
+            match write {
+                Ok(()) => alive += 1,
+                Err(error) => {
+                    assert!(matches!(error, SliceError::Unwritable(_) | SliceError::Offline), "{error}")
+                }
+            }
+        }
+        assert_eq!(alive, 3);
+        pool
+    });
+    world.block_on(node, CORE, move || async move { drop(pool) });
+    world.set_disk_dead(node, path(0), false);
+    world.block_on(node, CORE, move || async move {
+        let pool = Pool::open(&paths(4), opening(1)).await.unwrap();
+        assert_eq!(pool.metadata_state(), MetadataState::Writable);
+        pool.rename_volume(id, "post").await.unwrap();
+    });
+}
+
+#[test]
+fn a_full_file_system_is_told_and_does_not_stop_changes() {
+    let world = World::new(1);
+    let node = machine(&world, &[]);
+    world.block_on(node, CORE, || async {
+        let disk = NewDisk { path: path(0), create: Some(ByteLen(16 << 20)), reserve: false };
+        let pool = Pool::create(vec![disk], creating()).await.unwrap();
+        pool.create_volume(thick("mail", 8 << 20)).await.unwrap();
+    });
+    world.set_space(node, Some(5 << 20));
+    world.block_on(node, CORE, || async {
+        let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
+        let id = pool.volumes()[0].id;
+        let volume = Volume::open(&pool, id);
+        let full = volume.write(0, &vec![1; 4 << 20], Durability::Cached).await;
+        assert_eq!(full, Err(SliceError::Full));
+        pool.set_lu_state(id, vec![2; 3000]).await.unwrap();
+        volume.zero(0, 8 << 20).await.unwrap();
+        volume.write(4096, &[1; 4096], Durability::Durable).await.unwrap();
+    });
+}
+
+#[test]
+fn memory_is_counted() {
+    let world = World::new(1);
+    let node = machine(&world, &[(4 << 20, 512)]);
+    world.block_on(node, CORE, || async {
+        let budget = RamBudget::new(ByteLen(10 << 20));
+        let options = CreateOptions { ram: budget.clone(), ..creating() };
+        let pool = Pool::create(existing(1), options).await.unwrap();
+        let spec = |name: &str, capacity| VolumeSpec { kind: VolumeKind::Ram, ..thick(name, capacity) };
+        let info = pool.create_volume(spec("scratch", 6 << 20)).await.unwrap();
+        let refused = pool.create_volume(spec("more", 5 << 20)).await;
+        assert!(matches!(refused, Err(StoreError::NoMemory { .. })));
+        assert!(matches!(
+            pool.grow_volume(info.id, ByteLen(11 << 20)).await,
+            Err(StoreError::NoMemory { .. })
+        ));
+        pool.grow_volume(info.id, ByteLen(9 << 20)).await.unwrap();
+        assert_eq!(budget.free(), ByteLen(1 << 20));
+        drop(pool);
+        assert_eq!(budget.free(), ByteLen(10 << 20));
+        // Less memory than before: the pool opens, the volume is there but has no slices.
+        let small = store::OpenPool { ram: RamBudget::new(ByteLen(1 << 20)), ..opening(1) };
+        let pool = Pool::open(&paths(1), small).await.unwrap();
+        assert!(matches!(pool.volume_slices(info.id, CORE, 1), Err(StoreError::NoMemory { .. })));
+        pool.delete_volume(info.id).await.unwrap();
+    });
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let world = World::new(1);
+    let node = machine(&world, &[(4 << 20, 512)]);
+    world.block_on(node, CORE, || async {
+        let pool = Pool::create(existing(1), creating()).await.unwrap();
+        let info = pool.create_volume(thick("mail", 1 << 20)).await.unwrap();
+        let free = pool.usage().free;
+        let refusal = async |spec| pool.create_volume(spec).await.unwrap_err();
+        assert!(matches!(refusal(thick("mail", 4096)).await, StoreError::NameTaken(_)));
+        assert!(matches!(refusal(thick("a b", 4096)).await, StoreError::NameInvalid(_)));
+        assert!(matches!(refusal(thick("", 4096)).await, StoreError::NameInvalid(_)));
+        assert!(matches!(refusal(thick("x", 0)).await, StoreError::CapacityInvalid(_)));
+        assert!(matches!(refusal(thick("x", 1000)).await, StoreError::CapacityInvalid(_)));
+        assert!(matches!(refusal(thick("x", u64::MAX - 511)).await, StoreError::CapacityInvalid(_)));
+        assert!(matches!(refusal(thick("x", 1 << 56)).await, StoreError::NoSpace { .. }));
+        let three = VolumeSpec { slices: Some(3), ..thick("x", 1 << 20) };
+        assert!(matches!(refusal(three).await, StoreError::SlicesInvalid(3)));
+        assert!(matches!(pool.grow_volume(info.id, ByteLen(4096)).await, Err(StoreError::Shrink { .. })));
+        let large = pool.set_lu_state(info.id, vec![0; (64 << 10) + 1]).await;
+        assert!(matches!(large, Err(StoreError::LuStateTooLarge(65_537))));
+        assert_eq!(pool.usage().free, free, "refusals take nothing");
+        // States fill the metadata area long before the pool is full; nothing breaks.
+        let mut made = 0;
+        let full = loop {
+            let spec =
+                VolumeSpec { kind: VolumeKind::Ram, slices: Some(1), ..thick(&format!("v{made}"), 4096) };
+            let id = match pool.create_volume(spec).await {
+                Ok(info) => info.id,
+                Err(error) => break error,
+            };
+            made += 1;
+            if let Err(error) = pool.set_lu_state(id, vec![5; 60 << 10]).await {
+                break error;
+            }
+        };
+        assert!(matches!(full, StoreError::MetadataFull { .. }), "{full}");
+        assert_eq!(pool.metadata_state(), MetadataState::Writable);
+        pool.delete_volume(info.id).await.unwrap();
+        assert_eq!(pool.usage().free, pool.usage().total);
+    });
+}
+
+/// A caller that stops waiting does not stop the change.
+#[test]
+fn a_change_goes_on_without_its_caller() {
+    let world = World::new(1);
+    let node = machine(&world, &[(4 << 20, 512)]);
+    let pool = world.block_on(node, CoreId(0), || async {
+        let pool = Pool::create(existing(1), creating()).await.unwrap();
+        for name in ["one", "two"] {
+            let short = std::time::Duration::from_micros(1);
+            assert!(rt::timeout(short, pool.create_volume(thick(name, 4096))).await.is_err());
+        }
+        pool
+    });
+    world.run_until_idle();
+    world.block_on(node, CoreId(0), move || async move {
+        let names: Vec<String> = pool.volumes().into_iter().map(|volume| volume.name).collect();
+        assert_eq!(names, ["one", "two"]);
+        drop(pool);
+        let pool = Pool::open(&paths(1), store::OpenPool { ram: ram(), ..opening(1) }).await.unwrap();
+        assert_eq!(pool.volumes().len(), 2);
+    });
+}

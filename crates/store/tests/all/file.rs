@@ -141,3 +141,32 @@ fn foreign_files_are_refused() {
         assert!(Pool::create(vec![disk], CreateOptions { wipe: true, ..options }).await.is_ok());
     });
 }
+
+/// A volume a virtual machine. Each change writes the whole catalogue: it must not be felt. (On the machine where this
+/// was written: 0.5 ms for the first volumes, 0.7 ms for the thousandth, 3 ms to open the pool.)
+#[test]
+fn a_thousand_volumes_stay_quick() {
+    let directory = Directory::new("thousand");
+    let path = directory.0.join("pool");
+    run(move || async move {
+        let disk = NewDisk { path: path.clone(), create: Some(ByteLen(64 << 30)), reserve: false };
+        let options =
+            CreateOptions { name: "p".into(), host: host(1), extent: None, wipe: false, ram: ram() };
+        let pool = Pool::create(vec![disk], options).await.unwrap();
+        let mut times = Vec::new();
+        for number in 0..1000 {
+            let before = rt::now();
+            pool.create_volume(volume(&format!("vm-{number}"), 32 << 20)).await.unwrap();
+            times.push(rt::now() - before);
+        }
+        let median = |times: &mut [Duration]| {
+            times.sort_unstable();
+            times[times.len() / 2]
+        };
+        let (first, last) = (median(&mut times[..200]), median(&mut times[800..]));
+        assert!(last < 20 * first, "{first:?} became {last:?}");
+        drop(pool);
+        let options = OpenPool { host: host(1), force: false, ram: ram() };
+        assert_eq!(Pool::open(&[path], options).await.unwrap().volumes().len(), 1000);
+    });
+}

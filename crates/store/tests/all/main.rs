@@ -1,5 +1,7 @@
 //! Tests of pools and slices as the node uses them.
 
+#![allow(clippy::unwrap_used, reason = "all of this is tests, and the lint only knows test functions")]
+
 mod disk;
 mod faults;
 mod file;
