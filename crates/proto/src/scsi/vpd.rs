@@ -2,7 +2,7 @@
 
 use super::inquiry::ascii;
 use super::limits;
-use super::{LuConfig, RelativePort, TargetPort};
+use super::{LuConfig, RelativePort, TargetPort, commands};
 
 const SUPPORTED_PAGES: u8 = 0x00;
 const UNIT_SERIAL_NUMBER: u8 = 0x80;
@@ -10,18 +10,20 @@ const DEVICE_IDENTIFICATION: u8 = 0x83;
 const EXTENDED_INQUIRY: u8 = 0x86;
 const MODE_PAGE_POLICY: u8 = 0x87;
 const SCSI_PORTS: u8 = 0x88;
+const THIRD_PARTY_COPY: u8 = 0x8f;
 const BLOCK_LIMITS: u8 = 0xb0;
 const BLOCK_CHARACTERISTICS: u8 = 0xb1;
 const LOGICAL_BLOCK_PROVISIONING: u8 = 0xb2;
 
 /// All pages, ascending as SPC-4 7.8.18 wants them.
-const PAGES: [u8; 9] = [
+const PAGES: [u8; 10] = [
     SUPPORTED_PAGES,
     UNIT_SERIAL_NUMBER,
     DEVICE_IDENTIFICATION,
     EXTENDED_INQUIRY,
     MODE_PAGE_POLICY,
     SCSI_PORTS,
+    THIRD_PARTY_COPY,
     BLOCK_LIMITS,
     BLOCK_CHARACTERISTICS,
     LOGICAL_BLOCK_PROVISIONING,
@@ -37,6 +39,7 @@ pub(super) fn page(config: &LuConfig, port: Option<RelativePort>, code: u8) -> O
         // SPC-4 7.8.10: all mode pages are shared by all nexuses.
         MODE_PAGE_POLICY => vec![0x3f, 0xff, 0x00, 0],
         SCSI_PORTS => scsi_ports(config),
+        THIRD_PARTY_COPY => commands::third_party_copy(),
         BLOCK_LIMITS => block_limits(config),
         BLOCK_CHARACTERISTICS => block_characteristics(config),
         LOGICAL_BLOCK_PROVISIONING => logical_block_provisioning(config),

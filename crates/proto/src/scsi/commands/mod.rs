@@ -26,6 +26,7 @@ use super::operations::{Access, OnAttention, Operation, Run};
 use super::{LuConfig, NexusId};
 
 pub use copy::CopySegment;
+pub(super) use copy::third_party_copy;
 pub use pending::Pending;
 pub(super) use pending::finish;
 

@@ -59,7 +59,7 @@ fn standard_inquiry() {
 fn vital_product_data() {
     let mut rig = Rig::new();
     let pages = rig.data(A, &[0x12, 1, 0, 0, 255, 0]);
-    assert_eq!(pages, [0, 0, 0, 9, 0x00, 0x80, 0x83, 0x86, 0x87, 0x88, 0xb0, 0xb1, 0xb2]);
+    assert_eq!(pages, [0, 0, 0, 10, 0x00, 0x80, 0x83, 0x86, 0x87, 0x88, 0x8f, 0xb0, 0xb1, 0xb2]);
     for page in &pages[4..] {
         let bytes = rig.data(A, &[0x12, 1, *page, 0xff, 0xff, 0]);
         assert_eq!(bytes[1], *page);

@@ -6,6 +6,7 @@
 //! What became of a copy is kept in [`results`] for the nexus that asked for it.
 
 mod list;
+mod page;
 mod results;
 
 use base::{BlockSize, LbaRange};
@@ -18,6 +19,7 @@ use crate::scsi::limits::{
 use crate::scsi::{LogicalUnit, NexusId, Outcome, Request, Sense, Step};
 use list::CopyList;
 
+pub(in crate::scsi) use page::third_party_copy;
 pub(super) use results::{Copies, Started};
 
 /// A part of an EXTENDED COPY: block to block. Nothing is known here of the units: before it copies a segment, whoever

@@ -240,3 +240,20 @@ fn operating_parameters() {
     ]);
     assert_field(results(&mut unit, 5, 0), 1, 4);
 }
+
+#[test]
+fn the_page_says_what_can_be_copied() {
+    let mut unit = unit(BlockSize::B512);
+    let data = done(start(&mut unit, &[0x12, 1, 0x8f, 0, 255, 0], &[])).data_in.to_vec();
+    #[rustfmt::skip]
+    assert_eq!(data, [
+        0x00, 0x8f, 0, 100,
+        0x00, 0x01, 0, 12, 9, 0x83, 1, 0x00, 0x84, 4, 0x00, 0x01, 0x03, 0x04, 0, 0, // commands
+        0x00, 0x04, 0, 28, 0, 0, 0, 0, 0, 8, 0, 32, 0, 0, 0x04, 0x80, // parameter data
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0x00, 0x08, 0, 4, 2, 0x02, 0xe4, 0, // descriptors
+        0x00, 0x0c, 0, 4, 0, 0, 0, 0, // no CSCD descriptor IDs
+        0x80, 0x01, 0, 32, 0, 0, 0, 64, 0, 0, 0, 64, 0x10, 0, 0, 0, 9, 0, 0, 0, // copies at once, 256 MiB, 2^9 bytes
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ]);
+}
