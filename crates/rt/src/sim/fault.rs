@@ -44,6 +44,30 @@ pub enum Fault {
     NetSpike,
 }
 
+impl Fault {
+    /// All kinds.
+    pub const ALL: [Fault; 18] = [
+        Fault::NodeCrash,
+        Fault::NodeKill,
+        Fault::NodePause,
+        Fault::CoreDelay,
+        Fault::DiskSpike,
+        Fault::ReadError,
+        Fault::WriteError,
+        Fault::FlushError,
+        Fault::DiskFull,
+        Fault::DeadDisk,
+        Fault::LostSector,
+        Fault::TornWrite,
+        Fault::Corruption,
+        Fault::ConnectionBreak,
+        Fault::LinkHold,
+        Fault::ConnectionTimeout,
+        Fault::ConnectionRefused,
+        Fault::NetSpike,
+    ];
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
@@ -62,6 +86,11 @@ impl FaultCounts {
     /// How often `fault` took effect.
     pub fn of(&self, fault: Fault) -> u64 {
         self.0.get(&fault).copied().unwrap_or(0)
+    }
+
+    /// Those that never took effect.
+    pub fn missing(&self) -> Vec<Fault> {
+        Fault::ALL.into_iter().filter(|fault| self.of(*fault) == 0).collect()
     }
 
     /// Those that took effect, with their counts.

@@ -6,10 +6,13 @@
 //! delivered after it heals, or the connection times out, on one side earlier than on the other; a machine without
 //! power answers nothing, and resets what it no longer knows when it is back.
 
+mod calls;
 mod connection;
 mod face;
 mod links;
 mod network;
+mod outages;
+mod packets;
 
 pub use face::{DetachedStream, Listener, Received, Stream};
 pub use links::NetProfile;

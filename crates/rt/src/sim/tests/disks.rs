@@ -1,9 +1,11 @@
 //! Disks and their faults.
 
+use std::cell::RefCell;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
-use base::{Buf, SharedBuf};
+use base::{Buf, Rng, SharedBuf};
 
 use super::one_node;
 use crate::sim::{DiskFaults, DiskImage, Fault, NodeId, World};
@@ -265,4 +267,99 @@ fn an_image_goes_from_world_to_world() {
         assert_eq!(read(&disk, 4096, 4096).await, [9; 4096]);
     });
     assert_eq!(world.disk_image(node, "/d"), image);
+}
+
+/// What a sector may hold: the writes that were given to the disk, oldest first. All before `floor` are overwritten for sure.
+#[derive(Clone, Default)]
+struct Versions {
+    written: Vec<u8>,
+    floor: usize,
+}
+
+impl Versions {
+    fn newest(&self) -> u8 {
+        self.written.last().copied().unwrap_or(0)
+    }
+
+    fn may_hold(&self, byte: u8) -> bool {
+        self.written[self.floor..].contains(&byte) || self.written.is_empty() && byte == 0
+    }
+}
+
+/// A disk against the plainest model of one: one writer, random writes, flushes, reads and power cuts.
+#[test]
+fn a_disk_is_neither_kinder_nor_crueller_than_its_model() {
+    const SECTORS: usize = 64;
+    let (mut cuts, mut old, mut new) = (0, 0, 0);
+    for seed in 0..60 {
+        let (world, node) = one_node(seed);
+        world.add_disk(node, "/d", (SECTORS * 512) as u64, 512);
+        let fresh = Versions { written: vec![0], floor: 0 };
+        let model = Rc::new(RefCell::new(vec![fresh; SECTORS]));
+        let mut rng = Rng::new(seed);
+        for _ in 0..6 {
+            let (model_of_task, mut random) = (Rc::clone(&model), rng.fork());
+            drop(world.spawn_on(node, CoreId(0), move || async move {
+                let disk = open("/d").await;
+                loop {
+                    let first = random.below(SECTORS as u64) as usize;
+                    let count = 1 + random.below((SECTORS - first).min(9) as u64) as usize;
+                    let (offset, len) = ((first * 512) as u64, count * 512);
+                    let byte = if random.one_in(8) { 0 } else { random.next() as u8 };
+                    match random.below(8) {
+                        0 => {
+                            let before: Vec<usize> =
+                                model_of_task.borrow().iter().map(|it| it.written.len()).collect();
+                            disk.flush().await.unwrap();
+                            for (versions, len) in model_of_task.borrow_mut().iter_mut().zip(before) {
+                                versions.floor = versions.floor.max(len.saturating_sub(1));
+                            }
+                        }
+                        1..3 => {
+                            let found = read(&disk, offset, len).await;
+                            for (versions, sector) in
+                                model_of_task.borrow()[first..].iter().zip(found.chunks(512))
+                            {
+                                assert_eq!(sector, [versions.newest(); 512]);
+                            }
+                        }
+                        kind => {
+                            for versions in &mut model_of_task.borrow_mut()[first..first + count] {
+                                versions.written.push(byte);
+                            }
+                            if byte == 0 {
+                                disk.zero(offset, len as u64).await.unwrap();
+                                continue;
+                            }
+                            let durable = kind == 3;
+                            let durability = if durable { Durability::Durable } else { Durability::Cached };
+                            disk.write(offset, bytes(byte, len), durability).await.unwrap();
+                            for versions in &mut model_of_task.borrow_mut()[first..first + count] {
+                                versions.floor =
+                                    if durable { versions.written.len() - 1 } else { versions.floor };
+                            }
+                        }
+                    }
+                }
+            }));
+            world.run_for(Duration::from_micros(rng.below(20_000)));
+            world.crash(node);
+            cuts += 1;
+            let image = world.disk_image(node, "/d");
+            for (number, versions) in model.borrow_mut().iter_mut().enumerate() {
+                let mut sector = [0; 512];
+                image.read((number * 512) as u64, &mut sector);
+                assert_eq!(sector, [sector[0]; 512], "seed {seed}: sector {number} is torn");
+                assert!(versions.may_hold(sector[0]), "seed {seed}: sector {number} holds {}", sector[0]);
+                if sector[0] == versions.newest() {
+                    new += 1;
+                } else {
+                    old += 1;
+                }
+                *versions = Versions { written: vec![sector[0]], floor: 0 };
+            }
+            world.restart(node, |_| std::future::pending());
+        }
+    }
+    assert!(cuts == 360 && old > 500 && new > 5000, "{cuts} cuts, {old} old sectors, {new} new ones");
 }

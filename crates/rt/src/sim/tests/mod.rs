@@ -2,6 +2,7 @@
 
 mod cuts;
 mod disks;
+mod everything;
 mod network;
 mod nodes;
 
