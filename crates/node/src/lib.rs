@@ -1,1 +1,97 @@
-//! node
+//! A node: everything of it but its HTTP.
+//!
+//! The way of a command: [`portal`] accepts a connection and takes it through its login; [`session`] turns bytes into
+//! commands; [`unit`] carries a command out; [`volume`] brings its blocks to the slices. What administrators do comes
+//! in through [`control`]. What a core has is its [`shard`].
+
+pub mod access;
+pub mod config;
+pub mod control;
+mod histogram;
+mod portal;
+mod record;
+mod session;
+mod shard;
+mod unit;
+mod volume;
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use proto::iscsi::target::CloseReason;
+use rt::CoreId;
+use rt::sync::Sender;
+
+pub use self::config::Config;
+pub use self::control::{Control, DefaultPool, Handle, NotRunning, StartError};
+pub use self::histogram::{BUCKETS, Histogram, bucket_bound};
+use self::shard::{Shard, on_all_cores};
+pub use self::unit::{Operation, UnitStats};
+pub use self::volume::VolumeId;
+
+/// What a node tells when it serves: the addresses of its portals.
+pub type Ready = Sender<Result<Vec<SocketAddr>, StartError>>;
+
+/// The life of a core of a node: what every world runs. `start` is given to core 0, and only there.
+pub async fn run(config: Arc<Config>, start: Option<(Option<DefaultPool>, Ready)>) {
+    let shard = Shard::install(Arc::clone(&config));
+    let Some((default_pool, ready)) = start else {
+        assert_ne!(rt::core(), CoreId(0), "core 0 has the control");
+        return std::future::pending().await;
+    };
+    match serve(&shard, &config, default_pool).await {
+        Ok(portals) => {
+            ready.send(Ok(portals));
+            shard.stopping().notified().await;
+        }
+        Err(error) => ready.send(Err(error)),
+    }
+}
+
+async fn serve(
+    shard: &Rc<Shard>,
+    config: &Config,
+    default_pool: Option<DefaultPool>,
+) -> Result<Vec<SocketAddr>, StartError> {
+    let control = Rc::new(Control::start(config).await?);
+    shard.set_control(Rc::clone(&control));
+    control.open_everything(default_pool).await?;
+    let listeners = control.listen(&config.portals).await?;
+    let addresses: Vec<SocketAddr> = listeners.iter().map(rt::Listener::local_address).collect();
+    let portals = addresses.clone();
+    on_all_cores(move || {
+        let portals = portals.clone();
+        async move { Shard::current().set_portals(portals) }
+    })
+    .await;
+    for listener in listeners {
+        rt::spawn(portal::serve(listener)).detach();
+    }
+    Ok(addresses)
+}
+
+/// Ends all sessions in an orderly way, makes everything durable, and stops the node. Runs on core 0.
+async fn stop() {
+    let shard = Shard::current();
+    let deadline = shard.config().drain_deadline;
+    on_all_cores(|| async {
+        let shard = Shard::current();
+        shard.drain();
+        shard.sessions().iter().for_each(|session| session.end(CloseReason::Drained));
+    })
+    .await;
+    if let Some(control) = shard.control() {
+        let registry = control.registry();
+        if rt::timeout(deadline, registry.emptied()).await.is_err() {
+            tracing::warn!(sessions = registry.len(), "sessions did not log out in time and are cut off");
+        }
+    }
+    let flushes = shard.units().into_iter().map(|unit| async move {
+        if unit.volume().flush().await.is_err() {
+            tracing::error!(volume = %unit.id(), "the volume could not be flushed at the stop");
+        }
+    });
+    rt::join_all(flushes).await;
+    shard.stopping().notify();
+}

@@ -325,6 +325,17 @@ pub fn local<T: 'static>() -> Option<Rc<T>> {
     with_current(|core| core.local.borrow().clone())?.downcast().ok()
 }
 
+/// Bytes that nobody can guess: from the system in production, from the seed in the simulator.
+pub fn secret_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    if crate::sim::is_current() {
+        with_current(|core| core.rng.borrow_mut().fill(&mut bytes));
+    } else {
+        crate::uring::secret_bytes(&mut bytes);
+    }
+    bytes
+}
+
 /// Runs `function` on `target` soon, in the order sent. On the current core, too, it runs later.
 pub fn send(target: CoreId, function: impl FnOnce() + Send + 'static) {
     with_current(|core| core.remotes[target.0 as usize].push(Message::Call(Box::new(function))));

@@ -10,6 +10,7 @@
 
 mod disk;
 mod executor;
+mod join;
 mod net;
 pub mod sim;
 pub mod sync;
@@ -18,7 +19,9 @@ pub mod uring;
 
 pub use disk::{Disk, DiskError, Durability, OpenError, OpenOptions};
 pub use executor::{
-    CoreId, Handle, Task, call, core, cores, local, now, random, send, set_local, spawn, yield_now,
+    CoreId, Handle, Task, call, core, cores, local, now, random, secret_bytes, send, set_local, spawn,
+    yield_now,
 };
+pub use join::join_all;
 pub use net::{DetachedStream, Listener, Received, Stream};
 pub use timer::{Elapsed, Sleep, sleep, sleep_until, timeout};

@@ -45,5 +45,5 @@ pub use pool::{
 pub use ram::RamSlice;
 pub use signature::Content;
 pub use slice::{Slice, SliceSpec};
-pub use stripe::{Piece, STRIPE_UNIT, Stripe};
+pub use stripe::{Piece, Pieces, STRIPE_UNIT, Stripe};
 pub use thick::ThickSlice;

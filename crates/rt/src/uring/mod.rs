@@ -36,5 +36,6 @@ pub use counters::CoreStats;
 pub use disk::{Disk, SharedDisk};
 pub use listener::Listener;
 pub use receive_buffers::Received;
+pub(crate) use running::secret_bytes;
 pub use running::{Config, Running, StartError};
 pub use stream::{DetachedStream, Stream};

@@ -14,7 +14,7 @@ use super::cycle::{Cycle, Monotonic};
 use super::doorbell::{Doorbell, Ring};
 use super::driver::{self, Driver};
 use super::idle::Idle;
-use crate::executor::{Clock, Core, CoreId, Handle, Remote, spawn};
+use crate::executor::{Core, CoreId, Handle, Remote, spawn};
 
 /// How to run a node.
 #[derive(Clone, Debug)]
@@ -278,10 +278,20 @@ fn bind(processor: Option<usize>) -> Result<(), StartError> {
     if result == 0 { Ok(()) } else { Err(failed(io::Error::last_os_error())) }
 }
 
-/// Randomness from the system.
+/// Fills `bytes` with randomness from the system.
+pub(crate) fn secret_bytes(bytes: &mut [u8]) {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let rest = &mut bytes[filled..];
+        // SAFETY: the rest of the bytes is valid for writing.
+        let count = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
+        // A signal may interrupt a long request; there is no other failure with valid memory (getrandom(2)).
+        filled += usize::try_from(count).unwrap_or(0);
+    }
+}
+
 fn seed() -> u64 {
     let mut bytes = [0; 8];
-    // SAFETY: the bytes are valid for writing.
-    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if count == 8 { u64::from_ne_bytes(bytes) } else { Monotonic.now().0 }
+    secret_bytes(&mut bytes);
+    u64::from_ne_bytes(bytes)
 }

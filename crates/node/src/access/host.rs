@@ -1,0 +1,134 @@
+//! Host groups: initiators by name, by address, by secret.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::names::HostName;
+
+/// A CHAP name and secret. `Debug` does not show the secret.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChapSecret {
+    /// CHAP_N.
+    pub user: String,
+    /// The secret, as text.
+    pub secret: String,
+}
+
+impl fmt::Debug for ChapSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ChapSecret({}, secret not shown)", self.user)
+    }
+}
+
+/// Addresses with a common prefix, as in `10.1.0.0/16`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct AddressRange {
+    network: IpAddr,
+    /// Bits that must be equal.
+    prefix: u8,
+}
+
+/// An address range was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not an address or a range: write 10.1.2.3 or 10.1.0.0/16, fd00::1 or fd00::/8")]
+pub struct InvalidRange(String);
+
+fn bits(address: IpAddr) -> (u128, u8) {
+    match address {
+        // Shifted to the top, so that a prefix counts from the same end in both families.
+        IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, 32),
+        IpAddr::V6(address) => (address.to_bits(), 128),
+    }
+}
+
+impl AddressRange {
+    /// Whether `address` is in the range. An IPv4 address mapped into IPv6 counts as IPv4.
+    pub fn contains(self, address: IpAddr) -> bool {
+        let ((network, width), (address, other)) = (bits(self.network), bits(address.to_canonical()));
+        width == other && (self.prefix == 0 || (network ^ address) >> (128 - u32::from(self.prefix)) == 0)
+    }
+}
+
+impl FromStr for AddressRange {
+    type Err = InvalidRange;
+    fn from_str(text: &str) -> Result<AddressRange, InvalidRange> {
+        let invalid = || InvalidRange(text.to_owned());
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix.parse::<u8>().map_err(|_| invalid())?)),
+            None => (text, None),
+        };
+        let network: IpAddr = address.parse().map_err(|_| invalid())?;
+        let width = bits(network).1;
+        let prefix = prefix.unwrap_or(width);
+        if prefix <= width { Ok(AddressRange { network, prefix }) } else { Err(invalid()) }
+    }
+}
+
+impl TryFrom<String> for AddressRange {
+    type Error = InvalidRange;
+    fn try_from(text: String) -> Result<AddressRange, InvalidRange> {
+        text.parse()
+    }
+}
+
+impl From<AddressRange> for String {
+    fn from(range: AddressRange) -> String {
+        range.to_string()
+    }
+}
+
+impl fmt::Display for AddressRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.prefix == bits(self.network).1 {
+            write!(f, "{}", self.network)
+        } else {
+            write!(f, "{}/{}", self.network, self.prefix)
+        }
+    }
+}
+
+/// Initiators that are treated alike. One belongs to the group if its name is listed (or no name is) and its address
+/// is listed (or no address is).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostGroup {
+    /// What administrators call it.
+    pub name: HostName,
+    /// iSCSI names.
+    pub initiators: Vec<String>,
+    /// Where they may come from.
+    pub addresses: Vec<AddressRange>,
+    /// What they prove themselves with.
+    pub chap: Option<ChapSecret>,
+}
+
+impl HostGroup {
+    /// The groups that are always there: `any` is everybody, `local` is this machine by its loopback addresses.
+    pub fn built_in() -> [HostGroup; 2] {
+        let group = |name: &str, addresses| HostGroup {
+            name: name.parse().expect("a valid name"),
+            initiators: Vec::new(),
+            addresses,
+            chap: None,
+        };
+        let loopback = vec![
+            AddressRange { network: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), prefix: 8 },
+            AddressRange { network: IpAddr::V6(Ipv6Addr::LOCALHOST), prefix: 128 },
+        ];
+        [group("any", Vec::new()), group("local", loopback)]
+    }
+
+    /// Whether the group is one of those that are always there.
+    pub fn is_built_in(&self) -> bool {
+        matches!(self.name.as_str(), "any" | "local")
+    }
+
+    /// Whether the initiator belongs to the group.
+    pub fn contains(&self, initiator: &str, address: IpAddr) -> bool {
+        (self.initiators.is_empty() || self.initiators.iter().any(|name| name == initiator))
+            && (self.addresses.is_empty() || self.addresses.iter().any(|range| range.contains(address)))
+    }
+}

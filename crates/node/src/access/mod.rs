@@ -1,0 +1,182 @@
+//! Who may see what: targets, LUN maps and host groups, as every core knows them.
+//!
+//! The rule is default deny. A LUN map says "this volume is LUN n of this target for this host group". An
+//! initiator may log in to a target if a map of the target names a host group that it belongs to, and it sees
+//! the LUNs of those maps alone. An [`Access`] is never changed in place: control makes a new one and gives it to
+//! every core, so a session reads one consistent picture.
+
+mod host;
+mod names;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+pub use host::{AddressRange, ChapSecret, HostGroup};
+pub use names::{HostName, InvalidName, TargetName, VolumeName};
+use serde::{Deserialize, Serialize};
+
+use crate::volume::VolumeId;
+
+/// LUNs go from 0 to 255: what every initiator accepts in the peripheral addressing method.
+pub const LUN_MAX: u16 = 255;
+
+/// A volume as a LUN of a target, for one host group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LunMap {
+    /// The logical unit number, at most [`LUN_MAX`].
+    pub lun: u16,
+    /// The volume.
+    #[serde(with = "volume_id")]
+    pub volume: VolumeId,
+    /// Who sees it.
+    pub host: HostName,
+}
+
+/// An iSCSI target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// Its iSCSI name.
+    pub name: TargetName,
+    /// Its relative target port identifier: unique in the node and never changed, since reservations are kept by it.
+    pub port: u16,
+    /// A name for people.
+    pub alias: Option<String>,
+    /// What the target proves itself with to initiators that ask (mutual CHAP).
+    pub chap: Option<ChapSecret>,
+    /// Its LUNs, by number and then by host group.
+    pub maps: Vec<LunMap>,
+}
+
+/// One consistent picture of targets and hosts.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    targets: BTreeMap<TargetName, Target>,
+    hosts: BTreeMap<HostName, HostGroup>,
+    /// Grows with each change, so that a session knows when its LUNs may have changed.
+    generation: u64,
+}
+
+/// Why an initiator may not log in. Logged, counted, and shown to administrators; the wire says less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Denied {
+    /// There is no target of this name.
+    NoSuchTarget,
+    /// The target has no LUN map for a host group that this initiator belongs to.
+    NotMapped,
+}
+
+/// Under which conditions an initiator may log in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Any one of these proves the initiator; none needed if empty.
+    pub chap: Vec<ChapSecret>,
+    /// What the target proves itself with if asked.
+    pub target_chap: Option<ChapSecret>,
+    /// TargetAlias.
+    pub alias: Option<String>,
+}
+
+impl Access {
+    /// The picture that these records draw.
+    pub fn new(
+        generation: u64,
+        targets: impl IntoIterator<Item = Target>,
+        hosts: impl IntoIterator<Item = HostGroup>,
+    ) -> Access {
+        let targets = targets.into_iter().map(|target| (target.name.clone(), target)).collect();
+        let hosts =
+            HostGroup::built_in().into_iter().chain(hosts).map(|host| (host.name.clone(), host)).collect();
+        Access { targets, hosts, generation }
+    }
+
+    /// The number of this picture.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether, and how, `initiator` may log in to `target`.
+    ///
+    /// # Errors
+    /// See [`Denied`].
+    pub fn admit(&self, target: &str, initiator: &str, address: IpAddr) -> Result<Admission, Denied> {
+        let target = self.targets.get(target).ok_or(Denied::NoSuchTarget)?;
+        let mut hosts: Vec<&HostGroup> =
+            target.maps.iter().filter_map(|map| self.member(map, initiator, address)).collect();
+        if hosts.is_empty() {
+            return Err(Denied::NotMapped);
+        }
+        hosts.sort_by_key(|host| &host.name);
+        hosts.dedup_by_key(|host| &host.name);
+        // A group with a secret is not entered through another that asks for none: `luns` would show its LUNs, too.
+        let chap: Vec<ChapSecret> = hosts.iter().filter_map(|host| host.chap.clone()).collect();
+        Ok(Admission { chap, target_chap: target.chap.clone(), alias: target.alias.clone() })
+    }
+
+    /// A target by its name.
+    pub fn target(&self, name: &str) -> Option<&Target> {
+        self.targets.get(name)
+    }
+
+    /// All targets, by name.
+    pub fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.targets.values()
+    }
+
+    /// All host groups, by name.
+    pub fn hosts(&self) -> impl Iterator<Item = &HostGroup> {
+        self.hosts.values()
+    }
+
+    /// The targets that map this volume, by name.
+    pub fn targets_of(&self, volume: VolumeId) -> impl Iterator<Item = &Target> {
+        self.targets.values().filter(move |target| target.maps.iter().any(|map| map.volume == volume))
+    }
+
+    /// The targets that `initiator` may log in to.
+    pub fn visible(&self, initiator: &str, address: IpAddr) -> impl Iterator<Item = &Target> {
+        self.targets.values().filter(move |target| {
+            target.maps.iter().any(|map| self.member(map, initiator, address).is_some())
+        })
+    }
+
+    /// The LUNs of `target` that `initiator` sees. If two maps give one LUN, the host group first by name decides.
+    pub fn luns(&self, target: &str, initiator: &str, address: IpAddr) -> BTreeMap<u16, VolumeId> {
+        let mut seen: BTreeMap<u16, (&HostName, VolumeId)> = BTreeMap::new();
+        for map in self.targets.get(target).map_or(&[][..], |target| &target.maps) {
+            let Some(host) = self.member(map, initiator, address) else { continue };
+            let candidate = (&host.name, map.volume);
+            seen.entry(map.lun)
+                .and_modify(|held| {
+                    if candidate.0 < held.0 {
+                        *held = candidate;
+                    }
+                })
+                .or_insert(candidate);
+        }
+        seen.into_iter().map(|(lun, (_, volume))| (lun, volume)).collect()
+    }
+
+    fn member(&self, map: &LunMap, initiator: &str, address: IpAddr) -> Option<&HostGroup> {
+        self.hosts.get(&map.host).filter(|host| host.contains(initiator, address))
+    }
+}
+
+/// A volume's identity as the text that people see.
+mod volume_id {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::volume::VolumeId;
+
+    pub(super) fn serialize<S: Serializer>(id: &VolumeId, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(id)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<VolumeId, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        VolumeId::parse(&text).ok_or_else(|| D::Error::custom("not a volume's identity"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+use super::*;
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn volume(n: u8) -> VolumeId {
+    VolumeId([n; 16])
+}
+
+fn host(name: &str, initiators: &[&str], addresses: &[&str], chap: bool) -> HostGroup {
+    HostGroup {
+        name: name.parse().unwrap(),
+        initiators: initiators.iter().map(|name| (*name).to_owned()).collect(),
+        addresses: addresses.iter().map(|range| range.parse().unwrap()).collect(),
+        chap: chap.then(|| ChapSecret { user: "user".into(), secret: "a secret of 16 b".into() }),
+    }
+}
+
+fn access(maps: &[(u16, u8, &str)], hosts: Vec<HostGroup>) -> Access {
+    let maps = maps.iter().map(|(lun, n, host)| LunMap {
+        lun: *lun,
+        volume: volume(*n),
+        host: host.parse().unwrap(),
+    });
+    let target = Target { name: T.parse().unwrap(), port: 1, alias: None, chap: None, maps: maps.collect() };
+    Access::new(1, [target], hosts)
+}
+
+const T: &str = "iqn.2026-11.io.ursa:t";
+const A: &str = "iqn.2026-11.com.example:a";
+const B: &str = "iqn.2026-11.com.example:b";
+
+#[test]
+fn the_default_is_to_deny() {
+    let empty = access(&[], vec![]);
+    assert_eq!(empty.admit(T, A, address("127.0.0.1")), Err(Denied::NotMapped));
+    assert_eq!(empty.admit("iqn.2026-11.io.ursa:x", A, address("127.0.0.1")), Err(Denied::NoSuchTarget));
+    let unknown_group = access(&[(0, 1, "gone")], vec![]);
+    assert_eq!(unknown_group.admit(T, A, address("127.0.0.1")), Err(Denied::NotMapped));
+}
+
+#[test]
+fn local_is_this_machine_and_any_is_everybody() {
+    let local = access(&[(0, 1, "local")], vec![]);
+    assert!(local.admit(T, A, address("127.0.0.9")).is_ok());
+    assert!(local.admit(T, A, address("::ffff:127.0.0.1")).is_ok());
+    assert!(local.admit(T, A, address("10.0.0.1")).is_err());
+    assert!(access(&[(0, 1, "any")], vec![]).admit(T, A, address("10.0.0.1")).is_ok());
+}
+
+#[test]
+fn name_and_address_must_both_fit() {
+    let groups = vec![host("db", &[A], &["10.1.0.0/16"], false)];
+    let access = access(&[(0, 1, "db")], groups);
+    assert!(access.admit(T, A, address("10.1.255.1")).is_ok());
+    assert!(access.admit(T, A, address("10.2.0.1")).is_err());
+    assert!(access.admit(T, B, address("10.1.0.1")).is_err());
+    assert_eq!(access.visible(B, address("10.1.0.1")).count(), 0);
+    assert_eq!(access.visible(A, address("10.1.0.1")).count(), 1);
+}
+
+#[test]
+fn each_host_sees_its_own_luns() {
+    let groups = vec![host("a", &[A], &[], false), host("b", &[B], &[], true)];
+    let access = access(&[(0, 1, "a"), (0, 2, "b"), (1, 3, "b"), (1, 4, "any")], groups);
+    let luns = |initiator| access.luns(T, initiator, address("10.0.0.1")).into_iter().collect::<Vec<_>>();
+    assert_eq!(luns(A), [(0, volume(1)), (1, volume(4))]);
+    assert_eq!(luns(B), [(0, volume(2)), (1, volume(4))], "\"any\" comes before \"b\"");
+    assert!(access.admit(T, A, address("10.0.0.1")).unwrap().chap.is_empty());
+    assert_eq!(access.admit(T, B, address("10.0.0.1")).unwrap().chap.len(), 1);
+}
+
+#[test]
+fn names_are_checked() {
+    for good in
+        ["iqn.2026-11.io.ursa:t", "iqn.1998-01.com.vmware", "eui.0123456789abcdef", "naa.0123456789abcdef"]
+    {
+        assert!(good.parse::<TargetName>().is_ok(), "{good}");
+    }
+    for bad in [
+        "",
+        "iqn.",
+        "iqn.2026-11",
+        "iqn.2026-11.",
+        "iqn.26-11.io",
+        "iqn.2026-11.io:A",
+        "iqn.2026-11.io:a b",
+        "eui.0",
+        "x",
+    ] {
+        assert!(bad.parse::<TargetName>().is_err(), "{bad}");
+    }
+    assert!("db-1.x_y".parse::<VolumeName>().is_ok());
+    for bad in ["", "-a", "a/b", "a b", &"a".repeat(64)] {
+        assert!(bad.parse::<VolumeName>().is_err(), "{bad}");
+    }
+    assert!("10.0.0.0/33".parse::<AddressRange>().is_err());
+    assert!("0.0.0.0/0".parse::<AddressRange>().unwrap().contains(address("1.2.3.4")));
+    assert_eq!("fd00::/8".parse::<AddressRange>().unwrap().to_string(), "fd00::/8");
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    assert!(!format!("{:?}", host("a", &[], &[], true)).contains("16 b"));
+}

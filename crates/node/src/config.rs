@@ -1,0 +1,57 @@
+//! How a node runs. Everything has a default; `ursa` reads it from a file and from its arguments.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The settings of a node.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The node's name, for people.
+    pub name: String,
+    /// Where the record lies, and pools made without a path.
+    pub data_dir: PathBuf,
+    /// Where to listen for iSCSI.
+    pub portals: Vec<SocketAddr>,
+    /// How much memory RAM volumes may take together, in bytes.
+    pub ram_bytes_max: u64,
+    /// How much memory the data of commands may take, in bytes, on all cores together.
+    pub data_bytes_max: usize,
+    /// Commands that one session may have outstanding.
+    pub commands_max: u32,
+    /// How long a login may take.
+    pub login_deadline: Duration,
+    /// After how long without a word from an initiator it is asked for a sign of life, and after as long again dropped.
+    pub nop_interval: Duration,
+    /// How long sessions get to log out when the node stops.
+    pub drain_deadline: Duration,
+}
+
+/// The port that IANA has assigned to iSCSI.
+pub const ISCSI_PORT: u16 = 3260;
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            name: "ursa".into(),
+            data_dir: "ursa-data".into(),
+            portals: vec![SocketAddr::from(([0, 0, 0, 0], ISCSI_PORT))],
+            ram_bytes_max: 1 << 30,
+            data_bytes_max: 512 << 20,
+            commands_max: 128,
+            login_deadline: Duration::from_secs(15),
+            nop_interval: Duration::from_secs(30),
+            drain_deadline: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What a session may hold at least, however many there are: one write of the size that initiators like, and some more.
+const SESSION_DATA_BYTES_MIN: usize = 256 << 10;
+
+impl Config {
+    /// How much write data one session may hold. Sessions that fill it are few: an eighth of the whole for each.
+    pub fn session_data_bytes(&self) -> usize {
+        (self.data_bytes_max / 8).max(SESSION_DATA_BYTES_MIN)
+    }
+}

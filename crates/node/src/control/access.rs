@@ -1,0 +1,271 @@
+//! Targets, LUN maps and host groups.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::volumes::port_groups;
+use super::{Control, ControlError};
+use crate::access::{
+    Access, AddressRange, ChapSecret, HostGroup, HostName, LUN_MAX, LunMap, Target, TargetName,
+};
+use crate::record::{Change, delete, set};
+use crate::shard::{Shard, on_all_cores};
+use crate::volume::VolumeId;
+
+const TARGETS: &str = "target/";
+const HOSTS: &str = "host/";
+
+fn target_key(name: &TargetName) -> String {
+    format!("{TARGETS}{name}")
+}
+
+fn host_key(name: &HostName) -> String {
+    format!("{HOSTS}{name}")
+}
+
+/// A target to be made.
+#[derive(Clone, Debug)]
+pub struct TargetSpec {
+    /// Its iSCSI name.
+    pub name: String,
+    /// A name for people.
+    pub alias: Option<String>,
+    /// What it proves itself with (mutual CHAP).
+    pub chap: Option<ChapSecret>,
+}
+
+/// A LUN map to be made.
+#[derive(Clone, Debug)]
+pub struct MapSpec {
+    /// The target's iSCSI name.
+    pub target: String,
+    /// The volume, by name or identity.
+    pub volume: String,
+    /// Who sees it.
+    pub host: String,
+    /// The LUN; `None`: the lowest that is free.
+    pub lun: Option<u16>,
+}
+
+/// RFC 7143 12.1.3 asks for at least 96 bits unless the connection is encrypted; Windows refuses more than 16 bytes.
+const SECRET_BYTES_MIN: usize = 12;
+const SECRET_BYTES_MAX: usize = 255;
+
+fn check_chap(chap: Option<&ChapSecret>) -> Result<(), ControlError> {
+    let Some(chap) = chap else { return Ok(()) };
+    if !(SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&chap.secret.len()) {
+        let reason = "a CHAP secret has 12 to 255 bytes (Windows takes no more than 16)";
+        return Err(ControlError::Invalid { field: "chap secret", reason });
+    }
+    if chap.user.is_empty() || chap.user.len() > 255 || chap.user.contains('\0') {
+        return Err(ControlError::Invalid { field: "chap user", reason: "a CHAP name has 1 to 255 bytes" });
+    }
+    Ok(())
+}
+
+impl Control {
+    /// The access rules of the moment.
+    pub fn access(&self) -> Arc<Access> {
+        Shard::current().access()
+    }
+
+    /// Makes a target.
+    ///
+    /// # Errors
+    /// A name that is none or taken, a secret that cannot be.
+    pub async fn create_target(&self, spec: TargetSpec) -> Result<(), ControlError> {
+        let _changing = self.change().await;
+        let name: TargetName = spec.name.parse()?;
+        check_chap(spec.chap.as_ref())?;
+        let access = self.access();
+        if access.target(name.as_str()).is_some() {
+            return Err(ControlError::Exists { kind: "target", name: name.into() });
+        }
+        // The lowest number that no target has.
+        let taken: BTreeMap<u16, ()> = access.targets().map(|target| (target.port, ())).collect();
+        let port = (1..=u16::MAX).find(|port| !taken.contains_key(port));
+        let port = port
+            .ok_or(ControlError::Invalid { field: "target", reason: "a node has at most 65,535 targets" })?;
+        let target = Target { name, port, alias: spec.alias, chap: spec.chap, maps: Vec::new() };
+        self.change_access(vec![set(target_key(&target.name), &target)]).await
+    }
+
+    /// Deletes a target. `force`: with its maps; its sessions end.
+    ///
+    /// # Errors
+    /// [`ControlError::HasLuns`].
+    pub async fn delete_target(&self, name: &str, force: bool) -> Result<(), ControlError> {
+        let _changing = self.change().await;
+        let target = self.target_named(name)?;
+        if !force && !target.maps.is_empty() {
+            return Err(ControlError::HasLuns { target: name.to_owned(), luns: target.maps.len() });
+        }
+        self.change_access(vec![delete(target_key(&target.name))]).await
+    }
+
+    /// Makes a volume a LUN of a target for a host group; gives the LUN.
+    ///
+    /// # Errors
+    /// Names of nothing, a LUN that is taken or too high.
+    pub async fn map(&self, spec: MapSpec) -> Result<u16, ControlError> {
+        let _changing = self.change().await;
+        let mut target = self.target_named(&spec.target)?;
+        let (_, volume) = self.volume_named(&spec.volume)?;
+        let host: HostName = spec.host.parse()?;
+        if !self.access().hosts().any(|group| group.name == host) {
+            return Err(ControlError::not_found("host", &spec.host));
+        }
+        let lun = free_lun(&target, &host, volume.id, spec.lun)?;
+        target.maps.push(LunMap { lun, volume: volume.id, host });
+        target.maps.sort_by(|a, b| (a.lun, &a.host).cmp(&(b.lun, &b.host)));
+        self.change_access(vec![set(target_key(&target.name), &target)]).await?;
+        Ok(lun)
+    }
+
+    /// Takes a LUN away: from one host group, or from all.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    pub async fn unmap(&self, target: &str, lun: u16, host: Option<&str>) -> Result<(), ControlError> {
+        let _changing = self.change().await;
+        let mut target = self.target_named(target)?;
+        let before = target.maps.len();
+        target.maps.retain(|map| map.lun != lun || host.is_some_and(|host| map.host.as_str() != host));
+        if target.maps.len() == before {
+            return Err(ControlError::not_found("map", &format!("{} LUN {lun}", target.name)));
+        }
+        self.change_access(vec![set(target_key(&target.name), &target)]).await
+    }
+
+    /// Makes a host group, or changes one.
+    ///
+    /// # Errors
+    /// Names and addresses that are none, a secret that cannot be; with `new`, a name that is taken.
+    pub async fn set_host(&self, host: HostGroup, new: bool) -> Result<(), ControlError> {
+        let _changing = self.change().await;
+        if host.is_built_in() {
+            return Err(ControlError::BuiltIn(host.name.into()));
+        }
+        check_chap(host.chap.as_ref())?;
+        for initiator in &host.initiators {
+            let _: TargetName = initiator.parse()?;
+        }
+        let exists = self.access().hosts().any(|other| other.name == host.name);
+        match (new, exists) {
+            (true, true) => return Err(ControlError::Exists { kind: "host", name: host.name.into() }),
+            (false, false) => return Err(ControlError::not_found("host", host.name.as_str())),
+            _ => {}
+        }
+        self.change_access(vec![set(host_key(&host.name), &host)]).await
+    }
+
+    /// Deletes a host group.
+    ///
+    /// # Errors
+    /// [`ControlError::HostInUse`].
+    pub async fn delete_host(&self, name: &str) -> Result<(), ControlError> {
+        let _changing = self.change().await;
+        let access = self.access();
+        let host = access.hosts().find(|host| host.name.as_str() == name);
+        let host = host.ok_or_else(|| ControlError::not_found("host", name))?;
+        if host.is_built_in() {
+            return Err(ControlError::BuiltIn(name.to_owned()));
+        }
+        let user = access.targets().find(|target| target.maps.iter().any(|map| map.host == host.name));
+        if let Some(target) = user {
+            return Err(ControlError::HostInUse { host: name.to_owned(), target: target.name.to_string() });
+        }
+        self.change_access(vec![delete(host_key(&host.name))]).await
+    }
+
+    /// An address or a range of addresses from its text.
+    ///
+    /// # Errors
+    /// [`ControlError::Invalid`].
+    pub fn parse_address(text: &str) -> Result<AddressRange, ControlError> {
+        let reason = "write addresses as 10.1.2.3 or 10.1.0.0/16, fd00::1 or fd00::/8";
+        text.parse().map_err(|_| ControlError::Invalid { field: "address", reason })
+    }
+
+    /// Takes a volume out of all maps.
+    pub(super) async fn unmap_everywhere(&self, id: VolumeId) -> Result<(), ControlError> {
+        let access = self.access();
+        let changes = access.targets_of(id).map(|target| {
+            let mut target = target.clone();
+            target.maps.retain(|map| map.volume != id);
+            set(target_key(&target.name), &target)
+        });
+        self.change_access(changes.collect()).await
+    }
+
+    /// Makes changes of the record durable and gives every core the new picture.
+    async fn change_access(&self, changes: Vec<Change>) -> Result<(), ControlError> {
+        self.commit(changes).await?;
+        self.announce_access().await;
+        Ok(())
+    }
+
+    /// Makes changes of the record durable. The caller has the turn to change.
+    pub(super) async fn commit(&self, changes: Vec<Change>) -> Result<(), ControlError> {
+        // Only changes write the record, and they take turns; readers come between two awaits of theirs.
+        let prepared = self.record.borrow().prepare(changes)?;
+        let written = prepared.write().await;
+        Ok(self.record.borrow_mut().finish(prepared, written)?)
+    }
+
+    /// Gives every core the access rules that the record has now.
+    pub(super) async fn announce_access(&self) {
+        let generation = self.access_generation.get() + 1;
+        self.access_generation.set(generation);
+        let access = {
+            let record = self.record.borrow();
+            Arc::new(Access::new(generation, record.list(TARGETS), record.list(HOSTS)))
+        };
+        on_all_cores(move || {
+            let access = Arc::clone(&access);
+            async move {
+                let shard = Shard::current();
+                for unit in shard.units() {
+                    let mut brain = unit.brain().borrow_mut();
+                    let groups = port_groups(unit.id(), &access);
+                    if brain.config().port_groups != groups {
+                        let config = proto::scsi::LuConfig { port_groups: groups, ..brain.config().clone() };
+                        brain.reconfigure(config);
+                    }
+                }
+                shard.set_access(access);
+            }
+        })
+        .await;
+    }
+
+    fn target_named(&self, name: &str) -> Result<Target, ControlError> {
+        self.access().target(name).cloned().ok_or_else(|| ControlError::not_found("target", name))
+    }
+}
+
+/// The LUN to give. A volume has one number in a target, whoever looks; two hosts may see different volumes at one number.
+fn free_lun(
+    target: &Target,
+    host: &HostName,
+    volume: VolumeId,
+    wanted: Option<u16>,
+) -> Result<u16, ControlError> {
+    let taken = |lun| target.maps.iter().any(|map| map.lun == lun && map.host == *host);
+    match wanted {
+        Some(lun) if lun > LUN_MAX => {
+            Err(ControlError::Invalid { field: "lun", reason: "LUNs go from 0 to 255" })
+        }
+        Some(lun) if taken(lun) => {
+            Err(ControlError::LunTaken { lun, target: target.name.to_string(), host: host.to_string() })
+        }
+        Some(lun) => Ok(lun),
+        None => {
+            let used =
+                target.maps.iter().find(|map| map.volume == volume && map.host != *host).map(|map| map.lun);
+            let used = used.filter(|lun| !taken(*lun));
+            let lowest = (0..=LUN_MAX).find(|lun| !target.maps.iter().any(|map| map.lun == *lun));
+            used.or(lowest).ok_or_else(|| ControlError::NoLunFree(target.name.to_string()))
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Why a change was refused, and what to do.
+
+use std::net::SocketAddr;
+
+use base::ByteLen;
+use store::StoreError;
+
+use crate::access::{InvalidName, LUN_MAX};
+use crate::record::RecordError;
+
+/// A change was refused. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// There is no such object.
+    #[error("there is no {kind} {name:?}: `ursa {kind} list` shows those that exist")]
+    NotFound {
+        /// "volume", "pool", "target", "host".
+        kind: &'static str,
+        /// What was asked for.
+        name: String,
+    },
+    /// The name is taken.
+    #[error("{kind} {name:?} exists already: choose another name")]
+    Exists {
+        /// What.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A name is none.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// A field has a value that cannot be.
+    #[error("{field}: {reason}")]
+    Invalid {
+        /// Which field.
+        field: &'static str,
+        /// What is wrong, and what would be right.
+        reason: &'static str,
+    },
+    /// The volume is mapped.
+    #[error(
+        "volume {volume:?} is LUN {lun} of target {target}: take it away with `ursa map delete {target} {lun}`, or delete with --force"
+    )]
+    Mapped {
+        /// The volume's name.
+        volume: String,
+        /// One of the targets.
+        target: String,
+        /// Its LUN there.
+        lun: u16,
+    },
+    /// The target has LUNs.
+    #[error("target {target} has {luns} LUNs: take them away first, or delete with --force")]
+    HasLuns {
+        /// The target.
+        target: String,
+        /// How many.
+        luns: usize,
+    },
+    /// The host group is used by a map.
+    #[error("host {host:?} is used by target {target}: delete that map first")]
+    HostInUse {
+        /// The host group.
+        host: String,
+        /// A target that names it.
+        target: String,
+    },
+    /// `any` and `local` are always there.
+    #[error("host {0:?} is built in and cannot be changed: make a host of your own")]
+    BuiltIn(String),
+    /// The LUN is taken for this host.
+    #[error("LUN {lun} of target {target} is taken for host {host:?}: choose another LUN or name none")]
+    LunTaken {
+        /// The number.
+        lun: u16,
+        /// The target.
+        target: String,
+        /// The host group.
+        host: String,
+    },
+    /// All LUNs are taken.
+    #[error("target {0} has all of its LUNs (0 to {max}): use another target", max = LUN_MAX)]
+    NoLunFree(String),
+    /// Several pools could be meant.
+    #[error("there are several pools: name one with --pool ({0})")]
+    ChoosePool(String),
+    /// There is no pool.
+    #[error("there is no pool yet: make one with `ursa pool create`")]
+    NoPool,
+    /// The pool could not be opened when the node started.
+    #[error("pool {0:?} is not open: {1}")]
+    PoolClosed(String, String),
+    /// Volumes do not shrink.
+    #[error("volume {volume:?} has {} bytes and would lose data at {}: volumes only grow", .from.0, .to.0)]
+    WouldShrink {
+        /// The volume.
+        volume: String,
+        /// What it has.
+        from: ByteLen,
+        /// What was asked for.
+        to: ByteLen,
+    },
+    /// The portal could not be opened.
+    #[error("cannot listen for iSCSI at {0}")]
+    Listen(SocketAddr, #[source] std::io::Error),
+    /// The pool refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The record refused.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+impl ControlError {
+    /// There is no object of this kind and name.
+    pub fn not_found(kind: &'static str, name: &str) -> ControlError {
+        ControlError::NotFound { kind, name: name.to_owned() }
+    }
+}

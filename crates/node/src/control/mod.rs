@@ -1,0 +1,166 @@
+//! What administrators do to a node: pools, volumes, targets, LUN maps, host groups, sessions.
+//!
+//! All of it lives on core 0. A change is made in this order: check, make it durable (in the pool's metadata or in the node's
+//! record), then tell every core. Changes wait for each other; none of them is on the way of I/O. What a change needs of
+//! the wall clock it is told by the caller.
+
+mod access;
+mod error;
+mod pools;
+mod start;
+mod status;
+mod volumes;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use proto::iscsi::target::LoginStatus;
+use rt::CoreId;
+use rt::sync::Semaphore;
+use store::{Host, Pool, RamBudget, StoreError};
+
+pub use self::access::{MapSpec, TargetSpec};
+pub use self::error::ControlError;
+pub use self::pools::{PoolSpec, PoolState, PoolStatus};
+pub use self::start::{DefaultPool, StartError};
+pub use self::status::{SessionStatus, Traffic, VolumeStats};
+pub use self::volumes::{NewVolume, VolumeStatus};
+use crate::portal::Registry;
+use crate::record::Record;
+use crate::shard::Shard;
+use crate::volume::VolumeId;
+
+/// The control of a node, on core 0.
+pub struct Control {
+    record: RefCell<Record>,
+    /// One permit: changes are made one after the other.
+    changing: Semaphore,
+    pools: RefCell<BTreeMap<String, OpenedPool>>,
+    registry: Registry,
+    /// This server, as pools know it.
+    host: Host,
+    ram: RamBudget,
+    /// Grows with each change of targets, maps or hosts.
+    access_generation: Cell<u64>,
+    /// Logins that were refused, by what the initiator was told.
+    refused_logins: RefCell<BTreeMap<u16, u64>>,
+}
+
+/// A pool, or why a pool of the record could not be opened.
+struct OpenedPool {
+    paths: Vec<PathBuf>,
+    pool: Result<Pool, StoreError>,
+}
+
+/// The turn of a change.
+struct Changing<'a>(&'a Semaphore);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.release(1);
+    }
+}
+
+impl Control {
+    /// The control of the node whose core 0 runs the caller.
+    pub fn current() -> Rc<Control> {
+        Control::try_current().expect("called on core 0 after the start")
+    }
+
+    /// As [`Control::current`], or `None` while the node starts or on another core.
+    pub fn try_current() -> Option<Rc<Control>> {
+        Shard::current().control()
+    }
+
+    /// All sessions by name.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Counts a login that was refused.
+    pub fn count_refused_login(&self, status: LoginStatus) {
+        *self.refused_logins.borrow_mut().entry(status as u16).or_default() += 1;
+    }
+
+    /// Logins that were refused so far, by status class and detail.
+    pub fn refused_logins(&self) -> BTreeMap<u16, u64> {
+        self.refused_logins.borrow().clone()
+    }
+
+    /// Keeps the state of a volume's logical unit; durable when done.
+    ///
+    /// # Errors
+    /// What the pool says.
+    pub async fn store_lu_state(&self, id: VolumeId, state: Vec<u8>) -> Result<(), ControlError> {
+        let pool = self.pool_of(id)?;
+        Ok(pool.set_lu_state(id, state).await?)
+    }
+
+    /// Waits for the changes before this one.
+    async fn change(&self) -> Changing<'_> {
+        self.changing.acquire(1).await;
+        Changing(&self.changing)
+    }
+
+    /// The pool that has this volume.
+    fn pool_of(&self, id: VolumeId) -> Result<Pool, ControlError> {
+        self.open_pools()
+            .into_iter()
+            .find(|pool| pool.volume(id).is_some())
+            .ok_or_else(|| ControlError::not_found("volume", &id.to_string()))
+    }
+
+    /// The pools that are open, by name.
+    fn open_pools(&self) -> Vec<Pool> {
+        self.pools.borrow().values().filter_map(|opened| opened.pool.as_ref().ok().cloned()).collect()
+    }
+}
+
+/// Reaches a node's control from other threads: the HTTP interface's, for instance.
+#[derive(Clone)]
+pub struct Handle(rt::Handle);
+
+/// The node has stopped, or has not started yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the node is starting or stopping: try again in a moment")]
+pub struct NotRunning;
+
+impl Handle {
+    /// Reaches the node of these cores.
+    pub fn new(cores: rt::Handle) -> Handle {
+        Handle(cores)
+    }
+
+    /// How many cores the node has.
+    pub fn cores(&self) -> usize {
+        self.0.cores()
+    }
+
+    /// Runs an async function with the node's control; its result comes back to the caller's executor.
+    ///
+    /// # Errors
+    /// [`NotRunning`].
+    pub async fn call<T, F>(
+        &self,
+        function: impl FnOnce(Rc<Control>) -> F + Send + 'static,
+    ) -> Result<T, NotRunning>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        let result = self.0.call(CoreId(0), move || async move {
+            match Control::try_current() {
+                Some(control) => Some(function(control).await),
+                None => None,
+            }
+        });
+        result.await.flatten().ok_or(NotRunning)
+    }
+
+    /// Ends all sessions in an orderly way, then stops the node.
+    pub async fn drain(&self) {
+        let _ = self.0.call(CoreId(0), || async { crate::stop().await }).await;
+    }
+}

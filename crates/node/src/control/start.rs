@@ -1,0 +1,128 @@
+//! From nothing, or from what an earlier life left, to a node that serves.
+
+use std::path::PathBuf;
+
+use base::ByteLen;
+use rt::Listener;
+use serde::{Deserialize, Serialize};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use store::{Host, HostId, NewDisk, RamBudget};
+
+use super::pools::{POOLS, PoolRecord};
+use super::{Control, ControlError, OpenedPool, PoolSpec};
+use crate::config::Config;
+use crate::portal::{self, Registry};
+use crate::record::{Record, RecordError, set};
+
+/// The pool that a first start makes, and that is meant when several exist and none is named.
+pub const DEFAULT_POOL: &str = "default";
+
+/// The pool that a first start makes: a file.
+#[derive(Clone, Debug)]
+pub struct DefaultPool {
+    /// Where.
+    pub path: PathBuf,
+    /// How large the file may become; it takes space as it is written.
+    pub size: ByteLen,
+}
+
+/// A node could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Its record could not be read.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The first pool could not be made.
+    #[error("cannot make the first pool")]
+    DefaultPool(#[source] ControlError),
+    /// A portal could not be opened.
+    #[error(
+        "cannot listen for iSCSI at {0}: is another target running there? (`ss -ltnp` shows it; --iscsi-listen chooses another address)"
+    )]
+    Listen(SocketAddr, #[source] std::io::Error),
+}
+
+/// Who this node is, in the record.
+#[derive(Serialize, Deserialize)]
+struct NodeRecord {
+    id: String,
+    name: String,
+}
+
+const NODE: &str = "node";
+
+impl Control {
+    /// Opens the record and everything in it. A pool that cannot be opened does not keep the others from serving.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub(crate) async fn start(config: &Config) -> Result<Control, StartError> {
+        let record = Record::open(&config.data_dir.join("record")).await?;
+        let known: Option<NodeRecord> = record.get(NODE);
+        let id = known.as_ref().and_then(|node| HostId::parse(&node.id)).unwrap_or_else(HostId::random);
+        let first = known.is_none();
+        let control = Control {
+            record: RefCell::new(record),
+            changing: rt::sync::Semaphore::new(1),
+            pools: RefCell::new(BTreeMap::new()),
+            registry: Registry::new(),
+            host: Host { id, name: config.name.clone() },
+            ram: RamBudget::new(ByteLen(config.ram_bytes_max)),
+            access_generation: Cell::new(0),
+            refused_logins: RefCell::default(),
+        };
+        if first {
+            let node = NodeRecord { id: id.to_string(), name: config.name.clone() };
+            let committed = control.commit(vec![set(NODE.into(), &node)]).await;
+            committed.map_err(StartError::DefaultPool)?;
+        }
+        Ok(control)
+    }
+
+    /// Opens the pools of the record, or makes the default one on a first start, and gives every core its volumes.
+    pub(crate) async fn open_everything(&self, default_pool: Option<DefaultPool>) -> Result<(), StartError> {
+        let pools: Vec<PoolRecord> = self.record.borrow().list(POOLS);
+        if let (true, Some(default)) = (pools.is_empty(), default_pool) {
+            let disk = NewDisk { path: default.path, create: Some(default.size), reserve: false };
+            let spec = PoolSpec { name: DEFAULT_POOL.into(), disks: vec![disk], wipe: false };
+            self.create_pool(spec).await.map_err(StartError::DefaultPool)?;
+        }
+        for PoolRecord { name, paths } in pools {
+            let pool = self.open_pool(&paths, false).await;
+            match &pool {
+                Ok(pool) => self.attach_disks(pool).await,
+                Err(error) => tracing::error!(
+                    pool = name,
+                    error = error as &dyn std::error::Error,
+                    "a pool could not be opened"
+                ),
+            }
+            self.pools.borrow_mut().insert(name, OpenedPool { paths, pool });
+        }
+        self.announce_access().await;
+        for pool in self.open_pools() {
+            if let Err(error) = self.open_volumes(&pool).await {
+                tracing::error!(
+                    pool = pool.name(),
+                    error = &error as &dyn std::error::Error,
+                    "volumes could not be opened"
+                );
+            }
+        }
+        // Units exist now: sessions that come will see them, with their ports.
+        self.announce_access().await;
+        Ok(())
+    }
+
+    /// Opens the portals.
+    pub(crate) async fn listen(&self, portals: &[SocketAddr]) -> Result<Vec<Listener>, StartError> {
+        let mut listeners = Vec::with_capacity(portals.len());
+        for address in portals {
+            let listener = portal::listen(*address).await;
+            listeners.push(listener.map_err(|error| StartError::Listen(*address, error))?);
+        }
+        Ok(listeners)
+    }
+}

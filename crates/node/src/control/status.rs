@@ -1,0 +1,89 @@
+//! What a node is doing: sessions and counters, from all cores.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use proto::iscsi::target::CloseReason;
+use rt::CoreId;
+
+use super::{Control, ControlError};
+use crate::shard::{Shard, on_all_cores};
+use crate::unit::UnitStats;
+use crate::volume::VolumeId;
+
+/// A session as administrators see it.
+#[derive(Clone, Debug)]
+pub struct SessionStatus {
+    /// Its number.
+    pub tsih: u16,
+    /// The initiator's iSCSI name.
+    pub initiator: String,
+    /// The initiator's alias.
+    pub alias: Option<String>,
+    /// The initiator's session identifier.
+    pub isid: [u8; 6],
+    /// The target; `None` for discovery.
+    pub target: Option<String>,
+    /// The core that it lives on.
+    pub core: CoreId,
+    /// The addresses of its connections.
+    pub addresses: Vec<SocketAddr>,
+    /// How long it has been there.
+    pub age: Duration,
+    /// Its traffic so far.
+    pub traffic: Traffic,
+}
+
+/// Traffic of a session.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Traffic {
+    /// SCSI commands.
+    pub commands: u64,
+    /// Bytes from the initiator, headers included.
+    pub bytes_received: u64,
+    /// Bytes to the initiator, headers included.
+    pub bytes_sent: u64,
+}
+
+/// The counters of one volume, of all cores together.
+pub type VolumeStats = BTreeMap<VolumeId, UnitStats>;
+
+impl Control {
+    /// All sessions, by number.
+    pub async fn sessions(&self) -> Vec<SessionStatus> {
+        let by_core = on_all_cores(|| async {
+            Shard::current().sessions().iter().map(|session| session.status()).collect::<Vec<_>>()
+        });
+        let mut all: Vec<SessionStatus> = by_core.await.into_iter().flatten().collect();
+        all.sort_by_key(|session| session.tsih);
+        all
+    }
+
+    /// Ends a session. Its initiator may log in again.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    pub async fn end_session(&self, tsih: u16) -> Result<(), ControlError> {
+        let place = self.registry.place(tsih);
+        let place = place.ok_or_else(|| ControlError::not_found("session", &tsih.to_string()))?;
+        rt::send(place.core, move || {
+            if let Some(session) = Shard::current().session(tsih) {
+                session.end(CloseReason::Drained);
+            }
+        });
+        Ok(())
+    }
+
+    /// The counters of all volumes.
+    pub async fn stats(&self) -> VolumeStats {
+        let by_core = on_all_cores(|| async {
+            Shard::current().units().iter().map(|unit| (unit.id(), unit.stats())).collect::<Vec<_>>()
+        });
+        let mut all = VolumeStats::new();
+        for (id, stats) in by_core.await.into_iter().flatten() {
+            all.entry(id).or_default().add(&stats);
+        }
+        all
+    }
+}

@@ -1,0 +1,330 @@
+//! Volumes: make, grow, rename, delete, show; and their opening on all cores.
+
+use base::{BlockCount, BlockSize, ByteLen};
+use proto::scsi::limits::AtomicWrites;
+use proto::scsi::{AccessState, LuConfig, LuState, PortGroup, RelativePort, TargetPort};
+use std::rc::Rc;
+use std::sync::Arc;
+use store::{Pool, PoolId, SliceSpec, Stripe, VolumeInfo, VolumeKind, VolumeSpec};
+
+use super::{Control, ControlError};
+use crate::access::{Access, VolumeName};
+use crate::portal::PORTAL_GROUP;
+use crate::shard::{Shard, on_all_cores};
+use crate::unit::{Unit, identity};
+use crate::volume::{Volume, VolumeId};
+
+/// A volume to be made.
+#[derive(Clone, Debug)]
+pub struct NewVolume {
+    /// Its name, unique in the node.
+    pub name: String,
+    /// The pool; `None`: the only one, or the default one.
+    pub pool: Option<String>,
+    /// Where its blocks are.
+    pub kind: VolumeKind,
+    /// The size, rounded up to whole blocks.
+    pub size: ByteLen,
+    /// The logical block.
+    pub block_size: BlockSize,
+    /// Say that the physical block is the logical one; otherwise a 512-byte volume is 512e.
+    pub native_512: bool,
+    /// Over how many slices it is striped; `None`: one a core.
+    pub slices: Option<u16>,
+    /// When it is made, in seconds since 1970.
+    pub created: u64,
+}
+
+/// A volume as administrators see it.
+#[derive(Clone, Debug)]
+pub struct VolumeStatus {
+    /// What it is.
+    pub info: VolumeInfo,
+    /// Its pool.
+    pub pool: String,
+    /// Where it is mapped: target, LUN, host group.
+    pub maps: Vec<(String, u16, String)>,
+}
+
+/// What a core needs to open its part of a volume.
+#[derive(Clone)]
+struct Opening {
+    pool: PoolId,
+    id: VolumeId,
+    block_size: BlockSize,
+    blocks: BlockCount,
+    stripe: Stripe,
+    specs: Vec<SliceSpec>,
+    config: LuConfig,
+    state: LuState,
+}
+
+impl Control {
+    /// All volumes of open pools, by name.
+    pub fn volumes(&self) -> Vec<VolumeStatus> {
+        let access = Shard::current().access();
+        let mut all: Vec<VolumeStatus> = Vec::new();
+        for pool in self.open_pools() {
+            let name = pool.name();
+            all.extend(pool.volumes().into_iter().map(|info| volume_status(info, &name, &access)));
+        }
+        all.sort_by(|a, b| a.info.name.cmp(&b.info.name));
+        all
+    }
+
+    /// One volume, by name or identity.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    pub fn volume(&self, name: &str) -> Result<VolumeStatus, ControlError> {
+        let (pool, info) = self.volume_named(name)?;
+        Ok(volume_status(info, &pool.name(), &Shard::current().access()))
+    }
+
+    /// Makes a volume. It is not mapped.
+    ///
+    /// # Errors
+    /// A name or size that cannot be, a name that is taken, no pool, no space.
+    pub async fn create_volume(&self, new: NewVolume) -> Result<VolumeStatus, ControlError> {
+        let _changing = self.change().await;
+        let name: VolumeName = new.name.parse()?;
+        if self.volume_named(name.as_str()).is_ok() {
+            return Err(ControlError::Exists { kind: "volume", name: name.into() });
+        }
+        let pool = match &new.pool {
+            Some(pool) => self.pool_named(pool)?,
+            None => self.only_pool()?,
+        };
+        let physical_exponent = match (new.block_size, new.native_512) {
+            (BlockSize::B512, false) => 3,
+            _ => 0,
+        };
+        let capacity = whole_blocks(new.size, new.block_size)?;
+        let spec = VolumeSpec {
+            name: name.into(),
+            kind: new.kind,
+            block_size: new.block_size,
+            physical_exponent,
+            capacity,
+            slices: new.slices,
+            created: new.created,
+        };
+        let info = pool.create_volume(spec).await?;
+        self.open_volume_list(&pool, vec![info.clone()]).await?;
+        Ok(volume_status(info, &pool.name(), &Shard::current().access()))
+    }
+
+    /// Makes a volume larger, while it is in use.
+    ///
+    /// # Errors
+    /// [`ControlError::WouldShrink`], no space.
+    pub async fn grow_volume(&self, name: &str, size: ByteLen) -> Result<VolumeStatus, ControlError> {
+        let _changing = self.change().await;
+        let (pool, before) = self.volume_named(name)?;
+        let capacity = whole_blocks(size, before.block_size)?;
+        if capacity < before.capacity {
+            return Err(ControlError::WouldShrink {
+                volume: before.name,
+                from: before.capacity,
+                to: capacity,
+            });
+        }
+        let info = pool.grow_volume(before.id, capacity).await?;
+        let id = info.id;
+        let specs = self.specs_by_core(&pool, id)?;
+        let blocks = BlockCount(info.capacity.0 >> info.block_size.shift());
+        on_all_cores(move || {
+            let specs = specs.clone();
+            async move {
+                if let Some(volume) = Shard::current().volume(id) {
+                    volume.grow(specs[usize::from(rt::core().0)].clone());
+                }
+            }
+        })
+        .await;
+        on_all_cores(move || async move {
+            let Some(unit) = Shard::current().unit(id) else { return };
+            unit.volume().set_blocks(blocks);
+            let mut brain = unit.brain().borrow_mut();
+            let config = LuConfig { blocks, ..brain.config().clone() };
+            brain.reconfigure(config);
+        })
+        .await;
+        Ok(volume_status(info, &pool.name(), &Shard::current().access()))
+    }
+
+    /// Gives a volume another name. Its identity stays.
+    ///
+    /// # Errors
+    /// A name that cannot be or is taken.
+    pub async fn rename_volume(&self, name: &str, new_name: &str) -> Result<VolumeStatus, ControlError> {
+        let _changing = self.change().await;
+        let new_name: VolumeName = new_name.parse()?;
+        if self.volume_named(new_name.as_str()).is_ok() {
+            return Err(ControlError::Exists { kind: "volume", name: new_name.into() });
+        }
+        let (pool, info) = self.volume_named(name)?;
+        let info = pool.rename_volume(info.id, new_name.as_str()).await?;
+        Ok(volume_status(info, &pool.name(), &Shard::current().access()))
+    }
+
+    /// Deletes a volume with all its data. `force`: its LUN maps, too.
+    ///
+    /// # Errors
+    /// [`ControlError::Mapped`].
+    pub async fn delete_volume(&self, name: &str, force: bool) -> Result<(), ControlError> {
+        let _changing = self.change().await;
+        let (pool, info) = self.volume_named(name)?;
+        if force {
+            self.unmap_everywhere(info.id).await?;
+        } else {
+            self.check_unmapped(info.id, &info.name)?;
+        }
+        self.close_volume(info.id).await;
+        Ok(pool.delete_volume(info.id).await?)
+    }
+
+    /// The volume of this name or identity, with its pool.
+    pub(super) fn volume_named(&self, name: &str) -> Result<(Pool, VolumeInfo), ControlError> {
+        let id = VolumeId::parse(name);
+        for pool in self.open_pools() {
+            let found = pool.volumes().into_iter().find(|info| info.name == name || Some(info.id) == id);
+            if let Some(info) = found {
+                return Ok((pool, info));
+            }
+        }
+        Err(ControlError::not_found("volume", name))
+    }
+
+    pub(super) fn check_unmapped(&self, id: VolumeId, name: &str) -> Result<(), ControlError> {
+        let access = Shard::current().access();
+        let mut maps =
+            access.targets_of(id).flat_map(|target| target.maps.iter().map(move |map| (target, map)));
+        match maps.find(|(_, map)| map.volume == id) {
+            None => Ok(()),
+            Some((target, map)) => Err(ControlError::Mapped {
+                volume: name.to_owned(),
+                target: target.name.to_string(),
+                lun: map.lun,
+            }),
+        }
+    }
+
+    /// Opens all volumes of a pool on all cores.
+    pub(super) async fn open_volumes(&self, pool: &Pool) -> Result<(), ControlError> {
+        self.open_volume_list(pool, pool.volumes()).await
+    }
+
+    async fn open_volume_list(&self, pool: &Pool, volumes: Vec<VolumeInfo>) -> Result<(), ControlError> {
+        let access = Shard::current().access();
+        let cores = rt::cores();
+        // One message a core, however many volumes there are.
+        let mut by_core: Vec<Vec<Opening>> = (0..cores).map(|_| Vec::new()).collect();
+        for info in volumes {
+            let durable = pool.lu_state(info.id)?;
+            let state = LuState::from_durable(&durable).unwrap_or_else(|| {
+                tracing::error!(
+                    volume = info.name,
+                    "the stored reservations and mode pages are damaged and were dropped"
+                );
+                LuState::default()
+            });
+            for (core, specs) in self.specs_by_core(pool, info.id)?.into_iter().enumerate() {
+                by_core[core].push(Opening {
+                    pool: pool.id(),
+                    id: info.id,
+                    block_size: info.block_size,
+                    blocks: BlockCount(info.capacity.0 >> info.block_size.shift()),
+                    stripe: info.stripe,
+                    specs,
+                    config: lu_config(&info, &access),
+                    state: state.clone(),
+                });
+            }
+        }
+        let by_core: Arc<[std::sync::Mutex<Vec<Opening>>]> =
+            by_core.into_iter().map(std::sync::Mutex::new).collect();
+        on_all_cores(move || {
+            let by_core = Arc::clone(&by_core);
+            async move {
+                let openings = match by_core[usize::from(rt::core().0)].lock() {
+                    Ok(mut openings) => std::mem::take(&mut *openings),
+                    Err(_) => return,
+                };
+                openings.into_iter().for_each(open_here);
+            }
+        })
+        .await;
+        Ok(())
+    }
+
+    fn specs_by_core(&self, pool: &Pool, id: VolumeId) -> Result<Vec<Vec<SliceSpec>>, ControlError> {
+        let cores = rt::cores();
+        (0..cores).map(|core| Ok(pool.volume_slices(id, rt::CoreId(core as u16), cores)?)).collect()
+    }
+
+    /// Takes a volume off all cores.
+    pub(super) async fn close_volume(&self, id: VolumeId) {
+        on_all_cores(move || async move { Shard::current().remove_unit(id).await }).await;
+    }
+}
+
+fn open_here(opening: Opening) {
+    let shard = Shard::current();
+    let Some(disks) = shard.disks(opening.pool) else { return };
+    let slices = opening.specs.into_iter().map(|spec| spec.open(&disks)).collect();
+    let volume = Volume::new(opening.id, opening.block_size, opening.blocks, opening.stripe, slices);
+    shard.add_unit(Rc::new(Unit::new(Rc::new(volume), opening.config, opening.state)));
+}
+
+fn whole_blocks(size: ByteLen, block: BlockSize) -> Result<ByteLen, ControlError> {
+    size.0.checked_next_multiple_of(u64::from(block.bytes())).filter(|size| *size > 0).map(ByteLen).ok_or(
+        ControlError::Invalid {
+            field: "size",
+            reason: "a volume has at least one block and less than 2^64 bytes",
+        },
+    )
+}
+
+fn volume_status(info: VolumeInfo, pool: &str, access: &Access) -> VolumeStatus {
+    let maps = access
+        .targets_of(info.id)
+        .flat_map(|target| target.maps.iter().map(move |map| (target, map)))
+        .filter(|(_, map)| map.volume == info.id)
+        .map(|(target, map)| (target.name.to_string(), map.lun, map.host.to_string()))
+        .collect();
+    VolumeStatus { info, pool: pool.to_owned(), maps }
+}
+
+/// How a volume shows itself over SCSI.
+fn lu_config(info: &VolumeInfo, access: &Access) -> LuConfig {
+    LuConfig {
+        identity: identity(info.id),
+        block_size: info.block_size,
+        physical_exponent: info.physical_exponent,
+        blocks: BlockCount(info.capacity.0 >> info.block_size.shift()),
+        unmap: true,
+        solid_state: true,
+        read_only: false,
+        // A power cut may tear a write in place at any sector: nothing to promise.
+        atomic: AtomicWrites::default(),
+        port_groups: port_groups(info.id, access),
+    }
+}
+
+/// The ports that lead to a volume: one a target, all in one group, since one node has one way to the data.
+pub(super) fn port_groups(volume: VolumeId, access: &Access) -> Vec<PortGroup> {
+    let mut ports: Vec<TargetPort> = access
+        .targets_of(volume)
+        .map(|target| TargetPort {
+            relative: RelativePort(target.port),
+            target: target.name.to_string(),
+            portal_group: PORTAL_GROUP,
+        })
+        .collect();
+    ports.sort_by_key(|port| port.relative);
+    if ports.is_empty() {
+        return Vec::new();
+    }
+    vec![PortGroup { id: 1, state: AccessState::ActiveOptimized, preferred: false, ports }]
+}

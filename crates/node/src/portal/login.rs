@@ -1,0 +1,207 @@
+//! One connection's way through its login, on core 0.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base::SendBatch;
+use proto::iscsi::target::{
+    Authorization, Chap, CloseReason, Credentials, Login, LoginEvent, LoginOutcome, LoginRequest, LoginStatus,
+};
+use proto::scsi::{InitiatorPort, ItNexus, RelativePort};
+use rt::{DetachedStream, Stream};
+
+use super::PORTAL_GROUP;
+use super::registry::SessionName;
+use crate::access::{ChapSecret, Denied};
+use crate::control::Control;
+use crate::session::{Birth, Peer, Session};
+use crate::shard::Shard;
+
+/// How long the session that a login replaces gets to end. Its commands may be at a disk; after this the initiator is
+/// asked to come again.
+const REINSTATEMENT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Takes a connection through its login and hands it to its session.
+pub(super) async fn log_in(stream: DetachedStream, peer: SocketAddr) {
+    let stream = stream.attach();
+    let deadline = Shard::current().config().login_deadline;
+    match rt::timeout(deadline, negotiate(&stream, peer)).await {
+        Ok(Some((admitted, outcome))) => hand_over(stream, admitted, outcome).await,
+        Ok(None) => {}
+        Err(_) => tracing::info!(%peer, "a login was not finished in time"),
+    }
+}
+
+/// What was decided about a login.
+enum Admitted {
+    /// It makes a session, here.
+    New(rt::CoreId, Birth),
+    /// It adds a connection to this session.
+    Joins(rt::CoreId, u16),
+}
+
+async fn negotiate(stream: &Stream, peer: SocketAddr) -> Option<(Admitted, LoginOutcome)> {
+    let mut login = Login::new(rt::now() + Shard::current().config().login_deadline);
+    let mut batch = SendBatch::new();
+    let mut request = None;
+    loop {
+        let mut done = None;
+        let mut failed = false;
+        while let Some(event) = login.poll_event() {
+            match event {
+                LoginEvent::Authorize(asked) => {
+                    login.authorize(authorize(&asked, peer));
+                    request = Some(asked);
+                }
+                LoginEvent::Finish => match admit(request.take(), peer).await {
+                    Ok(admitted) => {
+                        let outcome = login.accept(admitted.tsih());
+                        done = Some((admitted, outcome));
+                    }
+                    Err(status) => {
+                        tracing::info!(%peer, ?status, "login refused");
+                        Control::current().count_refused_login(status);
+                        login.refuse(status);
+                        failed = true;
+                    }
+                },
+                LoginEvent::Failed(status, reason) => {
+                    tracing::info!(%peer, ?status, reason, "login refused");
+                    Control::current().count_refused_login(status);
+                    failed = true;
+                }
+            }
+        }
+        login.poll_transmit(&mut batch);
+        if !batch.is_empty() {
+            batch = match stream.send(batch).await {
+                Ok(batch) => batch,
+                Err(error) => {
+                    tracing::debug!(%peer, %error, "the connection ended in its login");
+                    if let Some((Admitted::New(_, birth), _)) = done {
+                        Control::current().registry().remove(birth.tsih);
+                    }
+                    return None;
+                }
+            };
+        }
+        if done.is_some() || failed {
+            return done;
+        }
+        match stream.receive().await {
+            Ok(bytes) if !bytes.is_empty() => login.handle_bytes(&bytes),
+            // A port scan, or a load balancer's probe.
+            _ => return None,
+        }
+    }
+}
+
+impl Admitted {
+    fn tsih(&self) -> u16 {
+        match self {
+            Admitted::New(_, birth) => birth.tsih,
+            Admitted::Joins(_, tsih) => *tsih,
+        }
+    }
+}
+
+fn credentials(chap: &ChapSecret) -> Credentials {
+    Credentials { name: chap.user.clone(), secret: chap.secret.clone().into_bytes() }
+}
+
+/// Whether, and how, the initiator may log in.
+fn authorize(request: &LoginRequest, peer: SocketAddr) -> Authorization {
+    let shard = Shard::current();
+    if shard.is_draining() {
+        return Authorization::Deny(LoginStatus::ServiceUnavailable);
+    }
+    // Discovery shows each initiator no more than what it may log in to.
+    let Some(target) = &request.target else {
+        return Authorization::Allow { chap: None, portal_group: PORTAL_GROUP, alias: None };
+    };
+    match shard.access().admit(target, &request.initiator, peer.ip()) {
+        Ok(admission) => {
+            let chap = (!admission.chap.is_empty()).then(|| Chap {
+                initiator: admission.chap.iter().map(credentials).collect(),
+                target: admission.target_chap.as_ref().map(credentials),
+                challenge: rt::secret_bytes(),
+                identifier: rt::secret_bytes::<1>()[0],
+            });
+            Authorization::Allow { chap, portal_group: PORTAL_GROUP, alias: admission.alias }
+        }
+        Err(denied) => {
+            tracing::warn!(%peer, initiator = request.initiator, target, ?denied, "initiator denied");
+            Authorization::Deny(match denied {
+                Denied::NoSuchTarget => LoginStatus::NotFound,
+                Denied::NotMapped => LoginStatus::AuthorizationFailure,
+            })
+        }
+    }
+}
+
+/// Finds or makes the session's place.
+async fn admit(request: Option<LoginRequest>, peer: SocketAddr) -> Result<Admitted, LoginStatus> {
+    let request = request.ok_or(LoginStatus::TargetError)?;
+    let control = Control::current();
+    let registry = control.registry();
+    let initiator: std::sync::Arc<str> = request.initiator.as_str().into();
+    let name =
+        SessionName { initiator: initiator.clone(), isid: request.isid, target: request.target.clone() };
+    if request.tsih != 0 {
+        let place = registry.place(request.tsih).filter(|place| place.name == name);
+        let place = place.ok_or(LoginStatus::SessionDoesNotExist)?;
+        let (tsih, cid) = (request.tsih, request.cid);
+        let room = rt::call(place.core, move || async move {
+            Shard::current().session(tsih).ok_or(LoginStatus::SessionDoesNotExist)?.room_for(cid)
+        });
+        room.await?;
+        return Ok(Admitted::Joins(place.core, request.tsih));
+    }
+    // RFC 7143 6.3.5: a login with the names of a living session replaces it. Two logins of the same names at once take turns.
+    while let Some((old, place)) = registry.named(&name).filter(|_| request.target.is_some()) {
+        rt::send(place.core, move || {
+            if let Some(session) = Shard::current().session(old) {
+                session.end(CloseReason::Reinstated);
+            }
+        });
+        let gone = rt::timeout(REINSTATEMENT_DEADLINE, registry.gone(old)).await;
+        gone.map_err(|_| LoginStatus::ServiceUnavailable)?;
+    }
+    let added = registry.add(name);
+    let (tsih, nexus, core, again) = added.ok_or(LoginStatus::OutOfResources)?;
+    let initiator = InitiatorPort { name: initiator, isid: request.isid };
+    let access = Shard::current().access();
+    let port =
+        request.target.as_deref().and_then(|target| access.target(target)).map_or(0, |target| target.port);
+    let peer = Peer {
+        name: ItNexus { initiator, port: RelativePort(port) },
+        alias: request.alias,
+        target: request.target,
+        address: peer,
+    };
+    Ok(Admitted::New(core, Birth { tsih, nexus, peer, again }))
+}
+
+/// Moves the connection to its session's core.
+async fn hand_over(stream: Stream, admitted: Admitted, outcome: LoginOutcome) {
+    let stream = stream.detach().await;
+    match admitted {
+        Admitted::New(core, birth) => {
+            tracing::info!(
+                tsih = birth.tsih,
+                initiator = %birth.peer.name.initiator,
+                target = birth.peer.target,
+                address = %birth.peer.address,
+                %core,
+                "session began"
+            );
+            rt::send(core, move || Session::begin(birth).add_connection(stream.attach(), outcome));
+        }
+        Admitted::Joins(core, tsih) => rt::send(core, move || {
+            // The session may have ended meanwhile; dropping the stream closes the connection.
+            if let Some(session) = Shard::current().session(tsih) {
+                session.add_connection(stream.attach(), outcome);
+            }
+        }),
+    }
+}

@@ -1,0 +1,105 @@
+//! Portals: where initiators connect.
+//!
+//! Core 0 accepts, and takes every connection through its login: logins are rare and small, and the registry of sessions
+//! is there. Then the connection moves to its session's core: the least loaded one for a new session, the session's own for
+//! a further connection of it.
+
+mod login;
+mod registry;
+
+use std::cell::Cell;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use rt::{CoreId, Listener};
+
+pub use self::registry::{PORTAL_GROUP, Registry};
+use crate::control::Control;
+
+/// Connections that may be in their login at once, of all portals: 2,000 hosts that come back after an outage and some
+/// more. Each holds a few KiB. Beyond it, a connection waits in the kernel's queue.
+const LOGINS_MAX: usize = 4096;
+
+/// How long to wait before accepting again when the system has no descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Listens at `address`.
+///
+/// # Errors
+/// What the system says.
+pub async fn listen(address: SocketAddr) -> io::Result<Listener> {
+    Listener::bind(address).await
+}
+
+/// Accepts connections for ever.
+pub async fn serve(listener: Listener) {
+    let logins = Rc::new(Cell::new(0));
+    loop {
+        while logins.get() >= LOGINS_MAX {
+            rt::sleep(ACCEPT_PAUSE).await;
+        }
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                logins.set(logins.get() + 1);
+                let logins = Rc::clone(&logins);
+                rt::spawn(async move {
+                    login::log_in(stream, peer).await;
+                    logins.set(logins.get() - 1);
+                })
+                .detach();
+            }
+            Err(error) => {
+                tracing::warn!(portal = %listener.local_address(), %error, "cannot accept a connection");
+                rt::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// The addresses to tell initiators: a portal that listens on all addresses is told as those that its connections came in
+/// on, since these can be reached.
+pub fn addresses(portals: &[SocketAddr], local: &[SocketAddr]) -> Vec<String> {
+    let mut addresses: Vec<SocketAddr> = portals
+        .iter()
+        .flat_map(|portal| {
+            let reached = local.iter().map(|local| SocketAddr::new(canonical(local.ip()), portal.port()));
+            let reached: Vec<SocketAddr> =
+                if portal.ip().is_unspecified() { reached.collect() } else { vec![*portal] };
+            reached
+        })
+        .collect();
+    addresses.sort();
+    addresses.dedup();
+    addresses.iter().map(|address| format!("{address},{PORTAL_GROUP}")).collect()
+}
+
+fn canonical(address: IpAddr) -> IpAddr {
+    address.to_canonical()
+}
+
+/// Tells the registry that a session is over.
+pub fn session_ended(tsih: u16) {
+    rt::send(CoreId(0), move || {
+        if let Some(control) = Control::try_current() {
+            control.registry().remove(tsih);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_portal_on_all_addresses_is_told_by_those_in_use() {
+        let all = ["0.0.0.0:3260".parse().unwrap()];
+        let local = ["10.0.0.5:3260".parse().unwrap(), "10.0.0.5:3260".parse().unwrap()];
+        assert_eq!(addresses(&all, &local), ["10.0.0.5:3260,1"]);
+        let two = ["127.0.0.1:3261".parse().unwrap(), "127.0.0.1:3260".parse().unwrap()];
+        assert_eq!(addresses(&two, &local), ["127.0.0.1:3260,1", "127.0.0.1:3261,1"]);
+        let six = ["[::]:3260".parse().unwrap()];
+        assert_eq!(addresses(&six, &["[fd00::5]:3260".parse().unwrap()]), ["[fd00::5]:3260,1"]);
+    }
+}

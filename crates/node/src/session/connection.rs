@@ -1,0 +1,140 @@
+//! One connection of a session: a task that receives and a task that sends.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use base::SendBatch;
+use proto::iscsi::target::CloseReason;
+use rt::Stream;
+use rt::sync::Notify;
+
+use super::Session;
+
+/// What one send carries at most: beyond this, batching gains nothing and the answers behind it wait.
+const SEND_BYTES_MAX: usize = 1 << 20;
+
+/// A connection in its full feature phase.
+pub struct Connection {
+    cid: u16,
+    stream: Stream,
+    /// Rung when there may be something to send.
+    output: Notify,
+    /// Rung when the brain may want bytes again.
+    input: Notify,
+    /// No more is received; what is left is sent, then the connection is closed.
+    finishing: Cell<bool>,
+    /// Nothing more is sent either: the brain may have a new connection of this number.
+    cut: Cell<bool>,
+}
+
+impl Connection {
+    /// A connection.
+    pub fn new(cid: u16, stream: Stream) -> Connection {
+        Connection {
+            cid,
+            stream,
+            output: Notify::new(),
+            input: Notify::new(),
+            finishing: Cell::new(false),
+            cut: Cell::new(false),
+        }
+    }
+
+    /// The address of the other side.
+    pub fn peer_address(&self) -> SocketAddr {
+        self.stream.peer_address()
+    }
+
+    /// The address of this side.
+    pub fn local_address(&self) -> SocketAddr {
+        self.stream.local_address()
+    }
+
+    /// Something may have changed: there may be output, or room for input.
+    pub fn look(&self) {
+        self.output.notify();
+        self.input.notify();
+    }
+
+    /// Sends what is left and closes.
+    pub fn finish(&self) {
+        self.finishing.set(true);
+        self.look();
+    }
+
+    /// Closes now.
+    pub fn cut(&self) {
+        self.finishing.set(true);
+        self.cut.set(true);
+        self.stream.shutdown();
+        self.look();
+    }
+
+    /// Feeds the session with what arrives, until the end.
+    pub(super) async fn receive(self: Rc<Connection>, session: Rc<Session>) {
+        while !self.finishing.get() {
+            if !session.brain.borrow().wants_bytes(self.cid) {
+                self.input.notified().await;
+                continue;
+            }
+            let in_place = session.brain.borrow_mut().take_in_place(self.cid);
+            match in_place {
+                Some(place) => {
+                    let received = self.stream.receive_exact(place.buf, place.filled).await;
+                    if self.finishing.get() {
+                        return;
+                    }
+                    let mut brain = session.brain.borrow_mut();
+                    match received {
+                        Ok(buf) => brain.handle_in_place(self.cid, buf, rt::now()),
+                        Err(_) => brain.handle_closed(self.cid, CloseReason::Reset),
+                    }
+                }
+                None => {
+                    let received = self.stream.receive().await;
+                    if self.finishing.get() {
+                        return;
+                    }
+                    let mut brain = session.brain.borrow_mut();
+                    match received {
+                        Ok(bytes) if bytes.is_empty() => {
+                            brain.handle_closed(self.cid, CloseReason::PeerClosed)
+                        }
+                        Ok(bytes) => brain.handle_bytes(self.cid, &bytes, rt::now()),
+                        Err(_) => brain.handle_closed(self.cid, CloseReason::Reset),
+                    }
+                }
+            }
+            session.pump();
+        }
+    }
+
+    /// Sends what the session has to say, until the end.
+    pub(super) async fn send(self: Rc<Connection>, session: Rc<Session>) {
+        let mut batch = SendBatch::new();
+        while !self.cut.get() {
+            session.brain.borrow_mut().poll_transmit(self.cid, &mut batch, SEND_BYTES_MAX);
+            if batch.is_empty() {
+                if self.finishing.get() {
+                    break;
+                }
+                self.output.notified().await;
+                continue;
+            }
+            match self.stream.send(std::mem::take(&mut batch)).await {
+                Ok(sent) => batch = sent,
+                Err(_) => {
+                    if !self.cut.get() {
+                        session.brain.borrow_mut().handle_closed(self.cid, CloseReason::Reset);
+                        session.pump();
+                    }
+                    break;
+                }
+            }
+            self.input.notify();
+        }
+        self.finishing.set(true);
+        self.stream.shutdown();
+    }
+}

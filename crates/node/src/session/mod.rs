@@ -1,0 +1,369 @@
+//! iSCSI sessions: bytes to commands, commands to units, answers to bytes.
+//!
+//! A session lives on one core with all its connections. What the protocol decides is in its brain,
+//! [`proto::iscsi::target::Session`]; here bytes are moved and commands run. A command whose step needs no waiting (all of
+//! a RAM volume's) is done in the turn that brought it, so that the answers to everything that came in one receive leave
+//! in one send.
+
+mod connection;
+mod task;
+mod view;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use base::Instant;
+use proto::iscsi::target::{
+    self as iscsi, CloseReason, Command, CommandId, Event, LoginOutcome, LoginStatus, TargetRecord,
+};
+use proto::scsi::{ItNexus, Lun, NexusId, Outcome, Request, Step, UnitAttention, absent};
+use rt::Stream;
+use rt::sync::Notify;
+
+use self::connection::Connection;
+pub use self::view::View;
+use crate::control::{SessionStatus, Traffic};
+use crate::portal;
+use crate::shard::Shard;
+use crate::unit::Unit;
+
+/// Who is at the other end, and what it logged in to.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// The names of both ports: what reservations belong to.
+    pub name: ItNexus,
+    /// InitiatorAlias.
+    pub alias: Option<String>,
+    /// The target's name; `None` for discovery.
+    pub target: Option<String>,
+    /// Where the first connection comes from.
+    pub address: SocketAddr,
+}
+
+/// What a session begins with.
+#[derive(Clone, Debug)]
+pub struct Birth {
+    /// Its number in the node.
+    pub tsih: u16,
+    /// Its number for units.
+    pub nexus: NexusId,
+    /// Who is at the other end.
+    pub peer: Peer,
+    /// It replaces a session of the same names.
+    pub again: bool,
+}
+
+/// One session on its core.
+pub struct Session {
+    birth: Birth,
+    brain: RefCell<iscsi::Session>,
+    connections: RefCell<BTreeMap<u16, Rc<Connection>>>,
+    view: RefCell<Rc<View>>,
+    /// What the first login settled.
+    max_connections: Cell<usize>,
+    /// Commands that run as tasks of their own, with the unit they run on.
+    running: RefCell<BTreeMap<CommandId, Rc<Unit>>>,
+    /// Rung when a command has ended that somebody may wait for.
+    command_ended: Notify,
+    /// Rung when a deadline may have come nearer.
+    deadline_changed: Notify,
+    /// The brain has said that nothing follows.
+    ended: Cell<bool>,
+    began: Instant,
+}
+
+impl Session {
+    /// Makes a session on this core, and starts its clock.
+    pub fn begin(birth: Birth) -> Rc<Session> {
+        let shard = Shard::current();
+        let config = shard.config();
+        let brain = iscsi::Session::new(
+            iscsi::SessionConfig {
+                tsih: birth.tsih,
+                commands_max: config.commands_max,
+                data_bytes_max: config.session_data_bytes(),
+                nop_interval: config.nop_interval,
+            },
+            birth.peer.target.is_none(),
+        );
+        let session = Rc::new(Session {
+            view: RefCell::new(Rc::new(View::new(birth.peer.name.clone(), BTreeMap::new()))),
+            birth,
+            brain: RefCell::new(brain),
+            connections: RefCell::default(),
+            max_connections: Cell::new(1),
+            running: RefCell::default(),
+            command_ended: Notify::new(),
+            deadline_changed: Notify::new(),
+            ended: Cell::new(false),
+            began: rt::now(),
+        });
+        shard.add_session(Rc::clone(&session));
+        session.look_again();
+        rt::spawn(Rc::clone(&session).keep_time()).detach();
+        session
+    }
+
+    /// Adds a connection that has logged in.
+    pub fn add_connection(self: &Rc<Session>, stream: Stream, login: LoginOutcome) {
+        let cid = login.request.cid;
+        self.max_connections.set(usize::from(login.negotiated.max_connections));
+        self.brain.borrow_mut().add_connection(
+            cid,
+            login.negotiated,
+            login.stat_sn,
+            login.exp_cmd_sn,
+            rt::now(),
+        );
+        // If the number was in use, the brain has closed the former connection: that one goes before the new one comes.
+        self.pump();
+        let connection = Rc::new(Connection::new(cid, stream));
+        self.connections.borrow_mut().insert(cid, Rc::clone(&connection));
+        self.brain.borrow_mut().handle_bytes(cid, &login.leftover, rt::now());
+        rt::spawn(Rc::clone(&connection).receive(Rc::clone(self))).detach();
+        rt::spawn(connection.send(Rc::clone(self))).detach();
+        self.pump();
+    }
+
+    /// Whether it takes another connection.
+    ///
+    /// # Errors
+    /// It has as many as it settled for; a connection of the same number would be replaced.
+    pub fn room_for(&self, cid: u16) -> Result<(), LoginStatus> {
+        let connections = self.connections.borrow();
+        if connections.contains_key(&cid) || connections.len() < self.max_connections.get() {
+            Ok(())
+        } else {
+            Err(LoginStatus::TooManyConnections)
+        }
+    }
+
+    /// Its number in the node.
+    pub fn tsih(&self) -> u16 {
+        self.birth.tsih
+    }
+
+    /// Its number for units.
+    pub fn nexus(&self) -> NexusId {
+        self.birth.nexus
+    }
+
+    /// The names of both ports.
+    pub fn name(&self) -> &ItNexus {
+        &self.birth.peer.name
+    }
+
+    /// What administrators see of it.
+    pub fn status(&self) -> SessionStatus {
+        let counters = self.brain.borrow().counters();
+        SessionStatus {
+            tsih: self.birth.tsih,
+            initiator: self.birth.peer.name.initiator.name.to_string(),
+            alias: self.birth.peer.alias.clone(),
+            isid: self.birth.peer.name.initiator.isid,
+            target: self.birth.peer.target.clone(),
+            core: rt::core(),
+            addresses: self
+                .connections
+                .borrow()
+                .values()
+                .map(|connection| connection.peer_address())
+                .collect(),
+            age: rt::now().since(self.began),
+            traffic: Traffic {
+                commands: counters.commands,
+                bytes_received: counters.bytes_received,
+                bytes_sent: counters.bytes_sent,
+            },
+        }
+    }
+
+    /// What it sees now.
+    pub fn view(&self) -> Rc<View> {
+        Rc::clone(&self.view.borrow())
+    }
+
+    /// Ends it from above.
+    pub fn end(self: &Rc<Session>, reason: CloseReason) {
+        self.brain.borrow_mut().end(reason, rt::now());
+        self.deadline_changed.notify();
+        self.pump();
+    }
+
+    /// Looks its LUNs up again after the access rules have changed.
+    pub fn look_again(self: &Rc<Session>) {
+        let Some(target) = self.birth.peer.target.as_deref() else { return };
+        let shard = Shard::current();
+        let access = shard.access();
+        let (initiator, address) = (&self.birth.peer.name.initiator.name, self.birth.peer.address.ip());
+        if access.admit(target, initiator, address).is_err() {
+            self.end(CloseReason::Drained);
+            return;
+        }
+        let luns = access.luns(target, initiator, address);
+        let luns = luns.into_iter().filter_map(|(lun, volume)| Some((Lun::new(lun)?, shard.unit(volume)?)));
+        let old = self.view();
+        let new = Rc::new(View::new(self.birth.peer.name.clone(), luns.collect()));
+        let differs = |a: &View, b: &View| {
+            let ids =
+                |view: &View| view.luns().iter().map(|(lun, unit)| (*lun, unit.id())).collect::<Vec<_>>();
+            ids(a) != ids(b)
+        };
+        if !differs(&old, &new) {
+            return;
+        }
+        let seen = |view: &View, unit: &Rc<Unit>| view.luns().values().any(|other| Rc::ptr_eq(other, unit));
+        let nexus = self.birth.nexus;
+        for unit in old.luns().values().filter(|unit| !seen(&new, unit)) {
+            let unit = Rc::clone(unit);
+            rt::spawn(async move { unit.detach(nexus).await }).detach();
+        }
+        for unit in new.luns().values() {
+            if !seen(&old, unit) {
+                unit.attach(self.birth.nexus, self.birth.peer.name.clone(), self.birth.again);
+            } else {
+                unit.brain().borrow_mut().attention(self.birth.nexus, UnitAttention::ReportedLunsChanged);
+            }
+        }
+        self.view.replace(new);
+    }
+
+    /// Answers what is running on `unit` with TASK ABORTED; the operations themselves go on to their end.
+    pub fn abort_on(self: &Rc<Session>, unit: &Rc<Unit>) {
+        let running = self.running.borrow();
+        let ids = running.iter().filter(|(_, on)| Rc::ptr_eq(on, unit)).map(|(id, _)| *id);
+        ids.for_each(|id| self.brain.borrow_mut().abort(id, true));
+        drop(running);
+        self.pump();
+    }
+
+    /// Sees to everything that the brain asks for, and lets the connections send.
+    fn pump(self: &Rc<Session>) {
+        loop {
+            let event = self.brain.borrow_mut().poll_event();
+            let Some(event) = event else { break };
+            match event {
+                Event::Command(command) => self.run(command),
+                Event::Task { id, function, lun, abort } => {
+                    rt::spawn(Rc::clone(self).manage_task(id, function, lun, abort)).detach();
+                }
+                Event::SendTargets { id, target } => {
+                    let targets = self.visible_targets(target.as_deref());
+                    self.brain.borrow_mut().send_targets(id, &targets);
+                }
+                // Commands whose answers nobody waits for run to their end; nobody was promised that they would not.
+                Event::Close { cid, reason, abort: _ } => {
+                    tracing::debug!(tsih = self.birth.tsih, cid, ?reason, "connection closes");
+                    if let Some(connection) = self.connections.borrow_mut().remove(&cid) {
+                        match reason {
+                            CloseReason::Reinstated => connection.cut(),
+                            _ => connection.finish(),
+                        }
+                    }
+                }
+                Event::End { abort: _ } => self.bury(),
+            }
+        }
+        for connection in self.connections.borrow().values() {
+            connection.look();
+        }
+    }
+
+    /// Runs one command: to its end if it does not have to wait, else as a task.
+    fn run(self: &Rc<Session>, command: Command) {
+        let Command { id, lun, cdb, data_out } = command;
+        let view = self.view();
+        let Some(unit) = view.unit(lun).cloned() else {
+            let outcome = match absent(&cdb) {
+                Step::ReportLuns(report) => report.answer(&view.numbers()),
+                Step::Done(outcome) => outcome,
+                step => unreachable!("without a unit there is nothing to do for {step:?}"),
+            };
+            self.brain.borrow_mut().complete(id, outcome);
+            return;
+        };
+        let request = Request { nexus: self.birth.nexus, cdb, data_out };
+        let on = Rc::clone(&unit);
+        let mut execution = Box::pin(async move { unit.execute(&view, request).await });
+        match execution.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => self.brain.borrow_mut().complete(id, outcome),
+            Poll::Pending => {
+                self.running.borrow_mut().insert(id, on);
+                let session = Rc::clone(self);
+                rt::spawn(async move { session.finish(id, execution.await) }).detach();
+            }
+        }
+    }
+
+    fn finish(self: &Rc<Session>, id: CommandId, outcome: Outcome) {
+        let on = self.running.borrow_mut().remove(&id);
+        drop(on);
+        self.brain.borrow_mut().complete(id, outcome);
+        self.command_ended.notify();
+        self.pump();
+    }
+
+    fn visible_targets(&self, one: Option<&str>) -> Vec<TargetRecord> {
+        let shard = Shard::current();
+        let peer = &self.birth.peer;
+        let local: Vec<SocketAddr> =
+            self.connections.borrow().values().map(|connection| connection.local_address()).collect();
+        let addresses = portal::addresses(&shard.portals(), &local);
+        shard
+            .access()
+            .visible(&peer.name.initiator.name, peer.address.ip())
+            .filter(|target| one.is_none_or(|one| one == target.name.as_str()))
+            .map(|target| TargetRecord { name: target.name.to_string(), addresses: addresses.clone() })
+            .collect()
+    }
+
+    /// The session is over: nothing of it stays behind but commands that are still at a volume.
+    fn bury(self: &Rc<Session>) {
+        if self.ended.replace(true) {
+            return;
+        }
+        let view = self.view.replace(Rc::new(View::new(self.birth.peer.name.clone(), BTreeMap::new())));
+        let connections = self.connections.take();
+        connections.values().for_each(|connection| connection.finish());
+        self.deadline_changed.notify();
+        let session = Rc::clone(self);
+        rt::spawn(async move {
+            for unit in view.luns().values() {
+                unit.detach(session.birth.nexus).await;
+            }
+            // Only now may a login of the same names begin: what it takes anew must not be dropped as the old one's.
+            Shard::current().remove_session(session.birth.tsih);
+            portal::session_ended(session.birth.tsih);
+        })
+        .detach();
+        tracing::info!(
+            tsih = self.birth.tsih,
+            initiator = %self.birth.peer.name.initiator,
+            target = self.birth.peer.target,
+            "session ended"
+        );
+    }
+
+    /// Calls the brain when its deadlines pass.
+    async fn keep_time(self: Rc<Session>) {
+        while !self.ended.get() {
+            let deadline = self.brain.borrow().deadline();
+            let changed = pin!(self.deadline_changed.notified());
+            match deadline {
+                None => changed.await,
+                Some(deadline) => {
+                    let until = deadline.since(rt::now());
+                    if rt::timeout(until, changed).await.is_err() {
+                        self.brain.borrow_mut().handle_timeout(rt::now());
+                        self.pump();
+                    }
+                }
+            }
+        }
+    }
+}

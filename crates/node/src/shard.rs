@@ -1,0 +1,229 @@
+//! What a core of the node has: its part of every volume, its sessions, its copy of the access rules.
+//!
+//! A message from another core starts at [`Shard::current`] and never holds on to what it finds there.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use proto::scsi::ItNexus;
+use rt::CoreId;
+use rt::sync::{Notify, Semaphore};
+use store::{CoreDisks, PoolId};
+
+use crate::access::Access;
+use crate::config::Config;
+use crate::control::Control;
+use crate::session::Session;
+use crate::unit::Unit;
+use crate::volume::{Volume, VolumeId};
+
+/// One core's state.
+pub struct Shard {
+    config: Arc<Config>,
+    units: RefCell<BTreeMap<VolumeId, Rc<Unit>>>,
+    access: RefCell<Arc<Access>>,
+    sessions: RefCell<BTreeMap<u16, Rc<Session>>>,
+    /// On the home core: one change a unit at a time.
+    turns: RefCell<BTreeMap<VolumeId, Rc<Semaphore>>>,
+    /// Logins are refused, since the node is about to stop.
+    draining: Cell<bool>,
+    /// The pools' disks, opened on this core.
+    disks: RefCell<BTreeMap<PoolId, CoreDisks>>,
+    /// Where the node listens.
+    portals: RefCell<Vec<SocketAddr>>,
+    /// On core 0, once it has started.
+    control: RefCell<Option<Rc<Control>>>,
+    /// On core 0: rung when the node is to stop.
+    stopping: Notify,
+}
+
+impl Shard {
+    /// An empty shard on this core, where [`Shard::current`] finds it.
+    pub fn install(config: Arc<Config>) -> Rc<Shard> {
+        let shard = Rc::new(Shard {
+            config,
+            units: RefCell::default(),
+            access: RefCell::default(),
+            sessions: RefCell::default(),
+            turns: RefCell::default(),
+            draining: Cell::new(false),
+            disks: RefCell::default(),
+            portals: RefCell::default(),
+            control: RefCell::default(),
+            stopping: Notify::new(),
+        });
+        rt::set_local(Rc::clone(&shard));
+        shard
+    }
+
+    /// The shard of the core that runs the caller.
+    pub fn current() -> Rc<Shard> {
+        rt::local().expect("every core of a node installs its shard before it takes messages")
+    }
+
+    /// How the node was configured.
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
+    /// The node's control: on core 0, once it has started.
+    pub fn control(&self) -> Option<Rc<Control>> {
+        self.control.borrow().clone()
+    }
+
+    /// Puts the control on core 0.
+    pub fn set_control(&self, control: Rc<Control>) {
+        self.control.replace(Some(control));
+    }
+
+    /// Rung on core 0 when the node is to stop.
+    pub fn stopping(&self) -> &Notify {
+        &self.stopping
+    }
+
+    /// Where the node listens.
+    pub fn portals(&self) -> Vec<SocketAddr> {
+        self.portals.borrow().clone()
+    }
+
+    /// The node listens at these addresses.
+    pub fn set_portals(&self, portals: Vec<SocketAddr>) {
+        self.portals.replace(portals);
+    }
+
+    /// A pool's disks on this core.
+    pub fn disks(&self, pool: PoolId) -> Option<CoreDisks> {
+        self.disks.borrow().get(&pool).cloned()
+    }
+
+    /// A pool was opened.
+    pub fn add_disks(&self, pool: PoolId, disks: CoreDisks) {
+        self.disks.borrow_mut().insert(pool, disks);
+    }
+
+    /// A pool was closed.
+    pub fn remove_disks(&self, pool: PoolId) {
+        let removed = self.disks.borrow_mut().remove(&pool);
+        drop(removed);
+    }
+
+    /// A logical unit of this core.
+    pub fn unit(&self, id: VolumeId) -> Option<Rc<Unit>> {
+        self.units.borrow().get(&id).cloned()
+    }
+
+    /// A volume of this core.
+    pub fn volume(&self, id: VolumeId) -> Option<Rc<Volume>> {
+        self.units.borrow().get(&id).map(|unit| Rc::clone(unit.volume()))
+    }
+
+    /// All units, by identity.
+    pub fn units(&self) -> Vec<Rc<Unit>> {
+        self.units.borrow().values().cloned().collect()
+    }
+
+    /// Adds a unit.
+    pub fn add_unit(&self, unit: Rc<Unit>) {
+        self.units.borrow_mut().insert(unit.id(), unit);
+    }
+
+    /// Takes a unit away and waits until no command uses it.
+    pub async fn remove_unit(&self, id: VolumeId) {
+        let removed = self.units.borrow_mut().remove(&id);
+        self.turns.borrow_mut().remove(&id);
+        if let Some(unit) = removed {
+            unit.drained(None).await;
+        }
+    }
+
+    /// The access rules of the moment.
+    pub fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.access.borrow())
+    }
+
+    /// New access rules: every session of this core looks at its LUNs again.
+    pub fn set_access(&self, access: Arc<Access>) {
+        self.access.replace(access);
+        for session in self.sessions() {
+            session.look_again();
+        }
+    }
+
+    /// The sessions of this core, by TSIH.
+    pub fn sessions(&self) -> Vec<Rc<Session>> {
+        self.sessions.borrow().values().cloned().collect()
+    }
+
+    /// The session with this TSIH.
+    pub fn session(&self, tsih: u16) -> Option<Rc<Session>> {
+        self.sessions.borrow().get(&tsih).cloned()
+    }
+
+    /// Adds a session.
+    pub fn add_session(&self, session: Rc<Session>) {
+        self.sessions.borrow_mut().insert(session.tsih(), session);
+    }
+
+    /// Takes a session away.
+    pub fn remove_session(&self, tsih: u16) {
+        let removed = self.sessions.borrow_mut().remove(&tsih);
+        drop(removed);
+    }
+
+    /// Whether the node is about to stop.
+    pub fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    /// Refuses new logins from now on.
+    pub fn drain(&self) {
+        self.draining.set(true);
+    }
+
+    /// Waits for this unit's turn to change; the next change waits until the guard is dropped.
+    pub async fn changes(&self, id: VolumeId) -> Turn {
+        let turns =
+            Rc::clone(self.turns.borrow_mut().entry(id).or_insert_with(|| Rc::new(Semaphore::new(1))));
+        turns.acquire(1).await;
+        Turn(turns)
+    }
+
+    /// Aborts what these nexuses have running on a unit on this core, and waits until none of it can take effect.
+    pub async fn abort_commands_of(&self, id: VolumeId, victims: &[ItNexus]) {
+        let Some(unit) = self.unit(id) else { return };
+        for session in self.sessions().into_iter().filter(|session| victims.contains(session.name())) {
+            session.abort_on(&unit);
+            unit.drained(Some(session.nexus())).await;
+        }
+    }
+
+    /// Aborts what all sessions of this core have running on a unit (a reset), and waits until none of it can take effect.
+    pub async fn abort_all(&self, id: VolumeId) {
+        let Some(unit) = self.unit(id) else { return };
+        self.sessions().iter().for_each(|session| session.abort_on(&unit));
+        unit.drained(None).await;
+    }
+}
+
+/// A unit's turn to change.
+pub struct Turn(Rc<Semaphore>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.release(1);
+    }
+}
+
+/// Runs an async function on every core, this one included, side by side; its results by core.
+pub async fn on_all_cores<T, F>(function: impl Fn() -> F + Clone + Send + 'static) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + 'static,
+{
+    let cores = (0..rt::cores()).map(|core| CoreId(core as u16));
+    rt::join_all(cores.map(|core| rt::call(core, function.clone()))).await
+}

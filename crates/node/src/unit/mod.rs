@@ -1,0 +1,151 @@
+//! Logical units: a volume with its SCSI face, on one core.
+//!
+//! [`Unit::execute`] is the way of every command: the SCSI brain answers it or names a step, the step is carried out here,
+//! the brain makes the answer. Steps that change what all cores agree on go through [`change`].
+
+mod change;
+mod copy;
+mod identity;
+mod stats;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use proto::scsi::{BlockOp, ItNexus, LogicalUnit, LuConfig, LuState, NexusId, Outcome, Request, Step};
+use rt::sync::Notify;
+
+pub use self::identity::{identity, naa};
+pub use self::stats::{Operation, UnitStats};
+use crate::session::View;
+use crate::volume::{Volume, VolumeId};
+
+/// A logical unit on one core.
+pub struct Unit {
+    volume: Rc<Volume>,
+    brain: RefCell<LogicalUnit>,
+    /// Commands of this core's sessions that are at the volume, by nexus. Commands that wait for a change are not counted:
+    /// the change that aborts them would wait for itself.
+    at_volume: RefCell<Vec<(NexusId, u32)>>,
+    /// Rung when a nexus' count comes down to zero.
+    quiet: Notify,
+    stats: RefCell<UnitStats>,
+}
+
+impl Unit {
+    /// A unit over `volume`.
+    pub fn new(volume: Rc<Volume>, config: LuConfig, state: LuState) -> Unit {
+        Unit {
+            volume,
+            brain: RefCell::new(LogicalUnit::new(config, state)),
+            at_volume: RefCell::default(),
+            quiet: Notify::new(),
+            stats: RefCell::default(),
+        }
+    }
+
+    /// The volume's identity, which is the unit's.
+    pub fn id(&self) -> VolumeId {
+        self.volume.id()
+    }
+
+    /// The volume on this core.
+    pub fn volume(&self) -> &Rc<Volume> {
+        &self.volume
+    }
+
+    /// The SCSI brain on this core; borrowed for the moment only, never over an `await`.
+    pub fn brain(&self) -> &RefCell<LogicalUnit> {
+        &self.brain
+    }
+
+    /// What was done so far on this core.
+    pub fn stats(&self) -> UnitStats {
+        self.stats.borrow().clone()
+    }
+
+    /// A login sees this unit.
+    pub fn attach(&self, nexus: NexusId, name: ItNexus, again: bool) {
+        self.brain.borrow_mut().attach_nexus(nexus, name, again);
+    }
+
+    /// A login no longer sees this unit. What ends with it (a RESERVE) has ended everywhere when this returns.
+    pub async fn detach(&self, nexus: NexusId) {
+        let change = self.brain.borrow_mut().detach_nexus(nexus);
+        self.at_volume.borrow_mut().retain(|(other, count)| *other != nexus || *count > 0);
+        if let Some(change) = change {
+            self.change(change).await;
+        }
+    }
+
+    /// Carries out one command. `view` is what its session sees: the units that a copy may name.
+    pub async fn execute(&self, view: &View, request: Request) -> Outcome {
+        let nexus = request.nexus;
+        let began = rt::now();
+        let step = self.brain.borrow_mut().start(request);
+        let (operation, bytes, outcome) = match step {
+            Step::Done(outcome) => (Operation::Other, 0, outcome),
+            Step::Block(pending, op) => {
+                let (operation, bytes) = self.measure(&op);
+                let _at_volume = AtVolume::enter(self, nexus);
+                let result = self.volume.perform(op).await;
+                (operation, bytes, self.brain.borrow_mut().finish(pending, result))
+            }
+            Step::ReportLuns(report) => (Operation::Other, 0, report.answer(&view.numbers())),
+            Step::Change(change) => (Operation::Other, 0, self.change(change).await),
+            Step::Copy(pending, segments) => {
+                let _at_volume = AtVolume::enter(self, nexus);
+                let result = copy::copy(view, &segments).await;
+                (Operation::Copy, 0, self.brain.borrow_mut().finish(pending, result))
+            }
+        };
+        self.stats.borrow_mut().record(operation, bytes, rt::now().since(began), &outcome);
+        outcome
+    }
+
+    fn measure(&self, op: &BlockOp) -> (Operation, u64) {
+        let bytes = op.range().map_or(0, |range| (range.count * self.volume.block_size()).0);
+        (Operation::of(op), bytes)
+    }
+
+    /// Waits until no command of these nexuses (`None`: of any) is at the volume.
+    pub async fn drained(&self, of: Option<NexusId>) {
+        while self
+            .at_volume
+            .borrow()
+            .iter()
+            .any(|(nexus, count)| *count > 0 && of.is_none_or(|of| of == *nexus))
+        {
+            self.quiet.notified().await;
+        }
+    }
+}
+
+/// Counts a command while it is at the volume.
+struct AtVolume<'a> {
+    unit: &'a Unit,
+    nexus: NexusId,
+}
+
+impl<'a> AtVolume<'a> {
+    fn enter(unit: &'a Unit, nexus: NexusId) -> AtVolume<'a> {
+        let mut at_volume = unit.at_volume.borrow_mut();
+        // Few nexuses use one unit on one core: a list is quicker than a map.
+        match at_volume.iter_mut().find(|(other, _)| *other == nexus) {
+            Some((_, count)) => *count += 1,
+            None => at_volume.push((nexus, 1)),
+        }
+        AtVolume { unit, nexus }
+    }
+}
+
+impl Drop for AtVolume<'_> {
+    fn drop(&mut self) {
+        let mut at_volume = self.unit.at_volume.borrow_mut();
+        if let Some((_, count)) = at_volume.iter_mut().find(|(nexus, _)| *nexus == self.nexus) {
+            *count -= 1;
+            if *count == 0 {
+                self.unit.quiet.notify();
+            }
+        }
+    }
+}

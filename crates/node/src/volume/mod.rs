@@ -1,0 +1,285 @@
+//! Volumes: what SCSI asks for, cut into pieces and brought to the slices that own them.
+//!
+//! Each core has a [`Volume`] of its own for every volume of the node. It knows the stripe map and owns the slices
+//! that live on its core; pieces for other slices travel to their core by message and come back with the result. An
+//! operation on several pieces is not one step to others, as SCSI allows; one that must be (COMPARE AND WRITE,
+//! ORWRITE) takes all of its pieces first, in the order of the slices, so that two of them cannot wait for each other.
+
+mod order;
+mod piece;
+mod scan;
+mod slice;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use base::{BlockCount, BlockSize, Buf, ByteLen, ByteOffset, Chain, Lba, LbaRange};
+use proto::scsi::{BlockDone, BlockError, BlockOp};
+use rt::{CoreId, Durability};
+pub use store::VolumeId;
+use store::{Piece, SliceError, SliceSpec, Stripe};
+
+use self::piece::{PieceOp, Taken};
+pub use self::slice::{Slice, Standing};
+
+/// How much of a long operation without data (VERIFY, WRITE SAME) is in memory at once.
+const STEP_BYTES: u64 = 1 << 20;
+
+/// One volume, as one core knows it.
+pub struct Volume {
+    id: VolumeId,
+    block_size: BlockSize,
+    /// Grows when the volume is resized.
+    blocks: Cell<BlockCount>,
+    stripe: Stripe,
+    /// By number; `None` for those of other cores.
+    slices: Vec<Option<Rc<Slice>>>,
+}
+
+/// The core that a slice lives on.
+pub fn core_of(slice: u16, cores: usize) -> CoreId {
+    CoreId((usize::from(slice) % cores) as u16)
+}
+
+impl Volume {
+    /// A volume with the slices of this core.
+    pub fn new(
+        id: VolumeId,
+        block_size: BlockSize,
+        blocks: BlockCount,
+        stripe: Stripe,
+        layouts: Vec<store::Slice>,
+    ) -> Volume {
+        let mut slices: Vec<Option<Rc<Slice>>> = (0..stripe.slices()).map(|_| None).collect();
+        for layout in layouts {
+            let number = usize::from(layout.index());
+            slices[number] = Some(Rc::new(Slice::new(layout)));
+        }
+        Volume { id, block_size, blocks: Cell::new(blocks), stripe, slices }
+    }
+
+    /// Which volume.
+    pub fn id(&self) -> VolumeId {
+        self.id
+    }
+
+    /// The logical block.
+    pub fn block_size(&self) -> BlockSize {
+        self.block_size
+    }
+
+    /// The capacity.
+    pub fn blocks(&self) -> BlockCount {
+        self.blocks.get()
+    }
+
+    /// Makes this core's slices longer. All cores do this before one of them announces the new capacity.
+    pub fn grow(&self, specs: Vec<SliceSpec>) {
+        for spec in specs {
+            if let Some(Some(slice)) = self.slices.get(usize::from(spec.index())) {
+                slice.grow(spec);
+            }
+        }
+    }
+
+    /// The capacity after [`Volume::grow`].
+    pub fn set_blocks(&self, blocks: BlockCount) {
+        self.blocks.set(blocks);
+    }
+
+    /// Carries out one operation.
+    ///
+    /// # Errors
+    /// What the standard has a code for; see [`BlockError`].
+    pub async fn perform(&self, op: BlockOp) -> Result<BlockDone, BlockError> {
+        match op {
+            BlockOp::Read { range, .. } => self.read(range, Standing::Ordinary).await.map(BlockDone::Data),
+            BlockOp::Write { range, data, fua } | BlockOp::WriteAtomic { range, data, fua } => {
+                self.write(range, data, durability(fua), Standing::Ordinary).await?;
+                Ok(BlockDone::Done)
+            }
+            BlockOp::WriteAndVerify { range, data, compare } => {
+                self.write_and_verify(range, data, compare).await
+            }
+            BlockOp::WriteSame { range, pattern, fua } => self.write_same(range, &pattern, fua).await,
+            BlockOp::Unmap { ranges, fua } => self.unmap(ranges, fua).await,
+            BlockOp::Verify { range } => self.verify(range).await,
+            BlockOp::Compare { range, data } => self.compare(range, &data).await,
+            BlockOp::CompareAndWrite { range, compare, write, fua } => {
+                self.compare_and_write(range, &compare, write, fua).await
+            }
+            BlockOp::OrWrite { range, data, fua } => self.or_write(range, &data, fua).await,
+            BlockOp::Flush => self.flush().await,
+            // There is no cache yet to bring the blocks into.
+            BlockOp::Prefetch { .. } => Ok(BlockDone::Done),
+            BlockOp::LbaStatus { start, max } => self.lba_status(start, max).await.map(BlockDone::LbaStatus),
+        }
+    }
+
+    /// Reads `range`.
+    ///
+    /// # Errors
+    /// [`BlockError::Unreadable`], [`BlockError::Offline`].
+    pub async fn read(&self, range: LbaRange, standing: Standing) -> Result<Chain, BlockError> {
+        let mut pieces = self.pieces(range);
+        let Some(first) = pieces.next() else { return Ok(Chain::new()) };
+        let read = |piece: Piece| self.carry_out(piece, PieceOp::Read { len: piece.len, standing });
+        if first.len == range.count * self.block_size {
+            return read(first).await;
+        }
+        let parts = rt::join_all(std::iter::once(first).chain(pieces).map(read)).await;
+        let mut data = Chain::new();
+        for part in parts {
+            data.append(part?);
+        }
+        Ok(data)
+    }
+
+    /// Writes `data`, as many bytes as `range` has.
+    ///
+    /// # Errors
+    /// [`BlockError::Unwritable`], [`BlockError::Full`], [`BlockError::Offline`].
+    pub async fn write(
+        &self,
+        range: LbaRange,
+        data: Chain,
+        durability: Durability,
+        standing: Standing,
+    ) -> Result<(), BlockError> {
+        let mut pieces = self.pieces(range);
+        let Some(first) = pieces.next() else { return Ok(()) };
+        if first.len == range.count * self.block_size {
+            return self.carry_out(first, PieceOp::Write { data, durability, standing }).await.map(drop);
+        }
+        let start = first.volume_offset.0;
+        let write = |piece: Piece| {
+            let from = (piece.volume_offset.0 - start) as usize;
+            let data = data.slice(from..from + piece.len.0 as usize);
+            self.carry_out(piece, PieceOp::Write { data, durability, standing })
+        };
+        all_done(rt::join_all(std::iter::once(first).chain(pieces).map(write)).await)
+    }
+
+    async fn write_and_verify(
+        &self,
+        range: LbaRange,
+        data: Chain,
+        compare: bool,
+    ) -> Result<BlockDone, BlockError> {
+        self.write(range, data.clone(), Durability::Durable, Standing::Ordinary).await?;
+        if compare { self.compare(range, &data).await } else { self.verify(range).await }
+    }
+
+    async fn write_same(&self, range: LbaRange, pattern: &Chain, fua: bool) -> Result<BlockDone, BlockError> {
+        let block = pattern.contiguous();
+        let step_blocks = (STEP_BYTES >> self.block_size.shift()).min(range.count.0);
+        let mut repeated = Buf::uncleared((BlockCount(step_blocks) * self.block_size).0 as usize);
+        repeated.chunks_exact_mut(block.len()).for_each(|place| place.copy_from_slice(&block));
+        let repeated = Chain::from(repeated);
+        for step in self.steps(range) {
+            let data = repeated.slice(0..(step.count * self.block_size).0 as usize);
+            self.write(step, data, durability(fua), Standing::Ordinary).await?;
+        }
+        Ok(BlockDone::Done)
+    }
+
+    async fn unmap(&self, ranges: Vec<LbaRange>, fua: bool) -> Result<BlockDone, BlockError> {
+        for range in ranges {
+            let zero = |piece: Piece| self.carry_out(piece, PieceOp::Zero { len: piece.len });
+            // Pieces of a long range are many and each is quick: a batch at a time.
+            let mut pieces = self.pieces(range).peekable();
+            while pieces.peek().is_some() {
+                all_done(rt::join_all(pieces.by_ref().take(usize::from(store::SLICES_MAX)).map(zero)).await)?;
+            }
+        }
+        if fua { self.flush().await } else { Ok(BlockDone::Done) }
+    }
+
+    async fn compare_and_write(
+        &self,
+        range: LbaRange,
+        compare: &Chain,
+        write: Chain,
+        fua: bool,
+    ) -> Result<BlockDone, BlockError> {
+        let _taken = self.take(range).await?;
+        let found = self.read(range, Standing::Holder).await?;
+        scan::first_difference(&found, compare).map_or(Ok(()), |at| Err(BlockError::Miscompare(at)))?;
+        self.write(range, write, durability(fua), Standing::Holder).await?;
+        Ok(BlockDone::Done)
+    }
+
+    async fn or_write(&self, range: LbaRange, data: &Chain, fua: bool) -> Result<BlockDone, BlockError> {
+        let _taken = self.take(range).await?;
+        let found = self.read(range, Standing::Holder).await?;
+        let mut result = Buf::uncleared(found.len());
+        found.copy_to(&mut result);
+        let or = data.parts().iter().flat_map(|part| part.iter());
+        result.iter_mut().zip(or).for_each(|(byte, or)| *byte |= or);
+        self.write(range, result.into(), durability(fua), Standing::Holder).await?;
+        Ok(BlockDone::Done)
+    }
+
+    /// Makes every write that was acknowledged durable, on all slices.
+    ///
+    /// # Errors
+    /// [`BlockError::Offline`]: a failed flush takes the disk out of service.
+    pub async fn flush(&self) -> Result<BlockDone, BlockError> {
+        let slices = 0..self.stripe.slices();
+        let whole =
+            |slice| Piece { slice, offset: ByteOffset(0), len: ByteLen(0), volume_offset: ByteOffset(0) };
+        all_done(rt::join_all(slices.map(|slice| self.carry_out(whole(slice), PieceOp::Flush))).await)?;
+        Ok(BlockDone::Done)
+    }
+
+    /// Takes all pieces of `range` for one command, in the order of the slices.
+    async fn take(&self, range: LbaRange) -> Result<Vec<Taken>, BlockError> {
+        let mut pieces: Vec<Piece> = self.pieces(range).collect();
+        pieces.sort_by_key(|piece| (piece.slice, piece.offset));
+        let mut taken = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            taken.push(self.take_piece(piece).await.map_err(|error| self.block_error(piece, error))?);
+        }
+        Ok(taken)
+    }
+
+    async fn carry_out(&self, piece: Piece, op: PieceOp) -> Result<Chain, BlockError> {
+        self.carry_out_piece(piece, op).await.map_err(|error| self.block_error(piece, error))
+    }
+
+    fn pieces(&self, range: LbaRange) -> store::Pieces {
+        self.stripe.pieces(range.start * self.block_size, range.count * self.block_size)
+    }
+
+    /// `range` in parts of at most [`STEP_BYTES`].
+    fn steps(&self, range: LbaRange) -> impl Iterator<Item = LbaRange> + use<> {
+        let step = STEP_BYTES >> self.block_size.shift();
+        (0..range.count.0.div_ceil(step)).map(move |n| {
+            let start = range.start + BlockCount(n * step);
+            LbaRange { start, count: BlockCount((range.end() - start).0.min(step)) }
+        })
+    }
+
+    fn lba(&self, offset: ByteOffset) -> Lba {
+        Lba(offset.0 >> self.block_size.shift())
+    }
+
+    fn block_error(&self, piece: Piece, error: SliceError) -> BlockError {
+        let lba = |offset| self.lba(self.stripe.volume_offset(piece.slice, offset));
+        match error {
+            SliceError::Unreadable(offset) => BlockError::Unreadable(lba(offset)),
+            SliceError::Unwritable(offset) => BlockError::Unwritable(lba(offset)),
+            SliceError::Full => BlockError::Full,
+            SliceError::Offline => BlockError::Offline,
+        }
+    }
+}
+
+fn durability(fua: bool) -> Durability {
+    if fua { Durability::Durable } else { Durability::Cached }
+}
+
+/// The first error of a command's pieces, if there is one.
+fn all_done(results: Vec<Result<Chain, BlockError>>) -> Result<(), BlockError> {
+    results.into_iter().try_for_each(|result| result.map(drop))
+}

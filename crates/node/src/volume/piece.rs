@@ -1,0 +1,99 @@
+//! A piece of an operation: on a slice of this core, or by message on another.
+
+use base::{ByteLen, Chain};
+use rt::{CoreId, Durability};
+use std::rc::Rc;
+use store::{Piece, SliceError};
+
+use super::order::Exclusive;
+use super::{Slice, Standing, Volume, VolumeId, core_of};
+use crate::shard::Shard;
+
+/// What is to be done with a piece.
+#[derive(Debug)]
+pub(super) enum PieceOp {
+    Read { len: ByteLen, standing: Standing },
+    Write { data: Chain, durability: Durability, standing: Standing },
+    Zero { len: ByteLen },
+    Flush,
+}
+
+/// A piece that a command has taken; given back when this is dropped.
+pub(super) enum Taken {
+    Here { _exclusive: Exclusive },
+    There { core: CoreId, volume: VolumeId, slice: u16, entry: usize },
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Taken::There { core, volume, slice, entry } = *self {
+            rt::send(core, move || {
+                if let Some(slice) =
+                    Shard::current().volume(volume).and_then(|volume| volume.slice_here(slice))
+                {
+                    slice.give_back(entry);
+                }
+            });
+        }
+    }
+}
+
+impl Volume {
+    /// Has `work` done by a slice, wherever it lives.
+    pub(super) async fn on_owner<T, F>(
+        &self,
+        number: u16,
+        work: impl FnOnce(Rc<Slice>) -> F + Send + 'static,
+    ) -> Result<T, SliceError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, SliceError>> + 'static,
+    {
+        if let Some(slice) = self.slice_here(number) {
+            return work(slice).await;
+        }
+        let id = self.id;
+        rt::call(core_of(number, rt::cores()), move || async move {
+            // The volume may have been deleted while the message was on its way.
+            let slice = Shard::current().volume(id).and_then(|volume| volume.slice_here(number));
+            work(slice.ok_or(SliceError::Offline)?).await
+        })
+        .await
+    }
+
+    /// Carries out `op` on the slice of `piece`. What was read, or nothing.
+    pub(super) async fn carry_out_piece(&self, piece: Piece, op: PieceOp) -> Result<Chain, SliceError> {
+        self.on_owner(piece.slice, move |slice| async move { on_slice(&slice, piece, op).await }).await
+    }
+
+    /// Takes `piece` for a read-modify-write.
+    pub(super) async fn take_piece(&self, piece: Piece) -> Result<Taken, SliceError> {
+        if let Some(slice) = self.slice_here(piece.slice) {
+            return Ok(Taken::Here { _exclusive: slice.take(piece.offset, piece.len).await });
+        }
+        let take =
+            move |slice: Rc<Slice>| async move { Ok(slice.take_for_later(piece.offset, piece.len).await) };
+        let entry = self.on_owner(piece.slice, take).await?;
+        Ok(Taken::There {
+            core: core_of(piece.slice, rt::cores()),
+            volume: self.id,
+            slice: piece.slice,
+            entry,
+        })
+    }
+
+    fn slice_here(&self, slice: u16) -> Option<Rc<Slice>> {
+        self.slices.get(usize::from(slice))?.clone()
+    }
+}
+
+async fn on_slice(slice: &Slice, piece: Piece, op: PieceOp) -> Result<Chain, SliceError> {
+    match op {
+        PieceOp::Read { len, standing } => slice.read(piece.offset, len, standing).await,
+        PieceOp::Write { data, durability, standing } => {
+            slice.write(piece.offset, data, durability, standing).await.map(|()| Chain::new())
+        }
+        PieceOp::Zero { len } => slice.zero(piece.offset, len).await.map(|()| Chain::new()),
+        PieceOp::Flush => slice.flush().await.map(|()| Chain::new()),
+    }
+}

@@ -1,0 +1,114 @@
+//! Operations that look at blocks and change none: VERIFY and GET LBA STATUS.
+
+use base::{BlockCount, Chain, Lba, LbaRange};
+use proto::scsi::{BlockDone, BlockError, Provisioning};
+
+use super::{Standing, Volume};
+
+/// One GET LBA STATUS looks at no more pieces than this (4 GiB of a striped volume), and reports less than it could: the
+/// standard allows it, and no command should keep the slices busy with their maps for long.
+const STATUS_PIECES_MAX: usize = 4096;
+
+impl Volume {
+    /// Reads all of `range`, for nothing but errors.
+    pub(super) async fn verify(&self, range: LbaRange) -> Result<BlockDone, BlockError> {
+        for step in self.steps(range) {
+            self.read(step, Standing::Ordinary).await?;
+        }
+        Ok(BlockDone::Done)
+    }
+
+    /// Compares `range` with `data`: as many bytes, or one block that every block is compared with.
+    pub(super) async fn compare(&self, range: LbaRange, data: &Chain) -> Result<BlockDone, BlockError> {
+        let repeated = data.len() as u64 != (range.count * self.block_size).0;
+        let mut at = 0;
+        for step in self.steps(range) {
+            let found = self.read(step, Standing::Ordinary).await?;
+            let len = found.len();
+            let differs = if repeated {
+                let block = data.len();
+                let blocks = (0..len).step_by(block);
+                blocks
+                    .filter_map(|start| {
+                        Some(start as u64 + first_difference(&found.slice(start..start + block), data)?)
+                    })
+                    .next()
+            } else {
+                first_difference(&found, &data.slice(at..at + len))
+            };
+            if let Some(offset) = differs {
+                // With one block for all, the offset counts within that block (SBC-3 5.34).
+                let offset = if repeated { offset % data.len() as u64 } else { at as u64 + offset };
+                return Err(BlockError::Miscompare(offset));
+            }
+            at += len;
+        }
+        Ok(BlockDone::Done)
+    }
+
+    /// The state of the blocks from `start` on, in at most `max` descriptors.
+    pub(super) async fn lba_status(
+        &self,
+        start: Lba,
+        max: usize,
+    ) -> Result<Vec<(Lba, BlockCount, Provisioning)>, BlockError> {
+        let mut status = Extents { found: Vec::new(), max, full: false };
+        let rest = LbaRange { start, count: BlockCount(self.blocks.get().0.saturating_sub(start.0)) };
+        for piece in self.pieces(rest).take(STATUS_PIECES_MAX) {
+            let first = self.lba(piece.volume_offset);
+            let count = piece.len.0 >> self.block_size.shift();
+            let allocated = self.on_owner(piece.slice, move |slice| async move {
+                slice.allocated(piece.offset, piece.len).await
+            });
+            let allocated = allocated.await.map_err(|error| self.block_error(piece, error))?;
+            let mut at = 0;
+            for (offset, len) in allocated {
+                // A block with one allocated byte is mapped.
+                let from = ((offset.0 - piece.offset.0) >> self.block_size.shift()).max(at);
+                let to = (offset.0 - piece.offset.0 + len.0)
+                    .div_ceil(u64::from(self.block_size.bytes()))
+                    .min(count);
+                status.add(first + BlockCount(at), from.saturating_sub(at), Provisioning::Deallocated);
+                status.add(first + BlockCount(from), to.saturating_sub(from), Provisioning::Mapped);
+                at = at.max(to);
+            }
+            status.add(first + BlockCount(at), count - at, Provisioning::Deallocated);
+            if status.full {
+                break;
+            }
+        }
+        Ok(status.found)
+    }
+}
+
+/// Consecutive extents, joined where the state does not change.
+struct Extents {
+    found: Vec<(Lba, BlockCount, Provisioning)>,
+    max: usize,
+    /// An extent was left out: nothing that comes later may be added.
+    full: bool,
+}
+
+impl Extents {
+    fn add(&mut self, start: Lba, count: u64, state: Provisioning) {
+        if count == 0 || self.full {
+            return;
+        }
+        let room = self.found.len() < self.max;
+        match self.found.last_mut() {
+            Some((_, length, last)) if *last == state => length.0 += count,
+            _ if room => self.found.push((start, BlockCount(count), state)),
+            _ => self.full = true,
+        }
+    }
+}
+
+/// Where two chains of one length differ first.
+pub(super) fn first_difference(a: &Chain, b: &Chain) -> Option<u64> {
+    let (a, b) = (a.contiguous(), b.contiguous());
+    assert_eq!(a.len(), b.len(), "lengths were checked when the command was parsed");
+    if *a == *b {
+        return None;
+    }
+    a.iter().zip(b.iter()).position(|(a, b)| a != b).map(|at| at as u64)
+}

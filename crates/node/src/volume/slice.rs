@@ -1,0 +1,125 @@
+//! A slice: one core's part of a volume. Everything that is done to its bytes is done here.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
+use base::{ByteLen, ByteOffset, Chain};
+use rt::Durability;
+use slab::Slab;
+use store::{SliceError, SliceSpec};
+
+use super::order::{Exclusive, Order};
+
+/// One slice on its core. Offsets are bytes of the slice.
+pub struct Slice {
+    layout: store::Slice,
+    order: Rc<Order>,
+    /// Ranges that commands of other cores have taken, until they send word.
+    taken: RefCell<Slab<Exclusive>>,
+}
+
+/// Whether an operation must respect what others hold exclusively, or is itself part of such a holder's command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// An ordinary command.
+    Ordinary,
+    /// The command has taken the range with [`Slice::take`].
+    Holder,
+}
+
+fn bytes(offset: ByteOffset, len: ByteLen) -> Range<u64> {
+    offset.0..offset.0 + len.0
+}
+
+impl Slice {
+    /// The slice that this layout keeps.
+    pub fn new(layout: store::Slice) -> Slice {
+        Slice { layout, order: Rc::default(), taken: RefCell::default() }
+    }
+
+    /// The slice has become longer.
+    pub fn grow(&self, spec: SliceSpec) {
+        self.layout.grow(spec);
+    }
+
+    /// Takes the range for a command that reads and then writes it as one step.
+    pub async fn take(&self, offset: ByteOffset, len: ByteLen) -> Exclusive {
+        self.order.exclusive(bytes(offset, len)).await
+    }
+
+    /// Takes the range for a command of another core, which gives it back by this number.
+    pub async fn take_for_later(&self, offset: ByteOffset, len: ByteLen) -> usize {
+        let exclusive = self.take(offset, len).await;
+        self.taken.borrow_mut().insert(exclusive)
+    }
+
+    /// Ends what [`Slice::take_for_later`] began.
+    pub fn give_back(&self, entry: usize) {
+        let exclusive = self.taken.borrow_mut().try_remove(entry);
+        drop(exclusive);
+    }
+
+    /// Reads.
+    ///
+    /// # Errors
+    /// What the layout says.
+    pub async fn read(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        standing: Standing,
+    ) -> Result<Chain, SliceError> {
+        if standing == Standing::Ordinary {
+            self.order.read(&bytes(offset, len)).await;
+        }
+        self.layout.read(offset, len).await
+    }
+
+    /// Writes, and returns when the write may be acknowledged: nothing else decides that.
+    ///
+    /// # Errors
+    /// What the layout says.
+    pub async fn write(
+        &self,
+        offset: ByteOffset,
+        data: Chain,
+        durability: Durability,
+        standing: Standing,
+    ) -> Result<(), SliceError> {
+        let _under_way = match standing {
+            Standing::Ordinary => Some(self.order.write(bytes(offset, ByteLen(data.len() as u64))).await),
+            Standing::Holder => None,
+        };
+        self.layout.write(offset, data, durability).await
+    }
+
+    /// Gives the range back; it reads as zeros.
+    ///
+    /// # Errors
+    /// What the layout says.
+    pub async fn zero(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+        let _under_way = self.order.write(bytes(offset, len)).await;
+        self.layout.zero(offset, len).await
+    }
+
+    /// Makes everything that was acknowledged durable.
+    ///
+    /// # Errors
+    /// What the layout says.
+    pub async fn flush(&self) -> Result<(), SliceError> {
+        self.layout.flush().await
+    }
+
+    /// The parts of the range that take space, in order.
+    ///
+    /// # Errors
+    /// What the layout says.
+    pub async fn allocated(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+    ) -> Result<Vec<(ByteOffset, ByteLen)>, SliceError> {
+        self.layout.allocated(offset, len).await
+    }
+}
