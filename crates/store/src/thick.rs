@@ -6,7 +6,7 @@
 //! Where the disk's block is larger than the volume's (a 512-byte volume on a disk of 4096), a write of partial blocks
 //! reads, changes and writes them back, under a [`RangeLock`] that all writes of such a slice take.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -28,6 +28,8 @@ pub struct ThickSlice {
     spec: RefCell<SliceSpec>,
     /// Where the slice lies, by the place in the slice. Longer than the slice: extents are whole.
     places: RefCell<Vec<Place>>,
+    /// The disks of `places`, a bit each.
+    on_disks: Cell<u64>,
     /// Used if some disk's block is larger than the volume's.
     lock: Option<RangeLock>,
 }
@@ -64,6 +66,7 @@ impl ThickSlice {
         ThickSlice {
             disks,
             spec: RefCell::new(spec),
+            on_disks: Cell::new(disks_of(&places)),
             places: RefCell::new(places),
             lock: partial.then(RangeLock::default),
         }
@@ -85,7 +88,9 @@ impl ThickSlice {
     }
 
     pub(crate) fn grow(&self, spec: SliceSpec) {
-        self.places.replace(places(&spec));
+        let places = places(&spec);
+        self.on_disks.set(disks_of(&places));
+        self.places.replace(places);
         self.spec.replace(spec);
     }
 
@@ -132,19 +137,12 @@ impl ThickSlice {
     }
 
     pub(crate) async fn flush(&self) -> Result<(), SliceError> {
-        // Every disk of the slice that this core has written to; the others return at once.
-        let mut flushed = 0u64;
-        let places = self.places.borrow().clone();
-        for place in places {
-            let bit = 1 << place.disk;
-            if flushed & bit == 0 {
-                flushed |= bit;
-                self.disks
-                    .disk(place.disk)
-                    .flush()
-                    .await
-                    .map_err(|error| write_error(&error, place.start))?;
-            }
+        // Those disks that this core has not written to since their last flush return at once.
+        let mut left = self.on_disks.get();
+        while left != 0 {
+            let disk = left.trailing_zeros() as u16;
+            left &= left - 1;
+            self.disks.disk(disk).flush().await.map_err(|error| write_error(&error, 0))?;
         }
         Ok(())
     }
@@ -215,6 +213,11 @@ fn places(spec: &SliceSpec) -> Vec<Place> {
     let places: Vec<Place> = runs.iter().map(place).collect();
     assert!(start >= spec.len.0, "{spec:?} has too few extents");
     places
+}
+
+/// The disks of `places`, a bit each.
+fn disks_of(places: &[Place]) -> u64 {
+    places.iter().fold(0, |disks, place| disks | 1 << place.disk)
 }
 
 impl Part {
