@@ -80,8 +80,8 @@ impl Session {
                     return &[];
                 }
             };
-            let body = self.begin(at, header, &bytes[HEADER_LEN..extent.header_end], extent);
-            return self.receive_body(at, body, &bytes[extent.data_start..]);
+            let (head, rest) = bytes.split_at(extent.data_start);
+            return self.begin(at, header, &head[HEADER_LEN..extent.header_end], extent, rest);
         }
         // The head came in pieces: first its 48 bytes, which say how long the rest is.
         let have = connection.partial.len();
@@ -94,8 +94,7 @@ impl Session {
             Ok(Some(extent)) => {
                 let head = std::mem::take(&mut connection.partial);
                 let header = head.first_chunk().expect("a checked header is whole");
-                let body = self.begin(at, header, &head[HEADER_LEN..extent.header_end], extent);
-                self.receive_body(at, body, rest)
+                self.begin(at, header, &head[HEADER_LEN..extent.header_end], extent, rest)
             }
             Err(error) => {
                 let head = std::mem::take(&mut connection.partial);
@@ -121,9 +120,16 @@ impl Session {
         &[]
     }
 
-    /// Looks at a PDU's headers and finds the place of its data.
+    /// Looks at a PDU's headers, finds the place of its data, and goes on with what of that is in `bytes`.
     #[inline]
-    fn begin(&mut self, at: usize, header: &[u8; HEADER_LEN], ahs: &[u8], extent: Extent) -> Body {
+    fn begin<'a>(
+        &mut self,
+        at: usize,
+        header: &[u8; HEADER_LEN],
+        ahs: &[u8],
+        extent: Extent,
+        bytes: &'a [u8],
+    ) -> &'a [u8] {
         self.connections[at].counters.pdus_received += 1;
         let length = data_segment_length(header);
         let pdu = RequestPdu::decode(header);
@@ -133,7 +139,13 @@ impl Session {
             Ok(RequestPdu::NopOut(_) | RequestPdu::Text(_)) => Sink::Collect(Vec::new()),
             _ => Sink::Discard,
         };
-        Body {
+        if length == 0 {
+            if self.connections[at].is_open() {
+                self.carry_out_pdu(at, header, pdu, sink, 0);
+            }
+            return bytes;
+        }
+        let body = Body {
             header: *header,
             pdu,
             sink,
@@ -144,7 +156,8 @@ impl Session {
             tail_done: 0,
             lent: false,
             crc: Crc32c::new(),
-        }
+        };
+        self.receive_body(at, body, bytes)
     }
 
     #[inline]
