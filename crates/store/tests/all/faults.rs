@@ -29,7 +29,7 @@ fn the_block_that_cannot_be_read_is_named() {
     world.set_disk_faults(
         node,
         path(0),
-        DiskFaults { unreadable: Vec::from([bad..bad + 512]), ..DiskFaults::default() },
+        DiskFaults { unreadable: std::iter::once(bad..bad + 512).collect(), ..DiskFaults::default() },
     );
     world.block_on(node, CORE, move || async move {
         let slice = &volume.slices[0];
