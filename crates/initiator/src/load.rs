@@ -110,10 +110,8 @@ pub async fn run(config: &Config, cpu_time: impl Fn() -> Option<Duration>) -> Re
     let elapsed = rt::now() - start;
     let client_cpu = cpu_time().zip(cpu_start).map(|(end, start)| end.saturating_sub(start));
     for session in sessions {
-        if let Ok(session) = Rc::try_unwrap(session) {
-            // All requests are answered: how the session ends does not matter.
-            let _ = session.logout().await;
-        }
+        // All requests are answered: how the session ends does not matter.
+        let _ = session.logout().await;
     }
     if let Some(error) = run.error.take() {
         return Err(error);

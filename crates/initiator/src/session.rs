@@ -7,10 +7,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use base::SendBatch;
+use proto::iscsi::Negotiated;
 use proto::iscsi::initiator::{
     Command, CommandResult, Connection, Event, Login, LoginOptions, LoginOutcome, TaskId, Transfer,
 };
-use proto::iscsi::target::{Negotiated, TargetRecord, TaskFunction};
+use proto::iscsi::target::{TargetRecord, TaskFunction};
 use proto::iscsi::wire::ServiceResponse;
 use proto::scsi::Cdb;
 use rt::sync::Notify;
@@ -140,11 +141,11 @@ impl Session {
         }
     }
 
-    /// Leaves in good order. Commands under way fail.
+    /// Leaves in good order. Commands under way, and later ones, fail.
     ///
     /// # Errors
     /// [`Error::Ended`] if the session was over before.
-    pub async fn logout(self) -> Result<(), Error> {
+    pub async fn logout(&self) -> Result<(), Error> {
         match self.wait_for(Connection::logout).await? {
             Answer::LoggedOut => Ok(()),
             _ => Err(Error::BadAnswer("a logout")),

@@ -6,4 +6,8 @@ pub mod keys;
 pub mod name;
 mod negotiated;
 pub mod target;
+#[cfg(test)]
+mod tests;
 pub mod wire;
+
+pub use negotiated::Negotiated;

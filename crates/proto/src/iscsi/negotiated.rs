@@ -1,7 +1,35 @@
 //! What a login settles, the same for both roles.
 
 use super::keys::{Key, Value};
-use super::target::Negotiated;
+
+/// The parameters that login settled (RFC 7143 section 13).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Negotiated {
+    /// CRC32C over headers of this connection.
+    pub header_digest: bool,
+    /// CRC32C over data of this connection.
+    pub data_digest: bool,
+    /// What the other side receives at most in one PDU on this connection.
+    pub max_transmit: u32,
+    /// What this side receives at most in one PDU: what it declared.
+    pub max_receive: u32,
+    /// MaxConnections of the session.
+    pub max_connections: u16,
+    /// InitialR2T.
+    pub initial_r2t: bool,
+    /// ImmediateData.
+    pub immediate_data: bool,
+    /// MaxBurstLength.
+    pub max_burst: u32,
+    /// FirstBurstLength.
+    pub first_burst: u32,
+    /// MaxOutstandingR2T.
+    pub max_outstanding_r2t: u16,
+    /// DefaultTime2Wait, seconds.
+    pub time2wait: u16,
+    /// DefaultTime2Retain, seconds.
+    pub time2retain: u16,
+}
 
 impl Default for Negotiated {
     /// What holds if nobody says anything.

@@ -14,7 +14,8 @@ use base::{Buf, Chain, SendBatch};
 use slab::Slab;
 
 use super::LoginOutcome;
-use crate::iscsi::target::{Negotiated, TargetRecord, TaskFunction};
+use crate::iscsi::Negotiated;
+use crate::iscsi::target::{TargetRecord, TaskFunction};
 use crate::iscsi::wire::{
     AsyncEvent, DataIn, DataOut, Framing, InitiatorTag, KeyValues, LogoutReason, LogoutRequest, LogoutResult,
     NopIn, NopOut, R2t, RejectReason, Residual, ResponsePdu, ScsiCommand, ScsiResponse, Serial,

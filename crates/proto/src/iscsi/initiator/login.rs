@@ -8,12 +8,13 @@ mod tests;
 
 use base::SendBatch;
 
+use crate::iscsi::Negotiated;
 use crate::iscsi::chap::{self, Algorithm};
 use crate::iscsi::keys::rule;
 use crate::iscsi::keys::text::{self, TEXT_MAX};
 use crate::iscsi::keys::value::{binary, parse_binary, parse_number};
 use crate::iscsi::keys::{Key, Pair, Rule, Text, Value};
-use crate::iscsi::target::{Credentials, LoginStatus, Negotiated, SessionKind};
+use crate::iscsi::target::{Credentials, LoginStatus, SessionKind};
 use crate::iscsi::wire::{
     Framing, InitiatorTag, LoginRequestPdu, LoginResponsePdu, Opcode, Pdu, Serial, Stage, opcode,
 };

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use base::{Instant, SendBatch};
 
-use super::Negotiated;
+use crate::iscsi::Negotiated;
 use crate::iscsi::keys::rule;
 use crate::iscsi::keys::text::{self, TEXT_MAX};
 use crate::iscsi::keys::{Key, Rule, Text};

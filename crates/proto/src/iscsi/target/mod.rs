@@ -6,10 +6,11 @@
 mod login;
 mod session;
 
+pub use super::Negotiated;
 pub use login::{
     Authorization, Chap, Credentials, Login, LoginEvent, LoginOutcome, LoginRequest, LoginStatus, SessionKind,
 };
 pub use session::{
-    CloseReason, Command, CommandId, Counters, Event, InPlace, Negotiated, Session, SessionConfig,
-    TRANSMIT_BYTES_MAX, TargetRecord, TaskCensus, TaskFunction, TaskResponse,
+    CloseReason, Command, CommandId, Counters, Event, InPlace, Session, SessionConfig, TRANSMIT_BYTES_MAX,
+    TargetRecord, TaskCensus, TaskFunction, TaskResponse,
 };

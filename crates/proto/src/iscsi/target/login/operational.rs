@@ -4,10 +4,10 @@
 //! mentioned keeps the default of the standard.
 
 use super::{Failure, LoginStatus, Pairs, SessionKind, answer_misplaced};
+use crate::iscsi::Negotiated;
 use crate::iscsi::keys::rule::{self, Answer};
 use crate::iscsi::keys::value::parse_number;
 use crate::iscsi::keys::{Key, Rule, Text, Value};
-use crate::iscsi::target::Negotiated;
 
 /// The longest data segment that we receive: as long as a burst, so that a burst can be one PDU, received in place.
 const MAX_RECEIVE: u32 = 1 << 20;

@@ -46,6 +46,7 @@ use self::connection::Connection;
 use self::task::{TaskKey, TaskTable};
 use self::task_management::Management;
 use self::window::Window;
+use crate::iscsi::Negotiated;
 use crate::iscsi::wire::Serial;
 use crate::scsi::{Cdb, Outcome};
 
@@ -57,35 +58,6 @@ pub const TRANSMIT_BYTES_MAX: usize = 8 << 20;
 /// Immediate requests (which no window limits) that may be outstanding in a session: an initiator in distress sends
 /// one task management request a logical unit or so.
 const IMMEDIATE_MAX: usize = 64;
-
-/// The parameters that login settled (RFC 7143 section 13).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Negotiated {
-    /// CRC32C over headers of this connection.
-    pub header_digest: bool,
-    /// CRC32C over data of this connection.
-    pub data_digest: bool,
-    /// What the initiator receives at most in one PDU on this connection.
-    pub max_transmit: u32,
-    /// What we receive at most in one PDU: what we declared.
-    pub max_receive: u32,
-    /// MaxConnections of the session.
-    pub max_connections: u16,
-    /// InitialR2T.
-    pub initial_r2t: bool,
-    /// ImmediateData.
-    pub immediate_data: bool,
-    /// MaxBurstLength.
-    pub max_burst: u32,
-    /// FirstBurstLength.
-    pub first_burst: u32,
-    /// MaxOutstandingR2T.
-    pub max_outstanding_r2t: u16,
-    /// DefaultTime2Wait, seconds.
-    pub time2wait: u16,
-    /// DefaultTime2Retain, seconds.
-    pub time2retain: u16,
-}
 
 /// A target as SendTargets shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]

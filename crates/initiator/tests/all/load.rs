@@ -1,0 +1,94 @@
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use initiator::load::{Access, Config, LoadError, Until, run};
+use initiator::{Lun, Options};
+
+use crate::ram_target::{NAME, RamTarget};
+use crate::{real, simulated};
+
+fn config(portal: SocketAddr) -> Config {
+    Config {
+        portal,
+        target: NAME.into(),
+        lun: Lun(0),
+        sessions: 2,
+        depth: 8,
+        request_bytes: 4096,
+        read_percent: 50,
+        access: Access::Random,
+        until: Until::Requests(2000),
+        span_bytes: Some(1 << 20),
+        verify: true,
+        seed: 1,
+        options: Options::default(),
+    }
+}
+
+#[test]
+fn all_kinds_of_load() {
+    for (access, verify, request_bytes, read_percent) in [
+        (Access::Random, true, 4096, 50),
+        (Access::Random, false, 512, 100),
+        (Access::Sequential, true, 16384, 30),
+        (Access::Sequential, false, 65536, 0),
+    ] {
+        let report = simulated(7, RamTarget::default(), move |portal| async move {
+            let config =
+                Config { access, verify, request_bytes, read_percent, span_bytes: None, ..config(portal) };
+            run(&config, || None).await.unwrap()
+        });
+        assert_eq!(report.requests(), 2000);
+        assert_eq!(report.reads.bytes + report.writes.bytes, 2000 * u64::from(request_bytes));
+        assert_eq!(report.reads.requests == 0, read_percent == 0);
+        assert!(report.elapsed > Duration::ZERO && report.client_cpu.is_none());
+    }
+}
+
+#[test]
+fn a_seed_is_a_run() {
+    let run_once = || {
+        simulated(9, RamTarget::default(), |portal| async move {
+            let report = run(&config(portal), || None).await.unwrap();
+            (report.elapsed, report.reads.requests)
+        })
+    };
+    assert_eq!(run_once(), run_once());
+}
+
+#[test]
+fn a_time_is_kept() {
+    let report = simulated(7, RamTarget::default(), |portal| async move {
+        let until = Until::Time(Duration::from_millis(50));
+        run(&Config { until, ..config(portal) }, || None).await.unwrap()
+    });
+    assert!(report.elapsed >= Duration::from_millis(50) && report.elapsed < Duration::from_secs(1));
+    assert!(report.requests() > 0);
+}
+
+#[test]
+fn misplaced_writes_are_found() {
+    let target = RamTarget { misplace_write: Some(500), ..RamTarget::default() };
+    let error =
+        simulated(7, target, |portal| async move { run(&config(portal), || None).await.unwrap_err() });
+    assert!(matches!(error, LoadError::WrongData(_)), "{error}");
+}
+
+#[test]
+fn impossible_wishes_are_refused() {
+    simulated(7, RamTarget::default(), |portal| async move {
+        for config in [
+            Config { request_bytes: 1000, ..config(portal) },
+            Config { span_bytes: Some(4096), ..config(portal) },
+        ] {
+            assert!(matches!(run(&config, || None).await, Err(LoadError::Config(_))));
+        }
+    });
+}
+
+#[test]
+fn load_on_io_uring() {
+    let report =
+        real(RamTarget::default(), |portal| async move { run(&config(portal), || None).await.unwrap() });
+    assert_eq!(report.requests(), 2000);
+}

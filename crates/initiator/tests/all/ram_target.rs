@@ -1,0 +1,191 @@
+//! A target of one unit in memory, on the brains of `proto`: just enough to answer an initiator.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{Chain, Instant, SendBatch};
+use proto::iscsi::target::{
+    Authorization, Chap, Command, Event, Login, LoginEvent, LoginOutcome, LoginStatus, Session,
+    SessionConfig, SessionKind, TargetRecord, TaskResponse,
+};
+use proto::scsi::{Outcome, Status};
+use rt::{Listener, Stream};
+
+pub(crate) const NAME: &str = "iqn.2026-01.org.ursa:ram";
+pub(crate) const BLOCK: usize = 512;
+
+/// What to serve.
+#[derive(Clone)]
+pub(crate) struct RamTarget {
+    pub(crate) bytes: usize,
+    pub(crate) chap: Option<Chap>,
+    /// The number of the write from which on writes go one block too far: for tests of those who check.
+    pub(crate) misplace_write: Option<u64>,
+    /// How many commands are answered before the target falls silent.
+    pub(crate) silent_after: u64,
+}
+
+impl Default for RamTarget {
+    fn default() -> RamTarget {
+        RamTarget { bytes: 8 << 20, chap: None, misplace_write: None, silent_after: u64::MAX }
+    }
+}
+
+/// The unit.
+struct Unit {
+    target: RamTarget,
+    memory: RefCell<Vec<u8>>,
+    writes: RefCell<u64>,
+    commands: RefCell<u64>,
+}
+
+impl RamTarget {
+    pub(crate) async fn serve(self, address: SocketAddr) {
+        self.serve_at(Listener::bind(address).await.unwrap()).await;
+    }
+
+    pub(crate) async fn serve_at(self, listener: Listener) {
+        let memory = RefCell::new(vec![0; self.bytes]);
+        let unit = Rc::new(Unit { target: self, memory, writes: RefCell::new(0), commands: RefCell::new(0) });
+        while let Ok((stream, _)) = listener.accept().await {
+            rt::spawn(serve_connection(stream.attach(), Rc::clone(&unit))).detach();
+        }
+    }
+}
+
+async fn serve_connection(stream: Stream, unit: Rc<Unit>) {
+    let Some(login) = log_in(&stream, &unit.target).await else { return };
+    let config = SessionConfig {
+        tsih: 1,
+        commands_max: 64,
+        data_bytes_max: 16 << 20,
+        nop_interval: Duration::from_secs(60),
+    };
+    let cid = login.request.cid;
+    let mut session = Session::new(config, login.request.kind == SessionKind::Discovery);
+    session.add_connection(cid, login.negotiated, login.stat_sn, login.exp_cmd_sn, rt::now());
+    session.handle_bytes(cid, &login.leftover, rt::now());
+    let mut batch = SendBatch::new();
+    loop {
+        while let Some(event) = session.poll_event() {
+            match event {
+                Event::Command(command) => {
+                    if let Some(outcome) = unit.execute(&command) {
+                        session.complete(command.id, outcome);
+                    }
+                }
+                Event::Task { id, .. } => session.task_done(id, TaskResponse::Complete),
+                Event::SendTargets { id, .. } => {
+                    let record =
+                        TargetRecord { name: NAME.into(), addresses: vec!["10.0.0.1:3260,1".into()] };
+                    session.send_targets(id, &[record]);
+                }
+                Event::Close { .. } | Event::End { .. } => {}
+            }
+        }
+        session.poll_transmit(cid, &mut batch, 1 << 20);
+        if !batch.is_empty() {
+            match stream.send(batch).await {
+                Ok(empty) => batch = empty,
+                Err(_) => return,
+            }
+            continue;
+        }
+        if session.connections_open() == 0 {
+            return;
+        }
+        if let Some(in_place) = session.take_in_place(cid) {
+            match stream.receive_exact(in_place.buf, in_place.filled).await {
+                Ok(buf) => session.handle_in_place(cid, buf, rt::now()),
+                Err(_) => return,
+            }
+            continue;
+        }
+        match stream.receive().await {
+            Ok(received) if !received.is_empty() => session.handle_bytes(cid, &received, rt::now()),
+            _ => return,
+        }
+    }
+}
+
+async fn log_in(stream: &Stream, target: &RamTarget) -> Option<LoginOutcome> {
+    let mut login = Login::new(Instant(u64::MAX));
+    let mut batch = SendBatch::new();
+    let mut outcome = None;
+    let mut failed = false;
+    loop {
+        while let Some(event) = login.poll_event() {
+            match event {
+                LoginEvent::Authorize(request)
+                    if request.target.as_deref().is_some_and(|name| name != NAME) =>
+                {
+                    login.authorize(Authorization::Deny(LoginStatus::NotFound));
+                }
+                LoginEvent::Authorize(_) => {
+                    let chap = target.chap.clone();
+                    login.authorize(Authorization::Allow { chap, portal_group: 1, alias: None });
+                }
+                LoginEvent::Finish => outcome = Some(login.accept(1)),
+                LoginEvent::Failed(..) => failed = true,
+            }
+        }
+        login.poll_transmit(&mut batch);
+        if !batch.is_empty() {
+            batch = stream.send(batch).await.ok()?;
+        }
+        if failed || outcome.is_some() {
+            return outcome;
+        }
+        let received = stream.receive().await.ok()?;
+        if received.is_empty() {
+            return None;
+        }
+        login.handle_bytes(&received);
+    }
+}
+
+impl Unit {
+    /// The answer, or nothing once the target is silent.
+    fn execute(&self, command: &Command) -> Option<Outcome> {
+        *self.commands.borrow_mut() += 1;
+        if *self.commands.borrow() > self.target.silent_after {
+            return None;
+        }
+        let cdb = &command.cdb.0;
+        let lba = u64::from_be_bytes(*cdb[2..].first_chunk().unwrap()) as usize;
+        let count = u32::from_be_bytes(*cdb[10..].first_chunk().unwrap()) as usize;
+        let range = lba * BLOCK..(lba + count) * BLOCK;
+        let outcome = match cdb[0] {
+            0x00 | 0x91 => Outcome::good(),
+            0x12 => data_in(Chain::copy_of(b"inquiry data")),
+            0x9e => {
+                let mut data = [0; 32];
+                data[..8].copy_from_slice(&(self.target.bytes as u64 / BLOCK as u64 - 1).to_be_bytes());
+                data[8..12].copy_from_slice(&(BLOCK as u32).to_be_bytes());
+                data_in(Chain::copy_of(&data))
+            }
+            0x88 => match self.memory.borrow().get(range) {
+                Some(data) => data_in(Chain::copy_of(data)),
+                None => Outcome::status(Status::Busy),
+            },
+            0x8a => {
+                *self.writes.borrow_mut() += 1;
+                let wrong = self.target.misplace_write.is_some_and(|from| *self.writes.borrow() >= from);
+                let range = if wrong { range.start + BLOCK..range.end + BLOCK } else { range };
+                match self.memory.borrow_mut().get_mut(range) {
+                    Some(place) => command.data_out.copy_to(place),
+                    None => return Some(Outcome::status(Status::Busy)),
+                }
+                Outcome::good_out(command.data_out.len() as u64)
+            }
+            _ => Outcome::status(Status::TaskSetFull),
+        };
+        Some(outcome)
+    }
+}
+
+fn data_in(data: Chain) -> Outcome {
+    Outcome { transfer: data.len() as u64, data_in: data, ..Outcome::good() }
+}
