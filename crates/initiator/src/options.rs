@@ -55,8 +55,8 @@ impl Options {
             proof: self.chap.as_ref().map(|chap| Proof {
                 initiator: chap.initiator.clone(),
                 target: chap.target.clone(),
-                challenge: random_challenge(),
-                identifier: rt::random() as u8,
+                challenge: rt::secret_bytes(),
+                identifier: rt::secret_bytes::<1>()[0],
             }),
             wish: self.wish.clone(),
         }
@@ -67,12 +67,4 @@ impl Options {
 fn random_isid() -> [u8; 6] {
     let [a, b, c, d, e, ..] = rt::random().to_be_bytes();
     [0x80, a, b, c, d, e]
-}
-
-fn random_challenge() -> [u8; 16] {
-    let mut challenge = [0; 16];
-    for half in challenge.as_chunks_mut().0 {
-        *half = rt::random().to_be_bytes();
-    }
-    challenge
 }
