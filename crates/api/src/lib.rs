@@ -1,1 +1,53 @@
-//! api
+//! The HTTP interface of a node in types: what is sent, what comes back, and a [`Client`] that speaks it.
+//!
+//! Everything is JSON under `/v1`. Sizes are bytes, times are seconds. A request with a field that does not exist is
+//! refused, so that a typing error is not a setting that has no effect; an answer may grow fields, and whoever reads it
+//! must let them be. Lists are objects with `items`. Errors are [`Problem`] documents (RFC 9457).
+//!
+//! This crate knows nothing of how a node works: a client needs no more than it.
+
+mod chap;
+mod client;
+mod host;
+mod list;
+mod node;
+mod pool;
+mod problem;
+mod session;
+mod target;
+mod volume;
+
+pub use self::chap::Chap;
+pub use self::client::{Client, ClientError};
+pub use self::host::{Host, HostChange, HostCreate};
+pub use self::list::List;
+pub use self::node::{Health, Node};
+pub use self::pool::{NewDisk, Pool, PoolCreate, PoolDisk, PoolImport, PoolState};
+pub use self::problem::Problem;
+pub use self::session::Session;
+pub use self::target::{MapCreate, Target, TargetCreate, TargetMap};
+pub use self::volume::{Volume, VolumeChange, VolumeCreate, VolumeKind, VolumeMap};
+
+/// Where a node listens for HTTP unless it is told otherwise. Loopback only, since there is no login yet.
+pub const DEFAULT_LISTEN: &str = "127.0.0.1:3280";
+
+/// The host group that a volume is mapped for when none is named: this machine.
+pub const DEFAULT_HOST: &str = "local";
+
+/// The target of a volume when none is named: our prefix and the volume's name, in the letters that iSCSI names may have.
+pub fn default_target(volume: &str) -> String {
+    let letter = |c: char| match c.to_ascii_lowercase() {
+        '_' => '-',
+        c => c,
+    };
+    format!("iqn.2026-11.io.ursa:{}", volume.chars().map(letter).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_target_is_named_like_its_volume() {
+        assert_eq!(super::default_target("db"), "iqn.2026-11.io.ursa:db");
+        assert_eq!(super::default_target("Mail_2.a"), "iqn.2026-11.io.ursa:mail-2.a");
+    }
+}

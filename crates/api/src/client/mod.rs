@@ -1,0 +1,336 @@
+//! A node's HTTP interface from the other side: blocking, for command lines and tests.
+
+mod error;
+mod path;
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use ureq::http::Response;
+use ureq::{Agent, Body};
+
+pub use self::error::ClientError;
+use self::path::segment;
+use crate::{
+    Health, Host, HostChange, HostCreate, List, MapCreate, Node, Pool, PoolCreate, PoolImport, Problem,
+    Session, Target, TargetCreate, TargetMap, Volume, VolumeChange, VolumeCreate,
+};
+
+/// Loopback answers at once or not at all; a slow tunnel is allowed for.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longer than the server takes before it gives up by itself (120 s).
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(150);
+/// The longest answer that is read: 4,096 volumes with several maps each take some 4 MB.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// Speaks to a node.
+#[derive(Clone, Debug)]
+pub struct Client {
+    agent: Agent,
+    /// Without a slash at its end.
+    url: String,
+}
+
+type Result<T> = std::result::Result<T, ClientError>;
+
+impl Client {
+    /// A client of the node at `url`, such as `http://127.0.0.1:3280`. Nothing is sent yet.
+    pub fn new(url: &str) -> Client {
+        let config = Agent::config_builder()
+            // A problem document is an answer, too.
+            .http_status_as_error(false)
+            // A proxy that the environment names leads away from this machine.
+            .proxy(None)
+            .max_redirects(0)
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_global(Some(REQUEST_TIMEOUT))
+            .user_agent(concat!("ursa/", env!("CARGO_PKG_VERSION")))
+            .build();
+        Client { agent: config.into(), url: url.trim_end_matches('/').to_owned() }
+    }
+
+    /// Where it sends to.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+/// The node.
+impl Client {
+    /// Whether the node serves.
+    ///
+    /// # Errors
+    /// See [`ClientError`], here and for everything below.
+    pub fn health(&self) -> Result<Health> {
+        self.get("/v1/health")
+    }
+
+    /// What the node is.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn node(&self) -> Result<Node> {
+        self.get("/v1/node")
+    }
+
+    /// Its metrics, as Prometheus reads them.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn metrics(&self) -> Result<String> {
+        self.text(self.agent.get(self.address("/metrics")).call())
+    }
+}
+
+/// Pools.
+impl Client {
+    /// All pools, by name.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn pools(&self) -> Result<Vec<Pool>> {
+        self.list("/v1/pools")
+    }
+
+    /// One pool.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn pool(&self, name: &str) -> Result<Pool> {
+        self.get(&format!("/v1/pools/{}", segment(name)))
+    }
+
+    /// Makes a pool.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn create_pool(&self, pool: &PoolCreate) -> Result<Pool> {
+        self.post("/v1/pools", pool)
+    }
+
+    /// Opens a pool that was made elsewhere or earlier.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn import_pool(&self, import: &PoolImport) -> Result<Pool> {
+        self.post("/v1/pools/import", import)
+    }
+
+    /// Closes a pool so that another server may import it.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn export_pool(&self, name: &str) -> Result<()> {
+        let url = self.address(&format!("/v1/pools/{}/export", segment(name)));
+        self.done(self.agent.post(url).send_empty())
+    }
+}
+
+/// Volumes.
+impl Client {
+    /// All volumes, by name.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn volumes(&self) -> Result<Vec<Volume>> {
+        self.list("/v1/volumes")
+    }
+
+    /// One volume, by name or identity.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn volume(&self, name: &str) -> Result<Volume> {
+        self.get(&format!("/v1/volumes/{}", segment(name)))
+    }
+
+    /// Makes a volume, and maps it unless told otherwise.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn create_volume(&self, volume: &VolumeCreate) -> Result<Volume> {
+        self.post("/v1/volumes", volume)
+    }
+
+    /// Grows or renames a volume.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn change_volume(&self, name: &str, change: &VolumeChange) -> Result<Volume> {
+        let url = self.address(&format!("/v1/volumes/{}", segment(name)));
+        self.json(self.agent.patch(url).send_json(change))
+    }
+
+    /// Deletes a volume with all its data; with `force`, its maps, too.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn delete_volume(&self, name: &str, force: bool) -> Result<()> {
+        self.delete(&format!("/v1/volumes/{}?force={force}", segment(name)))
+    }
+}
+
+/// Targets and LUN maps.
+impl Client {
+    /// All targets, by name.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn targets(&self) -> Result<Vec<Target>> {
+        self.list("/v1/targets")
+    }
+
+    /// One target.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn target(&self, name: &str) -> Result<Target> {
+        self.get(&format!("/v1/targets/{}", segment(name)))
+    }
+
+    /// Makes a target.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn create_target(&self, target: &TargetCreate) -> Result<Target> {
+        self.post("/v1/targets", target)
+    }
+
+    /// Deletes a target; with `force`, its maps, too.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn delete_target(&self, name: &str, force: bool) -> Result<()> {
+        self.delete(&format!("/v1/targets/{}?force={force}", segment(name)))
+    }
+
+    /// Makes a volume a LUN of a target.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn create_map(&self, target: &str, map: &MapCreate) -> Result<TargetMap> {
+        self.post(&format!("/v1/targets/{}/maps", segment(target)), map)
+    }
+
+    /// Takes a LUN away: from one host group, or from all.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn delete_map(&self, target: &str, lun: u16, host: Option<&str>) -> Result<()> {
+        let host = host.map_or(String::new(), |host| format!("?host={}", segment(host)));
+        self.delete(&format!("/v1/targets/{}/maps/{lun}{host}", segment(target)))
+    }
+}
+
+/// Host groups.
+impl Client {
+    /// All host groups, by name.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn hosts(&self) -> Result<Vec<Host>> {
+        self.list("/v1/hosts")
+    }
+
+    /// One host group.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn host(&self, name: &str) -> Result<Host> {
+        self.get(&format!("/v1/hosts/{}", segment(name)))
+    }
+
+    /// Makes a host group.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn create_host(&self, host: &HostCreate) -> Result<Host> {
+        self.post("/v1/hosts", host)
+    }
+
+    /// Changes a host group.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn change_host(&self, name: &str, change: &HostChange) -> Result<Host> {
+        let url = self.address(&format!("/v1/hosts/{}", segment(name)));
+        self.json(self.agent.put(url).send_json(change))
+    }
+
+    /// Deletes a host group.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn delete_host(&self, name: &str) -> Result<()> {
+        self.delete(&format!("/v1/hosts/{}", segment(name)))
+    }
+}
+
+/// Sessions.
+impl Client {
+    /// All sessions, by number.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn sessions(&self) -> Result<Vec<Session>> {
+        self.list("/v1/sessions")
+    }
+
+    /// Ends a session. Its initiator may log in again.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn end_session(&self, tsih: u16) -> Result<()> {
+        self.delete(&format!("/v1/sessions/{tsih}"))
+    }
+}
+
+type Call = std::result::Result<Response<Body>, ureq::Error>;
+
+impl Client {
+    fn address(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+
+    fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.json(self.agent.get(self.address(path)).call())
+    }
+
+    fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>> {
+        self.get(path).map(|list: List<T>| list.items)
+    }
+
+    fn post<R: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<R> {
+        self.json(self.agent.post(self.address(path)).send_json(body))
+    }
+
+    fn delete(&self, path: &str) -> Result<()> {
+        self.done(self.agent.delete(self.address(path)).call())
+    }
+
+    fn done(&self, call: Call) -> Result<()> {
+        self.text(call).map(drop)
+    }
+
+    fn json<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
+        let text = self.text(call)?;
+        serde_json::from_str(&text).map_err(|source| ClientError::NotUrsa { url: self.url.clone(), source })
+    }
+
+    /// The answer's text if the request was carried out.
+    fn text(&self, call: Call) -> Result<String> {
+        let failed = |source| ClientError::of(&self.url, source);
+        let mut response = call.map_err(failed)?;
+        let status = response.status();
+        let text = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
+        let text = text.map_err(failed)?;
+        if status.is_success() {
+            return Ok(text);
+        }
+        match serde_json::from_str::<Problem>(&text) {
+            Ok(problem) => Err(ClientError::Problem(Box::new(problem))),
+            Err(source) => Err(ClientError::NotUrsa { url: self.url.clone(), source }),
+        }
+    }
+}

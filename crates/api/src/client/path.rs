@@ -1,0 +1,28 @@
+//! Names in a URL.
+
+/// A name as one segment of a path or as a value of a query (RFC 3986 2.1: percent-encoded but for letters, digits
+/// and `-._~`; a colon is allowed in both places, and every iSCSI name has one).
+pub(super) fn segment(name: &str) -> String {
+    let mut encoded = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' => {
+                encoded.push(char::from(byte));
+            }
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::segment;
+
+    #[test]
+    fn names_stay_in_their_segment() {
+        assert_eq!(segment("iqn.2026-11.io.ursa:db"), "iqn.2026-11.io.ursa:db");
+        assert_eq!(segment("a/b?c=d&e#f%"), "a%2Fb%3Fc%3Dd%26e%23f%25");
+        assert_eq!(segment("ä b"), "%C3%A4%20b");
+    }
+}

@@ -1,0 +1,30 @@
+//! The node as a whole.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Whether the node serves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Health {
+    /// `ok`; a node that starts or stops answers with status 503 instead.
+    #[schema(example = "ok")]
+    pub status: String,
+    /// The program's version.
+    pub version: String,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Node {
+    /// Its name, for people.
+    pub name: String,
+    /// The program's version.
+    pub version: String,
+    /// How many cores it runs on.
+    pub cores: usize,
+    /// Where it listens for iSCSI.
+    #[schema(example = json!(["0.0.0.0:3260"]))]
+    pub portals: Vec<String>,
+    /// Seconds since it began to serve.
+    pub uptime: u64,
+}

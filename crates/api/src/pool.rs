@@ -1,0 +1,94 @@
+//! Pools.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A pool: disks that hold volumes together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Pool {
+    /// Its name, unique in the node.
+    pub name: String,
+    /// Its identity; absent while it is not open.
+    pub id: Option<String>,
+    /// Whether it can be used.
+    pub state: PoolState,
+    /// Why it is not open.
+    pub reason: Option<String>,
+    /// What volumes can take altogether, in bytes.
+    pub total: u64,
+    /// What is left, in bytes.
+    pub free: u64,
+    /// What volumes take in multiples of, in bytes.
+    pub extent: u64,
+    /// How many volumes it has.
+    pub volumes: usize,
+    /// Its disks.
+    pub disks: Vec<PoolDisk>,
+}
+
+/// Whether a pool can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolState {
+    /// All is well.
+    Online,
+    /// Writing its metadata failed: volumes go on, none can be made or changed until the pool has been reopened.
+    ReadOnly,
+    /// It was given away.
+    Exported,
+    /// It could not be opened; `reason` says why.
+    Unavailable,
+}
+
+/// A disk of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolDisk {
+    /// The file or block device.
+    pub path: String,
+    /// Its identity; absent while the pool is not open.
+    pub id: Option<String>,
+    /// What volumes can take of it, in bytes.
+    pub total: u64,
+    /// What is left of it, in bytes.
+    pub free: u64,
+}
+
+/// A pool to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolCreate {
+    /// Its name: 1 to 63 letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// Its disks.
+    #[schema(min_items = 1)]
+    pub disks: Vec<NewDisk>,
+    /// Overwrite what the disks hold.
+    #[serde(default)]
+    pub wipe: bool,
+}
+
+/// A disk for a new pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewDisk {
+    /// The file or block device, as an absolute path on the node.
+    pub path: String,
+    /// Make a file of this size in bytes, which must not exist. Absent: the file or block device exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// With `size`: reserve the space in the file system now, so that it cannot run out later.
+    #[serde(default)]
+    pub reserve: bool,
+}
+
+/// A pool to be opened that was made elsewhere or earlier.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolImport {
+    /// All of its disks, as absolute paths on the node.
+    #[schema(min_items = 1)]
+    pub paths: Vec<String>,
+    /// Take it though another server has not given it away: that server must certainly be off.
+    #[serde(default)]
+    pub force: bool,
+}

@@ -1,0 +1,31 @@
+//! Sessions.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// An initiator's session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Session {
+    /// Its number (TSIH).
+    pub tsih: u16,
+    /// The initiator's iSCSI name.
+    pub initiator: String,
+    /// The initiator's alias.
+    pub alias: Option<String>,
+    /// The initiator's session identifier (ISID) in hexadecimal.
+    pub isid: String,
+    /// The target; absent in a discovery session.
+    pub target: Option<String>,
+    /// The core that it lives on.
+    pub core: u16,
+    /// The initiator's addresses, one a connection.
+    pub addresses: Vec<String>,
+    /// Seconds since its login.
+    pub age: u64,
+    /// SCSI commands so far.
+    pub commands: u64,
+    /// Bytes from the initiator so far, headers included.
+    pub bytes_received: u64,
+    /// Bytes to the initiator so far, headers included.
+    pub bytes_sent: u64,
+}

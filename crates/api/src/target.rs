@@ -1,0 +1,63 @@
+//! Targets and their LUN maps.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::chap::Chap;
+
+/// An iSCSI target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Target {
+    /// Its iSCSI name.
+    #[schema(example = "iqn.2026-11.io.ursa:db")]
+    pub name: String,
+    /// A name for people.
+    pub alias: Option<String>,
+    /// The CHAP name that it proves itself with to initiators that ask; its secret is not shown.
+    pub chap_user: Option<String>,
+    /// Its LUNs, by number and then by host group.
+    pub maps: Vec<TargetMap>,
+}
+
+/// A LUN map as its target shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TargetMap {
+    /// The logical unit number.
+    pub lun: u16,
+    /// The volume's name; absent while its pool is not open.
+    pub volume: Option<String>,
+    /// The volume's identity.
+    pub volume_id: String,
+    /// The host group that sees it.
+    pub host: String,
+}
+
+/// A target to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TargetCreate {
+    /// Its iSCSI name.
+    #[schema(example = "iqn.2026-11.io.ursa:db")]
+    pub name: String,
+    /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alias: Option<String>,
+    /// What it proves itself with to initiators that ask (mutual CHAP).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap: Option<Chap>,
+}
+
+/// A LUN map to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MapCreate {
+    /// The volume, by name or identity.
+    pub volume: String,
+    /// The host group; absent: `local`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The logical unit number; absent: the lowest that is free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 255)]
+    pub lun: Option<u16>,
+}
