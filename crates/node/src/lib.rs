@@ -26,6 +26,7 @@ use rt::sync::Sender;
 pub use self::config::Config;
 pub use self::control::{Control, DefaultPool, Handle, NotRunning, StartError};
 pub use self::histogram::{BUCKETS, Histogram, bucket_bound};
+pub use self::record::RecordError;
 use self::shard::{Shard, on_all_cores};
 pub use self::unit::{Operation, UnitStats};
 pub use self::volume::VolumeId;

@@ -1,2 +1,14 @@
-//! ursa
-fn main() {}
+//! `ursa`: a node (`ursa serve`), and the command line that talks to it.
+//!
+//! Here, and only here, are threads, files and tokio; what a node does is in `node`, and reaches the disks and the
+//! network through `rt`.
+
+mod cli;
+mod serve;
+mod size;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

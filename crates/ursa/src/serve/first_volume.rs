@@ -1,0 +1,145 @@
+//! Volumes that `ursa serve --volume` makes at its start: for a first look, and for machines set up by a script.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base::{BlockSize, ByteLen};
+use node::control::{ControlError, MapSpec, NewVolume, TargetSpec};
+use node::{Handle, NotRunning};
+use serde::{Deserialize, Serialize};
+use store::VolumeKind;
+
+use crate::size::Size;
+
+/// `NAME=SIZE` or `NAME=SIZE,ram`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct FirstVolume {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub size: Size,
+    /// In memory.
+    pub ram: bool,
+}
+
+/// A text was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidFirstVolume {
+    /// It is built otherwise.
+    #[error("{0:?} is not a volume: write NAME=SIZE as in demo=1G, or NAME=SIZE,ram for one in memory")]
+    Shape(String),
+    /// The size is none.
+    #[error(transparent)]
+    Size(#[from] crate::size::InvalidSize),
+}
+
+/// A first volume could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum FirstVolumeError {
+    /// The node refused.
+    #[error("cannot make the volume {0}")]
+    Refused(String, #[source] ControlError),
+    /// The node stopped meanwhile.
+    #[error(transparent)]
+    NotRunning(#[from] NotRunning),
+}
+
+impl FirstVolume {
+    /// Makes the volume with its target, for this machine, unless there is one of this name.
+    ///
+    /// # Errors
+    /// What the node says; then nothing is left half-made.
+    pub async fn make(self, node: &Handle) -> Result<(), FirstVolumeError> {
+        let name = self.name.clone();
+        let made = node.call(move |control| async move {
+            if control.volume(&self.name).is_ok() {
+                return Ok(());
+            }
+            let target = api::default_target(&self.name);
+            let new = NewVolume {
+                name: self.name.clone(),
+                pool: None,
+                kind: if self.ram { VolumeKind::Ram } else { VolumeKind::Thick },
+                size: ByteLen(self.size.0),
+                block_size: BlockSize::B512,
+                native_512: false,
+                slices: None,
+                created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            };
+            control.create_volume(new).await?;
+            let shown = show(&control, &target, &self.name).await;
+            if shown.is_err() {
+                // What is reported is why it could not be shown.
+                let _ = control.delete_volume(&self.name, true).await;
+            }
+            shown
+        });
+        made.await?.map_err(|error| FirstVolumeError::Refused(name, error))
+    }
+}
+
+async fn show(control: &node::Control, target: &str, volume: &str) -> Result<(), ControlError> {
+    if control.access().target(target).is_none() {
+        let spec = TargetSpec { name: target.to_owned(), alias: None, chap: None };
+        control.create_target(spec).await?;
+    }
+    let map = MapSpec {
+        target: target.to_owned(),
+        volume: volume.to_owned(),
+        host: api::DEFAULT_HOST.into(),
+        lun: None,
+    };
+    control.map(map).await.map(drop)
+}
+
+impl FromStr for FirstVolume {
+    type Err = InvalidFirstVolume;
+
+    fn from_str(text: &str) -> Result<FirstVolume, InvalidFirstVolume> {
+        let shape = || InvalidFirstVolume::Shape(text.to_owned());
+        let (name, size) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(shape)?;
+        let (size, ram) = match size.split_once(',') {
+            None => (size, false),
+            Some((size, "ram")) => (size, true),
+            Some(_) => return Err(shape()),
+        };
+        Ok(FirstVolume { name: name.to_owned(), size: size.parse()?, ram })
+    }
+}
+
+impl fmt::Display for FirstVolume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}{}", self.name, self.size, if self.ram { ",ram" } else { "" })
+    }
+}
+
+impl TryFrom<String> for FirstVolume {
+    type Error = InvalidFirstVolume;
+
+    fn try_from(text: String) -> Result<FirstVolume, InvalidFirstVolume> {
+        text.parse()
+    }
+}
+
+impl From<FirstVolume> for String {
+    fn from(volume: FirstVolume) -> String {
+        volume.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_is_a_name_and_a_size() {
+        let volume: FirstVolume = "demo=1G,ram".parse().unwrap();
+        assert_eq!(volume, FirstVolume { name: "demo".into(), size: Size(1 << 30), ram: true });
+        assert_eq!(volume.to_string(), "demo=1G,ram");
+        for text in ["demo", "=1G", "demo=1G,rum", "demo=", "demo=1X"] {
+            assert!(text.parse::<FirstVolume>().is_err(), "{text}");
+        }
+    }
+}

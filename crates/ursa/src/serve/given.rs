@@ -1,0 +1,172 @@
+//! What `ursa serve` is told, on its command line and in its file. One structure for both: every setting can stand in
+//! either, under the same name, and the command line wins.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use super::cores::Cores;
+use super::first_volume::FirstVolume;
+use crate::size::Size;
+
+/// Settings that were given. The others have their defaults: see `docs/use/configuration.md`.
+#[derive(Args, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Given {
+    /// A file of settings (TOML); what is given here wins over it
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+
+    /// Show the settings that are in effect, as a file of settings, and end
+    #[arg(long)]
+    #[serde(skip)]
+    pub print_config: bool,
+
+    /// The node's name, for people [default: the host's name]
+    #[arg(long)]
+    pub name: Option<String>,
+
+    /// Where the node keeps its state [default: /var/lib/ursa for root, else ~/.local/share/ursa]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+
+    /// Where to listen for iSCSI, separated by commas [default: 0.0.0.0:3260]
+    #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',')]
+    pub iscsi_listen: Option<Vec<SocketAddr>>,
+
+    /// Where the API listens: a loopback address [default: 127.0.0.1:3280]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub api_listen: Option<SocketAddr>,
+
+    /// A volume to make at the start, if it does not exist, for this machine to use; may be repeated
+    #[arg(long = "volume", value_name = "NAME=SIZE[,ram]")]
+    #[serde(rename = "volume")]
+    pub volumes: Option<Vec<FirstVolume>>,
+
+    /// How many cores to use, or on which processors to pin them, as in 0-3,6 [default: all, at most 8]
+    #[arg(long, value_name = "N|LIST")]
+    pub cores: Option<Cores>,
+
+    /// How long a core looks for new work before it sleeps, in microseconds
+    #[arg(long, value_name = "MICROSECONDS")]
+    pub poll_us: Option<u32>,
+
+    /// The size of the pool that a first start makes, a sparse file; 0: none [default: half of what is free]
+    #[arg(long, value_name = "SIZE")]
+    pub pool_size: Option<Size>,
+
+    /// How much memory RAM volumes may take together [default: 1G]
+    #[arg(long, value_name = "SIZE")]
+    pub ram_max: Option<Size>,
+
+    /// How much memory the data of commands may take [default: 512M]
+    #[arg(long, value_name = "SIZE")]
+    pub data_max: Option<Size>,
+
+    /// How many commands a session may have outstanding [default: 128]
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    pub commands_max: Option<u32>,
+
+    /// How long a login may take, in seconds [default: 15]
+    #[arg(long, value_name = "SECONDS", hide_short_help = true)]
+    pub login_timeout: Option<u32>,
+
+    /// After how many seconds of silence an initiator is asked for a sign of life [default: 30]
+    #[arg(long, value_name = "SECONDS", hide_short_help = true)]
+    pub nop_interval: Option<u32>,
+
+    /// How long sessions get to log out when the node stops, in seconds [default: 5]
+    #[arg(long, value_name = "SECONDS", hide_short_help = true)]
+    pub drain_timeout: Option<u32>,
+
+    /// What is logged: error, warn, info, debug or trace, or a filter as in info,node=debug [default: info]
+    #[arg(long, value_name = "FILTER")]
+    pub log: Option<String>,
+
+    /// How the log looks [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+}
+
+/// How the log looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// A file of settings was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It could not be read.
+    #[error("cannot read the settings in {path}")]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It says what cannot be.
+    #[error("the settings in {path} are not valid")]
+    Invalid {
+        /// Which file.
+        path: PathBuf,
+        /// Where, and what would be right.
+        #[source]
+        source: Box<toml::de::Error>,
+    },
+}
+
+impl Given {
+    /// What the command line says, and where it is silent, what its file says.
+    ///
+    /// # Errors
+    /// See [`FileError`].
+    pub fn with_file(self) -> Result<Given, FileError> {
+        match &self.config {
+            None => Ok(self),
+            Some(path) => {
+                let file = Given::read(path)?;
+                Ok(self.or(file))
+            }
+        }
+    }
+
+    fn read(path: &Path) -> Result<Given, FileError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| FileError::Read { path: path.to_owned(), source })?;
+        toml::from_str(&text)
+            .map_err(|source| FileError::Invalid { path: path.to_owned(), source: Box::new(source) })
+    }
+
+    fn or(self, file: Given) -> Given {
+        Given {
+            config: self.config,
+            print_config: self.print_config,
+            name: self.name.or(file.name),
+            data_dir: self.data_dir.or(file.data_dir),
+            iscsi_listen: self.iscsi_listen.or(file.iscsi_listen),
+            api_listen: self.api_listen.or(file.api_listen),
+            volumes: self.volumes.or(file.volumes),
+            cores: self.cores.or(file.cores),
+            poll_us: self.poll_us.or(file.poll_us),
+            pool_size: self.pool_size.or(file.pool_size),
+            ram_max: self.ram_max.or(file.ram_max),
+            data_max: self.data_max.or(file.data_max),
+            commands_max: self.commands_max.or(file.commands_max),
+            login_timeout: self.login_timeout.or(file.login_timeout),
+            nop_interval: self.nop_interval.or(file.nop_interval),
+            drain_timeout: self.drain_timeout.or(file.drain_timeout),
+            log: self.log.or(file.log),
+            log_format: self.log_format.or(file.log_format),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The settings in effect: what was given, and defaults for the rest.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::cores::Cores;
+use super::data_dir;
+use super::first_volume::FirstVolume;
+use super::given::{Given, LogFormat};
+use crate::size::Size;
+
+/// Next to iSCSI's 3260; IANA lists it for nothing that would be on such a machine.
+pub const API_PORT: u16 = 3280;
+
+/// Everything that a node runs with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Of the node itself.
+    pub node: node::Config,
+    /// Where the API listens: on loopback.
+    pub api_listen: SocketAddr,
+    /// Volumes to be made at the start.
+    pub volumes: Vec<FirstVolume>,
+    /// How many cores, or which.
+    pub cores: Cores,
+    /// How long a core looks for work before it sleeps.
+    pub poll: Duration,
+    /// The size of the pool that a first start makes; `None`: by what is free.
+    pub pool_size: Option<Size>,
+    /// What is logged.
+    pub log: String,
+    /// How.
+    pub log_format: LogFormat,
+}
+
+/// Settings were refused.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The API would be open to the network.
+    #[error(
+        "the API cannot listen at {0}: it has no login and no TLS yet, so whoever reaches it can delete every volume; choose a loopback address such as 127.0.0.1:{API_PORT}, and reach it from elsewhere through ssh -L"
+    )]
+    ApiNotLoopback(SocketAddr),
+    /// There is nowhere to listen.
+    #[error("iscsi-listen names no address: give one such as 0.0.0.0:3260")]
+    NoPortal,
+    /// A number is too small.
+    #[error("{setting} must be at least {least}")]
+    TooSmall {
+        /// Which setting.
+        setting: &'static str,
+        /// The least that works.
+        least: u32,
+    },
+    /// Neither `HOME` nor `XDG_DATA_HOME` is set.
+    #[error("there is no home directory to keep state in: name a directory with --data-dir")]
+    NoDataDir,
+}
+
+impl Settings {
+    /// What was given, and defaults.
+    ///
+    /// # Errors
+    /// See [`SettingsError`].
+    pub fn of(given: Given) -> Result<Settings, SettingsError> {
+        let defaults = node::Config::default();
+        let seconds = |given: Option<u32>, default| given.map_or(default, |s| Duration::from_secs(s.into()));
+        let at_least = |setting, value: Option<u32>, least| match value {
+            Some(value) if value < least => Err(SettingsError::TooSmall { setting, least }),
+            _ => Ok(()),
+        };
+        at_least("commands-max", given.commands_max, 1)?;
+        at_least("login-timeout", given.login_timeout, 1)?;
+        at_least("nop-interval", given.nop_interval, 1)?;
+        let api_listen = given.api_listen.unwrap_or((Ipv4Addr::LOCALHOST, API_PORT).into());
+        if !api_listen.ip().is_loopback() {
+            return Err(SettingsError::ApiNotLoopback(api_listen));
+        }
+        let portals = given.iscsi_listen.unwrap_or(defaults.portals);
+        if portals.is_empty() {
+            return Err(SettingsError::NoPortal);
+        }
+        let data_dir = match given.data_dir {
+            Some(path) => path,
+            None => data_dir::default().ok_or(SettingsError::NoDataDir)?,
+        };
+        let node = node::Config {
+            name: given.name.unwrap_or_else(host_name),
+            data_dir,
+            portals,
+            ram_bytes_max: given.ram_max.map_or(defaults.ram_bytes_max, |size| size.0),
+            data_bytes_max: given
+                .data_max
+                .map_or(defaults.data_bytes_max, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),
+            commands_max: given.commands_max.unwrap_or(defaults.commands_max),
+            login_deadline: seconds(given.login_timeout, defaults.login_deadline),
+            nop_interval: seconds(given.nop_interval, defaults.nop_interval),
+            drain_deadline: seconds(given.drain_timeout, defaults.drain_deadline),
+        };
+        Ok(Settings {
+            node,
+            api_listen,
+            volumes: given.volumes.unwrap_or_default(),
+            cores: given.cores.unwrap_or_else(Cores::of_this_machine),
+            poll: Duration::from_micros(given.poll_us.unwrap_or(POLL_US).into()),
+            pool_size: given.pool_size,
+            log: given.log.unwrap_or_else(|| "info".into()),
+            log_format: given.log_format.unwrap_or_default(),
+        })
+    }
+
+    /// As a file of settings that gives these settings again.
+    pub fn to_toml(&self) -> String {
+        let seconds = |duration: Duration| Some(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX));
+        let given = Given {
+            config: None,
+            print_config: false,
+            name: Some(self.node.name.clone()),
+            data_dir: Some(self.node.data_dir.clone()),
+            iscsi_listen: Some(self.node.portals.clone()),
+            api_listen: Some(self.api_listen),
+            volumes: Some(self.volumes.clone()),
+            cores: Some(self.cores.clone()),
+            poll_us: Some(u32::try_from(self.poll.as_micros()).unwrap_or(u32::MAX)),
+            pool_size: self.pool_size,
+            ram_max: Some(Size(self.node.ram_bytes_max)),
+            data_max: Some(Size(self.node.data_bytes_max as u64)),
+            commands_max: Some(self.node.commands_max),
+            login_timeout: seconds(self.node.login_deadline),
+            nop_interval: seconds(self.node.nop_interval),
+            drain_timeout: seconds(self.node.drain_deadline),
+            log: Some(self.log.clone()),
+            log_format: Some(self.log_format),
+        };
+        toml::to_string(&given).expect("plain settings can be written as TOML")
+    }
+
+    /// Where the pool lies that a first start makes.
+    pub fn default_pool_path(&self) -> PathBuf {
+        self.node.data_dir.join(data_dir::POOLS).join("default.img")
+    }
+}
+
+/// Long enough to catch the next request of a busy client (tens of microseconds on a fast network), short enough that a
+/// core with little work sleeps nearly all of the time.
+const POLL_US: u32 = 50;
+
+fn host_name() -> String {
+    let uname = rustix::system::uname();
+    uname.nodename().to_str().ok().filter(|name| !name.is_empty()).unwrap_or("ursa").to_owned()
+}
