@@ -333,6 +333,11 @@ impl Session {
         self.deadline_changed.notify();
         let session = Rc::clone(self);
         rt::spawn(async move {
+            // A write that is still at a disk must not land after what the initiator writes in its next session, so that one
+            // begins (see `portal`) when the last command of this one has ended.
+            while !session.running.borrow().is_empty() {
+                session.command_ended.notified().await;
+            }
             for unit in view.luns().values() {
                 unit.detach(session.birth.nexus).await;
             }

@@ -41,7 +41,7 @@ impl UnitAttention {
     /// As sense data.
     pub fn sense(self) -> Sense {
         let code = match self {
-            UnitAttention::PowerOn => code::POWER_ON_OCCURRED,
+            UnitAttention::PowerOn => code::POWER_ON_RESET_OR_BUS_DEVICE_RESET_OCCURRED,
             UnitAttention::BusReset => code::SCSI_BUS_RESET_OCCURRED,
             UnitAttention::DeviceReset => code::BUS_DEVICE_RESET_FUNCTION_OCCURRED,
             UnitAttention::NexusLoss => code::I_T_NEXUS_LOSS_OCCURRED,
@@ -112,6 +112,6 @@ mod tests {
         attentions.add(UnitAttention::PowerOn);
         attentions.add(UnitAttention::NexusLoss);
         let told: Vec<_> = std::iter::from_fn(|| attentions.take()).map(|a| a.sense().code).collect();
-        assert_eq!(told, [0x2901, 0x2a09, 0x2a01]);
+        assert_eq!(told, [0x2900, 0x2a09, 0x2a01]);
     }
 }

@@ -345,6 +345,7 @@ impl Driver {
     }
 
     pub(super) fn is_starved(&self, receiver: &Rc<Receiver>) {
+        self.buffers.ran_out();
         self.starved.borrow_mut().push(Rc::clone(receiver));
     }
 

@@ -5,7 +5,7 @@
 //! back into the ring when its [`Received`] is dropped. When few are left, data is copied out of the ring
 //! ([`Received::unpinned`]) so that slow readers cannot keep the buffers from the others.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -25,6 +25,9 @@ const _: () = assert!(COUNT.is_power_of_two());
 const SIZE: usize = 128 << 10;
 /// Below this many free buffers data is copied out at once.
 const SCARCE: u16 = COUNT / 4;
+/// Buffers that the kernel is offered at first. It takes them in turn, so as many as it has go through the processor's
+/// cache; with few connections, few buffers stay warm in it. Each time the kernel finds none the offer doubles.
+const OFFER_MIN: u16 = 8;
 /// The ring's number; each core has one ring.
 const GROUP: u16 = 0;
 
@@ -37,7 +40,11 @@ pub(super) struct ReceiveBuffers {
     /// How many buffers we have given to the kernel so far, wrapping.
     tail: Cell<u16>,
     /// How many of those it has not used yet.
-    free: Cell<u16>,
+    offered: Cell<u16>,
+    /// How many it is to have, if there are as many.
+    offer: Cell<u16>,
+    /// Free buffers that it does not have; the one used last, which is warm, goes first.
+    spare: RefCell<Vec<u16>>,
 }
 
 impl ReceiveBuffers {
@@ -47,12 +54,14 @@ impl ReceiveBuffers {
             entries: Mapping::new(COUNT as usize * size_of::<BufRingEntry>())?,
             memory: Mapping::new(COUNT as usize * SIZE)?,
             tail: Cell::new(0),
-            free: Cell::new(0),
+            offered: Cell::new(0),
+            offer: Cell::new(OFFER_MIN),
+            spare: RefCell::new((0..COUNT).collect()),
         };
         let address = buffers.entries.start.as_ptr() as u64;
         // SAFETY: the driver keeps the entries and the memory until the kernel has no request that uses them.
         unsafe { ring.submitter().register_buf_ring_with_flags(address, COUNT, GROUP, 0) }?;
-        (0..COUNT).for_each(|buffer| buffers.give(buffer));
+        buffers.fill();
         Ok(Rc::new(buffers))
     }
 
@@ -70,19 +79,44 @@ impl ReceiveBuffers {
 
     /// Whether no buffer is free.
     pub(super) fn is_empty(&self) -> bool {
-        self.free.get() == 0
+        self.free() == 0
+    }
+
+    /// The kernel found no buffer: it had too few, or there are none.
+    pub(super) fn ran_out(&self) {
+        self.offer.set((self.offer.get() * 2).min(COUNT));
+        self.fill();
+    }
+
+    fn free(&self) -> u16 {
+        self.offered.get() + self.spare.borrow().len() as u16
     }
 
     /// Whether few buffers are free.
     pub(super) fn is_scarce(&self) -> bool {
-        self.free.get() < SCARCE
+        self.free() < SCARCE
     }
 
     /// The kernel has put `len` bytes into `buffer`.
     pub(super) fn taken(self: &Rc<ReceiveBuffers>, buffer: u16, len: usize) -> Received {
         assert!(buffer < COUNT && len <= SIZE, "the kernel fills a buffer that it was given");
-        self.free.set(self.free.get() - 1);
+        self.offered.set(self.offered.get() - 1);
+        self.fill();
         Received { start: 0, end: len, memory: Memory::Ring { buffers: Rc::clone(self), buffer } }
+    }
+
+    /// Takes back a buffer that was looked at.
+    fn give_back(&self, buffer: u16) {
+        self.spare.borrow_mut().push(buffer);
+        self.fill();
+    }
+
+    /// Gives the kernel as many buffers as it is to have.
+    fn fill(&self) {
+        while self.offered.get() < self.offer.get() {
+            let Some(buffer) = self.spare.borrow_mut().pop() else { return };
+            self.give(buffer);
+        }
     }
 
     /// Gives `buffer` to the kernel.
@@ -95,7 +129,7 @@ impl ReceiveBuffers {
         entry.set_len(SIZE as u32);
         entry.set_bid(buffer);
         self.tail.set(tail.wrapping_add(1));
-        self.free.set(self.free.get() + 1);
+        self.offered.set(self.offered.get() + 1);
         // SAFETY: `first` is the ring's first entry, whose unused field is the tail; it is aligned for a u16 and
         // shared with the kernel, which reads it atomically.
         let shared = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(first).cast_mut()) };
@@ -164,7 +198,7 @@ impl Deref for Received {
 impl Drop for Received {
     fn drop(&mut self) {
         if let Memory::Ring { buffers, buffer } = &self.memory {
-            buffers.give(*buffer);
+            buffers.give_back(*buffer);
         }
     }
 }

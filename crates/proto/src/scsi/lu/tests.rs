@@ -16,7 +16,7 @@ fn a_new_nexus_hears_of_it_once() {
     unit.attach_nexus(B, nexus(B), true);
     let mut rig = Rig { unit };
     rig.data(A, &[0x12, 0, 0, 0, 96, 0]);
-    assert_eq!(rig.code(A, &TEST_UNIT_READY, &[]), 0x2901);
+    assert_eq!(rig.code(A, &TEST_UNIT_READY, &[]), 0x2900);
     assert_eq!(rig.status(A, &TEST_UNIT_READY, &[]), Status::Good);
     // REQUEST SENSE tells it as data.
     let sense = rig.data(B, &[0x03, 0, 0, 0, 252, 0]);

@@ -206,7 +206,7 @@ fn results_belong_to_a_nexus() {
         let cdb = Cdb(cdb(0x84, &[(2, &[1]), (12, &[2, 0])]));
         done(unit.start(Request { nexus, cdb, data_out: Chain::new() })).status
     };
-    assert_eq!(ask(NexusId(2)), Status::CheckCondition); // POWER ON OCCURRED
+    assert_eq!(ask(NexusId(2)), Status::CheckCondition); // POWER ON, RESET OR BUS DEVICE RESET OCCURRED
     assert_eq!(ask(NexusId(2)), Status::CheckCondition); // no such list identifier
     assert_eq!(ask(NexusId(1)), Status::Good);
 }
