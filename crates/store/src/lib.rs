@@ -15,6 +15,8 @@ mod cursor;
 mod disks;
 mod error;
 mod extent;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod geometry;
 #[cfg(test)]
 mod golden;

@@ -13,7 +13,7 @@ const MAGIC: &[u8; 8] = b"URSAPOOL";
 pub(crate) const VERSION: u16 = 1;
 
 /// Where the checksum is: over all before it.
-const CRC_AT: usize = SUPERBLOCK_BYTES as usize - 4;
+pub(crate) const CRC_AT: usize = SUPERBLOCK_BYTES as usize - 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {

@@ -1,0 +1,436 @@
+#![no_main]
+//! A whole session of mostly valid PDUs, cut anywhere, with a unit behind it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use arbitrary::Arbitrary;
+use base::{BlockSize, Chain, Instant, SendBatch};
+use fuzz::{Command, Unit};
+use libfuzzer_sys::fuzz_target;
+use proto::iscsi::target::{
+    CloseReason, Command as Handed, Event, Negotiated, Session, SessionConfig, TargetRecord, TaskResponse,
+};
+use proto::iscsi::wire::{
+    DataOut, Framing, InitiatorTag, LogoutReason, LogoutRequest, NopOut, R2t, ResponsePdu, ScsiCommand,
+    Serial, Snack, TargetTag, TaskAttribute, TaskManagementFunction, TaskRequest, TextRequest,
+};
+
+#[derive(Debug, Arbitrary)]
+struct Input<'a> {
+    discovery: bool,
+    header_digest: bool,
+    data_digest: bool,
+    initial_r2t: bool,
+    immediate_data: bool,
+    two_connections: bool,
+    in_place: bool,
+    steps: Vec<Step<'a>>,
+}
+
+#[derive(Debug, Arbitrary)]
+struct Step<'a> {
+    act: Act<'a>,
+    /// Where the bytes are cut in two.
+    cut: u16,
+    second_connection: bool,
+    /// One time in 64, a byte of the PDU is damaged.
+    damage: (u8, u16),
+    /// Commands are left unanswered for a while.
+    hold: bool,
+}
+
+#[derive(Debug, Arbitrary)]
+enum Act<'a> {
+    Command {
+        command: Command,
+        read: bool,
+        write: bool,
+        expected: u32,
+        immediate: u16,
+        is_final: bool,
+        urgent: bool,
+        lun: u8,
+        sn: i8,
+    },
+    /// The oldest R2T is answered: rightly, or with another length or offset.
+    Solicited {
+        len: Option<u16>,
+        offset: Option<u16>,
+        pieces: u8,
+    },
+    Unsolicited {
+        tag: u8,
+        offset: u16,
+        len: u16,
+        is_final: bool,
+        data_sn: u8,
+    },
+    Ping {
+        data: &'a [u8],
+        answer: bool,
+        urgent: bool,
+    },
+    Task {
+        function: u8,
+        tag: u8,
+        lun: u8,
+        urgent: bool,
+    },
+    Text {
+        text: &'a [u8],
+        more: bool,
+        target_tag: Option<u8>,
+    },
+    Logout {
+        reason: u8,
+        cid: u8,
+    },
+    Snack,
+    Raw(&'a [u8]),
+    /// Time passes.
+    Wait(u8),
+    /// From above.
+    Abort {
+        which: u8,
+        answer: bool,
+    },
+    Lost,
+    Drain,
+}
+
+const WINDOW: u32 = 8;
+const DATA_MAX: usize = 1 << 20;
+const FIRST_BURST: u32 = 16 << 10;
+/// A text long enough to come in several answers.
+const TARGETS: usize = 300;
+
+struct World<'a> {
+    input: &'a Input<'a>,
+    session: Session,
+    unit: Unit,
+    now: Instant,
+    cmd_sn: u32,
+    tag: u32,
+    r2ts: VecDeque<R2t>,
+    held: Vec<Handed>,
+    over: bool,
+}
+
+fuzz_target!(|input: Input| {
+    let mut world = World::new(&input);
+    for step in &input.steps {
+        world.act(step);
+        world.take_events(step.hold);
+        world.take_output();
+        let bound = DATA_MAX + (WINDOW * FIRST_BURST) as usize;
+        assert!(world.session.write_bytes() <= bound, "{} bytes are held", world.session.write_bytes());
+        if world.over {
+            break;
+        }
+    }
+    for cid in [0, 1] {
+        world.session.handle_closed(cid, CloseReason::PeerClosed);
+    }
+    world.take_events(false);
+    assert_eq!((world.session.write_bytes(), world.session.census()), (0, Default::default()));
+});
+
+impl World<'_> {
+    fn new<'a>(input: &'a Input<'a>) -> World<'a> {
+        let config = SessionConfig {
+            tsih: 1,
+            commands_max: WINDOW,
+            data_bytes_max: DATA_MAX,
+            nop_interval: Duration::from_secs(5),
+        };
+        let mut session = Session::new(config, input.discovery);
+        let connections = if input.two_connections { 2 } else { 1 };
+        for cid in 0..connections {
+            session.add_connection(cid, negotiated(input), 1000, 100, Instant(0));
+        }
+        World {
+            input,
+            session,
+            unit: Unit::new(BlockSize::B512),
+            now: Instant(0),
+            cmd_sn: 100,
+            tag: 0,
+            r2ts: VecDeque::new(),
+            held: Vec::new(),
+            over: false,
+        }
+    }
+
+    fn act(&mut self, step: &Step) {
+        match &step.act {
+            Act::Raw(bytes) => self.feed(step, bytes),
+            Act::Wait(seconds) => {
+                self.now = self.now + Duration::from_secs(u64::from(*seconds));
+                self.session.handle_timeout(self.now);
+            }
+            Act::Abort { which, answer } => {
+                if let Some(command) = self.held.get(usize::from(*which)) {
+                    self.session.abort(command.id, *answer);
+                }
+            }
+            Act::Lost => {
+                self.session.handle_closed(u16::from(step.second_connection), CloseReason::PeerClosed)
+            }
+            Act::Drain => self.session.end(CloseReason::Drained, self.now),
+            Act::Solicited { len, offset, pieces } => self.answer_r2t(step, *len, *offset, *pieces),
+            pdu => {
+                let (header, data) = self.pdu(pdu);
+                self.send(step, &header, &data);
+            }
+        }
+    }
+
+    /// The header and the data of one PDU.
+    fn pdu(&mut self, act: &Act) -> ([u8; 48], Vec<u8>) {
+        let exp_stat_sn = Serial(1000);
+        match act {
+            Act::Command { command, read, write, expected, immediate, is_final, urgent, lun, sn } => {
+                let expected_length = expected % (256 << 10);
+                let len = u32::from(*immediate).min(expected_length).min(FIRST_BURST);
+                let len = if *write { len } else { 0 };
+                let pdu = ScsiCommand {
+                    immediate: *urgent,
+                    is_final: *is_final,
+                    read: *read,
+                    write: *write,
+                    attribute: TaskAttribute::Simple,
+                    lun: [0, lun % 2, 0, 0, 0, 0, 0, 0],
+                    initiator_tag: self.next_tag(),
+                    expected_length,
+                    cmd_sn: self.next_sn(*urgent, *sn),
+                    exp_stat_sn,
+                    cdb: command.cdb(),
+                };
+                (pdu.encode(len), vec![0x5a; len as usize])
+            }
+            Act::Unsolicited { tag, offset, len, is_final, data_sn } => {
+                let pdu = DataOut {
+                    is_final: *is_final,
+                    lun: [0; 8],
+                    initiator_tag: InitiatorTag(self.tag.wrapping_sub(u32::from(*tag % 4))),
+                    target_tag: TargetTag::RESERVED,
+                    exp_stat_sn,
+                    data_sn: u32::from(*data_sn % 4),
+                    buffer_offset: u32::from(*offset),
+                };
+                (pdu.encode(u32::from(*len)), vec![0x5b; usize::from(*len)])
+            }
+            Act::Ping { data, answer, urgent } => {
+                let pdu = NopOut {
+                    immediate: *urgent,
+                    lun: [0; 8],
+                    initiator_tag: if *answer { self.next_tag() } else { InitiatorTag::RESERVED },
+                    target_tag: TargetTag::RESERVED,
+                    cmd_sn: self.next_sn(*urgent, 0),
+                    exp_stat_sn,
+                };
+                (pdu.encode(data.len() as u32), data.to_vec())
+            }
+            Act::Task { function, tag, lun, urgent } => {
+                let functions = [
+                    TaskManagementFunction::AbortTask,
+                    TaskManagementFunction::AbortTaskSet,
+                    TaskManagementFunction::ClearTaskSet,
+                    TaskManagementFunction::LogicalUnitReset,
+                    TaskManagementFunction::TargetWarmReset,
+                    TaskManagementFunction::TaskReassign,
+                    TaskManagementFunction::Unknown(*function),
+                ];
+                let pdu = TaskRequest {
+                    immediate: *urgent,
+                    function: functions[usize::from(*function) % functions.len()],
+                    lun: [0, lun % 2, 0, 0, 0, 0, 0, 0],
+                    referenced_tag: InitiatorTag(self.tag.wrapping_sub(u32::from(*tag % 16))),
+                    referenced_cmd_sn: Serial(self.cmd_sn.wrapping_sub(u32::from(*tag % 16))),
+                    initiator_tag: self.next_tag(),
+                    cmd_sn: self.next_sn(*urgent, 0),
+                    exp_stat_sn,
+                    exp_data_sn: 0,
+                };
+                (pdu.encode(), Vec::new())
+            }
+            Act::Text { text, more, target_tag } => {
+                let pdu = TextRequest {
+                    immediate: false,
+                    is_final: !more,
+                    more: *more,
+                    lun: [0; 8],
+                    initiator_tag: self.next_tag(),
+                    target_tag: target_tag.map_or(TargetTag::RESERVED, |tag| TargetTag(u32::from(tag))),
+                    cmd_sn: self.next_sn(false, 0),
+                    exp_stat_sn,
+                };
+                let text = if text.is_empty() { b"SendTargets=All\0" } else { *text };
+                (pdu.encode(text.len() as u32), text.to_vec())
+            }
+            Act::Logout { reason, cid } => {
+                let pdu = LogoutRequest {
+                    immediate: false,
+                    reason: match reason % 3 {
+                        0 => LogoutReason::CloseSession,
+                        1 => LogoutReason::CloseConnection,
+                        _ => LogoutReason::RemoveForRecovery,
+                    },
+                    initiator_tag: self.next_tag(),
+                    cid: u16::from(*cid % 3),
+                    cmd_sn: self.next_sn(false, 0),
+                    exp_stat_sn,
+                };
+                (pdu.encode(), Vec::new())
+            }
+            _ => {
+                let header = Snack::decode(&[0x90; 48]).encode();
+                (header, Vec::new())
+            }
+        }
+    }
+
+    fn answer_r2t(&mut self, step: &Step, len: Option<u16>, offset: Option<u16>, pieces: u8) {
+        let Some(r2t) = self.r2ts.pop_front() else { return };
+        let whole = len.map_or(r2t.desired_length, |len| u32::from(len) % (r2t.desired_length + 1));
+        let piece = (whole / (u32::from(pieces % 4) + 1)).max(1);
+        let (mut sent, mut data_sn) = (0, 0);
+        while sent < whole {
+            let now = piece.min(whole - sent);
+            let pdu = DataOut {
+                is_final: sent + now == whole,
+                lun: r2t.lun,
+                initiator_tag: r2t.initiator_tag,
+                target_tag: r2t.target_tag,
+                exp_stat_sn: Serial(1000),
+                data_sn,
+                buffer_offset: offset.map_or(r2t.buffer_offset, u32::from) + sent,
+            };
+            self.send(step, &pdu.encode(now), &vec![0x5c; now as usize]);
+            (sent, data_sn) = (sent + now, data_sn + 1);
+        }
+    }
+
+    fn send(&mut self, step: &Step, header: &[u8; 48], data: &[u8]) {
+        let mut batch = SendBatch::new();
+        framing(self.input).push(&mut batch, header, data);
+        let mut bytes = batch.to_vec();
+        if step.damage.0 % 64 == 1 {
+            let at = usize::from(step.damage.1) % bytes.len();
+            bytes[at] ^= 0x40;
+        }
+        self.feed(step, &bytes);
+    }
+
+    /// In two pieces, the second straight into its place if the session lends it.
+    fn feed(&mut self, step: &Step, bytes: &[u8]) {
+        let cid = u16::from(step.second_connection && self.input.two_connections);
+        let (head, mut tail) = bytes.split_at(usize::from(step.cut).min(bytes.len()));
+        self.session.handle_bytes(cid, head, self.now);
+        if self.input.in_place
+            && let Some(mut place) = self.session.take_in_place(cid)
+        {
+            let missing = place.buf.len() - place.filled;
+            if missing > tail.len() {
+                // The connection breaks in the middle of it.
+                self.session.handle_closed(cid, CloseReason::PeerClosed);
+                return;
+            }
+            place.buf[place.filled..].copy_from_slice(&tail[..missing]);
+            self.session.handle_in_place(cid, place.buf, self.now);
+            tail = &tail[missing..];
+        }
+        self.session.handle_bytes(cid, tail, self.now);
+    }
+
+    fn take_events(&mut self, hold: bool) {
+        while let Some(event) = self.session.poll_event() {
+            assert!(!self.over, "an event after the end");
+            match event {
+                Event::Command(command) => self.held.push(command),
+                Event::Task { id, abort, .. } => {
+                    self.held.retain(|command| !abort.contains(&command.id));
+                    self.session.task_done(id, TaskResponse::Complete);
+                }
+                Event::SendTargets { id, .. } => {
+                    let record = |number: usize| TargetRecord {
+                        name: format!("iqn.2026-11.fuzz:{number}"),
+                        addresses: vec!["127.0.0.1:3260,1".into()],
+                    };
+                    let records: Vec<TargetRecord> = (0..TARGETS).map(record).collect();
+                    self.session.send_targets(id, &records);
+                }
+                Event::Close { abort, .. } => self.held.retain(|command| !abort.contains(&command.id)),
+                Event::End { .. } => self.over = true,
+            }
+            if !hold {
+                for Handed { id, cdb, data_out, .. } in self.held.drain(..) {
+                    let outcome = self.unit.run(0, cdb.0, Chain::copy_of(&data_out.to_vec()));
+                    self.session.complete(id, outcome);
+                }
+            }
+        }
+    }
+
+    /// Reads what the session sends: it must be whole PDUs that can be decoded.
+    fn take_output(&mut self) {
+        let framing = Framing { data_max: 8192, ..framing(self.input) };
+        for cid in [0, 1] {
+            loop {
+                let mut batch = SendBatch::new();
+                self.session.poll_transmit(cid, &mut batch, 64 << 10);
+                if batch.is_empty() {
+                    break;
+                }
+                let bytes = batch.to_vec();
+                let mut rest = &bytes[..];
+                while !rest.is_empty() {
+                    let (pdu, len) =
+                        framing.split(rest).expect("right digests and lengths").expect("whole PDUs");
+                    assert!(pdu.data_intact);
+                    if let ResponsePdu::R2t(r2t) = ResponsePdu::decode(pdu.header).expect("a target's PDU") {
+                        self.r2ts.push_back(r2t);
+                    }
+                    rest = &rest[len..];
+                }
+            }
+        }
+    }
+
+    fn next_tag(&mut self) -> InitiatorTag {
+        self.tag += 1;
+        InitiatorTag(self.tag)
+    }
+
+    /// CmdSN, now and then out of order.
+    fn next_sn(&mut self, immediate: bool, skip: i8) -> Serial {
+        let sn = self.cmd_sn;
+        if !immediate && skip.unsigned_abs() < 120 {
+            self.cmd_sn = self.cmd_sn.wrapping_add(1);
+            return Serial(sn);
+        }
+        Serial(sn.wrapping_add_signed(i32::from(skip % 4)))
+    }
+}
+
+fn framing(input: &Input) -> Framing {
+    Framing { header_digest: input.header_digest, data_digest: input.data_digest, data_max: 1 << 24 }
+}
+
+fn negotiated(input: &Input) -> Negotiated {
+    Negotiated {
+        header_digest: input.header_digest,
+        data_digest: input.data_digest,
+        max_transmit: 8192,
+        max_receive: 65536,
+        max_connections: 2,
+        initial_r2t: input.initial_r2t,
+        immediate_data: input.immediate_data,
+        max_burst: 65536,
+        first_burst: FIRST_BURST,
+        max_outstanding_r2t: 1,
+        time2wait: 2,
+        time2retain: 0,
+    }
+}
