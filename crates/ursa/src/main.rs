@@ -4,6 +4,7 @@
 //! network through `rt`.
 
 mod cli;
+mod host_setup;
 mod serve;
 mod size;
 

@@ -6,7 +6,7 @@ use crate::Problem;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nobody answers there.
-    #[error("no node answers at {url}: start one with `ursa serve`, or name another with --url")]
+    #[error("no node answers at {url}: start one with `ursa serve`, or name another with --api")]
     Unreachable {
         /// Where.
         url: String,

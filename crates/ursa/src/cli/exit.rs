@@ -1,21 +1,61 @@
 //! How the program ends, and what it says then.
 
 use std::error::Error;
+use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+use api::ClientError;
 
 /// What `ursa --help` says about exit codes.
 pub const HELP: &str = "\
 Exit codes:
   0  done
   1  refused, or failed: the message says why
-  2  the arguments are wrong
-  3  no node answers at the API's address
-  4  a node stopped by a defect of the program (`ursa serve`)";
+  2  the arguments or the settings are wrong
+  3  no node answers
+  4  the node was stopped by a defect of the program (ursa serve)";
 
 /// What a command ends with.
 pub trait Outcome: Error {
     /// The exit code.
     fn code(&self) -> u8;
+}
+
+/// A command has failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// The node refused, or none answers.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// A secret could not be read.
+    #[error("cannot read the secret from {0}")]
+    Secret(PathBuf, #[source] io::Error),
+    /// The two secrets typed in differ.
+    #[error("the two secrets are not the same")]
+    SecretsDiffer,
+    /// Nobody can be asked.
+    #[error("{0}; add --yes to do it, or --dry-run to see what it would do")]
+    Unconfirmed(String),
+    /// It was asked, and the answer was no.
+    #[error("nothing was changed")]
+    Declined,
+    /// A path could not be made absolute.
+    #[error("{0:?} is not a path")]
+    Path(PathBuf, #[source] io::Error),
+    /// Standard output is gone.
+    #[error("cannot print the answer")]
+    Print(#[source] io::Error),
+}
+
+impl Outcome for CliError {
+    fn code(&self) -> u8 {
+        match self {
+            CliError::Client(ClientError::Unreachable { .. } | ClientError::TimedOut { .. }) => 3,
+            CliError::Client(ClientError::Address { .. }) | CliError::Unconfirmed(_) => 2,
+            _ => 1,
+        }
+    }
 }
 
 /// The exit code, after the message is on standard error.
@@ -29,15 +69,15 @@ pub fn code<E: Outcome>(result: Result<(), E>) -> ExitCode {
     }
 }
 
-/// An error and what caused it, in one line.
-pub fn with_causes(error: &dyn Error) -> String {
+/// An error and what caused it.
+fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         let this = error.to_string();
-        // Some errors repeat their cause in their own words.
-        if !text.ends_with(&this) {
-            text = format!("{text}: {this}");
+        // Some errors say what their cause says.
+        if !text.contains(&this) {
+            text = format!("{text}: {}", this.trim_end());
         }
         cause = error.source();
     }

@@ -1,34 +1,119 @@
-//! The command line: a noun, then a verb.
+//! The command line: a noun, then a verb. Everything but `serve`, `host-setup` and `completion` is a request to a node.
 
+mod attach;
+mod confirm;
 mod exit;
+mod host;
+mod map;
+mod output;
+mod pool;
+mod secret;
+mod session;
+mod status;
+mod table;
+mod target;
+mod volume;
 
+use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use api::Client;
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 
+pub use self::attach::attach_lines;
+use self::exit::CliError;
 pub use self::exit::Outcome;
+use self::output::{Format, Output};
+use crate::host_setup;
 use crate::serve::{self, Given};
 
 /// Shared block storage on ordinary Linux servers.
 #[derive(Debug, Parser)]
-#[command(name = "ursa", version, after_help = exit::HELP)]
+#[command(name = "ursa", version, after_help = exit::HELP, propagate_version = true)]
 pub struct Cli {
+    /// The node to talk to
+    #[arg(long, global = true, help_heading = "Options of all commands", value_name = "URL", env = "URSA_API", default_value_t = default_url(), hide_env_values = true)]
+    api: String,
+
+    /// How to show the answer
+    #[arg(
+        short,
+        long,
+        global = true,
+        help_heading = "Options of all commands",
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t
+    )]
+    output: Format,
+
     #[command(subcommand)]
     command: Command,
 }
 
+fn default_url() -> String {
+    format!("http://{}", api::DEFAULT_LISTEN)
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a node: export volumes over iSCSI until SIGTERM.
-    Serve(Given),
+    /// Run a node: export volumes over iSCSI until SIGTERM
+    Serve(Box<Given>),
+    /// Show what the node is and has
+    Status,
+    /// Pools: the disks that volumes lie on
+    #[command(subcommand)]
+    Pool(pool::Command),
+    /// Volumes: block devices for hosts
+    #[command(subcommand)]
+    Volume(volume::Command),
+    /// Targets: what initiators log in to
+    #[command(subcommand)]
+    Target(target::Command),
+    /// LUN maps: which volume is which LUN of which target, and for whom
+    #[command(subcommand)]
+    Map(map::Command),
+    /// Host groups: initiators by name, address and CHAP secret
+    #[command(subcommand)]
+    Host(host::Command),
+    /// Sessions: who is logged in
+    #[command(subcommand)]
+    Session(session::Command),
+    /// Print settings for the machines that use volumes, ready to paste
+    #[command(subcommand)]
+    HostSetup(host_setup::Command),
+    /// Print a completion script for a shell
+    Completion {
+        /// Which shell
+        shell: Shell,
+    },
 }
 
 /// Does what the arguments say.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    match cli.command {
-        Command::Serve(given) => exit::code(serve::main(given)),
-    }
+    let output = Output::new(cli.output);
+    let client = Client::new(&cli.api);
+    let result = match cli.command {
+        Command::Serve(given) => return exit::code(serve::main(*given)),
+        Command::Status => status::run(&client, &output),
+        Command::Pool(command) => command.run(&client, &output),
+        Command::Volume(command) => command.run(&client, &output),
+        Command::Target(command) => command.run(&client, &output),
+        Command::Map(command) => command.run(&client, &output),
+        Command::Host(command) => command.run(&client, &output),
+        Command::Session(command) => command.run(&client, &output),
+        Command::HostSetup(command) => output.text(&command.text()),
+        Command::Completion { shell } => completion(shell),
+    };
+    exit::code(result)
+}
+
+fn completion(shell: Shell) -> Result<(), CliError> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "ursa", &mut script);
+    std::io::stdout().write_all(&script).map_err(CliError::Print)
 }
 
 #[cfg(test)]

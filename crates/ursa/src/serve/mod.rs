@@ -28,7 +28,7 @@ use self::given::FileError;
 pub use self::given::Given;
 
 use self::settings::{Settings, SettingsError};
-use crate::cli::Outcome;
+use crate::cli::{Outcome, attach_lines};
 use crate::size::Size;
 
 /// `ursa serve` ended otherwise than by a signal.
@@ -206,11 +206,21 @@ fn start_error(settings: &Settings, error: StartError) -> ServeError {
     }
 }
 
+/// Tells people where the node is and what they can do now. Programs read the log, or ask the API.
 fn greet(settings: &Settings, portals: &[SocketAddr]) {
     let portals: Vec<String> = portals.iter().map(SocketAddr::to_string).collect();
-    println!("ursa {} \"{}\"", env!("CARGO_PKG_VERSION"), settings.node.name);
+    println!("ursa {} serves as {:?}", env!("CARGO_PKG_VERSION"), settings.node.name);
     println!("  iSCSI  {}", portals.join(", "));
+    println!("  API    http://{}", settings.api_listen);
     println!("  state  {}", settings.node.data_dir.display());
+    for volume in &settings.volumes {
+        println!("\nVolume {} for this machine:", volume.name);
+        print!("{}", attach_lines(&portals, &api::default_target(&volume.name), true));
+    }
+    // The command line finds a node at the usual address by itself.
+    let usual = settings.api_listen.to_string() == api::DEFAULT_LISTEN;
+    let api = if usual { String::new() } else { format!(" --api http://{}", settings.api_listen) };
+    println!("\nTo make a volume and learn how to attach it:\n  ursa volume create db --size 10G{api}");
 }
 
 struct Signals {

@@ -1,0 +1,42 @@
+//! What to type on a host to use a volume.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The lines for a Linux host with open-iscsi.
+pub fn attach_lines(portals: &[String], target: &str, local: bool) -> String {
+    let portal = portal(portals, local);
+    format!(
+        "  sudo iscsiadm -m discovery -t sendtargets -p {portal}\n  \
+           sudo iscsiadm -m node -T {target} -p {portal} --login\n  \
+           lsblk -o NAME,SIZE,VENDOR,MODEL,SERIAL\n"
+    )
+}
+
+/// An address that the host can use: one that is no wildcard.
+fn portal(portals: &[String], local: bool) -> String {
+    let Some(address) = portals.first().and_then(|portal| portal.parse::<SocketAddr>().ok()) else {
+        return "SERVER".into();
+    };
+    match (address.ip().is_unspecified(), local) {
+        (false, _) => address.to_string(),
+        (true, true) if address.is_ipv4() => {
+            SocketAddr::from((Ipv4Addr::LOCALHOST, address.port())).to_string()
+        }
+        (true, true) => SocketAddr::from((Ipv6Addr::LOCALHOST, address.port())).to_string(),
+        (true, false) => format!("SERVER:{}", address.port()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wildcard_is_no_address_to_log_in_to() {
+        let portal = |address: &str, local| portal(&[address.to_owned()], local);
+        assert_eq!(portal("0.0.0.0:3260", true), "127.0.0.1:3260");
+        assert_eq!(portal("[::]:3261", true), "[::1]:3261");
+        assert_eq!(portal("0.0.0.0:3260", false), "SERVER:3260");
+        assert_eq!(portal("10.1.1.5:3260", true), "10.1.1.5:3260");
+    }
+}

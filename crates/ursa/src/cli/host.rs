@@ -1,0 +1,124 @@
+//! `ursa host`.
+
+use api::{Client, Host, HostChange, HostCreate};
+use clap::{Args, Subcommand};
+
+use super::exit::CliError;
+use super::output::Output;
+use super::secret::ChapArgs;
+use super::table::{Table, fields, list};
+
+/// What to do with host groups.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a host group: one belongs to it who fits its names, its addresses and its secret
+    Create {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        members: Members,
+        #[command(flatten)]
+        chap: ChapArgs,
+    },
+    /// Change a host group; what is not named stays
+    Set {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        members: Members,
+        #[command(flatten)]
+        chap: ChapArgs,
+        /// Any initiator's name
+        #[arg(long, conflicts_with = "initiators")]
+        any_initiator: bool,
+        /// From anywhere
+        #[arg(long, conflicts_with = "addresses")]
+        any_address: bool,
+        /// Without a secret
+        #[arg(long, conflicts_with = "chap_user")]
+        no_chap: bool,
+    },
+    /// List host groups
+    List,
+    /// Show a host group
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Delete a host group that no map uses
+    Delete {
+        /// Its name
+        name: String,
+    },
+}
+
+/// Who belongs to a host group.
+#[derive(Args, Debug)]
+pub struct Members {
+    /// An initiator's iSCSI name; may be repeated [default: any]
+    #[arg(long = "initiator", value_name = "IQN")]
+    initiators: Vec<String>,
+    /// An address, or a range as in 10.1.0.0/16; may be repeated [default: from anywhere]
+    #[arg(long = "address", value_name = "ADDRESS")]
+    addresses: Vec<String>,
+}
+
+impl Command {
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
+        match self {
+            Command::Create { name, members: Members { initiators, addresses }, chap } => {
+                let host = HostCreate { name, initiators, addresses, chap: chap.read()? };
+                output.show(&client.create_host(&host)?, one)
+            }
+            Command::Set { name, members, chap, any_initiator, any_address, no_chap } => {
+                let before = client.host(&name)?;
+                let kept = |new: Vec<String>, any: bool, before| match new.is_empty() && !any {
+                    true => before,
+                    false => new,
+                };
+                let change = HostChange {
+                    initiators: kept(members.initiators, any_initiator, before.initiators),
+                    addresses: kept(members.addresses, any_address, before.addresses),
+                    chap: if no_chap { Some(None) } else { chap.read()?.map(Some) },
+                };
+                output.show(&client.change_host(&name, &change)?, one)
+            }
+            Command::List => output.show(&client.hosts()?, |hosts| table(hosts)),
+            Command::Show { name } => output.show(&client.host(&name)?, one),
+            Command::Delete { name } => {
+                client.delete_host(&name)?;
+                output.done(&format!("Host {name} is deleted."))
+            }
+        }
+    }
+}
+
+const ANY: &str = "any";
+
+fn table(hosts: &[Host]) -> String {
+    let mut table = Table::new(&["NAME", "INITIATORS", "ADDRESSES", "CHAP", ""]);
+    for host in hosts {
+        table.row([
+            host.name.clone(),
+            list(&host.initiators, ANY),
+            list(&host.addresses, ANY),
+            host.chap_user.clone().unwrap_or_else(|| "-".into()),
+            if host.built_in { "built in".into() } else { String::new() },
+        ]);
+    }
+    table.text("There is no host group.")
+}
+
+fn one(host: &Host) -> String {
+    let lines = |items: &[String]| if items.is_empty() { ANY.to_owned() } else { items.join("\n") };
+    fields([
+        ("Host", host.name.clone()),
+        ("Initiators", lines(&host.initiators)),
+        ("Addresses", lines(&host.addresses)),
+        ("CHAP", host.chap_user.clone().unwrap_or_else(|| "none".into())),
+    ])
+}

@@ -1,0 +1,101 @@
+//! `ursa map`.
+
+use api::{Client, MapCreate, TargetMap};
+use clap::Subcommand;
+use serde::Serialize;
+
+use super::attach::attach_lines;
+use super::exit::CliError;
+use super::output::Output;
+use super::table::Table;
+
+/// What to do with LUN maps.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a volume a LUN of a target for a host group
+    Create {
+        /// The target's iSCSI name
+        target: String,
+        /// The volume's name or identity
+        volume: String,
+        /// Who sees it; `any` is everybody
+        #[arg(long, default_value = api::DEFAULT_HOST)]
+        host: String,
+        /// The logical unit number [default: the lowest that is free]
+        #[arg(long, value_name = "N")]
+        lun: Option<u16>,
+    },
+    /// Take a LUN away
+    Delete {
+        /// The target's iSCSI name
+        target: String,
+        /// The logical unit number
+        lun: u16,
+        /// From this host group only
+        #[arg(long)]
+        host: Option<String>,
+    },
+    /// List LUN maps
+    List,
+}
+
+/// A map in a list of all.
+#[derive(Serialize)]
+struct Listed {
+    target: String,
+    #[serde(flatten)]
+    map: TargetMap,
+}
+
+impl Command {
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
+        match self {
+            Command::Create { target, volume, host, lun } => {
+                let local = host == api::DEFAULT_HOST;
+                let map = client.create_map(&target, &MapCreate { volume, host: Some(host), lun })?;
+                let portals = client.node().map(|node| node.portals).unwrap_or_default();
+                let listed = Listed { target, map };
+                output.show(&listed, |listed| created(listed, &attach_lines(&portals, &listed.target, local)))
+            }
+            Command::Delete { target, lun, host } => {
+                client.delete_map(&target, lun, host.as_deref())?;
+                let whose = host.map_or(String::new(), |host| format!(" for host {host}"));
+                output.done(&format!("LUN {lun} of {target} is no more{whose}; the volume is still there."))
+            }
+            Command::List => {
+                let all = |target: api::Target| {
+                    let name = target.name;
+                    target.maps.into_iter().map(move |map| Listed { target: name.clone(), map })
+                };
+                let maps: Vec<Listed> = client.targets()?.into_iter().flat_map(all).collect();
+                output.show(&maps, |maps| table(maps))
+            }
+        }
+    }
+}
+
+/// The volume's name, or its identity while its pool is not open.
+pub fn volume(map: &TargetMap) -> String {
+    map.volume.clone().unwrap_or_else(|| format!("{} (pool not open)", map.volume_id))
+}
+
+fn created(Listed { target, map }: &Listed, attach: &str) -> String {
+    format!(
+        "Volume {} is LUN {} of {target} for host {}.\n\nTo attach it there:\n{attach}",
+        volume(map),
+        map.lun,
+        map.host
+    )
+}
+
+fn table(maps: &[Listed]) -> String {
+    let mut table = Table::new(&["TARGET", "LUN", "VOLUME", "HOST"]);
+    for Listed { target, map } in maps {
+        table.row([target.clone(), map.lun.to_string(), volume(map), map.host.clone()]);
+    }
+    table.text("There is no LUN map: make one with `ursa map create TARGET VOLUME --host HOST`.")
+}

@@ -1,0 +1,144 @@
+//! `ursa pool`.
+
+use std::path::{Path, PathBuf};
+
+use api::{Client, NewDisk, Pool, PoolCreate, PoolImport, PoolState};
+use clap::Subcommand;
+
+use super::confirm::Confirm;
+use super::exit::CliError;
+use super::output::Output;
+use super::table::{Table, fields, list, size};
+use crate::size::Size;
+
+/// What to do with pools.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a pool of files or block devices
+    Create {
+        /// Its name
+        name: String,
+        /// Its disks: files or block devices of the node
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+        /// Make files of this size, which must not exist yet
+        #[arg(long)]
+        size: Option<Size>,
+        /// With --size: take the space in the file system now, so that it cannot run out later
+        #[arg(long, requires = "size")]
+        reserve: bool,
+        /// Overwrite what the disks hold
+        #[arg(long)]
+        wipe: bool,
+        #[command(flatten)]
+        confirm: Confirm,
+    },
+    /// List pools
+    List,
+    /// Show a pool with its disks
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Open a pool that was made on another server or earlier
+    Import {
+        /// All of its disks
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+        /// Take it though its last server has not exported it: that server must certainly be off
+        #[arg(long)]
+        force: bool,
+    },
+    /// Close a pool so that another server may import it
+    Export {
+        /// Its name
+        name: String,
+    },
+}
+
+impl Command {
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
+        match self {
+            Command::Create { name, paths, size, reserve, wipe, confirm } => {
+                let paths = absolute(&paths)?;
+                let what = format!("Make pool {name} of {}", paths.join(", "));
+                let what = if wipe { format!("{what} and destroy everything on them") } else { what };
+                if !confirm.go_on(output, &what, wipe)? {
+                    return Ok(());
+                }
+                let disk = |path| NewDisk { path, size: size.map(|size| size.0), reserve };
+                let disks = paths.into_iter().map(disk).collect();
+                let pool = client.create_pool(&PoolCreate { name, disks, wipe })?;
+                output.show(&pool, one)
+            }
+            Command::List => output.show(&client.pools()?, |pools| table(pools)),
+            Command::Show { name } => output.show(&client.pool(&name)?, one),
+            Command::Import { paths, force } => {
+                let pool = client.import_pool(&PoolImport { paths: absolute(&paths)?, force })?;
+                output.show(&pool, one)
+            }
+            Command::Export { name } => {
+                client.export_pool(&name)?;
+                output.done(&format!("Pool {name} is closed; another server can import it."))
+            }
+        }
+    }
+}
+
+/// The node may run in another directory.
+fn absolute(paths: &[PathBuf]) -> Result<Vec<String>, CliError> {
+    let one = |path: &PathBuf| {
+        let absolute = std::path::absolute(path).map_err(|error| CliError::Path(path.clone(), error))?;
+        Ok(Path::to_string_lossy(&absolute).into_owned())
+    };
+    paths.iter().map(one).collect()
+}
+
+fn table(pools: &[Pool]) -> String {
+    let mut table = Table::new(&["NAME", "STATE", "SIZE", "FREE", "VOLUMES", "DISKS"]);
+    for pool in pools {
+        table.row([
+            pool.name.clone(),
+            state(pool.state).into(),
+            size(pool.total),
+            size(pool.free),
+            pool.volumes.to_string(),
+            list(pool.disks.iter().map(|disk| &disk.path), "-"),
+        ]);
+    }
+    table.text("There is no pool: make one with `ursa pool create`.")
+}
+
+fn one(pool: &Pool) -> String {
+    let disks: Vec<String> = pool
+        .disks
+        .iter()
+        .map(|disk| format!("{}  {}, {} free", disk.path, size(disk.total), size(disk.free)))
+        .collect();
+    let state = match &pool.reason {
+        None => state(pool.state).to_owned(),
+        Some(reason) => format!("{}: {reason}", state(pool.state)),
+    };
+    fields([
+        ("Pool", pool.name.clone()),
+        ("State", state),
+        ("Size", format!("{}, {} free", size(pool.total), size(pool.free))),
+        ("Extent", size(pool.extent)),
+        ("Volumes", pool.volumes.to_string()),
+        ("Disks", disks.join("\n")),
+        ("Identity", pool.id.clone().unwrap_or_default()),
+    ])
+}
+
+fn state(state: PoolState) -> &'static str {
+    match state {
+        PoolState::Online => "online",
+        PoolState::ReadOnly => "read-only",
+        PoolState::Exported => "exported",
+        PoolState::Unavailable => "unavailable",
+    }
+}

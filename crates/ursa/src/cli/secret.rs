@@ -1,0 +1,58 @@
+//! CHAP secrets: from a file, from standard input or typed in. Never from the arguments, which every user of the
+//! machine can read.
+
+use std::io::{self, IsTerminal, Read};
+use std::path::PathBuf;
+
+use api::Chap;
+use clap::Args;
+
+use super::exit::CliError;
+
+/// The arguments for a name and a secret.
+#[derive(Args, Debug)]
+pub struct ChapArgs {
+    /// The CHAP name; the secret is asked for, or read from standard input
+    #[arg(long, value_name = "USER")]
+    chap_user: Option<String>,
+
+    /// Read the secret from this file; - is standard input
+    #[arg(long, value_name = "FILE", requires = "chap_user")]
+    chap_secret_file: Option<PathBuf>,
+}
+
+impl ChapArgs {
+    /// The name and the secret, if there is a name.
+    ///
+    /// # Errors
+    /// If the secret cannot be read.
+    pub fn read(self) -> Result<Option<Chap>, CliError> {
+        let Some(user) = self.chap_user else { return Ok(None) };
+        let standard_input = PathBuf::from("-");
+        let secret = match self.chap_secret_file {
+            Some(path) if path != standard_input => {
+                std::fs::read_to_string(&path).map_err(|error| CliError::Secret(path, error))?
+            }
+            None if io::stdin().is_terminal() => typed(&user)?,
+            _ => {
+                let mut secret = String::new();
+                let read = io::stdin().read_to_string(&mut secret);
+                read.map_err(|error| CliError::Secret(standard_input, error))?;
+                secret
+            }
+        };
+        // A file that an editor has written ends with a line's end, which is not part of the secret.
+        let secret = secret.trim_end_matches(['\r', '\n']).to_owned();
+        Ok(Some(Chap { user, secret }))
+    }
+}
+
+fn typed(user: &str) -> Result<String, CliError> {
+    let terminal = |error| CliError::Secret("the terminal".into(), error);
+    let first = rpassword::prompt_password(format!(
+        "CHAP secret of {user} (12 to 16 characters suit all initiators): "
+    ));
+    let second = rpassword::prompt_password("Once more: ");
+    let (first, second) = (first.map_err(terminal)?, second.map_err(terminal)?);
+    if first == second { Ok(first) } else { Err(CliError::SecretsDiffer) }
+}

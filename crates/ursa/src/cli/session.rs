@@ -1,0 +1,55 @@
+//! `ursa session`.
+
+use api::{Client, Session};
+use clap::Subcommand;
+
+use super::exit::CliError;
+use super::output::Output;
+use super::table::{Table, age, list, size};
+
+/// What to do with sessions.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List sessions
+    List,
+    /// End a session; its initiator may log in again
+    End {
+        /// Its number
+        tsih: u16,
+    },
+}
+
+impl Command {
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
+        match self {
+            Command::List => output.show(&client.sessions()?, |sessions| table(sessions)),
+            Command::End { tsih } => {
+                client.end_session(tsih)?;
+                output.done(&format!("Session {tsih} is asked to end."))
+            }
+        }
+    }
+}
+
+fn table(sessions: &[Session]) -> String {
+    let mut table =
+        Table::new(&["TSIH", "INITIATOR", "FROM", "TARGET", "CORE", "AGE", "COMMANDS", "RECEIVED", "SENT"]);
+    for session in sessions {
+        table.row([
+            session.tsih.to_string(),
+            session.initiator.clone(),
+            list(&session.addresses, "-"),
+            session.target.clone().unwrap_or_else(|| "(discovery)".into()),
+            session.core.to_string(),
+            age(session.age),
+            session.commands.to_string(),
+            size(session.bytes_received),
+            size(session.bytes_sent),
+        ]);
+    }
+    table.text("Nobody is logged in.")
+}

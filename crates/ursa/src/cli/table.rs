@@ -1,0 +1,102 @@
+//! Tables: columns, no lines.
+
+use crate::size::Size;
+
+/// Rows under a head.
+pub struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty table with these columns.
+    pub fn new(head: &[&str]) -> Table {
+        Table { rows: vec![head.iter().map(|&name| name.to_owned()).collect()] }
+    }
+
+    /// Adds a row.
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.into());
+    }
+
+    /// The table as text; `none` if it has no rows.
+    pub fn text(&self, none: &str) -> String {
+        if self.rows.len() == 1 {
+            return format!("{none}\n");
+        }
+        let columns = self.rows[0].len();
+        let width =
+            |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let cells: Vec<String> =
+                row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}")).collect();
+            text.push_str(cells.join("  ").trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Names and values of one thing, one a line.
+pub fn fields<const N: usize>(fields: [(&str, String); N]) -> String {
+    let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    fields
+        .iter()
+        .flat_map(|(name, value)| {
+            let lines = if value.is_empty() { vec![""] } else { value.lines().collect() };
+            let name_once = |at| if at == 0 { *name } else { "" };
+            let line = |(at, line)| format!("{:width$}  {line}", name_once(at)).trim_end().to_owned() + "\n";
+            lines.into_iter().enumerate().map(line).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// A size for people: exact where that is short, else with one digit after the point.
+pub fn size(bytes: u64) -> String {
+    let exact = Size(bytes).to_string();
+    if exact.len() <= 5 {
+        return exact;
+    }
+    let units = ["", "K", "M", "G", "T", "P"];
+    let exponent = (bytes.ilog2() / 10).min(5);
+    format!("{:.1}{}", bytes as f64 / f64::from(2).powi(10 * exponent as i32), units[exponent as usize])
+}
+
+/// A duration for people.
+pub fn age(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m{:02}s", seconds % 60),
+        (0, _, _) => format!("{hours}h{minutes:02}m"),
+        _ => format!("{days}d{hours:02}h"),
+    }
+}
+
+/// A list for people.
+pub fn list<T: ToString>(items: impl IntoIterator<Item = T>, none: &str) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    if items.is_empty() { none.to_owned() } else { items.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_they_must_be() {
+        let mut table = Table::new(&["NAME", "SIZE"]);
+        assert_eq!(table.text("none"), "none\n");
+        table.row(["a".into(), "10G".into()]);
+        table.row(["longer".into(), "".into()]);
+        assert_eq!(table.text("none"), "NAME    SIZE\na       10G\nlonger\n");
+    }
+
+    #[test]
+    fn quantities_are_short() {
+        assert_eq!([size(0), size(10 << 30), size(1_234_567_890)], ["0", "10G", "1.1G"]);
+        assert_eq!([age(9), age(61), age(7_260), age(90_000)], ["9s", "1m01s", "2h01m", "1d01h"]);
+        assert_eq!(fields([("a", "1\n2".into()), ("long", String::new())]), "a     1\n      2\nlong\n");
+    }
+}

@@ -1,0 +1,98 @@
+//! `ursa target`.
+
+use api::{Client, Target, TargetCreate};
+use clap::Subcommand;
+
+use super::confirm::Confirm;
+use super::exit::CliError;
+use super::map;
+use super::output::Output;
+use super::secret::ChapArgs;
+use super::table::{Table, fields};
+
+/// What to do with targets.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a target; maps give it LUNs
+    Create {
+        /// Its iSCSI name: iqn.YYYY-MM.reversed.domain:name
+        name: String,
+        /// A name for people
+        #[arg(long)]
+        alias: Option<String>,
+        #[command(flatten)]
+        chap: ChapArgs,
+    },
+    /// List targets
+    List,
+    /// Show a target with its LUNs
+    Show {
+        /// Its iSCSI name
+        name: String,
+    },
+    /// Delete a target; its sessions end, its volumes stay
+    Delete {
+        /// Its iSCSI name
+        name: String,
+        /// Even if it has LUNs
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        confirm: Confirm,
+    },
+}
+
+impl Command {
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
+        match self {
+            Command::Create { name, alias, chap } => {
+                let target = client.create_target(&TargetCreate { name, alias, chap: chap.read()? })?;
+                output.show(&target, one)
+            }
+            Command::List => output.show(&client.targets()?, |targets| table(targets)),
+            Command::Show { name } => output.show(&client.target(&name)?, one),
+            Command::Delete { name, force, confirm } => {
+                let target = client.target(&name)?;
+                let luns = target.maps.len();
+                let what = format!("Delete target {name} with {luns} LUNs and end its sessions");
+                if confirm.go_on(output, &what, luns > 0)? {
+                    client.delete_target(&name, force)?;
+                    output.done(&format!("Target {name} is deleted."))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn table(targets: &[Target]) -> String {
+    let mut table = Table::new(&["NAME", "LUNS", "CHAP", "ALIAS"]);
+    for target in targets {
+        table.row([
+            target.name.clone(),
+            target.maps.len().to_string(),
+            target.chap_user.clone().unwrap_or_default(),
+            target.alias.clone().unwrap_or_default(),
+        ]);
+    }
+    table.text(
+        "There is no target: `ursa volume create` makes one for a volume, `ursa target create` by itself.",
+    )
+}
+
+fn one(target: &Target) -> String {
+    let head = fields([
+        ("Target", target.name.clone()),
+        ("Alias", target.alias.clone().unwrap_or_default()),
+        ("CHAP", target.chap_user.clone().unwrap_or_else(|| "none".into())),
+    ]);
+    let mut table = Table::new(&["LUN", "VOLUME", "HOST"]);
+    for map in &target.maps {
+        table.row([map.lun.to_string(), map::volume(map), map.host.clone()]);
+    }
+    format!("{head}\n{}", table.text("It has no LUNs: `ursa map create` gives it some."))
+}

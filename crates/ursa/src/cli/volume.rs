@@ -1,0 +1,244 @@
+//! `ursa volume`.
+
+use api::{Client, Volume, VolumeChange, VolumeCreate, VolumeKind};
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::attach::attach_lines;
+use super::confirm::Confirm;
+use super::exit::CliError;
+use super::output::Output;
+use super::table::{Table, fields, list, size};
+use crate::size::Size;
+
+/// What to do with volumes.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a volume, and a target for it, and say how to attach it
+    Create(Create),
+    /// List volumes
+    List,
+    /// Show a volume
+    Show {
+        /// Its name or identity
+        name: String,
+    },
+    /// Make a volume larger, while it is in use
+    Resize {
+        /// Its name or identity
+        name: String,
+        /// Its new size
+        size: Size,
+    },
+    /// Give a volume another name; hosts do not notice
+    Rename {
+        /// Its name or identity
+        name: String,
+        /// Its new name
+        new_name: String,
+    },
+    /// Delete a volume with all its data
+    Delete {
+        /// Its name or identity
+        name: String,
+        /// Even if it is mapped: take it away from its hosts
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        confirm: Confirm,
+    },
+}
+
+/// A volume to be made.
+#[derive(Args, Debug)]
+pub struct Create {
+    /// Its name
+    name: String,
+    /// Its size: 512M, 10G, 1.5T
+    #[arg(long)]
+    size: Size,
+    /// The pool [default: the only one, or the one named default]
+    #[arg(long)]
+    pool: Option<String>,
+    /// Where its blocks are
+    #[arg(long, value_enum, default_value_t)]
+    kind: Kind,
+    /// The logical block in bytes: 512 or 4096
+    #[arg(long, value_name = "BYTES", default_value_t = 512)]
+    block_size: u32,
+    /// Say that the physical block has 512 bytes, too, not 4096
+    #[arg(long)]
+    native_512: bool,
+    /// Over how many slices, and so cores, it is striped: a power of two [default: one a core]
+    #[arg(long, value_name = "N")]
+    slices: Option<u16>,
+    /// The target, made if it does not exist [default: iqn.2026-11.io.ursa:NAME]
+    #[arg(long, value_name = "IQN", conflicts_with = "no_map")]
+    target: Option<String>,
+    /// The host group that sees it [default: local, this machine]
+    #[arg(long, conflicts_with = "no_map")]
+    host: Option<String>,
+    /// The logical unit number [default: the lowest that is free]
+    #[arg(long, value_name = "N", conflicts_with = "no_map")]
+    lun: Option<u16>,
+    /// Do not map it: nobody sees it until `ursa map create`
+    #[arg(long)]
+    no_map: bool,
+}
+
+/// Where the blocks of a volume are.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Kind {
+    /// In place on the pool's disks, all space taken at creation
+    #[default]
+    Thick,
+    /// In memory: empty after each start of the node
+    Ram,
+}
+
+impl Command {
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
+        match self {
+            Command::Create(create) => {
+                let volume = client.create_volume(&create.request())?;
+                // Only for the text: an answer without it is as good for a program.
+                let portals = client.node().map(|node| node.portals).unwrap_or_default();
+                output.show(&volume, |volume| created(volume, &portals))
+            }
+            Command::List => output.show(&client.volumes()?, |volumes| table(volumes)),
+            Command::Show { name } => output.show(&client.volume(&name)?, one),
+            Command::Resize { name, size } => {
+                let change = VolumeChange { size: Some(size.0), ..VolumeChange::default() };
+                output.show(&client.change_volume(&name, &change)?, resized)
+            }
+            Command::Rename { name, new_name } => {
+                let change = VolumeChange { name: Some(new_name), ..VolumeChange::default() };
+                output.show(&client.change_volume(&name, &change)?, one)
+            }
+            Command::Delete { name, force, confirm } => {
+                let volume = client.volume(&name)?;
+                if confirm.go_on(output, &deletion(&volume), true)? {
+                    client.delete_volume(&volume.id, force)?;
+                    output.done(&format!("Volume {} is deleted.", volume.name))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Create {
+    fn request(self) -> VolumeCreate {
+        VolumeCreate {
+            pool: self.pool,
+            kind: match self.kind {
+                Kind::Thick => VolumeKind::Thick,
+                Kind::Ram => VolumeKind::Ram,
+            },
+            block_size: self.block_size,
+            native_512: self.native_512,
+            slices: self.slices,
+            map: !self.no_map,
+            target: self.target,
+            host: self.host,
+            lun: self.lun,
+            ..VolumeCreate::new(self.name, self.size.0)
+        }
+    }
+}
+
+fn created(volume: &Volume, portals: &[String]) -> String {
+    let what = format!("Volume {}: {}, {}", volume.name, size(volume.size), kind(volume.kind));
+    let Some(map) = volume.maps.first() else {
+        let name = &volume.name;
+        return format!("{what}. Nobody sees it yet: `ursa map create TARGET {name} --host HOST`.\n");
+    };
+    let (target, host) = (&map.target, &map.host);
+    let local = host == api::DEFAULT_HOST;
+    let whose = if local { "this machine" } else { "a host of that group" };
+    let others = match local {
+        false => String::new(),
+        true => format!(
+            "\nTo let another host use it (its name is in its /etc/iscsi/initiatorname.iscsi):\n  \
+               ursa host create HOST --initiator IQN\n  \
+               ursa map create {target} {} --host HOST\n",
+            volume.name
+        ),
+    };
+    format!(
+        "{what}. LUN {} of target {target} for host {host}.\n\nTo attach it to {whose}:\n{}{others}",
+        map.lun,
+        attach_lines(portals, target, local),
+    )
+}
+
+fn resized(volume: &Volume) -> String {
+    format!(
+        "Volume {} has {} now. Hosts see it after `sudo iscsiadm -m session --rescan`; then let the file system grow.\n",
+        volume.name,
+        size(volume.size)
+    )
+}
+
+fn deletion(volume: &Volume) -> String {
+    let maps = match volume.maps.as_slice() {
+        [] => "It is not mapped".to_owned(),
+        maps => format!(
+            "It is mapped as {}",
+            list(maps.iter().map(|map| format!("LUN {} of {} for {}", map.lun, map.target, map.host)), "-")
+        ),
+    };
+    format!("Delete volume {} ({}) with all its data. {maps}", volume.name, size(volume.size))
+}
+
+fn table(volumes: &[Volume]) -> String {
+    let mut table = Table::new(&["NAME", "SIZE", "KIND", "BLOCK", "POOL", "TARGET", "LUN", "HOST"]);
+    for volume in volumes {
+        let (target, lun, host) = match volume.maps.as_slice() {
+            [] => Default::default(),
+            [map] => (map.target.clone(), map.lun.to_string(), map.host.clone()),
+            maps => (format!("{} maps", maps.len()), String::new(), String::new()),
+        };
+        table.row([
+            volume.name.clone(),
+            size(volume.size),
+            kind(volume.kind).into(),
+            volume.block_size.to_string(),
+            volume.pool.clone(),
+            target,
+            lun,
+            host,
+        ]);
+    }
+    table.text("There is no volume: make one with `ursa volume create NAME --size 10G`.")
+}
+
+fn one(volume: &Volume) -> String {
+    let maps: Vec<String> = volume
+        .maps
+        .iter()
+        .map(|map| format!("LUN {} of {} for host {}", map.lun, map.target, map.host))
+        .collect();
+    fields([
+        ("Volume", volume.name.clone()),
+        ("Size", format!("{} ({} bytes)", size(volume.size), volume.size)),
+        ("Kind", kind(volume.kind).into()),
+        ("Blocks", format!("{} bytes, {} physical", volume.block_size, volume.physical_block_size)),
+        ("Pool", volume.pool.clone()),
+        ("Takes", size(volume.reserved)),
+        ("Slices", volume.slices.to_string()),
+        ("Maps", if maps.is_empty() { "none".into() } else { maps.join("\n") }),
+        ("On Linux", format!("/dev/disk/by-id/wwn-0x{}", volume.naa)),
+        ("Identity", volume.id.clone()),
+    ])
+}
+
+fn kind(kind: VolumeKind) -> &'static str {
+    match kind {
+        VolumeKind::Thick => "thick",
+        VolumeKind::Ram => "ram",
+    }
+}

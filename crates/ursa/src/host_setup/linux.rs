@@ -1,0 +1,178 @@
+//! Linux hosts: open-iscsi, dm-multipath, udev. The text is a shell script, so that all of it, or a part, can be pasted.
+
+use clap::Args;
+
+/// For which target, and by which ways.
+#[derive(Args, Debug)]
+pub struct Linux {
+    /// The target's iSCSI name
+    #[arg(long, value_name = "IQN", default_value = "iqn.2026-11.io.ursa:NAME")]
+    target: String,
+    /// An address of the node; repeat it for each network that the host shall use
+    #[arg(long = "portal", value_name = "ADDRESS[:PORT]", default_value = "SERVER")]
+    portals: Vec<String>,
+}
+
+impl Linux {
+    /// The script.
+    pub fn text(&self) -> String {
+        let several = self.portals.len() > 1;
+        let mut text = INSTALL.to_owned();
+        text.push_str(if several { SEVERAL_WAYS } else { ONE_WAY });
+        text.push_str(&self.log_in(if several { 5 } else { 120 }));
+        if several {
+            text.push_str(MULTIPATH);
+        }
+        text.push_str(UDEV);
+        text.push_str(if several { CHECK_SEVERAL } else { CHECK_ONE });
+        text
+    }
+
+    fn log_in(&self, replacement_timeout: u32) -> String {
+        let portals: Vec<String> = self.portals.iter().map(|portal| with_port(portal)).collect();
+        let discover: String = portals
+            .iter()
+            .map(|portal| format!("sudo iscsiadm -m discovery -t sendtargets -p {portal}\n"))
+            .collect();
+        let settings = [
+            ("node.startup", "automatic".to_owned()),
+            ("node.session.timeo.replacement_timeout", replacement_timeout.to_string()),
+            ("node.conn[0].timeo.noop_out_interval", "5".into()),
+            ("node.conn[0].timeo.noop_out_timeout", "5".into()),
+            ("node.session.cmds_max", "128".into()),
+            ("node.session.queue_depth", "128".into()),
+        ];
+        let target = &self.target;
+        let set: String = settings
+            .iter()
+            .map(|(name, value)| {
+                format!("sudo iscsiadm -m node -T {target} -o update -n '{name}' -v {value}\n")
+            })
+            .collect();
+        format!("{discover}{set}sudo iscsiadm -m node -T {target} --login\n\n")
+    }
+}
+
+/// With the port that iSCSI has if none is named.
+fn with_port(portal: &str) -> String {
+    let has_port = match portal.rsplit_once(':') {
+        // An IPv6 address has its port behind the brackets.
+        Some((host, _)) => !host.contains(':') || host.ends_with(']'),
+        None => false,
+    };
+    match has_port {
+        true => portal.to_owned(),
+        false if portal.contains(':') && !portal.starts_with('[') => format!("[{portal}]:3260"),
+        false => format!("{portal}:3260"),
+    }
+}
+
+const INSTALL: &str = "\
+# Linux host for Ursa volumes. Paste it into a shell, or read it and take what you need.
+
+# 1. The initiator. The host's name, which `ursa host create --initiator` wants, is in the last line.
+#    (Fedora, RHEL: dnf install iscsi-initiator-utils device-mapper-multipath)
+sudo apt-get install -y open-iscsi multipath-tools
+sudo systemctl enable --now iscsid
+sudo cat /etc/iscsi/initiatorname.iscsi
+
+# 2. Log in, now and at each start of the host.
+#    noop_out_*           A silent server is noticed after 5 + 5 seconds.
+#    queue_depth          As many commands as the server lets a session have outstanding (its commands-max).
+";
+
+const ONE_WAY: &str = "\
+#    replacement_timeout  One way only: for 120 seconds I/O waits for the server to come back (a restart takes a few),
+#                         then it fails, and file systems turn read-only. Rather wait than fail: use 86400.
+";
+
+const SEVERAL_WAYS: &str = "\
+#    replacement_timeout  Several ways: after 5 seconds without a connection a way gives its I/O back to multipath,
+#                         which repeats it on another one. How long I/O waits when all are gone is no_path_retry below.
+";
+
+const MULTIPATH: &str = "\
+# 3. One device of all ways to a volume.
+#    path_grouping_policy  Ways with the same priority carry I/O together; the priority comes from the server (ALUA).
+#    path_selector         Each request takes the way that is likely to be done first.
+#    path_checker tur      TEST UNIT READY every polling_interval (5 seconds).
+#    no_path_retry 24      With all ways gone, I/O waits 24 x 5 seconds = two minutes, then it fails.
+#                          `queue` waits for ever: nothing fails, but what hangs cannot be ended either.
+sudo mkdir -p /etc/multipath/conf.d
+sudo tee /etc/multipath/conf.d/ursa.conf >/dev/null <<'END'
+devices {
+	device {
+		vendor \"URSA\"
+		product \"VOLUME\"
+		path_grouping_policy \"group_by_prio\"
+		prio \"alua\"
+		hardware_handler \"1 alua\"
+		path_selector \"service-time 0\"
+		path_checker \"tur\"
+		failback \"immediate\"
+		no_path_retry 24
+		fast_io_fail_tmo 5
+	}
+}
+END
+sudo systemctl enable --now multipathd
+sudo multipathd reconfigure
+
+";
+
+const UDEV: &str = "\
+# 4. The disks.
+#    timeout    A command may take 60 seconds, not 30, before Linux aborts it. Time without a connection does not count.
+#    scheduler  None: the server orders requests itself.
+sudo tee /etc/udev/rules.d/62-ursa.rules >/dev/null <<'END'
+ACTION==\"add|change\", SUBSYSTEM==\"scsi\", ENV{DEVTYPE}==\"scsi_device\", ATTR{vendor}==\"URSA*\", ATTR{timeout}=\"60\"
+ACTION==\"add|change\", SUBSYSTEM==\"block\", ENV{DEVTYPE}==\"disk\", ATTRS{vendor}==\"URSA*\", ATTR{queue/scheduler}=\"none\"
+END
+sudo udevadm control --reload
+sudo udevadm trigger --subsystem-match=scsi --subsystem-match=block
+
+";
+
+const CHECK_ONE: &str = "\
+# 5. Look. In /etc/fstab use the name under /dev/disk/by-id and the option _netdev.
+sudo iscsiadm -m session -P 1
+lsblk -o NAME,SIZE,VENDOR,MODEL,SERIAL
+ls -l /dev/disk/by-id/wwn-*
+";
+
+const CHECK_SEVERAL: &str = "\
+# 5. Look: each volume is one device with one way a portal. In /etc/fstab use its name under /dev/mapper and the option
+#    _netdev.
+sudo iscsiadm -m session -P 1
+sudo multipath -ll
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(portals: &[&str]) -> String {
+        let portals = portals.iter().map(|&portal| portal.to_owned()).collect();
+        Linux { target: "iqn.2026-11.io.ursa:db".into(), portals }.text()
+    }
+
+    #[test]
+    fn the_text_is_what_it_was() {
+        assert_eq!(text(&["10.1.1.5"]), include_str!("one-way.golden.sh"));
+        assert_eq!(text(&["10.1.1.5", "10.1.2.5:3261"]), include_str!("two-ways.golden.sh"));
+    }
+
+    #[test]
+    fn a_portal_gets_its_port() {
+        for (given, with_port) in [
+            ("10.1.1.5", "10.1.1.5:3260"),
+            ("10.1.1.5:3261", "10.1.1.5:3261"),
+            ("san.example.org", "san.example.org:3260"),
+            ("fd00::5", "[fd00::5]:3260"),
+            ("[fd00::5]", "[fd00::5]:3260"),
+            ("[fd00::5]:3261", "[fd00::5]:3261"),
+        ] {
+            assert_eq!(super::with_port(given), with_port);
+        }
+    }
+}
