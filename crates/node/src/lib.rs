@@ -28,7 +28,7 @@ pub use self::control::{Control, DefaultPool, Handle, NotRunning, StartError};
 pub use self::histogram::{BUCKETS, Histogram, bucket_bound};
 pub use self::record::RecordError;
 use self::shard::{Shard, on_all_cores};
-pub use self::unit::{Operation, UnitStats};
+pub use self::unit::{Operation, UnitStats, naa};
 pub use self::volume::VolumeId;
 
 /// What a node tells when it serves: the addresses of its portals.

@@ -65,6 +65,16 @@ impl Control {
         pools.iter().map(|(name, opened)| status(name, opened)).collect()
     }
 
+    /// One pool.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    pub fn pool(&self, name: &str) -> Result<PoolStatus, ControlError> {
+        let pools = self.pools.borrow();
+        let opened = pools.get(name).ok_or_else(|| ControlError::not_found("pool", name))?;
+        Ok(status(name, opened))
+    }
+
     /// Makes a pool.
     ///
     /// # Errors

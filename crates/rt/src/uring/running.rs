@@ -177,7 +177,14 @@ impl Running {
 
     /// What the cores have done so far, by core.
     pub fn stats(&self) -> Vec<CoreStats> {
-        self.shared.iter().map(|core| core.counters.read()).collect()
+        self.stats_reader()()
+    }
+
+    /// Reads [`Running::stats`] later, from wherever it is needed, and after the node has been joined, too.
+    pub fn stats_reader(&self) -> impl Fn() -> Vec<CoreStats> + Send + Sync + 'static {
+        let counters: Vec<Arc<Counters>> =
+            self.shared.iter().map(|core| Arc::clone(&core.counters)).collect();
+        move || counters.iter().map(|core| core.read()).collect()
     }
 
     /// Waits until core 0's main has ended and all threads have.

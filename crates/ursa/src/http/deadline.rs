@@ -1,0 +1,42 @@
+//! No request waits for ever.
+
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::refusal::Refusal;
+
+/// How long a request may take. Changes wait for each other, and giving back the blocks of a large volume takes a while
+/// on a slow disk.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(120);
+
+/// Answers for a handler that takes too long.
+pub(super) async fn keep(request: Request, next: Next) -> Response {
+    keep_within(REQUEST_DEADLINE, next.run(request)).await
+}
+
+async fn keep_within(deadline: Duration, answer: impl Future<Output = Response>) -> Response {
+    match tokio::time::timeout(deadline, answer).await {
+        Ok(response) => response,
+        Err(_) => {
+            let detail = format!("the node did not answer within {} seconds", deadline.as_secs());
+            Refusal::new(StatusCode::GATEWAY_TIMEOUT, "timeout", detail)
+                .hint("a change may still be carried out: look before you repeat it")
+                .into_response()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_handler_that_hangs_is_answered_for() {
+        let response = keep_within(Duration::from_millis(1), std::future::pending()).await;
+        assert_eq!(response.status(), 504);
+    }
+}

@@ -1,0 +1,131 @@
+//! Who may ask, as long as there is no login: programs of this machine.
+//!
+//! The listener is on a loopback address, and that alone is not enough: a browser on this machine runs scripts of
+//! strangers. A script may name this address outright (then the browser says where it comes from: `Origin`,
+//! `Sec-Fetch-Site`), or its own host's name may resolve to 127.0.0.1 (DNS rebinding: then `Host` has that name). So
+//! the peer and the `Host` must be loopback, and a browser's request must come from a page of ours.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::extract::Request;
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::refusal::Refusal;
+
+/// The other end of the connection that a request came over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub(super) SocketAddr);
+
+pub(super) async fn check(request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>().copied();
+    match judge(peer, request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => {
+            tracing::warn!(?peer, path = request.uri().path(), reason = refusal.code(), "request refused");
+            refusal.into_response()
+        }
+    }
+}
+
+fn judge(peer: Option<Peer>, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    if !peer.is_some_and(|Peer(address)| address.ip().to_canonical().is_loopback()) {
+        let detail = "this interface has no login yet and answers programs of its own machine alone";
+        return Err(Refusal::new(StatusCode::FORBIDDEN, "peer_not_local", detail)
+            .hint("tunnel to it, for instance with `ssh -L 3280:127.0.0.1:3280`"));
+    }
+    let host = single(headers, HOST).and_then(|host| host.parse::<Authority>().ok());
+    // RFC 9112 3.2: an authority in the request line goes before the header, and both must be right.
+    let named = host.as_ref().into_iter().chain(uri.authority());
+    if host.is_none() || !named.into_iter().all(|authority| is_loopback_name(authority.host())) {
+        let detail = "the Host header does not name this machine by a loopback name";
+        return Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, "host_not_local", detail)
+            .hint("use http://127.0.0.1, http://[::1] or http://localhost"));
+    }
+    let from_elsewhere = headers.contains_key(ORIGIN) && {
+        let origin = single(headers, ORIGIN).and_then(|origin| origin.parse::<Uri>().ok());
+        origin.as_ref().and_then(Uri::authority) != host.as_ref()
+    };
+    let fetched_by = headers.contains_key("sec-fetch-site").then(|| single(headers, "sec-fetch-site"));
+    if from_elsewhere || fetched_by.is_some_and(|site| !matches!(site, Some("same-origin" | "none"))) {
+        let detail = "the request was made by a page of another site";
+        return Err(Refusal::new(StatusCode::FORBIDDEN, "cross_origin", detail));
+    }
+    Ok(())
+}
+
+/// The value of a header that is there once.
+fn single(headers: &HeaderMap, name: impl axum::http::header::AsHeaderName) -> Option<&str> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().ok(),
+        _ => None,
+    }
+}
+
+fn is_loopback_name(host: &str) -> bool {
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    match address.parse::<IpAddr>() {
+        Ok(address) => address.is_loopback(),
+        // RFC 6761 6.3: these resolve to loopback addresses, whoever is asked.
+        Err(_) => host.eq_ignore_ascii_case("localhost"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(peer: &str, headers: &[(&'static str, &str)]) -> Option<u16> {
+        let headers =
+            headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        let peer = Some(Peer(peer.parse().unwrap()));
+        judge(peer, &Uri::from_static("/v1/volumes"), &headers).err().map(|refusal| refusal.status())
+    }
+
+    #[test]
+    fn programs_of_this_machine_may_ask() {
+        for host in ["127.0.0.1:3280", "127.1.2.3", "localhost:3280", "LOCALHOST", "[::1]:3280"] {
+            assert_eq!(judged("127.0.0.1:9", &[("host", host)]), None, "{host}");
+        }
+        assert_eq!(judged("[::1]:9", &[("host", "[::1]")]), None);
+        assert_eq!(judged("[::ffff:127.0.0.1]:9", &[("host", "localhost")]), None);
+    }
+
+    #[test]
+    fn other_machines_may_not() {
+        assert_eq!(judged("10.0.0.1:9", &[("host", "127.0.0.1")]), Some(403));
+        assert_eq!(judge(None, &Uri::from_static("/"), &HeaderMap::new()).unwrap_err().status(), 403);
+    }
+
+    #[test]
+    fn names_that_were_made_to_resolve_here_are_refused() {
+        for host in
+            ["evil.example", "evil.example:3280", "127.0.0.1.evil.example", "localhost.evil.example", ""]
+        {
+            assert_eq!(judged("127.0.0.1:9", &[("host", host)]), Some(421), "{host}");
+        }
+        assert_eq!(judged("127.0.0.1:9", &[]), Some(421));
+        assert_eq!(judged("127.0.0.1:9", &[("host", "localhost"), ("host", "evil.example")]), Some(421));
+        let headers: HeaderMap = [(HOST, "localhost".parse().unwrap())].into_iter().collect();
+        let uri = Uri::from_static("http://evil.example/v1/volumes");
+        let refusal = judge(Some(Peer(([127, 0, 0, 1], 9).into())), &uri, &headers).unwrap_err();
+        assert_eq!(refusal.status(), 421);
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_refused() {
+        let host = ("host", "127.0.0.1:3280");
+        assert_eq!(judged("127.0.0.1:9", &[host, ("origin", "http://127.0.0.1:3280")]), None);
+        assert_eq!(judged("127.0.0.1:9", &[host, ("sec-fetch-site", "none")]), None);
+        for origin in ["http://evil.example", "null", "http://127.0.0.1:8080", ""] {
+            assert_eq!(judged("127.0.0.1:9", &[host, ("origin", origin)]), Some(403), "{origin}");
+        }
+        for site in ["cross-site", "same-site", ""] {
+            assert_eq!(judged("127.0.0.1:9", &[host, ("sec-fetch-site", site)]), Some(403), "{site}");
+        }
+    }
+}

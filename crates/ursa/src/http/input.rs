@@ -1,0 +1,91 @@
+//! What comes in, parsed once. What cannot be is refused with the place where it is wrong.
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use serde::de::DeserializeOwned;
+
+use super::refusal::Refusal;
+
+/// A body of JSON.
+pub(super) struct Json<T>(pub(super) T);
+
+/// Parts of the path.
+pub(super) struct Segments<T>(pub(super) T);
+
+/// What is behind the question mark.
+pub(super) struct Parameters<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Json<T>, Refusal> {
+        // A page of another site cannot send this type without being asked first, and there is no answer to that.
+        if !is_json(request.headers()) {
+            let detail = "the body must be JSON, and be declared so with Content-Type: application/json";
+            return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail));
+        }
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| unread(&rejection))?;
+        parse(&bytes).map(Json)
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+}
+
+fn unread(rejection: &BytesRejection) -> Refusal {
+    let code = match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => "body_too_large",
+        _ => "body_unreadable",
+    };
+    Refusal::new(rejection.status(), code, rejection.body_text())
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        let error = error.into_inner();
+        if !error.is_data() {
+            return Refusal::new(
+                StatusCode::BAD_REQUEST,
+                "json_syntax",
+                format!("the body is no JSON: {error}"),
+            );
+        }
+        let refusal = Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "field_invalid", error.to_string());
+        // "." is the whole body: a field that is missing, which the detail names.
+        if path == "." { refusal } else { refusal.field(path) }
+    })?;
+    let rest = deserializer.end();
+    rest.map_err(|error| {
+        Refusal::new(StatusCode::BAD_REQUEST, "json_syntax", format!("the body is no JSON: {error}"))
+    })?;
+    Ok(value)
+}
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Segments<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Segments<T>, Refusal> {
+        match Path::from_request_parts(parts, state).await {
+            Ok(Path(segments)) => Ok(Segments(segments)),
+            Err(rejection) => Err(Refusal::new(rejection.status(), "path_invalid", rejection.body_text())),
+        }
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Parameters<T>, Refusal> {
+        match Query::from_request_parts(parts, state).await {
+            Ok(Query(parameters)) => Ok(Parameters(parameters)),
+            Err(rejection) => Err(Refusal::new(rejection.status(), "query_invalid", rejection.body_text())),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The node as a whole.
+
+use api::{Health, Node, Problem};
+use axum::Json;
+use axum::extract::State as Extracted;
+
+use super::refusal::Refusal;
+use super::state::State;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Whether the node serves.
+#[utoipa::path(
+    get, path = "/v1/health", tag = "node",
+    responses((status = OK, description = "It serves", body = Health), (status = SERVICE_UNAVAILABLE, description = "`not_running`", body = Problem, content_type = Problem::MEDIA_TYPE)),
+)]
+pub(super) async fn health(Extracted(state): Extracted<State>) -> Result<Json<Health>, Refusal> {
+    state.call(|_| async { Ok(()) }).await?;
+    Ok(Json(Health { status: "ok".into(), version: VERSION.into() }))
+}
+
+/// What the node is.
+#[utoipa::path(get, path = "/v1/node", tag = "node", operation_id = "show_node", responses((status = OK, description = "The node", body = Node)))]
+pub(super) async fn show(Extracted(state): Extracted<State>) -> Json<Node> {
+    Json(Node {
+        name: state.name.clone(),
+        version: VERSION.into(),
+        cores: state.node.cores(),
+        portals: state.portals.iter().map(ToString::to_string).collect(),
+        // A clock that was set back makes it zero.
+        uptime: state.started.elapsed().unwrap_or_default().as_secs(),
+    })
+}

@@ -1,0 +1,49 @@
+//! The description of the API (OpenAPI 3.1), from the code. `docs/openapi.json` is a copy of it to read and to
+//! generate clients from.
+
+use utoipa::OpenApi;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Ursa",
+        description = "A node of Ursa: pools, volumes, targets, LUN maps, host groups and sessions.\n\nSizes are bytes, times are seconds. Fields that do not exist are refused in requests; answers may grow fields. Errors are problem documents (RFC 9457) whose `code` does not change. There is no login yet: the interface answers programs of its own machine alone.",
+    ),
+    tags(
+        (name = "node", description = "The node as a whole"),
+        (name = "pools", description = "Disks that hold volumes together"),
+        (name = "volumes", description = "What initiators use as disks"),
+        (name = "targets", description = "What initiators log in to, and the volumes that they find there as LUNs"),
+        (name = "hosts", description = "Initiators that are treated alike"),
+        (name = "sessions", description = "Initiators that are logged in"),
+    ),
+)]
+struct Document;
+
+/// The document without the paths, which the router adds.
+pub(super) fn document() -> utoipa::openapi::OpenApi {
+    Document::openapi()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    /// Set, it makes the test write the file instead of comparing it.
+    const UPDATE: &str = "URSA_UPDATE_OPENAPI";
+
+    #[test]
+    fn the_copy_is_up_to_date() {
+        let mut current = crate::http::api().into_openapi().to_pretty_json().unwrap();
+        current.push('\n');
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+        if std::env::var_os(UPDATE).is_some() {
+            std::fs::write(&path, &current).unwrap();
+        }
+        let copy = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            copy == current,
+            "docs/openapi.json is out of date: write it with `{UPDATE}=1 cargo test -p ursa openapi`"
+        );
+    }
+}

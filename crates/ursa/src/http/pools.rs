@@ -1,0 +1,168 @@
+//! Pools.
+
+use std::path::{Path, PathBuf};
+
+use ::node::control::{PoolSpec, PoolState as Open, PoolStatus};
+use api::{List, NewDisk, Pool, PoolCreate, PoolDisk, PoolImport, PoolState, Problem};
+use axum::extract::State as Extracted;
+use axum::http::StatusCode;
+use base::ByteLen;
+use store::MetadataState;
+
+use super::input::{Json, Segments};
+use super::refusal::Refusal;
+use super::state::State;
+
+/// All pools, by name.
+#[utoipa::path(get, path = "/v1/pools", tag = "pools", operation_id = "list_pools", responses((status = OK, description = "All of them", body = List<Pool>)))]
+pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Pool>>, Refusal> {
+    let pools = state.call(|control| async move { Ok(control.pools()) }).await?;
+    Ok(axum::Json(List { items: pools.into_iter().map(shown).collect() }))
+}
+
+/// One pool.
+#[utoipa::path(
+    get, path = "/v1/pools/{name}", tag = "pools", operation_id = "show_pool",
+    params(("name" = String, Path, description = "The pool's name")),
+    responses(
+        (status = OK, description = "The pool", body = Pool),
+        (status = NOT_FOUND, description = "`pool_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn show(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+) -> Result<axum::Json<Pool>, Refusal> {
+    let pool = state.call(move |control| async move { control.pool(&name) }).await?;
+    Ok(axum::Json(shown(pool)))
+}
+
+/// Makes a pool of disks.
+#[utoipa::path(
+    post, path = "/v1/pools", tag = "pools", operation_id = "create_pool",
+    request_body = PoolCreate,
+    responses(
+        (status = CREATED, description = "The pool", body = Pool),
+        (status = CONFLICT, description = "`pool_exists`, `disk_not_empty`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `no_disks`, `disk_unusable`, `disk_too_small`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn create(
+    Extracted(state): Extracted<State>,
+    Json(new): Json<PoolCreate>,
+) -> Result<(StatusCode, axum::Json<Pool>), Refusal> {
+    let disks = new.disks.into_iter().map(new_disk).collect::<Result<_, _>>()?;
+    let spec = PoolSpec { name: new.name, disks, wipe: new.wipe };
+    let pool = state.call(|control| async move { control.create_pool(spec).await }).await?;
+    Ok((StatusCode::CREATED, axum::Json(shown(pool))))
+}
+
+/// Opens a pool that another server, or an earlier life of this one, has made.
+#[utoipa::path(
+    post, path = "/v1/pools/import", tag = "pools", operation_id = "import_pool",
+    request_body = PoolImport,
+    responses(
+        (status = CREATED, description = "The pool", body = Pool),
+        (status = CONFLICT, description = "`pool_exists`, `volume_exists`, `pool_used_elsewhere`, `pool_damaged`, `disks_missing`, `wrong_disks`, `pool_version`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`not_a_pool`, `no_disks`, `disk_unusable`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn import(
+    Extracted(state): Extracted<State>,
+    Json(import): Json<PoolImport>,
+) -> Result<(StatusCode, axum::Json<Pool>), Refusal> {
+    let paths = import.paths.into_iter().map(|path| absolute(path, "paths")).collect::<Result<_, _>>()?;
+    let pool =
+        state.call(move |control| async move { control.import_pool(paths, import.force).await }).await?;
+    Ok((StatusCode::CREATED, axum::Json(shown(pool))))
+}
+
+/// Closes a pool so that another server may import it. Its volumes must not be mapped.
+#[utoipa::path(
+    post, path = "/v1/pools/{name}/export", tag = "pools", operation_id = "export_pool",
+    params(("name" = String, Path, description = "The pool's name")),
+    responses(
+        (status = NO_CONTENT, description = "Done"),
+        (status = NOT_FOUND, description = "`pool_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`volume_mapped`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn export(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+) -> Result<StatusCode, Refusal> {
+    state.call(move |control| async move { control.export_pool(&name).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn new_disk(disk: NewDisk) -> Result<store::NewDisk, Refusal> {
+    if disk.reserve && disk.size.is_none() {
+        return Err(Refusal::invalid(
+            "disks",
+            "`reserve` is for files that are made: give their `size`, too",
+        ));
+    }
+    Ok(store::NewDisk {
+        path: absolute(disk.path, "disks")?,
+        create: disk.size.map(ByteLen),
+        reserve: disk.reserve,
+    })
+}
+
+/// The node's working directory is nothing that a caller should have to know.
+fn absolute(path: String, field: &'static str) -> Result<PathBuf, Refusal> {
+    if Path::new(&path).is_absolute() && !path.contains('\0') {
+        Ok(path.into())
+    } else {
+        Err(Refusal::invalid(field, format!("{path:?} is not an absolute path")))
+    }
+}
+
+fn shown(pool: PoolStatus) -> Pool {
+    match pool.state {
+        Ok(open) => open_pool(pool.name, open),
+        Err(reason) => Pool {
+            name: pool.name,
+            id: None,
+            state: PoolState::Unavailable,
+            reason: Some(reason),
+            total: 0,
+            free: 0,
+            extent: 0,
+            volumes: 0,
+            disks: pool
+                .paths
+                .iter()
+                .map(|path| PoolDisk { path: text(path), id: None, total: 0, free: 0 })
+                .collect(),
+        },
+    }
+}
+
+fn open_pool(name: String, open: Open) -> Pool {
+    let disk = |disk: store::DiskUsage| PoolDisk {
+        path: text(&disk.path),
+        id: Some(disk.id.to_string()),
+        total: disk.total.0,
+        free: disk.free.0,
+    };
+    Pool {
+        name,
+        id: Some(open.id),
+        state: match open.metadata {
+            MetadataState::Writable => PoolState::Online,
+            MetadataState::Failed => PoolState::ReadOnly,
+            MetadataState::Exported => PoolState::Exported,
+        },
+        reason: None,
+        total: open.usage.total.0,
+        free: open.usage.free.0,
+        extent: open.usage.extent.0,
+        volumes: open.volumes,
+        disks: open.usage.disks.into_iter().map(disk).collect(),
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

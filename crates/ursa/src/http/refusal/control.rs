@@ -1,0 +1,95 @@
+//! What the node's control refuses.
+
+use ::node::RecordError;
+use ::node::control::ControlError;
+use axum::http::StatusCode;
+
+use super::{Refusal, store, with_causes};
+
+const NOT_FOUND: StatusCode = StatusCode::NOT_FOUND;
+const CONFLICT: StatusCode = StatusCode::CONFLICT;
+const UNPROCESSABLE: StatusCode = StatusCode::UNPROCESSABLE_ENTITY;
+
+impl From<ControlError> for Refusal {
+    fn from(error: ControlError) -> Refusal {
+        use ControlError as E;
+        match error {
+            E::NotFound { kind, name } => {
+                let refusal = Refusal::new(
+                    NOT_FOUND,
+                    format!("{kind}_not_found"),
+                    format!("there is no {kind} {name:?}"),
+                );
+                match kind {
+                    "map" => refusal.hint("`ursa target show` lists a target's maps"),
+                    kind => refusal.hint(format!("`ursa {kind} list` shows those that exist")),
+                }
+            }
+            E::Exists { kind, name } => {
+                Refusal::new(CONFLICT, format!("{kind}_exists"), format!("{kind} {name:?} exists already"))
+                    .hint("choose another name")
+            }
+            E::Name(error) => Refusal::new(UNPROCESSABLE, "name_invalid", error.to_string()),
+            E::Invalid { field, reason } => Refusal::invalid(field_path(field), reason),
+            E::Mapped { volume, target, lun } => {
+                let detail = format!("volume {volume:?} is LUN {lun} of target {target}");
+                Refusal::new(CONFLICT, "volume_mapped", detail)
+                    .hint("take the map away first, or force the deletion")
+            }
+            E::HasLuns { target, luns } => {
+                let detail = format!("target {target} has {luns} LUN maps");
+                Refusal::new(CONFLICT, "target_has_maps", detail)
+                    .hint("take them away first, or force the deletion")
+            }
+            E::HostInUse { host, target } => {
+                let detail = format!("host {host:?} is named by a LUN map of target {target}");
+                Refusal::new(CONFLICT, "host_in_use", detail).hint("take the map away first")
+            }
+            E::BuiltIn(host) => {
+                let detail = format!("host {host:?} is built in and cannot be changed");
+                Refusal::new(CONFLICT, "host_built_in", detail).hint("make a host of your own")
+            }
+            E::LunTaken { lun, target, host } => {
+                let detail = format!("LUN {lun} of target {target} is taken for host {host:?}");
+                Refusal::new(CONFLICT, "lun_taken", detail)
+                    .hint("choose another LUN, or name none")
+                    .field("lun")
+            }
+            E::NoLunFree(_) => Refusal::new(CONFLICT, "target_full", error.to_string()),
+            E::ChoosePool(pools) => {
+                let detail = format!("there are several pools ({pools}), and none was named");
+                Refusal::new(UNPROCESSABLE, "pool_ambiguous", detail).hint("name one").field("pool")
+            }
+            E::NoPool => Refusal::new(CONFLICT, "no_pool", "there is no pool yet")
+                .hint("make one with `ursa pool create`"),
+            E::PoolClosed(..) => {
+                Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "pool_unavailable", with_causes(&error))
+            }
+            E::WouldShrink { volume, from, to } => {
+                let detail =
+                    format!("volume {volume:?} has {} bytes and would lose data at {}", from.0, to.0);
+                Refusal::new(UNPROCESSABLE, "would_shrink", detail).hint("volumes only grow").field("size")
+            }
+            E::Listen(..) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "listen", with_causes(&error)),
+            E::Store(error) => store::refusal(&error),
+            E::Record(error) => {
+                let (status, code) = match error {
+                    RecordError::Full(_) => (StatusCode::INSUFFICIENT_STORAGE, "record_full"),
+                    RecordError::Latched => (StatusCode::SERVICE_UNAVAILABLE, "record_read_only"),
+                    _ => (StatusCode::INTERNAL_SERVER_ERROR, "record_failed"),
+                };
+                Refusal::new(status, code, with_causes(&error))
+            }
+        }
+    }
+}
+
+/// The name that a field of the control's has in requests.
+fn field_path(field: &'static str) -> &'static str {
+    match field {
+        "chap secret" => "chap.secret",
+        "chap user" => "chap.user",
+        "address" => "addresses",
+        field => field,
+    }
+}

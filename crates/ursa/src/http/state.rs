@@ -1,0 +1,44 @@
+//! What handlers reach.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use ::node::control::ControlError;
+use ::node::{Control, Handle};
+use rt::uring::CoreStats;
+
+use super::refusal::Refusal;
+
+/// What the HTTP interface knows of the node. Cheap to clone.
+#[derive(Clone)]
+pub struct State {
+    /// The way to its control.
+    pub node: Handle,
+    /// Its name.
+    pub name: String,
+    /// Where it listens for iSCSI.
+    pub portals: Vec<SocketAddr>,
+    /// When it began to serve.
+    pub started: SystemTime,
+    /// What its cores have done so far: `Running::stats`.
+    pub core_stats: Arc<dyn Fn() -> Vec<CoreStats> + Send + Sync>,
+}
+
+impl State {
+    /// Runs an async function with the node's control.
+    ///
+    /// # Errors
+    /// What the function refuses, and a node that does not run.
+    pub async fn call<T, F>(
+        &self,
+        function: impl FnOnce(Rc<Control>) -> F + Send + 'static,
+    ) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, ControlError>> + 'static,
+    {
+        Ok(self.node.call(function).await??)
+    }
+}

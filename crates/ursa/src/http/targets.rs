@@ -1,0 +1,172 @@
+//! Targets and their LUN maps.
+
+use std::collections::BTreeMap;
+
+use ::node::access::{ChapSecret, LunMap, Target as Known};
+use ::node::control::{ControlError, MapSpec, TargetSpec};
+use ::node::{Control, VolumeId};
+use api::{Chap, DEFAULT_HOST, List, MapCreate, Problem, Target, TargetCreate, TargetMap};
+use axum::extract::State as Extracted;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::input::{Json, Parameters, Segments};
+use super::refusal::Refusal;
+use super::state::State;
+use super::volumes::Deletion;
+
+/// Which map of a LUN.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ForHost {
+    /// The host group; absent: all of them.
+    host: Option<String>,
+}
+
+/// All targets, by name.
+#[utoipa::path(get, path = "/v1/targets", tag = "targets", operation_id = "list_targets", responses((status = OK, description = "All of them", body = List<Target>)))]
+pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Target>>, Refusal> {
+    let found = state.call(|control| async move { Ok((control.access(), volume_names(&control))) });
+    let (access, names) = found.await?;
+    Ok(axum::Json(List { items: access.targets().map(|target| shown(target, &names)).collect() }))
+}
+
+/// One target.
+#[utoipa::path(
+    get, path = "/v1/targets/{name}", tag = "targets", operation_id = "show_target",
+    params(("name" = String, Path, description = "The target's iSCSI name")),
+    responses(
+        (status = OK, description = "The target", body = Target),
+        (status = NOT_FOUND, description = "`target_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn show(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+) -> Result<axum::Json<Target>, Refusal> {
+    state.call(move |control| async move { one(&control, &name) }).await.map(axum::Json)
+}
+
+/// Makes a target.
+#[utoipa::path(
+    post, path = "/v1/targets", tag = "targets", operation_id = "create_target",
+    request_body = TargetCreate,
+    responses(
+        (status = CREATED, description = "The target", body = Target),
+        (status = CONFLICT, description = "`target_exists`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn create(
+    Extracted(state): Extracted<State>,
+    Json(new): Json<TargetCreate>,
+) -> Result<(StatusCode, axum::Json<Target>), Refusal> {
+    let spec = TargetSpec { name: new.name.clone(), alias: new.alias, chap: new.chap.map(secret) };
+    let target = state.call(move |control| async move {
+        control.create_target(spec).await?;
+        one(&control, &new.name)
+    });
+    Ok((StatusCode::CREATED, axum::Json(target.await?)))
+}
+
+/// Deletes a target. Its sessions end.
+#[utoipa::path(
+    delete, path = "/v1/targets/{name}", tag = "targets", operation_id = "delete_target",
+    params(("name" = String, Path, description = "The target's iSCSI name"), Deletion),
+    responses(
+        (status = NO_CONTENT, description = "Done"),
+        (status = NOT_FOUND, description = "`target_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`target_has_maps`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn delete(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+    Parameters(Deletion { force }): Parameters<Deletion>,
+) -> Result<StatusCode, Refusal> {
+    state.call(move |control| async move { control.delete_target(&name, force).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Makes a volume a LUN of a target for a host group.
+#[utoipa::path(
+    post, path = "/v1/targets/{name}/maps", tag = "targets", operation_id = "create_map",
+    params(("name" = String, Path, description = "The target's iSCSI name")),
+    request_body = MapCreate,
+    responses(
+        (status = CREATED, description = "The map", body = TargetMap),
+        (status = NOT_FOUND, description = "`target_not_found`, `volume_not_found`, `host_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`lun_taken`, `target_full`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn create_map(
+    Extracted(state): Extracted<State>,
+    Segments(target): Segments<String>,
+    Json(new): Json<MapCreate>,
+) -> Result<(StatusCode, axum::Json<TargetMap>), Refusal> {
+    let host = new.host.unwrap_or_else(|| DEFAULT_HOST.into());
+    let spec = MapSpec { target, volume: new.volume.clone(), host: host.clone(), lun: new.lun };
+    let map = state.call(move |control| async move {
+        let volume = control.volume(&new.volume)?.info;
+        let lun = control.map(spec).await?;
+        Ok(TargetMap { lun, volume: Some(volume.name), volume_id: volume.id.to_string(), host })
+    });
+    Ok((StatusCode::CREATED, axum::Json(map.await?)))
+}
+
+/// Takes a LUN away: from one host group, or from all.
+#[utoipa::path(
+    delete, path = "/v1/targets/{name}/maps/{lun}", tag = "targets", operation_id = "delete_map",
+    params(
+        ("name" = String, Path, description = "The target's iSCSI name"),
+        ("lun" = u16, Path, description = "The logical unit number"),
+        ForHost,
+    ),
+    responses(
+        (status = NO_CONTENT, description = "Done"),
+        (status = NOT_FOUND, description = "`target_not_found`, `map_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn delete_map(
+    Extracted(state): Extracted<State>,
+    Segments((target, lun)): Segments<(String, u16)>,
+    Parameters(ForHost { host }): Parameters<ForHost>,
+) -> Result<StatusCode, Refusal> {
+    state.call(move |control| async move { control.unmap(&target, lun, host.as_deref()).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn one(control: &Control, name: &str) -> Result<Target, ControlError> {
+    let access = control.access();
+    let target = access.target(name).ok_or_else(|| ControlError::not_found("target", name))?;
+    Ok(shown(target, &volume_names(control)))
+}
+
+type Names = BTreeMap<VolumeId, String>;
+
+fn volume_names(control: &Control) -> Names {
+    control.volumes().into_iter().map(|volume| (volume.info.id, volume.info.name)).collect()
+}
+
+fn shown(target: &Known, names: &Names) -> Target {
+    let map = |map: &LunMap| TargetMap {
+        lun: map.lun,
+        volume: names.get(&map.volume).cloned(),
+        volume_id: map.volume.to_string(),
+        host: map.host.to_string(),
+    };
+    Target {
+        name: target.name.to_string(),
+        alias: target.alias.clone(),
+        chap_user: target.chap.as_ref().map(|chap| chap.user.clone()),
+        maps: target.maps.iter().map(map).collect(),
+    }
+}
+
+/// What to prove oneself with, as the node keeps it.
+pub(super) fn secret(chap: Chap) -> ChapSecret {
+    ChapSecret { user: chap.user, secret: chap.secret }
+}

@@ -1,0 +1,27 @@
+//! What each core does.
+
+use rt::uring::CoreStats;
+
+use super::text::{Kind, Text};
+
+pub(super) fn write(text: &mut Text, cores: &[CoreStats]) {
+    let mut seconds = |name, help, value: fn(&CoreStats) -> f64| {
+        let mut family = text.family(name, Kind::Counter, help);
+        for (core, stats) in cores.iter().enumerate() {
+            family.sample(&[("core", &core.to_string())], value(stats));
+        }
+    };
+    seconds("ursa_core_cpu_seconds_total", "CPU time of the core's thread.", |core| core.cpu.as_secs_f64());
+    let help = "Of it, time spent looking for work.";
+    seconds("ursa_core_polling_seconds_total", help, |core| core.polling.as_secs_f64());
+
+    let mut count = |name, help, value: fn(&CoreStats) -> u64| {
+        let mut family = text.family(name, Kind::Counter, help);
+        for (core, stats) in cores.iter().enumerate() {
+            family.sample(&[("core", &core.to_string())], value(stats));
+        }
+    };
+    count("ursa_core_busy_turns_total", "Turns of the core's loop that found work.", |core| core.busy_turns);
+    count("ursa_core_enters_total", "Calls of io_uring_enter.", |core| core.enters);
+    count("ursa_core_completions_total", "Completions taken from the ring.", |core| core.completions);
+}

@@ -1,0 +1,57 @@
+//! The process, under the names that Prometheus' own libraries use.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::text::{Kind, Text};
+
+/// What the kernel says of the process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Process {
+    /// Bytes in memory.
+    resident: Option<u64>,
+    /// File descriptors.
+    open_files: Option<u64>,
+}
+
+impl Process {
+    pub(super) fn current() -> Process {
+        Process {
+            resident: std::fs::read_to_string("/proc/self/status").ok().and_then(|status| resident(&status)),
+            // One of them is the directory's own.
+            open_files: std::fs::read_dir("/proc/self/fd")
+                .ok()
+                .map(|files| files.count().saturating_sub(1) as u64),
+        }
+    }
+}
+
+/// `VmRSS:     12345 kB`; proc_pid_status(5): kB are KiB.
+fn resident(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+pub(super) fn write(text: &mut Text, process: &Process, started: SystemTime) {
+    let mut gauge = |name, help, value: Option<u64>| {
+        if let Some(value) = value {
+            text.family(name, Kind::Gauge, help).sample(&[], value);
+        }
+    };
+    gauge("process_resident_memory_bytes", "Memory of the process that is in RAM.", process.resident);
+    gauge("process_open_fds", "Open file descriptors.", process.open_files);
+    let started = started.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
+    gauge("process_start_time_seconds", "When the node began to serve, in seconds since 1970.", started);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Process, resident};
+
+    #[test]
+    fn the_resident_set_is_in_kibibytes() {
+        assert_eq!(resident("Name:\tursa\nVmRSS:\t    2048 kB\nRssAnon:\t 1 kB\n"), Some(2_097_152));
+        assert_eq!(resident("Name:\tursa\n"), None);
+        let process = Process::current();
+        assert!(process.resident.unwrap() > 1 << 20 && process.open_files.unwrap() >= 3);
+    }
+}

@@ -1,0 +1,90 @@
+//! Of each volume: how long operations took, how much was moved, what went wrong.
+
+use node::{Operation, UnitStats, bucket_bound};
+
+use super::snapshot::{Measured, Snapshot};
+use super::text::{Kind, Text};
+
+pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
+    let measured: Vec<(&Measured, &UnitStats)> = snapshot
+        .volumes
+        .iter()
+        .filter_map(|volume| Some((volume, snapshot.stats.get(&volume.id)?)))
+        .collect();
+    capacities(text, &snapshot.volumes);
+    latencies(text, &measured);
+    bytes(text, &measured);
+    errors(text, &measured);
+}
+
+fn capacities(text: &mut Text, volumes: &[Measured]) {
+    let mut family = text.family("ursa_volume_capacity_bytes", Kind::Gauge, "The size of the volume.");
+    for volume in volumes {
+        family.sample(&[("volume", &volume.name), ("pool", &volume.pool)], volume.capacity);
+    }
+}
+
+fn latencies(text: &mut Text, measured: &[(&Measured, &UnitStats)]) {
+    let help = "From the arrival of all data of a command to its answer.";
+    let mut family = text.family("ursa_volume_operation_duration_seconds", Kind::Histogram, help);
+    for (volume, stats) in measured {
+        for operation in Operation::ALL {
+            let latency = &stats.latency[operation as usize];
+            if latency.count() == 0 {
+                continue;
+            }
+            let buckets = latency.counts.iter().enumerate();
+            let buckets =
+                buckets.map(|(index, count)| (bucket_bound(index).map(|bound| bound.as_secs_f64()), *count));
+            let labels = [("volume", volume.name.as_str()), ("operation", operation.name())];
+            family.histogram(&labels, buckets, latency.sum as f64 / 1e9);
+        }
+    }
+}
+
+fn bytes(text: &mut Text, measured: &[(&Measured, &UnitStats)]) {
+    let help = "Bytes of the blocks that successful commands were about.";
+    let mut family = text.family("ursa_volume_bytes_total", Kind::Counter, help);
+    for (volume, stats) in measured {
+        for operation in Operation::ALL {
+            let bytes = stats.bytes[operation as usize];
+            if bytes > 0 {
+                family.sample(&[("volume", &volume.name), ("operation", operation.name())], bytes);
+            }
+        }
+    }
+}
+
+fn errors(text: &mut Text, measured: &[(&Measured, &UnitStats)]) {
+    let help = "Commands that ended with CHECK CONDITION, by sense key and additional sense code/qualifier.";
+    let mut family = text.family("ursa_volume_errors_total", Kind::Counter, help);
+    for (volume, stats) in measured {
+        for ((key, code), count) in &stats.errors {
+            let code = format!("{:02x}/{:02x}", code >> 8, code & 0xff);
+            family
+                .sample(&[("volume", &volume.name), ("sense_key", sense_key(*key)), ("code", &code)], count);
+        }
+    }
+}
+
+/// The names of sense keys (SPC-4 table 27).
+fn sense_key(key: u8) -> &'static str {
+    match key {
+        0x0 => "no_sense",
+        0x1 => "recovered_error",
+        0x2 => "not_ready",
+        0x3 => "medium_error",
+        0x4 => "hardware_error",
+        0x5 => "illegal_request",
+        0x6 => "unit_attention",
+        0x7 => "data_protect",
+        0x8 => "blank_check",
+        0x9 => "vendor_specific",
+        0xa => "copy_aborted",
+        0xb => "aborted_command",
+        0xd => "volume_overflow",
+        0xe => "miscompare",
+        0xf => "completed",
+        _ => "reserved",
+    }
+}
