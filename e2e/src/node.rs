@@ -17,8 +17,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::program::{self, Finished};
-use crate::{Export, Kind, VolumeSpec, ports};
+use crate::{Chap, Export, Kind, VolumeSpec, ports};
 
+/// Of the pool that a first start makes: a sparse file.
+const POOL_SIZE: &str = "4G";
 /// From start to ready: recovery of small pools takes far less, a busy machine is slow.
 const READY_LIMIT: Duration = Duration::from_secs(20);
 /// From SIGTERM to the end.
@@ -52,7 +54,7 @@ impl Node {
         let mut command = Command::new(binary());
         command.arg("serve").arg("--data-dir").arg(self.data_dir());
         command.args(["--iscsi-listen", &portals.join(",")]);
-        command.args(["--api-listen", &self.api.to_string()]);
+        command.args(["--api-listen", &self.api.to_string(), "--pool-size", POOL_SIZE]);
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file has two owners")).stderr(log);
         self.process = Some(command.spawn().expect("the binary was built"));
         self.wait_until_ready();
@@ -68,13 +70,24 @@ impl Node {
         };
         let mut arguments = vec!["volume", "create", &spec.name, "--size", &size];
         arguments.extend(["--block-size", &block_size, "--kind", kind]);
+        let group = format!("{}-users", spec.name);
         if let Some(chap) = &spec.chap {
-            arguments.extend(["--chap-user", &chap.name, "--chap-secret", &chap.secret]);
+            self.create_host_group(&group, chap);
+            arguments.extend(["--host", &group]);
         }
         let answer = self.ursa_json(&arguments);
         let target = find_string(&answer, &|text| text.starts_with("iqn.")).expect("a target was made");
         let lun = find_key(&answer, "lun").and_then(Value::as_u64).unwrap_or(0);
         Export { portals: self.portals.clone(), target, lun, chap: spec.chap.clone() }
+    }
+
+    /// Whoever knows the secret, whatever its name.
+    fn create_host_group(&self, name: &str, chap: &Chap) {
+        let file = self.data.path().join("secret");
+        fs::write(&file, &chap.secret).expect("a file can be written");
+        let file = file.to_str().expect("our own path");
+        self.ursa(&["host", "create", name, "--chap-user", &chap.name, "--chap-secret-file", file])
+            .expect_ok();
     }
 
     /// Runs a command of the command line against this node.
