@@ -1,85 +1,146 @@
 //! Which operations of a slice may run at the same time.
 //!
-//! Ordinary reads and writes run side by side; SCSI promises nothing about two of them that overlap. A read-modify-write
-//! (COMPARE AND WRITE, ORWRITE) is one step to everybody else: it takes its range exclusively, which holds back new
-//! operations on the range and waits for the writes that are already under way. Almost always nothing is exclusive, and
-//! then the check is a look at an empty list.
+//! Operations that overlap run one after the other, in the order they came, unless both only read. So a block is one
+//! register to all clients: no read sees a part of a write, and of two writes one remains, though a disk may mix both in
+//! units smaller than the volume's block. A read-modify-write (COMPARE AND WRITE, ORWRITE) is one step to everybody
+//! else: it keeps its claim on the range until it has written. Almost always nothing overlaps, and then the check is a
+//! look at the few operations that are under way.
+//!
+//! Nobody waits for ever: who holds a claim waits for nothing but its disk, or for claims on slices of higher numbers.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
 use rt::sync::Notify;
 use slab::Slab;
 
-/// The operations of one slice that matter to others. Ranges are in bytes of the slice.
+/// The operations of one slice. Ranges are in bytes of the slice.
 #[derive(Default)]
 pub struct Order {
-    writes: RefCell<Slab<Range<u64>>>,
-    exclusive: RefCell<Slab<Range<u64>>>,
-    /// Rung when a write or an exclusive operation has ended while somebody may wait for it.
+    reads: RefCell<Slab<Claim>>,
+    /// Writes, zeroings, and what read-modify-writes have taken.
+    changes: RefCell<Slab<Claim>>,
+    /// The number of the next claim.
+    next: Cell<u64>,
+    /// Claims that wait for older ones.
+    waiting: Cell<usize>,
+    /// Rung when a claim has ended while somebody waits.
     ended: Notify,
+}
+
+/// An operation that is under way or waits.
+struct Claim {
+    /// Older claims have lower numbers.
+    number: u64,
+    range: Range<u64>,
 }
 
 fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-fn any(ranges: &RefCell<Slab<Range<u64>>>, range: &Range<u64>) -> bool {
-    ranges.borrow().iter().any(|(_, other)| overlap(other, range))
+fn any_older(claims: &RefCell<Slab<Claim>>, than: u64, range: &Range<u64>) -> bool {
+    claims.borrow().iter().any(|(_, other)| other.number < than && overlap(&other.range, range))
 }
 
-/// A write under way.
+/// A read's claim.
+pub struct Read<'a> {
+    order: &'a Order,
+    entry: usize,
+}
+
+/// A write's claim.
 pub struct Write<'a> {
     order: &'a Order,
     entry: usize,
 }
 
-/// An exclusive range. Owned, since it is held for a command of another core, too.
+/// The claim of a read-modify-write. Owned, since it is held for a command of another core, too.
 pub struct Exclusive {
     order: Rc<Order>,
     entry: usize,
 }
 
+/// Counts a claim that waits.
+struct Waiting<'a>(&'a Cell<usize>);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
 impl Order {
-    /// Waits until nobody has a part of `range` exclusively.
-    pub async fn read(&self, range: &Range<u64>) {
-        while any(&self.exclusive, range) {
-            self.ended.notified().await;
-        }
+    /// Waits for older changes of `range`.
+    pub async fn read(&self, range: Range<u64>) -> Read<'_> {
+        let (number, entry) = self.claim(&self.reads, range.clone());
+        let read = Read { order: self, entry };
+        self.until(|| !any_older(&self.changes, number, &range)).await;
+        read
     }
 
-    /// Waits as [`Order::read`] does, and then counts as a write under way.
+    /// Waits for everything older in `range`.
     pub async fn write(&self, range: Range<u64>) -> Write<'_> {
-        self.read(&range).await;
-        Write { order: self, entry: self.writes.borrow_mut().insert(range) }
+        let (number, entry) = self.claim(&self.changes, range.clone());
+        let write = Write { order: self, entry };
+        self.until_oldest(number, &range).await;
+        write
     }
 
-    /// Takes `range` exclusively, after those who have parts of it and after the writes under way.
+    /// As [`Order::write`], for a command that reads and then writes.
     pub async fn exclusive(self: &Rc<Order>, range: Range<u64>) -> Exclusive {
-        self.read(&range).await;
-        let entry = self.exclusive.borrow_mut().insert(range.clone());
-        let taken = Exclusive { order: Rc::clone(self), entry };
-        while any(&self.writes, &range) {
+        let (number, entry) = self.claim(&self.changes, range.clone());
+        let exclusive = Exclusive { order: Rc::clone(self), entry };
+        self.until_oldest(number, &range).await;
+        exclusive
+    }
+
+    fn claim(&self, claims: &RefCell<Slab<Claim>>, range: Range<u64>) -> (u64, usize) {
+        let number = self.next.get();
+        self.next.set(number + 1);
+        (number, claims.borrow_mut().insert(Claim { number, range }))
+    }
+
+    async fn until_oldest(&self, number: u64, range: &Range<u64>) {
+        let older = |claims| any_older(claims, number, range);
+        self.until(|| !older(&self.changes) && !older(&self.reads)).await;
+    }
+
+    async fn until(&self, free: impl Fn() -> bool) {
+        if free() {
+            return;
+        }
+        self.waiting.set(self.waiting.get() + 1);
+        let _waiting = Waiting(&self.waiting);
+        while !free() {
             self.ended.notified().await;
         }
-        taken
+    }
+
+    fn end(&self, claims: &RefCell<Slab<Claim>>, entry: usize) {
+        claims.borrow_mut().remove(entry);
+        if self.waiting.get() > 0 {
+            self.ended.notify();
+        }
+    }
+}
+
+impl Drop for Read<'_> {
+    fn drop(&mut self) {
+        self.order.end(&self.order.reads, self.entry);
     }
 }
 
 impl Drop for Write<'_> {
     fn drop(&mut self) {
-        self.order.writes.borrow_mut().remove(self.entry);
-        if !self.order.exclusive.borrow().is_empty() {
-            self.order.ended.notify();
-        }
+        self.order.end(&self.order.changes, self.entry);
     }
 }
 
 impl Drop for Exclusive {
     fn drop(&mut self) {
-        self.order.exclusive.borrow_mut().remove(self.entry);
-        self.order.ended.notify();
+        self.order.end(&self.order.changes, self.entry);
     }
 }
 
@@ -93,6 +154,23 @@ mod tests {
 
     fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
         future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn operations_that_overlap_take_turns_unless_both_read() {
+        let order = Order::default();
+        let Poll::Ready(first) = poll(pin!(order.read(0..8))) else { panic!("nothing to wait for") };
+        let Poll::Ready(second) = poll(pin!(order.read(4..12))) else { panic!("both read") };
+        let mut write = pin!(order.write(0..4));
+        assert!(poll(write.as_mut()).is_pending(), "the first read is under way");
+        assert!(poll(pin!(order.write(12..16))).is_ready(), "touching is not overlapping");
+        let mut late = pin!(order.read(0..1));
+        assert!(poll(late.as_mut()).is_pending(), "who asked first goes first");
+        drop(first);
+        let Poll::Ready(write) = poll(write.as_mut()) else { panic!("the second read is elsewhere") };
+        assert!(poll(late.as_mut()).is_pending());
+        drop((write, second));
+        assert!(poll(late.as_mut()).is_ready());
     }
 
     #[test]
@@ -127,6 +205,7 @@ mod tests {
             assert!(poll(exclusive.as_mut()).is_pending());
         }
         drop(write);
-        assert!(order.exclusive.borrow().is_empty() && order.writes.borrow().is_empty());
+        assert!(order.changes.borrow().is_empty() && order.reads.borrow().is_empty());
+        assert_eq!(order.waiting.get(), 0);
     }
 }

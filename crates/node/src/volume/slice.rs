@@ -70,9 +70,10 @@ impl Slice {
         len: ByteLen,
         standing: Standing,
     ) -> Result<Chain, SliceError> {
-        if standing == Standing::Ordinary {
-            self.order.read(&bytes(offset, len)).await;
-        }
+        let _under_way = match standing {
+            Standing::Ordinary => Some(self.order.read(bytes(offset, len)).await),
+            Standing::Holder => None,
+        };
         self.layout.read(offset, len).await
     }
 
