@@ -131,12 +131,12 @@ impl Shard {
         self.units.borrow_mut().insert(unit.id(), unit);
     }
 
-    /// Takes a unit away and waits until no command uses it.
+    /// Takes a unit away and waits until nobody uses it: commands, and sessions that have not looked again.
     pub async fn remove_unit(&self, id: VolumeId) {
         let removed = self.units.borrow_mut().remove(&id);
         self.turns.borrow_mut().remove(&id);
         if let Some(unit) = removed {
-            unit.drained(None).await;
+            unit.gone().await;
         }
     }
 

@@ -1,9 +1,10 @@
 //! Changes of what all cores agree on: mode pages, reservations, resets.
 //!
-//! They are decided on the unit's home core, one at a time, in this order: decide against the newest state; abort the
-//! commands that the change aborts, everywhere, and wait until none of them can take effect any more; flush if the
-//! write cache was turned off; store what must be durable; install the new state and tell the initiators, on every
-//! core; answer. So when PERSISTENT RESERVE OUT is answered, no core admits a command under the old state.
+//! They are decided on the unit's home core, one at a time, in this order: decide against the newest state; store what
+//! must be durable; install the new state and tell the initiators, on every core; abort the commands that the change
+//! aborts, everywhere, and wait until none of them can take effect any more; flush if the write cache was turned off, when
+//! all that was written to it is there; answer. The new state comes before the waiting: from then on no core admits a
+//! command under the old one, and what was admitted before is waited for.
 
 use proto::scsi::{BlockDone, ChangeRequest, Outcome, Status};
 use rt::CoreId;
@@ -31,18 +32,6 @@ async fn change_at_home(id: VolumeId, change: ChangeRequest) -> Outcome {
     let _turn = shard.changes(id).await;
     let decision = unit.brain().borrow().decide(&change);
 
-    if !decision.abort.is_empty() {
-        let victims = decision.abort.clone();
-        on_all_cores(move || {
-            let victims = victims.clone();
-            async move { Shard::current().abort_commands_of(id, &victims).await }
-        })
-        .await;
-    }
-    if decision.flush && !matches!(unit.volume().flush().await, Ok(BlockDone::Done)) {
-        tracing::error!(volume = %id, "the volume could not be flushed to turn its write cache off");
-        return Outcome::status(Status::Busy);
-    }
     if let Some(state) = decision.state.as_ref().filter(|_| decision.durable)
         && let Err(error) = Control::current().store_lu_state(id, state.to_durable()).await
     {
@@ -60,6 +49,26 @@ async fn change_at_home(id: VolumeId, change: ChangeRequest) -> Outcome {
             }
         })
         .await;
+    }
+    if !decision.abort.is_empty() {
+        let victims = decision.abort.clone();
+        on_all_cores(move || {
+            let victims = victims.clone();
+            async move { Shard::current().abort_commands_of(id, &victims).await }
+        })
+        .await;
+    }
+    if decision.flush {
+        on_all_cores(move || async move {
+            if let Some(unit) = Shard::current().unit(id) {
+                unit.drained(None).await;
+            }
+        })
+        .await;
+        if !matches!(unit.volume().flush().await, Ok(BlockDone::Done)) {
+            tracing::error!(volume = %id, "the volume could not be flushed to turn its write cache off");
+            return Outcome::status(Status::Busy);
+        }
     }
     decision.outcome
 }

@@ -8,16 +8,23 @@ mod copy;
 mod identity;
 mod stats;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use proto::scsi::{BlockOp, ItNexus, LogicalUnit, LuConfig, LuState, NexusId, Outcome, Request, Step};
-use rt::sync::Notify;
+use rt::sync::{Notify, Sender, oneshot};
 
 pub use self::identity::{identity, naa};
 pub use self::stats::{Operation, UnitStats};
 use crate::session::View;
 use crate::volume::{Volume, VolumeId};
+
+/// How many commands of one nexus that began in one epoch are at the volume.
+struct Presence {
+    nexus: NexusId,
+    epoch: u64,
+    count: u32,
+}
 
 /// A logical unit on one core.
 pub struct Unit {
@@ -25,9 +32,13 @@ pub struct Unit {
     brain: RefCell<LogicalUnit>,
     /// Commands of this core's sessions that are at the volume, by nexus. Commands that wait for a change are not counted:
     /// the change that aborts them would wait for itself.
-    at_volume: RefCell<Vec<(NexusId, u32)>>,
-    /// Rung when a nexus' count comes down to zero.
+    at_volume: RefCell<Vec<Presence>>,
+    /// Grows with each [`Unit::drained`], so that it does not wait for commands that began after it.
+    epoch: Cell<u64>,
+    /// Rung when a count comes down to zero.
     quiet: Notify,
+    /// Dropped with the unit, and heard by [`Unit::gone`].
+    end: RefCell<Option<Sender<()>>>,
     stats: RefCell<UnitStats>,
 }
 
@@ -38,7 +49,9 @@ impl Unit {
             volume,
             brain: RefCell::new(LogicalUnit::new(config, state)),
             at_volume: RefCell::default(),
+            epoch: Cell::new(0),
             quiet: Notify::new(),
+            end: RefCell::default(),
             stats: RefCell::default(),
         }
     }
@@ -71,7 +84,7 @@ impl Unit {
     /// A login no longer sees this unit. What ends with it (a RESERVE) has ended everywhere when this returns.
     pub async fn detach(&self, nexus: NexusId) {
         let change = self.brain.borrow_mut().detach_nexus(nexus);
-        self.at_volume.borrow_mut().retain(|(other, count)| *other != nexus || *count > 0);
+        self.at_volume.borrow_mut().retain(|presence| presence.nexus != nexus || presence.count > 0);
         if let Some(change) = change {
             self.change(change).await;
         }
@@ -93,8 +106,7 @@ impl Unit {
             Step::ReportLuns(report) => (Operation::Other, 0, report.answer(&view.numbers())),
             Step::Change(change) => (Operation::Other, 0, self.change(change).await),
             Step::Copy(pending, segments) => {
-                let _at_volume = AtVolume::enter(self, nexus);
-                let result = copy::copy(view, &segments).await;
+                let result = copy::copy(view, nexus, &segments).await;
                 (Operation::Copy, 0, self.brain.borrow_mut().finish(pending, result))
             }
         };
@@ -107,16 +119,26 @@ impl Unit {
         (Operation::of(op), bytes)
     }
 
-    /// Waits until no command of these nexuses (`None`: of any) is at the volume.
+    /// Waits until no command of this nexus (`None`: of any) that began before is at the volume.
     pub async fn drained(&self, of: Option<NexusId>) {
-        while self
-            .at_volume
-            .borrow()
-            .iter()
-            .any(|(nexus, count)| *count > 0 && of.is_none_or(|of| of == *nexus))
-        {
+        let epoch = self.epoch.get() + 1;
+        self.epoch.set(epoch);
+        self.at_volume.borrow_mut().retain(|presence| presence.count > 0);
+        let waited_for = |presence: &Presence| {
+            presence.count > 0 && presence.epoch < epoch && of.is_none_or(|of| of == presence.nexus)
+        };
+        while self.at_volume.borrow().iter().any(waited_for) {
             self.quiet.notified().await;
         }
+    }
+
+    /// Gives up the unit, and waits until everybody else has.
+    pub async fn gone(self: Rc<Unit>) {
+        let (end, ended) = oneshot();
+        self.end.replace(Some(end));
+        drop(self);
+        // It is never sent, only dropped.
+        let _ = ended.await;
     }
 }
 
@@ -124,26 +146,34 @@ impl Unit {
 struct AtVolume<'a> {
     unit: &'a Unit,
     nexus: NexusId,
+    epoch: u64,
 }
 
 impl<'a> AtVolume<'a> {
     fn enter(unit: &'a Unit, nexus: NexusId) -> AtVolume<'a> {
+        let epoch = unit.epoch.get();
         let mut at_volume = unit.at_volume.borrow_mut();
         // Few nexuses use one unit on one core: a list is quicker than a map.
-        match at_volume.iter_mut().find(|(other, _)| *other == nexus) {
-            Some((_, count)) => *count += 1,
-            None => at_volume.push((nexus, 1)),
+        match at_volume.iter_mut().find(|presence| presence.is(nexus, epoch)) {
+            Some(presence) => presence.count += 1,
+            None => at_volume.push(Presence { nexus, epoch, count: 1 }),
         }
-        AtVolume { unit, nexus }
+        AtVolume { unit, nexus, epoch }
+    }
+}
+
+impl Presence {
+    fn is(&self, nexus: NexusId, epoch: u64) -> bool {
+        self.nexus == nexus && self.epoch == epoch
     }
 }
 
 impl Drop for AtVolume<'_> {
     fn drop(&mut self) {
         let mut at_volume = self.unit.at_volume.borrow_mut();
-        if let Some((_, count)) = at_volume.iter_mut().find(|(nexus, _)| *nexus == self.nexus) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(presence) = at_volume.iter_mut().find(|presence| presence.is(self.nexus, self.epoch)) {
+            presence.count -= 1;
+            if presence.count == 0 {
                 self.unit.quiet.notify();
             }
         }

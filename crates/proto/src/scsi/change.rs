@@ -79,8 +79,8 @@ pub struct Notice {
     pub attention: UnitAttention,
 }
 
-/// What the home core decided. The driver aborts, stores, flushes, installs `state` and `notices` on every core, and then
-/// answers with `outcome`.
+/// What the home core decided. The driver stores, installs `state` and `notices` on every core, aborts, flushes, and then
+/// answers with `outcome`: commands that were admitted under the old state are waited for when no more can follow.
 #[derive(Clone, Debug)]
 pub struct Decision {
     /// The new state, if it changes.
@@ -89,7 +89,7 @@ pub struct Decision {
     pub durable: bool,
     /// The volume must be flushed before the command is answered (the write cache was turned off).
     pub flush: bool,
-    /// Commands of these nexuses are aborted before the new state counts (PREEMPT AND ABORT).
+    /// Commands that these nexuses began under the old state are aborted before the answer (PREEMPT AND ABORT).
     pub abort: Vec<ItNexus>,
     /// Whom to tell what, on every core: for [`LogicalUnit::install`].
     pub notices: Vec<Notice>,
