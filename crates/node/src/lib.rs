@@ -86,6 +86,11 @@ async fn stop() {
         let registry = control.registry();
         if rt::timeout(deadline, registry.emptied()).await.is_err() {
             tracing::warn!(sessions = registry.len(), "sessions did not log out in time and are cut off");
+            // From here on nothing is answered any more: what was is made durable below.
+            on_all_cores(|| async {
+                Shard::current().sessions().iter().for_each(|session| session.end(CloseReason::Reset));
+            })
+            .await;
         }
     }
     let flushes = shard.units().into_iter().map(|unit| async move {

@@ -133,8 +133,11 @@ impl Session {
     /// Whether it takes another connection.
     ///
     /// # Errors
-    /// It has as many as it settled for; a connection of the same number would be replaced.
+    /// It has as many as it settled for (a connection of the same number would be replaced), or it has just ended.
     pub fn room_for(&self, cid: u16) -> Result<(), LoginStatus> {
+        if self.ended.get() {
+            return Err(LoginStatus::SessionDoesNotExist);
+        }
         let connections = self.connections.borrow();
         if connections.contains_key(&cid) || connections.len() < self.max_connections.get() {
             Ok(())
@@ -198,12 +201,15 @@ impl Session {
     /// Looks its LUNs up again after the access rules have changed.
     pub fn look_again(self: &Rc<Session>) {
         let Some(target) = self.birth.peer.target.as_deref() else { return };
+        if self.ended.get() {
+            return;
+        }
         let shard = Shard::current();
         let access = shard.access();
         let (initiator, address) = (&self.birth.peer.name.initiator.name, self.birth.peer.address.ip());
         if access.admit(target, initiator, address).is_err() {
+            // It gets time to log out, but sees nothing from now on.
             self.end(CloseReason::Drained);
-            return;
         }
         let luns = access.luns(target, initiator, address);
         let luns = luns.into_iter().filter_map(|(lun, volume)| Some((Lun::new(lun)?, shard.unit(volume)?)));
@@ -256,7 +262,7 @@ impl Session {
                     let targets = self.visible_targets(target.as_deref());
                     self.brain.borrow_mut().send_targets(id, &targets);
                 }
-                // Commands whose answers nobody waits for run to their end; nobody was promised that they would not.
+                // Commands whose answers nobody waits for run to their end: `bury` waits for them.
                 Event::Close { cid, reason, abort: _ } => {
                     tracing::debug!(tsih = self.birth.tsih, cid, ?reason, "connection closes");
                     if let Some(connection) = self.connections.borrow_mut().remove(&cid) {
@@ -322,7 +328,7 @@ impl Session {
             .collect()
     }
 
-    /// The session is over: nothing of it stays behind but commands that are still at a volume.
+    /// The session is over: it is forgotten when the last of its commands has come back from its volume.
     fn bury(self: &Rc<Session>) {
         if self.ended.replace(true) {
             return;
