@@ -1,0 +1,218 @@
+//! What administrators do while clients are at work.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{BlockCount, BlockSize, ByteLen, Lba, Rng};
+use initiator::{Ended, Error, Lun, Session};
+use node::control::TargetSpec;
+use store::VolumeKind;
+
+use crate::content::{Stamp, single_stamp, stamped};
+use crate::reservations::slow_writes;
+use crate::rig::{DISK, MIB, POOL, Rig, Shape, TARGET, log_in, map, new_volume};
+use crate::seeds::each_seed;
+use crate::shadow::Shadow;
+use crate::workload::{Worker, read_all, volume_number};
+
+const LUN: u16 = 0;
+
+/// LOGICAL UNIT NOT SUPPORTED, and the unit attentions that say what changed (SPC-4 table 44).
+const NOT_SUPPORTED: (u8, u16) = (0x05, 0x2500);
+const CAPACITY_CHANGED: (u8, u16) = (0x06, 0x2a09);
+const LUNS_CHANGED: (u8, u16) = (0x06, 0x3f0e);
+
+async fn read_block(session: &Session, lun: u16, lba: u64) -> Result<(), Error> {
+    session.read(Lun(lun), Lba(lba), BlockCount(1), BlockSize::B4096).await.map(drop)
+}
+
+fn free(rig: &Rig) -> ByteLen {
+    rig.control(|control| async move { control.pools()[0].state.as_ref().unwrap().usage.free })
+}
+
+/// A client that writes to all of `shape` on several sessions until its session ends or the unit is gone.
+fn keep_busy(rig: &Rig, shape: Shape, seed: u64) {
+    let shadow = Rc::new(RefCell::new(Shadow::new(volume_number(shape.lun))));
+    let client = rig.client(shape.name);
+    for worker in Worker::share(shape, 4, &shadow, &mut Rng::new(seed)) {
+        let name = format!("busy-{}-{}", shape.name, worker.blocks.start);
+        client.spawn(move |portal| async move {
+            let session = log_in(portal, &name, shape.lun).await;
+            let ended = worker.work(session, u64::MAX).await.unwrap_err();
+            let expected = matches!(ended, Error::Ended(Ended::Closed | Ended::Broken(_) | Ended::LoggedOut))
+                || [Some(NOT_SUPPORTED), Some(LUNS_CHANGED), Some(CAPACITY_CHANGED)].contains(&ended.sense());
+            assert!(expected, "{ended}");
+        });
+    }
+    rig.world.run_for(Duration::from_millis(10));
+}
+
+#[test]
+fn a_volume_that_is_deleted_while_in_use_gives_its_space_back_and_a_new_one_reads_zeros() {
+    each_seed(6, |seed| {
+        let rig = Rig::new(seed, 2);
+        let shape = Shape::thick();
+        let other = Shape { name: "other", lun: 1, ..Shape::thick() };
+        // With another LUN the sessions stay, without one they are asked to log out.
+        if seed % 2 == 0 {
+            rig.add(other);
+        }
+        let before = free(&rig);
+        rig.add(shape);
+        keep_busy(&rig, shape, seed);
+        let began = rig.world.now();
+        rig.control(|control| async move { control.delete_volume("thick", true).await }).unwrap();
+        let took = rig.world.now() - began;
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        assert_eq!(free(&rig), before);
+        rig.world.run_for(Duration::from_secs(15));
+        rig.add(shape);
+        rig.client("after").run(move |portal| async move {
+            let session = log_in(portal, "after", LUN).await;
+            let all = read_all(&session, shape).await;
+            assert!(all.iter().all(|byte| *byte == 0), "a new volume reads as zeros");
+        });
+    });
+}
+
+#[test]
+fn a_lun_that_is_taken_away_is_gone_at_once() {
+    each_seed(4, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        rig.add(Shape { lun: 1, ..Shape::ram() });
+        let client = rig.client("client");
+        let session = client.run(|portal| log_in(portal, "client", LUN));
+        keep_busy(&rig, Shape::thick(), seed);
+        rig.control(|control| async move { control.unmap(TARGET, LUN, None).await }).unwrap();
+        client.run(move |_| async move {
+            let gone = read_block(&session, LUN, 0).await.unwrap_err();
+            assert_eq!(gone.sense(), Some(NOT_SUPPORTED), "{gone}");
+            session.make_ready(Lun(1)).await.unwrap();
+            read_block(&session, 1, 0).await.unwrap();
+        });
+        // The volume itself is whole, and can come back.
+        rig.control(|control| async move { map(&control, "thick", 5).await }).unwrap();
+        rig.client("again").run(|portal| async move {
+            read_block(&*log_in(portal, "again", 5).await, 5, 0).await.unwrap();
+        });
+    });
+}
+
+#[test]
+fn the_sessions_of_a_target_that_is_deleted_end_and_see_nothing_meanwhile() {
+    each_seed(4, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        let client = rig.client("client");
+        let session = client.run(|portal| log_in(portal, "client", LUN));
+        keep_busy(&rig, Shape::thick(), seed);
+        rig.control(|control| async move { control.delete_target(TARGET, true).await }).unwrap();
+        client.run(move |portal| async move {
+            let gone = read_block(&session, LUN, 0).await;
+            assert!(gone.is_err(), "it sees a volume that is not mapped any more");
+            rt::sleep(Duration::from_secs(12)).await;
+            assert!(session.ended().is_some());
+            let refused = Session::connect(portal, TARGET, &crate::rig::named("client")).await;
+            assert!(matches!(refused, Err(Error::Login { .. })), "{:?}", refused.err());
+        });
+        let sessions = rig.control(|control| async move { control.sessions().await });
+        assert!(sessions.is_empty(), "{sessions:?}");
+        rig.control(|control| async move { control.delete_volume("thick", false).await }).unwrap();
+    });
+}
+
+#[test]
+fn clients_hear_of_a_volume_that_grows_and_use_its_new_end() {
+    each_seed(4, |seed| {
+        for kind in [VolumeKind::Thick, VolumeKind::Ram] {
+            let rig = Rig::new(seed, 2);
+            let shape = Shape { kind, ..Shape::thick() };
+            rig.add(shape);
+            let client = rig.client("client");
+            let (one, other) = client.run(|portal| async move {
+                (log_in(portal, "one", LUN).await, log_in(portal, "other", LUN).await)
+            });
+            keep_busy(&rig, shape, seed);
+            rig.control(|control| async move { control.grow_volume("thick", ByteLen(12 * MIB)).await })
+                .unwrap();
+            client.run(move |_| async move {
+                for session in [&one, &other] {
+                    let told = read_block(session, LUN, 0).await.unwrap_err();
+                    assert_eq!(told.sense(), Some(CAPACITY_CHANGED), "{told}");
+                    let capacity = session.read_capacity(Lun(LUN)).await.unwrap();
+                    assert_eq!(capacity.blocks, BlockCount(12 * MIB / 4096));
+                }
+                // Over what was the end.
+                let stamp = Stamp { client: 1, sequence: 1 };
+                let data = stamped(volume_number(LUN), (9 * MIB) / 512, 2 * MIB as usize / 512, stamp);
+                one.write(Lun(LUN), Lba(9 * MIB / 4096), data, BlockSize::B4096).await.unwrap();
+                let count = BlockCount(4 * MIB / 4096);
+                let found = other.read(Lun(LUN), Lba(8 * MIB / 4096), count, BlockSize::B4096).await.unwrap();
+                let (zeros, rest) = found.split_at(MIB as usize);
+                let (written, more_zeros) = rest.split_at(2 * MIB as usize);
+                assert!(zeros.iter().chain(more_zeros).all(|byte| *byte == 0), "what is new reads as zeros");
+                assert_eq!(single_stamp(volume_number(LUN), 9 * MIB / 512, written), Some(stamp));
+                let beyond = read_block(&one, LUN, 12 * MIB / 4096).await.unwrap_err();
+                assert_eq!(beyond.sense(), Some((0x05, 0x2100)), "LBA out of range: {beyond}");
+            });
+        }
+    });
+}
+
+#[test]
+fn administrators_and_clients_do_not_get_in_each_others_way() {
+    each_seed(3, |seed| {
+        let rig = Rig::new(seed, 3);
+        let shape = Shape::thick();
+        rig.add(shape);
+        let shadow = Rc::new(RefCell::new(Shadow::new(volume_number(LUN))));
+        let clients: Vec<_> = Worker::share(shape, 4, &shadow, &mut Rng::new(seed))
+            .into_iter()
+            .map(|worker| {
+                let name = format!("client-{}", worker.blocks.start);
+                rig.client(&name).spawn(move |portal| async move {
+                    let session = log_in(portal, &name, LUN).await;
+                    let mut worker = worker;
+                    for _ in 0..60 {
+                        // Each of the other volumes that come and go is told to everybody.
+                        match worker.step(&session).await {
+                            Err(error) if error.is_unit_attention() => {}
+                            result => result.unwrap(),
+                        }
+                    }
+                })
+            })
+            .collect();
+        for number in 0..3 {
+            rig.control(move |control| async move {
+                let other = Shape { name: "other", lun: 1, mib: 4, ..Shape::thick() };
+                control.create_volume(new_volume(POOL, other)).await.unwrap();
+                map(&control, "other", 1).await.unwrap();
+                let name = format!("iqn.2026-01.org.ursa:other-{number}");
+                control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
+                control.rename_volume("other", "renamed").await.unwrap();
+                control.grow_volume("renamed", ByteLen(5 * MIB)).await.unwrap();
+                control.delete_volume("renamed", true).await.unwrap();
+            });
+        }
+        clients.into_iter().for_each(|client| rig.world.wait_for(client).unwrap());
+        rig.client("reader").run(move |portal| async move {
+            let session = log_in(portal, "reader", LUN).await;
+            let all = read_all(&session, shape).await;
+            shadow.borrow().check_alive(0, &all).unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_volume_is_deleted_when_the_commands_at_its_slow_disk_have_ended() {
+    each_seed(3, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        rig.world.set_disk_latency(rig.server, DISK, slow_writes());
+        keep_busy(&rig, Shape::thick(), seed);
+        rig.control(|control| async move { control.delete_volume("thick", true).await }).unwrap();
+    });
+}

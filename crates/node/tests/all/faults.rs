@@ -1,0 +1,192 @@
+//! Disks that fail or are full: clients hear the right thing, and others nothing.
+
+use base::{BlockCount, BlockSize, Lba};
+use initiator::{Error, Lun, Session};
+use node::Config;
+use node::control::TargetSpec;
+use rt::sim::{DiskFaults, DiskImage};
+
+use crate::content::{Stamp, stamped};
+use crate::rig::{DISK, MIB, POOL, Rig, Shape, TARGET, log_in, map, new_volume};
+use crate::seeds::each_seed;
+use crate::workload::volume_number;
+
+/// Sense keys (SPC-4 table 43).
+const NOT_READY: u8 = 0x02;
+const MEDIUM_ERROR: u8 = 0x03;
+const HARDWARE_ERROR: u8 = 0x04;
+
+async fn write(session: &Session, lun: u16, lba: u64, blocks: u64) -> Result<(), Error> {
+    let data = stamped(volume_number(lun), lba * 8, blocks as usize * 8, Stamp { client: 1, sequence: 1 });
+    session.write(Lun(lun), Lba(lba), data, BlockSize::B4096).await
+}
+
+async fn read(session: &Session, lun: u16, lba: u64, blocks: u64) -> Result<(), Error> {
+    session.read(Lun(lun), Lba(lba), BlockCount(blocks), BlockSize::B4096).await.map(drop)
+}
+
+/// Where on the disk a block with this content is.
+fn find(image: &DiskImage, content: &[u8]) -> u64 {
+    let mut block = [0; 512];
+    let found = (0..image.size()).step_by(512).find(|at| {
+        image.read(*at, &mut block);
+        block == content[..512]
+    });
+    found.expect("it was written")
+}
+
+/// The LBA in fixed or descriptor sense data (SPC-4 4.5.2.2, 4.5.3).
+fn information(error: &Error) -> Option<u64> {
+    let Error::Status { sense, .. } = error else { return None };
+    match sense[0] & 0x7f {
+        0x70 if sense[0] & 0x80 != 0 => Some(u64::from(u32::from_be_bytes(sense[3..7].try_into().unwrap()))),
+        0x72 if sense[8] == 0 => Some(u64::from_be_bytes(sense[12..20].try_into().unwrap())),
+        _ => None,
+    }
+}
+
+/// A second pool with a volume at LUN 1.
+fn add_other_pool(rig: &Rig) {
+    rig.world.add_disk(rig.server, "/dev/other", 32 * MIB, 512);
+    rig.create_pool("other", "/dev/other");
+    rig.control(|control| async move {
+        let shape = Shape { name: "other", ..Shape::thick() };
+        control.create_volume(new_volume("other", shape)).await.unwrap();
+        map(&control, "other", 1).await.unwrap();
+    });
+}
+
+#[test]
+fn a_block_that_cannot_be_read_is_named() {
+    each_seed(2, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        let client = rig.client("client");
+        client.run(
+            |portal| async move { write(&*log_in(portal, "client", 0).await, 0, 300, 1).await.unwrap() },
+        );
+        let content = stamped(volume_number(0), 2400, 8, Stamp { client: 1, sequence: 1 }).to_vec();
+        let at = find(&rig.world.disk_image(rig.server, DISK), &content);
+        // In the middle of the block.
+        let faults = DiskFaults::default().with_unreadable(at + 1024..at + 1536);
+        rig.world.set_disk_faults(rig.server, DISK, faults);
+        client.run(|portal| async move {
+            let session = log_in(portal, "client", 0).await;
+            for (start, blocks) in [(300, 1), (290, 20), (200, 400)] {
+                let error = read(&session, 0, start, blocks).await.unwrap_err();
+                assert_eq!(error.sense(), Some((MEDIUM_ERROR, 0x1100)), "unrecovered read error: {error}");
+                assert_eq!(information(&error), Some(300));
+            }
+            read(&session, 0, 200, 100).await.unwrap();
+            read(&session, 0, 301, 100).await.unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_disk_that_fails_to_write_stops_its_pool_and_no_other() {
+    each_seed(3, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        add_other_pool(&rig);
+        let client = rig.client("client");
+        let session = client.run(|portal| async move {
+            let session = log_in(portal, "client", 0).await;
+            session.make_ready(Lun(1)).await.unwrap();
+            write(&session, 0, 0, 1).await.unwrap();
+            session
+        });
+        let faults = DiskFaults { write_error_one_in: 1, ..DiskFaults::default() };
+        rig.world.set_disk_faults(rig.server, DISK, faults);
+        client.run(move |_| async move {
+            let error = write(&session, 0, 0, 1).await.unwrap_err();
+            let (key, _) = error.sense().unwrap();
+            assert!([MEDIUM_ERROR, HARDWARE_ERROR, NOT_READY].contains(&key), "{error}");
+            // What the disk holds is unknown from now on: nothing more is accepted, not even where it would succeed.
+            for lba in [0, 500, 1000] {
+                let error = write(&session, 0, lba, 1).await.unwrap_err();
+                let (key, _) = error.sense().unwrap();
+                assert!([HARDWARE_ERROR, NOT_READY].contains(&key), "{error}");
+                assert!(session.flush(Lun(0)).await.is_err(), "a flush after a failed write is no promise");
+            }
+            write(&session, 1, 0, 600).await.unwrap();
+            session.flush(Lun(1)).await.unwrap();
+            read(&session, 1, 0, 600).await.unwrap();
+        });
+        // A restart opens the disk anew.
+        rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default());
+        rig.world.kill(rig.server);
+        rig.start();
+        rig.client("after").run(|portal| async move {
+            let session = log_in(portal, "client", 0).await;
+            write(&session, 0, 0, 1).await.unwrap();
+            session.flush(Lun(0)).await.unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_failed_flush_is_told_and_not_forgotten() {
+    each_seed(2, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        let client = rig.client("client");
+        let session = client.run(|portal| async move {
+            let session = log_in(portal, "client", 0).await;
+            write(&session, 0, 0, 1).await.unwrap();
+            session
+        });
+        let faults = DiskFaults { flush_error_one_in: 1, ..DiskFaults::default() };
+        rig.world.set_disk_faults(rig.server, DISK, faults);
+        let session = client.run(move |_| async move {
+            assert!(session.flush(Lun(0)).await.is_err());
+            session
+        });
+        rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default());
+        client.run(move |_| async move {
+            assert!(
+                session.flush(Lun(0)).await.is_err(),
+                "the second flush knows nothing of the first one's loss"
+            );
+        });
+    });
+}
+
+#[test]
+fn a_full_disk_is_told_as_such_and_goes_on_when_there_is_space() {
+    each_seed(2, |seed| {
+        let rig = Rig::without_pool(seed, 2, Config::default());
+        rig.control(|control| async move {
+            // A file that takes space as it is written.
+            let disk = store::NewDisk {
+                path: "/pool".into(),
+                create: Some(base::ByteLen(64 * MIB)),
+                reserve: false,
+            };
+            let spec = node::control::PoolSpec { name: POOL.into(), disks: vec![disk], wipe: false };
+            control.create_pool(spec).await.unwrap();
+            let name = TARGET.to_owned();
+            control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
+        });
+        rig.add(Shape::thick());
+        let client = rig.client("client");
+        let session = client.run(|portal| async move {
+            let session = log_in(portal, "client", 0).await;
+            write(&session, 0, 0, 16).await.unwrap();
+            session
+        });
+        rig.world.set_space(rig.server, Some(0));
+        let session = client.run(move |_| async move {
+            let error = write(&session, 0, 1000, 256).await.unwrap_err();
+            // DATA PROTECT, SPACE ALLOCATION FAILED WRITE PROTECT (SBC-3 4.7.3.6).
+            assert_eq!(error.sense(), Some((0x07, 0x2707)), "{error}");
+            write(&session, 0, 0, 16).await.expect("what has its space can be written");
+            session
+        });
+        rig.world.set_space(rig.server, None);
+        client.run(move |_| async move {
+            write(&session, 0, 1000, 256).await.unwrap();
+            session.flush(Lun(0)).await.unwrap();
+        });
+    });
+}

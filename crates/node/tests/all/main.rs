@@ -1,0 +1,27 @@
+//! A whole node with real sessions: in the simulated world, where everything follows from a seed, and on the real kernel.
+//!
+//! Each simulated scenario runs for a few seeds. `URSA_SEED=n` repeats one; see `docs/testing.md`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod commands;
+mod content;
+mod linear;
+mod rig;
+mod seeds;
+mod shadow;
+mod workload;
+
+mod control;
+mod copy;
+mod data;
+mod faults;
+mod kernel;
+mod order;
+mod power;
+mod record;
+mod reservations;
+mod sessions;
+mod soak;
+mod stop;
+mod tasks;

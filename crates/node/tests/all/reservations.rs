@@ -1,0 +1,180 @@
+//! Persistent reservations over cores, sessions and restarts.
+
+use std::time::Duration;
+
+use base::{BlockCount, BlockSize, Lba};
+use initiator::{Error, Lun, Session};
+use rt::sim::DiskLatency;
+
+use crate::commands::{
+    Action, CONFLICT, Copy, ReserveOut, extended_copy, naa, read_keys, read_reservation, reserve_out,
+};
+use crate::content::{Stamp, stamped};
+use crate::rig::{DISK, Rig, Shape, log_in};
+use crate::seeds::each_seed;
+use crate::workload::{read_all, volume_number};
+
+const LUN: u16 = 0;
+
+async fn write(session: &Session, lba: u64, sequence: u64) -> Result<(), Error> {
+    let data = stamped(volume_number(LUN), lba * 8, 8, Stamp { client: 1, sequence });
+    session.write(Lun(LUN), Lba(lba), data, BlockSize::B4096).await
+}
+
+fn is_conflict(result: &Result<(), Error>) -> bool {
+    matches!(result, Err(Error::Status { status: CONFLICT, .. }))
+}
+
+/// Writes that take long, reads that do not: what lands late is seen.
+pub(crate) fn slow_writes() -> DiskLatency {
+    let ms = Duration::from_millis;
+    DiskLatency { write: ms(5)..ms(200), spike_one_in: 0, ..DiskLatency::default() }
+}
+
+#[test]
+fn a_reservation_holds_back_the_sessions_of_other_cores() {
+    each_seed(2, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        rig.client("client").run(|portal| async move {
+            let holder = log_in(portal, "holder", LUN).await;
+            let other = log_in(portal, "other", LUN).await;
+            write(&other, 0, 1).await.unwrap();
+            reserve_out(&holder, LUN, ReserveOut::register(7)).await.unwrap();
+            reserve_out(&holder, LUN, ReserveOut::of(Action::Reserve, 7)).await.unwrap();
+            assert!(is_conflict(&write(&other, 0, 2).await));
+            write(&holder, 0, 3).await.unwrap();
+            other.read(Lun(LUN), Lba(0), BlockCount(1), BlockSize::B4096).await.unwrap();
+            let release = reserve_out(&other, LUN, ReserveOut::of(Action::Release, 7)).await;
+            assert!(is_conflict(&release), "{release:?}");
+            reserve_out(&holder, LUN, ReserveOut::of(Action::Release, 7)).await.unwrap();
+            write(&other, 0, 4).await.unwrap();
+        });
+        let cores = rig.control(|control| async move { control.stats().await });
+        assert_eq!(cores.len(), 1);
+    });
+}
+
+#[test]
+fn no_write_of_a_preempted_initiator_lands_after_the_answer() {
+    each_seed(12, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        let client = rig.client("client");
+        let (victim, preempter) = client.run(move |portal| async move {
+            let victim = log_in(portal, "victim", LUN).await;
+            let preempter = log_in(portal, "preempter", LUN).await;
+            reserve_out(&victim, LUN, ReserveOut::register(1)).await.unwrap();
+            reserve_out(&victim, LUN, ReserveOut::of(Action::Reserve, 1)).await.unwrap();
+            let register = ReserveOut { aptpl: seed % 2 == 0, ..ReserveOut::register(2) };
+            reserve_out(&preempter, LUN, register).await.unwrap();
+            (victim, preempter)
+        });
+        rig.world.set_disk_latency(rig.server, DISK, slow_writes());
+        client.run(move |_| async move {
+            let writers: Vec<_> = (0..16)
+                .map(|writer| {
+                    let victim = std::rc::Rc::clone(&victim);
+                    rt::spawn(async move {
+                        // As fast as it can, and also after it was told that it was preempted.
+                        for sequence in 1.. {
+                            let result = write(&victim, writer * 60, sequence).await;
+                            if is_conflict(&result) {
+                                return;
+                            }
+                        }
+                    })
+                })
+                .collect();
+            rt::sleep(Duration::from_millis(250)).await;
+            let preempt = ReserveOut {
+                service_key: 1,
+                aptpl: seed % 2 == 0,
+                ..ReserveOut::of(Action::PreemptAndAbort, 2)
+            };
+            let began = rt::now();
+            reserve_out(&preempter, LUN, preempt).await.unwrap();
+            let took = rt::now().since(began);
+            assert!(took < Duration::from_secs(2), "writes take 200 ms at most, this took {took:?}");
+            let at_the_answer = read_all(&preempter, Shape::thick()).await;
+            rt::sleep(Duration::from_secs(1)).await;
+            assert!(at_the_answer == read_all(&preempter, Shape::thick()).await, "a write landed late");
+            assert_eq!(read_reservation(&preempter, LUN).await.unwrap(), Some(2));
+            rt::join_all(writers).await;
+        });
+    });
+}
+
+#[test]
+fn no_copy_of_a_preempted_initiator_lands_after_the_answer() {
+    each_seed(6, |seed| {
+        let source = Shape { name: "source", lun: 1, ..Shape::ram() };
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        rig.add(source);
+        let client = rig.client("client");
+        let (victim, preempter) = client.run(move |portal| async move {
+            let victim = log_in(portal, "victim", LUN).await;
+            victim.make_ready(Lun(1)).await.unwrap();
+            let data = stamped(volume_number(1), 0, 4096, Stamp { client: 1, sequence: 1 });
+            victim.write(Lun(1), Lba(0), data, BlockSize::B4096).await.unwrap();
+            let preempter = log_in(portal, "preempter", LUN).await;
+            reserve_out(&victim, LUN, ReserveOut::register(1)).await.unwrap();
+            reserve_out(&victim, LUN, ReserveOut::of(Action::Reserve, 1)).await.unwrap();
+            reserve_out(&preempter, LUN, ReserveOut::register(2)).await.unwrap();
+            (victim, preempter)
+        });
+        rig.world.set_disk_latency(rig.server, DISK, slow_writes());
+        client.run(move |_| async move {
+            let (from, to) = (naa(&victim, 1).await, naa(&victim, LUN).await);
+            let copies: Vec<_> = (0..4)
+                .map(|number| {
+                    let victim = std::rc::Rc::clone(&victim);
+                    rt::spawn(async move {
+                        let copy = Copy {
+                            source: from,
+                            source_lba: 0,
+                            target: to,
+                            target_lba: number * 512,
+                            blocks: 512,
+                            block: 4096,
+                        };
+                        // Sent to the source: nothing but the copy itself tells the target.
+                        let _ = extended_copy(&victim, 1, copy).await;
+                    })
+                })
+                .collect();
+            rt::sleep(Duration::from_millis(20)).await;
+            let preempt = ReserveOut { service_key: 1, ..ReserveOut::of(Action::PreemptAndAbort, 2) };
+            reserve_out(&preempter, LUN, preempt).await.unwrap();
+            let at_the_answer = read_all(&preempter, Shape::thick()).await;
+            rt::join_all(copies).await;
+            rt::sleep(Duration::from_secs(1)).await;
+            assert!(at_the_answer == read_all(&preempter, Shape::thick()).await, "a copy landed late");
+        });
+    });
+}
+
+#[test]
+fn reservations_survive_a_power_cut_if_that_was_asked_for() {
+    each_seed(2, |seed| {
+        for aptpl in [true, false] {
+            let rig = Rig::new(seed, 2);
+            rig.add(Shape::thick());
+            rig.client("client").run(move |portal| async move {
+                let holder = log_in(portal, "holder", LUN).await;
+                let register = ReserveOut { aptpl, ..ReserveOut::register(7) };
+                reserve_out(&holder, LUN, register).await.unwrap();
+                reserve_out(&holder, LUN, ReserveOut::of(Action::Reserve, 7)).await.unwrap();
+            });
+            rig.power_cycle();
+            rig.client("after").run(move |portal| async move {
+                let other = log_in(portal, "other", LUN).await;
+                assert_eq!(is_conflict(&write(&other, 0, 1).await), aptpl);
+                let (keys, holder) = if aptpl { (vec![7], Some(7)) } else { (vec![], None) };
+                assert_eq!(read_keys(&other, LUN).await.unwrap(), keys);
+                assert_eq!(read_reservation(&other, LUN).await.unwrap(), holder);
+            });
+        }
+    });
+}

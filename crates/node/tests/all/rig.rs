@@ -1,0 +1,207 @@
+//! A node in a simulated world, with disks, volumes and clients.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{BlockSize, ByteLen};
+use initiator::{Lun, Options, Session};
+use node::control::{ControlError, MapSpec, NewVolume, PoolSpec, TargetSpec};
+use node::{Config, Control};
+use rt::CoreId;
+use rt::sim::{NodeId, World};
+use rt::sync::Receiver;
+use store::{NewDisk, VolumeKind};
+
+pub(crate) const TARGET: &str = "iqn.2026-01.org.ursa:target";
+pub(crate) const DISK: &str = "/dev/disk";
+pub(crate) const RECORD: &str = "/ursa/record";
+pub(crate) const POOL: &str = "pool";
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// One server and its clients.
+pub(crate) struct Rig {
+    pub(crate) world: World,
+    pub(crate) server: NodeId,
+    pub(crate) portal: SocketAddr,
+    config: Arc<Config>,
+}
+
+/// A volume to be made and mapped for everybody.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) name: &'static str,
+    pub(crate) kind: VolumeKind,
+    pub(crate) block: BlockSize,
+    pub(crate) mib: u64,
+    pub(crate) lun: u16,
+}
+
+impl Shape {
+    /// A thick volume of 8 MiB with blocks of 4096 bytes at LUN 0.
+    pub(crate) fn thick() -> Shape {
+        Shape { name: "thick", kind: VolumeKind::Thick, block: BlockSize::B4096, mib: 8, lun: 0 }
+    }
+
+    /// The same in memory.
+    pub(crate) fn ram() -> Shape {
+        Shape { name: "ram", kind: VolumeKind::Ram, ..Shape::thick() }
+    }
+
+    pub(crate) fn blocks(&self) -> u64 {
+        self.mib * MIB / u64::from(self.block.bytes())
+    }
+}
+
+impl Rig {
+    /// A node that has started for the first time, with a pool on a disk of 64 MiB and a target.
+    pub(crate) fn new(seed: u64, cores: usize) -> Rig {
+        Rig::with_config(seed, cores, Config::default())
+    }
+
+    pub(crate) fn with_config(seed: u64, cores: usize, config: Config) -> Rig {
+        let rig = Rig::without_pool(seed, cores, config);
+        rig.world.add_disk(rig.server, DISK, 64 * MIB, 512);
+        rig.create_pool(POOL, DISK);
+        rig.control(|control| async move {
+            let name = TARGET.to_owned();
+            control.create_target(TargetSpec { name, alias: None, chap: None }).await
+        })
+        .unwrap();
+        rig
+    }
+
+    /// A node that has started for the first time.
+    pub(crate) fn without_pool(seed: u64, cores: usize, config: Config) -> Rig {
+        let rig = Rig::not_started(seed, cores, config);
+        rig.start();
+        rig
+    }
+
+    /// The machine alone.
+    pub(crate) fn not_started(seed: u64, cores: usize, config: Config) -> Rig {
+        let world = World::new(seed);
+        let server = world.add_machine("server", cores);
+        let portal = SocketAddr::new(world.address(server), 3260);
+        let config = Arc::new(Config { data_dir: "/ursa".into(), portals: vec![portal], ..config });
+        Rig { world, server, portal, config }
+    }
+
+    /// Starts the node on a machine without a process, and waits until it serves.
+    pub(crate) fn start(&self) {
+        let (ready, started) = rt::sync::oneshot();
+        let start = Rc::new(Cell::new(Some((None, ready))));
+        let config = Arc::clone(&self.config);
+        self.world.restart(self.server, move |core| {
+            let start = (core == CoreId(0)).then(|| start.take()).flatten();
+            node::run(Arc::clone(&config), start)
+        });
+        self.world.wait_for(started).expect("the node answers").expect("the node starts");
+    }
+
+    /// Takes the power away, and starts the node again.
+    pub(crate) fn power_cycle(&self) {
+        self.world.crash(self.server);
+        self.start();
+    }
+
+    /// Does something as an administrator.
+    pub(crate) fn control<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        function: impl FnOnce(Rc<Control>) -> F + 'static,
+    ) -> T {
+        self.world.block_on(self.server, CoreId(0), move || function(Control::current()))
+    }
+
+    pub(crate) fn create_pool(&self, name: &str, disk: &str) {
+        let disks = vec![NewDisk { path: disk.into(), create: None, reserve: false }];
+        let spec = PoolSpec { name: name.into(), disks, wipe: false };
+        self.control(|control| async move { control.create_pool(spec).await }).unwrap();
+    }
+
+    /// Makes a volume in the first pool and maps it.
+    pub(crate) fn add(&self, shape: Shape) {
+        self.control(move |control| async move {
+            control.create_volume(new_volume(POOL, shape)).await.unwrap();
+            map(&control, shape.name, shape.lun).await.unwrap();
+        });
+    }
+
+    /// A machine for clients.
+    pub(crate) fn client(&self, name: &str) -> Client<'_> {
+        Client { rig: self, node: self.world.add_node(name, 1, |_| std::future::pending()) }
+    }
+}
+
+pub(crate) fn new_volume(pool: &str, shape: Shape) -> NewVolume {
+    NewVolume {
+        name: shape.name.into(),
+        pool: Some(pool.into()),
+        kind: shape.kind,
+        size: ByteLen(shape.mib * MIB),
+        block_size: shape.block,
+        native_512: false,
+        slices: None,
+        created: 1_700_000_000,
+    }
+}
+
+/// Maps a volume for everybody.
+pub(crate) async fn map(control: &Control, volume: &str, lun: u16) -> Result<u16, ControlError> {
+    let spec = MapSpec { target: TARGET.into(), volume: volume.into(), host: "any".into(), lun: Some(lun) };
+    control.map(spec).await
+}
+
+/// A machine with initiators.
+#[derive(Clone, Copy)]
+pub(crate) struct Client<'a> {
+    rig: &'a Rig,
+    pub(crate) node: NodeId,
+}
+
+impl Client<'_> {
+    /// Runs a client to its end.
+    pub(crate) fn run<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        function: impl FnOnce(SocketAddr) -> F + 'static,
+    ) -> T {
+        let portal = self.rig.portal;
+        self.rig.world.block_on(self.node, CoreId(0), move || function(portal))
+    }
+
+    /// Starts a client.
+    pub(crate) fn spawn<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        function: impl FnOnce(SocketAddr) -> F + 'static,
+    ) -> Receiver<T> {
+        let portal = self.rig.portal;
+        self.rig.world.spawn_on(self.node, CoreId(0), move || function(portal))
+    }
+}
+
+/// How the initiator of this name logs in. Each name is another initiator.
+pub(crate) fn named(name: &str) -> Options {
+    Options { initiator: format!("iqn.2026-01.org.ursa:{name}"), ..Options::default() }
+}
+
+/// A session of the initiator of this name, with unit attentions taken.
+pub(crate) async fn log_in(portal: SocketAddr, name: &str, lun: u16) -> Rc<Session> {
+    let session = Session::connect(portal, TARGET, &named(name)).await.expect("the login succeeds");
+    session.make_ready(Lun(lun)).await.expect("the unit is ready");
+    Rc::new(session)
+}
+
+/// As [`log_in`], again and again until the node lets us in.
+pub(crate) async fn log_in_again(portal: SocketAddr, name: &str, lun: u16) -> Rc<Session> {
+    for _ in 0..1000 {
+        if let Ok(session) = Session::connect(portal, TARGET, &named(name)).await
+            && session.make_ready(Lun(lun)).await.is_ok()
+        {
+            return Rc::new(session);
+        }
+        rt::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{name} does not get in");
+}

@@ -1,0 +1,85 @@
+//! A node that is told to stop.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::Rng;
+use initiator::Lun;
+use node::{Config, Handle};
+use rt::sim::NodeStatus;
+
+use crate::rig::{Rig, Shape, log_in};
+use crate::seeds::each_seed;
+use crate::shadow::Shadow;
+use crate::workload::{Worker, read_all, volume_number};
+
+/// Stops the node while clients write, cuts the power at the moment it has ended, and looks whether what was answered
+/// is there. The clients log out when they are asked to, or never do.
+fn stop_under_load(seed: u64, log_out: bool) {
+    let deadline = Duration::from_secs(2);
+    let rig = Rig::with_config(seed, 2, Config { drain_deadline: deadline, ..Config::default() });
+    let shape = Shape::thick();
+    rig.add(shape);
+    let shadow = Rc::new(RefCell::new(Shadow::new(volume_number(shape.lun))));
+    let mut clients = Vec::new();
+    for mut worker in Worker::share(shape, 4, &shadow, &mut Rng::new(seed)) {
+        let name = format!("client-{}", worker.blocks.start);
+        let client = rig.client(&name);
+        client.spawn(move |portal| async move {
+            let session = log_in(portal, &name, shape.lun).await;
+            while worker.step(&session).await.is_ok() {
+                if log_out && worker.rng.one_in(20) {
+                    drop(Rc::into_inner(session).unwrap().logout().await);
+                    return;
+                }
+            }
+        });
+        clients.push(client);
+    }
+    rig.world.run_for(Duration::from_millis(10));
+    let handle = Handle::new(rig.world.handle(rig.server));
+    let began = rig.world.now();
+    rig.world.wait_for(handle.drain());
+    let ended = || rig.world.status(rig.server) == NodeStatus::Ended;
+    assert!(rig.world.run_until(ended, Duration::from_secs(1)), "the node ends");
+    let took = rig.world.now() - began;
+    assert!(took < deadline + Duration::from_secs(1), "{took:?}");
+    shadow.borrow_mut().stopped();
+    rig.power_cycle();
+    clients.into_iter().for_each(|client| rig.world.kill(client.node));
+    rig.client("reader").run(move |portal| async move {
+        let session = log_in(portal, "reader", shape.lun).await;
+        let all = read_all(&session, shape).await;
+        shadow.borrow_mut().check_after_cut(0, &all).unwrap();
+    });
+}
+
+#[test]
+fn what_was_answered_is_durable_after_a_stop() {
+    each_seed(4, |seed| stop_under_load(seed, true));
+}
+
+#[test]
+fn sessions_that_do_not_log_out_are_cut_off_and_what_was_answered_is_durable() {
+    each_seed(6, |seed| stop_under_load(seed, false));
+}
+
+#[test]
+fn nobody_gets_in_while_the_node_stops() {
+    each_seed(1, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        let client = rig.client("client");
+        let session = client.run(|portal| log_in(portal, "client", 0));
+        let handle = Handle::new(rig.world.handle(rig.server));
+        let _stopping = client.spawn(move |_| async move { handle.drain().await });
+        rig.world.run_for(Duration::from_millis(100));
+        client.run(move |portal| async move {
+            let refused =
+                initiator::Session::connect(portal, crate::rig::TARGET, &crate::rig::named("late")).await;
+            assert!(matches!(refused, Err(initiator::Error::Login { .. })), "{:?}", refused.err());
+            session.make_ready(Lun(0)).await.expect("who is in has time to finish");
+        });
+    });
+}
