@@ -15,7 +15,8 @@ pub struct Config {
     pub portals: Vec<SocketAddr>,
     /// How much memory RAM volumes may take together, in bytes.
     pub ram_bytes_max: u64,
-    /// How much memory the data of commands may take, in bytes, on all cores together.
+    /// How much memory the data of writes may take, in bytes, on all cores together, and again that of reads: sessions
+    /// share it, but each may hold 8 MiB of either.
     pub data_bytes_max: usize,
     /// Commands that one session may have outstanding.
     pub commands_max: u32,
@@ -43,15 +44,5 @@ impl Default for Config {
             nop_interval: Duration::from_secs(30),
             drain_deadline: Duration::from_secs(5),
         }
-    }
-}
-
-/// What a session may hold at least, however many there are: one write of the size that initiators like, and some more.
-const SESSION_DATA_BYTES_MIN: usize = 256 << 10;
-
-impl Config {
-    /// How much write data one session may hold. Sessions that fill it are few: an eighth of the whole for each.
-    pub fn session_data_bytes(&self) -> usize {
-        (self.data_bytes_max / 8).max(SESSION_DATA_BYTES_MIN)
     }
 }

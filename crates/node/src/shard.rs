@@ -166,12 +166,21 @@ impl Shard {
     /// Adds a session.
     pub fn add_session(&self, session: Rc<Session>) {
         self.sessions.borrow_mut().insert(session.tsih(), session);
+        self.share_memory();
     }
 
     /// Takes a session away.
     pub fn remove_session(&self, tsih: u16) {
         let removed = self.sessions.borrow_mut().remove(&tsih);
         drop(removed);
+        self.share_memory();
+    }
+
+    /// Gives every session of this core its share of the core's memory for data.
+    fn share_memory(&self) {
+        let sessions = self.sessions.borrow();
+        let share = self.config.data_bytes_max / rt::cores() / sessions.len().max(1);
+        sessions.values().for_each(|session| session.set_data_bytes(share));
     }
 
     /// Whether the node is about to stop.

@@ -122,6 +122,7 @@ impl Connection {
                 self.output.notified().await;
                 continue;
             }
+            session.count_answers();
             match self.stream.send(std::mem::take(&mut batch)).await {
                 Ok(sent) => batch = sent,
                 Err(_) => {

@@ -5,6 +5,7 @@
 //! a RAM volume's) is done in the turn that brought it, so that the answers to everything that came in one receive leave
 //! in one send.
 
+mod budget;
 mod connection;
 mod task;
 mod view;
@@ -21,16 +22,21 @@ use base::Instant;
 use proto::iscsi::target::{
     self as iscsi, CloseReason, Command, CommandId, Event, LoginOutcome, LoginStatus, TargetRecord,
 };
+use proto::scsi::limits::TRANSFER_BYTES_MAX;
 use proto::scsi::{ItNexus, Lun, NexusId, Outcome, Request, Step, UnitAttention, absent};
 use rt::Stream;
 use rt::sync::Notify;
 
+use self::budget::ReadBudget;
 use self::connection::Connection;
 pub use self::view::View;
 use crate::control::{SessionStatus, Traffic};
 use crate::portal;
 use crate::shard::Shard;
 use crate::unit::Unit;
+
+/// What every session may hold of write data, and again of answers: one command of the largest size.
+const DATA_BYTES_MIN: usize = TRANSFER_BYTES_MAX as usize;
 
 /// Who is at the other end, and what it logged in to.
 #[derive(Clone, Debug)]
@@ -64,6 +70,8 @@ pub struct Session {
     brain: RefCell<iscsi::Session>,
     connections: RefCell<BTreeMap<u16, Rc<Connection>>>,
     view: RefCell<Rc<View>>,
+    /// What its reads may hold.
+    reads: Rc<ReadBudget>,
     /// What the first login settled.
     max_connections: Cell<usize>,
     /// Commands that run as tasks of their own, with the unit they run on.
@@ -86,13 +94,16 @@ impl Session {
             iscsi::SessionConfig {
                 tsih: birth.tsih,
                 commands_max: config.commands_max,
-                data_bytes_max: config.session_data_bytes(),
+                data_bytes_max: DATA_BYTES_MIN,
                 nop_interval: config.nop_interval,
             },
             birth.peer.target.is_none(),
         );
+        let reads = Rc::new(ReadBudget::new(DATA_BYTES_MIN));
+        let view = View::new(birth.peer.name.clone(), Rc::clone(&reads), BTreeMap::new());
         let session = Rc::new(Session {
-            view: RefCell::new(Rc::new(View::new(birth.peer.name.clone(), BTreeMap::new()))),
+            view: RefCell::new(Rc::new(view)),
+            reads,
             birth,
             brain: RefCell::new(brain),
             connections: RefCell::default(),
@@ -198,6 +209,17 @@ impl Session {
         self.pump();
     }
 
+    /// What it may hold from now on, of write data and of answers each.
+    pub fn set_data_bytes(&self, bytes: usize) {
+        let bytes = bytes.max(DATA_BYTES_MIN);
+        self.brain.borrow_mut().set_data_bytes_max(bytes);
+        self.reads.set_max(bytes);
+    }
+
+    fn new_view(&self, luns: BTreeMap<Lun, Rc<Unit>>) -> View {
+        View::new(self.birth.peer.name.clone(), Rc::clone(&self.reads), luns)
+    }
+
     /// Looks its LUNs up again after the access rules have changed.
     pub fn look_again(self: &Rc<Session>) {
         let Some(target) = self.birth.peer.target.as_deref() else { return };
@@ -214,7 +236,7 @@ impl Session {
         let luns = access.luns(target, initiator, address);
         let luns = luns.into_iter().filter_map(|(lun, volume)| Some((Lun::new(lun)?, shard.unit(volume)?)));
         let old = self.view();
-        let new = Rc::new(View::new(self.birth.peer.name.clone(), luns.collect()));
+        let new = Rc::new(self.new_view(luns.collect()));
         let differs = |a: &View, b: &View| {
             let ids =
                 |view: &View| view.luns().iter().map(|(lun, unit)| (*lun, unit.id())).collect::<Vec<_>>();
@@ -275,9 +297,15 @@ impl Session {
                 Event::End { abort: _ } => self.bury(),
             }
         }
+        self.count_answers();
         for connection in self.connections.borrow().values() {
             connection.look();
         }
+    }
+
+    /// Tells the budget what waits to be sent.
+    fn count_answers(&self) {
+        self.reads.set_queued(self.brain.borrow().answer_bytes());
     }
 
     /// Runs one command: to its end if it does not have to wait, else as a task.
@@ -333,7 +361,7 @@ impl Session {
         if self.ended.replace(true) {
             return;
         }
-        let view = self.view.replace(Rc::new(View::new(self.birth.peer.name.clone(), BTreeMap::new())));
+        let view = self.view.replace(Rc::new(self.new_view(BTreeMap::new())));
         let connections = self.connections.take();
         connections.values().for_each(|connection| connection.finish());
         self.deadline_changed.notify();

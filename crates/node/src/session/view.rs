@@ -5,18 +5,25 @@ use std::rc::Rc;
 
 use proto::scsi::{ItNexus, Lun};
 
+use super::budget::ReadBudget;
 use crate::unit::{Unit, naa};
 
 /// The units behind a session's LUNs, at one moment. Commands keep the view they began with.
 pub struct View {
     nexus: ItNexus,
+    reads: Rc<ReadBudget>,
     luns: BTreeMap<Lun, Rc<Unit>>,
 }
 
 impl View {
     /// A view.
-    pub fn new(nexus: ItNexus, luns: BTreeMap<Lun, Rc<Unit>>) -> View {
-        View { nexus, luns }
+    pub fn new(nexus: ItNexus, reads: Rc<ReadBudget>, luns: BTreeMap<Lun, Rc<Unit>>) -> View {
+        View { nexus, reads, luns }
+    }
+
+    /// What the session's reads may hold.
+    pub fn reads(&self) -> &ReadBudget {
+        &self.reads
     }
 
     /// Whose view it is.

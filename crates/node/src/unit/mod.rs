@@ -99,6 +99,10 @@ impl Unit {
             Step::Done(outcome) => (Operation::Other, 0, outcome),
             Step::Block(pending, op) => {
                 let (operation, bytes) = self.measure(&op);
+                let _held = match operation {
+                    Operation::Read => Some(view.reads().admit(bytes as usize).await),
+                    _ => None,
+                };
                 let _at_volume = AtVolume::enter(self, nexus);
                 let result = self.volume.perform(op).await;
                 (operation, bytes, self.brain.borrow_mut().finish(pending, result))

@@ -368,6 +368,16 @@ impl Session {
         self.tasks.census()
     }
 
+    /// Bytes of answers that were not given out to be sent.
+    pub fn answer_bytes(&self) -> usize {
+        self.connections.iter().map(|connection| connection.queued_bytes).sum()
+    }
+
+    /// Another limit for write data, since there are more sessions now, or fewer. What is held stays.
+    pub fn set_data_bytes_max(&mut self, bytes: usize) {
+        self.config.data_bytes_max = bytes;
+    }
+
     /// Bytes of write data that are held.
     pub fn write_bytes(&self) -> usize {
         self.write_bytes

@@ -1,0 +1,135 @@
+//! How much memory the reads of a session may hold: data on its way from the disk, and data that the initiator has not taken yet.
+//!
+//! Without a limit, an initiator that asks for 128 times 8 MiB and reads nothing would hold a gigabyte. A read that does not fit
+//! waits; one alone always fits, however large.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+
+use rt::sync::Notify;
+
+/// The budget of one session.
+pub struct ReadBudget {
+    max: Cell<usize>,
+    /// Bytes of reads that were admitted and are not answered.
+    running: Cell<usize>,
+    /// Bytes of answers that were not sent.
+    queued: Cell<usize>,
+    /// Reads that wait, by age: the oldest goes first, or a large one would wait for ever.
+    waiting: RefCell<BTreeSet<u64>>,
+    next_ticket: Cell<u64>,
+    /// Rung when the next in line may fit.
+    freed: Notify,
+}
+
+impl ReadBudget {
+    /// A budget of `max` bytes.
+    pub fn new(max: usize) -> ReadBudget {
+        ReadBudget {
+            max: Cell::new(max),
+            running: Cell::new(0),
+            queued: Cell::new(0),
+            waiting: RefCell::default(),
+            next_ticket: Cell::new(0),
+            freed: Notify::new(),
+        }
+    }
+
+    /// Waits until `bytes` fit.
+    pub async fn admit(&self, bytes: usize) -> Admitted<'_> {
+        if !self.waiting.borrow().is_empty() || !self.fits(bytes) {
+            let place = Place::in_line(self);
+            while self.waiting.borrow().first() != Some(&place.ticket) || !self.fits(bytes) {
+                self.freed.notified().await;
+            }
+        }
+        self.running.set(self.running.get() + bytes);
+        Admitted { budget: self, bytes }
+    }
+
+    fn fits(&self, bytes: usize) -> bool {
+        let held = self.running.get() + self.queued.get();
+        held == 0 || held + bytes <= self.max.get()
+    }
+
+    /// So many bytes of answers have not been sent.
+    pub fn set_queued(&self, bytes: usize) {
+        if self.queued.replace(bytes) > bytes {
+            self.freed.notify();
+        }
+    }
+
+    /// Another limit, since there are more sessions now, or fewer.
+    pub fn set_max(&self, max: usize) {
+        if self.max.replace(max) < max {
+            self.freed.notify();
+        }
+    }
+}
+
+/// A read that waits.
+struct Place<'a> {
+    budget: &'a ReadBudget,
+    ticket: u64,
+}
+
+impl<'a> Place<'a> {
+    fn in_line(budget: &'a ReadBudget) -> Place<'a> {
+        let ticket = budget.next_ticket.get();
+        budget.next_ticket.set(ticket + 1);
+        budget.waiting.borrow_mut().insert(ticket);
+        Place { budget, ticket }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.budget.waiting.borrow_mut().remove(&self.ticket);
+        self.budget.freed.notify();
+    }
+}
+
+/// A read that was admitted.
+pub struct Admitted<'a> {
+    budget: &'a ReadBudget,
+    bytes: usize,
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        self.budget.running.set(self.budget.running.get() - self.bytes);
+        self.budget.freed.notify();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn what_does_not_fit_waits_and_one_alone_fits() {
+        let budget = ReadBudget::new(10);
+        let Poll::Ready(large) = poll(pin!(budget.admit(100))) else { panic!("nothing else is held") };
+        let mut small = pin!(budget.admit(1));
+        assert!(poll(small.as_mut()).is_pending());
+        budget.set_queued(100);
+        drop(large);
+        assert!(poll(small.as_mut()).is_pending(), "answered, but not sent");
+        budget.set_queued(9);
+        let Poll::Ready(_small) = poll(small.as_mut()) else { panic!("ten bytes fit") };
+        let mut more = pin!(budget.admit(1));
+        assert!(poll(more.as_mut()).is_pending());
+        let mut late = pin!(budget.admit(0));
+        assert!(poll(late.as_mut()).is_pending(), "who came first goes first");
+        budget.set_max(11);
+        assert!(poll(more.as_mut()).is_ready());
+        assert!(poll(late.as_mut()).is_ready());
+    }
+}
