@@ -5,9 +5,7 @@
 
 mod cli;
 mod host_setup;
-#[allow(dead_code, unused_imports, reason = "`ursa serve` is about to use it")]
 mod http;
-#[allow(dead_code, reason = "`ursa serve` is about to use it")]
 mod metrics;
 mod serve;
 mod size;

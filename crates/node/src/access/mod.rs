@@ -8,7 +8,7 @@
 mod host;
 mod names;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 pub use host::{AddressRange, ChapSecret, HostGroup};
@@ -52,6 +52,8 @@ pub struct Target {
 pub struct Access {
     targets: BTreeMap<TargetName, Target>,
     hosts: BTreeMap<HostName, HostGroup>,
+    /// The targets that map a volume. With a target a volume, looking through all of them for each is quadratic.
+    by_volume: BTreeMap<VolumeId, BTreeSet<TargetName>>,
     /// Grows with each change, so that a session knows when its LUNs may have changed.
     generation: u64,
 }
@@ -83,10 +85,17 @@ impl Access {
         targets: impl IntoIterator<Item = Target>,
         hosts: impl IntoIterator<Item = HostGroup>,
     ) -> Access {
-        let targets = targets.into_iter().map(|target| (target.name.clone(), target)).collect();
+        let targets: BTreeMap<TargetName, Target> =
+            targets.into_iter().map(|target| (target.name.clone(), target)).collect();
+        let mut by_volume: BTreeMap<VolumeId, BTreeSet<TargetName>> = BTreeMap::new();
+        for target in targets.values() {
+            for map in &target.maps {
+                by_volume.entry(map.volume).or_default().insert(target.name.clone());
+            }
+        }
         let hosts =
             HostGroup::built_in().into_iter().chain(hosts).map(|host| (host.name.clone(), host)).collect();
-        Access { targets, hosts, generation }
+        Access { targets, hosts, by_volume, generation }
     }
 
     /// The number of this picture.
@@ -129,7 +138,7 @@ impl Access {
 
     /// The targets that map this volume, by name.
     pub fn targets_of(&self, volume: VolumeId) -> impl Iterator<Item = &Target> {
-        self.targets.values().filter(move |target| target.maps.iter().any(|map| map.volume == volume))
+        self.by_volume.get(&volume).into_iter().flatten().filter_map(|name| self.targets.get(name))
     }
 
     /// The targets that `initiator` may log in to.

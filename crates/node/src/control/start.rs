@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use base::ByteLen;
-use rt::Listener;
+use rt::{Listener, OpenError};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
-use store::{Host, HostId, NewDisk, RamBudget};
+use store::{Host, HostId, NewDisk, RamBudget, StoreError};
 
 use super::pools::{POOLS, PoolRecord};
 use super::{Control, ControlError, OpenedPool, PoolSpec};
@@ -49,6 +50,9 @@ pub enum StartError {
 struct NodeRecord {
     id: String,
     name: String,
+    /// The first start has not come to its end yet: the default pool may have to be made.
+    #[serde(default)]
+    starting: bool,
 }
 
 const NODE: &str = "node";
@@ -74,7 +78,7 @@ impl Control {
             refused_logins: RefCell::default(),
         };
         if first {
-            let node = NodeRecord { id: id.to_string(), name: config.name.clone() };
+            let node = NodeRecord { id: id.to_string(), name: config.name.clone(), starting: true };
             let committed = control.commit(vec![set(NODE.into(), &node)]).await;
             committed.map_err(StartError::DefaultPool)?;
         }
@@ -84,11 +88,7 @@ impl Control {
     /// Opens the pools of the record, or makes the default one on a first start, and gives every core its volumes.
     pub(crate) async fn open_everything(&self, default_pool: Option<DefaultPool>) -> Result<(), StartError> {
         let pools: Vec<PoolRecord> = self.record.borrow().list(POOLS);
-        if let (true, Some(default)) = (pools.is_empty(), default_pool) {
-            let disk = NewDisk { path: default.path, create: Some(default.size), reserve: false };
-            let spec = PoolSpec { name: DEFAULT_POOL.into(), disks: vec![disk], wipe: false };
-            self.create_pool(spec).await.map_err(StartError::DefaultPool)?;
-        }
+        self.finish_first_start(pools.is_empty(), default_pool).await.map_err(StartError::DefaultPool)?;
         for PoolRecord { name, paths } in pools {
             let pool = self.open_pool(&paths, false).await;
             match &pool {
@@ -114,6 +114,40 @@ impl Control {
         // Units exist now: sessions that come will see them, with their ports.
         self.announce_access().await;
         Ok(())
+    }
+
+    /// Makes the default pool, once in the life of a node: who gives it away later does not want another.
+    async fn finish_first_start(
+        &self,
+        no_pools: bool,
+        default_pool: Option<DefaultPool>,
+    ) -> Result<(), ControlError> {
+        let node: Option<NodeRecord> = self.record.borrow().get(NODE);
+        let Some(node) = node.filter(|node| node.starting) else { return Ok(()) };
+        if let (true, Some(default)) = (no_pools, default_pool) {
+            self.make_default_pool(default).await?;
+        }
+        self.commit(vec![set(NODE.into(), &NodeRecord { starting: false, ..node })]).await
+    }
+
+    /// A start that was cut off may have left the file: blank, or a whole pool that the record does not name yet.
+    async fn make_default_pool(&self, DefaultPool { path, size }: DefaultPool) -> Result<(), ControlError> {
+        let spec = |create| PoolSpec {
+            name: DEFAULT_POOL.into(),
+            disks: vec![NewDisk { path: path.clone(), create, reserve: false }],
+            wipe: false,
+        };
+        match self.create_pool(spec(Some(size))).await {
+            Err(ControlError::Store(StoreError::Open(OpenError::System { source, .. })))
+                if source.kind() == ErrorKind::AlreadyExists => {}
+            done => return done.map(drop),
+        }
+        match self.import_pool(vec![path.clone()], false).await {
+            Err(ControlError::Store(StoreError::NotAPool { .. })) => {
+                self.create_pool(spec(None)).await.map(drop)
+            }
+            done => done.map(drop),
+        }
     }
 
     /// Opens the portals.

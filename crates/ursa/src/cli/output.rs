@@ -43,7 +43,7 @@ impl Output {
             Format::Yaml => {
                 let yaml = serde_saphyr::to_string(value)
                     .map_err(|error| CliError::Print(io::Error::other(error)))?;
-                self.text(&yaml)
+                self.text(&format!("{}\n", yaml.trim_end()))
             }
         }
     }

@@ -7,16 +7,19 @@ use tracing_subscriber::filter::ParseError;
 
 use super::given::LogFormat;
 
-/// Starts logging what `filter` lets through.
+/// What shall be logged, from its text.
 ///
 /// # Errors
-/// If the filter is none.
-pub fn start(filter: &str, format: LogFormat) -> Result<(), ParseError> {
-    let filter = EnvFilter::builder().parse(filter)?;
+/// If the text is no filter.
+pub fn filter(text: &str) -> Result<EnvFilter, ParseError> {
+    EnvFilter::builder().parse(text)
+}
+
+/// Starts logging what `filter` lets through.
+pub fn start(filter: EnvFilter, format: LogFormat) {
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).with_target(false).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
-    Ok(())
 }

@@ -3,12 +3,15 @@
 //! The node's cores are threads of their own, and nothing else runs on them. The thread `control` has tokio: signals, the
 //! HTTP interface, and all that is asked of the node from outside, by messages. The first thread waits for the cores.
 
+mod control;
 mod cores;
 mod data_dir;
 mod first_volume;
 mod given;
+mod greeting;
 mod limits;
 mod logging;
+mod notify;
 mod settings;
 
 use std::net::SocketAddr;
@@ -18,17 +21,17 @@ use std::sync::{Arc, Mutex};
 use node::control::StartError;
 use node::{DefaultPool, Handle};
 use rt::CoreId;
-use rt::sync::{Receiver, oneshot};
+use rt::sync::oneshot;
 use rt::uring::{self, Running};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use self::control::Control;
 use self::data_dir::DataDirError;
 use self::first_volume::FirstVolumeError;
 use self::given::FileError;
 pub use self::given::Given;
 
 use self::settings::{Settings, SettingsError};
-use crate::cli::{Outcome, attach_lines};
+use crate::cli::Outcome;
 use crate::size::Size;
 
 /// `ursa serve` ended otherwise than by a signal.
@@ -58,6 +61,11 @@ pub enum ServeError {
     /// The node.
     #[error(transparent)]
     Node(StartError),
+    /// The API's address.
+    #[error(
+        "cannot listen for the API at {0}: does another ursa run there? --api-listen chooses another address"
+    )]
+    Api(SocketAddr, #[source] std::io::Error),
     /// A volume of `--volume`.
     #[error(transparent)]
     Volume(#[from] FirstVolumeError),
@@ -85,12 +93,13 @@ impl Outcome for ServeError {
 pub fn main(given: Given) -> Result<(), ServeError> {
     let print_config = given.print_config;
     let settings = Settings::of(given.with_file()?)?;
+    let filter =
+        logging::filter(&settings.log).map_err(|error| ServeError::Log(settings.log.clone(), error))?;
     if print_config {
         print!("{}", settings.to_toml());
         return Ok(());
     }
-    logging::start(&settings.log, settings.log_format)
-        .map_err(|error| ServeError::Log(settings.log.clone(), error))?;
+    logging::start(filter, settings.log_format);
     limits::raise();
     data_dir::prepare(&settings.node.data_dir)?;
     let default_pool = default_pool(&settings)?;
@@ -124,10 +133,15 @@ fn run(settings: Settings, default_pool: Option<DefaultPool>) -> Result<(), Serv
     };
     let (processors, pin) = settings.cores.processors();
     let running = Running::start(uring::Config { processors, pin, poll: settings.poll }, main)?;
-    let cores = running.handle();
+    let control = Control {
+        settings,
+        node: Handle::new(running.handle()),
+        cores: running.handle(),
+        core_stats: Arc::new(running.stats_reader()),
+    };
     let control = std::thread::Builder::new()
         .name("control".into())
-        .spawn(move || control(&settings, &cores, started))
+        .spawn(move || control.run(started))
         .map_err(ServeError::Control)?;
     // A panic was printed when it happened.
     let cores = catch_unwind(AssertUnwindSafe(|| running.join()));
@@ -135,111 +149,5 @@ fn run(settings: Settings, default_pool: Option<DefaultPool>) -> Result<(), Serv
     match (cores, control) {
         (Ok(()), Ok(result)) => result,
         _ => Err(ServeError::Panicked),
-    }
-}
-
-/// What the control thread does. The node runs on if this ends early with a panic; it does not by an error.
-fn control(settings: &Settings, cores: &rt::Handle, started: Started) -> Result<(), ServeError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let node = Handle::new(cores.clone());
-    let result = match runtime {
-        Ok(runtime) => runtime.block_on(async {
-            let served = serve(settings, cores, &node, started).await;
-            // Only a start that failed half-way finds the node running.
-            if served.is_err() {
-                node.drain().await;
-            }
-            served
-        }),
-        Err(error) => Err(ServeError::Control(error)),
-    };
-    if let Err(ServeError::Control(_)) = result {
-        // Nobody could stop the node any more.
-        std::process::abort();
-    }
-    result
-}
-
-type Started = Receiver<Result<Vec<SocketAddr>, StartError>>;
-
-async fn serve(
-    settings: &Settings,
-    cores: &rt::Handle,
-    node: &Handle,
-    started: Started,
-) -> Result<(), ServeError> {
-    let mut signals = Signals::new().map_err(ServeError::Control)?;
-    let portals = match started.await {
-        Ok(Ok(portals)) => portals,
-        Ok(Err(error)) => return Err(start_error(settings, error)),
-        // The cores have stopped, and the first thread knows why.
-        Err(_) => return Ok(()),
-    };
-    for volume in settings.volumes.clone() {
-        volume.make(node).await?;
-    }
-    greet(settings, &portals);
-    let stopped = cores.call(CoreId(0), std::future::pending::<()>);
-    tokio::select! {
-        () = signals.next() => {}
-        _ = stopped => return Ok(()),
-    }
-    tracing::info!("stopping: sessions are asked to log out; a second signal stops at once");
-    tokio::select! {
-        () = node.drain() => Ok(()),
-        () = signals.next() => {
-            tracing::warn!("stopped by a second signal, without waiting for sessions");
-            std::process::exit(STOPPED_AT_ONCE);
-        }
-    }
-}
-
-/// As a shell reports a program that a signal has ended: 128 and SIGINT.
-const STOPPED_AT_ONCE: i32 = 130;
-
-fn start_error(settings: &Settings, error: StartError) -> ServeError {
-    match error {
-        StartError::Record(node::RecordError::Open(rt::OpenError::InUse(_))) => {
-            ServeError::Running(settings.node.data_dir.clone())
-        }
-        error => ServeError::Node(error),
-    }
-}
-
-/// Tells people where the node is and what they can do now. Programs read the log, or ask the API.
-fn greet(settings: &Settings, portals: &[SocketAddr]) {
-    let portals: Vec<String> = portals.iter().map(SocketAddr::to_string).collect();
-    println!("ursa {} serves as {:?}", env!("CARGO_PKG_VERSION"), settings.node.name);
-    println!("  iSCSI  {}", portals.join(", "));
-    println!("  API    http://{}", settings.api_listen);
-    println!("  state  {}", settings.node.data_dir.display());
-    for volume in &settings.volumes {
-        println!("\nVolume {} for this machine:", volume.name);
-        print!("{}", attach_lines(&portals, &api::default_target(&volume.name), true));
-    }
-    // The command line finds a node at the usual address by itself.
-    let usual = settings.api_listen.to_string() == api::DEFAULT_LISTEN;
-    let api = if usual { String::new() } else { format!(" --api http://{}", settings.api_listen) };
-    println!("\nTo make a volume and learn how to attach it:\n  ursa volume create db --size 10G{api}");
-}
-
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
     }
 }

@@ -1,0 +1,157 @@
+//! The control thread: the start's last steps, the HTTP interface, signals, the stop.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use node::Handle;
+use node::control::StartError;
+use rt::CoreId;
+use rt::sync::Receiver;
+use rt::uring::CoreStats;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::greeting::greeting;
+use super::settings::Settings;
+use super::{ServeError, notify};
+use crate::http::{self, State};
+
+/// What the control thread has.
+pub struct Control {
+    /// The settings in effect.
+    pub settings: Settings,
+    /// The way to the node.
+    pub node: Handle,
+    /// The way to its cores.
+    pub cores: rt::Handle,
+    /// What the cores have done.
+    pub core_stats: Arc<dyn Fn() -> Vec<CoreStats> + Send + Sync>,
+}
+
+/// The portals, when the node serves.
+pub type Started = Receiver<Result<Vec<SocketAddr>, StartError>>;
+
+/// As a shell reports a program that SIGINT has ended.
+const STOPPED_AT_ONCE: i32 = 130;
+
+impl Control {
+    /// Returns when the node has stopped.
+    ///
+    /// # Errors
+    /// Whatever kept it from serving.
+    pub fn run(self, started: Started) -> Result<(), ServeError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(ServeError::Control).unwrap_or_else(|error| {
+            // Nobody could ever stop the cores.
+            eprintln!("ursa: {error}");
+            std::process::exit(1);
+        });
+        runtime.block_on(async {
+            let served = self.serve(started).await;
+            if served.is_err() {
+                // The node runs if it was something else that could not start.
+                self.node.drain().await;
+            }
+            served
+        })
+    }
+
+    async fn serve(&self, started: Started) -> Result<(), ServeError> {
+        let mut signals = Signals::new().map_err(ServeError::Control)?;
+        let portals = match started.await {
+            Ok(Ok(portals)) => portals,
+            Ok(Err(error)) => return Err(self.start_error(error)),
+            // The cores have stopped by a panic; the first thread tells of it.
+            Err(_) => return Ok(()),
+        };
+        let http = Http::start(self, &portals).await?;
+        for volume in self.settings.volumes.clone() {
+            volume.make(&self.node).await?;
+        }
+        // Nobody may be there to read it.
+        let _ = io::stdout().write_all(greeting(&self.settings, &portals).as_bytes());
+        notify::ready();
+        tokio::select! {
+            () = signals.next() => {}
+            // It is answered only when the cores are gone.
+            _ = self.cores.call(CoreId(0), std::future::pending::<()>) => return Ok(()),
+        }
+        notify::stopping();
+        tracing::info!("stopping: sessions are asked to log out; a second signal stops at once");
+        tokio::select! {
+            () = async { tokio::join!(self.node.drain(), http.stop()); } => Ok(()),
+            () = signals.next() => {
+                tracing::warn!("stopped by a second signal, without waiting for sessions");
+                std::process::exit(STOPPED_AT_ONCE);
+            }
+        }
+    }
+
+    fn start_error(&self, error: StartError) -> ServeError {
+        match error {
+            StartError::Record(node::RecordError::Open(rt::OpenError::InUse(_))) => {
+                ServeError::Running(self.settings.node.data_dir.clone())
+            }
+            error => ServeError::Node(error),
+        }
+    }
+}
+
+/// The HTTP interface, a task of its own.
+struct Http {
+    task: JoinHandle<io::Result<()>>,
+    shutdown: oneshot::Sender<()>,
+}
+
+impl Http {
+    async fn start(control: &Control, portals: &[SocketAddr]) -> Result<Http, ServeError> {
+        let address = control.settings.api_listen;
+        let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Api(address, error))?;
+        let state = State {
+            node: control.node.clone(),
+            name: control.settings.node.name.clone(),
+            portals: portals.to_vec(),
+            started: SystemTime::now(),
+            core_stats: Arc::clone(&control.core_stats),
+        };
+        let (shutdown, stopping) = oneshot::channel();
+        let task = tokio::spawn(http::serve(listener, state, async {
+            // Dropped or told: both mean the end.
+            let _ = stopping.await;
+        }));
+        Ok(Http { task, shutdown })
+    }
+
+    /// Lets the requests under way end.
+    async fn stop(self) {
+        drop(self.shutdown);
+        if let Ok(Err(error)) | Err(error) = self.task.await.map_err(io::Error::other) {
+            tracing::error!(error = &error as &dyn std::error::Error, "the HTTP interface failed");
+        }
+    }
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What the command line does to a node, and shows of it.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::node::{Node, ursa};
+
+#[test]
+fn a_volume_from_its_making_to_its_end() {
+    let node = Node::start(&[]);
+    let text = node.ok(&["volume", "create", "db", "--size", "1G"]);
+    for part in [
+        "LUN 0 of target iqn.2026-11.io.ursa:db for host local",
+        &format!("iscsiadm -m discovery -t sendtargets -p {}", node.portal),
+        &format!("iscsiadm -m node -T iqn.2026-11.io.ursa:db -p {} --login", node.portal),
+        "ursa host create HOST --initiator IQN",
+    ] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
+    assert!(node.refused(1, &["volume", "create", "db", "--size", "1G"]).contains("exists"));
+    assert!(node.refused(1, &["volume", "create", "big", "--size", "9T"]).contains("free"));
+    assert!(node.refused(1, &["volume", "resize", "db", "512M"]).contains("only grow"));
+    assert!(node.ok(&["volume", "resize", "db", "2G"]).contains("has 2G now"));
+    node.ok(&["volume", "rename", "db", "mail"]);
+    assert_eq!(node.json(&["volume", "show", "mail"])["size"], json!(2u64 << 30));
+
+    assert!(node.ok(&["volume", "delete", "mail", "--dry-run"]).contains("LUN 0 of iqn.2026-11.io.ursa:db"));
+    assert!(node.refused(2, &["volume", "delete", "mail"]).contains("--yes"));
+    assert!(node.refused(1, &["volume", "delete", "mail", "--yes"]).contains("force"));
+    node.ok(&["volume", "delete", "mail", "--yes", "--force"]);
+    assert_eq!(node.json(&["volume", "list"]), json!([]));
+    assert!(node.refused(1, &["volume", "show", "mail"]).contains("no volume"));
+}
+
+#[test]
+fn answers_are_tables_json_or_yaml() {
+    let node = Node::start(&["--volume", "demo=1G,ram"]);
+    let table = node.ok(&["volume", "list"]);
+    assert!(table.starts_with("NAME  SIZE  KIND  BLOCK  POOL"), "{table}");
+    assert!(table.contains("demo  1G    ram   512    default"), "{table}");
+    let list = node.json(&["volume", "list"]);
+    assert_eq!((&list[0]["size"], &list[0]["block_size"]), (&json!(1 << 30), &json!(512)));
+    let yaml = node.ok(&["-o", "yaml", "volume", "list"]);
+    assert!(yaml.contains("name: demo\n") && yaml.contains("size: 1073741824\n"), "{yaml}");
+    let status = node.json(&["status"]);
+    assert_eq!(
+        (&status["volumes"], &status["node"]["portals"][0]),
+        (&json!(1), &json!(node.portal.to_string()))
+    );
+    assert!(node.ok(&["status"]).contains("Volumes   1\n"));
+}
+
+#[test]
+fn targets_maps_and_pools() {
+    let node = Node::start(&[]);
+    let target = "iqn.2026-11.example:shared";
+    node.ok(&["target", "create", target, "--alias", "shared"]);
+    for name in ["a", "b"] {
+        node.ok(&["volume", "create", name, "--size", "16M", "--block-size", "4096", "--target", target]);
+    }
+    let maps = node.json(&["map", "list"]);
+    let luns: Vec<_> = maps.as_array().unwrap().iter().map(|map| (&map["volume"], &map["lun"])).collect();
+    assert_eq!(luns, [(&json!("a"), &json!(0)), (&json!("b"), &json!(1))]);
+    assert!(node.ok(&["map", "list"]).contains("iqn.2026-11.example:shared  1    b       local"));
+    node.ok(&["map", "delete", target, "1"]);
+    assert!(node.refused(1, &["target", "delete", target, "--yes"]).contains("force"));
+    node.ok(&["target", "delete", target, "--yes", "--force"]);
+
+    let path = node.directory.path().join("second.img");
+    let path = path.to_str().unwrap();
+    let pool = node.json(&["pool", "create", "second", path, "--size", "1G"]);
+    assert_eq!((&pool["state"], &pool["disks"][0]["path"]), (&json!("online"), &json!(path)));
+    node.ok(&["volume", "create", "c", "--size", "16M", "--pool", "second", "--no-map"]);
+    node.ok(&["pool", "export", "second"]);
+    assert_eq!(node.json(&["pool", "list"]).as_array().unwrap().len(), 1);
+    assert_eq!(node.json(&["pool", "import", path])["volumes"], json!(1));
+    assert_eq!(node.json(&["volume", "show", "c"])["pool"], json!("second"));
+}
+
+#[test]
+fn secrets_go_in_and_never_come_out() {
+    let node = Node::start(&[]);
+    let secret = "correct horse";
+    let mut child = ursa(&["host", "create", "web", "--chap-user", "alice", "-o", "json"])
+        .env("URSA_API", format!("http://{}", node.api))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    writeln!(child.stdin.take().unwrap(), "{secret}").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let made: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(made["chap_user"], "alice");
+
+    let file = node.directory.path().join("secret");
+    std::fs::write(&file, "another secret\n").unwrap();
+    let file = file.to_str().unwrap();
+    node.ok(&["host", "create", "db", "--chap-user", "bob", "--chap-secret-file", file]);
+    node.ok(&["host", "set", "db", "--address", "10.1.0.0/16"]);
+    let db = node.json(&["host", "show", "db"]);
+    assert_eq!((&db["chap_user"], &db["addresses"]), (&json!("bob"), &json!(["10.1.0.0/16"])));
+    node.ok(&["host", "set", "db", "--no-chap"]);
+    let db = node.json(&["host", "show", "db"]);
+    assert_eq!((&db["chap_user"], &db["addresses"]), (&json!(null), &json!(["10.1.0.0/16"])));
+
+    let all = node.ok(&["host", "list", "-o", "json"]) + &node.ok(&["host", "list"]);
+    let log = std::fs::read_to_string(node.directory.path().join("log")).unwrap();
+    for shown in [&all, &log] {
+        assert!(!shown.contains(secret) && !shown.contains("another secret"), "{shown}");
+    }
+}
+
+#[test]
+fn shells_can_complete() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = ursa(&["completion", shell]).output().unwrap();
+        assert!(output.status.success() && output.stdout.len() > 1000, "{shell}");
+    }
+}

@@ -1,0 +1,50 @@
+//! A thousand volumes on a node: a volume a virtual machine is normal.
+
+use std::time::{Duration, Instant};
+
+use crate::node::Node;
+
+const VOLUMES: usize = 1000;
+
+fn timed<T>(what: &str, act: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    let result = act();
+    let took = start.elapsed();
+    println!("{what}: {took:.2?}");
+    (result, took)
+}
+
+/// The times are printed (`--nocapture`); what is asserted is far from them, and that they do not explode.
+#[test]
+fn a_thousand_volumes() {
+    let node = Node::start(&[]);
+    let client = api::Client::new(&format!("http://{}", node.api));
+    let create = |from: usize, to: usize| {
+        for number in from..to {
+            client.create_volume(&api::VolumeCreate::new(format!("vm-{number:04}"), 4 << 20)).unwrap();
+        }
+    };
+    let tenth = VOLUMES / 10;
+    let (_, first) = timed("the first hundred", || create(0, tenth));
+    timed("the next eight hundred", || create(tenth, VOLUMES - tenth));
+    let (_, last) = timed("the last hundred", || create(VOLUMES - tenth, VOLUMES));
+    // Each writes all metadata and the whole record, which grow; more than that would be a mistake.
+    assert!(last < first * 12 + Duration::from_secs(5), "{first:?}, then {last:?}");
+
+    let (list, took) = timed("list", || node.ok(&["volume", "list"]));
+    assert_eq!(list.lines().count(), VOLUMES + 1);
+    assert!(took < Duration::from_secs(10));
+
+    println!("resident: {} MiB", node.resident_bytes() >> 20);
+    let before = node.cpu();
+    std::thread::sleep(Duration::from_secs(2));
+    println!("CPU of two idle seconds: {:?}", node.cpu() - before);
+
+    let directory = node.kill();
+    let (node, took) = timed("start", || Node::start_in(directory, &[]));
+    assert!(took < Duration::from_secs(30));
+    assert_eq!(node.json(&["status"])["volumes"], VOLUMES);
+    println!("resident after the start: {} MiB", node.resident_bytes() >> 20);
+    let (_, took) = timed("stop", || node.stop());
+    assert!(took < Duration::from_secs(30));
+}

@@ -1,0 +1,82 @@
+//! Start, stop, kill: what was promised is there afterwards.
+
+use serde_json::json;
+
+use crate::node::Node;
+
+const TARGET: &str = "iqn.2026-11.io.ursa:db";
+
+fn fill(node: &Node) {
+    node.ok(&["volume", "create", "db", "--size", "1G"]);
+    node.ok(&["volume", "create", "scratch", "--size", "64M", "--kind", "ram", "--no-map"]);
+    node.ok(&["host", "create", "web", "--initiator", "iqn.2026-11.example:web", "--address", "10.0.0.0/8"]);
+    node.ok(&["map", "create", TARGET, "db", "--host", "web"]);
+    node.ok(&["volume", "resize", "db", "2G"]);
+}
+
+fn everything(node: &Node) -> Vec<serde_json::Value> {
+    ["pool", "volume", "target", "map", "host"].map(|noun| node.json(&[noun, "list"])).into()
+}
+
+#[test]
+fn sigterm_drains_and_keeps_everything() {
+    let node = Node::start(&[]);
+    fill(&node);
+    let before = everything(&node);
+    let (directory, status) = node.stop();
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(everything(&Node::start_in(directory, &[])), before);
+}
+
+#[test]
+fn a_kill_keeps_everything() {
+    let node = Node::start(&[]);
+    fill(&node);
+    let before = everything(&node);
+    let node = Node::start_in(node.kill(), &[]);
+    assert_eq!(everything(&node), before);
+    let db = node.json(&["volume", "show", "db"]);
+    assert_eq!(db["size"], json!(2u64 << 30));
+    assert_eq!(
+        db["maps"],
+        json!([
+            {"target": TARGET, "lun": 0, "host": "local"},
+            {"target": TARGET, "lun": 0, "host": "web"},
+        ])
+    );
+}
+
+#[test]
+fn volumes_named_at_the_start_are_made_once() {
+    let arguments = ["--volume", "demo=1G", "--volume", "fast=64M,ram"];
+    let node = Node::start(&arguments);
+    let before = node.json(&["volume", "list"]);
+    assert_eq!(before[0]["name"], "demo");
+    assert_eq!(before[0]["maps"], json!([{"target": "iqn.2026-11.io.ursa:demo", "lun": 0, "host": "local"}]));
+    assert_eq!((&before[1]["name"], &before[1]["kind"]), (&json!("fast"), &json!("ram")));
+    let node = Node::start_in(node.kill(), &arguments);
+    assert_eq!(node.json(&["volume", "list"]), before);
+}
+
+#[test]
+fn a_first_start_that_was_cut_off_does_not_hinder_the_next() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let pools = directory.path().join("data/pools");
+    std::fs::create_dir_all(&pools).unwrap();
+    // The file was made, and that was all.
+    std::fs::File::create(pools.join("default.img")).unwrap().set_len(8 << 30).unwrap();
+    let node = Node::start_in(directory, &[]);
+    assert_eq!(node.json(&["pool", "list"])[0]["state"], "online");
+}
+
+#[test]
+fn the_default_pool_is_made_once() {
+    let node = Node::start(&[]);
+    node.ok(&["pool", "export", "default"]);
+    let node = Node::start_in(node.kill(), &[]);
+    assert_eq!(node.json(&["pool", "list"]), json!([]));
+    assert!(node.refused(1, &["volume", "create", "a", "--size", "1G"]).contains("ursa pool create"));
+    let path = node.directory.path().join("data/pools/default.img");
+    node.ok(&["pool", "import", path.to_str().unwrap()]);
+    node.ok(&["volume", "create", "a", "--size", "1G"]);
+}

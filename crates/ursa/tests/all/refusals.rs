@@ -1,0 +1,94 @@
+//! What cannot be is refused, with the reason and what to do.
+
+use std::path::Path;
+
+use crate::node::{Node, free_address, serve, ursa};
+
+#[track_caller]
+fn refused(command: &mut std::process::Command, code: i32, says: &[&str]) {
+    let output = command.output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    for part in says {
+        assert!(message.contains(part), "{part:?} is not in: {message}");
+    }
+}
+
+#[test]
+fn one_directory_serves_one_node() {
+    let node = Node::start(&[]);
+    let data = node.directory.path().join("data");
+    let says = ["another ursa runs on", "--data-dir"];
+    refused(&mut serve(&data, free_address(), free_address()), 1, &says);
+    node.ok(&["status"]);
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let node = Node::start(&[]);
+    let other = tempfile::TempDir::new().unwrap();
+    let says = [&*format!("cannot listen for iSCSI at {}", node.portal), "--iscsi-listen"];
+    refused(&mut serve(other.path(), node.portal, free_address()), 1, &says);
+    let says = [&*format!("cannot listen for the API at {}", node.api), "--api-listen"];
+    refused(&mut serve(other.path(), free_address(), node.api), 1, &says);
+}
+
+#[test]
+fn the_api_stays_on_this_machine() {
+    let says = ["0.0.0.0:3280", "no login", "127.0.0.1"];
+    refused(&mut ursa(&["serve", "--api-listen", "0.0.0.0:3280"]), 2, &says);
+}
+
+#[test]
+fn settings_that_are_none_are_refused() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let file = directory.path().join("ursa.toml");
+    let with = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let mut command = ursa(&["serve", "--print-config", "--config"]);
+        command.arg(&file);
+        command
+    };
+    refused(&mut with("iscsi-lissten = []\n"), 2, &["iscsi-lissten", "iscsi-listen", "line 1"]);
+    refused(&mut with("name = 'a'\nram-max = '1X'\n"), 2, &["ram-max", "\"1X\" is not a size", "line 2"]);
+    refused(&mut with("api-listen = '10.0.0.1:3280'\n"), 2, &["10.0.0.1:3280", "no login"]);
+    refused(&mut with("iscsi-listen = []\n"), 2, &["names no address"]);
+    refused(&mut with("log = 'info,,=='\n"), 2, &["log filter"]);
+    refused(
+        &mut ursa(&["serve", "--config", "/nowhere/ursa.toml"]),
+        2,
+        &["/nowhere/ursa.toml", "No such file"],
+    );
+    refused(&mut ursa(&["serve", "--cores", "0"]), 2, &["neither a number of cores"]);
+}
+
+#[test]
+fn the_command_line_wins_over_the_file() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let file = directory.path().join("ursa.toml");
+    std::fs::write(&file, "name = 'file'\ncores = '1,0'\nram-max = '3G'\nvolume = ['a=1G,ram']\n").unwrap();
+    let print = |more: &[&str], file: &Path| {
+        let output = ursa(&["serve", "--print-config", "--config"]).arg(file).args(more).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let printed = print(&["--name", "line", "--data-dir", "/d"], &file);
+    for line in ["name = \"line\"", "cores = \"1,0\"", "ram-max = \"3G\"", "volume = [\"a=1G,ram\"]"] {
+        assert!(printed.contains(line), "{line} is not in:\n{printed}");
+    }
+    // What is printed is a file of settings that says the same.
+    std::fs::write(&file, &printed).unwrap();
+    assert_eq!(print(&[], &file), printed);
+}
+
+#[test]
+fn a_directory_that_cannot_be_is_named() {
+    let mut command = serve(Path::new("/proc/ursa"), free_address(), free_address());
+    refused(&mut command, 1, &["/proc/ursa", "--data-dir"]);
+}
+
+#[test]
+fn no_node_is_an_exit_code_of_its_own() {
+    let nobody = format!("http://{}", free_address());
+    refused(&mut ursa(&["volume", "list", "--api", &nobody]), 3, &["no node answers", "ursa serve", "--api"]);
+}
