@@ -104,3 +104,22 @@ fn names_are_checked() {
 fn secrets_are_not_shown() {
     assert!(!format!("{:?}", host("a", &[], &[], true)).contains("16 b"));
 }
+
+#[test]
+fn a_volume_knows_its_targets() {
+    let target = |name: &str, volumes: &[u8]| Target {
+        name: name.parse().unwrap(),
+        port: 1,
+        alias: None,
+        chap: None,
+        maps: (0..)
+            .zip(volumes)
+            .map(|(lun, n)| LunMap { lun, volume: volume(*n), host: "any".parse().unwrap() })
+            .collect(),
+    };
+    let access = Access::new(1, [target(B, &[2, 1]), target(A, &[1, 1]), target(T, &[])], []);
+    let names = |n| access.targets_of(volume(n)).map(|target| target.name.as_str()).collect::<Vec<_>>();
+    assert_eq!(names(1), [A, B]);
+    assert_eq!(names(2), [B]);
+    assert!(names(3).is_empty());
+}

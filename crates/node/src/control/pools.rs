@@ -94,21 +94,18 @@ impl Control {
         self.adopt_pool(spec.name, paths, pool).await
     }
 
-    /// Opens a pool that another server, or an earlier life of this one, has made.
+    /// Opens a pool that another server, or an earlier life of this one, has made; also one of this node that could not
+    /// be opened at its start. One that is refused for its names is given back.
     ///
     /// # Errors
-    /// What the store says, and a pool of the same name.
+    /// What the store says; a pool or a volume of the same name.
     pub async fn import_pool(&self, paths: Vec<PathBuf>, force: bool) -> Result<PoolStatus, ControlError> {
         let _changing = self.change().await;
         let pool = self.open_pool(&paths, force).await?;
         let name = pool.name();
-        if self.pools.borrow().contains_key(&name) {
-            return Err(ControlError::Exists { kind: "pool", name });
-        }
-        for volume in pool.volumes() {
-            if self.volume_named(&volume.name).is_ok() {
-                return Err(ControlError::Exists { kind: "volume", name: volume.name });
-            }
+        if let Err(taken) = self.check_names(&pool) {
+            pool.export().await?;
+            return Err(taken);
         }
         let status = self.adopt_pool(name.clone(), paths, pool.clone()).await?;
         self.open_volumes(&pool).await?;
@@ -188,6 +185,19 @@ impl Control {
         let status = status(&name, &opened);
         self.pools.borrow_mut().insert(name, opened);
         Ok(status)
+    }
+
+    /// The names of a pool that is to be imported, and of its volumes, are free.
+    fn check_names(&self, pool: &Pool) -> Result<(), ControlError> {
+        let name = pool.name();
+        if self.pools.borrow().get(&name).is_some_and(|known| known.pool.is_ok()) {
+            return Err(ControlError::Exists { kind: "pool", name });
+        }
+        let taken = pool.volumes().into_iter().find(|volume| self.volume_named(&volume.name).is_ok());
+        match taken {
+            Some(volume) => Err(ControlError::Exists { kind: "volume", name: volume.name }),
+            None => Ok(()),
+        }
     }
 
     fn check_new_pool(&self, name: &str) -> Result<(), ControlError> {

@@ -1,1 +1,170 @@
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
 
+use node::control::{SessionStatus, Traffic};
+use node::{Operation, UnitStats, VolumeId};
+use rt::CoreId;
+use rt::uring::CoreStats;
+
+use super::snapshot::{Measured, Snapshot};
+use super::text::Text;
+use super::{cores, pools, targets, volumes};
+
+fn written(write: impl FnOnce(&mut Text)) -> String {
+    let mut text = Text::default();
+    write(&mut text);
+    text.into_string()
+}
+
+fn id(n: u16) -> VolumeId {
+    let mut id = [0; 16];
+    id[..2].copy_from_slice(&n.to_be_bytes());
+    VolumeId(id)
+}
+
+fn measured(n: u16) -> Measured {
+    Measured { id: id(n), name: format!("v{n}"), pool: "default".into(), capacity: 1 << 30 }
+}
+
+fn session(target: Option<&str>) -> SessionStatus {
+    SessionStatus {
+        tsih: 1,
+        initiator: "iqn.2026-11.example:i".into(),
+        alias: None,
+        isid: [0; 6],
+        target: target.map(str::to_owned),
+        core: CoreId(0),
+        addresses: vec![SocketAddr::from(([127, 0, 0, 1], 9))],
+        age: Duration::ZERO,
+        traffic: Traffic::default(),
+    }
+}
+
+#[test]
+fn a_volume_shows_what_it_has_seen() {
+    let mut stats = UnitStats::default();
+    let read = Operation::Read as usize;
+    stats.latency[read].record(Duration::from_micros(5));
+    stats.latency[read].record(Duration::from_micros(100));
+    stats.latency[read].record(Duration::from_secs(10));
+    stats.bytes[read] = 12_288;
+    // UNRECOVERED READ ERROR.
+    stats.errors.insert((3, 0x1100), 2);
+    let snapshot = Snapshot {
+        volumes: vec![measured(1), measured(2)],
+        stats: [(id(1), stats), (id(2), UnitStats::default())].into(),
+        ..Snapshot::default()
+    };
+    let text = written(|text| volumes::write(text, &snapshot));
+    let lines: Vec<&str> = text.lines().collect();
+    let expected = [
+        "# HELP ursa_volume_capacity_bytes The size of the volume.",
+        "# TYPE ursa_volume_capacity_bytes gauge",
+        r#"ursa_volume_capacity_bytes{volume="v1",pool="default"} 1073741824"#,
+        r#"ursa_volume_capacity_bytes{volume="v2",pool="default"} 1073741824"#,
+        "# HELP ursa_volume_operation_duration_seconds From the arrival of all data of a command to its answer.",
+        "# TYPE ursa_volume_operation_duration_seconds histogram",
+        r#"ursa_volume_operation_duration_seconds_bucket{volume="v1",operation="read",le="0.000004"} 0"#,
+        r#"ursa_volume_operation_duration_seconds_bucket{volume="v1",operation="read",le="0.000008"} 1"#,
+    ];
+    assert_eq!(lines[..8], expected, "{text}");
+    let expected = [
+        r#"ursa_volume_operation_duration_seconds_bucket{volume="v1",operation="read",le="4.194304"} 2"#,
+        r#"ursa_volume_operation_duration_seconds_bucket{volume="v1",operation="read",le="+Inf"} 3"#,
+        r#"ursa_volume_operation_duration_seconds_sum{volume="v1",operation="read"} 10.000105"#,
+        r#"ursa_volume_operation_duration_seconds_count{volume="v1",operation="read"} 3"#,
+        "# HELP ursa_volume_bytes_total Bytes of the blocks that successful commands were about.",
+        "# TYPE ursa_volume_bytes_total counter",
+        r#"ursa_volume_bytes_total{volume="v1",operation="read"} 12288"#,
+        "# HELP ursa_volume_errors_total Commands that ended with CHECK CONDITION, by sense key and additional sense code/qualifier.",
+        "# TYPE ursa_volume_errors_total counter",
+        r#"ursa_volume_errors_total{volume="v1",sense_key="medium_error",code="11/00"} 2"#,
+    ];
+    assert_eq!(lines[lines.len() - 10..], expected, "{text}");
+}
+
+#[test]
+fn a_target_without_a_session_has_a_zero() {
+    let snapshot = Snapshot {
+        targets: vec!["iqn.2026-11.example:a".into(), "iqn.2026-11.example:b".into()],
+        sessions: vec![
+            session(Some("iqn.2026-11.example:b")),
+            session(None),
+            session(Some("iqn.2026-11.example:b")),
+            // Deleted, and its session is about to end.
+            session(Some("iqn.2026-11.example:c")),
+        ],
+        refused_logins: [(0x0201, 3), (0x0302, 1)].into(),
+        ..Snapshot::default()
+    };
+    let expected = r#"# HELP ursa_sessions Sessions of initiators, by target.
+# TYPE ursa_sessions gauge
+ursa_sessions{target="iqn.2026-11.example:a"} 0
+ursa_sessions{target="iqn.2026-11.example:b"} 2
+ursa_sessions{target="iqn.2026-11.example:c"} 1
+# HELP ursa_discovery_sessions Sessions for discovery.
+# TYPE ursa_discovery_sessions gauge
+ursa_discovery_sessions 1
+# HELP ursa_logins_refused_total Logins that were refused, by status class and detail (RFC 7143 11.13.5) in hexadecimal.
+# TYPE ursa_logins_refused_total counter
+ursa_logins_refused_total{status="0201"} 3
+ursa_logins_refused_total{status="0302"} 1
+"#;
+    assert_eq!(written(|text| targets::write(text, &snapshot)), expected);
+}
+
+#[test]
+fn a_core_is_a_label() {
+    let busy = CoreStats { cpu: Duration::from_millis(1500), enters: 7, ..CoreStats::default() };
+    let text = written(|text| cores::write(text, &[CoreStats::default(), busy]));
+    for line in [
+        r#"ursa_core_cpu_seconds_total{core="0"} 0"#,
+        r#"ursa_core_cpu_seconds_total{core="1"} 1.5"#,
+        r#"ursa_core_enters_total{core="1"} 7"#,
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line} is not in {text}");
+    }
+}
+
+#[test]
+fn a_pool_that_is_not_open_is_down() {
+    let closed = node::control::PoolStatus { name: "p".into(), paths: vec![], state: Err("gone".into()) };
+    let text = written(|text| pools::write(text, &[closed]));
+    assert!(text.contains("ursa_pool_up{pool=\"p\"} 0\n"), "{text}");
+    assert!(!text.contains("ursa_pool_free_bytes{"), "{text}");
+}
+
+/// What Prometheus asks of the text: a family's lines stand together behind its HELP and TYPE, and no series comes twice.
+#[test]
+fn a_thousand_busy_volumes_are_well_formed() {
+    let mut stats = UnitStats::default();
+    for operation in [Operation::Read, Operation::Write, Operation::Flush] {
+        stats.latency[operation as usize].record(Duration::from_micros(50));
+        stats.bytes[operation as usize] = 1 << 40;
+    }
+    let snapshot = Snapshot {
+        volumes: (0..1000).map(measured).collect(),
+        stats: (0..1000).map(|n| (id(n), stats.clone())).collect(),
+        ..Snapshot::default()
+    };
+    let text = written(|text| {
+        volumes::write(text, &snapshot);
+        targets::write(text, &snapshot);
+    });
+    let (mut families, mut series, mut family) = (BTreeSet::new(), BTreeSet::new(), "");
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            family = help.split(' ').next().unwrap();
+            assert!(families.insert(family), "{family} comes twice");
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            assert_eq!(kind.split(' ').next(), Some(family));
+        } else {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert!(name.starts_with(family) && value.parse::<f64>().is_ok(), "{line}");
+            assert!(series.insert(name), "{line} comes twice");
+        }
+    }
+    // A capacity, and for each of three operations 22 buckets, the sum, the count and the bytes; one of no target.
+    assert_eq!(series.len(), 1000 * (1 + 3 * (22 + 2 + 1)) + 1);
+}

@@ -1,1 +1,10 @@
+//! The whole way of requests: routes, control, cores, disks. Each test has a node of its own.
 
+mod hosts;
+mod node;
+mod pools;
+mod requests;
+mod rig;
+mod sessions;
+mod targets;
+mod volumes;

@@ -1,0 +1,80 @@
+use serde_json::json;
+
+use super::rig::{MIB, Rig};
+
+#[test]
+fn a_pool_is_made_given_away_and_taken_back() {
+    let rig = Rig::new();
+    assert_eq!(rig.names("/v1/pools"), ["default"]);
+    let path = rig.path("fast.pool");
+    let new = json!({"name": "fast", "disks": [{"path": path, "size": 32 * MIB}]});
+    let pool = rig.post("/v1/pools", new.clone()).json(201);
+    assert_eq!(pool["name"], "fast");
+    assert_eq!(pool["state"], "online");
+    assert_eq!(pool["volumes"], 0);
+    assert_eq!(pool["disks"][0]["path"], path);
+    assert!(pool["free"].as_u64().unwrap() > 16 * MIB);
+    assert_eq!(pool["free"], pool["total"]);
+    assert_eq!(rig.get("/v1/pools/fast").json(200), pool);
+    assert_eq!(rig.names("/v1/pools"), ["default", "fast"]);
+    rig.post("/v1/pools", new).refused(409, "pool_exists");
+
+    rig.post("/v1/volumes", json!({"name": "db", "size": 4 * MIB, "pool": "fast"})).json(201);
+    let pool = rig.get("/v1/pools/fast").json(200);
+    assert_eq!(pool["volumes"], 1);
+    assert!(pool["free"].as_u64().unwrap() <= pool["total"].as_u64().unwrap() - 4 * MIB);
+    rig.post("/v1/pools/fast/export", json!({})).refused(409, "volume_mapped");
+    rig.delete("/v1/targets/iqn.2026-11.io.ursa:db?force=true").empty(204);
+    rig.post("/v1/pools/fast/export", json!({})).empty(204);
+    assert_eq!(rig.names("/v1/pools"), ["default"]);
+    assert!(rig.names("/v1/volumes").is_empty());
+    rig.get("/v1/pools/fast").refused(404, "pool_not_found");
+    rig.post("/v1/pools/fast/export", json!({})).refused(404, "pool_not_found");
+
+    let import = json!({"paths": [path]});
+    let pool = rig.post("/v1/pools/import", import.clone()).json(201);
+    assert_eq!((&pool["name"], &pool["volumes"]), (&json!("fast"), &json!(1)));
+    assert_eq!(rig.names("/v1/volumes"), ["db"]);
+    let problem = rig.post("/v1/pools/import", import).json(422);
+    assert_eq!(problem["code"], "disk_unusable", "{problem}");
+}
+
+#[test]
+fn a_pool_whose_names_are_taken_is_given_back() {
+    let rig = Rig::new();
+    let path = rig.path("other.pool");
+    rig.post("/v1/pools", json!({"name": "other", "disks": [{"path": path, "size": 32 * MIB}]})).json(201);
+    rig.post("/v1/volumes", json!({"name": "db", "size": MIB, "pool": "other", "map": false})).json(201);
+    rig.post("/v1/pools/other/export", json!({})).empty(204);
+    rig.post("/v1/volumes", json!({"name": "db", "size": MIB, "map": false})).json(201);
+    let import = json!({"paths": [path]});
+    rig.post("/v1/pools/import", import.clone()).refused(409, "volume_exists");
+    assert_eq!(rig.names("/v1/pools"), ["default"]);
+    rig.delete("/v1/volumes/db").empty(204);
+    rig.post("/v1/pools/import", import).json(201);
+}
+
+#[test]
+fn disks_that_are_none_are_refused() {
+    let rig = Rig::new();
+    let create = |name: &str, disks| rig.post("/v1/pools", json!({"name": name, "disks": disks}));
+    create("p", json!([])).refused(422, "no_disks");
+    create("p", json!([{"path": rig.path("missing")}])).refused(422, "disk_unusable");
+    create("p", json!([{"path": rig.dir()}])).refused(422, "disk_unusable");
+    create("p", json!([{"path": "relative", "size": 32 * MIB}])).refused(422, "field_invalid");
+    create("p", json!([{"path": rig.path("small"), "size": MIB}])).refused(422, "disk_too_small");
+    create("p", json!([{"path": rig.path("x"), "reserve": true}])).refused(422, "field_invalid");
+    create("no name", json!([{"path": rig.path("x"), "size": 32 * MIB}])).refused(422, "name_invalid");
+
+    let used = rig.path("used");
+    std::fs::write(&used, vec![7; 32 << 20]).unwrap();
+    create("p", json!([{"path": used}])).refused(409, "disk_not_empty");
+    rig.post("/v1/pools/import", json!({"paths": [used]})).refused(422, "not_a_pool");
+    rig.post("/v1/pools/import", json!({"paths": []})).refused(422, "no_disks");
+    rig.post("/v1/pools/import", json!({"paths": ["relative"]})).refused(422, "field_invalid");
+    let wiped = json!({"name": "p", "disks": [{"path": used}], "wipe": true});
+    assert_eq!(rig.post("/v1/pools", wiped).json(201)["state"], "online");
+
+    let problem = rig.post("/v1/volumes", json!({"name": "a", "size": 4 * MIB, "pool": "none"}));
+    problem.refused(404, "pool_not_found");
+}

@@ -1,0 +1,190 @@
+//! A node with a default pool of 64 MiB, on two cores, and its router.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use ::node::control::ControlError;
+use ::node::{Config, Control, DefaultPool, Handle};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::header::{CONTENT_TYPE, HOST};
+use axum::http::{HeaderMap, Request};
+use base::ByteLen;
+use rt::CoreId;
+use rt::sync::oneshot;
+use rt::uring::{self, Running};
+use serde_json::Value;
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+use crate::http::guard::Peer;
+use crate::http::{State, router};
+
+pub(super) const MIB: u64 = 1 << 20;
+
+pub(super) struct Rig {
+    dir: TempDir,
+    running: Option<Running>,
+    tokio: tokio::runtime::Runtime,
+    pub(super) state: State,
+    router: Router,
+}
+
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) headers: HeaderMap,
+    pub(super) text: String,
+}
+
+impl Answer {
+    #[track_caller]
+    pub(super) fn json(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.text);
+        serde_json::from_str(&self.text).unwrap()
+    }
+
+    #[track_caller]
+    pub(super) fn empty(&self, status: u16) {
+        assert_eq!((self.status, self.text.as_str()), (status, ""));
+    }
+
+    /// It is a problem document with this code; gives it.
+    #[track_caller]
+    pub(super) fn refused(&self, status: u16, code: &str) -> Value {
+        let problem = self.json(status);
+        assert_eq!(self.headers[CONTENT_TYPE], "application/problem+json");
+        assert_eq!(problem["code"], code, "{problem}");
+        assert_eq!(problem["status"], status, "{problem}");
+        assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{problem}");
+        problem
+    }
+}
+
+impl Rig {
+    pub(super) fn new() -> Rig {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Arc::new(Config {
+            name: "test".into(),
+            data_dir: dir.path().to_owned(),
+            portals: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            ram_bytes_max: 64 * MIB,
+            drain_deadline: Duration::from_millis(200),
+            ..Config::default()
+        });
+        let pool = DefaultPool { path: dir.path().join("default.pool"), size: ByteLen(64 * MIB) };
+        let (ready, started) = oneshot();
+        let start = Arc::new(Mutex::new(Some((Some(pool), ready))));
+        let cores = uring::Config { processors: vec![0, 1], pin: false, poll: Duration::ZERO };
+        let running = Running::start(cores, move |core| {
+            let start = if core == CoreId(0) { start.lock().unwrap().take() } else { None };
+            ::node::run(Arc::clone(&config), start)
+        });
+        let running = running.unwrap();
+        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let portals = tokio.block_on(started).unwrap().unwrap();
+        let state = State {
+            node: Handle::new(running.handle()),
+            name: "test".into(),
+            portals,
+            started: SystemTime::now(),
+            core_stats: Arc::new(running.stats_reader()),
+        };
+        let router = router(state.clone());
+        Rig { dir, running: Some(running), tokio, state, router }
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(super) fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    pub(super) fn send(&self, request: Request<Body>) -> Answer {
+        let mut request = request;
+        request.headers_mut().entry(HOST).or_insert("127.0.0.1:3280".parse().unwrap());
+        let peer = Peer(SocketAddr::from(([127, 0, 0, 1], 40000)));
+        request.extensions_mut().get_or_insert(peer);
+        self.tokio.block_on(async {
+            let response = self.router.clone().oneshot(request).await.unwrap();
+            let (parts, body) = response.into_parts();
+            let text = to_bytes(body, usize::MAX).await.unwrap().to_vec();
+            Answer {
+                status: parts.status.as_u16(),
+                headers: parts.headers,
+                text: String::from_utf8(text).unwrap(),
+            }
+        })
+    }
+
+    pub(super) fn get(&self, path: &str) -> Answer {
+        self.send(Request::get(path).body(Body::empty()).unwrap())
+    }
+
+    pub(super) fn delete(&self, path: &str) -> Answer {
+        self.send(Request::delete(path).body(Body::empty()).unwrap())
+    }
+
+    pub(super) fn post(&self, path: &str, body: Value) -> Answer {
+        self.send(with_json("POST", path, &body))
+    }
+
+    pub(super) fn put(&self, path: &str, body: Value) -> Answer {
+        self.send(with_json("PUT", path, &body))
+    }
+
+    pub(super) fn patch(&self, path: &str, body: Value) -> Answer {
+        self.send(with_json("PATCH", path, &body))
+    }
+
+    /// The names of all of them.
+    pub(super) fn names(&self, path: &str) -> Vec<String> {
+        let list = self.get(path).json(200);
+        let items = list["items"].as_array().unwrap();
+        items.iter().map(|item| item["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    pub(super) fn control<T, F>(&self, function: impl FnOnce(Rc<Control>) -> F + Send + 'static) -> T
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, ControlError>> + 'static,
+    {
+        self.tokio.block_on(self.state.node.call(function)).unwrap().unwrap()
+    }
+
+    /// Runs a client on core 1.
+    pub(super) fn client<T, F>(&self, function: impl FnOnce() -> F + Send + 'static) -> T
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        let cores = self.running.as_ref().unwrap().handle();
+        self.tokio.block_on(cores.call(CoreId(1), function)).unwrap()
+    }
+
+    /// Stops the node; requests still come.
+    pub(super) fn stop(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.tokio.block_on(self.state.node.drain());
+            running.join();
+        }
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.stop();
+        }
+    }
+}
+
+fn with_json(method: &str, path: &str, body: &Value) -> Request<Body> {
+    let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
+    request.body(Body::from(body.to_string())).unwrap()
+}
