@@ -85,6 +85,8 @@ impl Settings {
             Some(path) => path,
             None => data_dir::default().ok_or(SettingsError::NoDataDir)?,
         };
+        // The record keeps paths below it, and the next start may happen elsewhere.
+        let data_dir = std::path::absolute(&data_dir).map_err(|_| SettingsError::NoDataDir)?;
         let node = node::Config {
             name: given.name.unwrap_or_else(host_name),
             data_dir,

@@ -1,5 +1,7 @@
 //! The real binary: started, asked, stopped, killed.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
 mod command_line;
 mod crowd;
 mod life;
