@@ -1,5 +1,10 @@
 //! Why a request brought nothing.
 
+use std::error::Error;
+use std::io::ErrorKind;
+
+use ureq::Timeout;
+
 use crate::Problem;
 
 /// A request brought nothing.
@@ -14,14 +19,12 @@ pub enum ClientError {
         #[source]
         source: Box<ureq::Error>,
     },
-    /// The connection was there and nothing came in time. A change may be carried out all the same.
-    #[error(
-        "the node at {url} did not answer in time: look whether the change was made before you repeat it"
-    )]
-    TimedOut {
+    /// The connection was there, and no whole answer came: a change may be carried out all the same.
+    #[error("the node at {url} did not answer: look whether the change was made before you repeat it")]
+    NoAnswer {
         /// Where.
         url: String,
-        /// At which step.
+        /// How it ended.
         #[source]
         source: Box<ureq::Error>,
     },
@@ -35,10 +38,10 @@ pub enum ClientError {
         url: String,
         /// What was not understood.
         #[source]
-        source: serde_json::Error,
+        source: Box<dyn Error + Send + Sync>,
     },
     /// Not an address.
-    #[error("{url} is not an address: write it as http://127.0.0.1:3280")]
+    #[error("{url:?} is not an address: write it as http://127.0.0.1:3280")]
     Address {
         /// What was given.
         url: String,
@@ -49,15 +52,19 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    pub(super) fn of(url: &str, source: ureq::Error) -> ClientError {
-        let (url, timeout) =
-            (url.to_owned(), matches!(&source, ureq::Error::Timeout(ureq::Timeout::Connect)));
-        match source {
-            ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::RequireHttpsOnly(_) => {
-                ClientError::Address { url, source: Box::new(source) }
+    pub(super) fn of(url: &str, error: ureq::Error) -> ClientError {
+        use ureq::Error as E;
+        // There is no TLS yet.
+        let no_address = !url.starts_with("http://") || matches!(error, E::BadUri(_) | E::Http(_));
+        let url = url.to_owned();
+        match error {
+            error if no_address => ClientError::Address { url, source: Box::new(error) },
+            E::Protocol(error) => ClientError::NotUrsa { url, source: Box::new(error) },
+            error @ (E::LargeResponseHeader(..) | E::BodyExceedsLimit(_)) => {
+                ClientError::NotUrsa { url, source: Box::new(error) }
             }
-            ureq::Error::Timeout(_) if !timeout => ClientError::TimedOut { url, source: Box::new(source) },
-            _ => ClientError::Unreachable { url, source: Box::new(source) },
+            error if never_connected(&error) => ClientError::Unreachable { url, source: Box::new(error) },
+            error => ClientError::NoAnswer { url, source: Box::new(error) },
         }
     }
 
@@ -67,5 +74,21 @@ impl ClientError {
             ClientError::Problem(problem) => Some(problem),
             _ => None,
         }
+    }
+}
+
+/// Whether nothing can have been sent.
+fn never_connected(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::ConnectionFailed | ureq::Error::HostNotFound => true,
+        ureq::Error::Timeout(timeout) => matches!(timeout, Timeout::Resolve | Timeout::Connect),
+        ureq::Error::Io(error) => matches!(
+            error.kind(),
+            ErrorKind::ConnectionRefused
+                | ErrorKind::HostUnreachable
+                | ErrorKind::NetworkUnreachable
+                | ErrorKind::AddrNotAvailable
+        ),
+        _ => false,
     }
 }

@@ -315,7 +315,7 @@ impl Client {
 
     fn json<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
         let text = self.text(call)?;
-        serde_json::from_str(&text).map_err(|source| ClientError::NotUrsa { url: self.url.clone(), source })
+        serde_json::from_str(&text).map_err(|error| self.not_ursa(error))
     }
 
     /// The answer's text if the request was carried out.
@@ -330,7 +330,14 @@ impl Client {
         }
         match serde_json::from_str::<Problem>(&text) {
             Ok(problem) => Err(ClientError::Problem(Box::new(problem))),
-            Err(source) => Err(ClientError::NotUrsa { url: self.url.clone(), source }),
+            Err(error) => Err(self.not_ursa(error)),
         }
     }
+
+    fn not_ursa(&self, error: serde_json::Error) -> ClientError {
+        ClientError::NotUrsa { url: self.url.clone(), source: Box::new(error) }
+    }
 }
+
+#[cfg(test)]
+mod tests;

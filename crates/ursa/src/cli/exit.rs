@@ -51,7 +51,7 @@ pub enum CliError {
 impl Outcome for CliError {
     fn code(&self) -> u8 {
         match self {
-            CliError::Client(ClientError::Unreachable { .. } | ClientError::TimedOut { .. }) => 3,
+            CliError::Client(ClientError::Unreachable { .. } | ClientError::NoAnswer { .. }) => 3,
             CliError::Client(ClientError::Address { .. }) | CliError::Unconfirmed(_) => 2,
             _ => 1,
         }

@@ -1,0 +1,100 @@
+//! What answers of all kinds become.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread::{self, JoinHandle};
+
+use super::{Client, ClientError};
+use crate::{VolumeCreate, VolumeKind};
+
+/// Answers one request with these bytes, and gives the request.
+fn server(answer: &str) -> (Client, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = Client::new(&format!("http://{}/", listener.local_addr().unwrap()));
+    let answer = answer.to_owned();
+    let thread = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let (mut request, mut piece) = (Vec::new(), [0; 4096]);
+        loop {
+            let len = stream.read(&mut piece).unwrap();
+            request.extend_from_slice(&piece[..len]);
+            let text = String::from_utf8_lossy(&request);
+            let Some((headers, body)) = text.split_once("\r\n\r\n") else { continue };
+            let length = headers.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
+                break;
+            }
+        }
+        stream.write_all(answer.as_bytes()).unwrap();
+        String::from_utf8(request).unwrap()
+    });
+    (client, thread)
+}
+
+fn response(status: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
+
+#[test]
+fn a_request_names_the_host_and_carries_what_was_set() {
+    let body = r#"{"id":"0","name":"a b","pool":"p","kind":"ram","size":4096,"block_size":512,"physical_block_size":512,
+        "slices":1,"reserved":0,"created":0,"naa":"6","maps":[],"new_in_a_later_version":1}"#;
+    let (client, thread) = server(&response("201 Created", body));
+    let volume = client.create_volume(&VolumeCreate::new("a b", 4096)).unwrap();
+    assert_eq!((volume.name.as_str(), volume.kind), ("a b", VolumeKind::Ram));
+    let request = thread.join().unwrap();
+    assert!(request.starts_with("POST /v1/volumes HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains("\r\nhost: 127.0.0.1:"), "{request}");
+    assert!(request.contains("\r\ncontent-type: application/json"), "{request}");
+    let (_, sent) = request.split_once("\r\n\r\n").unwrap();
+    let sent: serde_json::Value = serde_json::from_str(sent).unwrap();
+    let expected =
+        r#"{"name":"a b","size":4096,"kind":"thick","block_size":512,"native_512":false,"map":true}"#;
+    assert_eq!(sent, serde_json::from_str::<serde_json::Value>(expected).unwrap());
+}
+
+#[test]
+fn nothing_comes_back_from_a_deletion() {
+    let (client, thread) = server("HTTP/1.1 204 No Content\r\n\r\n");
+    client.delete_map("iqn.2026-11.io.ursa:db", 3, Some("a/b")).unwrap();
+    let request = thread.join().unwrap();
+    assert!(request.starts_with("DELETE /v1/targets/iqn.2026-11.io.ursa:db/maps/3?host=a%2Fb HTTP/1.1\r\n"));
+}
+
+#[test]
+fn a_refusal_says_why() {
+    let problem = r#"{"type":"about:blank","title":"Conflict","status":409,"detail":"it is used","code":"host_in_use",
+        "hint":"let it be"}"#;
+    let (client, _) = server(&response("409 Conflict", problem));
+    let error = client.delete_host("h").unwrap_err();
+    assert_eq!(error.problem().map(|problem| problem.code.as_str()), Some("host_in_use"));
+    assert_eq!(error.to_string(), "it is used: let it be");
+}
+
+#[test]
+fn strangers_are_told_apart_from_nobody() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = Client::new(&format!("http://{free}")).health().unwrap_err();
+    assert!(matches!(error, ClientError::Unreachable { .. }), "{error:?}");
+
+    for answer in [
+        response("200 OK", "<html>"),
+        response("200 OK", "{}"),
+        response("404 Not Found", "<html>"),
+        response("302 Found", ""),
+    ] {
+        let error = server(&answer).0.health().unwrap_err();
+        assert!(matches!(error, ClientError::NotUrsa { .. }), "{answer}: {error:?}");
+    }
+    let error = server("SSH-2.0-OpenSSH_9.2p1\r\n").0.health().unwrap_err();
+    assert!(matches!(error, ClientError::NotUrsa { .. }), "{error:?}");
+    // It went away in the middle.
+    for answer in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"] {
+        let error = server(answer).0.health().unwrap_err();
+        assert!(matches!(error, ClientError::NoAnswer { .. }), "{answer}: {error:?}");
+    }
+    for url in ["", "127.0.0.1:3280", "https://127.0.0.1", "http://", "ftp://127.0.0.1"] {
+        let error = Client::new(url).health().unwrap_err();
+        assert!(matches!(error, ClientError::Address { .. }), "{url}: {error:?}");
+    }
+}
