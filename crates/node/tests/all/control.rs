@@ -1,6 +1,6 @@
 //! What administrators do while clients are at work.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -35,16 +35,20 @@ fn free(rig: &Rig) -> ByteLen {
 fn keep_busy(rig: &Rig, shape: Shape, seed: u64) {
     let shadow = Rc::new(RefCell::new(Shadow::new(volume_number(shape.lun))));
     let client = rig.client(shape.name);
+    let logged_in = Rc::new(Cell::new(0));
     for worker in Worker::share(shape, 4, &shadow, &mut Rng::new(seed)) {
         let name = format!("busy-{}-{}", shape.name, worker.blocks.start);
+        let logged_in = Rc::clone(&logged_in);
         client.spawn(move |portal| async move {
             let session = log_in(portal, &name, shape.lun).await;
+            logged_in.set(logged_in.get() + 1);
             let ended = worker.work(session, u64::MAX).await.unwrap_err();
             let expected = matches!(ended, Error::Ended(Ended::Closed | Ended::Broken(_) | Ended::LoggedOut))
                 || [Some(NOT_SUPPORTED), Some(LUNS_CHANGED), Some(CAPACITY_CHANGED)].contains(&ended.sense());
             assert!(expected, "{ended}");
         });
     }
+    assert!(rig.world.run_until(|| logged_in.get() == 4, Duration::from_secs(10)));
     rig.world.run_for(Duration::from_millis(10));
 }
 

@@ -1,6 +1,6 @@
 //! Sessions that come, break and come again.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -85,14 +85,18 @@ fn a_connection_that_breaks_in_the_middle_of_writes_harms_nothing_else() {
         let shadow = Rc::new(RefCell::new(Shadow::new(volume_number(LUN))));
         let mut rng = Rng::new(seed);
         let client = rig.client("client");
+        let logged_in = Rc::new(Cell::new(0));
         for worker in Worker::share(shape, 4, &shadow, &mut rng) {
             let name = format!("client-{}", worker.blocks.start);
+            let logged_in = Rc::clone(&logged_in);
             client.spawn(move |portal| async move {
                 let session = log_in(portal, &name, LUN).await;
+                logged_in.set(logged_in.get() + 1);
                 let broken = worker.work(session, u64::MAX).await;
                 assert!(matches!(broken, Err(Error::Ended(Ended::Broken(_) | Ended::Closed))), "{broken:?}");
             });
         }
+        assert!(rig.world.run_until(|| logged_in.get() == 4, Duration::from_secs(10)));
         rig.world.run_for(Duration::from_micros(5_000 + rng.below(20_000)));
         assert_eq!(rig.world.break_connections(client.node, rig.server), 4);
         assert!(rig.world.fault_counts().of(Fault::ConnectionBreak) > 0);
@@ -101,6 +105,8 @@ fn a_connection_that_breaks_in_the_middle_of_writes_harms_nothing_else() {
             let all = read_all(&session, shape).await;
             shadow.borrow().check_alive(0, &all).unwrap();
         });
+        // A reset may be late, and so may the last command at the disk.
+        rig.world.run_for(Duration::from_secs(2));
         let left = rig.control(|control| async move { control.sessions().await });
         assert!(left.len() <= 1, "those that broke are gone: {left:?}");
     });

@@ -1,6 +1,6 @@
 //! A node that is told to stop.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -23,11 +23,14 @@ fn stop_under_load(seed: u64, log_out: bool) {
     rig.add(shape);
     let shadow = Rc::new(RefCell::new(Shadow::new(volume_number(shape.lun))));
     let mut clients = Vec::new();
+    let logged_in = Rc::new(Cell::new(0));
     for mut worker in Worker::share(shape, 4, &shadow, &mut Rng::new(seed)) {
         let name = format!("client-{}", worker.blocks.start);
         let client = rig.client(&name);
+        let logged_in = Rc::clone(&logged_in);
         client.spawn(move |portal| async move {
             let session = log_in(portal, &name, shape.lun).await;
+            logged_in.set(logged_in.get() + 1);
             while worker.step(&session).await.is_ok() {
                 if log_out && worker.rng.one_in(20) {
                     drop(Rc::into_inner(session).unwrap().logout().await);
@@ -37,6 +40,7 @@ fn stop_under_load(seed: u64, log_out: bool) {
         });
         clients.push(client);
     }
+    assert!(rig.world.run_until(|| logged_in.get() == 4, Duration::from_secs(10)));
     rig.world.run_for(Duration::from_millis(10));
     let handle = Handle::new(rig.world.handle(rig.server));
     let began = rig.world.now();

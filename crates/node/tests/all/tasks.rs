@@ -1,5 +1,6 @@
 //! Task management while commands are at a slow disk.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,10 +20,10 @@ async fn write(session: &Session, lba: u64, sequence: u64) -> Result<(), Error> 
     session.write(Lun(LUN), Lba(lba), data, BlockSize::B4096).await
 }
 
-/// Writes until it is told that a write was aborted, or that something has happened.
-async fn write_until_aborted(session: Rc<Session>, lba: u64) {
+/// Writes until it is told that something has happened, or to stop.
+async fn write_until(session: Rc<Session>, lba: u64, stop: Rc<Cell<bool>>) {
     for sequence in 1.. {
-        if write(&session, lba, sequence).await.is_err() {
+        if stop.get() || write(&session, lba, sequence).await.is_err() {
             return;
         }
     }
@@ -38,10 +39,11 @@ fn abort_under_load(seed: u64, function: TaskFunction, reaches_all: bool) {
         let first = log_in(portal, "first", LUN).await;
         let second = log_in(portal, "second", LUN).await;
         let sessions = if reaches_all { vec![&first, &second] } else { vec![&first] };
+        let stop = Rc::new(Cell::new(false));
         let writers: Vec<_> = (0..16)
             .map(|writer| {
                 let session = Rc::clone(sessions[writer % sessions.len()]);
-                rt::spawn(write_until_aborted(session, writer as u64 * 60))
+                rt::spawn(write_until(session, writer as u64 * 60, Rc::clone(&stop)))
             })
             .collect();
         rt::sleep(Duration::from_millis(300)).await;
@@ -49,7 +51,8 @@ fn abort_under_load(seed: u64, function: TaskFunction, reaches_all: bool) {
         assert_eq!(first.manage(function, Lun(LUN)).await.unwrap(), 0);
         let took = rt::now().since(began);
         assert!(took < Duration::from_secs(2), "writes take 200 ms at most, this took {took:?}");
-        // What the other session sent before it heard of the abort is its own.
+        // What was sent after the abort, before its sender heard of it, is answered as ever.
+        stop.set(true);
         rt::join_all(writers).await;
         second.make_ready(Lun(LUN)).await.unwrap();
         first.make_ready(Lun(LUN)).await.unwrap();
