@@ -20,6 +20,10 @@ impl Rng {
     }
 
     /// The next 64 random bits.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator of numbers without end would invite `collect`"
+    )]
     pub fn next(&mut self) -> u64 {
         let s = &mut self.0;
         let result = s[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);

@@ -56,14 +56,14 @@ impl BlockSize {
 impl Mul<BlockSize> for Lba {
     type Output = ByteOffset;
     fn mul(self, size: BlockSize) -> ByteOffset {
-        ByteOffset(self.0 << size.shift())
+        ByteOffset(self.0 * u64::from(size.bytes()))
     }
 }
 
 impl Mul<BlockSize> for BlockCount {
     type Output = ByteLen;
     fn mul(self, size: BlockSize) -> ByteLen {
-        ByteLen(self.0 << size.shift())
+        ByteLen(self.0 * u64::from(size.bytes()))
     }
 }
 

@@ -132,7 +132,12 @@ impl Record {
     pub fn list<T: DeserializeOwned>(&self, prefix: &str) -> Vec<T> {
         let range = self.entries.range(prefix.to_owned()..);
         let values = range.take_while(|(key, _)| key.starts_with(prefix));
-        values.filter_map(|(_, value)| serde_json::from_value(value.clone()).ok()).collect()
+        let parse = |(key, value): (&String, &Value)| {
+            serde_json::from_value(value.clone())
+                .inspect_err(|error| tracing::error!(key, %error, "an entry of the record cannot be read and is passed over"))
+                .ok()
+        };
+        values.filter_map(parse).collect()
     }
 
     /// The record with all of `changes`, to be written with [`Prepared::write`] and then put in force with

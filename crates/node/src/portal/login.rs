@@ -32,10 +32,25 @@ pub(super) async fn log_in(stream: DetachedStream, peer: SocketAddr) {
     }
 }
 
+/// A place in the registry that is given back unless its session has begun: the connection may break, or the deadline of
+/// the login pass, while the final response is being sent.
+struct Place {
+    tsih: u16,
+    begun: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.begun {
+            Control::current().registry().remove(self.tsih);
+        }
+    }
+}
+
 /// What was decided about a login.
 enum Admitted {
-    /// It makes a session, here.
-    New(rt::CoreId, Birth),
+    /// It makes a session, there; the registry has its place.
+    New(rt::CoreId, Birth, Place),
     /// It adds a connection to this session.
     Joins(rt::CoreId, u16),
 }
@@ -78,9 +93,6 @@ async fn negotiate(stream: &Stream, peer: SocketAddr) -> Option<(Admitted, Login
                 Ok(batch) => batch,
                 Err(error) => {
                     tracing::debug!(%peer, %error, "the connection ended in its login");
-                    if let Some((Admitted::New(_, birth), _)) = done {
-                        Control::current().registry().remove(birth.tsih);
-                    }
                     return None;
                 }
             };
@@ -99,7 +111,7 @@ async fn negotiate(stream: &Stream, peer: SocketAddr) -> Option<(Admitted, Login
 impl Admitted {
     fn tsih(&self) -> u16 {
         match self {
-            Admitted::New(_, birth) => birth.tsih,
+            Admitted::New(_, birth, _) => birth.tsih,
             Admitted::Joins(_, tsih) => *tsih,
         }
     }
@@ -179,14 +191,15 @@ async fn admit(request: Option<LoginRequest>, peer: SocketAddr) -> Result<Admitt
         target: request.target,
         address: peer,
     };
-    Ok(Admitted::New(core, Birth { tsih, nexus, peer, again }))
+    Ok(Admitted::New(core, Birth { tsih, nexus, peer, again }, Place { tsih, begun: false }))
 }
 
 /// Moves the connection to its session's core.
 async fn hand_over(stream: Stream, admitted: Admitted, outcome: LoginOutcome) {
     let stream = stream.detach().await;
     match admitted {
-        Admitted::New(core, birth) => {
+        Admitted::New(core, birth, mut place) => {
+            place.begun = true;
             tracing::info!(
                 tsih = birth.tsih,
                 initiator = %birth.peer.name.initiator,

@@ -11,6 +11,9 @@ use rt::sync::Notify;
 /// Sessions of a node at once. A TSIH has 16 bits and zero is none.
 pub const SESSIONS_MAX: usize = 65_535;
 
+/// Names of former sessions that are remembered: an initiator that draws a new ISID for each login must not fill the memory.
+const SEEN_MAX: usize = SESSIONS_MAX;
+
 /// The portal group of all portals: connections of one session may come through any of them.
 pub const PORTAL_GROUP: u16 = 1;
 
@@ -38,7 +41,7 @@ pub struct Place {
 pub struct Registry {
     places: RefCell<BTreeMap<u16, Place>>,
     by_name: RefCell<BTreeMap<SessionName, u16>>,
-    /// Names that have had a session since the node started: the next is told of the loss of the last.
+    /// Names that have had a session since the node started, at most [`SEEN_MAX`]: the next is told of the loss of the last.
     seen: RefCell<BTreeSet<SessionName>>,
     /// The last TSIH given out: they go round, so that one that has just ended is not taken for a new one.
     last: Cell<u16>,
@@ -100,10 +103,24 @@ impl Registry {
         let nexus = self.next_nexus.get();
         self.next_nexus.set(nexus + 1);
         // Discovery sessions are many and have no units to tell anything about.
-        let again = name.target.is_some() && !self.seen.borrow_mut().insert(name.clone());
+        let again = name.target.is_some() && self.seen_before(&name);
         self.by_name.borrow_mut().insert(name.clone(), tsih);
         places.insert(tsih, Place { name, core });
         Some((tsih, NexusId(nexus), core, again))
+    }
+
+    /// Whether these names had a session before; they have one now.
+    fn seen_before(&self, name: &SessionName) -> bool {
+        let mut seen = self.seen.borrow_mut();
+        if seen.contains(name) {
+            return true;
+        }
+        // Whoever is forgotten is told of a power on instead of a loss of the nexus: both make an initiator start anew.
+        if seen.len() >= SEEN_MAX {
+            seen.pop_first();
+        }
+        seen.insert(name.clone());
+        false
     }
 
     /// Forgets a session that has ended.
