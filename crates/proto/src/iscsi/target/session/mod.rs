@@ -8,8 +8,11 @@
 //!   than `data_bytes_max` alone is answered ILLEGAL REQUEST, INVALID FIELD IN CDB, without asking for its data.
 //! - answers: one for each command in the window, and no more bytes are wanted above [`TRANSMIT_BYTES_MAX`].
 //!
-//! A digest error, a broken sequence of data or the loss of a connection ends the whole session, as level 0 has no
-//! smaller recovery (7.1.4, 7.13.1). Other bad requests are answered with a Reject and the session goes on.
+//! A header digest error, a broken sequence of data or the loss of a connection ends the whole session, as level 0 has no
+//! smaller recovery (7.1.4, 7.13.1); so does a data digest error of anything but Data-Out, which would have to be sent again
+//! (7.8). A Data-Out PDU with a data digest error or a DataSN out of order ends its command only: ABORTED COMMAND, PROTOCOL
+//! SERVICE CRC ERROR, after all data that is on its way (7.8, 7.9). Other bad requests are answered with a Reject and the
+//! session goes on.
 //!
 //! Left out, with the reason: recovery levels 1 and 2 (SNACK is rejected, TASK REASSIGN answered "not supported");
 //! bidirectional commands and CDBs over 16 bytes (refused with sense: no block command that we have needs them);

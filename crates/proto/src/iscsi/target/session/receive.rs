@@ -110,7 +110,7 @@ impl Session {
         error: FrameError,
     ) -> &'a [u8] {
         match (error, header) {
-            // 7.7: nothing can be said about a PDU whose header is damaged.
+            // 7.8: nothing can be said about a PDU whose header is damaged.
             (FrameError::HeaderDigest, _) => self.over(CloseReason::HeaderDigest),
             (FrameError::DataTooLong { .. }, Some(header)) => {
                 self.fail(at, RejectReason::InvalidPduField, header);
@@ -211,12 +211,24 @@ impl Session {
             let (padding, digest) = body.tail[..body.tail_length].split_at(body.tail_length - 4);
             body.crc.update(padding);
             if body.crc.value().to_le_bytes() != digest {
-                // 7.7: at level 0 the session ends after the Reject.
-                self.reject(at, RejectReason::DataDigestError, &body.header);
-                return self.over(CloseReason::DataDigest);
+                return self.damaged(at, body);
             }
         }
         let Body { header, pdu, sink, length, .. } = body;
+        self.carry_out_pdu(at, &header, pdu, sink, length as u32);
+    }
+
+    /// A PDU's data digest is wrong (7.8). Of a Data-Out PDU the header is sound, so that the command is refused when all
+    /// of its data has come. Any other would have to be sent again, which level 0 does not have: the session ends.
+    fn damaged(&mut self, at: usize, body: Body) {
+        self.reject(at, RejectReason::DataDigestError, &body.header);
+        let Body { header, pdu, sink, length, .. } = body;
+        if !matches!(pdu, Ok(RequestPdu::DataOut(_))) {
+            return self.over(CloseReason::DataDigest);
+        }
+        if let Sink::Task(key, _) = sink {
+            self.give_up_data(key);
+        }
         self.carry_out_pdu(at, &header, pdu, sink, length as u32);
     }
 

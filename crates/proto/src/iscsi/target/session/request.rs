@@ -6,7 +6,7 @@ use super::receive::Sink;
 use super::task::{Answer, NewTask, Task, TaskKey, TaskState};
 use super::transmit::Output;
 use super::window::{Arrival, Sequenced};
-use super::write_data::{Place, WriteData};
+use super::write_data::{Mistake, Place, WriteData};
 use super::{CloseReason, Command, CommandId, Event, IMMEDIATE_MAX, Session};
 use crate::iscsi::wire::{
     Ahs, DataOut, HEADER_LEN, HeaderError, InitiatorTag, Opcode, RejectReason, RequestPdu, Residual,
@@ -19,6 +19,8 @@ use crate::scsi::{Cdb, Outcome, Sense, SenseKey, Status};
 const UNEXPECTED_UNSOLICITED_DATA: u16 = 0x0c0c;
 /// RFC 7143 11.4.7.2: incorrect amount of data.
 const INCORRECT_AMOUNT_OF_DATA: u16 = 0x0c0d;
+/// RFC 7143 11.4.7.2: protocol service CRC error.
+const PROTOCOL_SERVICE_CRC_ERROR: u16 = 0x4705;
 /// SPC-4: INVALID FIELD IN COMMAND INFORMATION UNIT, for what the transport's header asks and we cannot do.
 const INVALID_FIELD_IN_COMMAND_INFORMATION_UNIT: u16 = 0x0e03;
 impl Session {
@@ -278,23 +280,41 @@ impl Session {
         };
         let verdict = match self.tasks.get(key) {
             // Allegiance (4.2.5.1).
-            Some(task) if task.cid != cid => Err(RejectReason::ProtocolError),
+            Some(task) if task.cid != cid => Err(Mistake::Broken(RejectReason::ProtocolError)),
             Some(task) => match (&task.write, &task.state) {
                 (Some(write), TaskState::Collecting) => {
                     write.check(pdu, length, max_burst, |number| key.target_tag(number))
                 }
                 // To be thrown away: only its end is of interest.
-                (Some(write), TaskState::Refusing(_)) if write.unsolicited_open => Ok(()),
-                _ => Err(RejectReason::ProtocolError),
+                (Some(write), TaskState::Refusing(_)) if write.is_under_way() => Ok(()),
+                _ => Err(Mistake::Broken(RejectReason::ProtocolError)),
             },
-            None => Err(RejectReason::ProtocolError),
+            None => Err(Mistake::Broken(RejectReason::ProtocolError)),
         };
         match verdict {
             Ok(()) => Sink::Task(key, pdu.buffer_offset),
-            Err(reason) => {
+            Err(Mistake::Gap) => {
+                self.give_up_data(key);
+                Sink::Task(key, pdu.buffer_offset)
+            }
+            Err(Mistake::Broken(reason)) => {
                 self.fail(at, reason, header);
                 Sink::Discard
             }
+        }
+    }
+
+    /// Data of a command was lost (7.8, 7.9): it will be refused when the rest has come, because what is on its way cannot
+    /// be called back. A command that is being refused already keeps its reason.
+    pub(super) fn give_up_data(&mut self, key: TaskKey) {
+        let Some(task) = self.tasks.get_mut(key) else { return };
+        if matches!(task.state, TaskState::Collecting) {
+            let sense = Sense::new(SenseKey::AbortedCommand, PROTOCOL_SERVICE_CRC_ERROR);
+            task.state = TaskState::Refusing(sense);
+            if let Some(write) = task.write.as_mut() {
+                write.place = Place::None;
+            }
+            self.release_memory(key);
         }
     }
 
@@ -303,9 +323,11 @@ impl Session {
     pub(super) fn proceed(&mut self, key: TaskKey) {
         let Some(task) = self.tasks.get_mut(key).filter(|task| task.in_order) else { return };
         let waits = task.write.as_ref().is_some_and(|write| write.unsolicited_open);
+        let is_under_way = task.write.as_ref().is_some_and(WriteData::is_under_way);
         let is_complete = task.write.as_ref().is_none_or(WriteData::is_complete);
         match task.state {
             _ if waits => {}
+            TaskState::Refusing(_) if is_under_way => {}
             TaskState::Refusing(sense) => {
                 task.state = TaskState::Running;
                 self.answer(key, Outcome::check(sense));

@@ -41,7 +41,8 @@ impl TaskKey {
 pub(super) enum TaskState {
     /// It waits for its turn, for memory, or for data.
     Collecting,
-    /// It will be refused with this sense when the unsolicited data that it announced has come.
+    /// It will be refused with this sense when the data that is on its way has come: what it announced unsolicited, and
+    /// what R2Ts asked for.
     Refusing(Sense),
     /// Handed out to the driver.
     Running,

@@ -2,7 +2,8 @@
 //!
 //! Data comes in order (DataPDUInOrder and DataSequenceInOrder are Yes): first what is unsolicited (immediate data, then
 //! Data-Out PDUs up to FirstBurstLength), then what R2Ts asked for, each sequence closed by the F bit. So one number,
-//! `received`, says where the next byte belongs, and everything else is a mistake of the initiator.
+//! `received`, says where the next byte belongs, and everything else is a mistake of the initiator. A mistake in DataSN alone
+//! leaves it clear where the data ends, so that it can be thrown away and the command refused.
 
 use base::Buf;
 
@@ -42,6 +43,15 @@ pub(super) struct WriteData {
     r2ts_done: u32,
 }
 
+/// What is wrong with a Data-Out PDU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mistake {
+    /// Only its DataSN is not the next: data before it is missing (7.9). The command can be refused alone.
+    Gap,
+    /// It is not what must come next at all, so that nobody can say what follows.
+    Broken(RejectReason),
+}
+
 /// What one R2T asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Burst {
@@ -70,6 +80,11 @@ impl WriteData {
         !self.unsolicited_open && self.received == self.expected
     }
 
+    /// Data is on its way, or will be: the end of an open sequence has not come.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.unsolicited_open || self.r2ts_done < self.r2ts_sent
+    }
+
     /// The R2T that may be sent next.
     pub(super) fn next_r2t(&mut self, max_burst: u32, outstanding_max: u16) -> Option<u32> {
         let number = self.r2ts_sent;
@@ -96,27 +111,26 @@ impl WriteData {
         length: u32,
         max_burst: u32,
         tag: impl Fn(u32) -> TargetTag,
-    ) -> Result<(), RejectReason> {
+    ) -> Result<(), Mistake> {
+        const PROTOCOL_ERROR: Mistake = Mistake::Broken(RejectReason::ProtocolError);
         let (expected_tag, limit) = if self.unsolicited_open {
             (TargetTag::RESERVED, self.unsolicited_max)
         } else if self.r2ts_done < self.r2ts_sent {
-            let burst = self.burst(self.r2ts_done, max_burst).ok_or(RejectReason::ProtocolError)?;
+            let burst = self.burst(self.r2ts_done, max_burst).ok_or(PROTOCOL_ERROR)?;
             (tag(self.r2ts_done), burst.start + burst.length)
         } else {
-            return Err(RejectReason::ProtocolError);
+            return Err(PROTOCOL_ERROR);
         };
-        if pdu.target_tag != expected_tag || pdu.buffer_offset != self.received || pdu.data_sn != self.data_sn
-        {
-            return Err(RejectReason::InvalidPduField);
+        if pdu.target_tag != expected_tag || pdu.buffer_offset != self.received {
+            return Err(Mistake::Broken(RejectReason::InvalidPduField));
         }
         let end = self.received.checked_add(length).filter(|end| *end <= limit);
         // A solicited sequence ends exactly where the R2T said; an unsolicited one at the latest at FirstBurstLength.
         match end {
-            None => Err(RejectReason::ProtocolError),
-            Some(end) if end == limit && !pdu.is_final => Err(RejectReason::ProtocolError),
-            Some(end) if end < limit && pdu.is_final && !self.unsolicited_open => {
-                Err(RejectReason::ProtocolError)
-            }
+            None => Err(PROTOCOL_ERROR),
+            Some(end) if end == limit && !pdu.is_final => Err(PROTOCOL_ERROR),
+            Some(end) if end < limit && pdu.is_final && !self.unsolicited_open => Err(PROTOCOL_ERROR),
+            Some(_) if pdu.data_sn != self.data_sn => Err(Mistake::Gap),
             Some(_) => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
 //! What an initiator must not do, and what it gets for it.
 
 use super::*;
-use crate::iscsi::wire::{RejectReason, Snack};
+use crate::iscsi::wire::{RejectReason, Snack, TaskManagementFunction, TaskRequest};
 
 impl Peer {
     fn rejected(&mut self) -> RejectReason {
@@ -103,10 +103,9 @@ fn broken_sequences_of_data_end_the_session() {
         peer
     };
     type Mistake = fn(TargetTag) -> (DataOut, usize);
-    let solicited: [(&str, Mistake); 7] = [
+    let solicited: [(&str, Mistake); 6] = [
         ("wrong tag", |tag| (data_out(1, TargetTag(tag.0 ^ 1), 0, 0, true), 65536)),
         ("unsolicited instead", |_| (data_out(1, TargetTag::RESERVED, 0, 0, true), 65536)),
-        ("wrong DataSN", |tag| (data_out(1, tag, 1, 0, true), 65536)),
         ("wrong offset", |tag| (data_out(1, tag, 0, 512, true), 65024)),
         ("an end too early", |tag| (data_out(1, tag, 0, 0, true), 512)),
         ("no end", |tag| (data_out(1, tag, 0, 0, false), 65536)),
@@ -121,11 +120,10 @@ fn broken_sequences_of_data_end_the_session() {
         peer.is_over(CloseReason::ProtocolError);
         assert_eq!(peer.session.write_bytes(), 0);
     }
-    let unsolicited: [(&str, DataOut, usize); 4] = [
+    let unsolicited: [(&str, DataOut, usize); 3] = [
         ("a tag that was never given", data_out(1, TargetTag(5), 0, 0, true), 512),
         ("beyond FirstBurstLength", data_out(1, TargetTag::RESERVED, 0, 0, true), 16385),
         ("no end at FirstBurstLength", data_out(1, TargetTag::RESERVED, 0, 0, false), 16384),
-        ("wrong DataSN", data_out(1, TargetTag::RESERVED, 7, 0, false), 512),
     ];
     for (name, pdu, length) in unsolicited {
         let mut peer = start(false);
@@ -133,6 +131,105 @@ fn broken_sequences_of_data_end_the_session() {
         let (ResponsePdu::Reject(_), _) = peer.answer() else { panic!("{name}") };
         peer.is_over(CloseReason::ProtocolError);
     }
+}
+
+impl Peer {
+    /// The only answer says that data was lost: CHECK CONDITION, ABORTED COMMAND, PROTOCOL SERVICE CRC ERROR.
+    fn lost_data(&mut self) {
+        let answer = self.answer();
+        assert_eq!((status_of(&answer), sense_of(&answer.1)), (0x02, (0x0b, 0x4705)));
+        assert_eq!(self.session.write_bytes(), 0);
+        assert_eq!(self.session.census(), Default::default());
+    }
+}
+
+/// 7.9: it counts as a digest error of the data before, and only the command ends.
+#[test]
+fn a_wrong_data_sn_ends_the_command_after_all_of_its_data() {
+    for wrong in [1, 27, u32::MAX] {
+        let mut peer = Peer::new();
+        peer.send(write(1, FIRST, 1024).encode(0), &[]);
+        let tag = peer.r2t().target_tag;
+        peer.send(data_out(1, tag, wrong, 0, false).encode(512), &[7; 512]);
+        assert!(peer.output().is_empty(), "there is data to come");
+        assert_eq!(peer.session.write_bytes(), 0, "which nobody keeps");
+        peer.send(data_out(1, tag, 1, 512, true).encode(512), &[7; 512]);
+        peer.lost_data();
+        peer.goes_on(FIRST + 1);
+    }
+    // The second PDU's, which is also the last.
+    let mut peer = Peer::new();
+    peer.send(write(1, FIRST, 1024).encode(0), &[]);
+    let tag = peer.r2t().target_tag;
+    peer.send(data_out(1, tag, 0, 0, false).encode(512), &[7; 512]);
+    peer.send(data_out(1, tag, 0, 512, true).encode(512), &[7; 512]);
+    peer.lost_data();
+    // More of it belongs to no command.
+    peer.send(data_out(1, tag, 1, 512, true).encode(512), &[7; 512]);
+    assert!(peer.output().is_empty());
+    peer.goes_on(FIRST + 1);
+}
+
+#[test]
+fn a_wrong_data_sn_in_unsolicited_data() {
+    let mut peer = Peer::new();
+    peer.send(ScsiCommand { is_final: false, ..write(1, FIRST, 100_000) }.encode(0), &[]);
+    peer.send(data_out(1, TargetTag::RESERVED, 7, 0, false).encode(512), &[7; 512]);
+    peer.send(data_out(1, TargetTag::RESERVED, 8, 512, false).encode(512), &[7; 512]);
+    assert!(peer.output().is_empty());
+    peer.send(data_out(1, TargetTag::RESERVED, 9, 1024, true).encode(512), &[7; 512]);
+    peer.lost_data();
+    peer.goes_on(FIRST + 1);
+}
+
+/// Several R2Ts are out: the data of all of them is waited for.
+#[test]
+fn lost_data_waits_for_all_r2ts() {
+    let mut peer = Peer::with(Negotiated { max_outstanding_r2t: 2, ..negotiated() }, config());
+    peer.send(write(1, FIRST, 200_000).encode(0), &[]);
+    let tags: Vec<TargetTag> = peer
+        .output()
+        .into_iter()
+        .map(|(pdu, _)| match pdu {
+            ResponsePdu::R2t(r2t) => r2t.target_tag,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(tags.len(), 2);
+    peer.send(data_out(1, tags[0], 5, 0, true).encode(65536), &pattern(65536));
+    assert!(peer.output().is_empty(), "neither an answer nor a third R2T");
+    peer.send(data_out(1, tags[1], 0, 65536, false).encode(512), &[7; 512]);
+    assert!(peer.output().is_empty());
+    peer.send(data_out(1, tags[1], 1, 66048, true).encode(65024), &[7; 65024]);
+    peer.lost_data();
+    peer.goes_on(FIRST + 1);
+}
+
+/// It waits for data that never comes, until the initiator aborts it.
+#[test]
+fn a_command_that_lost_data_can_be_aborted() {
+    let mut peer = Peer::new();
+    peer.send(write(1, FIRST, 1024).encode(0), &[]);
+    let tag = peer.r2t().target_tag;
+    peer.send(data_out(1, tag, 9, 0, false).encode(512), &[7; 512]);
+    let abort = TaskRequest {
+        immediate: true,
+        function: TaskManagementFunction::AbortTask,
+        lun: [0; 8],
+        initiator_tag: InitiatorTag(2),
+        referenced_tag: InitiatorTag(1),
+        cmd_sn: Serial(FIRST + 1),
+        exp_stat_sn: Serial(1000),
+        referenced_cmd_sn: Serial(FIRST),
+        exp_data_sn: 0,
+    };
+    peer.send(abort.encode(), &[]);
+    assert_eq!(peer.session.census(), Default::default());
+    peer.events();
+    peer.output();
+    peer.send(data_out(1, tag, 1, 512, true).encode(512), &[7; 512]);
+    assert!(peer.output().is_empty());
+    peer.goes_on(FIRST + 1);
 }
 
 #[test]
@@ -174,12 +271,58 @@ fn damaged_digests_end_the_session() {
     assert_eq!(peer.rejected(), RejectReason::DataDigestError);
     peer.is_over(CloseReason::DataDigest);
 
+    // Of a ping.
+    let mut peer = Peer::with(negotiated.clone(), config());
+    let mut ping = [0; HEADER_LEN];
+    (ping[0], ping[1], ping[7]) = (0x40, 0x80, 4);
+    let mut bytes = peer.bytes(&ping, b"ping");
+    bytes[53] ^= 1;
+    peer.session.handle_bytes(0, &bytes, Instant(0));
+    assert_eq!(peer.rejected(), RejectReason::DataDigestError);
+    peer.is_over(CloseReason::DataDigest);
+
     let mut peer = Peer::with(negotiated, config());
     let mut bytes = peer.bytes(&write(1, FIRST, 512).encode(512), &[0; 512]);
     bytes[20] ^= 1;
     peer.session.handle_bytes(0, &bytes, Instant(0));
     assert!(peer.output().is_empty());
     peer.is_over(CloseReason::HeaderDigest);
+}
+
+/// 7.8: a Reject at once, and the command ends when all data has come.
+#[test]
+fn a_damaged_data_digest_of_data_out_ends_the_command() {
+    let negotiated = Negotiated { header_digest: true, data_digest: true, ..negotiated() };
+    for in_place in [false, true] {
+        let mut peer = Peer::with(negotiated.clone(), config());
+        peer.send(write(1, FIRST, 65536).encode(0), &[]);
+        let tag = peer.r2t().target_tag;
+        let mut bytes = peer.bytes(&data_out(1, tag, 0, 0, false).encode(32768), &[7; 32768]);
+        // Header, header digest, data, data digest.
+        assert_eq!(bytes.len(), 48 + 4 + 32768 + 4);
+        bytes[100] ^= 1;
+        if in_place {
+            peer.session.handle_bytes(0, &bytes[..52], Instant(0));
+            let mut lent = peer.session.take_in_place(0).expect("32 KiB are worth it");
+            lent.buf[lent.filled..].copy_from_slice(&bytes[52..52 + 32768]);
+            peer.session.handle_in_place(0, lent.buf, Instant(0));
+            peer.session.handle_bytes(0, &bytes[52 + 32768..], Instant(0));
+        } else {
+            peer.session.handle_bytes(0, &bytes, Instant(0));
+        }
+        assert_eq!(peer.rejected(), RejectReason::DataDigestError);
+        assert!(peer.session.take_in_place(0).is_none());
+        peer.send(data_out(1, tag, 1, 32768, true).encode(32768), &[7; 32768]);
+        peer.lost_data();
+        peer.goes_on(FIRST + 1);
+    }
+    // Of data that no command waits for.
+    let mut peer = Peer::with(negotiated, config());
+    let mut bytes = peer.bytes(&data_out(1, TargetTag(5), 0, 0, true).encode(512), &[7; 512]);
+    bytes[100] ^= 1;
+    peer.session.handle_bytes(0, &bytes, Instant(0));
+    assert_eq!(peer.rejected(), RejectReason::DataDigestError);
+    peer.goes_on(FIRST);
 }
 
 #[test]
