@@ -59,17 +59,38 @@ pub(super) fn write_atomic(unit: &mut LogicalUnit, request: Request) -> Result<S
         return Err(Sense::invalid_field_in_cdb(12, 7));
     }
     let fua = gates::durable(unit, gates::fua(cdb));
-    blocks(unit, extent, request.data_out, |range, data| BlockOp::WriteAtomic { range, data, fua })
+    all_blocks(unit, extent, request.data_out, |range, data| BlockOp::WriteAtomic { range, data, fua })
 }
 
 pub(super) fn orwrite(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let cdb = &request.cdb;
     gates::no_protection(cdb)?;
     let fua = gates::durable(unit, gates::fua(cdb));
-    blocks(unit, Extent::of(cdb), request.data_out, |range, data| BlockOp::OrWrite { range, data, fua })
+    all_blocks(unit, Extent::of(cdb), request.data_out, |range, data| BlockOp::OrWrite { range, data, fua })
 }
 
+/// Writes the blocks that came.
 fn blocks(
+    unit: &LogicalUnit,
+    extent: Extent,
+    data: Chain,
+    op: impl FnOnce(LbaRange, Chain) -> BlockOp,
+) -> Result<Step, Sense> {
+    let config = unit.config();
+    gates::writable(unit)?;
+    let Some(range) = extent.within(config, gates::transfer_max(config))? else {
+        return Ok(Step::Done(Outcome::good()));
+    };
+    let transfer = gates::bytes_of(range, config.block_size);
+    let (range, data) = gates::whole_blocks(data, range, config.block_size);
+    if range.count.0 == 0 {
+        return Ok(Step::Done(Outcome::good_out(transfer)));
+    }
+    Ok(pending::carry_out(transfer, op(range, data)))
+}
+
+/// Writes all blocks or none.
+fn all_blocks(
     unit: &LogicalUnit,
     extent: Extent,
     data: Chain,
