@@ -155,6 +155,16 @@ fn compare_and_write_takes_both_halves() {
     }
 }
 
+/// 256 blocks do not fit into NUMBER OF BLOCKS, byte 13.
+#[test]
+fn compare_and_write_of_no_blocks_with_data() {
+    let mut unit = unit(BlockSize::B512);
+    let caw = cdb(0x89, &[(9, &[7])]);
+    assert_good(start(&mut unit, &caw, &[]));
+    assert_field(start(&mut unit, &caw, &[1; 1024]), 13, 7);
+    assert_field(start(&mut unit, &caw, &vec![1; 2 * 256 * 512]), 13, 7);
+}
+
 #[test]
 fn write_atomic_is_what_the_volume_promises() {
     let mut none = unit(BlockSize::B512);
