@@ -1,7 +1,7 @@
 //! A node: everything of it but its HTTP.
 //!
 //! The way of a command: [`portal`] accepts a connection and takes it through its login; [`session`] turns bytes into
-//! commands; [`unit`] carries a command out; [`volume`] brings its blocks to the slices. What administrators do comes
+//! commands; [`mod@unit`] carries a command out; [`volume`] brings its blocks to the slices. What administrators do comes
 //! in through [`control`]. What a core has is its [`shard`].
 
 pub mod access;
