@@ -7,6 +7,7 @@
 mod access;
 mod error;
 mod pools;
+mod predecessor;
 mod start;
 mod status;
 mod volumes;

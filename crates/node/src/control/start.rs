@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use store::{Host, HostId, NewDisk, RamBudget, StoreError};
 
 use super::pools::{POOLS, PoolRecord};
+use super::predecessor::outlive;
 use super::{Control, ControlError, OpenedPool, PoolSpec};
 use crate::config::Config;
 use crate::portal::{self, Registry};
@@ -63,7 +64,7 @@ impl Control {
     /// # Errors
     /// See [`StartError`].
     pub(crate) async fn start(config: &Config) -> Result<Control, StartError> {
-        let record = Record::open(&config.data_dir.join("record")).await?;
+        let record = outlive(async || Record::open(&config.data_dir.join("record")).await).await?;
         let known: Option<NodeRecord> = record.get(NODE);
         let id = known.as_ref().and_then(|node| HostId::parse(&node.id)).unwrap_or_else(HostId::random);
         let first = known.is_none();
@@ -90,7 +91,7 @@ impl Control {
         let pools: Vec<PoolRecord> = self.record.borrow().list(POOLS);
         self.finish_first_start(pools.is_empty(), default_pool).await.map_err(StartError::DefaultPool)?;
         for PoolRecord { name, paths } in pools {
-            let pool = self.open_pool(&paths, false).await;
+            let pool = outlive(async || self.open_pool(&paths, false).await).await;
             match &pool {
                 Ok(pool) => self.attach_disks(pool).await,
                 Err(error) => tracing::error!(
@@ -154,7 +155,7 @@ impl Control {
     pub(crate) async fn listen(&self, portals: &[SocketAddr]) -> Result<Vec<Listener>, StartError> {
         let mut listeners = Vec::with_capacity(portals.len());
         for address in portals {
-            let listener = portal::listen(*address).await;
+            let listener = outlive(async || portal::listen(*address).await).await;
             listeners.push(listener.map_err(|error| StartError::Listen(*address, error))?);
         }
         Ok(listeners)
