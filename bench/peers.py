@@ -88,7 +88,8 @@ class Ursa(Peer):
 
     def start(self):
         api = self.port + 1
-        serve = [self.program, "serve", "--data-dir", self.data_dir()]
+        serve = [self.program, "serve", "--data-dir", self.data_dir(), "--cores", "1"]
+        serve += ["--pool-size", "2G", "--ram-max", "2G"]
         self.launch(serve + ["--iscsi-listen", f"127.0.0.1:{self.port}", "--api-listen", f"127.0.0.1:{api}"])
         self.wait_for_port(self.port)
         self.wait_for_port(api)

@@ -13,7 +13,6 @@ fn tool(name: &str, arguments: &[&str]) -> program::Finished {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn iscsi_ls_finds_the_target_through_both_portals() {
     let mut server = Server::start();
     let export = server.create(&VolumeSpec::new("listed", 64 * MIB));
@@ -26,7 +25,6 @@ fn iscsi_ls_finds_the_target_through_both_portals() {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn iscsi_inq_reads_the_identity() {
     let mut server = Server::start();
     let one = server.create(&VolumeSpec::new("one", 64 * MIB));
@@ -53,7 +51,6 @@ fn unit_designators(page: &str) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn iscsi_readcapacity16_tells_both_block_sizes() {
     let mut server = Server::start();
     for (name, block_size, blocks) in [("small-blocks", 512, 131_072), ("large-blocks", 4096, 16_384)] {
@@ -66,7 +63,6 @@ fn iscsi_readcapacity16_tells_both_block_sizes() {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn iscsi_swp_protects_and_releases() {
     let mut server = Server::start();
     let export = server.create(&VolumeSpec::new("protected", 64 * MIB));

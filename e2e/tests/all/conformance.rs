@@ -4,13 +4,11 @@ use e2e::libiscsi::{Exceptions, Report};
 use e2e::{Server, VolumeSpec};
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn iscsi_test_cu_with_512_byte_blocks() {
     suite(512);
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn iscsi_test_cu_with_4096_byte_blocks() {
     suite(4096);
 }

@@ -14,13 +14,11 @@ macro_rules! script {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn two_portals_carry_ext4_on_multipath_and_fstrim_gives_space_back() {
     file_system("ext4", 512);
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn two_portals_carry_xfs_on_multipath_and_fstrim_gives_space_back() {
     file_system("xfs", 4096);
 }
@@ -46,7 +44,6 @@ fn file_system(kind: &str, block_size: u32) {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn a_server_that_dies_and_returns_twice_under_io_loses_nothing() {
     let mut server = Server::start();
     let export = server.create(&VolumeSpec::new("restarted", 64 * MIB));
@@ -64,7 +61,6 @@ fn a_server_that_dies_and_returns_twice_under_io_loses_nothing() {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn persistent_reservations_between_two_hosts() {
     let mut server = Server::start();
     let export = server.create(&VolumeSpec::new("reserved", 64 * MIB));

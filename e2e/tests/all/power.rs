@@ -27,7 +27,6 @@ struct Promises {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn kill_9_under_load_loses_no_durable_write() {
     let mut server = Server::start();
     let export = server.create(&VolumeSpec::new("durable", 64 << 20));

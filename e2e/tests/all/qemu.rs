@@ -41,25 +41,21 @@ fn round_trip(spec: VolumeSpec) {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn an_image_goes_to_a_volume_and_back() {
     round_trip(VolumeSpec::new("image", SIZE as u64));
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn an_image_goes_to_4096_byte_blocks_and_back() {
     round_trip(VolumeSpec::new("image-4k", SIZE as u64).block_size(4096));
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn an_image_goes_to_memory_and_back() {
     round_trip(VolumeSpec::new("image-ram", SIZE as u64).kind(e2e::Kind::Ram));
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn a_volume_is_copied_to_another() {
     let mut server = Server::start();
     let source = server.create(&VolumeSpec::new("source", SIZE as u64));
@@ -75,7 +71,6 @@ fn a_volume_is_copied_to_another() {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn chap_in_the_url_opens_the_volume_and_nothing_else_does() {
     let spec = VolumeSpec::new("secret", SIZE as u64).chap("alice", "correct-horse-battery");
     round_trip(spec.clone());
@@ -91,7 +86,6 @@ fn chap_in_the_url_opens_the_volume_and_nothing_else_does() {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn bench_runs_deep_and_shallow() {
     let mut server = Server::start();
     let export = server.create(&VolumeSpec::new("bench", SIZE as u64));

@@ -69,7 +69,6 @@ fn start() -> (MutexGuard<'static, ()>, Server, Export) {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn garbage_is_answered_or_cut_off() {
     let (_turn, server, export) = start();
     let good = GoodClient::start(&export);
@@ -103,7 +102,6 @@ fn garbage_is_answered_or_cut_off() {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn garbage_in_a_session_ends_only_that_session() {
     let (_turn, server, export) = start();
     let good = GoodClient::start(&export);
@@ -130,7 +128,6 @@ fn garbage_in_a_session_ends_only_that_session() {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn half_open_connections_keep_nobody_out() {
     let (_turn, server, export) = start();
     let good = GoodClient::start(&export);
@@ -158,7 +155,6 @@ fn half_open_connections_keep_nobody_out() {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn two_thousand_logins_at_once() {
     const THREADS: u32 = 8;
     const LOGINS: u32 = 2_000;
@@ -190,7 +186,6 @@ fn two_thousand_logins_at_once() {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn a_client_that_never_reads_holds_bounded_memory() {
     let (_turn, server, export) = start();
     let good = GoodClient::start(&export);
@@ -218,7 +213,6 @@ fn a_client_that_never_reads_holds_bounded_memory() {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn a_slow_reader_gets_all_of_it_and_slows_nobody() {
     let (_turn, _server, export) = start();
     let data = pattern::stamped(9, 1, 1024, 8192);
@@ -263,7 +257,6 @@ fn login_with_digests(server: &Server, export: &Export, digests: Digests) -> Opt
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn a_wrong_header_digest_ends_the_connection() {
     let (_turn, server, export) = start();
     let good = GoodClient::start(&export);
@@ -281,7 +274,6 @@ fn a_wrong_header_digest_ends_the_connection() {
 }
 
 #[test]
-#[ignore = "until `ursa serve` is there"]
 fn data_with_a_wrong_digest_is_not_written() {
     let (_turn, server, export) = start();
     let good = GoodClient::start(&export);
