@@ -69,6 +69,14 @@ pub(super) fn orwrite(unit: &mut LogicalUnit, request: Request) -> Result<Step, 
     all_blocks(unit, Extent::of(cdb), request.data_out, |range, data| BlockOp::OrWrite { range, data, fua })
 }
 
+/// What may be written, and its bytes; `None` if the command asks for no blocks.
+fn admit(unit: &LogicalUnit, extent: Extent) -> Result<Option<(LbaRange, u64)>, Sense> {
+    let config = unit.config();
+    gates::writable(unit)?;
+    let range = extent.within(config, gates::transfer_max(config))?;
+    Ok(range.map(|range| (range, gates::bytes_of(range, config.block_size))))
+}
+
 /// Writes the blocks that came.
 fn blocks(
     unit: &LogicalUnit,
@@ -76,13 +84,8 @@ fn blocks(
     data: Chain,
     op: impl FnOnce(LbaRange, Chain) -> BlockOp,
 ) -> Result<Step, Sense> {
-    let config = unit.config();
-    gates::writable(unit)?;
-    let Some(range) = extent.within(config, gates::transfer_max(config))? else {
-        return Ok(Step::Done(Outcome::good()));
-    };
-    let transfer = gates::bytes_of(range, config.block_size);
-    let (range, data) = gates::whole_blocks(data, range, config.block_size);
+    let Some((range, transfer)) = admit(unit, extent)? else { return Ok(Step::Done(Outcome::good())) };
+    let (range, data) = gates::whole_blocks(data, range, unit.config().block_size);
     if range.count.0 == 0 {
         return Ok(Step::Done(Outcome::good_out(transfer)));
     }
@@ -96,12 +99,7 @@ fn all_blocks(
     data: Chain,
     op: impl FnOnce(LbaRange, Chain) -> BlockOp,
 ) -> Result<Step, Sense> {
-    let config = unit.config();
-    gates::writable(unit)?;
-    let Some(range) = extent.within(config, gates::transfer_max(config))? else {
-        return Ok(Step::Done(Outcome::good()));
-    };
-    let transfer = gates::bytes_of(range, config.block_size);
+    let Some((range, transfer)) = admit(unit, extent)? else { return Ok(Step::Done(Outcome::good())) };
     Ok(match gates::take(data, transfer) {
         Ok(data) => pending::carry_out(transfer, op(range, data)),
         Err(refused) => Step::Done(refused),
