@@ -3,6 +3,7 @@
 //! One file with two slots. A commit writes the whole record, with the next generation and a checksum, to the slot that is
 //! not the newest, and flushes: a cut at any point leaves the old record or the new one (`docs/formats/record.md`). Values
 //! are JSON, not a hand-made format: they are small, read by people in an emergency, and grow fields with each version.
+//! They stay the text that they are on the disk: a commit copies those that it does not change.
 //!
 //! After a failed commit nobody knows which record the next start will find, so the record accepts no more changes until
 //! the node has been restarted.
@@ -15,7 +16,7 @@ use base::{Buf, SharedBuf, crc32c};
 use rt::{Disk, DiskError, Durability, OpenError, OpenOptions};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// 4,096 volumes, each with a target, a map and its own host group, take about 1 KiB apiece: four times that.
 const SLOT_BYTES: u64 = 16 << 20;
@@ -55,14 +56,14 @@ pub enum RecordError {
 pub struct Record {
     disk: Rc<Disk>,
     path: PathBuf,
-    entries: BTreeMap<String, Value>,
+    entries: BTreeMap<String, Box<RawValue>>,
     generation: u64,
     /// A commit failed; see the module's header.
     latched: bool,
 }
 
 /// What a commit changes: a new value, or none to delete.
-pub type Change = (String, Option<Value>);
+pub type Change = (String, Option<Box<RawValue>>);
 
 impl Record {
     /// Opens the record at `path`, or makes an empty one.
@@ -125,19 +126,19 @@ impl Record {
 
     /// The value at `key`; `None` if there is none or it is of another shape.
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        serde_json::from_value(self.entries.get(key)?.clone()).ok()
+        serde_json::from_str(self.entries.get(key)?.get()).ok()
     }
 
     /// The values whose keys begin with `prefix`, by key.
     pub fn list<T: DeserializeOwned>(&self, prefix: &str) -> Vec<T> {
         let range = self.entries.range(prefix.to_owned()..);
         let values = range.take_while(|(key, _)| key.starts_with(prefix));
-        let parse = |(key, value): (&String, &Value)| {
-            serde_json::from_value(value.clone())
+        let parse = |(key, value): (&str, &RawValue)| {
+            serde_json::from_str(value.get())
                 .inspect_err(|error| tracing::error!(key, %error, "an entry of the record cannot be read and is passed over"))
                 .ok()
         };
-        values.filter_map(parse).collect()
+        values.map(|(key, value)| (key.as_str(), &**value)).filter_map(parse).collect()
     }
 
     /// The record with all of `changes`, to be written with [`Prepared::write`] and then put in force with
@@ -149,14 +150,15 @@ impl Record {
         if self.latched {
             return Err(RecordError::Latched);
         }
-        let mut entries = self.entries.clone();
-        for (key, value) in changes {
+        let kept = self.entries.iter().map(|(key, value)| (key.as_str(), &**value));
+        let mut entries: BTreeMap<&str, &RawValue> = kept.collect();
+        for (key, value) in &changes {
             match value {
                 Some(value) => entries.insert(key, value),
-                None => entries.remove(&key),
+                None => entries.remove(key.as_str()),
             };
         }
-        let payload = serde_json::to_vec(&entries).expect("maps of JSON values are JSON");
+        let payload = serde_json::to_vec(&entries).expect("a map of JSON values is JSON");
         if payload.len() as u64 > SLOT_BYTES - HEADER_BYTES as u64 {
             return Err(RecordError::Full(payload.len()));
         }
@@ -170,7 +172,7 @@ impl Record {
         let mut slot = Buf::zeroed(HEADER_BYTES + padded(payload.len()));
         header.encode(&mut slot);
         slot[HEADER_BYTES..HEADER_BYTES + payload.len()].copy_from_slice(&payload);
-        Ok(Prepared { disk: Rc::clone(&self.disk), entries, generation, slot: slot.share() })
+        Ok(Prepared { disk: Rc::clone(&self.disk), changes, generation, slot: slot.share() })
     }
 
     /// Puts what was written in force.
@@ -182,7 +184,12 @@ impl Record {
             self.latched = true;
             return Err(RecordError::Disk(self.path.clone(), error));
         }
-        self.entries = prepared.entries;
+        for (key, value) in prepared.changes {
+            match value {
+                Some(value) => self.entries.insert(key, value),
+                None => self.entries.remove(&key),
+            };
+        }
         self.generation = prepared.generation;
         Ok(())
     }
@@ -191,7 +198,7 @@ impl Record {
 /// A new record that is not in force yet.
 pub struct Prepared {
     disk: Rc<Disk>,
-    entries: BTreeMap<String, Value>,
+    changes: Vec<Change>,
     generation: u64,
     slot: SharedBuf,
 }
@@ -210,7 +217,8 @@ impl Prepared {
 
 /// A change that sets `key` to `value`.
 pub fn set(key: String, value: &impl Serialize) -> Change {
-    (key, Some(serde_json::to_value(value).expect("our records are plain structures with text keys")))
+    let value = serde_json::value::to_raw_value(value);
+    (key, Some(value.expect("our records are plain structures with text keys")))
 }
 
 /// A change that deletes `key`.

@@ -14,7 +14,7 @@ use rt::CoreId;
 use rt::sync::{Notify, Semaphore};
 use store::{CoreDisks, PoolId};
 
-use crate::access::Access;
+use crate::access::{Access, Concerned};
 use crate::config::Config;
 use crate::control::Control;
 use crate::session::Session;
@@ -145,11 +145,13 @@ impl Shard {
         Arc::clone(&self.access.borrow())
     }
 
-    /// New access rules: every session of this core looks at its LUNs again.
-    pub fn set_access(&self, access: Arc<Access>) {
+    /// New access rules: the sessions of this core that they concern look at their LUNs again.
+    pub fn set_access(&self, access: Arc<Access>, concerned: &Concerned) {
         self.access.replace(access);
         for session in self.sessions() {
-            session.look_again();
+            if session.target().is_some_and(|target| concerned.target(target)) {
+                session.look_again();
+            }
         }
     }
 

@@ -5,12 +5,15 @@
 //! the LUNs of those maps alone. An [`Access`] is never changed in place: control makes a new one and gives it to
 //! every core, so a session reads one consistent picture.
 
+mod change;
 mod host;
 mod names;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
+pub use change::{AccessChange, Concerned};
 pub use host::{AddressRange, ChapSecret, HostGroup};
 pub use names::{HostName, InvalidName, TargetName, VolumeName};
 use serde::{Deserialize, Serialize};
@@ -47,15 +50,21 @@ pub struct Target {
     pub maps: Vec<LunMap>,
 }
 
-/// One consistent picture of targets and hosts.
-#[derive(Clone, Debug, Default)]
+/// One consistent picture of targets and hosts. Cheap to clone, so that a change costs little however many there are.
+#[derive(Clone, Debug)]
 pub struct Access {
-    targets: BTreeMap<TargetName, Target>,
-    hosts: BTreeMap<HostName, HostGroup>,
-    /// The targets that map a volume. With a target a volume, looking through all of them for each is quadratic.
-    by_volume: BTreeMap<VolumeId, BTreeSet<TargetName>>,
-    /// Grows with each change, so that a session knows when its LUNs may have changed.
-    generation: u64,
+    targets: BTreeMap<TargetName, Arc<Target>>,
+    hosts: BTreeMap<HostName, Arc<HostGroup>>,
+    /// The targets that map a volume, by name. With a target a volume, looking through all of them for each is quadratic.
+    by_volume: BTreeMap<VolumeId, Arc<[TargetName]>>,
+}
+
+impl Default for Access {
+    /// Nobody sees anything.
+    fn default() -> Access {
+        let hosts = HostGroup::built_in().into_iter().map(|host| (host.name.clone(), Arc::new(host)));
+        Access { targets: BTreeMap::new(), hosts: hosts.collect(), by_volume: BTreeMap::new() }
+    }
 }
 
 /// Why an initiator may not log in. Logged, counted, and shown to administrators; the wire says less.
@@ -81,26 +90,13 @@ pub struct Admission {
 impl Access {
     /// The picture that these records draw.
     pub fn new(
-        generation: u64,
         targets: impl IntoIterator<Item = Target>,
         hosts: impl IntoIterator<Item = HostGroup>,
     ) -> Access {
-        let targets: BTreeMap<TargetName, Target> =
-            targets.into_iter().map(|target| (target.name.clone(), target)).collect();
-        let mut by_volume: BTreeMap<VolumeId, BTreeSet<TargetName>> = BTreeMap::new();
-        for target in targets.values() {
-            for map in &target.maps {
-                by_volume.entry(map.volume).or_default().insert(target.name.clone());
-            }
-        }
-        let hosts =
-            HostGroup::built_in().into_iter().chain(hosts).map(|host| (host.name.clone(), host)).collect();
-        Access { targets, hosts, by_volume, generation }
-    }
-
-    /// The number of this picture.
-    pub fn generation(&self) -> u64 {
-        self.generation
+        let hosts = hosts.into_iter().map(AccessChange::SetHost);
+        let changes: Vec<AccessChange> =
+            hosts.chain(targets.into_iter().map(AccessChange::SetTarget)).collect();
+        Access::default().with(&changes).0
     }
 
     /// Whether, and how, `initiator` may log in to `target`.
@@ -123,27 +119,33 @@ impl Access {
 
     /// A target by its name.
     pub fn target(&self, name: &str) -> Option<&Target> {
-        self.targets.get(name)
+        self.targets.get(name).map(|target| &**target)
     }
 
     /// All targets, by name.
     pub fn targets(&self) -> impl Iterator<Item = &Target> {
-        self.targets.values()
+        self.targets.values().map(|target| &**target)
     }
 
     /// All host groups, by name.
     pub fn hosts(&self) -> impl Iterator<Item = &HostGroup> {
-        self.hosts.values()
+        self.hosts.values().map(|host| &**host)
+    }
+
+    /// A host group by its name.
+    pub fn host(&self, name: &str) -> Option<&HostGroup> {
+        self.hosts.get(name).map(|host| &**host)
     }
 
     /// The targets that map this volume, by name.
     pub fn targets_of(&self, volume: VolumeId) -> impl Iterator<Item = &Target> {
-        self.by_volume.get(&volume).into_iter().flatten().filter_map(|name| self.targets.get(name))
+        let names = self.by_volume.get(&volume).map_or(&[][..], |names| names);
+        names.iter().filter_map(|name| self.target(name.as_str()))
     }
 
     /// The targets that `initiator` may log in to.
     pub fn visible(&self, initiator: &str, address: IpAddr) -> impl Iterator<Item = &Target> {
-        self.targets.values().filter(move |target| {
+        self.targets().filter(move |target| {
             target.maps.iter().any(|map| self.member(map, initiator, address).is_some())
         })
     }
@@ -151,7 +153,7 @@ impl Access {
     /// The LUNs of `target` that `initiator` sees. If two maps give one LUN, the host group first by name decides.
     pub fn luns(&self, target: &str, initiator: &str, address: IpAddr) -> BTreeMap<u16, VolumeId> {
         let mut seen: BTreeMap<u16, (&HostName, VolumeId)> = BTreeMap::new();
-        for map in self.targets.get(target).map_or(&[][..], |target| &target.maps) {
+        for map in self.target(target).map_or(&[][..], |target| &target.maps) {
             let Some(host) = self.member(map, initiator, address) else { continue };
             let candidate = (&host.name, map.volume);
             seen.entry(map.lun)
@@ -166,7 +168,7 @@ impl Access {
     }
 
     fn member(&self, map: &LunMap, initiator: &str, address: IpAddr) -> Option<&HostGroup> {
-        self.hosts.get(&map.host).filter(|host| host.contains(initiator, address))
+        self.host(map.host.as_str()).filter(|host| host.contains(initiator, address))
     }
 }
 

@@ -1,8 +1,9 @@
-//! Names of volumes, hosts and targets. A value of these types is valid.
+//! Names of volumes, hosts and targets. A value of these types is valid, and cheap to clone.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use proto::iscsi::name::IscsiName;
 use serde::{Deserialize, Serialize};
@@ -41,7 +42,7 @@ macro_rules! name {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $type(String);
+        pub struct $type(Arc<str>);
 
         impl $type {
             /// The name as text.
@@ -53,7 +54,7 @@ macro_rules! name {
         impl TryFrom<String> for $type {
             type Error = InvalidName;
             fn try_from(name: String) -> Result<$type, InvalidName> {
-                if $check(&name) { Ok($type(name)) } else { Err($error(name)) }
+                if $check(&name) { Ok($type(name.into())) } else { Err($error(name)) }
             }
         }
 
@@ -66,7 +67,7 @@ macro_rules! name {
 
         impl From<$type> for String {
             fn from(name: $type) -> String {
-                name.0
+                name.as_str().to_owned()
             }
         }
 

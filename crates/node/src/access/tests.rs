@@ -1,3 +1,5 @@
+use base::Rng;
+
 use super::*;
 
 fn address(text: &str) -> IpAddr {
@@ -24,7 +26,7 @@ fn access(maps: &[(u16, u8, &str)], hosts: Vec<HostGroup>) -> Access {
         host: host.parse().unwrap(),
     });
     let target = Target { name: T.parse().unwrap(), port: 1, alias: None, chap: None, maps: maps.collect() };
-    Access::new(1, [target], hosts)
+    Access::new([target], hosts)
 }
 
 const T: &str = "iqn.2026-11.io.ursa:t";
@@ -117,9 +119,54 @@ fn a_volume_knows_its_targets() {
             .map(|(lun, n)| LunMap { lun, volume: volume(*n), host: "any".parse().unwrap() })
             .collect(),
     };
-    let access = Access::new(1, [target(B, &[2, 1]), target(A, &[1, 1]), target(T, &[])], []);
+    let access = Access::new([target(B, &[2, 1]), target(A, &[1, 1]), target(T, &[])], []);
     let names = |n| access.targets_of(volume(n)).map(|target| target.name.as_str()).collect::<Vec<_>>();
     assert_eq!(names(1), [A, B]);
     assert_eq!(names(2), [B]);
     assert!(names(3).is_empty());
+}
+
+/// A host group or one of two targets becomes another or goes, at random.
+fn random_change(rng: &mut Rng) -> AccessChange {
+    let name: TargetName = [A, B][rng.below(2) as usize].parse().unwrap();
+    let group: HostName = ["a", "b"][rng.below(2) as usize].parse().unwrap();
+    let map = |rng: &mut Rng| LunMap {
+        lun: rng.below(4) as u16,
+        volume: volume(rng.below(4) as u8),
+        host: "any".parse().unwrap(),
+    };
+    match rng.below(6) {
+        0 => AccessChange::DeleteTarget(name),
+        1 => AccessChange::DeleteHost(group),
+        2 => AccessChange::SetHost(host(group.as_str(), &[], &[], rng.one_in(2))),
+        _ => {
+            let maps = (0..rng.below(4)).map(|_| map(rng)).collect();
+            AccessChange::SetTarget(Target { name, port: 1, alias: None, chap: None, maps })
+        }
+    }
+}
+
+#[test]
+fn a_changed_picture_is_as_one_that_was_drawn_anew_and_who_is_not_concerned_sees_the_same() {
+    let mut rng = Rng::new(1);
+    let mut access = Access::default();
+    for _ in 0..2000 {
+        let changes: Vec<AccessChange> = (0..1 + rng.below(2)).map(|_| random_change(&mut rng)).collect();
+        let (after, concerned) = access.with(&changes);
+        let drawn = Access::new(after.targets().cloned(), after.hosts().cloned());
+        assert_eq!(format!("{after:?}"), format!("{drawn:?}"), "{changes:?}");
+        for name in [A, B] {
+            let seen = |access: &Access| access.luns(name, T, address("10.0.0.1"));
+            assert!(concerned.target(name) || seen(&after) == seen(&access), "{changes:?}");
+        }
+        for n in (0..4).map(volume) {
+            let leads =
+                |access: &Access| access.targets_of(n).map(|target| target.name.clone()).collect::<Vec<_>>();
+            assert!(
+                concerned.volumes().any(|volume| volume == n) || leads(&after) == leads(&access),
+                "{changes:?}"
+            );
+        }
+        access = after;
+    }
 }

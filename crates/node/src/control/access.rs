@@ -1,12 +1,13 @@
 //! Targets, LUN maps and host groups.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::volumes::port_groups;
 use super::{Control, ControlError};
 use crate::access::{
-    Access, AddressRange, ChapSecret, HostGroup, HostName, LUN_MAX, LunMap, Target, TargetName,
+    Access, AccessChange, AddressRange, ChapSecret, Concerned, HostGroup, HostName, LUN_MAX, LunMap, Target,
+    TargetName,
 };
 use crate::record::{Change, delete, set};
 use crate::shard::{Shard, on_all_cores};
@@ -34,17 +35,32 @@ pub struct TargetSpec {
     pub chap: Option<ChapSecret>,
 }
 
-/// A LUN map to be made.
+/// Where a volume is to be mapped.
 #[derive(Clone, Debug)]
 pub struct MapSpec {
     /// The target's iSCSI name.
     pub target: String,
-    /// The volume, by name or identity.
-    pub volume: String,
     /// Who sees it.
     pub host: String,
     /// The LUN; `None`: the lowest that is free.
     pub lun: Option<u16>,
+}
+
+/// A place for a volume, found free.
+pub(super) struct Place {
+    target: Target,
+    host: HostName,
+    lun: u16,
+}
+
+impl Place {
+    /// Maps `volume` there.
+    pub(super) fn taken_by(self, volume: VolumeId) -> AccessChange {
+        let Place { mut target, host, lun } = self;
+        target.maps.push(LunMap { lun, volume, host });
+        target.maps.sort_by(|a, b| (a.lun, &a.host).cmp(&(b.lun, &b.host)));
+        AccessChange::SetTarget(target)
+    }
 }
 
 /// RFC 7143 12.1.3 asks for at least 96 bits unless the connection is encrypted; Windows refuses more than 16 bytes.
@@ -75,19 +91,8 @@ impl Control {
     /// A name that is none or taken, a secret that cannot be.
     pub async fn create_target(&self, spec: TargetSpec) -> Result<(), ControlError> {
         let _changing = self.change().await;
-        let name: TargetName = spec.name.parse()?;
-        check_chap(spec.chap.as_ref())?;
-        let access = self.access();
-        if access.target(name.as_str()).is_some() {
-            return Err(ControlError::Exists { kind: "target", name: name.into() });
-        }
-        // The lowest number that no target has.
-        let taken: BTreeMap<u16, ()> = access.targets().map(|target| (target.port, ())).collect();
-        let port = (1..=u16::MAX).find(|port| !taken.contains_key(port));
-        let port = port
-            .ok_or(ControlError::Invalid { field: "target", reason: "a node has at most 65,535 targets" })?;
-        let target = Target { name, port, alias: spec.alias, chap: spec.chap, maps: Vec::new() };
-        self.change_access(vec![set(target_key(&target.name), &target)]).await
+        let target = self.new_target(spec)?;
+        self.change_access(vec![AccessChange::SetTarget(target)]).await
     }
 
     /// Deletes a target. `force`: with its maps; its sessions end.
@@ -100,25 +105,20 @@ impl Control {
         if !force && !target.maps.is_empty() {
             return Err(ControlError::HasLuns { target: name.to_owned(), luns: target.maps.len() });
         }
-        self.change_access(vec![delete(target_key(&target.name))]).await
+        self.change_access(vec![AccessChange::DeleteTarget(target.name)]).await
     }
 
     /// Makes a volume a LUN of a target for a host group; gives the LUN.
     ///
     /// # Errors
     /// Names of nothing, a LUN that is taken or too high.
-    pub async fn map(&self, spec: MapSpec) -> Result<u16, ControlError> {
+    pub async fn map(&self, volume: &str, spec: MapSpec) -> Result<u16, ControlError> {
         let _changing = self.change().await;
-        let mut target = self.target_named(&spec.target)?;
-        let (_, volume) = self.volume_named(&spec.volume)?;
-        let host: HostName = spec.host.parse()?;
-        if !self.access().hosts().any(|group| group.name == host) {
-            return Err(ControlError::not_found("host", &spec.host));
-        }
-        let lun = free_lun(&target, &host, volume.id, spec.lun)?;
-        target.maps.push(LunMap { lun, volume: volume.id, host });
-        target.maps.sort_by(|a, b| (a.lun, &a.host).cmp(&(b.lun, &b.host)));
-        self.change_access(vec![set(target_key(&target.name), &target)]).await?;
+        let target = self.target_named(&spec.target)?;
+        let (_, volume) = self.volume_named(volume)?;
+        let place = self.place_in(target, &spec, Some(volume.id))?;
+        let lun = place.lun;
+        self.change_access(vec![place.taken_by(volume.id)]).await?;
         Ok(lun)
     }
 
@@ -134,7 +134,7 @@ impl Control {
         if target.maps.len() == before {
             return Err(ControlError::not_found("map", &format!("{} LUN {lun}", target.name)));
         }
-        self.change_access(vec![set(target_key(&target.name), &target)]).await
+        self.change_access(vec![AccessChange::SetTarget(target)]).await
     }
 
     /// Makes a host group, or changes one.
@@ -150,13 +150,13 @@ impl Control {
         for initiator in &host.initiators {
             let _: TargetName = initiator.parse()?;
         }
-        let exists = self.access().hosts().any(|other| other.name == host.name);
+        let exists = self.access().host(host.name.as_str()).is_some();
         match (new, exists) {
             (true, true) => return Err(ControlError::Exists { kind: "host", name: host.name.into() }),
             (false, false) => return Err(ControlError::not_found("host", host.name.as_str())),
             _ => {}
         }
-        self.change_access(vec![set(host_key(&host.name), &host)]).await
+        self.change_access(vec![AccessChange::SetHost(host)]).await
     }
 
     /// Deletes a host group.
@@ -166,8 +166,7 @@ impl Control {
     pub async fn delete_host(&self, name: &str) -> Result<(), ControlError> {
         let _changing = self.change().await;
         let access = self.access();
-        let host = access.hosts().find(|host| host.name.as_str() == name);
-        let host = host.ok_or_else(|| ControlError::not_found("host", name))?;
+        let host = access.host(name).ok_or_else(|| ControlError::not_found("host", name))?;
         if host.is_built_in() {
             return Err(ControlError::BuiltIn(name.to_owned()));
         }
@@ -175,7 +174,7 @@ impl Control {
         if let Some(target) = user {
             return Err(ControlError::HostInUse { host: name.to_owned(), target: target.name.to_string() });
         }
-        self.change_access(vec![delete(host_key(&host.name))]).await
+        self.change_access(vec![AccessChange::DeleteHost(host.name.clone())]).await
     }
 
     /// An address or a range of addresses from its text.
@@ -187,21 +186,71 @@ impl Control {
         text.parse().map_err(|_| ControlError::Invalid { field: "address", reason })
     }
 
-    /// Takes a volume out of all maps.
-    pub(super) async fn unmap_everywhere(&self, id: VolumeId) -> Result<(), ControlError> {
-        let access = self.access();
-        let changes = access.targets_of(id).map(|target| {
-            let mut target = target.clone();
-            target.maps.retain(|map| map.volume != id);
-            set(target_key(&target.name), &target)
-        });
-        self.change_access(changes.collect()).await
+    /// A place for a volume that is to be made, in a target that need not be there yet.
+    pub(super) fn place_for_new(&self, spec: &MapSpec) -> Result<Place, ControlError> {
+        let target = match self.access().target(&spec.target) {
+            Some(target) => target.clone(),
+            None => self.new_target(TargetSpec { name: spec.target.clone(), alias: None, chap: None })?,
+        };
+        self.place_in(target, spec, None)
     }
 
-    /// Makes changes of the record durable and gives every core the new picture.
-    async fn change_access(&self, changes: Vec<Change>) -> Result<(), ControlError> {
-        self.commit(changes).await?;
-        self.announce_access().await;
+    fn place_in(
+        &self,
+        target: Target,
+        spec: &MapSpec,
+        volume: Option<VolumeId>,
+    ) -> Result<Place, ControlError> {
+        let host: HostName = spec.host.parse()?;
+        if self.access().host(host.as_str()).is_none() {
+            return Err(ControlError::not_found("host", &spec.host));
+        }
+        let lun = free_lun(&target, &host, volume, spec.lun)?;
+        Ok(Place { target, host, lun })
+    }
+
+    fn new_target(&self, spec: TargetSpec) -> Result<Target, ControlError> {
+        let name: TargetName = spec.name.parse()?;
+        check_chap(spec.chap.as_ref())?;
+        let access = self.access();
+        if access.target(name.as_str()).is_some() {
+            return Err(ControlError::Exists { kind: "target", name: name.into() });
+        }
+        // The lowest number that no target has.
+        let taken: BTreeSet<u16> = access.targets().map(|target| target.port).collect();
+        let port = (1..=u16::MAX).find(|port| !taken.contains(port));
+        let port = port
+            .ok_or(ControlError::Invalid { field: "target", reason: "a node has at most 65,535 targets" })?;
+        Ok(Target { name, port, alias: spec.alias, chap: spec.chap, maps: Vec::new() })
+    }
+
+    /// What takes a volume out of all maps. `left`: this target goes, too, if it is left with nothing that somebody gave it.
+    pub(super) fn unmapping(&self, id: VolumeId, left: Option<&str>) -> Vec<AccessChange> {
+        let access = self.access();
+        let is_left = |target: &Target| {
+            let bare = target.maps.is_empty() && target.alias.is_none() && target.chap.is_none();
+            bare && left == Some(target.name.as_str())
+        };
+        let without = |target: &Target| {
+            let mut target = target.clone();
+            target.maps.retain(|map| map.volume != id);
+            match is_left(&target) {
+                true => AccessChange::DeleteTarget(target.name),
+                false => AccessChange::SetTarget(target),
+            }
+        };
+        let empty = left.and_then(|left| access.target(left)).filter(|target| is_left(target));
+        access.targets_of(id).chain(empty).map(without).collect()
+    }
+
+    /// Makes changes of targets and hosts durable, all or none, and gives every core the new picture.
+    pub(super) async fn change_access(&self, changes: Vec<AccessChange>) -> Result<(), ControlError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.commit(changes.iter().map(in_record).collect()).await?;
+        let (access, concerned) = self.access().with(&changes);
+        announce(access, concerned).await;
         Ok(())
     }
 
@@ -213,30 +262,19 @@ impl Control {
         Ok(self.record.borrow_mut().finish(prepared, written)?)
     }
 
-    /// Gives every core the access rules that the record has now.
-    pub(super) async fn announce_access(&self) {
-        let generation = self.access_generation.get() + 1;
-        self.access_generation.set(generation);
+    /// Gives every core the targets and hosts of the record. Only now are they parsed: from here on each change of the
+    /// record is made in what the cores have, too.
+    pub(super) async fn announce_record(&self) {
         let access = {
             let record = self.record.borrow();
-            Arc::new(Access::new(generation, record.list(TARGETS), record.list(HOSTS)))
+            Access::new(record.list(TARGETS), record.list(HOSTS))
         };
-        on_all_cores(move || {
-            let access = Arc::clone(&access);
-            async move {
-                let shard = Shard::current();
-                for unit in shard.units() {
-                    let mut brain = unit.brain().borrow_mut();
-                    let groups = port_groups(unit.id(), &access);
-                    if brain.config().port_groups != groups {
-                        let config = proto::scsi::LuConfig { port_groups: groups, ..brain.config().clone() };
-                        brain.reconfigure(config);
-                    }
-                }
-                shard.set_access(access);
-            }
-        })
-        .await;
+        announce(access, Concerned::every_target()).await;
+    }
+
+    /// Has all sessions look at their LUNs again: volumes have come.
+    pub(super) async fn announce_volumes(&self) {
+        announce(Access::clone(&self.access()), Concerned::every_target()).await;
     }
 
     fn target_named(&self, name: &str) -> Result<Target, ControlError> {
@@ -244,11 +282,38 @@ impl Control {
     }
 }
 
+/// A change as the record keeps it.
+fn in_record(change: &AccessChange) -> Change {
+    match change {
+        AccessChange::SetTarget(target) => set(target_key(&target.name), target),
+        AccessChange::DeleteTarget(name) => delete(target_key(name)),
+        AccessChange::SetHost(host) => set(host_key(&host.name), host),
+        AccessChange::DeleteHost(name) => delete(host_key(name)),
+    }
+}
+
+/// Gives every core new access rules. Whom they do not concern does not look at them.
+async fn announce(access: Access, concerned: Concerned) {
+    let (access, concerned) = (Arc::new(access), Arc::new(concerned));
+    on_all_cores(move || {
+        let (access, concerned) = (Arc::clone(&access), Arc::clone(&concerned));
+        async move {
+            let shard = Shard::current();
+            for unit in concerned.volumes().filter_map(|volume| shard.unit(volume)) {
+                unit.set_port_groups(port_groups(unit.id(), &access));
+            }
+            shard.set_access(access, &concerned);
+        }
+    })
+    .await;
+}
+
 /// The LUN to give. A volume has one number in a target, whoever looks; two hosts may see different volumes at one number.
+/// `volume` is `None` for one that is not mapped anywhere yet.
 fn free_lun(
     target: &Target,
     host: &HostName,
-    volume: VolumeId,
+    volume: Option<VolumeId>,
     wanted: Option<u16>,
 ) -> Result<u16, ControlError> {
     let taken = |lun| target.maps.iter().any(|map| map.lun == lun && map.host == *host);
@@ -261,8 +326,8 @@ fn free_lun(
         }
         Some(lun) => Ok(lun),
         None => {
-            let used =
-                target.maps.iter().find(|map| map.volume == volume && map.host != *host).map(|map| map.lun);
+            let of_other_hosts = |map: &&LunMap| Some(map.volume) == volume && map.host != *host;
+            let used = target.maps.iter().find(of_other_hosts).map(|map| map.lun);
             let used = used.filter(|lun| !taken(*lun));
             let lowest = (0..=LUN_MAX).find(|lun| !target.maps.iter().any(|map| map.lun == *lun));
             used.or(lowest).ok_or_else(|| ControlError::NoLunFree(target.name.to_string()))

@@ -12,7 +12,7 @@ mod start;
 mod status;
 mod volumes;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -43,8 +43,6 @@ pub struct Control {
     /// This server, as pools know it.
     host: Host,
     ram: RamBudget,
-    /// Grows with each change of targets, maps or hosts.
-    access_generation: Cell<u64>,
     /// Logins that were refused, by what the initiator was told.
     refused_logins: RefCell<BTreeMap<u16, u64>>,
 }

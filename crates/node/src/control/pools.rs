@@ -109,7 +109,7 @@ impl Control {
         }
         let status = self.adopt_pool(name.clone(), paths, pool.clone()).await?;
         self.open_volumes(&pool).await?;
-        self.announce_access().await;
+        self.announce_volumes().await;
         Ok(status)
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use base::ByteLen;
 use rt::{Listener, OpenError};
 use serde::{Deserialize, Serialize};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -75,7 +75,6 @@ impl Control {
             registry: Registry::new(),
             host: Host { id, name: config.name.clone() },
             ram: RamBudget::new(ByteLen(config.ram_bytes_max)),
-            access_generation: Cell::new(0),
             refused_logins: RefCell::default(),
         };
         if first {
@@ -102,7 +101,8 @@ impl Control {
             }
             self.pools.borrow_mut().insert(name, OpenedPool { paths, pool });
         }
-        self.announce_access().await;
+        // Before the volumes: their units begin with the ports that lead to them. Sessions come when portals listen.
+        self.announce_record().await;
         for pool in self.open_pools() {
             if let Err(error) = self.open_volumes(&pool).await {
                 tracing::error!(
@@ -112,8 +112,6 @@ impl Control {
                 );
             }
         }
-        // Units exist now: sessions that come will see them, with their ports.
-        self.announce_access().await;
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use store::{Pool, PoolId, SliceSpec, Stripe, VolumeInfo, VolumeKind, VolumeSpec};
 
+use super::access::{MapSpec, Place};
 use super::{Control, ControlError};
 use crate::access::{Access, VolumeName};
 use crate::portal::PORTAL_GROUP;
@@ -33,6 +34,8 @@ pub struct NewVolume {
     pub slices: Option<u16>,
     /// When it is made, in seconds since 1970.
     pub created: u64,
+    /// Where to map it at once; a target that is not there is made.
+    pub map: Option<MapSpec>,
 }
 
 /// A volume as administrators see it.
@@ -62,7 +65,7 @@ struct Opening {
 impl Control {
     /// All volumes of open pools, by name.
     pub fn volumes(&self) -> Vec<VolumeStatus> {
-        let access = Shard::current().access();
+        let access = self.access();
         let mut all: Vec<VolumeStatus> = Vec::new();
         for pool in self.open_pools() {
             let name = pool.name();
@@ -78,13 +81,13 @@ impl Control {
     /// [`ControlError::NotFound`].
     pub fn volume(&self, name: &str) -> Result<VolumeStatus, ControlError> {
         let (pool, info) = self.volume_named(name)?;
-        Ok(volume_status(info, &pool.name(), &Shard::current().access()))
+        Ok(volume_status(info, &pool.name(), &self.access()))
     }
 
-    /// Makes a volume. It is not mapped.
+    /// Makes a volume and maps it: all of that or nothing. A power cut in the middle may leave it without its map.
     ///
     /// # Errors
-    /// A name or size that cannot be, a name that is taken, no pool, no space.
+    /// A name or size that cannot be, a name that is taken, no pool, no space, no place to map it to.
     pub async fn create_volume(&self, new: NewVolume) -> Result<VolumeStatus, ControlError> {
         let _changing = self.change().await;
         let name: VolumeName = new.name.parse()?;
@@ -100,6 +103,8 @@ impl Control {
             _ => 0,
         };
         let capacity = whole_blocks(new.size, new.block_size)?;
+        // Found before anything is made; nobody else takes it while this change has its turn.
+        let place = new.map.map(|map| self.place_for_new(&map)).transpose()?;
         let spec = VolumeSpec {
             name: name.into(),
             kind: new.kind,
@@ -110,8 +115,28 @@ impl Control {
             created: new.created,
         };
         let info = pool.create_volume(spec).await?;
-        self.open_volume_list(&pool, vec![info.clone()]).await?;
-        Ok(volume_status(info, &pool.name(), &Shard::current().access()))
+        if let Err(error) = self.show_new_volume(&pool, &info, place).await {
+            self.close_volume(info.id).await;
+            if let Err(undo) = pool.delete_volume(info.id).await {
+                tracing::error!(
+                    volume = info.name,
+                    error = &undo as &dyn std::error::Error,
+                    "a volume that could not be shown was left"
+                );
+            }
+            return Err(error);
+        }
+        Ok(volume_status(info, &pool.name(), &self.access()))
+    }
+
+    async fn show_new_volume(
+        &self,
+        pool: &Pool,
+        info: &VolumeInfo,
+        place: Option<Place>,
+    ) -> Result<(), ControlError> {
+        self.open_volume_list(pool, vec![info.clone()]).await?;
+        self.change_access(place.map(|place| place.taken_by(info.id)).into_iter().collect()).await
     }
 
     /// Makes a volume larger, while it is in use.
@@ -150,7 +175,7 @@ impl Control {
             brain.reconfigure(config);
         })
         .await;
-        Ok(volume_status(info, &pool.name(), &Shard::current().access()))
+        Ok(volume_status(info, &pool.name(), &self.access()))
     }
 
     /// Gives a volume another name. Its identity stays.
@@ -165,21 +190,26 @@ impl Control {
         }
         let (pool, info) = self.volume_named(name)?;
         let info = pool.rename_volume(info.id, new_name.as_str()).await?;
-        Ok(volume_status(info, &pool.name(), &Shard::current().access()))
+        Ok(volume_status(info, &pool.name(), &self.access()))
     }
 
-    /// Deletes a volume with all its data. `force`: its LUN maps, too.
+    /// Deletes a volume with all its data. `force`: its LUN maps, too. `target`: also this target, which was made with the
+    /// volume, if it is left without maps, alias and secret.
     ///
     /// # Errors
     /// [`ControlError::Mapped`].
-    pub async fn delete_volume(&self, name: &str, force: bool) -> Result<(), ControlError> {
+    pub async fn delete_volume(
+        &self,
+        name: &str,
+        force: bool,
+        target: Option<&str>,
+    ) -> Result<(), ControlError> {
         let _changing = self.change().await;
         let (pool, info) = self.volume_named(name)?;
-        if force {
-            self.unmap_everywhere(info.id).await?;
-        } else {
+        if !force {
             self.check_unmapped(info.id, &info.name)?;
         }
+        self.change_access(self.unmapping(info.id, target)).await?;
         self.close_volume(info.id).await;
         Ok(pool.delete_volume(info.id).await?)
     }
@@ -188,7 +218,7 @@ impl Control {
     pub(super) fn volume_named(&self, name: &str) -> Result<(Pool, VolumeInfo), ControlError> {
         let id = VolumeId::parse(name);
         for pool in self.open_pools() {
-            let found = pool.volumes().into_iter().find(|info| info.name == name || Some(info.id) == id);
+            let found = pool.volume_named(name).or_else(|| pool.volume(id?));
             if let Some(info) = found {
                 return Ok((pool, info));
             }
@@ -197,7 +227,7 @@ impl Control {
     }
 
     pub(super) fn check_unmapped(&self, id: VolumeId, name: &str) -> Result<(), ControlError> {
-        let access = Shard::current().access();
+        let access = self.access();
         let mut maps =
             access.targets_of(id).flat_map(|target| target.maps.iter().map(move |map| (target, map)));
         match maps.find(|(_, map)| map.volume == id) {
@@ -216,7 +246,7 @@ impl Control {
     }
 
     async fn open_volume_list(&self, pool: &Pool, volumes: Vec<VolumeInfo>) -> Result<(), ControlError> {
-        let access = Shard::current().access();
+        let access = self.access();
         let cores = rt::cores();
         // One message a core, however many volumes there are.
         let mut by_core: Vec<Vec<Opening>> = (0..cores).map(|_| Vec::new()).collect();

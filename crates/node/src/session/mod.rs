@@ -172,6 +172,11 @@ impl Session {
         &self.birth.peer.name
     }
 
+    /// What it logged in to; `None` for discovery.
+    pub fn target(&self) -> Option<&str> {
+        self.birth.peer.target.as_deref()
+    }
+
     /// What administrators see of it.
     pub fn status(&self) -> SessionStatus {
         let counters = self.brain.borrow().counters();
@@ -222,7 +227,7 @@ impl Session {
 
     /// Looks its LUNs up again after the access rules have changed.
     pub fn look_again(self: &Rc<Session>) {
-        let Some(target) = self.birth.peer.target.as_deref() else { return };
+        let Some(target) = self.target() else { return };
         if self.ended.get() {
             return;
         }

@@ -11,7 +11,9 @@ mod stats;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use proto::scsi::{BlockOp, ItNexus, LogicalUnit, LuConfig, LuState, NexusId, Outcome, Request, Step};
+use proto::scsi::{
+    BlockOp, ItNexus, LogicalUnit, LuConfig, LuState, NexusId, Outcome, PortGroup, Request, Step,
+};
 use rt::sync::{Notify, Sender, oneshot};
 
 pub use self::identity::{identity, naa};
@@ -69,6 +71,15 @@ impl Unit {
     /// The SCSI brain on this core; borrowed for the moment only, never over an `await`.
     pub fn brain(&self) -> &RefCell<LogicalUnit> {
         &self.brain
+    }
+
+    /// Other targets than before lead to it.
+    pub fn set_port_groups(&self, port_groups: Vec<PortGroup>) {
+        let mut brain = self.brain.borrow_mut();
+        if brain.config().port_groups != port_groups {
+            let config = LuConfig { port_groups, ..brain.config().clone() };
+            brain.reconfigure(config);
+        }
     }
 
     /// What was done so far on this core.

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use base::{BlockCount, BlockSize, ByteLen, Lba, Rng};
 use initiator::{Ended, Error, Lun, Session};
-use node::control::TargetSpec;
+use node::control::{ControlError, MapSpec, NewVolume, TargetSpec};
+use rt::sim::DiskFaults;
 use store::VolumeKind;
 
 use crate::content::{Stamp, single_stamp, stamped};
 use crate::reservations::slow_writes;
-use crate::rig::{DISK, MIB, POOL, Rig, Shape, TARGET, log_in, map, new_volume};
+use crate::rig::{DISK, MIB, POOL, RECORD, Rig, Shape, TARGET, log_in, map, new_volume};
 use crate::seeds::each_seed;
 use crate::shadow::Shadow;
 use crate::workload::{Worker, read_all, volume_number};
@@ -66,7 +67,7 @@ fn a_volume_that_is_deleted_while_in_use_gives_its_space_back_and_a_new_one_read
         rig.add(shape);
         keep_busy(&rig, shape, seed);
         let began = rig.world.now();
-        rig.control(|control| async move { control.delete_volume("thick", true).await }).unwrap();
+        rig.control(|control| async move { control.delete_volume("thick", true, None).await }).unwrap();
         let took = rig.world.now() - began;
         assert!(took < Duration::from_secs(1), "{took:?}");
         assert_eq!(free(&rig), before);
@@ -123,7 +124,7 @@ fn the_sessions_of_a_target_that_is_deleted_end_and_see_nothing_meanwhile() {
         });
         let sessions = rig.control(|control| async move { control.sessions().await });
         assert!(sessions.is_empty(), "{sessions:?}");
-        rig.control(|control| async move { control.delete_volume("thick", false).await }).unwrap();
+        rig.control(|control| async move { control.delete_volume("thick", false, None).await }).unwrap();
     });
 }
 
@@ -198,7 +199,7 @@ fn administrators_and_clients_do_not_get_in_each_others_way() {
                 control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
                 control.rename_volume("other", "renamed").await.unwrap();
                 control.grow_volume("renamed", ByteLen(5 * MIB)).await.unwrap();
-                control.delete_volume("renamed", true).await.unwrap();
+                control.delete_volume("renamed", true, None).await.unwrap();
             });
         }
         clients.into_iter().for_each(|client| rig.world.wait_for(client).unwrap());
@@ -217,6 +218,57 @@ fn a_volume_is_deleted_when_the_commands_at_its_slow_disk_have_ended() {
         rig.add(Shape::thick());
         rig.world.set_disk_latency(rig.server, DISK, slow_writes());
         keep_busy(&rig, Shape::thick(), seed);
-        rig.control(|control| async move { control.delete_volume("thick", true).await }).unwrap();
+        rig.control(|control| async move { control.delete_volume("thick", true, None).await }).unwrap();
+    });
+}
+
+#[test]
+fn a_volume_that_cannot_be_mapped_is_not_made() {
+    each_seed(2, |seed| {
+        let rig = Rig::new(seed, 2);
+        let before = free(&rig);
+        let create = |target: &str| {
+            let map = Some(MapSpec { target: target.into(), host: "any".into(), lun: None });
+            let new = NewVolume { map, ..new_volume(POOL, Shape::thick()) };
+            rig.control(|control| async move { control.create_volume(new).await })
+        };
+        assert!(matches!(create("no iSCSI name"), Err(ControlError::Name(_))));
+        let faults = DiskFaults { write_error_one_in: 1, ..DiskFaults::default() };
+        rig.world.set_disk_faults(rig.server, RECORD, faults);
+        assert!(matches!(create("iqn.2026-01.org.ursa:new"), Err(ControlError::Record(_))));
+        assert!(rig.control(|control| async move { control.volumes() }).is_empty());
+        assert_eq!(free(&rig), before, "the space is back");
+        // Nobody knows what the next start will find, so there is no next change; the pools go on.
+        assert!(matches!(create("iqn.2026-01.org.ursa:new"), Err(ControlError::Record(_))));
+        rig.control(|control| async move { control.create_volume(new_volume(POOL, Shape::thick())).await })
+            .unwrap();
+    });
+}
+
+/// The rules change for one target; the sessions of another are not told of it.
+#[test]
+fn a_change_of_one_target_does_not_disturb_the_sessions_of_another() {
+    each_seed(2, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        let client = rig.client("client");
+        let session = client.run(|portal| log_in(portal, "client", LUN));
+        rig.control(|control| async move {
+            let shape = Shape { name: "other", ..Shape::thick() };
+            let map = Some(MapSpec { target: format!("{TARGET}-2"), host: "any".into(), lun: None });
+            control.create_volume(NewVolume { map, ..new_volume(POOL, shape) }).await.unwrap();
+        });
+        let session = client.run(move |_| async move {
+            read_block(&session, LUN, 0).await.expect("no unit attention");
+            session
+        });
+        // Now one that concerns it: another LUN in its target.
+        rig.control(|control| async move { map(&control, "other", 1).await }).unwrap();
+        client.run(move |_| async move {
+            let told = read_block(&session, LUN, 0).await.unwrap_err();
+            assert_eq!(told.sense(), Some(LUNS_CHANGED), "{told}");
+            session.make_ready(Lun(1)).await.unwrap();
+            read_block(&session, 1, 0).await.unwrap();
+        });
     });
 }

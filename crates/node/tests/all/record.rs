@@ -5,11 +5,13 @@ use std::rc::Rc;
 
 use node::Config;
 use node::access::HostGroup;
-use node::control::TargetSpec;
+use node::control::{MapSpec, NewVolume, TargetSpec};
 use rt::sim::{DiskImage, Subsets, for_each_cut};
 
 use crate::rig::{DISK, RECORD, Rig, Shape, TARGET, map, new_volume};
 use crate::seeds::each_seed;
+
+const THIRD: &str = "iqn.2026-01.org.ursa:third";
 
 /// What an administrator would list.
 type Listing = Vec<String>;
@@ -39,9 +41,10 @@ fn a_power_cut_leaves_the_old_or_the_new() {
     each_seed(1, |seed| {
         let rig = Rig::new(seed, 2);
         let recording = rig.world.record_disks(&[(rig.server, RECORD.as_ref()), (rig.server, DISK.as_ref())]);
-        let listings = Rc::new(RefCell::new(vec![listing(&rig)]));
+        // After each change, and then what the next one may leave half-way.
+        let listings = Rc::new(RefCell::new(vec![vec![listing(&rig)]]));
         let changed = |rig: &Rig| {
-            listings.borrow_mut().push(listing(rig));
+            listings.borrow_mut().push(vec![listing(rig)]);
             recording.ack(listings.borrow().len() as u64 - 1);
         };
         rig.control(|control| async move {
@@ -68,15 +71,30 @@ fn a_power_cut_leaves_the_old_or_the_new() {
         changed(&rig);
         rig.control(|control| async move { control.unmap(TARGET, 3, None).await }).unwrap();
         changed(&rig);
+        let before = listing(&rig);
+        let shape = Shape { name: "mapped", mib: 1, ..Shape::thick() };
+        let map = Some(MapSpec { target: THIRD.into(), host: "any".into(), lun: None });
+        let new = NewVolume { map, ..new_volume("pool", shape) };
+        rig.control(|control| async move { control.create_volume(new).await }).unwrap();
+        // The pool has it, and the record has neither its target nor its map.
+        let unmapped: Listing = listing(&rig).into_iter().filter(|line| !line.contains(THIRD)).collect();
+        listings.borrow_mut().last_mut().unwrap().push(unmapped.clone());
+        changed(&rig);
+        rig.control(|control| async move { control.delete_volume("mapped", true, Some(THIRD)).await })
+            .unwrap();
+        listings.borrow_mut().last_mut().unwrap().push(unmapped);
+        changed(&rig);
+        assert_eq!(listing(&rig), before);
 
         let subsets = Subsets { bits: 3, seed };
         let cuts = for_each_cut(&recording, subsets, |cut| {
             let after = node_with(seed, cut.images[0].clone(), cut.images[1].clone());
             let found = listing(&after);
-            let acked = cut.acked as usize;
             let listings = listings.borrow();
-            let allowed = &listings[acked..listings.len().min(acked + 2)];
-            assert!(allowed.contains(&found), "{cut}: {found:#?} is none of {allowed:#?}");
+            let mut after = listings.iter().skip(cut.acked as usize);
+            let acked = after.next().unwrap().iter();
+            let allowed: Vec<&Listing> = acked.chain(after.next().map(|next| &next[0])).collect();
+            assert!(allowed.contains(&&found), "{cut}: {found:#?} is none of {allowed:#?}");
         });
         assert!(cuts > 50, "{cuts}");
     });

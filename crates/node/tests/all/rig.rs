@@ -145,13 +145,14 @@ pub(crate) fn new_volume(pool: &str, shape: Shape) -> NewVolume {
         native_512: false,
         slices: None,
         created: 1_700_000_000,
+        map: None,
     }
 }
 
 /// Maps a volume for everybody.
 pub(crate) async fn map(control: &Control, volume: &str, lun: u16) -> Result<u16, ControlError> {
-    let spec = MapSpec { target: TARGET.into(), volume: volume.into(), host: "any".into(), lun: Some(lun) };
-    control.map(spec).await
+    let spec = MapSpec { target: TARGET.into(), host: "any".into(), lun: Some(lun) };
+    control.map(volume, spec).await
 }
 
 /// A machine with initiators.

@@ -71,6 +71,14 @@ impl Pool {
         state.catalog.volumes.get(&id).map(|volume| info(id, volume, self.0.extent_bytes()))
     }
 
+    /// The volume of this name.
+    pub fn volume_named(&self, name: &str) -> Option<VolumeInfo> {
+        let state = self.0.state.borrow();
+        let mut volumes = state.catalog.volumes.iter();
+        let (id, volume) = volumes.find(|(_, volume)| volume.name == name)?;
+        Some(info(*id, volume, self.0.extent_bytes()))
+    }
+
     /// Makes a volume that reads as zeros.
     ///
     /// # Errors

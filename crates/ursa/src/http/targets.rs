@@ -108,10 +108,10 @@ pub(super) async fn create_map(
     Json(new): Json<MapCreate>,
 ) -> Result<(StatusCode, axum::Json<TargetMap>), Refusal> {
     let host = new.host.unwrap_or_else(|| DEFAULT_HOST.into());
-    let spec = MapSpec { target, volume: new.volume.clone(), host: host.clone(), lun: new.lun };
+    let spec = MapSpec { target, host: host.clone(), lun: new.lun };
     let map = state.call(move |control| async move {
         let volume = control.volume(&new.volume)?.info;
-        let lun = control.map(spec).await?;
+        let lun = control.map(&new.volume, spec).await?;
         Ok(TargetMap { lun, volume: Some(volume.name), volume_id: volume.id.to_string(), host })
     });
     Ok((StatusCode::CREATED, axum::Json(map.await?)))

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base::{BlockSize, ByteLen};
-use node::control::{ControlError, MapSpec, NewVolume, TargetSpec};
+use node::control::{ControlError, MapSpec, NewVolume};
 use node::{Handle, NotRunning};
 use serde::{Deserialize, Serialize};
 use store::VolumeKind;
@@ -67,31 +67,12 @@ impl FirstVolume {
                 native_512: false,
                 slices: None,
                 created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+                map: Some(MapSpec { target, host: api::DEFAULT_HOST.into(), lun: None }),
             };
-            control.create_volume(new).await?;
-            let shown = show(&control, &target, &self.name).await;
-            if shown.is_err() {
-                // What is reported is why it could not be shown.
-                let _ = control.delete_volume(&self.name, true).await;
-            }
-            shown
+            control.create_volume(new).await.map(drop)
         });
         made.await?.map_err(|error| FirstVolumeError::Refused(name, error))
     }
-}
-
-async fn show(control: &node::Control, target: &str, volume: &str) -> Result<(), ControlError> {
-    if control.access().target(target).is_none() {
-        let spec = TargetSpec { name: target.to_owned(), alias: None, chap: None };
-        control.create_target(spec).await?;
-    }
-    let map = MapSpec {
-        target: target.to_owned(),
-        volume: volume.to_owned(),
-        host: api::DEFAULT_HOST.into(),
-        lun: None,
-    };
-    control.map(map).await.map(drop)
 }
 
 impl FromStr for FirstVolume {

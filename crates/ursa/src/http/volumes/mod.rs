@@ -10,7 +10,6 @@ use base::ByteLen;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use self::making::Making;
 use super::input::{Json, Parameters, Segments};
 use super::refusal::Refusal;
 use super::state::State;
@@ -68,8 +67,8 @@ pub(super) async fn create(
     Extracted(state): Extracted<State>,
     Json(new): Json<VolumeCreate>,
 ) -> Result<(StatusCode, axum::Json<Volume>), Refusal> {
-    let making = Making::of(new)?;
-    let volume = state.call(|control| making.carry_out(control)).await?;
+    let new = making::new_volume(new)?;
+    let volume = state.call(|control| async move { control.create_volume(new).await }).await?;
     Ok((StatusCode::CREATED, axum::Json(shown(volume))))
 }
 
