@@ -218,6 +218,29 @@ impl SharedBuf {
         SharedBuf { buf: Arc::clone(&self.buf), start: self.start + range.start, len: range.len() }
     }
 
+    /// The bytes, to be changed: those themselves if nobody else has a part of the buffer, else a copy of them, so that
+    /// whoever has one still sees what was there.
+    pub fn make_mut(&mut self) -> &mut [u8] {
+        if Arc::get_mut(&mut self.buf).is_none() {
+            *self = Buf::copy_of(self).share();
+        }
+        let range = self.start..self.start + self.len;
+        &mut Arc::get_mut(&mut self.buf).expect("nobody else has it, or it was just made")[range]
+    }
+
+    /// Tells the processor that the bytes will be read soon, so that they come from memory while something else is done.
+    pub fn prefetch(&self) {
+        /// The processor goes on by itself behind this, as far as the end of the page.
+        const LEN: usize = 512;
+        const CACHE_LINE: usize = 64;
+        #[cfg(target_arch = "x86_64")]
+        for line in self[..self.len.min(LEN)].chunks(CACHE_LINE) {
+            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+            // SAFETY: a prefetch has no effect that a program can see, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) }
+        }
+    }
+
     /// Whether the address in memory and the length are multiples of `alignment`.
     pub fn is_aligned(&self, alignment: usize) -> bool {
         self.start.is_multiple_of(alignment) && self.len.is_multiple_of(alignment)
@@ -377,6 +400,17 @@ mod tests {
         assert_eq!(large.len(), (1 << 20) + 1);
         drop(large);
         assert!(Buf::zeroed(0).is_empty());
+    }
+
+    #[test]
+    fn a_change_is_not_seen_by_those_who_have_a_part() {
+        let mut shared = Buf::copy_of(b"hello world").share();
+        let before = shared.as_ptr();
+        shared.make_mut()[0] = b'H';
+        assert_eq!(shared.as_ptr(), before, "nobody else had it");
+        let part = shared.slice(0..5);
+        shared.make_mut()[0] = b'J';
+        assert_eq!((&*part, &*shared), (&b"Hello"[..], &b"Jello world"[..]));
     }
 
     #[test]
