@@ -24,7 +24,7 @@ use rt::CoreId;
 use rt::sync::Sender;
 
 pub use self::config::Config;
-pub use self::control::{Control, DefaultPool, Handle, NotRunning, StartError};
+pub use self::control::{Control, DefaultPool, Handle, NotRunning, StartError, Wanted};
 pub use self::histogram::{BUCKETS, Histogram, bucket_bound};
 pub use self::record::RecordError;
 use self::shard::{Shard, on_all_cores};
@@ -35,13 +35,13 @@ pub use self::volume::VolumeId;
 pub type Ready = Sender<Result<Vec<SocketAddr>, StartError>>;
 
 /// The life of a core of a node: what every world runs. `start` is given to core 0, and only there.
-pub async fn run(config: Arc<Config>, start: Option<(Option<DefaultPool>, Ready)>) {
+pub async fn run(config: Arc<Config>, start: Option<(Wanted, Ready)>) {
     let shard = Shard::install(Arc::clone(&config));
-    let Some((default_pool, ready)) = start else {
+    let Some((wanted, ready)) = start else {
         assert_ne!(rt::core(), CoreId(0), "core 0 has the control");
         return std::future::pending().await;
     };
-    match serve(&shard, &config, default_pool).await {
+    match serve(&shard, &config, wanted).await {
         Ok(portals) => {
             ready.send(Ok(portals));
             shard.stopping().notified().await;
@@ -50,14 +50,12 @@ pub async fn run(config: Arc<Config>, start: Option<(Option<DefaultPool>, Ready)
     }
 }
 
-async fn serve(
-    shard: &Rc<Shard>,
-    config: &Config,
-    default_pool: Option<DefaultPool>,
-) -> Result<Vec<SocketAddr>, StartError> {
+async fn serve(shard: &Rc<Shard>, config: &Config, wanted: Wanted) -> Result<Vec<SocketAddr>, StartError> {
     let control = Rc::new(Control::start(config).await?);
     shard.set_control(Rc::clone(&control));
-    control.open_everything(default_pool).await?;
+    control.open_everything(wanted.pool).await?;
+    // Before anybody can log in: who comes early finds what will be there.
+    control.make_volumes(wanted.volumes).await?;
     let listeners = control.listen(&config.portals).await?;
     let addresses: Vec<SocketAddr> = listeners.iter().map(rt::Listener::local_address).collect();
     let portals = addresses.clone();

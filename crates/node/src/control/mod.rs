@@ -25,7 +25,7 @@ use store::{Host, Pool, RamBudget, StoreError};
 pub use self::access::{MapSpec, TargetSpec};
 pub use self::error::ControlError;
 pub use self::pools::{PoolSpec, PoolState, PoolStatus};
-pub use self::start::{DefaultPool, StartError};
+pub use self::start::{DefaultPool, StartError, Wanted};
 pub use self::status::{SessionStatus, Traffic, VolumeStats};
 pub use self::volumes::{NewVolume, VolumeStatus};
 use crate::portal::Registry;

@@ -13,13 +13,22 @@ use store::{Host, HostId, NewDisk, RamBudget, StoreError};
 
 use super::pools::{POOLS, PoolRecord};
 use super::predecessor::outlive;
-use super::{Control, ControlError, OpenedPool, PoolSpec};
+use super::{Control, ControlError, NewVolume, OpenedPool, PoolSpec};
 use crate::config::Config;
 use crate::portal::{self, Registry};
 use crate::record::{Record, RecordError, set};
 
 /// The pool that a first start makes, and that is meant when several exist and none is named.
 pub const DEFAULT_POOL: &str = "default";
+
+/// What a start makes if it is not there.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The default pool, on a first start only.
+    pub pool: Option<DefaultPool>,
+    /// Volumes, by name.
+    pub volumes: Vec<NewVolume>,
+}
 
 /// The pool that a first start makes: a file.
 #[derive(Clone, Debug)]
@@ -39,6 +48,9 @@ pub enum StartError {
     /// The first pool could not be made.
     #[error("cannot make the first pool")]
     DefaultPool(#[source] ControlError),
+    /// A volume that is to be there could not be made.
+    #[error("cannot make the volume {0:?}")]
+    Volume(String, #[source] ControlError),
     /// A portal could not be opened.
     #[error(
         "cannot listen for iSCSI at {0}: is another target running there? (`ss -ltnp` shows it; --iscsi-listen chooses another address)"
@@ -113,6 +125,32 @@ impl Control {
             }
         }
         Ok(())
+    }
+
+    /// Makes the volumes that are not there.
+    ///
+    /// # Errors
+    /// [`StartError::Volume`].
+    pub(crate) async fn make_volumes(&self, volumes: Vec<NewVolume>) -> Result<(), StartError> {
+        for new in volumes {
+            let name = new.name.clone();
+            if self.volume_named(&name).is_ok() {
+                continue;
+            }
+            if self.has_closed_pools() {
+                tracing::warn!(
+                    volume = name,
+                    "a volume that is to be there was not made: it may be in the pool that could not be opened"
+                );
+                continue;
+            }
+            self.create_volume(new).await.map_err(|error| StartError::Volume(name, error))?;
+        }
+        Ok(())
+    }
+
+    fn has_closed_pools(&self) -> bool {
+        self.pools.borrow().values().any(|opened| opened.pool.is_err())
     }
 
     /// Makes the default pool, once in the life of a node: who gives it away later does not want another.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::{BlockSize, ByteLen};
 use initiator::load::{self, Access, Until};
 use initiator::{Lun, Options};
-use node::control::{DefaultPool, TargetSpec};
+use node::control::{DefaultPool, TargetSpec, Wanted};
 use node::{Config, Handle};
 use rt::CoreId;
 use rt::uring::Running;
@@ -35,10 +35,13 @@ fn run_alone<T: Send + 'static, F: Future<Output = T> + 'static>(
 /// A node of two cores with its data in `dir`; its thread pool and the portal.
 fn start(dir: PathBuf) -> (Running, std::net::SocketAddr) {
     let portals = vec!["127.0.0.1:0".parse().unwrap()];
-    let pool = DefaultPool { path: dir.join("pool"), size: ByteLen(64 * MIB) };
+    let wanted = Wanted {
+        pool: Some(DefaultPool { path: dir.join("pool"), size: ByteLen(64 * MIB) }),
+        ..Wanted::default()
+    };
     let config = Arc::new(Config { data_dir: dir, portals, ..Config::default() });
     let (ready, started) = rt::sync::oneshot();
-    let start = Arc::new(std::sync::Mutex::new(Some((Some(pool), ready))));
+    let start = Arc::new(std::sync::Mutex::new(Some((wanted, ready))));
     let running = Running::start(cores(2), move |core| {
         let start = (core == CoreId(0)).then(|| start.lock().unwrap().take()).flatten();
         node::run(Arc::clone(&config), start)

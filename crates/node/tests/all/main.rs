@@ -23,5 +23,6 @@ mod record;
 mod reservations;
 mod sessions;
 mod soak;
+mod start;
 mod stop;
 mod tasks;

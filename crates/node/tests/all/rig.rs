@@ -9,7 +9,7 @@ use std::time::Duration;
 use base::{BlockSize, ByteLen};
 use initiator::{Lun, Options, Session};
 use node::control::{ControlError, MapSpec, NewVolume, PoolSpec, TargetSpec};
-use node::{Config, Control};
+use node::{Config, Control, StartError, Wanted};
 use rt::CoreId;
 use rt::sim::{NodeId, World};
 use rt::sync::Receiver;
@@ -91,14 +91,19 @@ impl Rig {
 
     /// Starts the node on a machine without a process, and waits until it serves.
     pub(crate) fn start(&self) {
+        self.start_with(Wanted::default()).expect("the node starts");
+    }
+
+    /// Starts the node, which makes what is wanted and not there.
+    pub(crate) fn start_with(&self, wanted: Wanted) -> Result<(), StartError> {
         let (ready, started) = rt::sync::oneshot();
-        let start = Rc::new(Cell::new(Some((None, ready))));
+        let start = Rc::new(Cell::new(Some((wanted, ready))));
         let config = Arc::clone(&self.config);
         self.world.restart(self.server, move |core| {
             let start = (core == CoreId(0)).then(|| start.take()).flatten();
             node::run(Arc::clone(&config), start)
         });
-        self.world.wait_for(started).expect("the node answers").expect("the node starts");
+        self.world.wait_for(started).expect("the node answers").map(drop)
     }
 
     /// Takes the power away, and starts the node again.

@@ -69,9 +69,6 @@ impl Control {
             Err(_) => return Ok(()),
         };
         let http = Http::start(self, &portals).await?;
-        for volume in self.settings.volumes.clone() {
-            volume.make(&self.node).await?;
-        }
         // Nobody may be there to read it.
         let _ = io::stdout().write_all(greeting(&self.settings, &portals).as_bytes());
         notify::ready();

@@ -5,8 +5,7 @@ use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base::{BlockSize, ByteLen};
-use node::control::{ControlError, MapSpec, NewVolume};
-use node::{Handle, NotRunning};
+use node::control::{MapSpec, NewVolume};
 use serde::{Deserialize, Serialize};
 use store::VolumeKind;
 
@@ -35,43 +34,24 @@ pub enum InvalidFirstVolume {
     Size(#[from] crate::size::InvalidSize),
 }
 
-/// A first volume could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum FirstVolumeError {
-    /// The node refused.
-    #[error("cannot make the volume {0}")]
-    Refused(String, #[source] ControlError),
-    /// The node stopped meanwhile.
-    #[error(transparent)]
-    NotRunning(#[from] NotRunning),
-}
-
 impl FirstVolume {
-    /// Makes the volume with its target, for this machine, unless there is one of this name.
-    ///
-    /// # Errors
-    /// What the node says; then nothing is left half-made.
-    pub async fn make(self, node: &Handle) -> Result<(), FirstVolumeError> {
-        let name = self.name.clone();
-        let made = node.call(move |control| async move {
-            if control.volume(&self.name).is_ok() {
-                return Ok(());
-            }
-            let target = api::default_target(&self.name);
-            let new = NewVolume {
-                name: self.name.clone(),
-                pool: None,
-                kind: if self.ram { VolumeKind::Ram } else { VolumeKind::Thick },
-                size: ByteLen(self.size.0),
-                block_size: BlockSize::B512,
-                native_512: false,
-                slices: None,
-                created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-                map: Some(MapSpec { target, host: api::DEFAULT_HOST.into(), lun: None }),
-            };
-            control.create_volume(new).await.map(drop)
-        });
-        made.await?.map_err(|error| FirstVolumeError::Refused(name, error))
+    /// What is to be made: the volume with its target, for this machine.
+    pub fn new_volume(&self) -> NewVolume {
+        NewVolume {
+            name: self.name.clone(),
+            pool: None,
+            kind: if self.ram { VolumeKind::Ram } else { VolumeKind::Thick },
+            size: ByteLen(self.size.0),
+            block_size: BlockSize::B512,
+            native_512: false,
+            slices: None,
+            created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            map: Some(MapSpec {
+                target: api::default_target(&self.name),
+                host: api::DEFAULT_HOST.into(),
+                lun: None,
+            }),
+        }
     }
 }
 

@@ -19,14 +19,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use node::control::StartError;
-use node::{DefaultPool, Handle};
+use node::{DefaultPool, Handle, Wanted};
 use rt::CoreId;
 use rt::sync::oneshot;
 use rt::uring::{self, Running};
 
 use self::control::Control;
 use self::data_dir::DataDirError;
-use self::first_volume::FirstVolumeError;
+use self::first_volume::FirstVolume;
 use self::given::FileError;
 pub use self::given::Given;
 
@@ -66,9 +66,6 @@ pub enum ServeError {
         "cannot listen for the API at {0}: does another ursa run there? --api-listen chooses another address"
     )]
     Api(SocketAddr, #[source] std::io::Error),
-    /// A volume of `--volume`.
-    #[error(transparent)]
-    Volume(#[from] FirstVolumeError),
     /// A core panicked.
     #[error(
         "the node has stopped by a defect of the program: please report the panic above; what was acknowledged as durable is on the disks"
@@ -102,8 +99,9 @@ pub fn main(given: Given) -> Result<(), ServeError> {
     logging::start(filter, settings.log_format);
     limits::raise();
     data_dir::prepare(&settings.node.data_dir)?;
-    let default_pool = default_pool(&settings)?;
-    run(settings, default_pool)
+    let volumes = settings.volumes.iter().map(FirstVolume::new_volume).collect();
+    let wanted = Wanted { pool: default_pool(&settings)?, volumes };
+    run(settings, wanted)
 }
 
 fn default_pool(settings: &Settings) -> Result<Option<DefaultPool>, ServeError> {
@@ -118,10 +116,10 @@ fn default_pool(settings: &Settings) -> Result<Option<DefaultPool>, ServeError> 
     Ok(Some(DefaultPool { path, size }))
 }
 
-fn run(settings: Settings, default_pool: Option<DefaultPool>) -> Result<(), ServeError> {
+fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
     let (ready, started) = oneshot();
     // The cores' main is made on each of them; what only core 0 gets waits here for it.
-    let start = Arc::new(Mutex::new(Some((default_pool, ready))));
+    let start = Arc::new(Mutex::new(Some((wanted, ready))));
     let config = Arc::new(settings.node.clone());
     let main = move |core| {
         let config = Arc::clone(&config);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use ::node::control::ControlError;
-use ::node::{Config, Control, DefaultPool, Handle};
+use ::node::{Config, Control, DefaultPool, Handle, Wanted};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::header::{CONTENT_TYPE, HOST};
@@ -75,9 +75,12 @@ impl Rig {
             drain_deadline: Duration::from_millis(200),
             ..Config::default()
         });
-        let pool = DefaultPool { path: dir.path().join("default.pool"), size: ByteLen(64 * MIB) };
+        let wanted = Wanted {
+            pool: Some(DefaultPool { path: dir.path().join("default.pool"), size: ByteLen(64 * MIB) }),
+            ..Wanted::default()
+        };
         let (ready, started) = oneshot();
-        let start = Arc::new(Mutex::new(Some((Some(pool), ready))));
+        let start = Arc::new(Mutex::new(Some((wanted, ready))));
         let cores = uring::Config { processors: vec![0, 1], pin: false, poll: Duration::ZERO };
         let running = Running::start(cores, move |core| {
             let start = if core == CoreId(0) { start.lock().unwrap().take() } else { None };

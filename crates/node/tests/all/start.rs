@@ -1,0 +1,83 @@
+//! A node that starts, with volumes that are to be there.
+
+use std::time::Duration;
+
+use base::{BlockCount, BlockSize, ByteLen, Lba};
+use initiator::{Error, Lun, Session};
+use node::control::{ControlError, MapSpec, NewVolume};
+use node::{Config, DefaultPool, StartError, Wanted};
+use store::StoreError;
+
+use crate::rig::{MIB, Rig, Shape, TARGET, named, new_volume};
+use crate::seeds::each_seed;
+
+const POOL_FILE: &str = "/ursa/pool";
+
+/// A default pool, and a thick volume that everybody sees.
+fn wanted(mib: u64) -> Wanted {
+    let map = Some(MapSpec { target: TARGET.into(), host: "any".into(), lun: None });
+    let volume = NewVolume { map, pool: None, ..new_volume("", Shape { mib, ..Shape::thick() }) };
+    let pool = DefaultPool { path: POOL_FILE.into(), size: ByteLen(64 * MIB) };
+    Wanted { pool: Some(pool), volumes: vec![volume] }
+}
+
+fn names(rig: &Rig) -> Vec<String> {
+    let volumes = rig.control(|control| async move { control.volumes() });
+    volumes.into_iter().map(|volume| volume.info.name).collect()
+}
+
+#[test]
+fn who_comes_before_the_node_listens_finds_the_volume_once_it_does() {
+    each_seed(6, |seed| {
+        let rig = Rig::not_started(seed, 2, Config::default());
+        let early = rig.client("early").spawn(|portal| async move {
+            loop {
+                match Session::connect(portal, TARGET, &named("early")).await {
+                    Ok(session) => {
+                        session.make_ready(Lun(0)).await.unwrap();
+                        let read = session.read(Lun(0), Lba(0), BlockCount(1), BlockSize::B4096).await;
+                        return assert!(read.unwrap().iter().all(|byte| *byte == 0));
+                    }
+                    Err(error @ Error::Login { .. }) => panic!("{error:?}"),
+                    Err(_) => rt::sleep(Duration::from_micros(100)).await,
+                }
+            }
+        });
+        rig.start_with(wanted(8)).unwrap();
+        rig.world.wait_for(early).unwrap();
+        assert_eq!(names(&rig), ["thick"]);
+
+        // It is made once, even if it is to be larger now.
+        rig.world.crash(rig.server);
+        rig.start_with(wanted(16)).unwrap();
+        let volumes = rig.control(|control| async move { control.volumes() });
+        assert_eq!((volumes.len(), volumes[0].info.capacity), (1, ByteLen(8 * MIB)));
+        assert_eq!(volumes[0].maps.len(), 1);
+    });
+}
+
+#[test]
+fn a_volume_that_cannot_be_made_is_a_reason_not_to_start() {
+    let rig = Rig::not_started(1, 2, Config::default());
+    let refused = rig.start_with(wanted(1 << 20));
+    assert!(
+        matches!(&refused, Err(StartError::Volume(name, ControlError::Store(StoreError::NoSpace { .. }))) if name == "thick"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_volume_that_may_be_in_a_pool_that_cannot_be_opened_is_not_made_again() {
+    let rig = Rig::not_started(1, 2, Config::default());
+    rig.start_with(wanted(8)).unwrap();
+    rig.world.add_disk(rig.server, "/dev/second", 64 * MIB, 512);
+    rig.create_pool("second", "/dev/second");
+    rig.world.crash(rig.server);
+    rig.world.set_disk_dead(rig.server, POOL_FILE, true);
+    rig.start_with(wanted(8)).expect("the second pool goes on");
+    assert!(names(&rig).is_empty());
+    rig.world.crash(rig.server);
+    rig.world.set_disk_dead(rig.server, POOL_FILE, false);
+    rig.start_with(wanted(8)).unwrap();
+    assert_eq!(names(&rig), ["thick"]);
+}
