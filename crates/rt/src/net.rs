@@ -177,6 +177,16 @@ impl Stream {
         }
     }
 
+    /// Gives the connection up: as [`Stream::shutdown`], and what was sent and has not left this machine never will.
+    /// After a `shutdown` alone the kernel goes on sending for many minutes, so that the other side may act on it long
+    /// after a broken network has healed.
+    pub fn abort(&self) {
+        match &self.0 {
+            StreamInner::Uring(stream) => stream.abort(),
+            StreamInner::Sim(stream) => stream.abort(),
+        }
+    }
+
     /// Takes the stream off this core. Bytes that have arrived but were not received travel with it.
     pub async fn detach(self) -> DetachedStream {
         DetachedStream(match self.0 {

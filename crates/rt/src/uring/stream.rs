@@ -100,6 +100,14 @@ impl Stream {
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 
+    /// See [`crate::Stream::abort`].
+    pub fn abort(&self) {
+        // Without time to linger, closing the socket sends a reset and drops what is queued. It is closed when the
+        // operations in flight have let go of it, which the shutdown makes them do. It fails only as `shutdown` does.
+        let _ = set_option(&self.socket, libc::SO_LINGER, libc::linger { l_onoff: 1, l_linger: 0 });
+        self.shutdown();
+    }
+
     /// See [`crate::Stream::detach`].
     pub async fn detach(self) -> DetachedStream {
         let (queued, end) = self.receiver.finish(&self.driver).await;
@@ -149,15 +157,19 @@ impl DetachedStream {
 
 /// Lets the kernel notice a peer that is gone without a word.
 fn keep_alive(socket: &TcpStream) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    // SAFETY: the option's value is a readable int.
+    set_option::<libc::c_int>(socket, libc::SO_KEEPALIVE, 1)
+}
+
+/// Sets an option of the socket level, whose value is a `T`.
+fn set_option<T>(socket: &TcpStream, option: libc::c_int, value: T) -> io::Result<()> {
+    // SAFETY: the value is readable for as many bytes as are told.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
-            libc::SO_KEEPALIVE,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
+            option,
+            (&raw const value).cast(),
+            size_of::<T>() as libc::socklen_t,
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -430,6 +430,29 @@ fn a_reset_connection_is_an_error() {
 }
 
 #[test]
+fn what_was_given_up_is_not_sent() {
+    run(|| async {
+        let (stream, mut socket) = with_plain_socket().await;
+        let stream = Rc::new(stream);
+        // More than the kernel takes while nobody reads.
+        let sending = rt::spawn({
+            let stream = Rc::clone(&stream);
+            async move { stream.send(batch(&pattern(64 << 20))).await.map(drop) }
+        });
+        rt::sleep(Duration::from_millis(50)).await;
+        stream.abort();
+        assert!(sending.await.is_err());
+        drop(stream);
+        rt::sleep(Duration::from_millis(50)).await;
+        // What had left the sender may come, then the reset; the rest does not.
+        let mut received = Vec::new();
+        let end = socket.read_to_end(&mut received);
+        assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
+        assert!(received.len() < 64 << 20);
+    });
+}
+
+#[test]
 fn a_node_ends_with_everything_in_flight() {
     run(|| async {
         let listener = listen().await;

@@ -179,6 +179,12 @@ impl Stream {
         with_net(|net, _, ledger| net.shutdown(id, side, ledger));
     }
 
+    /// See [`crate::Stream::abort`].
+    pub fn abort(&self) {
+        let (id, side) = self.end();
+        with_net(|net, _, ledger| net.abort(id, side, ledger));
+    }
+
     /// See [`crate::Stream::detach`].
     pub async fn detach(self) -> DetachedStream {
         self.detached

@@ -138,6 +138,11 @@ impl Net {
                     pipe.packets.pop_front();
                     continue;
                 }
+                // Whoever has given a connection up does not send again what was lost.
+                if matches!(connection.ends[from].state, State::Failed(_)) {
+                    connection.pipes[from].packets.clear();
+                    break;
+                }
                 pipe.blocked = true;
                 ledger.fault(Fault::LinkHold);
                 return self.time_stall(id, from, ledger);

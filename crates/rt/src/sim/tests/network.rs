@@ -282,6 +282,27 @@ fn a_cut_link_holds_bytes_until_it_heals() {
 }
 
 #[test]
+fn what_was_given_up_never_arrives() {
+    for seed in 0..20 {
+        let pair = pair(seed);
+        pair.world.cut(pair.client, pair.server);
+        pair.send(5).unwrap();
+        pair.world.run_for(SECOND);
+        let stream = Rc::clone(&pair.connected);
+        pair.world.block_on(pair.client, CORE, move || async move { stream.abort() });
+        assert_eq!(pair.client_receives(), Err(ErrorKind::ConnectionReset));
+        pair.world.heal_all();
+        // Nobody told the server: it finds out when it asks.
+        let stream = Rc::clone(&pair.accepted);
+        let received = pair.world.spawn_on(pair.server, CORE, move || async move {
+            stream.receive().await.map(|received| received.len()).map_err(|error| error.kind())
+        });
+        pair.world.run_for(NetProfile::default().keep_alive + SECOND);
+        assert_eq!(pair.world.wait_for(received), Ok(Err(ErrorKind::ConnectionReset)));
+    }
+}
+
+#[test]
 fn a_link_cut_one_way_carries_the_other_way_until_nothing_is_acknowledged() {
     let pair = pair(1);
     pair.world.cut_one_way(pair.server, pair.client);
