@@ -15,10 +15,10 @@ use slab::Slab;
 
 use super::LoginOutcome;
 use crate::iscsi::Negotiated;
-use crate::iscsi::target::{TargetRecord, TaskFunction};
+use crate::iscsi::target::{InPlace, TargetRecord, TaskFunction};
 use crate::iscsi::wire::{
     AsyncEvent, DataIn, DataOut, Framing, InitiatorTag, KeyValues, LogoutReason, LogoutRequest, LogoutResult,
-    NopIn, NopOut, R2t, RejectReason, Residual, ResponsePdu, ScsiCommand, ScsiResponse, Serial,
+    NopIn, NopOut, R2t, Reject, RejectReason, Residual, ResponsePdu, ScsiCommand, ScsiResponse, Serial,
     SerialNumbers, ServiceResponse, TargetTag, TaskAttribute, TaskManagementFunction, TaskRequest,
     TaskResponsePdu, TextRequest, TextResponse, sense_segment,
 };
@@ -31,6 +31,9 @@ const TASKS_MAX: usize = 1 << 16;
 
 /// The answer to SendTargets at most: 1,000 targets with ten addresses each take some 500 KiB.
 const TARGETS_LEN_MAX: usize = 4 << 20;
+
+/// RFC 7143 11.6.1.
+const FUNCTION_REJECTED: u8 = 255;
 
 /// A task of this connection: its tag. A tag comes back after its slot was used 2^15 times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,6 +85,8 @@ pub enum Event {
     LoggedOut(TaskId, LogoutResult),
     /// The target tells something.
     Async(AsyncEvent),
+    /// A unit tells something, in sense data.
+    Sense([u8; 8], Vec<u8>),
     /// The connection cannot go on: close it. Nothing follows.
     Failed(ConnectionError),
 }
@@ -240,8 +245,20 @@ impl Connection {
         TaskId(tag)
     }
 
+    /// Takes a command back that still waits for the target's window: it is not sent, and nothing more is heard of it.
+    /// False if it was sent, or is answered.
+    pub fn withdraw(&mut self, task: TaskId) -> bool {
+        let Some(at) = self.waiting.iter().position(|tag| *tag == task.0) else { return false };
+        self.waiting.remove(at);
+        self.remove(task.0).is_some()
+    }
+
     /// Takes in what arrived.
+    ///
+    /// # Panics
+    /// While the driver receives in place.
     pub fn handle_bytes(&mut self, mut bytes: &[u8]) {
+        assert!(!self.receiver.is_lent(), "bytes were fed while the driver receives in place");
         while !self.failed {
             let result = match self.receiver.next(&mut bytes, &mut self.tasks) {
                 Ok(Some(pdu)) => self.handle(pdu),
@@ -253,6 +270,18 @@ impl Connection {
                 self.events.push_back(Event::Failed(error));
             }
         }
+    }
+
+    /// The buffer that what arrives next belongs into, if it is much: to be filled from `filled` to its end and given back
+    /// by [`Connection::handle_in_place`].
+    pub fn take_in_place(&mut self) -> Option<InPlace> {
+        if self.failed { None } else { self.receiver.lend(&mut self.tasks) }
+    }
+
+    /// Takes in what arrived in place.
+    pub fn handle_in_place(&mut self, buf: Buf) {
+        self.receiver.take_back(buf, &mut self.tasks);
+        self.handle_bytes(&[]);
     }
 
     /// The next thing for the driver to know.
@@ -392,10 +421,16 @@ impl Connection {
             }
             ResponsePdu::Async(message) => {
                 self.take_status(message.numbers);
-                self.events.push_back(Event::Async(message.event));
+                self.events.push_back(match message.event {
+                    // RFC 7143 11.9.4: the sense data has its length before it, as in a response.
+                    AsyncEvent::Scsi => {
+                        Event::Sense(message.lun, sense_segment(self.receiver.segment()).to_vec())
+                    }
+                    event => Event::Async(event),
+                });
                 Ok(())
             }
-            ResponsePdu::Reject(reject) => Err(ConnectionError::Rejected(reject.reason)),
+            ResponsePdu::Reject(reject) => self.handle_reject(&reject),
             ResponsePdu::Login(_) => Err(ConnectionError::Protocol("a login response after login")),
         }
     }
@@ -528,6 +563,28 @@ impl Connection {
             }
         }
         self.events.push_back(Event::TaskDone(TaskId(response.initiator_tag), response.response));
+    }
+
+    /// RFC 7143 11.17.1: most reasons say that one side does not follow the standard; after some the session can go on.
+    fn handle_reject(&mut self, reject: &Reject) -> Result<(), ConnectionError> {
+        self.take_status(reject.numbers);
+        let segment = self.receiver.segment();
+        let tag = segment.get(16..20).and_then(|tag| tag.first_chunk()).copied();
+        let tag = InitiatorTag(tag.map_or(InitiatorTag::RESERVED.0, u32::from_be_bytes));
+        match (reject.reason, self.task(tag).map(|task| &task.kind)) {
+            // 7.8: the target got damaged data, and refuses the command with an answer of its own.
+            (RejectReason::DataDigestError, Some(Kind::Command(_))) => {}
+            (RejectReason::TooManyImmediateCommands, Some(Kind::Management(_))) => {
+                self.remove(tag);
+                self.events.push_back(Event::TaskDone(TaskId(tag), FUNCTION_REJECTED));
+            }
+            (RejectReason::TooManyImmediateCommands, Some(Kind::Ping)) => {
+                self.remove(tag);
+                self.events.push_back(Event::Pong(TaskId(tag)));
+            }
+            _ => return Err(ConnectionError::Rejected(reject.reason)),
+        }
+        Ok(())
     }
 
     fn handle_text(&mut self, response: &TextResponse) -> Result<(), ConnectionError> {

@@ -82,6 +82,11 @@ pub(super) enum Data {
         /// So many bytes of `buf` have come.
         received: usize,
     },
+    /// As `In` with a buffer of `len` bytes, which the driver fills.
+    Lent {
+        len: usize,
+        received: usize,
+    },
     Out(Chain),
 }
 
@@ -91,6 +96,7 @@ impl Running {
         let len = match &self.data {
             Data::None => 0,
             Data::In { buf, .. } => buf.len(),
+            Data::Lent { len, .. } => *len,
             Data::Out(chain) => chain.len(),
         };
         u32::try_from(len).expect("no command moves 4 GiB")

@@ -1,11 +1,15 @@
 //! Cuts what arrives into PDUs, and puts the data of reads where it belongs while it arrives.
 
-use base::Crc32c;
+use base::{Buf, Crc32c};
 use slab::Slab;
 
 use super::command::{Data, Kind, Task};
 use super::{ConnectionError, slot_of};
+use crate::iscsi::target::InPlace;
 use crate::iscsi::wire::{DataIn, FrameError, Framing, HEADER_LEN, ResponsePdu, padding};
+
+/// From so many missing bytes on, data is received in place: below, a copy costs less than a receive of its own.
+const IN_PLACE_MIN: usize = 16 << 10;
 
 /// Padding and data digest.
 const TAIL_MAX: usize = 3 + 4;
@@ -26,6 +30,8 @@ struct Current {
     data_len: usize,
     /// Data bytes that have come.
     data_done: usize,
+    /// The driver has the command's buffer.
+    lent: bool,
     crc: Crc32c,
     tail: [u8; TAIL_MAX],
     tail_len: usize,
@@ -83,6 +89,44 @@ impl Receiver {
         Ok(self.current.take().map(|current| current.pdu))
     }
 
+    /// Whether the driver has the buffer that the next bytes belong into.
+    pub(super) fn is_lent(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.lent)
+    }
+
+    /// Gives out the buffer that the next bytes belong into, if they are many.
+    pub(super) fn lend(&mut self, tasks: &mut Slab<Task>) -> Option<InPlace> {
+        let current = self.current.as_mut()?;
+        if current.lent || current.data_len - current.data_done < IN_PLACE_MIN {
+            return None;
+        }
+        let Place::Command { slot, at } = current.place else { return None };
+        let Kind::Command(running) = &mut tasks.get_mut(slot)?.kind else { return None };
+        let Data::In { buf, received } = &running.data else { return None };
+        let lent = Data::Lent { len: buf.len(), received: *received };
+        let Data::In { mut buf, .. } = std::mem::replace(&mut running.data, lent) else { return None };
+        current.lent = true;
+        buf.truncate(at + current.data_len);
+        Some(InPlace { buf, filled: at + current.data_done })
+    }
+
+    /// Takes the buffer back, filled.
+    pub(super) fn take_back(&mut self, mut buf: Buf, tasks: &mut Slab<Task>) {
+        let Some(current) = self.current.as_mut().filter(|current| current.lent) else { return };
+        let Place::Command { slot, at } = current.place else { return };
+        if self.framing.data_digest {
+            current.crc.update(&buf[at + current.data_done..at + current.data_len]);
+        }
+        current.lent = false;
+        current.data_done = current.data_len;
+        if let Some(Task { kind: Kind::Command(running), .. }) = tasks.get_mut(slot)
+            && let Data::Lent { len, received } = running.data
+        {
+            buf.restore_len(len);
+            running.data = Data::In { buf, received };
+        }
+    }
+
     fn take_header(&mut self, bytes: &mut &[u8], tasks: &Slab<Task>) -> Result<bool, ConnectionError> {
         if bytes.is_empty() {
             return Ok(false);
@@ -136,6 +180,7 @@ impl Receiver {
             place,
             data_len,
             data_done: 0,
+            lent: false,
             crc: Crc32c::new(),
             tail: [0; TAIL_MAX],
             tail_len: padding(data_len) + digest_len,

@@ -2,7 +2,7 @@ use base::Chain;
 use proptest::prelude::*;
 
 use super::*;
-use crate::iscsi::wire::{Reject, TaskResponsePdu};
+use crate::iscsi::wire::{AsyncMessage, TaskResponsePdu};
 use crate::scsi::Cdb;
 
 const LUN: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];
@@ -207,6 +207,121 @@ fn a_reset_ends_the_commands_before_it() {
     assert!(connection.poll_event().is_none());
     connection.handle_bytes(&data_in(after, 0, b"abcd", Some(Residual::None)));
     assert!(matches!(connection.poll_event(), Some(Event::Done(task, _)) if task == after));
+}
+
+/// Feeds `bytes`, in place where the connection wants it, in pieces of `piece` bytes elsewhere; returns how often in place.
+fn feed(connection: &mut Connection, mut bytes: &[u8], piece: usize) -> usize {
+    let mut in_place = 0;
+    while !bytes.is_empty() {
+        let len = if let Some(mut place) = connection.take_in_place() {
+            let len = place.buf.len() - place.filled;
+            place.buf[place.filled..].copy_from_slice(&bytes[..len]);
+            assert!(connection.take_in_place().is_none(), "it is given out once");
+            connection.handle_in_place(place.buf);
+            in_place += 1;
+            len
+        } else {
+            let len = piece.min(bytes.len());
+            connection.handle_bytes(&bytes[..len]);
+            len
+        };
+        bytes = &bytes[len..];
+    }
+    in_place
+}
+
+#[test]
+fn large_data_is_received_in_place() {
+    for digests in [false, true] {
+        for piece in [1, 47, 100, 20_000, 1 << 20] {
+            let max_receive = 64 << 10;
+            let negotiated = Negotiated {
+                header_digest: digests,
+                data_digest: digests,
+                max_receive,
+                ..Negotiated::default()
+            };
+            let framing = Framing { header_digest: digests, data_digest: digests, data_max: max_receive };
+            let mut connection = Connection::new(&outcome(negotiated), 0);
+            let data: Vec<u8> = (0..100_001).map(|i| (i * 7 / 3) as u8).collect();
+            let task = connection.submit(read(data.len() as u32));
+            let mut batch = SendBatch::new();
+            for (at, status) in [(0, None), (50_000, None), (100_000, Some(Residual::None))] {
+                let part = &data[at..data.len().min(at + 50_000)];
+                framing.push(&mut batch, data_in(task, at as u32, part, status).first_chunk().unwrap(), part);
+            }
+            let in_place = feed(&mut connection, &batch.to_vec(), piece);
+            assert_eq!(in_place, if piece < 1 << 20 { 2 } else { 0 }, "{piece}");
+            let Some(Event::Done(_, result)) = connection.poll_event() else { panic!() };
+            assert!(*result.data.unwrap() == data);
+        }
+    }
+}
+
+#[test]
+fn damage_is_noticed_in_place() {
+    let framing = Framing { header_digest: false, data_digest: true, data_max: 64 << 10 };
+    let negotiated = Negotiated { data_digest: true, max_receive: 64 << 10, ..Negotiated::default() };
+    let mut connection = Connection::new(&outcome(negotiated), 0);
+    let data = [7; 32 << 10];
+    let task = connection.submit(read(32 << 10));
+    let mut batch = SendBatch::new();
+    let header = data_in(task, 0, &data, Some(Residual::None));
+    framing.push(&mut batch, header.first_chunk().unwrap(), &data);
+    let mut bytes = batch.to_vec();
+    bytes[20_000] ^= 1;
+    assert_eq!(feed(&mut connection, &bytes, 1000), 1);
+    assert!(matches!(connection.poll_event(), Some(Event::Failed(ConnectionError::DataDigest))));
+    assert!(connection.take_in_place().is_none());
+}
+
+#[test]
+fn commands_that_wait_can_be_taken_back() {
+    let mut connection = connection();
+    let tasks: Vec<_> = (0..4).map(|_| connection.submit(read(4))).collect();
+    assert!(!connection.withdraw(tasks[0]), "it was sent");
+    assert!(connection.withdraw(tasks[2]) && !connection.withdraw(tasks[2]));
+    assert_eq!(connection.outstanding(), 3);
+    sent(&mut connection);
+    connection.handle_bytes(&data_in(tasks[0], 0, b"abcd", Some(Residual::None)));
+    let bytes = sent(&mut connection);
+    assert_eq!(bytes.len(), 48);
+    assert_eq!(bytes[16..20], tasks[3].0.0.to_be_bytes());
+    assert_eq!(bytes[24..28], [0, 0, 0, 3], "no CmdSN is left out");
+}
+
+#[test]
+fn what_the_target_tells() {
+    let mut connection = connection();
+    let message = |event| AsyncMessage { event, lun: LUN, numbers: numbers(10, 3) };
+    let mut bytes = message(AsyncEvent::Scsi).encode(6).to_vec();
+    bytes.extend([0, 4, 0x72, 0x06, 0x2a, 0x06, 0, 0]);
+    connection.handle_bytes(&bytes);
+    assert!(matches!(connection.poll_event(), Some(Event::Sense(LUN, sense)) if sense == [0x72, 6, 0x2a, 6]));
+    connection.handle_bytes(&message(AsyncEvent::LogoutRequested { within: 5 }).encode(0));
+    let event = connection.poll_event();
+    assert!(matches!(event, Some(Event::Async(AsyncEvent::LogoutRequested { within: 5 }))));
+}
+
+#[test]
+fn rejects_that_the_session_survives() {
+    let mut connection = connection();
+    let write = connection.submit(write(&[1; 8]));
+    let function = connection.manage(TaskFunction::AbortTask, LUN, Some(write));
+    let ping = connection.ping();
+    let mut reject = |reason, task: TaskId| {
+        let mut bytes = Reject { reason, numbers: numbers(10, 3), data_sn: 0 }.encode(48).to_vec();
+        bytes.extend([0; 48]);
+        bytes[64..68].copy_from_slice(&task.0.0.to_be_bytes());
+        connection.handle_bytes(&bytes);
+        connection.poll_event()
+    };
+    assert!(reject(RejectReason::DataDigestError, write).is_none(), "the answer follows");
+    let done = reject(RejectReason::TooManyImmediateCommands, function);
+    assert!(matches!(done, Some(Event::TaskDone(task, 255)) if task == function));
+    let pong = reject(RejectReason::TooManyImmediateCommands, ping);
+    assert!(matches!(pong, Some(Event::Pong(task)) if task == ping));
+    assert!(matches!(reject(RejectReason::InvalidPduField, write), Some(Event::Failed(_))));
 }
 
 #[test]
