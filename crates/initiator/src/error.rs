@@ -35,9 +35,15 @@ pub enum Error {
     /// The session is over. Whether a command that was under way took effect is not known.
     #[error("the session is over: {0}")]
     Ended(Ended),
-    /// A command was ended by task management.
+    /// The session was over before the command was sent: it has had no effect.
+    #[error("the command was not sent, the session is over: {0}")]
+    NotSent(Ended),
+    /// A command was ended by task management. It may have had some effect before, and has none from now on.
     #[error("the command was aborted")]
     Aborted,
+    /// A command was not answered in time and was aborted. It may have had some effect before, and has none from now on.
+    #[error("the command was not answered in time and was aborted")]
+    TimedOut,
     /// A command did not end well.
     #[error("the target answered with status {status:#04x}, sense {}", sense_text(sense))]
     Status {
@@ -65,6 +71,16 @@ pub enum Ended {
     Broken(io::ErrorKind),
     /// The connection could not go on.
     Failed(ConnectionError),
+    /// The target gave no sign of life.
+    Silent,
+    /// The target did not answer commands, and did not abort them.
+    Unresponsive,
+    /// The target asked us to leave, and we did.
+    AskedToLeave,
+    /// The target said that it drops the session.
+    Dropped,
+    /// Our side gave it up.
+    GivenUp,
 }
 
 impl std::fmt::Display for Ended {
@@ -74,6 +90,11 @@ impl std::fmt::Display for Ended {
             Ended::Closed => f.write_str("the target closed the connection"),
             Ended::Broken(kind) => write!(f, "the connection broke: {kind}"),
             Ended::Failed(error) => write!(f, "{error}"),
+            Ended::Silent => f.write_str("the target gave no sign of life"),
+            Ended::Unresponsive => f.write_str("the target neither answered commands nor aborted them"),
+            Ended::AskedToLeave => f.write_str("the target asked us to leave"),
+            Ended::Dropped => f.write_str("the target dropped the session"),
+            Ended::GivenUp => f.write_str("it was given up"),
         }
     }
 }
@@ -83,6 +104,11 @@ impl Error {
     pub fn sense(&self) -> Option<(u8, u16)> {
         let Error::Status { status: 0x02, sense } = self else { return None };
         sense_codes(sense)
+    }
+
+    /// Whether a COMPARE AND WRITE or a VERIFY found something else than expected.
+    pub fn is_miscompare(&self) -> bool {
+        self.sense().is_some_and(|(key, _)| key == 0x0e)
     }
 
     /// Whether the target only wants to tell something, and the command can be sent again.

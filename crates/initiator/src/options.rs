@@ -26,8 +26,42 @@ pub struct Options {
     /// Our part of the session's identity. A second session of one initiator with the same ISID takes the place of the
     /// first, so that `None` draws one.
     pub isid: Option<[u8; 6]>,
-    /// How long connecting may take, and then logging in.
-    pub timeout: Duration,
+    /// How long things may take.
+    pub timeouts: Timeouts,
+    /// Whether to log out when the target asks for it. Who does not is of use to those who test targets.
+    pub obedient: bool,
+}
+
+/// How long things may take. All are kept to half a second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Connecting; then logging in; and logging out.
+    pub login: Duration,
+    /// A command, before it is aborted.
+    pub command: Duration,
+    /// Aborting commands, before their units are reset.
+    pub abort: Duration,
+    /// Resetting a unit, before the session is given up.
+    pub reset: Duration,
+    /// After so much silence the target is asked for a sign of life.
+    pub ping_after: Duration,
+    /// Within this time of being asked it must give one, or the session is given up.
+    pub ping_deadline: Duration,
+}
+
+impl Default for Timeouts {
+    /// Commands get what Linux gives them. A target is given up after seven seconds of silence, which a path that was cut
+    /// costs; two idle PDUs every two seconds are what that costs.
+    fn default() -> Timeouts {
+        Timeouts {
+            login: Duration::from_secs(10),
+            command: Duration::from_secs(30),
+            abort: Duration::from_secs(15),
+            reset: Duration::from_secs(30),
+            ping_after: Duration::from_secs(2),
+            ping_deadline: Duration::from_secs(5),
+        }
+    }
 }
 
 impl Default for Options {
@@ -37,7 +71,8 @@ impl Default for Options {
             chap: None,
             wish: Wish::default(),
             isid: None,
-            timeout: Duration::from_secs(10),
+            timeouts: Timeouts::default(),
+            obedient: true,
         }
     }
 }

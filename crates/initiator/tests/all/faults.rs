@@ -2,7 +2,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BlockCount, BlockSize, Lba};
-use initiator::{Ended, Error, Lun, Options, Session};
+use initiator::{Ended, Error, Lun, Options, Session, Timeouts};
 
 use crate::ram_target::{NAME, RamTarget};
 use crate::simulated;
@@ -21,7 +21,8 @@ fn nobody_is_there() {
 fn a_portal_that_says_nothing() {
     simulated(1, RamTarget::default(), |_| async {
         let listener = rt::Listener::bind(([127, 0, 0, 1], 4000).into()).await.unwrap();
-        let options = Options { timeout: Duration::from_secs(3), ..Options::default() };
+        let timeouts = Timeouts { login: Duration::from_secs(3), ..Timeouts::default() };
+        let options = Options { timeouts, ..Options::default() };
         let error = Session::connect(listener.local_address(), NAME, &options).await.err().unwrap();
         assert!(matches!(error, Error::NoLogin { .. }), "{error}");
     });

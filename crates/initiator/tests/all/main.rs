@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod faults;
+mod limits;
 mod load;
 mod ram_target;
 mod session;

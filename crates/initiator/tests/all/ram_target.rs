@@ -3,12 +3,13 @@
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::{Chain, Instant, SendBatch};
 use proto::iscsi::target::{
-    Authorization, Chap, Command, Event, Login, LoginEvent, LoginOutcome, LoginStatus, Session,
-    SessionConfig, SessionKind, TargetRecord, TaskResponse,
+    Authorization, Chap, CloseReason, Command, Event, Login, LoginEvent, LoginOutcome, LoginStatus, Session,
+    SessionConfig, SessionKind, TargetRecord, TaskFunction, TaskResponse,
 };
 use proto::scsi::{Outcome, Status};
 use rt::{Listener, Stream};
@@ -23,13 +24,30 @@ pub(crate) struct RamTarget {
     pub(crate) chap: Option<Chap>,
     /// The number of the write from which on writes go one block too far: for tests of those who check.
     pub(crate) misplace_write: Option<u64>,
-    /// How many commands are answered before the target falls silent.
+    /// How many commands are answered before no more are.
     pub(crate) silent_after: u64,
+    /// What task management functions are answered with; those that are not here are not answered.
+    pub(crate) functions: Vec<(TaskFunction, TaskResponse)>,
+    /// The functions that were asked for.
+    pub(crate) asked: Arc<Mutex<Vec<TaskFunction>>>,
+    /// The number of the command after which the initiator is asked to leave.
+    pub(crate) drain_after: Option<u64>,
 }
 
 impl Default for RamTarget {
     fn default() -> RamTarget {
-        RamTarget { bytes: 8 << 20, chap: None, misplace_write: None, silent_after: u64::MAX }
+        use TaskFunction::{AbortTask, LogicalUnitReset};
+        RamTarget {
+            bytes: 8 << 20,
+            chap: None,
+            misplace_write: None,
+            silent_after: u64::MAX,
+            functions: [AbortTask, LogicalUnitReset]
+                .map(|function| (function, TaskResponse::Complete))
+                .into(),
+            asked: Arc::default(),
+            drain_after: None,
+        }
     }
 }
 
@@ -75,8 +93,17 @@ async fn serve_connection(stream: Stream, unit: Rc<Unit>) {
                     if let Some(outcome) = unit.execute(&command) {
                         session.complete(command.id, outcome);
                     }
+                    if unit.target.drain_after == Some(*unit.commands.borrow()) {
+                        session.end(CloseReason::Drained, rt::now());
+                    }
                 }
-                Event::Task { id, .. } => session.task_done(id, TaskResponse::Complete),
+                Event::Task { id, function, .. } => {
+                    unit.target.asked.lock().unwrap().push(function);
+                    let known = unit.target.functions.iter().find(|(known, _)| *known == function);
+                    if let Some((_, response)) = known {
+                        session.task_done(id, *response);
+                    }
+                }
                 Event::SendTargets { id, .. } => {
                     let record =
                         TargetRecord { name: NAME.into(), addresses: vec!["10.0.0.1:3260,1".into()] };

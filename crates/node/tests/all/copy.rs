@@ -29,7 +29,6 @@ fn a_copy_moves_blocks_from_one_volume_to_another() {
                 target: naa(&session, 1).await,
                 target_lba: 900,
                 blocks: 700,
-                block: 4096,
             };
             extended_copy(&session, 0, copy).await.unwrap();
             let found = session.read(Lun(1), Lba(899), BlockCount(702), BlockSize::B4096).await.unwrap();
@@ -56,7 +55,7 @@ fn a_copy_is_no_way_around_lun_maps() {
             hidden[4..].copy_from_slice(&id.0[4..]);
             hidden[3] = seen[3] & 0xf0 | id.0[3] & 0x0f;
             for (source, target) in [(hidden, seen), (seen, hidden)] {
-                let copy = Copy { source, source_lba: 0, target, target_lba: 0, blocks: 1, block: 4096 };
+                let copy = Copy { source, source_lba: 0, target, target_lba: 0, blocks: 1 };
                 let refused = extended_copy(&session, 0, copy).await.unwrap_err();
                 assert_eq!(refused.sense(), Some(NOT_REACHABLE), "{refused}");
             }

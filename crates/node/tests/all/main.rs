@@ -19,6 +19,7 @@ mod faults;
 mod kernel;
 mod order;
 mod power;
+mod provisioning;
 mod record;
 mod reservations;
 mod sessions;

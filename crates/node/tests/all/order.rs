@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use base::{BlockCount, BlockSize, Chain, Lba, Rng};
+use initiator::command::CompareAndWrite;
 use initiator::{Lun, Session};
 
-use crate::commands::compare_and_write;
 use crate::content::{Stamp, single_stamp, stamped};
 use crate::linear::{self, Kind, Op};
 use crate::rig::{Rig, Shape, log_in};
@@ -18,9 +18,6 @@ const SECTORS_PER_BLOCK: u64 = 8;
 
 /// Blocks that everybody uses: two of one stripe unit, one of the next, which lives on another core.
 const HOT: [u64; 3] = [0, 1, 256];
-
-/// MISCOMPARE, MISCOMPARE DURING VERIFY OPERATION (SPC-4 table 44).
-const MISCOMPARE: (u8, u16) = (0x0e, 0x1d00);
 
 /// What all clients saw, with the order of calls and answers.
 #[derive(Default)]
@@ -80,16 +77,20 @@ async fn write(session: &Session, shape: Shape, block: u64, history: &History) {
 async fn replace(session: &Session, shape: Shape, block: u64, history: &History) {
     let old = read(session, shape, block, history).await;
     let (new, call) = (history.new_value(), history.now());
-    let compared =
-        compare_and_write(session, shape.lun, block, content(shape, block, old), content(shape, block, new));
-    match compared.await {
+    let command = CompareAndWrite {
+        lba: Lba(block),
+        compare: content(shape, block, old),
+        write: content(shape, block, new),
+        size: BlockSize::B4096,
+    };
+    match session.compare_and_write(Lun(shape.lun), command).await {
         Ok(()) => {
             let reply = history.now();
             history.add(block, Op { kind: Kind::Read, value: old, call, reply });
             history.add(block, Op { kind: Kind::Write, value: new, call, reply });
             history.replaced.borrow_mut().entry(block).or_default().push(old);
         }
-        Err(error) => assert_eq!(error.sense(), Some(MISCOMPARE), "{error}"),
+        Err(error) => assert!(error.is_miscompare(), "{error}"),
     }
 }
 

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use base::{BlockCount, BlockSize, Lba};
+use initiator::command::ServiceAction::{PreemptAndAbort, Release, Reserve};
 use initiator::{Error, Lun, Session};
 use rt::sim::DiskLatency;
 
-use crate::commands::{
-    Action, CONFLICT, Copy, ReserveOut, extended_copy, naa, read_keys, read_reservation, reserve_out,
-};
+use crate::commands::{CONFLICT, Copy, extended_copy, naa, register, reserve};
 use crate::content::{Stamp, stamped};
 use crate::rig::{DISK, Rig, Shape, log_in};
 use crate::seeds::each_seed;
@@ -40,14 +39,14 @@ fn a_reservation_holds_back_the_sessions_of_other_cores() {
             let holder = log_in(portal, "holder", LUN).await;
             let other = log_in(portal, "other", LUN).await;
             write(&other, 0, 1).await.unwrap();
-            reserve_out(&holder, LUN, ReserveOut::register(7)).await.unwrap();
-            reserve_out(&holder, LUN, ReserveOut::of(Action::Reserve, 7)).await.unwrap();
+            register(&holder, LUN, 7, false).await.unwrap();
+            reserve(&holder, LUN, Reserve, 7, 0).await.unwrap();
             assert!(is_conflict(&write(&other, 0, 2).await));
             write(&holder, 0, 3).await.unwrap();
             other.read(Lun(LUN), Lba(0), BlockCount(1), BlockSize::B4096).await.unwrap();
-            let release = reserve_out(&other, LUN, ReserveOut::of(Action::Release, 7)).await;
+            let release = reserve(&other, LUN, Release, 7, 0).await;
             assert!(is_conflict(&release), "{release:?}");
-            reserve_out(&holder, LUN, ReserveOut::of(Action::Release, 7)).await.unwrap();
+            reserve(&holder, LUN, Release, 7, 0).await.unwrap();
             write(&other, 0, 4).await.unwrap();
         });
         let cores = rig.control(|control| async move { control.stats().await });
@@ -64,10 +63,9 @@ fn no_write_of_a_preempted_initiator_lands_after_the_answer() {
         let (victim, preempter) = client.run(move |portal| async move {
             let victim = log_in(portal, "victim", LUN).await;
             let preempter = log_in(portal, "preempter", LUN).await;
-            reserve_out(&victim, LUN, ReserveOut::register(1)).await.unwrap();
-            reserve_out(&victim, LUN, ReserveOut::of(Action::Reserve, 1)).await.unwrap();
-            let register = ReserveOut { aptpl: seed % 2 == 0, ..ReserveOut::register(2) };
-            reserve_out(&preempter, LUN, register).await.unwrap();
+            register(&victim, LUN, 1, false).await.unwrap();
+            reserve(&victim, LUN, Reserve, 1, 0).await.unwrap();
+            register(&preempter, LUN, 2, seed % 2 == 0).await.unwrap();
             (victim, preempter)
         });
         rig.world.set_disk_latency(rig.server, DISK, slow_writes());
@@ -87,19 +85,15 @@ fn no_write_of_a_preempted_initiator_lands_after_the_answer() {
                 })
                 .collect();
             rt::sleep(Duration::from_millis(250)).await;
-            let preempt = ReserveOut {
-                service_key: 1,
-                aptpl: seed % 2 == 0,
-                ..ReserveOut::of(Action::PreemptAndAbort, 2)
-            };
             let began = rt::now();
-            reserve_out(&preempter, LUN, preempt).await.unwrap();
+            reserve(&preempter, LUN, PreemptAndAbort, 2, 1).await.unwrap();
             let took = rt::now().since(began);
             assert!(took < Duration::from_secs(2), "writes take 200 ms at most, this took {took:?}");
             let at_the_answer = read_all(&preempter, Shape::thick()).await;
             rt::sleep(Duration::from_secs(1)).await;
             assert!(at_the_answer == read_all(&preempter, Shape::thick()).await, "a write landed late");
-            assert_eq!(read_reservation(&preempter, LUN).await.unwrap(), Some(2));
+            let reservation = preempter.read_reservation(Lun(LUN)).await.unwrap();
+            assert_eq!(reservation.map(|reservation| reservation.key), Some(2));
             rt::join_all(writers).await;
         });
     });
@@ -119,9 +113,9 @@ fn no_copy_of_a_preempted_initiator_lands_after_the_answer() {
             let data = stamped(volume_number(1), 0, 4096, Stamp { client: 1, sequence: 1 });
             victim.write(Lun(1), Lba(0), data, BlockSize::B4096).await.unwrap();
             let preempter = log_in(portal, "preempter", LUN).await;
-            reserve_out(&victim, LUN, ReserveOut::register(1)).await.unwrap();
-            reserve_out(&victim, LUN, ReserveOut::of(Action::Reserve, 1)).await.unwrap();
-            reserve_out(&preempter, LUN, ReserveOut::register(2)).await.unwrap();
+            register(&victim, LUN, 1, false).await.unwrap();
+            reserve(&victim, LUN, Reserve, 1, 0).await.unwrap();
+            register(&preempter, LUN, 2, false).await.unwrap();
             (victim, preempter)
         });
         rig.world.set_disk_latency(rig.server, DISK, slow_writes());
@@ -137,7 +131,6 @@ fn no_copy_of_a_preempted_initiator_lands_after_the_answer() {
                             target: to,
                             target_lba: number * 512,
                             blocks: 512,
-                            block: 4096,
                         };
                         // Sent to the source: nothing but the copy itself tells the target.
                         let _ = extended_copy(&victim, 1, copy).await;
@@ -145,8 +138,7 @@ fn no_copy_of_a_preempted_initiator_lands_after_the_answer() {
                 })
                 .collect();
             rt::sleep(Duration::from_millis(20)).await;
-            let preempt = ReserveOut { service_key: 1, ..ReserveOut::of(Action::PreemptAndAbort, 2) };
-            reserve_out(&preempter, LUN, preempt).await.unwrap();
+            reserve(&preempter, LUN, PreemptAndAbort, 2, 1).await.unwrap();
             let at_the_answer = read_all(&preempter, Shape::thick()).await;
             rt::join_all(copies).await;
             rt::sleep(Duration::from_secs(1)).await;
@@ -163,17 +155,17 @@ fn reservations_survive_a_power_cut_if_that_was_asked_for() {
             rig.add(Shape::thick());
             rig.client("client").run(move |portal| async move {
                 let holder = log_in(portal, "holder", LUN).await;
-                let register = ReserveOut { aptpl, ..ReserveOut::register(7) };
-                reserve_out(&holder, LUN, register).await.unwrap();
-                reserve_out(&holder, LUN, ReserveOut::of(Action::Reserve, 7)).await.unwrap();
+                register(&holder, LUN, 7, aptpl).await.unwrap();
+                reserve(&holder, LUN, Reserve, 7, 0).await.unwrap();
             });
             rig.power_cycle();
             rig.client("after").run(move |portal| async move {
                 let other = log_in(portal, "other", LUN).await;
                 assert_eq!(is_conflict(&write(&other, 0, 1).await), aptpl);
                 let (keys, holder) = if aptpl { (vec![7], Some(7)) } else { (vec![], None) };
-                assert_eq!(read_keys(&other, LUN).await.unwrap(), keys);
-                assert_eq!(read_reservation(&other, LUN).await.unwrap(), holder);
+                assert_eq!(other.read_keys(Lun(LUN)).await.unwrap(), keys);
+                let reservation = other.read_reservation(Lun(LUN)).await.unwrap();
+                assert_eq!(reservation.map(|reservation| reservation.key), holder);
             });
         }
     });

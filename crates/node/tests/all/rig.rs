@@ -187,9 +187,10 @@ impl Client<'_> {
     }
 }
 
-/// How the initiator of this name logs in. Each name is another initiator.
+/// How the initiator of this name logs in. Each name is another initiator. It stays until it is cut off: what the node
+/// does for those who leave when they are asked to, it must do for those who do not.
 pub(crate) fn named(name: &str) -> Options {
-    Options { initiator: format!("iqn.2026-01.org.ursa:{name}"), ..Options::default() }
+    Options { initiator: format!("iqn.2026-01.org.ursa:{name}"), obedient: false, ..Options::default() }
 }
 
 /// A session of the initiator of this name, with unit attentions taken.

@@ -123,7 +123,7 @@ fn a_node_that_restarts_takes_its_clients_back() {
         rig.start();
         client.run(move |portal| async move {
             let read = session.read(Lun(LUN), Lba(0), BlockCount(1), BlockSize::B4096).await;
-            assert!(matches!(read, Err(Error::Ended(_))), "{read:?}");
+            assert!(matches!(read, Err(Error::NotSent(_))), "{read:?}");
             let again = log_in_again(portal, "client", LUN).await;
             again.read(Lun(LUN), Lba(0), BlockCount(1), BlockSize::B4096).await.unwrap();
         });

@@ -5,11 +5,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::Rng;
-use initiator::Lun;
+use initiator::{Ended, Lun};
 use node::{Config, Handle};
 use rt::sim::NodeStatus;
 
-use crate::rig::{Rig, Shape, log_in};
+use crate::rig::{Rig, Shape, log_in, named};
 use crate::seeds::each_seed;
 use crate::shadow::Shadow;
 use crate::workload::{Worker, read_all, volume_number};
@@ -67,6 +67,23 @@ fn what_was_answered_is_durable_after_a_stop() {
 #[test]
 fn sessions_that_do_not_log_out_are_cut_off_and_what_was_answered_is_durable() {
     each_seed(6, |seed| stop_under_load(seed, false));
+}
+
+#[test]
+fn a_node_does_not_wait_for_those_who_leave_when_asked() {
+    each_seed(2, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        let client = rig.client("client");
+        let session = client.run(|portal| async move {
+            let options = initiator::Options { obedient: true, ..named("client") };
+            initiator::Session::connect(portal, crate::rig::TARGET, &options).await.unwrap()
+        });
+        let began = rig.world.now();
+        rig.world.wait_for(Handle::new(rig.world.handle(rig.server)).drain());
+        assert!(rig.world.now() - began < Duration::from_millis(100));
+        assert_eq!(client.run(move |_| async move { session.closed().await }), Ended::AskedToLeave);
+    });
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl Worker {
         let data = stamped(volume_number(self.shape.lun), sectors.start, count, stamp);
         self.shadow.borrow_mut().begin_write(sectors.clone(), stamp);
         if durable {
-            write_durably(session, self.shape.lun, blocks.start, data, self.size().bytes()).await?;
+            write_durably(session, self.shape.lun, blocks.start, data, self.size()).await?;
         } else {
             session.write(Lun(self.shape.lun), Lba(blocks.start), data, self.size()).await?;
         }

@@ -1,0 +1,148 @@
+//! PERSISTENT RESERVE OUT (SPC-4 6.16).
+
+use base::{Buf, Chain};
+use proto::iscsi::initiator::Transfer;
+use proto::scsi::Cdb;
+
+use super::{ALL_BLOCKS, Command, Effect};
+use crate::{Error, Lun, Session};
+
+/// The basic parameter list.
+const LIST_LEN: u8 = 24;
+
+/// Changes registrations or the reservation. What it does is for the session that it is sent by.
+#[derive(Clone, Copy, Debug)]
+pub struct PersistentReserveOut {
+    /// What.
+    pub action: ServiceAction,
+    /// The type of the reservation; registrations have none.
+    pub kind: ReservationType,
+    /// RESERVATION KEY: the one that we are registered with.
+    pub key: u64,
+    /// SERVICE ACTION RESERVATION KEY: the one to be registered, or whose owner is to be removed.
+    pub action_key: u64,
+    /// APTPL: registrations and reservation survive a loss of power.
+    pub survives: bool,
+}
+
+/// SPC-4 table 219.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum ServiceAction {
+    Register = 0,
+    Reserve = 1,
+    Release = 2,
+    Clear = 3,
+    Preempt = 4,
+    PreemptAndAbort = 5,
+    RegisterAndIgnoreExistingKey = 6,
+}
+
+/// SPC-4 table 61.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum ReservationType {
+    WriteExclusive = 1,
+    ExclusiveAccess = 3,
+    WriteExclusiveRegistrantsOnly = 5,
+    ExclusiveAccessRegistrantsOnly = 6,
+    WriteExclusiveAllRegistrants = 7,
+    ExclusiveAccessAllRegistrants = 8,
+}
+
+impl ReservationType {
+    pub(super) fn from_number(number: u8) -> Option<ReservationType> {
+        Some(match number {
+            1 => ReservationType::WriteExclusive,
+            3 => ReservationType::ExclusiveAccess,
+            5 => ReservationType::WriteExclusiveRegistrantsOnly,
+            6 => ReservationType::ExclusiveAccessRegistrantsOnly,
+            7 => ReservationType::WriteExclusiveAllRegistrants,
+            8 => ReservationType::ExclusiveAccessAllRegistrants,
+            _ => return None,
+        })
+    }
+}
+
+impl PersistentReserveOut {
+    /// Registers `key`, whatever was registered before; zero takes the registration away.
+    pub fn register(key: u64) -> PersistentReserveOut {
+        PersistentReserveOut {
+            action: ServiceAction::RegisterAndIgnoreExistingKey,
+            kind: ReservationType::WriteExclusive,
+            key: 0,
+            action_key: key,
+            survives: false,
+        }
+    }
+
+    fn list(&self) -> [u8; LIST_LEN as usize] {
+        let mut list = [0; LIST_LEN as usize];
+        list[..8].copy_from_slice(&self.key.to_be_bytes());
+        list[8..16].copy_from_slice(&self.action_key.to_be_bytes());
+        list[20] = u8::from(self.survives);
+        list
+    }
+}
+
+impl Command for PersistentReserveOut {
+    type Answer = ();
+    const NAME: &'static str = "PERSISTENT RESERVE OUT";
+
+    fn cdb(&self) -> Cdb {
+        let mut cdb = [0; 16];
+        let has_type = !matches!(
+            self.action,
+            ServiceAction::Register | ServiceAction::RegisterAndIgnoreExistingKey | ServiceAction::Clear
+        );
+        cdb[..3].copy_from_slice(&[0x5f, self.action as u8, if has_type { self.kind as u8 } else { 0 }]);
+        cdb[8] = LIST_LEN;
+        Cdb(cdb)
+    }
+
+    fn transfer(&self) -> Transfer {
+        Transfer::Out(Chain::copy_of(&self.list()))
+    }
+
+    /// It decides what happens to all writes.
+    fn effect(&self) -> Effect {
+        Effect::Once(ALL_BLOCKS)
+    }
+
+    fn answer(&self, _: Option<Buf>) -> Option<()> {
+        Some(())
+    }
+}
+
+impl Session {
+    /// Changes registrations or the reservation.
+    ///
+    /// # Errors
+    /// As for [`Session::send`].
+    pub async fn reserve(&self, lun: Lun, command: PersistentReserveOut) -> Result<(), Error> {
+        self.send(lun, &command).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preemption() {
+        let command = PersistentReserveOut {
+            action: ServiceAction::PreemptAndAbort,
+            kind: ReservationType::WriteExclusiveRegistrantsOnly,
+            key: 0x0102,
+            action_key: 0x0304,
+            survives: true,
+        };
+        assert_eq!(command.cdb().0[..10], [0x5f, 0x05, 0x05, 0, 0, 0, 0, 0, 24, 0]);
+        let mut expected = [0; 24];
+        (expected[6], expected[7], expected[14], expected[15], expected[20]) = (1, 2, 3, 4, 1);
+        assert_eq!(command.list(), expected);
+        assert_eq!(PersistentReserveOut::register(9).cdb().0[..3], [0x5f, 0x06, 0x00], "no type");
+    }
+}

@@ -1,0 +1,39 @@
+//! SYNCHRONIZE CACHE (16) (SBC-3 5.22).
+
+use base::{BlockCount, Buf, Lba};
+use proto::scsi::Cdb;
+
+use super::{Command, Effect, block_cdb};
+use crate::{Error, Lun, Session};
+
+/// Makes what was written durable, all over the unit. It covers what was answered before it was sent, by whatever path.
+#[derive(Clone, Copy, Debug)]
+pub struct SynchronizeCache;
+
+impl Command for SynchronizeCache {
+    type Answer = ();
+    const NAME: &'static str = "SYNCHRONIZE CACHE (16)";
+
+    fn cdb(&self) -> Cdb {
+        // Zero blocks: all to the end.
+        block_cdb(0x91, Lba(0), BlockCount(0))
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::None
+    }
+
+    fn answer(&self, _: Option<Buf>) -> Option<()> {
+        Some(())
+    }
+}
+
+impl Session {
+    /// Makes what was written durable.
+    ///
+    /// # Errors
+    /// As for [`Session::send`].
+    pub async fn flush(&self, lun: Lun) -> Result<(), Error> {
+        self.send(lun, &SynchronizeCache).await
+    }
+}

@@ -1,0 +1,70 @@
+//! What becomes of commands that are not answered in time (SAM-5 7): ABORT TASK; if that does not help, LOGICAL UNIT
+//! RESET, which also ends what others have under way there; if that does not help either, the session is given up.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use proto::iscsi::initiator::TaskId;
+use proto::iscsi::target::TaskFunction;
+
+use super::shared::Shared;
+use super::wait_for;
+use super::waiters::{Answer, Overdue};
+use crate::Ended;
+
+/// Sees to overdue commands, until the session is over.
+pub(super) async fn run(shared: Rc<Shared>) {
+    while shared.ended.get().is_none() {
+        let overdue = shared.overdue.take();
+        if overdue.is_empty() {
+            shared.overdue_found.notified().await;
+        } else {
+            escalate(&shared, overdue).await;
+        }
+    }
+}
+
+async fn escalate(shared: &Rc<Shared>, mut overdue: Vec<Overdue>) {
+    let peer = shared.stream.peer_address();
+    tracing::warn!(%peer, commands = overdue.len(), "commands are not answered in time: aborting them");
+    overdue.retain(|command| !withdraw(shared, command.task));
+    let aborts = overdue.iter().map(|command| {
+        manage(shared, TaskFunction::AbortTask, command.lun, Some(command.task), shared.timeouts.abort)
+    });
+    rt::join_all(aborts).await;
+    overdue.retain(|command| shared.waiters.borrow().is_unanswered(command.task));
+    if overdue.is_empty() {
+        return;
+    }
+    tracing::warn!(%peer, commands = overdue.len(), "commands cannot be aborted: resetting their units");
+    let units: BTreeSet<_> = overdue.iter().map(|command| command.lun).collect();
+    let resets = units
+        .into_iter()
+        .map(|lun| manage(shared, TaskFunction::LogicalUnitReset, lun, None, shared.timeouts.reset));
+    rt::join_all(resets).await;
+    if overdue.iter().any(|command| shared.waiters.borrow().is_unanswered(command.task)) {
+        tracing::error!(%peer, "a reset did not end the commands: giving the session up");
+        shared.end(Ended::Unresponsive);
+    }
+}
+
+/// Takes back what the target's window has kept from being sent.
+fn withdraw(shared: &Shared, task: TaskId) -> bool {
+    let withdrawn = shared.connection.borrow_mut().withdraw(task);
+    if withdrawn {
+        shared.waiters.borrow_mut().answer(task, Answer::TimedOut);
+    }
+    withdrawn
+}
+
+/// Asks for a function and waits for the answer, but not longer than `deadline`. What came of it shows in the commands.
+async fn manage(
+    shared: &Rc<Shared>,
+    function: TaskFunction,
+    lun: [u8; 8],
+    task: Option<TaskId>,
+    deadline: Duration,
+) {
+    let _ = rt::timeout(deadline, wait_for(shared, |it| it.manage(function, lun, task))).await;
+}

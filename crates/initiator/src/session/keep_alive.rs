@@ -1,0 +1,86 @@
+//! Whether the target is still there, told from what arrives. Time is counted in ticks of our own task, so that a process
+//! that stood still for a while does not take its own silence for the target's.
+
+use std::time::Duration;
+
+/// How often a session looks after its time limits: they are kept to this precision.
+pub(super) const TICK: Duration = Duration::from_millis(500);
+
+/// So many ticks are at least as long as `duration`.
+pub(super) fn ticks(duration: Duration) -> u32 {
+    let ticks = duration.as_nanos().div_ceil(TICK.as_nanos());
+    u32::try_from(ticks).unwrap_or(u32::MAX).max(1)
+}
+
+#[derive(Debug)]
+pub(super) struct KeepAlive {
+    /// After so many ticks of silence the target is asked.
+    ask_after: u32,
+    /// After so many the session is given up.
+    give_up_after: u32,
+    /// Ticks since something arrived.
+    silent: u32,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Nothing,
+    /// Ask the target for a sign of life.
+    Ask,
+    GiveUp,
+}
+
+impl KeepAlive {
+    /// Asks after `ask_after` of silence, and gives up if nothing arrives within `deadline` of that.
+    pub(super) fn new(ask_after: Duration, deadline: Duration) -> KeepAlive {
+        let ask_after = ticks(ask_after);
+        KeepAlive { ask_after, give_up_after: ask_after.saturating_add(ticks(deadline)), silent: 0 }
+    }
+
+    /// Something arrived: whatever it is, the target is alive.
+    pub(super) fn heard(&mut self) {
+        self.silent = 0;
+    }
+
+    /// A tick has passed.
+    pub(super) fn tick(&mut self) -> Step {
+        self.silent = self.silent.saturating_add(1);
+        match self.silent {
+            silent if silent == self.ask_after => Step::Ask,
+            silent if silent >= self.give_up_after => Step::GiveUp,
+            _ => Step::Nothing,
+        }
+    }
+
+    /// The target was asked and has not answered yet.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.silent > self.ask_after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asks_once_and_gives_up() {
+        let mut keep_alive = KeepAlive::new(Duration::from_secs(1), Duration::from_millis(1600));
+        let mut steps = |count: usize| -> Vec<Step> { (0..count).map(|_| keep_alive.tick()).collect() };
+        assert_eq!(steps(5), [Step::Nothing, Step::Ask, Step::Nothing, Step::Nothing, Step::Nothing]);
+        assert_eq!(steps(2), [Step::GiveUp, Step::GiveUp]);
+        assert!(keep_alive.is_waiting());
+        keep_alive.heard();
+        assert!(!keep_alive.is_waiting());
+        assert_eq!([keep_alive.tick(), keep_alive.tick()], [Step::Nothing, Step::Ask]);
+        assert!(!keep_alive.is_waiting(), "it was asked only now");
+    }
+
+    #[test]
+    fn times_are_rounded_up() {
+        for (millis, expected) in [(0, 1), (1, 1), (500, 1), (501, 2), (30_000, 60)] {
+            assert_eq!(ticks(Duration::from_millis(millis)), expected);
+        }
+        assert_eq!(ticks(Duration::MAX), u32::MAX);
+    }
+}

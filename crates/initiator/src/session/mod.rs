@@ -1,0 +1,275 @@
+//! One session: a login, then commands from anybody on this core.
+//!
+//! `shared` is what the session's tasks and commands have in common, around the brain (`proto`'s `Connection`); `tasks`
+//! are the loops that move bytes and watch the clock; `pending` is a command under way.
+
+mod escalation;
+mod keep_alive;
+mod pending;
+mod shared;
+mod tasks;
+mod waiters;
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use base::SendBatch;
+use proto::iscsi::Negotiated;
+use proto::iscsi::initiator::{
+    self as iscsi, CommandResult, Connection, Login, LoginError, LoginOptions, LoginOutcome, TaskId, Transfer,
+};
+use proto::iscsi::target::{TargetRecord, TaskFunction};
+use proto::iscsi::wire::ServiceResponse;
+use proto::scsi::Cdb;
+use rt::{Stream, Task};
+
+pub use self::pending::Pending;
+use self::shared::Shared;
+use self::waiters::{Answer, WaitId};
+use crate::command::Command;
+use crate::{Ended, Error, Lun, Options};
+
+/// A session with one target, of one connection. It belongs to the core that made it.
+///
+/// It looks after itself: a target that falls silent is asked for a sign of life and given up if there is none, commands
+/// that are not answered in time are aborted, and a target that asks us to leave is obeyed. Dropping it closes the
+/// connection without a logout: what is under way may still be carried out.
+pub struct Session {
+    shared: Rc<Shared>,
+    portal_group: Option<u16>,
+    /// They end with the session.
+    _tasks: [Task<()>; 5],
+}
+
+impl Session {
+    /// Logs in to `target` at `portal`.
+    ///
+    /// # Errors
+    /// [`Error::Connect`], [`Error::Login`], [`Error::NoLogin`].
+    pub async fn connect(portal: SocketAddr, target: &str, options: &Options) -> Result<Session, Error> {
+        Session::log_in(portal, options.login(Some(target)), options).await
+    }
+
+    pub(crate) async fn log_in(
+        portal: SocketAddr,
+        login: LoginOptions,
+        options: &Options,
+    ) -> Result<Session, Error> {
+        let deadline = options.timeouts.login;
+        let stream =
+            Stream::connect(portal, deadline).await.map_err(|source| Error::Connect { portal, source })?;
+        let cid = login.identity.cid;
+        let outcome = rt::timeout(deadline, carry_out(&stream, Login::new(login)))
+            .await
+            .map_err(|_| Error::NoLogin { portal })?
+            .map_err(|_| Error::NoLogin { portal })?
+            .map_err(|source| Error::Login { portal, source })?;
+        let shared = Rc::new(Shared::new(stream, Connection::new(&outcome, cid), options));
+        shared.handle_bytes(&outcome.leftover);
+        let tasks = tasks::start(&shared);
+        Ok(Session { shared, portal_group: outcome.portal_group, _tasks: tasks })
+    }
+
+    /// The parameters that login settled.
+    pub fn negotiated(&self) -> Negotiated {
+        self.shared.connection.borrow().negotiated().clone()
+    }
+
+    /// The target portal group that the portal belongs to, if the target has told.
+    pub fn portal_group(&self) -> Option<u16> {
+        self.portal_group
+    }
+
+    /// The portal.
+    pub fn portal(&self) -> SocketAddr {
+        self.shared.stream.peer_address()
+    }
+
+    /// Why the session is over, if it is.
+    pub fn ended(&self) -> Option<Ended> {
+        self.shared.ended.get()
+    }
+
+    /// Waits until the session is over.
+    pub async fn closed(&self) -> Ended {
+        loop {
+            match self.shared.ended.get() {
+                Some(ended) => return ended,
+                None => self.shared.over.notified().await,
+            }
+        }
+    }
+
+    /// Whether the target was asked for a sign of life and has not answered yet.
+    pub fn is_silent(&self) -> bool {
+        self.shared.is_silent()
+    }
+
+    /// Sense data that units have told unasked since the last call.
+    pub fn take_sense(&self) -> Vec<([u8; 8], Vec<u8>)> {
+        self.shared.sense.take()
+    }
+
+    /// Begins a command.
+    #[inline]
+    pub fn start(&self, lun: Lun, cdb: Cdb, transfer: Transfer) -> Pending {
+        if let Some(ended) = self.shared.ended.get() {
+            return Pending::failed(Error::NotSent(ended));
+        }
+        if self.shared.leaving.get().is_some() {
+            return Pending::failed(Error::NotSent(Ended::AskedToLeave));
+        }
+        let lun = lun.bytes();
+        let task = self.shared.connection.borrow_mut().submit(iscsi::Command { lun, cdb, transfer });
+        let id = self.shared.waiters.borrow_mut().add(task, Some(lun), self.shared.tick.get());
+        self.shared.output.notify();
+        Pending::new(Rc::clone(&self.shared), id, lun)
+    }
+
+    /// Sends a command and waits for its answer, good or bad. Dropping the future aborts the command.
+    ///
+    /// # Errors
+    /// [`Error::NotSent`], [`Error::Ended`], [`Error::Aborted`], [`Error::TimedOut`].
+    pub async fn execute(&self, lun: Lun, cdb: Cdb, transfer: Transfer) -> Result<CommandResult, Error> {
+        self.start(lun, cdb, transfer).await
+    }
+
+    /// As [`Session::execute`], for a command that must end with GOOD.
+    ///
+    /// # Errors
+    /// [`Error::Status`] and [`Error::TargetFailure`] besides.
+    pub async fn command(&self, lun: Lun, cdb: Cdb, transfer: Transfer) -> Result<CommandResult, Error> {
+        good(self.start(lun, cdb, transfer).await?)
+    }
+
+    /// Sends a command whose answer we can read.
+    ///
+    /// # Errors
+    /// As for [`Session::command`]; [`Error::BadAnswer`] besides.
+    pub async fn send<C: Command>(&self, lun: Lun, command: &C) -> Result<C::Answer, Error> {
+        let result = self.command(lun, command.cdb(), command.transfer()).await?;
+        command.answer(result.data).ok_or(Error::BadAnswer(C::NAME))
+    }
+
+    /// Asks for a task management function; the answer is RFC 7143's (11.6.1), 0 is well. The commands that it ends fail with
+    /// [`Error::Aborted`].
+    ///
+    /// # Errors
+    /// [`Error::Ended`].
+    pub async fn manage(&self, function: TaskFunction, lun: Lun) -> Result<u8, Error> {
+        match wait_for(&self.shared, |connection| connection.manage(function, lun.bytes(), None)).await? {
+            Answer::Task(response) => Ok(response),
+            _ => Err(Error::BadAnswer("a task management function")),
+        }
+    }
+
+    /// Asks whether the target is there.
+    ///
+    /// # Errors
+    /// [`Error::Ended`].
+    pub async fn ping(&self) -> Result<(), Error> {
+        match wait_for(&self.shared, Connection::ping).await? {
+            Answer::Pong => Ok(()),
+            _ => Err(Error::BadAnswer("a ping")),
+        }
+    }
+
+    /// The targets that the other side shows us.
+    pub(crate) async fn targets(&self) -> Result<Vec<TargetRecord>, Error> {
+        match wait_for(&self.shared, Connection::send_targets).await? {
+            Answer::Targets(targets) => Ok(targets),
+            _ => Err(Error::BadAnswer("SendTargets")),
+        }
+    }
+
+    /// Leaves in good order. Commands under way, and later ones, fail.
+    ///
+    /// # Errors
+    /// [`Error::Ended`] if the session was over before, or the target gave no answer in the time for logins.
+    pub async fn logout(&self) -> Result<(), Error> {
+        let answer =
+            rt::timeout(self.shared.timeouts.login, wait_for(&self.shared, Connection::logout)).await;
+        match answer {
+            Ok(Ok(Answer::LoggedOut)) => Ok(()),
+            Ok(Ok(_)) => Err(Error::BadAnswer("a logout")),
+            Ok(Err(error)) => Err(error),
+            Err(_) => {
+                self.shared.end(Ended::Silent);
+                Err(Error::Ended(Ended::Silent))
+            }
+        }
+    }
+
+    /// Ends the session now: what of it has not reached the target never will. What has may still be carried out.
+    pub fn give_up(&self) {
+        self.shared.end(Ended::GivenUp);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // This may be outside of any core, where a stream can be closed, but not be given up.
+        self.shared.tell_all(Ended::GivenUp);
+    }
+}
+
+/// The result of a command that must end with GOOD.
+#[inline]
+pub(crate) fn good(result: CommandResult) -> Result<CommandResult, Error> {
+    match result.response {
+        ServiceResponse::Completed { status: 0 } => Ok(result),
+        ServiceResponse::Completed { status } => Err(Error::Status { status, sense: result.sense }),
+        ServiceResponse::TargetFailure(response) => Err(Error::TargetFailure(response)),
+    }
+}
+
+/// Begins something that is no command and waits for its answer.
+async fn wait_for(
+    shared: &Rc<Shared>,
+    start: impl FnOnce(&mut Connection) -> TaskId,
+) -> Result<Answer, Error> {
+    if let Some(ended) = shared.ended.get() {
+        return Err(Error::Ended(ended));
+    }
+    let task = start(&mut shared.connection.borrow_mut());
+    let id = shared.waiters.borrow_mut().add(task, None, shared.tick.get());
+    shared.output.notify();
+    let waiting = Waiting { shared, id };
+    match poll_fn(|context| shared.waiters.borrow_mut().poll(waiting.id, context)).await {
+        Answer::Ended(ended) | Answer::NotSent(ended) => Err(Error::Ended(ended)),
+        answer => Ok(answer),
+    }
+}
+
+/// Gives up waiting when it is dropped.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    id: WaitId,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.shared.waiters.borrow_mut().abandon(self.id);
+    }
+}
+
+/// Sends and receives until the login is over.
+async fn carry_out(stream: &Stream, mut login: Login) -> io::Result<Result<LoginOutcome, LoginError>> {
+    let mut batch = SendBatch::new();
+    loop {
+        if let Some(result) = login.result() {
+            return Ok(result);
+        }
+        login.poll_transmit(&mut batch);
+        if !batch.is_empty() {
+            batch = stream.send(batch).await?;
+        }
+        let received = stream.receive().await?;
+        if received.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        login.handle_bytes(&received);
+    }
+}
