@@ -75,6 +75,11 @@ pub(super) struct OperationId(usize);
 /// A core's ring.
 pub(super) struct Driver {
     ring: RefCell<IoUring>,
+    /// Sends of the current turn. They are submitted behind all else: the kernel carries a send out at once, copying its
+    /// data, and disks would get their requests only after it.
+    sends: RefCell<Vec<squeue::Entry>>,
+    /// Requests for disks are in the submission queue.
+    has_disk_requests: Cell<bool>,
     /// By the user data of the request. Leaked if the kernel may still use what is in it.
     operations: RefCell<ManuallyDrop<Slab<Operation>>>,
     /// Operations whose last completion has not come.
@@ -122,6 +127,8 @@ impl Driver {
         let buffers = ReceiveBuffers::new(&ring)?;
         Ok(Rc::new(Driver {
             ring: RefCell::new(ring),
+            sends: RefCell::default(),
+            has_disk_requests: Cell::new(false),
             operations: RefCell::default(),
             in_flight: Cell::new(0),
             buffers,
@@ -154,9 +161,17 @@ impl Driver {
     /// The kernel touches no memory for `entry` but what `kept` keeps alive and in place, and its descriptor is that of
     /// the file or socket in `kept`.
     pub(super) unsafe fn start(self: &Rc<Driver>, entry: squeue::Entry, kept: Kept) -> Completion {
+        let is_send = matches!(kept, Kept::Send(_));
+        let is_for_disk = matches!(kept, Kept::Read { .. } | Kept::Write { .. } | Kept::File(_));
         let id = self.insert(Operation::Single { kept, state: State::Waiting(None) });
-        // SAFETY: the operation keeps what the caller promised until its completion has come.
-        unsafe { self.push(entry.user_data(id.0 as u64)) };
+        let entry = entry.user_data(id.0 as u64);
+        if is_send {
+            self.sends.borrow_mut().push(entry);
+        } else {
+            // SAFETY: the operation keeps what the caller promised until its completion has come.
+            unsafe { self.push(entry) };
+            self.has_disk_requests.set(self.has_disk_requests.get() || is_for_disk);
+        }
         Completion { driver: Rc::clone(self), id: Some(id), cancel: false }
     }
 
@@ -192,12 +207,35 @@ impl Driver {
     /// The number may already belong to a later operation when its own completion was quicker; that one is safe,
     /// because its request comes after this one in the queue.
     pub(super) fn cancel(&self, id: OperationId) {
+        // It may be one of them.
+        self.push_sends();
         let entry = opcode::AsyncCancel::new(id.0 as u64)
             .build()
             .flags(squeue::Flags::SKIP_SUCCESS)
             .user_data(UNTRACKED);
         // SAFETY: no memory is involved.
         unsafe { self.push(entry) };
+    }
+
+    /// Puts the turn's sends into the queue, and lets disks begin before.
+    fn push_sends(&self) {
+        if self.sends.borrow().is_empty() {
+            return;
+        }
+        if self.has_disk_requests.get() {
+            self.submit();
+        }
+        for entry in self.sends.borrow_mut().drain(..) {
+            // SAFETY: `start` was promised what the kernel may touch, and the operation keeps it.
+            unsafe { self.push(entry) };
+        }
+    }
+
+    /// Submits what is in the queue, and hands nothing out: here we may be in the middle of a task.
+    fn submit(&self) {
+        self.enters.set(self.enters.get() + 1);
+        self.has_disk_requests.set(false);
+        accept_enter(self.ring.borrow().submit());
     }
 
     fn insert(&self, operation: Operation) -> OperationId {
@@ -213,17 +251,17 @@ impl Driver {
             if unsafe { self.ring.borrow_mut().submission().push(&entry) }.is_ok() {
                 return;
             }
-            self.enters.set(self.enters.get() + 1);
-            let ring = &mut *self.ring.borrow_mut();
-            accept_enter(ring.submit());
-            // A kernel that has no room for completions may refuse requests. They are handed out in the next turn:
-            // here we are in the middle of a task.
-            self.arrived.borrow_mut().extend(ring.completion());
+            self.submit();
+            // A kernel that has no room for completions may refuse requests. They are handed out in the next turn.
+            self.arrived.borrow_mut().extend(self.ring.borrow_mut().completion());
         }
     }
 
     /// Whether an `enter` would do something: requests wait to be submitted, or the kernel has work for us.
     pub(super) fn has_work(&self) -> bool {
+        if !self.sends.borrow().is_empty() {
+            return true;
+        }
         let mut ring = self.ring.borrow_mut();
         let submission = ring.submission();
         let has_work = !submission.is_empty() || submission.taskrun() || submission.cq_overflow();
@@ -233,6 +271,8 @@ impl Driver {
 
     /// Submits everything, hands out what has completed, does not wait. Returns whether anything had completed.
     pub(super) fn turn(&self) -> bool {
+        self.push_sends();
+        self.has_disk_requests.set(false);
         self.enters.set(self.enters.get() + 1);
         accept_enter(self.ring.borrow().submit_and_wait(0));
         self.dispatch()
@@ -243,6 +283,8 @@ impl Driver {
         if !self.arrived.borrow().is_empty() {
             return self.turn();
         }
+        self.push_sends();
+        self.has_disk_requests.set(false);
         self.enters.set(self.enters.get() + 1);
         let ring = self.ring.borrow();
         accept_enter(match timeout {
