@@ -58,13 +58,25 @@ impl LuConfig {
         self.port(port).map_or(AccessState::ActiveOptimized, |(group, _)| group.state)
     }
 
+    /// Whether one who comes through `port` must look again how the unit can be reached, since it was as in `old`: the state
+    /// of a group has changed, or the port is in another one. A port or a group that comes or goes changes no state.
+    pub(super) fn changes_access(&self, old: &LuConfig, port: RelativePort) -> bool {
+        let group_of = |config: &LuConfig| config.port(port).map(|(group, _)| group.id);
+        let moved = matches!((group_of(old), group_of(self)), (Some(old), Some(new)) if old != new);
+        let differs = |group: &PortGroup| {
+            let before = old.port_groups.iter().find(|before| before.id == group.id);
+            before.is_some_and(|before| (before.state, before.preferred) != (group.state, group.preferred))
+        };
+        moved || self.port_groups.iter().any(differs)
+    }
+
     /// All ports.
     pub fn ports(&self) -> impl Iterator<Item = &TargetPort> {
         self.port_groups.iter().flat_map(|group| &group.ports)
     }
 }
 
-/// Target ports that share an access state (SPC-4 5.15.2).
+/// Target ports that share an access state (SPC-4, Asymmetric logical unit access).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortGroup {
     /// The target port group's number.
@@ -95,7 +107,7 @@ impl TargetPort {
     }
 }
 
-/// SPC-4 table 246, ASYMMETRIC ACCESS STATE.
+/// ASYMMETRIC ACCESS STATE (SPC-4, REPORT TARGET PORT GROUPS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[allow(missing_docs)]

@@ -123,13 +123,13 @@ impl LogicalUnit {
         if config.identity != self.config.identity {
             self.attention_to_all(UnitAttention::InquiryChanged);
         }
-        if config.port_groups != self.config.port_groups {
-            self.attention_to_all(UnitAttention::AccessStateChanged);
+        for nexus in self.nexuses.values_mut() {
+            if config.changes_access(&self.config, nexus.name.port) {
+                nexus.attentions.add(UnitAttention::AccessStateChanged);
+            }
+            nexus.access = config.access_state(nexus.name.port);
         }
         self.config = config;
-        for nexus in self.nexuses.values_mut() {
-            nexus.access = self.config.access_state(nexus.name.port);
-        }
     }
 
     /// A state that the home core decided, with the notices of that decision; `None` if only the notices count.
@@ -171,7 +171,7 @@ impl LogicalUnit {
         step
     }
 
-    /// The gates. SAM-5 5.3.3: news of a reset comes before a reservation conflict, all other news after it.
+    /// The gates (SAM-5, Status precedence): news of a reset comes before a reservation conflict, all other news after it.
     fn admit(&mut self, request: &Request) -> Result<operations::Run, Outcome> {
         // A nexus that was detached meanwhile: nobody will read the answer.
         let nexus = self.nexuses.get_mut(&request.nexus).ok_or(Outcome::status(Status::Busy))?;
@@ -239,7 +239,7 @@ impl LogicalUnit {
     }
 }
 
-/// The unit is started, and the target port group lets it be used (SPC-4 5.15.2.4).
+/// The unit is started, and the target port group lets it be used (SPC-4, Target port asymmetric access states).
 fn check_ready(stopped: bool, access: AccessState) -> Result<(), Sense> {
     if stopped {
         return Err(power::STOPPED);
@@ -255,7 +255,7 @@ fn check_ready(stopped: bool, access: AccessState) -> Result<(), Sense> {
     Err(Sense::new(SenseKey::NotReady, code))
 }
 
-/// NACA in the CONTROL byte asks for auto contingent allegiance, which there is none of (NORMACA is zero, SAM-5 5.2).
+/// NACA in the CONTROL byte asks for auto contingent allegiance, which there is none of (NORMACA is zero, SAM-5).
 fn check_control(cdb: &Cdb, operation: &Operation) -> Result<(), Sense> {
     let at = operation.usage.len() - 1;
     if at < cdb.0.len() && cdb.bit(at, 2) {

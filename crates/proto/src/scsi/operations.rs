@@ -24,7 +24,7 @@ pub(super) struct Operation {
     pub(super) opcode: u8,
     /// Its service action, if the operation code is shared.
     pub(super) service_action: Option<u8>,
-    /// CDB USAGE DATA (SPC-4 6.34.3): a mask of the bits that are looked at, beginning with the operation code; its length is
+    /// CDB USAGE DATA (SPC-4, REPORT SUPPORTED OPERATION CODES): a mask of the bits that are looked at, beginning with the operation code; its length is
     /// the CDB's. The service action stands in it as a value.
     pub(super) usage: &'static [u8],
     /// How a reservation by another nexus affects it.
@@ -40,7 +40,8 @@ pub(super) struct Operation {
 /// Carries out a command; an error becomes CHECK CONDITION.
 pub(super) type Run = fn(&mut LogicalUnit, Request) -> Result<Step, Sense>;
 
-/// Classes of commands by what reservations of others do to them (SPC-4 table 65, SBC-3 table 13).
+/// Classes of commands by what reservations of others do to them (SPC-4 and SBC-3, the tables of
+/// commands that are allowed in the presence of various reservations).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     /// Never a conflict: INQUIRY, REPORT LUNS, REQUEST SENSE, LOG SENSE.
@@ -63,7 +64,7 @@ pub(super) enum Access {
     PreventAllow,
 }
 
-/// What a command does when a unit attention is pending for its nexus (SAM-5 5.14.3).
+/// What a command does when a unit attention is pending for its nexus (SAM-5, Unit attention conditions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnAttention {
     /// It ends with CHECK CONDITION and tells the attention.

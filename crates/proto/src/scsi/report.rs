@@ -1,4 +1,4 @@
-//! MAINTENANCE IN: what the unit can do and how it can be reached (SPC-4 6.34 to 6.37).
+//! MAINTENANCE IN: what the unit can do and how it can be reached (SPC-4).
 
 use super::operations::{self, Access, OnAttention, Operation};
 use super::{LogicalUnit, Outcome, PortGroup, Request, Sense, Step, commands};
@@ -40,7 +40,7 @@ fn parameters(request: &Request, bytes: &[u8]) -> Result<Step, Sense> {
     Ok(Step::Done(Outcome::parameters(bytes, request.cdb.u32(6) as usize)))
 }
 
-/// SPC-4 6.37, with both parameter data formats.
+/// SPC-4, REPORT TARGET PORT GROUPS, with both parameter data formats.
 fn report_target_port_groups(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let groups = &unit.config().port_groups;
     let descriptors: Vec<u8> = groups.iter().flat_map(group_descriptor).collect();
@@ -71,7 +71,7 @@ fn group_descriptor(group: &PortGroup) -> Vec<u8> {
     bytes
 }
 
-/// SPC-4 6.34.
+/// SPC-4, REPORT SUPPORTED OPERATION CODES.
 fn report_supported_operation_codes(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let cdb = &request.cdb;
     let timeouts = cdb.bit(2, 7);
@@ -97,7 +97,7 @@ fn report_supported_operation_codes(unit: &mut LogicalUnit, request: Request) ->
     parameters(&request, &one_command(one.filter(offered), timeouts))
 }
 
-/// COMMAND TIMEOUTS DESCRIPTOR (SPC-4 6.34.4): no times are told.
+/// COMMAND TIMEOUTS DESCRIPTOR (SPC-4, Command timeouts descriptor): no times are told.
 const NO_TIMEOUTS: [u8; 12] = [0x00, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 fn all_commands<'a>(rows: impl Iterator<Item = &'a Operation>, timeouts: bool) -> Vec<u8> {
@@ -130,8 +130,12 @@ fn one_command(row: Option<&Operation>, timeouts: bool) -> Vec<u8> {
     bytes
 }
 
-/// SPC-4 6.35: ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET RESET.
+/// ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET RESET. Unlike elsewhere, an allocation length
+/// without room for the first four bytes is an error (SPC-4, REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS).
 fn report_supported_task_management(_: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
+    if request.cdb.u32(6) < 4 {
+        return Err(Sense::invalid_field_in_cdb(6, 7));
+    }
     let mut bytes = vec![0xda, 0, 0, 0];
     if request.cdb.bit(2, 7) {
         bytes[3] = 0x0c; // REPD: twelve more bytes, with no timeouts told

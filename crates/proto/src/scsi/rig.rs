@@ -1,4 +1,4 @@
-//! For tests: a unit with one core and two nexuses, and a driver that carries changes out as the node does.
+//! For tests: a unit with one core and a few nexuses, and a driver that carries changes out as the node does.
 
 use std::sync::Arc;
 
@@ -16,6 +16,8 @@ pub(super) const A: NexusId = NexusId(1);
 pub(super) const B: NexusId = NexusId(2);
 /// The first initiator through the second port.
 pub(super) const A2: NexusId = NexusId(3);
+/// A third initiator through the first port, which has not logged in.
+pub(super) const C: NexusId = NexusId(4);
 
 pub(super) fn config() -> LuConfig {
     let port = |number| TargetPort {
@@ -52,6 +54,7 @@ pub(super) fn nexus(id: NexusId) -> ItNexus {
     let (name, port) = match id {
         A => ("iqn.a", 1),
         B => ("iqn.b", 1),
+        C => ("iqn.c", 1),
         _ => ("iqn.a", 2),
     };
     ItNexus {

@@ -220,6 +220,32 @@ fn a_group_in_standby_is_not_ready() {
     assert_eq!(rig.data(A, &[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0])[4], 0x02);
 }
 
+/// A port that comes or goes changes the state of none that stays.
+#[test]
+fn another_port_is_no_news() {
+    let mut rig = Rig::new();
+    let mut fewer = config();
+    fewer.port_groups[0].ports.remove(1);
+    rig.unit.reconfigure(fewer);
+    assert_eq!((rig.news(A), rig.news(B)), (vec![], vec![]));
+    rig.unit.reconfigure(config());
+    assert_eq!((rig.news(A), rig.news(A2)), (vec![], vec![]));
+    // A new group, too, unless one's own port has moved there.
+    let mut two = config();
+    let moved = two.port_groups[0].ports.remove(1);
+    let state = crate::scsi::AccessState::ActiveNonOptimized;
+    two.port_groups.push(crate::scsi::PortGroup { id: 2, state, preferred: false, ports: vec![moved] });
+    rig.unit.reconfigure(two.clone());
+    assert_eq!((rig.news(A), rig.news(A2)), (vec![], vec![0x2a06]));
+    // The state of any group is in everybody's report.
+    two.port_groups[1].state = crate::scsi::AccessState::ActiveOptimized;
+    rig.unit.reconfigure(two.clone());
+    assert_eq!((rig.news(A), rig.news(A2)), (vec![0x2a06], vec![0x2a06]));
+    two.port_groups[1].preferred = true;
+    rig.unit.reconfigure(two);
+    assert_eq!((rig.news(A), rig.news(A2)), (vec![0x2a06], vec![0x2a06]));
+}
+
 #[test]
 fn report_luns_tells_of_new_units() {
     let mut rig = Rig::new();
@@ -241,6 +267,20 @@ fn report_target_port_groups() {
     let long = rig.data(A, &[0xa3, 0x2a, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
     assert_eq!((&long[..8], &long[8..]), (&[0, 0, 0, 20, 0x10, 0, 0, 0][..], &group[..]));
     assert_eq!(rig.data(A, &[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0]), [0, 0, 0, 16]);
+}
+
+/// SPC-4, REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS: at least four bytes must be allocated.
+#[test]
+fn report_supported_task_management_functions() {
+    let mut rig = Rig::new();
+    let report = |repd: u8, allocation: u8| [0xa3, 0x0d, repd, 0, 0, 0, 0, 0, 0, allocation, 0, 0];
+    for allocation in 0..4 {
+        assert_eq!(rig.code(A, &report(0, allocation), &[]), 0x2400);
+        assert_eq!(rig.code(A, &report(0x80, allocation), &[]), 0x2400);
+    }
+    assert_eq!(rig.data(A, &report(0, 4)), [0xda, 0, 0, 0]);
+    assert_eq!(rig.data(A, &report(0x80, 4)), [0xda, 0, 0, 0x0c]);
+    assert_eq!(rig.data(A, &report(0x80, 16)).len(), 16);
 }
 
 /// What iscsi-test-cu asks of REPORT SUPPORTED OPERATION CODES.

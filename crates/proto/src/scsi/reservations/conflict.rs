@@ -1,4 +1,5 @@
-//! Which commands a reservation forbids (SPC-4 tables 65 and 66, SBC-3 table 13, SPC-2 table 10).
+//! Which commands a reservation forbids: the tables of commands that are allowed in the presence of various reservations
+//! (SPC-4 and SBC-3, Persistent reservations; SPC-2, Reservations).
 
 use super::{Kind, Reservations};
 use crate::scsi::operations::Access;
@@ -79,7 +80,7 @@ mod tests {
         Cdb(cdb)
     }
 
-    /// The columns of SPC-4 table 65 for a nexus that does not hold the reservation: Write Exclusive, Exclusive Access,
+    /// The columns of SPC-4's table for a nexus that does not hold the reservation: Write Exclusive, Exclusive Access,
     /// registered with a type of registrants, not registered with Write Exclusive of registrants, and with Exclusive
     /// Access of registrants.
     fn columns(access: Access, byte: u8) -> String {
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn table_65() {
+    fn commands_that_are_allowed() {
         assert_eq!(columns(Free, 0), "AAAAA"); // INQUIRY
         assert_eq!(columns(Status, 0), "AAAAA"); // TEST UNIT READY
         assert_eq!(columns(Read, 0), "ACAAC"); // READ

@@ -1,4 +1,4 @@
-//! RESERVE and RELEASE (SPC-2 7.21, 7.22), as clusters of old and libiscsi use them.
+//! RESERVE and RELEASE (SPC-2), as clusters of old and libiscsi use them.
 
 use super::Reservations;
 use crate::scsi::change::Change;
@@ -61,7 +61,7 @@ impl Legacy {
         reservations: &Reservations,
         from: &ItNexus,
     ) -> Result<Option<Reservations>, Status> {
-        // SPC-4 5.13.3: with CRH, a holder or a registrant of a shared type is content with what it has.
+        // SPC-4, Exceptions to SPC-2 RESERVE and RELEASE behavior: with CRH, a holder or a registrant of a shared type is content with what it has.
         if !reservations.registrations.is_empty() {
             let shared =
                 reservations.reservation.as_ref().is_some_and(|reservation| reservation.kind.is_shared());

@@ -1,4 +1,4 @@
-//! Reservations: who may use the unit (SPC-4 5.13; RESERVE and RELEASE of SPC-2 5.5).
+//! Reservations: who may use the unit (SPC-4, Persistent reservations; SPC-2, RESERVE and RELEASE).
 //!
 //! The state is [`Reservations`]; [`conflict`] says what it means for a command, [`out`] how PERSISTENT RESERVE OUT changes
 //! it, both as pure functions. Everything is kept by the names of I_T nexuses, so that a registration survives the login
@@ -28,7 +28,7 @@ pub(super) const REGISTRATIONS_MAX: usize = 256;
 /// All reservations of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::scsi) struct Reservations {
-    /// PRGENERATION: zero at power on, even if the rest survives (SPC-4 6.15.2).
+    /// PRGENERATION: zero at power on, even if the rest survives (SPC-4, PERSISTENT RESERVE IN).
     pub(in crate::scsi) generation: u32,
     /// APTPL of the last registration: the rest survives a loss of power.
     pub(in crate::scsi) survives: bool,
@@ -48,7 +48,7 @@ pub(in crate::scsi) struct Reservation {
     pub(in crate::scsi) holder: Option<ItNexus>,
 }
 
-/// The types of persistent reservations (SPC-4 table 211). The scope is always the unit.
+/// The types of persistent reservations (SPC-4, PERSISTENT RESERVE IN). The scope is always the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(in crate::scsi) enum Kind {

@@ -1,7 +1,7 @@
-//! What PERSISTENT RESERVE OUT does: the state, who asks and what for give the new state and who must hear of it
-//! (SPC-4 5.13.6 to 5.13.11). A pure function.
+//! What PERSISTENT RESERVE OUT does: the state, who asks and what for give the new state and who must hear of it. A pure
+//! function. The sections named here are those of SPC-4, Persistent reservations.
 
-use super::persistent_out::{Action, PersistentOut, Registration};
+use super::persistent_out::{Action, Move, PersistentOut, Registration};
 use super::{Kind, REGISTRATIONS_MAX, Reservation, Reservations};
 use crate::scsi::sense::code;
 use crate::scsi::{InitiatorPort, ItNexus, Outcome, RelativePort, Sense, Status, UnitAttention};
@@ -47,7 +47,7 @@ impl PersistentOut {
         from: &ItNexus,
         ports: &[RelativePort],
     ) -> Result<Ruling, Refusal> {
-        // SPC-2 5.5.1: not together with RESERVE(6), whoever holds that.
+        // SPC-2: not together with RESERVE(6), whoever holds that.
         if state.legacy.is_some() {
             return Err(Refusal::Conflict);
         }
@@ -60,14 +60,7 @@ impl PersistentOut {
             Action::Release(kind) => ruling.release(*kind, from)?,
             Action::Clear => ruling.clear(from),
             Action::Preempt { kind, abort } => ruling.preempt(self.action_key, *kind, *abort, from)?,
-            Action::Move { port, .. } if !ports.contains(port) => {
-                return Err(Sense::invalid_field_in_parameter_list(18, 7).into());
-            }
-            Action::Move { to, port, unregister, survives } => {
-                let to = ItNexus { initiator: to.clone(), port: *port };
-                ruling.move_to(self.action_key, to, *unregister, from)?;
-                ruling.reservations.survives = *survives;
-            }
+            Action::Move(wanted) => ruling.move_to(self.action_key, wanted, from, ports)?,
         }
         Ok(ruling)
     }
@@ -84,7 +77,7 @@ impl Ruling {
         self.tell.extend(others.map(|nexus| (nexus.clone(), attention)));
     }
 
-    /// SPC-4 5.13.7.
+    /// *Registering*.
     fn register(
         &mut self,
         out: &PersistentOut,
@@ -100,13 +93,10 @@ impl Ruling {
             return Err(Sense::invalid_field_in_parameter_list(20, 3).into());
         }
         if own.is_none() && out.action_key == 0 {
-            return Ok(()); // SPC-4 table 50: nothing to do
+            return Ok(()); // nothing to do
         }
         let mut nexuses = through(&from.initiator, from.port, registration, ports);
-        for initiator in registration.also.iter().flatten() {
-            nexuses.extend(through(initiator, from.port, registration, ports));
-        }
-        // All or none: whoever is registered through another port, or is named by SPEC_I_PT, must have the same key.
+        // All or none: whoever is registered through another port must have the same key.
         let conflicts = |nexus: &ItNexus| {
             let key = self.reservations.registrations.get(nexus);
             nexus != from && !registration.ignore_key && key.is_some_and(|key| *key != out.key)
@@ -114,6 +104,14 @@ impl Ruling {
         if nexuses.iter().any(conflicts) {
             return Err(Refusal::Conflict);
         }
+        let others = registration.also.iter().flatten();
+        let others: Vec<_> =
+            others.flat_map(|initiator| through(initiator, from.port, registration, ports)).collect();
+        // Whoever SPEC_I_PT names must not be registered, whatever its key is.
+        if others.iter().any(|nexus| self.reservations.registrations.contains_key(nexus)) {
+            return Err(Sense::invalid_field_in_parameter_list(24, 7).into());
+        }
+        nexuses.extend(others);
         if out.action_key == 0 {
             nexuses.iter().for_each(|nexus| self.unregister(nexus));
         } else {
@@ -127,7 +125,7 @@ impl Ruling {
         Ok(())
     }
 
-    /// SPC-4 5.13.11.2: a reservation ends with its holder's registration, and with the last one.
+    /// *Unregistering*: a reservation ends with its holder's registration, and with the last one.
     fn unregister(&mut self, nexus: &ItNexus) {
         let held = self.reservations.reservation.as_ref();
         let was_holder = held.is_some_and(|held| held.holder.as_ref() == Some(nexus));
@@ -140,7 +138,7 @@ impl Ruling {
         }
     }
 
-    /// SPC-4 5.13.9.
+    /// *Reserving*.
     fn reserve(&mut self, kind: Kind, from: &ItNexus) -> Result<(), Refusal> {
         match &self.reservations.reservation {
             Some(held) if held.kind == kind && self.reservations.is_holder(from) => {}
@@ -150,7 +148,7 @@ impl Ruling {
         Ok(())
     }
 
-    /// SPC-4 5.13.11.3.
+    /// *Releasing*.
     fn release(&mut self, kind: Kind, from: &ItNexus) -> Result<(), Refusal> {
         if !self.reservations.is_holder(from) {
             return Ok(());
@@ -165,7 +163,7 @@ impl Ruling {
         Ok(())
     }
 
-    /// SPC-4 5.13.11.6.
+    /// *Clearing*.
     fn clear(&mut self, from: &ItNexus) {
         self.tell_registrants(from, UnitAttention::ReservationsPreempted);
         self.reservations.registrations.clear();
@@ -173,7 +171,7 @@ impl Ruling {
         self.generation_passes();
     }
 
-    /// SPC-4 5.13.11.4 and 5.13.11.5.
+    /// *Preempting*, *Removing registrations*, *Preempting and aborting*.
     fn preempt(&mut self, key: u64, kind: Kind, abort: bool, from: &ItNexus) -> Result<(), Refusal> {
         let held = self.reservations.reservation.clone();
         let of_all = held.as_ref().is_some_and(|held| held.kind.is_all_registrants());
@@ -217,27 +215,41 @@ impl Ruling {
         Ok(())
     }
 
-    /// SPC-4 5.13.8.
-    fn move_to(&mut self, key: u64, to: ItNexus, unregister: bool, from: &ItNexus) -> Result<(), Refusal> {
-        let Some(held) =
-            self.reservations.reservation.clone().filter(|held| held.holder.as_ref() == Some(from))
-        else {
-            return Err(Refusal::Conflict);
+    /// *Registering and moving the reservation*.
+    fn move_to(
+        &mut self,
+        key: u64,
+        wanted: &Move,
+        from: &ItNexus,
+        ports: &[RelativePort],
+    ) -> Result<(), Refusal> {
+        let to = &wanted.to;
+        let Some(held) = self.reservations.reservation.clone() else {
+            return Err(Sense::invalid_field_in_cdb(1, 4).into());
         };
+        // With a type of all registrants nobody can move it.
+        if held.holder.as_ref() != Some(from) {
+            return Err(Refusal::Conflict);
+        }
         if key == 0 {
             return Err(Sense::invalid_field_in_parameter_list(8, 7).into());
         }
-        if to == *from {
+        if !ports.contains(&to.port) {
+            return Err(Sense::invalid_field_in_parameter_list(18, 7).into());
+        }
+        // Not to the same initiator port, through whichever target port.
+        if to.initiator == from.initiator {
             return Err(Sense::invalid_field_in_parameter_list(24, 7).into());
         }
         self.reservations.registrations.insert(to.clone(), key);
-        self.reservations.reservation = Some(Reservation { kind: held.kind, holder: Some(to) });
-        if unregister {
+        self.reservations.reservation = Some(Reservation { kind: held.kind, holder: Some(to.clone()) });
+        if wanted.unregister {
             self.reservations.registrations.remove(from);
         }
         if self.reservations.registrations.len() > REGISTRATIONS_MAX {
             return Err(Sense::illegal(code::INSUFFICIENT_REGISTRATION_RESOURCES).into());
         }
+        self.reservations.survives = wanted.survives;
         self.generation_passes();
         Ok(())
     }

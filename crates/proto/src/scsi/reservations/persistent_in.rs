@@ -1,4 +1,4 @@
-//! PERSISTENT RESERVE IN (SPC-4 6.15): answered from what this core knows.
+//! PERSISTENT RESERVE IN (SPC-4): answered from what this core knows.
 
 use super::{Kind, Reservations, transport_id};
 use crate::scsi::operations::{Access, OnAttention, Operation, Run};
@@ -54,13 +54,13 @@ fn with_header(reservations: &Reservations, list: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// SPC-4 6.15.2.
+/// READ KEYS.
 fn read_keys(reservations: &Reservations) -> Vec<u8> {
     let keys: Vec<u8> = reservations.registrations.values().flat_map(|key| key.to_be_bytes()).collect();
     with_header(reservations, &keys)
 }
 
-/// SPC-4 6.15.3. The key is zero for types of all registrants.
+/// READ RESERVATION. The key is zero for types of all registrants.
 fn read_reservation(reservations: &Reservations) -> Vec<u8> {
     let Some(reservation) = &reservations.reservation else { return with_header(reservations, &[]) };
     let holder = reservation.holder.as_ref();
@@ -70,14 +70,14 @@ fn read_reservation(reservations: &Reservations) -> Vec<u8> {
     with_header(reservations, &bytes)
 }
 
-/// SPC-4 6.15.4: CRH, SIP_C, ATP_C, PTPL_C; TMV, ALLOW COMMANDS 001b (TEST UNIT READY); all types.
+/// REPORT CAPABILITIES: CRH, SIP_C, ATP_C, PTPL_C; TMV, ALLOW COMMANDS 001b (TEST UNIT READY); all types.
 fn report_capabilities(reservations: &Reservations) -> Vec<u8> {
     let mask = Kind::ALL.iter().fold(0u16, |mask, kind| mask | 1 << type_bit(*kind));
     let [high, low] = mask.to_be_bytes();
     vec![0, 8, 0x1d, 0x90 | u8::from(reservations.survives), high, low, 0, 0]
 }
 
-/// Where a type stands in the PERSISTENT RESERVATION TYPE MASK (SPC-4 table 228).
+/// Where a type stands in the PERSISTENT RESERVATION TYPE MASK.
 fn type_bit(kind: Kind) -> u8 {
     match kind {
         Kind::WriteExclusiveAllRegistrants => 15,
@@ -89,7 +89,7 @@ fn type_bit(kind: Kind) -> u8 {
     }
 }
 
-/// SPC-4 6.15.5.
+/// READ FULL STATUS.
 fn read_full_status(reservations: &Reservations) -> Vec<u8> {
     let mut list = Vec::new();
     for (nexus, key) in &reservations.registrations {

@@ -1,10 +1,10 @@
-//! PERSISTENT RESERVE OUT as bytes (SPC-4 6.16): parsed on the core of the session, decided by [`super::out`].
+//! PERSISTENT RESERVE OUT as bytes (SPC-4): parsed on the core of the session, decided by [`super::out`].
 
 use super::{Kind, transport_id};
 use crate::scsi::change::Change;
 use crate::scsi::operations::{Access, OnAttention, Operation, Run};
 use crate::scsi::sense::code;
-use crate::scsi::{InitiatorPort, LogicalUnit, RelativePort, Request, Sense, Step};
+use crate::scsi::{InitiatorPort, ItNexus, LogicalUnit, RelativePort, Request, Sense, Step};
 
 const COUNT: usize = 8;
 
@@ -71,14 +71,18 @@ pub(super) enum Action {
         /// PREEMPT AND ABORT.
         abort: bool,
     },
-    Move {
-        to: InitiatorPort,
-        port: RelativePort,
-        /// UNREG: the nexus gives up its own registration.
-        unregister: bool,
-        /// APTPL.
-        survives: bool,
-    },
+    Move(Move),
+}
+
+/// REGISTER AND MOVE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Move {
+    /// Who gets the reservation.
+    pub(super) to: ItNexus,
+    /// UNREG: the nexus gives up its own registration.
+    pub(super) unregister: bool,
+    /// APTPL.
+    pub(super) survives: bool,
 }
 
 /// REGISTER, and REGISTER AND IGNORE EXISTING KEY.
@@ -116,8 +120,11 @@ fn parse(request: &Request) -> Result<PersistentOut, Sense> {
     let list = request.data_out.slice(0..len).to_vec();
     let flags = list[20];
     let spec_i_pt = flags & 0x08 != 0;
-    // SPC-4 6.16.3: only REGISTER takes TransportIDs behind the basic list, and REGISTER AND MOVE has its own list.
-    if action != 7 && !(action == 0 && spec_i_pt) && len != BASIC_BYTES {
+    // Only REGISTER takes TransportIDs behind the basic list, and REGISTER AND MOVE has its own list.
+    if spec_i_pt && action != 0 && action != 7 {
+        return Err(Sense::invalid_field_in_parameter_list(20, 3));
+    }
+    if action != 7 && !spec_i_pt && len != BASIC_BYTES {
         return Err(Sense::parameter_list_length_error());
     }
     let parsed = match action {
@@ -127,7 +134,6 @@ fn parse(request: &Request) -> Result<PersistentOut, Sense> {
             all_ports: flags & 0x04 != 0,
             survives: flags & 0x01 != 0,
         }),
-        6 if spec_i_pt => return Err(Sense::invalid_field_in_parameter_list(20, 3)),
         6 => Action::Register(Registration {
             ignore_key: true,
             also: None,
@@ -140,7 +146,7 @@ fn parse(request: &Request) -> Result<PersistentOut, Sense> {
         4 => Action::Preempt { kind: scope_and_type(request)?, abort: false },
         5 => Action::Preempt { kind: scope_and_type(request)?, abort: true },
         7 => {
-            // The type must be that of the reservation, which is not known here: SPC-4 6.16.1 lets it be ignored.
+            // SCOPE and TYPE are ignored: the reservation keeps its own.
             move_to(&list)?
         }
         _ => return Err(Sense::invalid_field_in_cdb(1, 4)),
@@ -157,7 +163,7 @@ fn scope_and_type(request: &Request) -> Result<Kind, Sense> {
     Kind::from_code(byte & 0x0f).ok_or(Sense::invalid_field_in_cdb(2, 3))
 }
 
-/// The additional parameter data of SPEC_I_PT (SPC-4 table 236).
+/// The additional parameter data of SPEC_I_PT.
 fn transport_ids(list: &[u8]) -> Result<Vec<InitiatorPort>, Sense> {
     let Some([a, b, c, d]) = list.get(24..28) else { return Err(Sense::parameter_list_length_error()) };
     let mut rest = &list[28..];
@@ -174,23 +180,23 @@ fn transport_ids(list: &[u8]) -> Result<Vec<InitiatorPort>, Sense> {
     Ok(ports)
 }
 
-/// The list of REGISTER AND MOVE (SPC-4 table 239).
+/// The list of REGISTER AND MOVE.
 fn move_to(list: &[u8]) -> Result<Action, Sense> {
     let len = u32::from_be_bytes([list[20], list[21], list[22], list[23]]) as usize;
     if list.len() - BASIC_BYTES != len {
         return Err(Sense::parameter_list_length_error());
     }
     let invalid = Sense::invalid_field_in_parameter_list(24, 7);
-    let (to, used) = transport_id::decode(&list[BASIC_BYTES..]).ok_or(invalid)?;
+    let (initiator, used) = transport_id::decode(&list[BASIC_BYTES..]).ok_or(invalid)?;
     if used != len {
         return Err(Sense::illegal(code::PARAMETER_LIST_LENGTH_ERROR));
     }
-    Ok(Action::Move {
-        to,
-        port: RelativePort(u16::from_be_bytes([list[18], list[19]])),
+    let port = RelativePort(u16::from_be_bytes([list[18], list[19]]));
+    Ok(Action::Move(Move {
+        to: ItNexus { initiator, port },
         unregister: list[17] & 0x02 != 0,
         survives: list[17] & 0x01 != 0,
-    })
+    }))
 }
 
 /// The caller has checked the length.

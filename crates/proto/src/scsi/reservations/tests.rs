@@ -3,10 +3,10 @@
 use base::Rng;
 
 use super::out::Refusal;
-use super::persistent_out::{Action, PersistentOut, Registration};
+use super::persistent_out::{Action, Move, PersistentOut, Registration};
 use super::{Kind, Legacy, Reservations, transport_id};
-use crate::scsi::rig::{A, A2, B, Rig, config, nexus};
-use crate::scsi::{ItNexus, LuState, NexusId, RelativePort, Reset, Status, UnitAttention};
+use crate::scsi::rig::{A, A2, B, C, Rig, config, nexus};
+use crate::scsi::{ItNexus, LuState, NexusId, RelativePort, Reset, SenseKey, Status, UnitAttention};
 
 const REGISTER: u8 = 0;
 const RESERVE: u8 = 1;
@@ -221,23 +221,165 @@ fn registering_others() {
     assert_eq!(third[24..], *b"\x45\0\0\x18iqn.b,i,0x00023d000001\0\0");
 }
 
+/// A REGISTER AND MOVE to an initiator port through a target port.
+fn move_list(key: u64, action_key: u64, unregister: bool, to: NexusId) -> Vec<u8> {
+    let to = nexus(to);
+    let id = transport_id::encode(&to.initiator);
+    let mut parameters = list(key, action_key, 0);
+    parameters[17] = u8::from(unregister) << 1;
+    parameters[18..20].copy_from_slice(&to.port.0.to_be_bytes());
+    parameters[20..24].copy_from_slice(&(id.len() as u32).to_be_bytes());
+    parameters.extend_from_slice(&id);
+    parameters
+}
+
 #[test]
 fn register_and_move() {
     let mut rig = Rig::new();
     rig.out(A, REGISTER, 0, 0, 7);
-    let id = transport_id::encode(&nexus(B).initiator);
-    let mut parameters = list(7, 9, 0);
-    parameters[17] = 0x02; // UNREG
-    parameters[19] = 1;
-    parameters[20..24].copy_from_slice(&(id.len() as u32).to_be_bytes());
-    parameters.extend_from_slice(&id);
-    let cdb = out_cdb(REGISTER_AND_MOVE, 1, parameters.len());
-    assert_eq!(rig.status(A, &cdb, &parameters), CONFLICT, "nothing to move");
     rig.out(A, RESERVE, 1, 7, 0);
-    assert_eq!(rig.status(A, &cdb, &parameters), GOOD);
+    let parameters = move_list(7, 9, true, B);
+    assert_eq!(rig.status(A, &out_cdb(REGISTER_AND_MOVE, 1, parameters.len()), &parameters), GOOD);
     assert_eq!(rig.keys()[4..], [0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 9]);
     assert_eq!(rig.status(B, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), GOOD);
     assert_eq!(rig.status(A, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), CONFLICT);
+}
+
+/// How a command ends: a status, or CHECK CONDITION with this code.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Status(Status),
+    Check(u16),
+}
+
+impl Rig {
+    fn end(&mut self, id: NexusId, cdb: &[u8], data: &[u8]) -> End {
+        let outcome = self.run(id, cdb, data);
+        outcome.sense.map_or(End::Status(outcome.status), |sense| {
+            assert_eq!(sense.key, SenseKey::IllegalRequest);
+            End::Check(sense.code)
+        })
+    }
+}
+
+/// The rows of *Register behaviors for a REGISTER service action* and of *... REGISTER AND IGNORE EXISTING KEY service
+/// action* (SPC-4, Registering). A is registered with 7 or not at all, B with 9, and A2 (the initiator of A through
+/// another port) not at all.
+#[test]
+fn the_rows_of_register() {
+    const SPEC_I_PT: u8 = 0x08;
+    // Is A registered; service action; RESERVATION KEY; SERVICE ACTION RESERVATION KEY; flags; port that SPEC_I_PT names.
+    type Row = (bool, u8, u64, u64, u8, Option<NexusId>, End);
+    let rows: [Row; 16] = [
+        (false, REGISTER, 0, 0, 0, None, End::Status(GOOD)),
+        (false, REGISTER, 0, 0, SPEC_I_PT, Some(B), End::Status(GOOD)),
+        (false, REGISTER, 0, 5, 0, None, End::Status(GOOD)),
+        (false, REGISTER, 0, 5, SPEC_I_PT, Some(C), End::Status(GOOD)),
+        (false, REGISTER, 0, 5, SPEC_I_PT, Some(B), End::Check(0x2600)),
+        (false, REGISTER, 0, 9, SPEC_I_PT, Some(B), End::Check(0x2600)),
+        (false, REGISTER, 5, 5, 0, None, End::Status(CONFLICT)),
+        (false, REGISTER, 5, 5, SPEC_I_PT, Some(C), End::Status(CONFLICT)),
+        (true, REGISTER, 8, 5, 0, None, End::Status(CONFLICT)),
+        (true, REGISTER, 8, 5, SPEC_I_PT, Some(C), End::Status(CONFLICT)),
+        (true, REGISTER, 7, 0, 0, None, End::Status(GOOD)),
+        (true, REGISTER, 7, 0, SPEC_I_PT, Some(C), End::Check(0x2600)),
+        (true, REGISTER, 7, 5, 0, None, End::Status(GOOD)),
+        (true, REGISTER, 7, 5, SPEC_I_PT, Some(C), End::Check(0x2600)),
+        (false, REGISTER_AND_IGNORE, 99, 5, 0, None, End::Status(GOOD)),
+        (true, REGISTER_AND_IGNORE, 99, 0, 0, None, End::Status(GOOD)),
+    ];
+    for row in rows {
+        let (registered, action, key, action_key, flags, named, expected) = &row;
+        let mut rig = Rig::new();
+        rig.out(B, REGISTER, 0, 0, 9);
+        if *registered {
+            rig.out(A, REGISTER, 0, 0, 7);
+        }
+        let before = rig.unit.state().reservations.registrations.clone();
+        let mut parameters = list(*key, *action_key, *flags);
+        if let Some(named) = named {
+            let id = transport_id::encode(&nexus(*named).initiator);
+            parameters.extend_from_slice(&(id.len() as u32).to_be_bytes());
+            parameters.extend_from_slice(&id);
+        }
+        assert_eq!(rig.end(A, &out_cdb(*action, 0, parameters.len()), &parameters), *expected, "{row:?}");
+        let mut after = before.clone();
+        if *expected == End::Status(GOOD) && (*action_key != 0 || *registered) {
+            let own = [Some(A), *named].into_iter().flatten().map(nexus);
+            match action_key {
+                0 => own.for_each(|nexus| {
+                    after.remove(&nexus);
+                }),
+                key => after.extend(own.map(|nexus| (nexus, *key))),
+            }
+        }
+        assert_eq!(rig.unit.state().reservations.registrations, after, "{row:?}");
+    }
+}
+
+/// SPC-4, basic PERSISTENT RESERVE OUT parameter list: SPEC_I_PT belongs to REGISTER alone.
+#[test]
+fn initiator_ports_are_named_to_register_only() {
+    for action in [RESERVE, RELEASE, CLEAR, PREEMPT, PREEMPT_AND_ABORT, REGISTER_AND_IGNORE] {
+        let mut rig = Rig::new();
+        rig.out(A, REGISTER, 0, 0, 7);
+        assert_eq!(rig.end(A, &out_cdb(action, 1, 24), &list(7, 7, 0x08)), End::Check(0x2600), "{action}");
+    }
+}
+
+/// The rows of *Register behaviors for a REGISTER AND MOVE service action*, and the paragraphs below (SPC-4, Registering
+/// and moving the reservation). A is registered with 7, B with 9.
+#[test]
+fn the_rows_of_register_and_move() {
+    // Who holds the reservation, of which type; who asks; RESERVATION KEY; SERVICE ACTION RESERVATION KEY; to whom.
+    type Row = (Option<(NexusId, u8)>, NexusId, u64, u64, NexusId, End);
+    let rows: [Row; 15] = [
+        (Some((A, 1)), A2, 7, 5, B, End::Status(CONFLICT)), // not registered
+        (Some((A, 1)), A2, 0, 5, B, End::Status(CONFLICT)),
+        (Some((A, 1)), A, 8, 5, B, End::Status(CONFLICT)),
+        (Some((A, 1)), A, 8, 0, B, End::Status(CONFLICT)),
+        (Some((A, 1)), A, 7, 0, B, End::Check(0x2600)),
+        (Some((A, 1)), A, 7, 5, B, End::Status(GOOD)),
+        (Some((A, 6)), A, 7, 5, C, End::Status(GOOD)),
+        (Some((A, 1)), B, 9, 5, C, End::Status(CONFLICT)), // not the holder
+        (Some((A, 1)), B, 9, 0, C, End::Status(CONFLICT)),
+        (Some((A, 7)), A, 7, 5, B, End::Status(CONFLICT)), // all registrants
+        (Some((A, 8)), A, 7, 5, B, End::Status(CONFLICT)),
+        (None, A, 8, 5, B, End::Status(CONFLICT)),
+        (None, A, 7, 5, B, End::Check(0x2400)), // nothing to move
+        (Some((A, 1)), A, 7, 5, A, End::Check(0x2600)), // to itself
+        (Some((A, 1)), A, 7, 5, A2, End::Check(0x2600)), // through whichever port
+    ];
+    for row in rows {
+        let (holder, from, key, action_key, to, expected) = &row;
+        let mut rig = Rig::new();
+        rig.out(A, REGISTER, 0, 0, 7);
+        rig.out(B, REGISTER, 0, 0, 9);
+        if let Some((holder, kind)) = holder {
+            assert_eq!(rig.out(*holder, RESERVE, *kind, 7, 0), GOOD);
+        }
+        let before = rig.unit.state().reservations.clone();
+        let parameters = move_list(*key, *action_key, false, *to);
+        let cdb = out_cdb(REGISTER_AND_MOVE, 1, parameters.len());
+        assert_eq!(rig.end(*from, &cdb, &parameters), *expected, "{row:?}");
+        let after = &rig.unit.state().reservations;
+        if *expected == End::Status(GOOD) {
+            assert_eq!(after.registrations.get(&nexus(*to)), Some(action_key), "{row:?}");
+            assert_eq!(after.reservation.as_ref().unwrap().holder, Some(nexus(*to)), "{row:?}");
+        } else {
+            assert_eq!(*after, before, "{row:?}");
+        }
+    }
+    // A port that the unit does not have, to whoever may know: others learn of their conflict first.
+    let mut rig = Rig::new();
+    rig.out(A, REGISTER, 0, 0, 7);
+    rig.out(B, REGISTER, 0, 0, 9);
+    rig.out(A, RESERVE, 1, 7, 0);
+    for (from, key, expected) in [(A, 7, End::Check(0x2600)), (B, 9, End::Status(CONFLICT))] {
+        let mut parameters = move_list(key, 5, false, C);
+        parameters[19] = 77;
+        assert_eq!(rig.end(from, &out_cdb(REGISTER_AND_MOVE, 1, parameters.len()), &parameters), expected);
+    }
 }
 
 #[test]
@@ -342,7 +484,7 @@ fn any_sequence() {
                 5 => {
                     let to = all[rng.below(3) as usize].clone();
                     let unregister = rng.one_in(2);
-                    Action::Move { to: to.initiator, port: to.port, unregister, survives: rng.one_in(2) }
+                    Action::Move(Move { to, unregister, survives: rng.one_in(2) })
                 }
                 _ => Action::Preempt { kind, abort: rng.one_in(2) },
             };

@@ -1,4 +1,4 @@
-//! TransportIDs of iSCSI initiator ports (SPC-4 7.6.4.6).
+//! TransportIDs of iSCSI initiator ports (SPC-4, TransportID identifiers).
 
 use std::sync::Arc;
 
