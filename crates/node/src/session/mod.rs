@@ -319,7 +319,7 @@ impl Session {
         let view = self.view();
         let Some(unit) = view.unit(lun).cloned() else {
             let outcome = match absent(&cdb) {
-                Step::ReportLuns(report) => report.answer(&view.numbers()),
+                Step::ReportLuns(report) => view.report(self.birth.nexus, &report),
                 Step::Done(outcome) => outcome,
                 step => unreachable!("without a unit there is nothing to do for {step:?}"),
             };

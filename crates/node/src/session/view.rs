@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use proto::scsi::{ItNexus, Lun};
+use proto::scsi::{ItNexus, Lun, NexusId, Outcome, ReportLuns};
 
 use super::budget::ReadBudget;
 use crate::unit::{Unit, naa};
@@ -36,9 +36,13 @@ impl View {
         &self.luns
     }
 
-    /// The LUNs alone.
-    pub fn numbers(&self) -> Vec<Lun> {
-        self.luns.keys().copied().collect()
+    /// Answers REPORT LUNS, whichever unit was asked or even none: no unit needs to tell of the change any more.
+    pub fn report(&self, nexus: NexusId, report: &ReportLuns) -> Outcome {
+        for unit in self.luns.values() {
+            unit.brain().borrow_mut().luns_reported(nexus);
+        }
+        let luns: Vec<Lun> = self.luns.keys().copied().collect();
+        report.answer(&luns)
     }
 
     /// The unit at a LUN as it came over the wire.

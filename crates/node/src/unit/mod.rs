@@ -118,7 +118,7 @@ impl Unit {
                 let result = self.volume.perform(op).await;
                 (operation, bytes, self.brain.borrow_mut().finish(pending, result))
             }
-            Step::ReportLuns(report) => (Operation::Other, 0, report.answer(&view.numbers())),
+            Step::ReportLuns(report) => (Operation::Other, 0, view.report(nexus, &report)),
             Step::Change(change) => (Operation::Other, 0, self.change(change).await),
             Step::Copy(pending, segments) => {
                 let result = copy::copy(view, nexus, &segments).await;

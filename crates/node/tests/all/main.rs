@@ -12,6 +12,7 @@ mod seeds;
 mod shadow;
 mod workload;
 
+mod attentions;
 mod control;
 mod copy;
 mod data;

@@ -53,7 +53,7 @@ pub enum Step {
     Change(ChangeRequest),
     /// Copy the segments in order (EXTENDED COPY), then `finish`.
     Copy(Pending, Vec<CopySegment>),
-    /// Answer with [`ReportLuns::answer`], given the units that the nexus may see.
+    /// Tell every unit of the nexus ([`LogicalUnit::luns_reported`]), and answer with [`ReportLuns::answer`].
     ReportLuns(ReportLuns),
 }
 
@@ -159,6 +159,13 @@ impl LogicalUnit {
         }
     }
 
+    /// The nexus has read which units there are, of this unit or of another one (SPC-4, REPORT LUNS).
+    pub fn luns_reported(&mut self, id: NexusId) {
+        if let Some(nexus) = self.nexuses.get_mut(&id) {
+            nexus.attentions.forget(UnitAttention::ReportedLunsChanged);
+        }
+    }
+
     /// Takes in one command. Unit attentions and reservations are checked here.
     pub fn start(&mut self, request: Request) -> Step {
         let mut step = match self.admit(&request) {
@@ -229,13 +236,6 @@ impl LogicalUnit {
     /// Tells the next attention in another way than by CHECK CONDITION.
     pub(super) fn take_attention(&mut self, id: NexusId) -> Option<UnitAttention> {
         self.nexuses.get_mut(&id)?.attentions.take()
-    }
-
-    /// The nexus has learnt it in another way.
-    pub(super) fn forget_attention(&mut self, id: NexusId, attention: UnitAttention) {
-        if let Some(nexus) = self.nexuses.get_mut(&id) {
-            nexus.attentions.forget(attention);
-        }
     }
 }
 

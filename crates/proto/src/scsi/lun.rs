@@ -1,8 +1,8 @@
-//! Logical unit numbers (SAM-5 4.7), REPORT LUNS, and commands to a LUN without a unit.
+//! Logical unit numbers (SAM-5), REPORT LUNS, and commands to a LUN without a unit.
 
 use super::operations::{Access, OnAttention, Operation};
 use super::sense::{Sense, SenseFormat, code};
-use super::{Cdb, Identity, LogicalUnit, Outcome, Request, Step, UnitAttention, inquiry, vpd};
+use super::{Cdb, Identity, LogicalUnit, Outcome, Request, Step, inquiry, vpd};
 
 /// A logical unit number. The single-level formats reach to 16383.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +51,7 @@ pub(super) const REPORT_LUNS: Operation = Operation {
     run: report_luns,
 };
 
-/// A REPORT LUNS that awaits the list (SPC-4 6.33).
+/// A REPORT LUNS that awaits the list (SPC-4).
 #[derive(Clone, Copy, Debug)]
 pub struct ReportLuns {
     /// Only well-known units are asked for, and there are none.
@@ -80,13 +80,11 @@ impl ReportLuns {
     }
 }
 
-fn report_luns(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
-    let report = ReportLuns::parse(&request.cdb)?;
-    unit.forget_attention(request.nexus, UnitAttention::ReportedLunsChanged);
-    Ok(Step::ReportLuns(report))
+fn report_luns(_: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
+    ReportLuns::parse(&request.cdb).map(Step::ReportLuns)
 }
 
-/// Answers a command to a LUN that has no unit (SPC-4 6.6.2, 6.33, 6.39; SAM-5 5.12).
+/// Answers a command to a LUN that has no unit (SPC-4, INQUIRY, REPORT LUNS and REQUEST SENSE; SAM-5).
 pub fn absent(cdb: &Cdb) -> Step {
     let not_supported = Sense::illegal(code::LOGICAL_UNIT_NOT_SUPPORTED);
     let answer = match cdb.opcode() {

@@ -90,7 +90,10 @@ impl Rig {
         match self.unit.start(request) {
             Step::Done(outcome) => outcome,
             Step::Change(change) => self.carry_out(&change),
-            Step::ReportLuns(report) => report.answer(&[Lun::new(0).unwrap(), Lun::new(5).unwrap()]),
+            Step::ReportLuns(report) => {
+                self.unit.luns_reported(id);
+                report.answer(&[Lun::new(0).unwrap(), Lun::new(5).unwrap()])
+            }
             Step::Block(..) | Step::Copy(..) => Outcome::good(),
         }
     }
