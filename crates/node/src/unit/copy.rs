@@ -1,9 +1,8 @@
 //! EXTENDED COPY between volumes of this node: the data never leaves it.
 
-use base::{BlockCount, BlockSize, ByteLen, LbaRange};
-use proto::scsi::{BlockDone, BlockError, CopyFault, CopySegment, NexusId};
+use base::{BlockCount, BlockSize, Chain, LbaRange};
+use proto::scsi::{BlockDone, BlockError, CopyFailure, CopyFault, CopySegment, ItNexus, NexusId, Refusal};
 use rt::Durability;
-use std::rc::Rc;
 
 use super::{AtVolume, Unit};
 use crate::session::View;
@@ -19,12 +18,22 @@ pub(super) async fn copy(
     segments: &[CopySegment],
 ) -> Result<BlockDone, BlockError> {
     for (number, segment) in (0..).zip(segments) {
-        copy_segment(view, nexus, segment).await.map_err(|fault| BlockError::Copy(number, fault))?;
+        let mut written = BlockCount(0);
+        copy_segment(view, nexus, segment, &mut written).await.map_err(|fault| {
+            let residual = (written.0 > 0).then(|| segment.target_range.count.0 - written.0);
+            BlockError::Copy(CopyFailure { segment: number, residual, fault })
+        })?;
     }
     Ok(BlockDone::Done)
 }
 
-async fn copy_segment(view: &View, nexus: NexusId, segment: &CopySegment) -> Result<(), CopyFault> {
+/// Copies one segment; `written` counts the target's blocks.
+async fn copy_segment(
+    view: &View,
+    nexus: NexusId,
+    segment: &CopySegment,
+    written: &mut BlockCount,
+) -> Result<(), CopyFault> {
     let source = view.by_naa(&segment.source).ok_or(CopyFault::Unreachable)?;
     let target = view.by_naa(&segment.target).ok_or(CopyFault::Unreachable)?;
     check(&source, segment.source_range, segment.source_block_size)?;
@@ -39,31 +48,39 @@ async fn copy_segment(view: &View, nexus: NexusId, segment: &CopySegment) -> Res
             start: range.start + BlockCount(done >> shift),
             count: BlockCount(step >> shift),
         };
-        let at_source = AtVolume::enter(&source, nexus);
-        if !source.brain().borrow().may_copy_from(view.nexus()) {
-            return Err(CopyFault::Source);
-        }
-        let data = source.volume().read(part(segment.source_range, source_shift), Standing::Ordinary).await;
-        drop(at_source);
-        let data = data.map_err(|_| CopyFault::Source)?;
-        debug_assert_eq!(ByteLen(data.len() as u64), ByteLen(step));
+        // Each step asks anew, and is seen by those who wait for a unit's commands: the copy of an initiator that was
+        // preempted, or to a unit that was protected, ends here.
+        let data = read(&source, view.nexus(), nexus, part(segment.source_range, source_shift));
+        let data = data.await.map_err(CopyFault::Source)?;
         let range = part(segment.target_range, target_shift);
-        // Each step asks anew, and is seen by those who wait for the target's commands: a preempted initiator's copy ends here.
-        let _at_target = AtVolume::enter(&target, nexus);
-        if !target.brain().borrow().may_copy_to(view.nexus()) {
-            return Err(CopyFault::WriteProtected);
-        }
-        let cached = target.brain().borrow().state().write_cache();
-        let durability = if cached { Durability::Cached } else { Durability::Durable };
-        let written = target.volume().write(range, data, durability, Standing::Ordinary).await;
-        written
-            .map_err(|error| if error == BlockError::Full { CopyFault::Full } else { CopyFault::Target })?;
+        write(&target, view.nexus(), nexus, range, data).await.map_err(CopyFault::Target)?;
         done += step;
+        written.0 += range.count.0;
     }
     Ok(())
 }
 
-fn check(unit: &Rc<Unit>, range: LbaRange, block_size: BlockSize) -> Result<(), CopyFault> {
+async fn read(source: &Unit, name: &ItNexus, nexus: NexusId, range: LbaRange) -> Result<Chain, Refusal> {
+    let _at_source = AtVolume::enter(source, nexus);
+    source.brain().borrow().may_copy_from(name)?;
+    Ok(source.volume().read(range, Standing::Ordinary).await?)
+}
+
+async fn write(
+    target: &Unit,
+    name: &ItNexus,
+    nexus: NexusId,
+    range: LbaRange,
+    data: Chain,
+) -> Result<(), Refusal> {
+    let _at_target = AtVolume::enter(target, nexus);
+    target.brain().borrow().may_copy_to(name)?;
+    let cached = target.brain().borrow().state().write_cache();
+    let durability = if cached { Durability::Cached } else { Durability::Durable };
+    Ok(target.volume().write(range, data, durability, Standing::Ordinary).await?)
+}
+
+fn check(unit: &Unit, range: LbaRange, block_size: BlockSize) -> Result<(), CopyFault> {
     if unit.volume().block_size() != block_size {
         return Err(CopyFault::BlockLength);
     }

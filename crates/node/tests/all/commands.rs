@@ -7,7 +7,7 @@ use initiator::command::{
 use initiator::{CommandResult, Error, Lun, Session, Transfer};
 use proto::scsi::Cdb;
 
-/// RESERVATION CONFLICT (SAM-5 table 40).
+/// RESERVATION CONFLICT (SAM-5).
 pub(crate) const CONFLICT: u8 = 0x18;
 
 pub(crate) async fn register(session: &Session, lun: u16, key: u64, survives: bool) -> Result<(), Error> {
@@ -37,18 +37,42 @@ pub(crate) async fn write_durably(
     session.send(Lun(lun), &Write { lba: Lba(lba), data, size, durable: true }).await
 }
 
-/// Turns the write cache on or off: MODE SENSE and MODE SELECT of the caching page (SBC-3 6.5.5).
+/// Turns the write cache on or off: WCE of the caching page (SBC-3).
 pub(crate) async fn set_write_cache(session: &Session, lun: u16, on: bool) -> Result<(), Error> {
+    set_mode(session, lun, 0x08, (2, 0x04), on).await
+}
+
+/// Turns the write protection on or off: SWP of the control page (SPC-4).
+pub(crate) async fn set_write_protection(session: &Session, lun: u16, on: bool) -> Result<(), Error> {
+    set_mode(session, lun, 0x0a, (4, 0x08), on).await
+}
+
+/// MODE SENSE and MODE SELECT of a page, to set or clear one bit of it: its byte and its mask.
+async fn set_mode(
+    session: &Session,
+    lun: u16,
+    page: u8,
+    (byte, bit): (usize, u8),
+    on: bool,
+) -> Result<(), Error> {
     let mut cdb = [0; 16];
-    cdb[..5].copy_from_slice(&[0x1a, 0x08, 0x08, 0, 64]);
+    cdb[..5].copy_from_slice(&[0x1a, 0x08, page, 0, 64]);
     let mut data = data_in(session.command(Lun(lun), Cdb(cdb), Transfer::In(64)).await?);
-    assert_eq!((data[3], data[4] & 0x3f), (0, 0x08), "no block descriptor, the caching page");
+    assert_eq!((data[3], data[4] & 0x3f), (0, page), "no block descriptor, the page");
     (data[0], data[2]) = (0, 0);
     data[4] &= 0x3f;
-    data[6] = data[6] & !0x04 | u8::from(on) << 2;
+    let place = &mut data[4 + byte];
+    *place = if on { *place | bit } else { *place & !bit };
     let mut cdb = [0; 16];
     cdb[..5].copy_from_slice(&[0x15, 0x10, 0, 0, data.len() as u8]);
     session.command(Lun(lun), Cdb(cdb), Transfer::Out(Chain::copy_of(&data))).await.map(drop)
+}
+
+/// START STOP UNIT (SBC-3).
+pub(crate) async fn start_stop(session: &Session, lun: u16, start: bool) -> Result<(), Error> {
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[4]) = (0x1b, u8::from(start));
+    session.command(Lun(lun), Cdb(cdb), Transfer::None).await.map(drop)
 }
 
 /// The NAA name of a unit.

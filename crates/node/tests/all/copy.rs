@@ -1,16 +1,135 @@
 //! EXTENDED COPY between volumes.
 
-use base::{BlockCount, BlockSize, Lba};
-use initiator::Lun;
+use std::net::SocketAddr;
+use std::rc::Rc;
 
-use crate::commands::{Copy, extended_copy, naa};
+use base::{BlockCount, BlockSize, Lba};
+use initiator::{Error, Lun, Session};
+use rt::sim::DiskFaults;
+
+use crate::commands::{Copy, extended_copy, naa, set_write_protection, start_stop};
 use crate::content::{Stamp, stamped};
-use crate::rig::{POOL, Rig, Shape, log_in, new_volume};
+use crate::rig::{DISK, MIB, POOL, Rig, Shape, log_in, new_volume};
 use crate::seeds::each_seed;
 use crate::workload::volume_number;
 
-/// COPY ABORTED, COPY TARGET DEVICE NOT REACHABLE (SPC-4 6.4.5 and table 44).
+/// COPY ABORTED, COPY TARGET DEVICE NOT REACHABLE (SPC-4).
 const NOT_REACHABLE: (u8, u16) = (0x0a, 0x0d02);
+/// COPY ABORTED, THIRD PARTY DEVICE FAILURE (SPC-4).
+const THIRD_PARTY: (u8, u16) = (0x0a, 0x0d01);
+
+/// What the source or the target of a copy answered (SPC-4, EXTENDED COPY command errors detected during processing of
+/// segment descriptors): its sense key, and additional sense code and qualifier.
+#[derive(Debug, PartialEq, Eq)]
+enum Answered {
+    Source(u8, u16),
+    Target(u8, u16),
+}
+
+fn answered(error: &Error) -> Answered {
+    let Error::Status { sense, .. } = error else { panic!("{error}") };
+    assert_eq!(error.sense(), Some(THIRD_PARTY), "{error}");
+    let answer = |at: u8| {
+        let answer = &sense[usize::from(at)..];
+        assert_eq!(answer[0], 0x02, "CHECK CONDITION");
+        (answer[3], u16::from_be_bytes([answer[13], answer[14]]))
+    };
+    match (sense[8], sense[9]) {
+        (at, 0) => {
+            let (key, code) = answer(at);
+            Answered::Source(key, code)
+        }
+        (_, at) => {
+            let (key, code) = answer(at);
+            Answered::Target(key, code)
+        }
+    }
+}
+
+/// Two volumes, the first with something to copy, and a session that sees both.
+async fn log_in_to_two(portal: SocketAddr) -> (Rc<Session>, Copy) {
+    let session = log_in(portal, "client", 0).await;
+    session.make_ready(Lun(1)).await.unwrap();
+    let data = stamped(volume_number(0), 0, 1024 * 8, Stamp { client: 1, sequence: 1 });
+    session.write(Lun(0), Lba(0), data, BlockSize::B4096).await.unwrap();
+    let (source, target) = (naa(&session, 0).await, naa(&session, 1).await);
+    let copy = Copy { source, source_lba: 0, target, target_lba: 0, blocks: 1024 };
+    (session, copy)
+}
+
+async fn is_untouched(session: &Session, lun: u16) -> bool {
+    let found = session.read(Lun(lun), Lba(0), BlockCount(1024), BlockSize::B4096).await.unwrap();
+    found.iter().all(|byte| *byte == 0)
+}
+
+#[test]
+fn no_copy_writes_to_a_unit_that_is_write_protected() {
+    each_seed(1, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        rig.add(Shape { lun: 1, ..Shape::ram() });
+        rig.client("client").run(|portal| async move {
+            let (session, copy) = log_in_to_two(portal).await;
+            set_write_protection(&session, 1, true).await.unwrap();
+            let refused = extended_copy(&session, 0, copy).await.unwrap_err();
+            assert_eq!(
+                answered(&refused),
+                Answered::Target(0x07, 0x2702),
+                "DATA PROTECT, software write protected"
+            );
+            set_write_protection(&session, 1, false).await.unwrap();
+            assert!(is_untouched(&session, 1).await);
+            // The source may be protected.
+            set_write_protection(&session, 0, true).await.unwrap();
+            extended_copy(&session, 1, copy).await.unwrap();
+        });
+    });
+}
+
+#[test]
+fn no_copy_uses_a_unit_that_is_stopped() {
+    each_seed(1, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        rig.add(Shape { lun: 1, ..Shape::ram() });
+        rig.client("client").run(|portal| async move {
+            let (session, copy) = log_in_to_two(portal).await;
+            // Not ready, initializing command required.
+            for (stopped, asked, expected) in
+                [(1, 0, Answered::Target(0x02, 0x0402)), (0, 1, Answered::Source(0x02, 0x0402))]
+            {
+                start_stop(&session, stopped, false).await.unwrap();
+                let refused = extended_copy(&session, asked, copy).await.unwrap_err();
+                assert_eq!(answered(&refused), expected);
+                start_stop(&session, stopped, true).await.unwrap();
+                assert!(is_untouched(&session, 1).await);
+            }
+            extended_copy(&session, 0, copy).await.unwrap();
+        });
+    });
+}
+
+/// What the medium says reaches the initiator.
+#[test]
+fn a_copy_tells_what_cannot_be_read() {
+    each_seed(1, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        rig.add(Shape { lun: 1, ..Shape::ram() });
+        let client = rig.client("client");
+        let (session, copy) = client.run(log_in_to_two);
+        let faults = DiskFaults::default().with_unreadable(0..64 * MIB);
+        rig.world.set_disk_faults(rig.server, DISK, faults);
+        client.run(move |_| async move {
+            let refused = extended_copy(&session, 1, copy).await.unwrap_err();
+            assert_eq!(
+                answered(&refused),
+                Answered::Source(0x03, 0x1100),
+                "MEDIUM ERROR, unrecovered read error"
+            );
+        });
+    });
+}
 
 #[test]
 fn a_copy_moves_blocks_from_one_volume_to_another() {

@@ -2,6 +2,8 @@
 
 use base::{BlockCount, Chain, Lba, LbaRange};
 
+use super::Refusal;
+
 /// One operation on blocks.
 #[derive(Clone, Debug)]
 pub enum BlockOp {
@@ -159,8 +161,19 @@ pub enum BlockError {
     Offline,
     /// It was aborted by task management before it took effect, or its effect is unknown.
     Aborted,
-    /// A copy stopped in this segment, counted from zero; the earlier ones were done.
-    Copy(u16, CopyFault),
+    /// A copy stopped.
+    Copy(CopyFailure),
+}
+
+/// Where a copy stopped, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyFailure {
+    /// The segment, counted from zero; the earlier ones were done.
+    pub segment: u16,
+    /// The target's blocks of the segment that were not written; `None` if none was.
+    pub residual: Option<u64>,
+    /// Why.
+    pub fault: CopyFault,
 }
 
 /// Why a segment of a copy was not done.
@@ -172,12 +185,8 @@ pub enum CopyFault {
     BlockLength,
     /// The range does not lie inside the unit.
     OutOfRange,
-    /// The target refuses writes: by configuration, by its mode page, or for a reservation.
-    WriteProtected,
-    /// The source could not be read.
-    Source,
-    /// The target could not be written.
-    Target,
-    /// The target has no space left.
-    Full,
+    /// What the source answered instead of giving its blocks.
+    Source(Refusal),
+    /// What the target answered instead of taking the blocks.
+    Target(Refusal),
 }

@@ -28,7 +28,7 @@ use super::reservations::conflict::Standing;
 use super::sense::{Sense, SenseFormat, SenseKey, code};
 use super::{
     AccessState, BlockDone, BlockError, BlockOp, Cdb, ChangeRequest, ItNexus, LuConfig, LuState, NexusId,
-    Notice, Outcome, ReportLuns, Status, UnitAttention,
+    Notice, Outcome, Refusal, ReportLuns, Status, UnitAttention,
 };
 
 /// One command as it arrived.
@@ -210,14 +210,28 @@ impl LogicalUnit {
         outcome
     }
 
-    /// Whether reservations let a copy read here on behalf of `nexus`, as a READ from it would.
-    pub fn may_copy_from(&self, nexus: &ItNexus) -> bool {
-        self.state.reservations.standing(nexus).permits(Access::Read, &Cdb([0; 16]))
+    /// Whether a copy may read here on behalf of `nexus`: as a READ from it.
+    ///
+    /// # Errors
+    /// What that would be answered.
+    pub fn may_copy_from(&self, nexus: &ItNexus) -> Result<(), Refusal> {
+        self.may_copy(nexus, Access::Read)
     }
 
-    /// Whether reservations let a copy write here on behalf of `nexus`, as a WRITE from it would.
-    pub fn may_copy_to(&self, nexus: &ItNexus) -> bool {
-        self.state.reservations.standing(nexus).permits(Access::Exclusive, &Cdb([0; 16]))
+    /// Whether a copy may write here on behalf of `nexus`: as a WRITE from it.
+    ///
+    /// # Errors
+    /// What that would be answered.
+    pub fn may_copy_to(&self, nexus: &ItNexus) -> Result<(), Refusal> {
+        self.may_copy(nexus, Access::Exclusive)?;
+        Ok(commands::writable(self)?)
+    }
+
+    fn may_copy(&self, nexus: &ItNexus, access: Access) -> Result<(), Refusal> {
+        if !self.state.reservations.standing(nexus).permits(access, &Cdb([0; 16])) {
+            return Err(Refusal::Conflict);
+        }
+        Ok(check_ready(self.state.stopped, self.config.access_state(nexus.port))?)
     }
 
     /// Gives sense data the format that D_SENSE asks for.

@@ -32,7 +32,7 @@ mod state;
 mod vpd;
 
 pub use attention::UnitAttention;
-pub use block::{BlockDone, BlockError, BlockOp, CopyFault, Provisioning};
+pub use block::{BlockDone, BlockError, BlockOp, CopyFailure, CopyFault, Provisioning};
 pub use cdb::Cdb;
 pub use change::{Affected, ChangeRequest, Decision, Notice, Reset};
 pub use commands::{CopySegment, Pending};
@@ -40,6 +40,6 @@ pub use config::{AccessState, Identity, LuConfig, PortGroup, TargetPort};
 pub use lu::{LogicalUnit, Request, Step};
 pub use lun::{Lun, ReportLuns, absent};
 pub use nexus::{InitiatorPort, ItNexus, NexusId, RelativePort};
-pub use outcome::{Outcome, Status};
+pub use outcome::{Outcome, Refusal, Status};
 pub use sense::{Sense, SenseKey};
 pub use state::LuState;

@@ -4,7 +4,7 @@ use base::Chain;
 
 use super::Sense;
 
-/// SAM-5 table 33.
+/// SAM-5, Status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -48,7 +48,7 @@ impl Outcome {
         Outcome { status, sense: None, data_in: Chain::new(), transfer: 0 }
     }
 
-    /// GOOD with parameter data, cut to the allocation length (SPC-4 4.2.5.6).
+    /// GOOD with parameter data, cut to the allocation length (SPC-4, Allocation length).
     pub fn parameters(bytes: &[u8], allocation: usize) -> Outcome {
         Outcome::data(Chain::copy_of(&bytes[..bytes.len().min(allocation)]))
     }
@@ -67,5 +67,29 @@ impl Outcome {
 impl From<Sense> for Outcome {
     fn from(sense: Sense) -> Outcome {
         Outcome::check(sense)
+    }
+}
+
+/// Why something is refused: a command, or a part of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// RESERVATION CONFLICT.
+    Conflict,
+    /// CHECK CONDITION.
+    Check(Sense),
+}
+
+impl From<Refusal> for Outcome {
+    fn from(refusal: Refusal) -> Outcome {
+        match refusal {
+            Refusal::Conflict => Outcome::status(Status::ReservationConflict),
+            Refusal::Check(sense) => Outcome::check(sense),
+        }
+    }
+}
+
+impl From<Sense> for Refusal {
+    fn from(sense: Sense) -> Refusal {
+        Refusal::Check(sense)
     }
 }

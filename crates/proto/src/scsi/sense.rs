@@ -1,10 +1,12 @@
-//! Sense data: why a command failed (SPC-4 4.5).
+//! Sense data: why a command failed (SPC-4, Sense data).
 
 pub mod code;
 
 use smallvec::SmallVec;
 
-/// SPC-4 table 48.
+use super::Status;
+
+/// SPC-4, Sense key and additional sense code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -33,11 +35,13 @@ pub struct Sense {
     pub information: Option<u64>,
     /// What the key adds.
     pub specific: Specific,
+    /// COPY ABORTED: where a copy stopped.
+    pub copied: Option<Copied>,
     /// How it is encoded: the unit's D_SENSE, set when the command's outcome leaves the unit.
     pub format: SenseFormat,
 }
 
-/// The sense-key specific bytes (SPC-4 4.5.2.4).
+/// The sense-key specific bytes (SPC-4, Sense key specific).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Specific {
     /// None.
@@ -65,6 +69,35 @@ pub enum Specific {
     },
 }
 
+/// What COMMAND-SPECIFIC INFORMATION tells of a copy (SPC-4, EXTENDED COPY).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// The segment that was not done, counted from zero.
+    pub segment: u16,
+    /// What the source or the target answered.
+    pub forwarded: Option<Forwarded>,
+}
+
+/// What a unit answered to a copy that read or wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forwarded {
+    /// Which of the two.
+    pub side: Side,
+    /// Its status.
+    pub status: Status,
+    /// With CHECK CONDITION, its sense: key, and additional sense code and qualifier.
+    pub sense: Option<(SenseKey, u16)>,
+}
+
+/// A unit that takes part in a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+#[repr(u8)]
+pub enum Side {
+    Source = 1,
+    Target = 2,
+}
+
 /// D_SENSE of the control mode page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SenseFormat {
@@ -81,7 +114,14 @@ pub type SenseBytes = SmallVec<[u8; 32]>;
 impl Sense {
     /// A reason without a place.
     pub const fn new(key: SenseKey, code: u16) -> Sense {
-        Sense { key, code, information: None, specific: Specific::None, format: SenseFormat::Fixed }
+        Sense {
+            key,
+            code,
+            information: None,
+            specific: Specific::None,
+            copied: None,
+            format: SenseFormat::Fixed,
+        }
     }
 
     /// ILLEGAL REQUEST without a place.
@@ -130,7 +170,7 @@ impl Sense {
         }
     }
 
-    /// SPC-4 table 53. An INFORMATION of more than 32 bits does not fit: it is left out (VALID 0).
+    /// SPC-4, Fixed format sense data. An INFORMATION of more than 32 bits does not fit: it is left out (VALID 0).
     fn encode_fixed(&self) -> SenseBytes {
         let mut bytes = [0; 18];
         bytes[0] = 0x70;
@@ -144,10 +184,23 @@ impl Sense {
         if let Some(specific) = self.specific.encode() {
             bytes[15..18].copy_from_slice(&specific);
         }
-        SenseBytes::from_slice(&bytes)
+        let mut bytes = SenseBytes::from_slice(&bytes);
+        if let Some(copied) = self.copied {
+            bytes[10..12].copy_from_slice(&copied.segment.to_be_bytes());
+            if let Some(forwarded) = copied.forwarded {
+                let at = match forwarded.side {
+                    Side::Source => 8,
+                    Side::Target => 9,
+                };
+                bytes[at] = bytes.len() as u8;
+                bytes.extend(forwarded.encode(SenseFormat::Fixed));
+                bytes[7] = (bytes.len() - 8) as u8;
+            }
+        }
+        bytes
     }
 
-    /// SPC-4 4.5.2: the header, then the information and the sense-key specific descriptor, as far as there is something
+    /// SPC-4, Descriptor format sense data: the header, then the information and the sense-key specific descriptor, as far as there is something
     /// to say.
     fn encode_descriptor(&self) -> SenseBytes {
         let [asc, ascq] = self.code.to_be_bytes();
@@ -159,7 +212,27 @@ impl Sense {
         if let Some([a, b, c]) = self.specific.encode() {
             bytes.extend_from_slice(&[0x02, 0x06, 0, 0, a, b, c, 0]);
         }
+        if let Some(copied) = self.copied {
+            let [high, low] = copied.segment.to_be_bytes();
+            bytes.extend_from_slice(&[0x01, 0x0a, 0, 0, 0, 0, high, low, 0, 0, 0, 0]);
+            if let Some(forwarded) = copied.forwarded {
+                let answer = forwarded.encode(SenseFormat::Descriptor);
+                bytes.extend_from_slice(&[0x0c, 1 + answer.len() as u8, forwarded.side as u8]);
+                bytes.extend(answer);
+            }
+        }
         bytes[7] = (bytes.len() - 8) as u8;
+        bytes
+    }
+}
+
+impl Forwarded {
+    /// The status byte and the sense data.
+    fn encode(self, format: SenseFormat) -> SenseBytes {
+        let mut bytes = SenseBytes::from_slice(&[self.status as u8]);
+        if let Some((key, code)) = self.sense {
+            bytes.extend(Sense { format, ..Sense::new(key, code) }.encode());
+        }
         bytes
     }
 }
@@ -197,13 +270,13 @@ mod tests {
             0xf0, 0, 0x03, 0, 0, 0x12, 0x34, 10, // valid, current; MEDIUM ERROR; LBA; ten more bytes
             0, 0, 0, 0, 0x11, 0x00, 0, 0, 0, 0, // UNRECOVERED READ ERROR
         ]);
-        // SPC-4 table 53: an LBA beyond 32 bits cannot be told.
+        // An LBA beyond 32 bits cannot be told.
         assert_eq!(sense.with_information(1 << 32).encode()[..7], [0x70, 0, 0x03, 0, 0, 0, 0]);
     }
 
     #[test]
     fn field_pointers() {
-        // SPC-4 table 50: SKSV, C/D, BPV, bit 4 of byte 1.
+        // SKSV, C/D, BPV, bit 4 of byte 1.
         let bytes = Sense::invalid_field_in_cdb(1, 4).encode();
         assert_eq!(bytes[12..], [0x24, 0x00, 0, 0xcc, 0x00, 0x01]);
         let bytes = Sense::invalid_field_in_parameter_list(0x0102, 7).encode();
@@ -229,6 +302,36 @@ mod tests {
             0x72, 0x05, 0x24, 0x00, 0, 0, 0, 8,
             0x02, 0x06, 0x00, 0x00, 0xcf, 0x00, 0x02, 0x00, // sense-key specific descriptor
         ]);
+    }
+
+    /// SPC-4, EXTENDED COPY command errors detected during processing of segment descriptors.
+    #[test]
+    fn a_copy_tells_what_its_source_or_target_answered() {
+        let stopped = (SenseKey::NotReady, code::LOGICAL_UNIT_NOT_READY_INITIALIZING_COMMAND_REQUIRED);
+        let forwarded =
+            Forwarded { side: Side::Source, status: Status::CheckCondition, sense: Some(stopped) };
+        let copied = Some(Copied { segment: 0x0102, forwarded: Some(forwarded) });
+        let sense = Sense::new(SenseKey::CopyAborted, code::THIRD_PARTY_DEVICE_FAILURE).with_information(5);
+        let sense = Sense { copied, ..sense };
+        #[rustfmt::skip]
+        assert_eq!(sense.encode().as_slice(), [
+            0xf0, 0, 0x0a, 0, 0, 0, 5, 29, // five blocks were not written
+            18, 0, 1, 2, 0x0d, 0x01, 0, 0, 0, 0, // the source's answer is at byte 18; the segment
+            0x02, 0x70, 0, 0x02, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x04, 0x02, 0, 0, 0, 0,
+        ]);
+        let sense = Sense { format: SenseFormat::Descriptor, ..sense };
+        #[rustfmt::skip]
+        assert_eq!(sense.encode().as_slice(), [
+            0x72, 0x0a, 0x0d, 0x01, 0, 0, 0, 36,
+            0x00, 0x0a, 0x80, 0x00, 0, 0, 0, 0, 0, 0, 0, 5, // information
+            0x01, 0x0a, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, // command-specific information
+            0x0c, 10, 0x01, 0x02, 0x72, 0x02, 0x04, 0x02, 0, 0, 0, 0, // forwarded sense data
+        ]);
+        let forwarded = Forwarded { side: Side::Target, status: Status::ReservationConflict, sense: None };
+        let copied = Some(Copied { segment: 3, forwarded: Some(forwarded) });
+        let bytes = Sense { copied, information: None, format: SenseFormat::Fixed, ..sense }.encode();
+        assert_eq!(bytes[7..12], [11, 0, 18, 0, 3]);
+        assert_eq!(bytes[18..], [0x18]);
     }
 
     #[test]

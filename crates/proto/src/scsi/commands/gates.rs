@@ -7,7 +7,7 @@ use crate::scsi::sense::code;
 use crate::scsi::{Cdb, LogicalUnit, LuConfig, Outcome, Sense, SenseKey};
 
 /// Writes are not refused, by configuration or by SWP (SPC-4, Control mode page).
-pub(super) fn writable(unit: &LogicalUnit) -> Result<(), Sense> {
+pub(in crate::scsi) fn writable(unit: &LogicalUnit) -> Result<(), Sense> {
     if unit.config().read_only {
         return Err(Sense::new(SenseKey::DataProtect, code::WRITE_PROTECTED));
     }

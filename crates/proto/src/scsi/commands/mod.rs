@@ -27,6 +27,7 @@ use super::{LuConfig, NexusId};
 
 pub use copy::CopySegment;
 pub(super) use copy::third_party_copy;
+pub(super) use gates::writable;
 pub use pending::Pending;
 pub(super) use pending::finish;
 

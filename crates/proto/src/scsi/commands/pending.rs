@@ -4,8 +4,11 @@ use base::{Chain, Lba, LbaRange};
 
 use super::copy::Started;
 use super::{lba_status, prefetch};
-use crate::scsi::sense::code;
-use crate::scsi::{BlockDone, BlockError, BlockOp, CopyFault, LogicalUnit, Outcome, Sense, SenseKey, Step};
+use crate::scsi::sense::{Copied, Forwarded, Side, code};
+use crate::scsi::{
+    BlockDone, BlockError, BlockOp, CopyFailure, CopyFault, LogicalUnit, Outcome, Refusal, Sense, SenseKey,
+    Status, Step,
+};
 
 /// What `finish` needs of the command.
 #[derive(Debug)]
@@ -129,18 +132,31 @@ fn failure(error: BlockError) -> Sense {
             Sense::new(SenseKey::NotReady, code::LOGICAL_UNIT_NOT_READY_MANUAL_INTERVENTION_REQUIRED)
         }
         BlockError::Aborted => Sense::new(SenseKey::AbortedCommand, code::NO_ADDITIONAL_SENSE_INFORMATION),
-        BlockError::Copy(_, fault) => Sense::new(SenseKey::CopyAborted, copy_code(fault)),
+        BlockError::Copy(failure) => copy_failure(failure),
     }
 }
 
-/// SPC-4, EXTENDED COPY, errors while segments are processed.
-fn copy_code(fault: CopyFault) -> u16 {
-    match fault {
-        CopyFault::Unreachable => code::COPY_TARGET_DEVICE_NOT_REACHABLE,
-        CopyFault::BlockLength => code::INCORRECT_COPY_TARGET_DEVICE_TYPE,
-        CopyFault::OutOfRange => code::NO_ADDITIONAL_SENSE_INFORMATION,
-        CopyFault::WriteProtected | CopyFault::Source | CopyFault::Target | CopyFault::Full => {
-            code::THIRD_PARTY_DEVICE_FAILURE
-        }
+impl From<BlockError> for Refusal {
+    fn from(error: BlockError) -> Refusal {
+        Refusal::Check(failure(error))
     }
+}
+
+/// SPC-4, EXTENDED COPY command errors detected during processing of segment descriptors.
+fn copy_failure(CopyFailure { segment, residual, fault }: CopyFailure) -> Sense {
+    let (code, third_party) = match fault {
+        CopyFault::Unreachable => (code::COPY_TARGET_DEVICE_NOT_REACHABLE, None),
+        CopyFault::BlockLength => (code::INCORRECT_COPY_TARGET_DEVICE_TYPE, None),
+        CopyFault::OutOfRange => (code::NO_ADDITIONAL_SENSE_INFORMATION, None),
+        CopyFault::Source(refusal) => (code::THIRD_PARTY_DEVICE_FAILURE, Some((Side::Source, refusal))),
+        CopyFault::Target(refusal) => (code::THIRD_PARTY_DEVICE_FAILURE, Some((Side::Target, refusal))),
+    };
+    let forwarded = third_party.map(|(side, refusal)| match refusal {
+        Refusal::Conflict => Forwarded { side, status: Status::ReservationConflict, sense: None },
+        Refusal::Check(sense) => {
+            Forwarded { side, status: Status::CheckCondition, sense: Some((sense.key, sense.code)) }
+        }
+    });
+    let copied = Some(Copied { segment, forwarded });
+    Sense { information: residual, copied, ..Sense::new(SenseKey::CopyAborted, code) }
 }

@@ -4,7 +4,8 @@ use base::{BlockCount, Chain, Rng};
 
 use crate::scsi::rig::{A, A2, B, Rig, config, nexus};
 use crate::scsi::{
-    Cdb, LogicalUnit, LuState, Outcome, Request, Reset, Status, Step, UnitAttention, operations,
+    Cdb, LogicalUnit, LuConfig, LuState, Outcome, Refusal, Request, Reset, Sense, SenseKey, Status, Step,
+    UnitAttention, operations,
 };
 
 const TEST_UNIT_READY: [u8; 6] = [0, 0, 0, 0, 0, 0];
@@ -207,6 +208,44 @@ fn another_size_is_told() {
     rig.unit.reconfigure(crate::scsi::LuConfig { blocks: BlockCount(0x40000), ..config() });
     assert_eq!(rig.code(A, &TEST_UNIT_READY, &[]), 0x2a09);
     assert_eq!(rig.status(A, &TEST_UNIT_READY, &[]), Status::Good);
+}
+
+/// A copy gets what a READ or WRITE of the initiator that asked for it would get.
+#[test]
+fn a_copy_is_refused_as_its_initiator_would_be() {
+    const START: [u8; 6] = [0x1b, 0, 0, 0, 1, 0];
+    const STOP: [u8; 6] = [0x1b, 0, 0, 0, 0, 0];
+    let check = |key, code| Err(Refusal::Check(Sense::new(key, code)));
+    let mut rig = Rig::new();
+    let may = |rig: &Rig| (rig.unit.may_copy_from(&nexus(A)), rig.unit.may_copy_to(&nexus(A)));
+    assert_eq!(may(&rig), (Ok(()), Ok(())));
+    // Stopped.
+    rig.status(B, &STOP, &[]);
+    let not_ready = check(SenseKey::NotReady, 0x0402);
+    assert_eq!(may(&rig), (not_ready, not_ready));
+    rig.status(B, &START, &[]);
+    // SWP of the control mode page.
+    let mut list = rig.data(B, &[0x1a, 0x08, 0x0a, 0, 255, 0]);
+    (list[0], list[2], list[4]) = (0, 0, list[4] & 0x3f);
+    list[8] |= 0x08;
+    assert_eq!(rig.status(B, &[0x15, 0x10, 0, 0, list.len() as u8, 0], &list), Status::Good);
+    assert_eq!(may(&rig), (Ok(()), check(SenseKey::DataProtect, 0x2702)));
+    // Reservations come first, as for every command.
+    rig.status(B, &[0x16, 0, 0, 0, 0, 0], &[]);
+    assert_eq!(may(&rig), (Err(Refusal::Conflict), Err(Refusal::Conflict)));
+    rig.status(B, &[0x17, 0, 0, 0, 0, 0], &[]);
+    list[8] &= !0x08;
+    rig.status(B, &[0x15, 0x10, 0, 0, list.len() as u8, 0], &list);
+    assert_eq!(may(&rig), (Ok(()), Ok(())));
+    // Configured read-only.
+    rig.unit.reconfigure(LuConfig { read_only: true, ..config() });
+    assert_eq!(may(&rig), (Ok(()), check(SenseKey::DataProtect, 0x2700)));
+    // A port whose group is in standby.
+    let mut standby = config();
+    standby.port_groups[0].state = crate::scsi::AccessState::Standby;
+    rig.unit.reconfigure(standby);
+    let standby = check(SenseKey::NotReady, 0x040b);
+    assert_eq!(may(&rig), (standby, standby));
 }
 
 #[test]

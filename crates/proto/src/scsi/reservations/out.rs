@@ -4,7 +4,7 @@
 use super::persistent_out::{Action, Move, PersistentOut, Registration};
 use super::{Kind, REGISTRATIONS_MAX, Reservation, Reservations};
 use crate::scsi::sense::code;
-use crate::scsi::{InitiatorPort, ItNexus, Outcome, RelativePort, Sense, Status, UnitAttention};
+use crate::scsi::{InitiatorPort, ItNexus, Refusal, RelativePort, Sense, UnitAttention};
 
 /// What a PERSISTENT RESERVE OUT gives.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,29 +14,6 @@ pub(in crate::scsi) struct Ruling {
     pub(in crate::scsi) tell: Vec<(ItNexus, UnitAttention)>,
     /// Whose commands are aborted first.
     pub(in crate::scsi) abort: Vec<ItNexus>,
-}
-
-/// Why it was refused.
-#[derive(Debug, PartialEq, Eq)]
-pub(in crate::scsi) enum Refusal {
-    /// RESERVATION CONFLICT.
-    Conflict,
-    Check(Sense),
-}
-
-impl From<Refusal> for Outcome {
-    fn from(refusal: Refusal) -> Outcome {
-        match refusal {
-            Refusal::Conflict => Outcome::status(Status::ReservationConflict),
-            Refusal::Check(sense) => Outcome::check(sense),
-        }
-    }
-}
-
-impl From<Sense> for Refusal {
-    fn from(sense: Sense) -> Refusal {
-        Refusal::Check(sense)
-    }
 }
 
 impl PersistentOut {

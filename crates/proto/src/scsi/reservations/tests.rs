@@ -2,11 +2,10 @@
 
 use base::Rng;
 
-use super::out::Refusal;
 use super::persistent_out::{Action, Move, PersistentOut, Registration};
 use super::{Kind, Legacy, Reservations, transport_id};
 use crate::scsi::rig::{A, A2, B, C, Rig, config, nexus};
-use crate::scsi::{ItNexus, LuState, NexusId, RelativePort, Reset, SenseKey, Status, UnitAttention};
+use crate::scsi::{ItNexus, LuState, NexusId, Refusal, RelativePort, Reset, SenseKey, Status, UnitAttention};
 
 const REGISTER: u8 = 0;
 const RESERVE: u8 = 1;
@@ -112,7 +111,8 @@ fn conflicts_reach_commands() {
     rig.unit.attention(B, UnitAttention::DeviceReset);
     assert_eq!(rig.code(B, &[0x1a, 0, 0x3f, 0, 255, 0], &[]), 0x2903);
     assert_eq!(rig.code(B, &[0x00, 0, 0, 0, 0, 0], &[]), 0x2a09);
-    assert!(rig.unit.may_copy_to(&nexus(A)) && !rig.unit.may_copy_from(&nexus(B)));
+    assert_eq!(rig.unit.may_copy_to(&nexus(A)), Ok(()));
+    assert_eq!(rig.unit.may_copy_from(&nexus(B)), Err(Refusal::Conflict));
     // Persistent reservations survive resets and logins.
     let reset = rig.unit.reset(Reset::Target, nexus(B));
     rig.carry_out(&reset);

@@ -84,7 +84,7 @@ impl Copies {
         }
         let (done, state) = match result {
             Ok(()) => (started.lengths.len(), State::Done),
-            Err((BlockError::Copy(segment, _), sense)) => (usize::from(segment), State::Failed(sense)),
+            Err((BlockError::Copy(failure), sense)) => (usize::from(failure.segment), State::Failed(sense)),
             Err((_, sense)) => (0, State::Failed(sense)),
         };
         let copy = &mut self.known[at];

@@ -8,8 +8,8 @@ use super::{assert_field, assert_good, assert_sense, cdb, done, range, sense, st
 use crate::scsi::commands::CopySegment;
 use crate::scsi::sense::Specific;
 use crate::scsi::{
-    BlockDone, BlockError, Cdb, CopyFault, InitiatorPort, ItNexus, LogicalUnit, NexusId, RelativePort,
-    Request, SenseKey, Status, Step,
+    BlockDone, BlockError, Cdb, CopyFailure, CopyFault, InitiatorPort, ItNexus, LogicalUnit, NexusId,
+    Refusal, RelativePort, Request, Sense, SenseKey, Status, Step,
 };
 
 /// An identification descriptor (E4h) of a unit of 512-byte blocks.
@@ -46,6 +46,10 @@ pub(super) fn list(id: u8, usage: u8, targets: &[[u8; 32]], segments: &[[u8; 28]
 
 fn copy(unit: &mut LogicalUnit, list: &[u8]) -> Step {
     start(unit, &cdb(0x83, &[(10, &(list.len() as u32).to_be_bytes())]), list)
+}
+
+fn failed(fault: CopyFault) -> BlockError {
+    BlockError::Copy(CopyFailure { segment: 1, residual: None, fault })
 }
 
 fn results(unit: &mut LogicalUnit, action: u8, id: u8) -> Step {
@@ -184,15 +188,41 @@ fn the_status_of_a_copy() {
     assert_eq!(done(results(&mut unit, 1, 1)).data_in.to_vec(), [0; 4]);
 
     let Step::Copy(pending, _) = copy(&mut unit, &list) else { panic!() };
-    let outcome = unit.finish(pending, Err(BlockError::Copy(1, CopyFault::Unreachable)));
+    let outcome = unit.finish(pending, Err(failed(CopyFault::Unreachable)));
     let sense = outcome.sense.unwrap();
     assert_eq!((sense.key, sense.code), (SenseKey::CopyAborted, 0x0d02));
     // With errors; one segment; 2,560 bytes.
     assert_eq!(status(&mut unit), [0, 0, 0, 8, 0x02, 0, 1, 0, 0, 0, 0x0a, 0x00]);
     let details = done(results(&mut unit, 4, 1)).data_in.to_vec();
     assert_eq!((&details[..4], &details[56..60]), (&[0, 0, 0, 74][..], &[0x02, 0, 0, 18][..]));
-    assert_eq!(details[60..74], [0x70, 0, 0x0a, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x0d, 0x02]);
+    assert_eq!(details[60..74], [0x70, 0, 0x0a, 0, 0, 0, 0, 10, 0, 0, 0, 1, 0x0d, 0x02]);
     assert_eq!(details.len(), 78);
+}
+
+/// The sense of a copy tells the segment, what of it was not written, and what the source or the target answered.
+#[test]
+fn why_a_copy_stopped() {
+    let mut unit = unit(BlockSize::B512);
+    let mut stop = |residual, fault| {
+        let Step::Copy(pending, _) = copy(&mut unit, &list(1, 0, &[TARGET], &[segment(0); 2])) else {
+            panic!()
+        };
+        let failure = CopyFailure { segment: 1, residual, fault };
+        unit.finish(pending, Err(BlockError::Copy(failure))).sense.unwrap().encode().to_vec()
+    };
+    let swp = Sense::new(SenseKey::DataProtect, 0x2702);
+    #[rustfmt::skip]
+    assert_eq!(stop(Some(3), CopyFault::Target(swp.into())), [
+        0xf0, 0, 0x0a, 0, 0, 0, 3, 29, 0, 18, 0, 1, 0x0d, 0x01, 0, 0, 0, 0,
+        0x02, 0x70, 0, 0x07, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x27, 0x02, 0, 0, 0, 0,
+    ]);
+    assert_eq!(
+        stop(None, CopyFault::Source(Refusal::Conflict)),
+        [0x70, 0, 0x0a, 0, 0, 0, 0, 11, 18, 0, 0, 1, 0x0d, 0x01, 0, 0, 0, 0, 0x18]
+    );
+    let unreadable = BlockError::Unreadable(base::Lba(77));
+    let bytes = stop(None, CopyFault::Source(unreadable.into()));
+    assert_eq!((bytes[21], &bytes[31..33]), (0x03, &[0x11, 0x00][..]));
 }
 
 #[test]

@@ -8,7 +8,10 @@ use proptest::sample::select;
 use super::super::OPERATIONS;
 use super::{config, start, unit_of};
 use crate::scsi::limits::{AtomicWrites, LBA_STATUS_DESCRIPTORS_MAX, UNMAP_BLOCKS_MAX};
-use crate::scsi::{BlockDone, BlockError, BlockOp, CopyFault, LogicalUnit, LuConfig, Provisioning, Step};
+use crate::scsi::{
+    BlockDone, BlockError, BlockOp, CopyFailure, CopyFault, LogicalUnit, LuConfig, Provisioning, Refusal,
+    Step,
+};
 
 /// An operation code of ours with its service action, then bytes that are mostly zero, so that many commands are right.
 fn cdbs() -> impl Strategy<Value = [u8; 16]> {
@@ -164,7 +167,11 @@ fn run(unit: &mut LogicalUnit, config: &LuConfig, cdb: [u8; 16], data: &[u8], lu
                 let source = segment.source_range.count * segment.source_block_size;
                 assert_eq!(source, segment.target_range.count * segment.target_block_size);
             }
-            let failed = BlockError::Copy(u16::from(luck), CopyFault::Target);
+            let failed = BlockError::Copy(CopyFailure {
+                segment: u16::from(luck),
+                residual: None,
+                fault: CopyFault::Target(Refusal::Conflict),
+            });
             unit.finish(pending, if luck & 1 == 0 { Ok(BlockDone::Done) } else { Err(failed) });
         }
         Step::Done(outcome) => assert!(outcome.data_in.len() <= 1 << 20),
