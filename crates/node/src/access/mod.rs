@@ -9,7 +9,7 @@ mod change;
 mod host;
 mod names;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -112,7 +112,7 @@ impl Access {
         }
         hosts.sort_by_key(|host| &host.name);
         hosts.dedup_by_key(|host| &host.name);
-        // A group with a secret is not entered through another that asks for none: `luns` would show its LUNs, too.
+        // Who may prove more must: a session that proved nothing would miss LUNs without a word.
         let chap: Vec<ChapSecret> = hosts.iter().filter_map(|host| host.chap.clone()).collect();
         Ok(Admission { chap, target_chap: target.chap.clone(), alias: target.alias.clone() })
     }
@@ -150,11 +150,36 @@ impl Access {
         })
     }
 
-    /// The LUNs of `target` that `initiator` sees. If two maps give one LUN, the host group first by name decides.
-    pub fn luns(&self, target: &str, initiator: &str, address: IpAddr) -> BTreeMap<u16, VolumeId> {
+    /// The host groups of `target`'s maps whose LUNs a session of `initiator` may see: of those it belongs to, the ones that ask
+    /// for no secret, and the ones whose secret it has `proven`.
+    pub fn enters(
+        &self,
+        target: &str,
+        initiator: &str,
+        address: IpAddr,
+        proven: Option<&ChapSecret>,
+    ) -> BTreeSet<HostName> {
+        let maps = self.target(target).map_or(&[][..], |target| &target.maps);
+        maps.iter()
+            .filter_map(|map| self.member(map, initiator, address))
+            .filter(|host| host.chap.is_none() || host.chap.as_ref() == proven)
+            .map(|host| host.name.clone())
+            .collect()
+    }
+
+    /// The LUNs of `target` that `initiator` sees, of those of the host groups that it has `entered`. If two maps give one LUN,
+    /// the host group first by name decides.
+    pub fn luns(
+        &self,
+        target: &str,
+        initiator: &str,
+        address: IpAddr,
+        entered: &BTreeSet<HostName>,
+    ) -> BTreeMap<u16, VolumeId> {
         let mut seen: BTreeMap<u16, (&HostName, VolumeId)> = BTreeMap::new();
         for map in self.target(target).map_or(&[][..], |target| &target.maps) {
-            let Some(host) = self.member(map, initiator, address) else { continue };
+            let member = self.member(map, initiator, address);
+            let Some(host) = member.filter(|host| entered.contains(&host.name)) else { continue };
             let candidate = (&host.name, map.volume);
             seen.entry(map.lun)
                 .and_modify(|held| {

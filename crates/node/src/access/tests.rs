@@ -66,11 +66,37 @@ fn name_and_address_must_both_fit() {
 fn each_host_sees_its_own_luns() {
     let groups = vec![host("a", &[A], &[], false), host("b", &[B], &[], true)];
     let access = access(&[(0, 1, "a"), (0, 2, "b"), (1, 3, "b"), (1, 4, "any")], groups);
-    let luns = |initiator| access.luns(T, initiator, address("10.0.0.1")).into_iter().collect::<Vec<_>>();
-    assert_eq!(luns(A), [(0, volume(1)), (1, volume(4))]);
-    assert_eq!(luns(B), [(0, volume(2)), (1, volume(4))], "\"any\" comes before \"b\"");
+    let secret = access.host("b").unwrap().chap.clone();
+    assert_eq!(luns(&access, A, None), [(0, volume(1)), (1, volume(4))]);
+    assert_eq!(
+        luns(&access, B, secret.as_ref()),
+        [(0, volume(2)), (1, volume(4))],
+        "\"any\" comes before \"b\""
+    );
     assert!(access.admit(T, A, address("10.0.0.1")).unwrap().chap.is_empty());
     assert_eq!(access.admit(T, B, address("10.0.0.1")).unwrap().chap.len(), 1);
+}
+
+/// The LUNs that a login with this proof sees.
+fn luns(access: &Access, initiator: &str, proven: Option<&ChapSecret>) -> Vec<(u16, VolumeId)> {
+    let from = address("10.0.0.1");
+    let entered = access.enters(T, initiator, from, proven);
+    access.luns(T, initiator, from, &entered).into_iter().collect()
+}
+
+#[test]
+fn a_secret_shows_the_luns_of_its_own_groups_only() {
+    let mut other = host("other", &[A], &[], true);
+    other.chap = Some(ChapSecret { user: "user".into(), secret: "another of 16 by".into() });
+    let own = host("own", &[A], &[], true);
+    let (secret, wrong) =
+        (own.chap.clone(), ChapSecret { user: "user".into(), secret: "no such secret!!".into() });
+    let access = access(&[(0, 1, "own"), (1, 2, "other"), (2, 3, "any")], vec![own, other.clone()]);
+    assert_eq!(access.admit(T, A, address("10.0.0.1")).unwrap().chap.len(), 2);
+    assert_eq!(luns(&access, A, secret.as_ref()), [(0, volume(1)), (2, volume(3))]);
+    assert_eq!(luns(&access, A, other.chap.as_ref()), [(1, volume(2)), (2, volume(3))]);
+    assert_eq!(luns(&access, A, Some(&wrong)), [(2, volume(3))]);
+    assert_eq!(luns(&access, A, None), [(2, volume(3))]);
 }
 
 #[test]
@@ -156,7 +182,10 @@ fn a_changed_picture_is_as_one_that_was_drawn_anew_and_who_is_not_concerned_sees
         let drawn = Access::new(after.targets().cloned(), after.hosts().cloned());
         assert_eq!(format!("{after:?}"), format!("{drawn:?}"), "{changes:?}");
         for name in [A, B] {
-            let seen = |access: &Access| access.luns(name, T, address("10.0.0.1"));
+            let seen = |access: &Access| {
+                let entered = access.enters(name, T, address("10.0.0.1"), None);
+                access.luns(name, T, address("10.0.0.1"), &entered)
+            };
             assert!(concerned.target(name) || seen(&after) == seen(&access), "{changes:?}");
         }
         for n in (0..4).map(volume) {

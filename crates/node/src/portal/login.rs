@@ -68,18 +68,20 @@ async fn negotiate(stream: &Stream, peer: SocketAddr) -> Option<(Admitted, Login
                     login.authorize(authorize(&asked, peer));
                     request = Some(asked);
                 }
-                LoginEvent::Finish => match admit(request.take(), peer).await {
-                    Ok(admitted) => {
-                        let outcome = login.accept(admitted.tsih());
-                        done = Some((admitted, outcome));
+                LoginEvent::Finish => {
+                    match admit(request.take(), peer, login.proven().and_then(secret)).await {
+                        Ok(admitted) => {
+                            let outcome = login.accept(admitted.tsih());
+                            done = Some((admitted, outcome));
+                        }
+                        Err(status) => {
+                            tracing::info!(%peer, ?status, "login refused");
+                            Control::current().count_refused_login(status);
+                            login.refuse(status);
+                            failed = true;
+                        }
                     }
-                    Err(status) => {
-                        tracing::info!(%peer, ?status, "login refused");
-                        Control::current().count_refused_login(status);
-                        login.refuse(status);
-                        failed = true;
-                    }
-                },
+                }
                 LoginEvent::Failed(status, reason) => {
                     tracing::info!(%peer, ?status, reason, "login refused");
                     Control::current().count_refused_login(status);
@@ -121,6 +123,12 @@ fn credentials(chap: &ChapSecret) -> Credentials {
     Credentials { name: chap.user.clone(), secret: chap.secret.clone().into_bytes() }
 }
 
+/// Our own secret again, which was text.
+fn secret(credentials: &Credentials) -> Option<ChapSecret> {
+    let secret = String::from_utf8(credentials.secret.clone()).ok()?;
+    Some(ChapSecret { user: credentials.name.clone(), secret })
+}
+
 /// Whether, and how, the initiator may log in.
 fn authorize(request: &LoginRequest, peer: SocketAddr) -> Authorization {
     let shard = Shard::current();
@@ -152,7 +160,11 @@ fn authorize(request: &LoginRequest, peer: SocketAddr) -> Authorization {
 }
 
 /// Finds or makes the session's place.
-async fn admit(request: Option<LoginRequest>, peer: SocketAddr) -> Result<Admitted, LoginStatus> {
+async fn admit(
+    request: Option<LoginRequest>,
+    peer: SocketAddr,
+    proven: Option<ChapSecret>,
+) -> Result<Admitted, LoginStatus> {
     let request = request.ok_or(LoginStatus::TargetError)?;
     let control = Control::current();
     let registry = control.registry();
@@ -190,6 +202,7 @@ async fn admit(request: Option<LoginRequest>, peer: SocketAddr) -> Result<Admitt
         alias: request.alias,
         target: request.target,
         address: peer,
+        proven,
     };
     Ok(Admitted::New(core, Birth { tsih, nexus, peer, again }, Place { tsih, begun: false }))
 }

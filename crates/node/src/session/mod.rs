@@ -11,7 +11,7 @@ mod task;
 mod view;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -30,6 +30,7 @@ use rt::sync::Notify;
 use self::budget::ReadBudget;
 use self::connection::Connection;
 pub use self::view::View;
+use crate::access::{ChapSecret, HostName};
 use crate::control::{SessionStatus, Traffic};
 use crate::portal;
 use crate::shard::Shard;
@@ -49,6 +50,8 @@ pub struct Peer {
     pub target: Option<String>,
     /// Where the first connection comes from.
     pub address: SocketAddr,
+    /// What it proved itself with.
+    pub proven: Option<ChapSecret>,
 }
 
 /// What a session begins with.
@@ -70,6 +73,8 @@ pub struct Session {
     brain: RefCell<iscsi::Session>,
     connections: RefCell<BTreeMap<u16, Rc<Connection>>>,
     view: RefCell<Rc<View>>,
+    /// The host groups whose LUNs it sees. A secret that a group gets later counts from the next login on.
+    entered: RefCell<BTreeSet<HostName>>,
     /// What its reads may hold.
     reads: Rc<ReadBudget>,
     /// What the first login settled.
@@ -103,6 +108,7 @@ impl Session {
         let view = View::new(birth.peer.name.clone(), Rc::clone(&reads), BTreeMap::new());
         let session = Rc::new(Session {
             view: RefCell::new(Rc::new(view)),
+            entered: RefCell::default(),
             reads,
             birth,
             brain: RefCell::new(brain),
@@ -238,7 +244,12 @@ impl Session {
             // It gets time to log out, but sees nothing from now on.
             self.end(CloseReason::Drained);
         }
-        let luns = access.luns(target, initiator, address);
+        let luns = {
+            let mut entered = self.entered.borrow_mut();
+            entered.retain(|host| access.host(host.as_str()).is_some());
+            entered.extend(access.enters(target, initiator, address, self.birth.peer.proven.as_ref()));
+            access.luns(target, initiator, address, &entered)
+        };
         let luns = luns.into_iter().filter_map(|(lun, volume)| Some((Lun::new(lun)?, shard.unit(volume)?)));
         let old = self.view();
         let new = Rc::new(self.new_view(luns.collect()));

@@ -8,6 +8,7 @@ mod commands;
 mod content;
 mod linear;
 mod rig;
+mod secrets;
 mod seeds;
 mod shadow;
 mod workload;

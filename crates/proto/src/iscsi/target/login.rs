@@ -271,6 +271,11 @@ impl Login {
         self.event.take()
     }
 
+    /// What the initiator has proved itself with: one of those that [`Authorization::Allow`] named.
+    pub fn proven(&self) -> Option<&Credentials> {
+        self.security.proven()
+    }
+
     /// Answers [`LoginEvent::Authorize`]. Ignored at any other time.
     pub fn authorize(&mut self, authorization: Authorization) {
         if !matches!(self.phase, Phase::Authorizing(..)) {

@@ -15,6 +15,8 @@ use crate::iscsi::keys::{Key, Text};
 pub(super) struct Security {
     /// What the initiator must prove, if anything.
     chap: Option<Chap>,
+    /// What it has proved.
+    proven: Option<Credentials>,
     state: State,
 }
 
@@ -44,7 +46,11 @@ struct Keys {
 
 impl Security {
     pub(super) fn new(chap: Option<Chap>) -> Security {
-        Security { chap, state: State::Open }
+        Security { chap, proven: None, state: State::Open }
+    }
+
+    pub(super) fn proven(&self) -> Option<&Credentials> {
+        self.proven.as_ref()
     }
 
     /// The initiator goes, or went, to the operational stage.
@@ -87,8 +93,9 @@ impl Security {
                 self.state = State::Challenged(algorithm);
             }
             (State::Challenged(algorithm), Some(chap)) => {
-                let secret = verify(chap, algorithm, &keys)?;
-                prove(chap, algorithm, &keys, secret, text)?;
+                let proven = verify(chap, algorithm, &keys)?;
+                prove(chap, algorithm, &keys, proven, text)?;
+                self.proven = Some(proven.clone());
                 self.state = State::Passed;
             }
             _ if keys.has_chap() => {
