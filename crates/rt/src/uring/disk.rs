@@ -48,7 +48,7 @@ pub(super) struct OpenFile {
 pub(super) enum Method {
     /// Gives the space back. On a block device the kernel discards if that gives zeros, or fails.
     PunchHole,
-    /// The disk writes zeros by itself.
+    /// The disk writes zeros by itself, and a file keeps the space: the way of files that were reserved.
     ZeroRange,
     /// We write zeros.
     Write,

@@ -7,10 +7,10 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use base::Buf;
 use io_uring::types::Fd;
@@ -22,6 +22,9 @@ use crate::{OpenError, OpenOptions};
 
 /// Block sizes that are tried, smallest first, where the kernel does not say.
 const BLOCKS: [u32; 2] = [512, 4096];
+
+/// What stat(2) counts in.
+const STAT_BLOCK_BYTES: u64 = 512;
 
 /// Opens or creates what [`crate::Disk::open`] is asked for.
 pub(super) async fn open(path: &Path, options: OpenOptions) -> Result<Arc<OpenFile>, OpenError> {
@@ -49,6 +52,7 @@ pub(super) async fn open(path: &Path, options: OpenOptions) -> Result<Arc<OpenFi
         }
         let entry = opcode::Fallocate::new(file.fd(), size).build();
         run(&file, entry).await.map_err(|error| system(path, error))?;
+        file.zeroing.store(Method::ZeroRange as u8, Ordering::Relaxed);
     }
     run(&file, opcode::Fsync::new(file.fd()).build()).await.map_err(|error| system(path, error))?;
     // The name is durable only when its directory is.
@@ -121,6 +125,10 @@ fn describe(path: &Path, file: File, read_only: bool) -> Result<OpenFile, OpenEr
         };
         (metadata.len(), alignment)
     };
+    // A file that has all of its space keeps it: somebody reserved it.
+    let is_reserved =
+        !is_device && metadata.len() > 0 && metadata.blocks() >= metadata.len() / STAT_BLOCK_BYTES;
+    let zeroing = if is_reserved { Method::ZeroRange } else { Method::PunchHole };
     Ok(OpenFile {
         file,
         // A last piece smaller than a block cannot be reached under O_DIRECT.
@@ -130,7 +138,7 @@ fn describe(path: &Path, file: File, read_only: bool) -> Result<OpenFile, OpenEr
         is_device,
         read_only,
         latched: AtomicBool::new(false),
-        zeroing: AtomicU8::new(Method::PunchHole as u8),
+        zeroing: AtomicU8::new(zeroing as u8),
     })
 }
 

@@ -219,6 +219,17 @@ fn reserved_space_is_taken_and_reads_zero() {
         assert!(is_zero(&disk, 0, 1 << 20).await);
         let blocks = std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(&path).unwrap());
         assert!(blocks * 512 >= 8 << 20);
+        // Zeroing does not give it back, neither now nor when the file is opened again.
+        disk.write(0, pattern(1 << 20).share(), Durability::Durable).await.unwrap();
+        disk.zero(0, 1 << 20).await.unwrap();
+        drop(disk);
+        let disk = Disk::open(&path, OpenOptions::default()).await.unwrap();
+        disk.write(1 << 20, pattern(1 << 20).share(), Durability::Durable).await.unwrap();
+        disk.zero(1 << 20, 1 << 20).await.unwrap();
+        disk.flush().await.unwrap();
+        assert!(is_zero(&disk, 0, 2 << 20).await);
+        let blocks = std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(&path).unwrap());
+        assert!(blocks * 512 >= 8 << 20, "{blocks} blocks are left");
         // More than a file can have: refused, and nothing is left behind.
         let path = directory.join("huge");
         let refused = Disk::open(&path, OpenOptions { reserve: true, ..create(1 << 62) }).await;
