@@ -21,7 +21,7 @@ pub use self::chap::Chap;
 pub use self::client::{Client, ClientError};
 pub use self::host::{Host, HostChange, HostCreate};
 pub use self::list::List;
-pub use self::node::{Health, Node};
+pub use self::node::{Change, Health, Node};
 pub use self::pool::{NewDisk, Pool, PoolCreate, PoolDisk, PoolImport, PoolState};
 pub use self::problem::Problem;
 pub use self::session::Session;

@@ -27,4 +27,19 @@ pub struct Node {
     pub portals: Vec<String>,
     /// Seconds since it began to serve.
     pub uptime: u64,
+    /// The changes under way, the oldest first.
+    pub changes: Vec<Change>,
+}
+
+/// A change under way. One that waits for a disk goes on when the disk answers, and holds up no change of anything else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Change {
+    /// What it does.
+    #[schema(example = "deleting volume \"db\"")]
+    pub what: String,
+    /// How long it has been under way, in seconds.
+    pub age: u64,
+    /// What it waits for.
+    #[schema(example = "an answer from /dev/sdb")]
+    pub waits_for: String,
 }

@@ -18,6 +18,7 @@ mod volume;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use proto::iscsi::target::CloseReason;
 use rt::CoreId;
@@ -51,7 +52,7 @@ pub async fn run(config: Arc<Config>, start: Option<(Wanted, Ready)>) {
 }
 
 async fn serve(shard: &Rc<Shard>, config: &Config, wanted: Wanted) -> Result<Vec<SocketAddr>, StartError> {
-    let control = Rc::new(Control::start(config).await?);
+    let control = Control::start(config).await?;
     shard.set_control(Rc::clone(&control));
     control.open_everything(wanted.pool).await?;
     // Before anybody can log in: who comes early finds what will be there.
@@ -69,6 +70,9 @@ async fn serve(shard: &Rc<Shard>, config: &Config, wanted: Wanted) -> Result<Vec
     }
     Ok(addresses)
 }
+
+/// How long a stop waits for disks to make durable what they have. One that answers at all needs less.
+const FLUSH_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Ends all sessions in an orderly way, makes everything durable, and stops the node. Runs on core 0.
 async fn stop() {
@@ -92,8 +96,9 @@ async fn stop() {
         }
     }
     let flushes = shard.units().into_iter().map(|unit| async move {
-        if unit.volume().flush().await.is_err() {
-            tracing::error!(volume = %unit.id(), "the volume could not be flushed at the stop");
+        let flushed = rt::timeout(FLUSH_DEADLINE, unit.volume().flush()).await;
+        if !matches!(flushed, Ok(Ok(_))) {
+            tracing::error!(volume = %unit.id(), "the volume could not be flushed at the stop: what was not flushed before may be lost");
         }
     });
     rt::join_all(flushes).await;

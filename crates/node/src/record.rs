@@ -90,6 +90,11 @@ impl Record {
         Ok(record)
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     async fn load(&mut self) -> Result<(), RecordError> {
         let mut blank_slots = 0;
         for slot in 0..SLOTS {

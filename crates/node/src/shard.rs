@@ -8,6 +8,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use proto::scsi::ItNexus;
 use rt::CoreId;
@@ -237,4 +238,33 @@ where
 {
     let cores = (0..rt::cores()).map(|core| CoreId(core as u16));
     rt::join_all(cores.map(|core| rt::call(core, function.clone()))).await
+}
+
+/// How long a core may take to tell what it has. None does anything that long; this one hangs.
+const CORE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A core does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0} of the node has not answered for {seconds} seconds: this is a defect of the program, please report it; restart the node", seconds = CORE_DEADLINE.as_secs()
+)]
+pub struct SilentCore(CoreId);
+
+/// As [`on_all_cores`], for questions: gives up on a core that does not answer.
+///
+/// # Errors
+/// [`SilentCore`].
+pub async fn ask_all_cores<T, F>(
+    function: impl Fn() -> F + Clone + Send + 'static,
+) -> Result<Vec<T>, SilentCore>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + 'static,
+{
+    let ask = |core| {
+        let answer = rt::call(core, function.clone());
+        async move { rt::timeout(CORE_DEADLINE, answer).await.map_err(|rt::Elapsed| SilentCore(core)) }
+    };
+    let cores = (0..rt::cores()).map(|core| CoreId(core as u16));
+    rt::join_all(cores.map(ask)).await.into_iter().collect()
 }

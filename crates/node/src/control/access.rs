@@ -1,8 +1,11 @@
 //! Targets, LUN maps and host groups.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::Arc;
 
+use super::change::{Changing, WaitsFor, Work};
+use super::turns::Thing;
 use super::volumes::port_groups;
 use super::{Control, ControlError};
 use crate::access::{
@@ -89,60 +92,83 @@ impl Control {
     ///
     /// # Errors
     /// A name that is none or taken, a secret that cannot be.
-    pub async fn create_target(&self, spec: TargetSpec) -> Result<(), ControlError> {
-        let _changing = self.change().await;
-        let target = self.new_target(spec)?;
-        self.change_access(vec![AccessChange::SetTarget(target)]).await
+    pub async fn create_target(self: &Rc<Control>, spec: TargetSpec) -> Result<(), ControlError> {
+        let control = Rc::clone(self);
+        self.change(Work::new("making target", &spec.name), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            let target = control.new_target(spec)?;
+            control.change_access(&changing, vec![AccessChange::SetTarget(target)]).await
+        })
+        .await
     }
 
     /// Deletes a target. `force`: with its maps; its sessions end.
     ///
     /// # Errors
     /// [`ControlError::HasLuns`].
-    pub async fn delete_target(&self, name: &str, force: bool) -> Result<(), ControlError> {
-        let _changing = self.change().await;
-        let target = self.target_named(name)?;
-        if !force && !target.maps.is_empty() {
-            return Err(ControlError::HasLuns { target: name.to_owned(), luns: target.maps.len() });
-        }
-        self.change_access(vec![AccessChange::DeleteTarget(target.name)]).await
+    pub async fn delete_target(self: &Rc<Control>, name: &str, force: bool) -> Result<(), ControlError> {
+        let (control, name) = (Rc::clone(self), name.to_owned());
+        self.change(Work::new("deleting target", &name), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            let target = control.target_named(&name)?;
+            if !force && !target.maps.is_empty() {
+                return Err(ControlError::HasLuns { target: name, luns: target.maps.len() });
+            }
+            control.change_access(&changing, vec![AccessChange::DeleteTarget(target.name)]).await
+        })
+        .await
     }
 
     /// Makes a volume a LUN of a target for a host group; gives the LUN.
     ///
     /// # Errors
     /// Names of nothing, a LUN that is taken or too high.
-    pub async fn map(&self, volume: &str, spec: MapSpec) -> Result<u16, ControlError> {
-        let _changing = self.change().await;
-        let target = self.target_named(&spec.target)?;
-        let (_, volume) = self.volume_named(volume)?;
-        let place = self.place_in(target, &spec, Some(volume.id))?;
-        let lun = place.lun;
-        self.change_access(vec![place.taken_by(volume.id)]).await?;
-        Ok(lun)
+    pub async fn map(self: &Rc<Control>, volume: &str, spec: MapSpec) -> Result<u16, ControlError> {
+        let (control, (pool, volume)) = (Rc::clone(self), self.volume_named(volume)?);
+        self.change(Work::new("mapping volume", &volume.name), |changing| async move {
+            let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool.name())]).await?;
+            let _record = changing.hold([Thing::Record]).await?;
+            let target = control.target_named(&spec.target)?;
+            let (_, volume) = control.volume_still(&volume)?;
+            let place = control.place_in(target, &spec, Some(volume.id))?;
+            let lun = place.lun;
+            control.change_access(&changing, vec![place.taken_by(volume.id)]).await?;
+            Ok(lun)
+        })
+        .await
     }
 
     /// Takes a LUN away: from one host group, or from all.
     ///
     /// # Errors
     /// [`ControlError::NotFound`].
-    pub async fn unmap(&self, target: &str, lun: u16, host: Option<&str>) -> Result<(), ControlError> {
-        let _changing = self.change().await;
-        let mut target = self.target_named(target)?;
-        let before = target.maps.len();
-        target.maps.retain(|map| map.lun != lun || host.is_some_and(|host| map.host.as_str() != host));
-        if target.maps.len() == before {
-            return Err(ControlError::not_found("map", &format!("{} LUN {lun}", target.name)));
-        }
-        self.change_access(vec![AccessChange::SetTarget(target)]).await
+    pub async fn unmap(
+        self: &Rc<Control>,
+        target: &str,
+        lun: u16,
+        host: Option<&str>,
+    ) -> Result<(), ControlError> {
+        let (control, name, host) = (Rc::clone(self), target.to_owned(), host.map(str::to_owned));
+        self.change(Work::new("taking a LUN from target", target), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            let mut target = control.target_named(&name)?;
+            let before = target.maps.len();
+            let stays =
+                |map: &LunMap| map.lun != lun || host.as_ref().is_some_and(|host| map.host.as_str() != host);
+            target.maps.retain(stays);
+            if target.maps.len() == before {
+                return Err(ControlError::not_found("map", &format!("{} LUN {lun}", target.name)));
+            }
+            control.change_access(&changing, vec![AccessChange::SetTarget(target)]).await
+        })
+        .await
     }
 
     /// Makes a host group, or changes one.
     ///
     /// # Errors
     /// Names and addresses that are none, a secret that cannot be; with `new`, a name that is taken.
-    pub async fn set_host(&self, host: HostGroup, new: bool) -> Result<(), ControlError> {
-        let _changing = self.change().await;
+    pub async fn set_host(self: &Rc<Control>, host: HostGroup, new: bool) -> Result<(), ControlError> {
         if host.is_built_in() {
             return Err(ControlError::BuiltIn(host.name.into()));
         }
@@ -150,31 +176,46 @@ impl Control {
         for initiator in &host.initiators {
             let _: TargetName = initiator.parse()?;
         }
-        let exists = self.access().host(host.name.as_str()).is_some();
-        match (new, exists) {
-            (true, true) => return Err(ControlError::Exists { kind: "host", name: host.name.into() }),
-            (false, false) => return Err(ControlError::not_found("host", host.name.as_str())),
-            _ => {}
-        }
-        self.change_access(vec![AccessChange::SetHost(host)]).await
+        let control = Rc::clone(self);
+        let doing = if new { "making host" } else { "changing host" };
+        self.change(Work::new(doing, host.name.as_str()), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            match (new, control.access().host(host.name.as_str()).is_some()) {
+                (true, true) => Err(ControlError::Exists { kind: "host", name: host.name.into() }),
+                (false, false) => Err(ControlError::not_found("host", host.name.as_str())),
+                _ => control.change_access(&changing, vec![AccessChange::SetHost(host)]).await,
+            }
+        })
+        .await
     }
 
     /// Deletes a host group.
     ///
     /// # Errors
     /// [`ControlError::HostInUse`].
-    pub async fn delete_host(&self, name: &str) -> Result<(), ControlError> {
-        let _changing = self.change().await;
+    pub async fn delete_host(self: &Rc<Control>, name: &str) -> Result<(), ControlError> {
+        let (control, name) = (Rc::clone(self), name.to_owned());
+        self.change(Work::new("deleting host", &name), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            let change = AccessChange::DeleteHost(control.unused_host(&name)?);
+            control.change_access(&changing, vec![change]).await
+        })
+        .await
+    }
+
+    /// A host group of this name that can be deleted.
+    fn unused_host(&self, name: &str) -> Result<HostName, ControlError> {
         let access = self.access();
         let host = access.host(name).ok_or_else(|| ControlError::not_found("host", name))?;
         if host.is_built_in() {
             return Err(ControlError::BuiltIn(name.to_owned()));
         }
-        let user = access.targets().find(|target| target.maps.iter().any(|map| map.host == host.name));
-        if let Some(target) = user {
-            return Err(ControlError::HostInUse { host: name.to_owned(), target: target.name.to_string() });
+        match access.targets().find(|target| target.maps.iter().any(|map| map.host == host.name)) {
+            Some(target) => {
+                Err(ControlError::HostInUse { host: name.to_owned(), target: target.name.to_string() })
+            }
+            None => Ok(host.name.clone()),
         }
-        self.change_access(vec![AccessChange::DeleteHost(host.name.clone())]).await
     }
 
     /// An address or a range of addresses from its text.
@@ -243,22 +284,29 @@ impl Control {
         access.targets_of(id).chain(empty).map(without).collect()
     }
 
-    /// Makes changes of targets and hosts durable, all or none, and gives every core the new picture.
-    pub(super) async fn change_access(&self, changes: Vec<AccessChange>) -> Result<(), ControlError> {
+    /// Makes changes of targets and hosts durable, all or none, and gives every core the new picture. The caller holds the
+    /// record.
+    pub(super) async fn change_access(
+        &self,
+        changing: &Changing,
+        changes: Vec<AccessChange>,
+    ) -> Result<(), ControlError> {
         if changes.is_empty() {
             return Ok(());
         }
-        self.commit(changes.iter().map(in_record).collect()).await?;
+        self.commit(changing, changes.iter().map(in_record).collect()).await?;
         let (access, concerned) = self.access().with(&changes);
         announce(access, concerned).await;
         Ok(())
     }
 
-    /// Makes changes of the record durable. The caller has the turn to change.
-    pub(super) async fn commit(&self, changes: Vec<Change>) -> Result<(), ControlError> {
-        // Only changes write the record, and they take turns; readers come between two awaits of theirs.
+    /// Makes changes of the record durable. The caller holds it.
+    pub(super) async fn commit(&self, changing: &Changing, changes: Vec<Change>) -> Result<(), ControlError> {
+        // Only its holder writes it; readers come between two awaits.
         let prepared = self.record.borrow().prepare(changes)?;
+        changing.waits_for(WaitsFor::Record(self.record.borrow().path().to_owned()));
         let written = prepared.write().await;
+        changing.waits_for(WaitsFor::Cores);
         Ok(self.record.borrow_mut().finish(prepared, written)?)
     }
 
@@ -272,7 +320,7 @@ impl Control {
         announce(access, Concerned::every_target()).await;
     }
 
-    /// Has all sessions look at their LUNs again: volumes have come.
+    /// Has all sessions look at their LUNs again: volumes have come. The caller holds the record.
     pub(super) async fn announce_volumes(&self) {
         announce(Access::clone(&self.access()), Concerned::every_target()).await;
     }

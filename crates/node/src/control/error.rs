@@ -1,14 +1,17 @@
 //! Why a change was refused, and what to do.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use base::ByteLen;
 use store::StoreError;
 
+use super::change::{ChangeStatus, Work};
 use crate::access::{InvalidName, LUN_MAX};
 use crate::record::RecordError;
+use crate::shard::SilentCore;
 
-/// A change was refused. Nothing was changed.
+/// A change was refused. Nothing was changed, but by [`ControlError::Unfinished`].
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// There is no such object.
@@ -88,6 +91,16 @@ pub enum ControlError {
     /// There is no pool.
     #[error("there is no pool yet: make one with `ursa pool create`")]
     NoPool,
+    /// The pool's disks have not answered since the node started.
+    #[error(
+        "pool {name:?} is not open yet: its disks have not answered for {} seconds; it comes when they do", .since.as_secs()
+    )]
+    PoolOpening {
+        /// The pool.
+        name: String,
+        /// How long that has been so.
+        since: Duration,
+    },
     /// The pool could not be opened when the node started.
     #[error("pool {0:?} is not open: {1}")]
     PoolClosed(String, String),
@@ -101,6 +114,23 @@ pub enum ControlError {
         /// What was asked for.
         to: ByteLen,
     },
+    /// An earlier change has what this one is about. Nothing was done.
+    #[error("{work} was not begun: {first} comes first and waits for {waits_for}", first = .first.work, waits_for = .first.waits_for)]
+    Busy {
+        /// What was to be done.
+        work: Work,
+        /// What is being done.
+        first: Box<ChangeStatus>,
+    },
+    /// The change goes on, and nobody waits for it any more.
+    #[error(
+        "{work} has not ended within {seconds} seconds and goes on: it waits for {waits_for}; `ursa status` shows whether it still does",
+        work = .0.work, seconds = .0.age.as_secs(), waits_for = .0.waits_for
+    )]
+    Unfinished(Box<ChangeStatus>),
+    /// A core does not answer.
+    #[error(transparent)]
+    Core(#[from] SilentCore),
     /// The portal could not be opened.
     #[error("cannot listen for iSCSI at {0}")]
     Listen(SocketAddr, #[source] std::io::Error),

@@ -1,15 +1,17 @@
 //! What administrators do to a node: pools, volumes, targets, LUN maps, host groups, sessions.
 //!
 //! All of it lives on core 0. A change is made in this order: check, make it durable (in the pool's metadata or in the node's
-//! record), then tell every core. Changes wait for each other; none of them is on the way of I/O. What a change needs of
-//! the wall clock it is told by the caller.
+//! record), then tell every core. Changes of one thing wait for each other ([`turns`]), and nobody waits for one without
+//! end ([`change`]); none of them is on the way of I/O. What a change needs of the wall clock it is told by the caller.
 
 mod access;
+mod change;
 mod error;
 mod pools;
 mod predecessor;
 mod start;
 mod status;
+mod turns;
 mod volumes;
 
 use std::cell::RefCell;
@@ -17,12 +19,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use base::Instant;
 use proto::iscsi::target::LoginStatus;
 use rt::CoreId;
-use rt::sync::Semaphore;
 use store::{Host, Pool, RamBudget, StoreError};
 
 pub use self::access::{MapSpec, TargetSpec};
+use self::change::Changes;
+pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work};
 pub use self::error::ControlError;
 pub use self::pools::{PoolSpec, PoolState, PoolStatus};
 pub use self::start::{DefaultPool, StartError, Wanted};
@@ -36,9 +40,9 @@ use crate::volume::VolumeId;
 /// The control of a node, on core 0.
 pub struct Control {
     record: RefCell<Record>,
-    /// One permit: changes are made one after the other.
-    changing: Semaphore,
-    pools: RefCell<BTreeMap<String, OpenedPool>>,
+    changes: Changes,
+    /// The pools of the record, by name.
+    pools: RefCell<BTreeMap<String, KnownPool>>,
     registry: Registry,
     /// This server, as pools know it.
     host: Host,
@@ -47,18 +51,27 @@ pub struct Control {
     refused_logins: RefCell<BTreeMap<u16, u64>>,
 }
 
-/// A pool, or why a pool of the record could not be opened.
-struct OpenedPool {
+/// A pool of the record.
+struct KnownPool {
     paths: Vec<PathBuf>,
-    pool: Result<Pool, StoreError>,
+    state: Opened,
 }
 
-/// The turn of a change.
-struct Changing<'a>(&'a Semaphore);
+/// Whether a pool of the record is open.
+enum Opened {
+    Yes(Pool),
+    /// Its disks have not answered yet, since then.
+    NotYet(Instant),
+    /// It could not be opened.
+    No(StoreError),
+}
 
-impl Drop for Changing<'_> {
-    fn drop(&mut self) {
-        self.0.release(1);
+impl KnownPool {
+    fn open(&self) -> Option<&Pool> {
+        match &self.state {
+            Opened::Yes(pool) => Some(pool),
+            Opened::NotYet(_) | Opened::No(_) => None,
+        }
     }
 }
 
@@ -97,12 +110,6 @@ impl Control {
         Ok(pool.set_lu_state(id, state).await?)
     }
 
-    /// Waits for the changes before this one.
-    async fn change(&self) -> Changing<'_> {
-        self.changing.acquire(1).await;
-        Changing(&self.changing)
-    }
-
     /// The pool that has this volume.
     fn pool_of(&self, id: VolumeId) -> Result<Pool, ControlError> {
         self.open_pools()
@@ -113,7 +120,7 @@ impl Control {
 
     /// The pools that are open, by name.
     fn open_pools(&self) -> Vec<Pool> {
-        self.pools.borrow().values().filter_map(|opened| opened.pool.as_ref().ok().cloned()).collect()
+        self.pools.borrow().values().filter_map(KnownPool::open).cloned().collect()
     }
 }
 

@@ -1,11 +1,14 @@
 //! Pools: make, import, export, show.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 use store::{CreateOptions, MetadataState, NewDisk, OpenPool, Pool, StoreError, Usage};
 
-use super::{Control, ControlError, OpenedPool};
+use super::change::{Changing, WaitsFor, Work};
+use super::turns::Thing;
+use super::{Control, ControlError, KnownPool, Opened};
 use crate::access::VolumeName;
 use crate::record::{delete, set};
 use crate::shard::{Shard, on_all_cores};
@@ -79,19 +82,27 @@ impl Control {
     ///
     /// # Errors
     /// A name that is none or taken, and what the store says.
-    pub async fn create_pool(&self, spec: PoolSpec) -> Result<PoolStatus, ControlError> {
-        let _changing = self.change().await;
-        self.check_new_pool(&spec.name)?;
-        let paths = spec.disks.iter().map(|disk| disk.path.clone()).collect();
-        let options = CreateOptions {
-            name: spec.name.clone(),
-            host: self.host.clone(),
-            extent: None,
-            wipe: spec.wipe,
-            ram: self.ram.clone(),
-        };
-        let pool = Pool::create(spec.disks, options).await?;
-        self.adopt_pool(spec.name, paths, pool).await
+    pub async fn create_pool(self: &Rc<Control>, spec: PoolSpec) -> Result<PoolStatus, ControlError> {
+        let control = Rc::clone(self);
+        self.change(Work::new("making pool", &spec.name), |changing| async move {
+            let name: VolumeName = spec.name.parse()?;
+            let _pool = changing.hold([Thing::Pool(name.to_string())]).await?;
+            if control.pools.borrow().contains_key(name.as_str()) {
+                return Err(ControlError::Exists { kind: "pool", name: name.into() });
+            }
+            let paths: Vec<PathBuf> = spec.disks.iter().map(|disk| disk.path.clone()).collect();
+            let options = CreateOptions {
+                name: name.into(),
+                host: control.host.clone(),
+                extent: None,
+                wipe: spec.wipe,
+                ram: control.ram.clone(),
+            };
+            changing.waits_for(WaitsFor::Disks(paths.clone()));
+            let pool = Pool::create(spec.disks, options).await?;
+            control.adopt_pool(&changing, paths, pool).await
+        })
+        .await
     }
 
     /// Opens a pool that another server, or an earlier life of this one, has made; also one of this node that could not
@@ -99,49 +110,76 @@ impl Control {
     ///
     /// # Errors
     /// What the store says; a pool or a volume of the same name.
-    pub async fn import_pool(&self, paths: Vec<PathBuf>, force: bool) -> Result<PoolStatus, ControlError> {
-        let _changing = self.change().await;
-        let pool = self.open_pool(&paths, force).await?;
-        let name = pool.name();
-        if let Err(taken) = self.check_names(&pool) {
-            pool.export().await?;
-            return Err(taken);
-        }
-        let status = self.adopt_pool(name.clone(), paths, pool.clone()).await?;
-        self.open_volumes(&pool).await?;
-        self.announce_volumes().await;
-        Ok(status)
+    pub async fn import_pool(
+        self: &Rc<Control>,
+        paths: Vec<PathBuf>,
+        force: bool,
+    ) -> Result<PoolStatus, ControlError> {
+        let control = Rc::clone(self);
+        let disks = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+        self.change(Work::new("importing the pool of", &disks), |changing| async move {
+            changing.waits_for(WaitsFor::Disks(paths.clone()));
+            let pool = control.open_pool(&paths, force).await?;
+            let names = pool.volumes().into_iter().map(|volume| Thing::VolumeName(volume.name));
+            let things: Vec<Thing> = names.chain([Thing::Pool(pool.name())]).collect();
+            let held = changing.hold(things).await;
+            let _names = match held.and_then(|held| control.check_names(&pool).map(|()| held)) {
+                Ok(held) => held,
+                Err(refused) => {
+                    changing.waits_for(WaitsFor::Disks(paths));
+                    pool.export().await?;
+                    return Err(refused);
+                }
+            };
+            let status = control.adopt_pool(&changing, paths, pool.clone()).await?;
+            control.show_pool(&changing, &pool).await?;
+            Ok(status)
+        })
+        .await
     }
 
     /// Closes a pool so that another server may import it. Its volumes must not be mapped.
     ///
     /// # Errors
     /// [`ControlError::Mapped`], and what the store says.
-    pub async fn export_pool(&self, name: &str) -> Result<(), ControlError> {
-        let _changing = self.change().await;
-        let pool = self.pool_named(name)?;
-        let volumes = pool.volumes();
-        for volume in &volumes {
-            self.check_unmapped(volume.id, &volume.name)?;
-        }
-        for volume in &volumes {
-            self.close_volume(volume.id).await;
-        }
-        pool.export().await?;
-        let id = pool.id();
-        on_all_cores(move || async move { Shard::current().remove_disks(id) }).await;
-        self.commit(vec![delete(key(name))]).await?;
-        self.pools.borrow_mut().remove(name);
-        Ok(())
+    pub async fn export_pool(self: &Rc<Control>, name: &str) -> Result<(), ControlError> {
+        let (control, name) = (Rc::clone(self), name.to_owned());
+        self.change(Work::new("exporting pool", &name), |changing| async move {
+            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
+            let pool = control.pool_named(&name)?;
+            if pool.metadata_state() == MetadataState::Failed {
+                return Err(StoreError::MetadataReadOnly(pool.id()).into());
+            }
+            let volumes = pool.volumes();
+            for volume in &volumes {
+                control.check_unmapped(volume.id, &volume.name)?;
+            }
+            for volume in &volumes {
+                control.close_volume(&changing, &pool, volume.id).await;
+            }
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            pool.export().await?;
+            let id = pool.id();
+            on_all_cores(move || async move { Shard::current().remove_disks(id) }).await;
+            let _record = changing.hold([Thing::Record]).await?;
+            control.commit(&changing, vec![delete(key(&name))]).await?;
+            control.pools.borrow_mut().remove(&name);
+            Ok(())
+        })
+        .await
     }
 
     /// The open pool of this name.
     pub(super) fn pool_named(&self, name: &str) -> Result<Pool, ControlError> {
         let pools = self.pools.borrow();
         let opened = pools.get(name).ok_or_else(|| ControlError::not_found("pool", name))?;
-        match &opened.pool {
-            Ok(pool) => Ok(pool.clone()),
-            Err(error) => Err(ControlError::PoolClosed(name.to_owned(), error.to_string())),
+        match &opened.state {
+            Opened::Yes(pool) => Ok(pool.clone()),
+            Opened::NotYet(began) => {
+                let since = rt::now().since(*began);
+                Err(ControlError::PoolOpening { name: name.to_owned(), since })
+            }
+            Opened::No(error) => Err(ControlError::PoolClosed(name.to_owned(), error.to_string())),
         }
     }
 
@@ -172,25 +210,43 @@ impl Control {
         .await;
     }
 
+    /// Takes a pool into the record and gives its disks to all cores.
     async fn adopt_pool(
         &self,
-        name: String,
+        changing: &Changing,
         paths: Vec<PathBuf>,
         pool: Pool,
     ) -> Result<PoolStatus, ControlError> {
+        let name = pool.name();
         let record = PoolRecord { name: name.clone(), paths: paths.clone() };
-        self.commit(vec![set(key(&name), &record)]).await?;
+        {
+            let _record = changing.hold([Thing::Record]).await?;
+            self.commit(changing, vec![set(key(&name), &record)]).await?;
+        }
         self.attach_disks(&pool).await;
-        let opened = OpenedPool { paths, pool: Ok(pool) };
-        let status = status(&name, &opened);
-        self.pools.borrow_mut().insert(name, opened);
-        Ok(status)
+        self.know_pool(&name, &paths, Opened::Yes(pool));
+        self.pool(&name)
+    }
+
+    /// Notes how a pool of the record stands.
+    pub(super) fn know_pool(&self, name: &str, paths: &[PathBuf], state: Opened) {
+        let known = KnownPool { paths: paths.to_owned(), state };
+        let before = self.pools.borrow_mut().insert(name.to_owned(), known);
+        drop(before);
+    }
+
+    /// Gives the volumes of a pool to all cores, and to the sessions that may see them.
+    pub(super) async fn show_pool(&self, changing: &Changing, pool: &Pool) -> Result<(), ControlError> {
+        self.open_volumes(pool).await;
+        let _record = changing.hold([Thing::Record]).await?;
+        self.announce_volumes().await;
+        Ok(())
     }
 
     /// The names of a pool that is to be imported, and of its volumes, are free.
     fn check_names(&self, pool: &Pool) -> Result<(), ControlError> {
         let name = pool.name();
-        if self.pools.borrow().get(&name).is_some_and(|known| known.pool.is_ok()) {
+        if self.pools.borrow().get(&name).is_some_and(|known| known.open().is_some()) {
             return Err(ControlError::Exists { kind: "pool", name });
         }
         let taken = pool.volumes().into_iter().find(|volume| self.volume_named(&volume.name).is_ok());
@@ -199,25 +255,20 @@ impl Control {
             None => Ok(()),
         }
     }
-
-    fn check_new_pool(&self, name: &str) -> Result<(), ControlError> {
-        let name: VolumeName = name.parse()?;
-        if self.pools.borrow().contains_key(name.as_str()) {
-            return Err(ControlError::Exists { kind: "pool", name: name.into() });
-        }
-        Ok(())
-    }
 }
 
-fn status(name: &str, opened: &OpenedPool) -> PoolStatus {
-    let state = match &opened.pool {
-        Ok(pool) => Ok(PoolState {
+fn status(name: &str, known: &KnownPool) -> PoolStatus {
+    let state = match &known.state {
+        Opened::Yes(pool) => Ok(PoolState {
             id: pool.id().to_string(),
             usage: pool.usage(),
             metadata: pool.metadata_state(),
             volumes: pool.volumes().len(),
         }),
-        Err(error) => Err(error.to_string()),
+        Opened::NotYet(began) => {
+            Err(format!("its disks have not answered for {} seconds", rt::now().since(*began).as_secs()))
+        }
+        Opened::No(error) => Err(error.to_string()),
     };
-    PoolStatus { name: name.to_owned(), paths: opened.paths.clone(), state }
+    PoolStatus { name: name.to_owned(), paths: known.paths.clone(), state }
 }

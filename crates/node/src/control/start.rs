@@ -9,11 +9,15 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
 use store::{Host, HostId, NewDisk, RamBudget, StoreError};
 
+use super::change::{Changes, WaitsFor, Work};
 use super::pools::{POOLS, PoolRecord};
 use super::predecessor::outlive;
-use super::{Control, ControlError, NewVolume, OpenedPool, PoolSpec};
+use super::turns::Thing;
+use super::{Control, ControlError, NewVolume, Opened, PoolSpec};
 use crate::config::Config;
 use crate::portal::{self, Registry};
 use crate::record::{Record, RecordError, set};
@@ -45,6 +49,12 @@ pub enum StartError {
     /// Its record could not be read.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// The disk of its record hangs.
+    #[error("the disk of the node's record {0} has not answered for {seconds} seconds", seconds = RECORD_DEADLINE.as_secs())]
+    RecordSilent(PathBuf),
+    /// It could not write down who it is.
+    #[error("cannot write the node's record")]
+    Identity(#[source] ControlError),
     /// The first pool could not be made.
     #[error("cannot make the first pool")]
     DefaultPool(#[source] ControlError),
@@ -70,68 +80,95 @@ struct NodeRecord {
 
 const NODE: &str = "node";
 
+/// How long a start waits for the disk of the record.
+const RECORD_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long a start waits for pools, all at the same time, before it serves without those that are late. Disks that spin
+/// up take ten seconds; systemd gives a start ninety.
+const POOL_DEADLINE: Duration = Duration::from_secs(30);
+
 impl Control {
-    /// Opens the record and everything in it. A pool that cannot be opened does not keep the others from serving.
+    /// Opens the record.
     ///
     /// # Errors
     /// See [`StartError`].
-    pub(crate) async fn start(config: &Config) -> Result<Control, StartError> {
-        let record = outlive(async || Record::open(&config.data_dir.join("record")).await).await?;
+    pub(crate) async fn start(config: &Config) -> Result<Rc<Control>, StartError> {
+        let path = config.data_dir.join("record");
+        let record = rt::timeout(RECORD_DEADLINE, outlive(async || Record::open(&path).await)).await;
+        let record = record.map_err(|rt::Elapsed| StartError::RecordSilent(path))??;
         let known: Option<NodeRecord> = record.get(NODE);
         let id = known.as_ref().and_then(|node| HostId::parse(&node.id)).unwrap_or_else(HostId::random);
-        let first = known.is_none();
-        let control = Control {
+        let control = Rc::new(Control {
             record: RefCell::new(record),
-            changing: rt::sync::Semaphore::new(1),
+            changes: Changes::default(),
             pools: RefCell::new(BTreeMap::new()),
             registry: Registry::new(),
             host: Host { id, name: config.name.clone() },
             ram: RamBudget::new(ByteLen(config.ram_bytes_max)),
             refused_logins: RefCell::default(),
-        };
-        if first {
+        });
+        if known.is_none() {
             let node = NodeRecord { id: id.to_string(), name: config.name.clone(), starting: true };
-            let committed = control.commit(vec![set(NODE.into(), &node)]).await;
-            committed.map_err(StartError::DefaultPool)?;
+            control.set_identity(node).await.map_err(StartError::Identity)?;
         }
         Ok(control)
     }
 
-    /// Opens the pools of the record, or makes the default one on a first start, and gives every core its volumes.
-    pub(crate) async fn open_everything(&self, default_pool: Option<DefaultPool>) -> Result<(), StartError> {
-        let pools: Vec<PoolRecord> = self.record.borrow().list(POOLS);
-        self.finish_first_start(pools.is_empty(), default_pool).await.map_err(StartError::DefaultPool)?;
-        for PoolRecord { name, paths } in pools {
-            let pool = outlive(async || self.open_pool(&paths, false).await).await;
-            match &pool {
-                Ok(pool) => self.attach_disks(pool).await,
-                Err(error) => tracing::error!(
-                    pool = name,
-                    error = error as &dyn std::error::Error,
-                    "a pool could not be opened"
-                ),
-            }
-            self.pools.borrow_mut().insert(name, OpenedPool { paths, pool });
-        }
+    async fn set_identity(self: &Rc<Control>, node: NodeRecord) -> Result<(), ControlError> {
+        let control = Rc::clone(self);
+        self.change(Work::new("writing the identity of", &node.name), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            control.commit(&changing, vec![set(NODE.into(), &node)]).await
+        })
+        .await
+    }
+
+    /// Opens the pools of the record, or makes the default one on a first start, and gives every core its volumes. A pool
+    /// that cannot be opened does not keep the others from serving, and is not waited for without end.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub(crate) async fn open_everything(
+        self: &Rc<Control>,
+        default_pool: Option<DefaultPool>,
+    ) -> Result<(), StartError> {
         // Before the volumes: their units begin with the ports that lead to them. Sessions come when portals listen.
         self.announce_record().await;
-        for pool in self.open_pools() {
-            if let Err(error) = self.open_volumes(&pool).await {
-                tracing::error!(
-                    pool = pool.name(),
-                    error = &error as &dyn std::error::Error,
-                    "volumes could not be opened"
-                );
-            }
-        }
+        let pools: Vec<PoolRecord> = self.record.borrow().list(POOLS);
+        self.finish_first_start(pools.is_empty(), default_pool).await.map_err(StartError::DefaultPool)?;
+        // What became of each is in the log, and in what is shown of the pool.
+        rt::join_all(pools.into_iter().map(|pool| self.open_known_pool(pool))).await;
         Ok(())
+    }
+
+    async fn open_known_pool(self: &Rc<Control>, pool: PoolRecord) -> Result<(), ControlError> {
+        let (control, PoolRecord { name, paths }) = (Rc::clone(self), pool);
+        self.know_pool(&name, &paths, Opened::NotYet(rt::now()));
+        self.change_within(POOL_DEADLINE, Work::new("opening pool", &name), |changing| async move {
+            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
+            changing.waits_for(WaitsFor::Disks(paths.clone()));
+            match outlive(async || control.open_pool(&paths, false).await).await {
+                Ok(pool) => {
+                    control.attach_disks(&pool).await;
+                    control.know_pool(&name, &paths, Opened::Yes(pool.clone()));
+                    control.show_pool(&changing, &pool).await
+                }
+                Err(error) => {
+                    let cause = &error as &dyn std::error::Error;
+                    tracing::error!(pool = name, error = cause, "a pool could not be opened");
+                    control.know_pool(&name, &paths, Opened::No(error));
+                    Ok(())
+                }
+            }
+        })
+        .await
     }
 
     /// Makes the volumes that are not there.
     ///
     /// # Errors
     /// [`StartError::Volume`].
-    pub(crate) async fn make_volumes(&self, volumes: Vec<NewVolume>) -> Result<(), StartError> {
+    pub(crate) async fn make_volumes(self: &Rc<Control>, volumes: Vec<NewVolume>) -> Result<(), StartError> {
         for new in volumes {
             let name = new.name.clone();
             if self.volume_named(&name).is_ok() {
@@ -150,12 +187,12 @@ impl Control {
     }
 
     fn has_closed_pools(&self) -> bool {
-        self.pools.borrow().values().any(|opened| opened.pool.is_err())
+        self.pools.borrow().values().any(|known| known.open().is_none())
     }
 
     /// Makes the default pool, once in the life of a node: who gives it away later does not want another.
     async fn finish_first_start(
-        &self,
+        self: &Rc<Control>,
         no_pools: bool,
         default_pool: Option<DefaultPool>,
     ) -> Result<(), ControlError> {
@@ -164,11 +201,14 @@ impl Control {
         if let (true, Some(default)) = (no_pools, default_pool) {
             self.make_default_pool(default).await?;
         }
-        self.commit(vec![set(NODE.into(), &NodeRecord { starting: false, ..node })]).await
+        self.set_identity(NodeRecord { starting: false, ..node }).await
     }
 
     /// A start that was cut off may have left the file: blank, or a whole pool that the record does not name yet.
-    async fn make_default_pool(&self, DefaultPool { path, size }: DefaultPool) -> Result<(), ControlError> {
+    async fn make_default_pool(
+        self: &Rc<Control>,
+        DefaultPool { path, size }: DefaultPool,
+    ) -> Result<(), ControlError> {
         let spec = |create| PoolSpec {
             name: DEFAULT_POOL.into(),
             disks: vec![NewDisk { path: path.clone(), create, reserve: false }],

@@ -8,7 +8,7 @@ use proto::iscsi::target::CloseReason;
 use rt::CoreId;
 
 use super::{Control, ControlError};
-use crate::shard::{Shard, on_all_cores};
+use crate::shard::{Shard, ask_all_cores};
 use crate::unit::UnitStats;
 use crate::volume::VolumeId;
 
@@ -51,13 +51,16 @@ pub type VolumeStats = BTreeMap<VolumeId, UnitStats>;
 
 impl Control {
     /// All sessions, by number.
-    pub async fn sessions(&self) -> Vec<SessionStatus> {
-        let by_core = on_all_cores(|| async {
+    ///
+    /// # Errors
+    /// [`ControlError::Core`].
+    pub async fn sessions(&self) -> Result<Vec<SessionStatus>, ControlError> {
+        let by_core = ask_all_cores(|| async {
             Shard::current().sessions().iter().map(|session| session.status()).collect::<Vec<_>>()
         });
-        let mut all: Vec<SessionStatus> = by_core.await.into_iter().flatten().collect();
+        let mut all: Vec<SessionStatus> = by_core.await?.into_iter().flatten().collect();
         all.sort_by_key(|session| session.tsih);
-        all
+        Ok(all)
     }
 
     /// Ends a session. Its initiator may log in again.
@@ -76,14 +79,17 @@ impl Control {
     }
 
     /// The counters of all volumes.
-    pub async fn stats(&self) -> VolumeStats {
-        let by_core = on_all_cores(|| async {
+    ///
+    /// # Errors
+    /// [`ControlError::Core`].
+    pub async fn stats(&self) -> Result<VolumeStats, ControlError> {
+        let by_core = ask_all_cores(|| async {
             Shard::current().units().iter().map(|unit| (unit.id(), unit.stats())).collect::<Vec<_>>()
         });
         let mut all = VolumeStats::new();
-        for (id, stats) in by_core.await.into_iter().flatten() {
+        for (id, stats) in by_core.await?.into_iter().flatten() {
             all.entry(id).or_default().add(&stats);
         }
-        all
+        Ok(all)
     }
 }

@@ -7,7 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use store::{Pool, PoolId, SliceSpec, Stripe, VolumeInfo, VolumeKind, VolumeSpec};
 
-use super::access::{MapSpec, Place};
+use super::access::MapSpec;
+use super::change::{Changing, WaitsFor, Work};
+use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::access::{Access, VolumeName};
 use crate::portal::PORTAL_GROUP;
@@ -49,15 +51,15 @@ pub struct VolumeStatus {
     pub maps: Vec<(String, u16, String)>,
 }
 
-/// What a core needs to open its part of a volume.
-#[derive(Clone)]
+/// What cores need to open their parts of a volume.
 struct Opening {
     pool: PoolId,
     id: VolumeId,
     block_size: BlockSize,
     blocks: BlockCount,
     stripe: Stripe,
-    specs: Vec<SliceSpec>,
+    /// By core.
+    specs: Vec<Vec<SliceSpec>>,
     config: LuConfig,
     state: LuState,
 }
@@ -88,23 +90,35 @@ impl Control {
     ///
     /// # Errors
     /// A name or size that cannot be, a name that is taken, no pool, no space, no place to map it to.
-    pub async fn create_volume(&self, new: NewVolume) -> Result<VolumeStatus, ControlError> {
-        let _changing = self.change().await;
+    pub async fn create_volume(self: &Rc<Control>, new: NewVolume) -> Result<VolumeStatus, ControlError> {
+        let control = Rc::clone(self);
+        self.change(Work::new("making volume", &new.name), |changing| async move {
+            control.make_volume(&changing, new).await
+        })
+        .await
+    }
+
+    async fn make_volume(&self, changing: &Changing, new: NewVolume) -> Result<VolumeStatus, ControlError> {
         let name: VolumeName = new.name.parse()?;
+        let pool = match &new.pool {
+            Some(pool) => pool.clone(),
+            None => self.only_pool()?.name(),
+        };
+        let _name =
+            changing.hold([Thing::VolumeName(name.to_string()), Thing::VolumesOf(pool.clone())]).await?;
         if self.volume_named(name.as_str()).is_ok() {
             return Err(ControlError::Exists { kind: "volume", name: name.into() });
         }
-        let pool = match &new.pool {
-            Some(pool) => self.pool_named(pool)?,
-            None => self.only_pool()?,
-        };
+        let pool = self.pool_named(&pool)?;
         let physical_exponent = match (new.block_size, new.native_512) {
             (BlockSize::B512, false) => 3,
             _ => 0,
         };
         let capacity = whole_blocks(new.size, new.block_size)?;
-        // Found before anything is made; nobody else takes it while this change has its turn.
-        let place = new.map.map(|map| self.place_for_new(&map)).transpose()?;
+        if let Some(map) = &new.map {
+            // What can be known to fail does so before anything is made.
+            self.place_for_new(map)?;
+        }
         let spec = VolumeSpec {
             name: name.into(),
             kind: new.kind,
@@ -114,16 +128,11 @@ impl Control {
             slices: new.slices,
             created: new.created,
         };
+        changing.waits_for(WaitsFor::Disks(pool.paths()));
         let info = pool.create_volume(spec).await?;
-        if let Err(error) = self.show_new_volume(&pool, &info, place).await {
-            self.close_volume(info.id).await;
-            if let Err(undo) = pool.delete_volume(info.id).await {
-                tracing::error!(
-                    volume = info.name,
-                    error = &undo as &dyn std::error::Error,
-                    "a volume that could not be shown was left"
-                );
-            }
+        let shown = self.show_new_volume(changing, &pool, &info, new.map).await;
+        if let Err(error) = shown {
+            self.take_back(changing, &pool, &info).await;
             return Err(error);
         }
         Ok(volume_status(info, &pool.name(), &self.access()))
@@ -131,32 +140,59 @@ impl Control {
 
     async fn show_new_volume(
         &self,
+        changing: &Changing,
         pool: &Pool,
         info: &VolumeInfo,
-        place: Option<Place>,
+        map: Option<MapSpec>,
     ) -> Result<(), ControlError> {
-        self.open_volume_list(pool, vec![info.clone()]).await?;
-        self.change_access(place.map(|place| place.taken_by(info.id)).into_iter().collect()).await
+        let _volume = changing.hold([Thing::Volume(info.id)]).await?;
+        self.open_new_volume(pool, info).await?;
+        let Some(map) = map else { return Ok(()) };
+        let _record = changing.hold([Thing::Record]).await?;
+        let place = self.place_for_new(&map)?;
+        self.change_access(changing, vec![place.taken_by(info.id)]).await
+    }
+
+    /// Deletes a volume that was made in vain.
+    async fn take_back(&self, changing: &Changing, pool: &Pool, info: &VolumeInfo) {
+        self.close_volume(changing, pool, info.id).await;
+        changing.waits_for(WaitsFor::Disks(pool.paths()));
+        if let Err(undo) = pool.delete_volume(info.id).await {
+            let error = &undo as &dyn std::error::Error;
+            tracing::error!(volume = info.name, error, "a volume that could not be shown was left");
+        }
     }
 
     /// Makes a volume larger, while it is in use.
     ///
     /// # Errors
     /// [`ControlError::WouldShrink`], no space.
-    pub async fn grow_volume(&self, name: &str, size: ByteLen) -> Result<VolumeStatus, ControlError> {
-        let _changing = self.change().await;
-        let (pool, before) = self.volume_named(name)?;
-        let capacity = whole_blocks(size, before.block_size)?;
-        if capacity < before.capacity {
-            return Err(ControlError::WouldShrink {
-                volume: before.name,
-                from: before.capacity,
-                to: capacity,
-            });
-        }
-        let info = pool.grow_volume(before.id, capacity).await?;
+    pub async fn grow_volume(
+        self: &Rc<Control>,
+        name: &str,
+        size: ByteLen,
+    ) -> Result<VolumeStatus, ControlError> {
+        let (control, (pool, before)) = (Rc::clone(self), self.volume_named(name)?);
+        self.change(Work::new("growing volume", &before.name), |changing| async move {
+            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool.name())]).await?;
+            let (pool, before) = control.volume_still(&before)?;
+            let capacity = whole_blocks(size, before.block_size)?;
+            if capacity < before.capacity {
+                let (volume, from) = (before.name, before.capacity);
+                return Err(ControlError::WouldShrink { volume, from, to: capacity });
+            }
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            let info = pool.grow_volume(before.id, capacity).await?;
+            changing.waits_for(WaitsFor::Cores);
+            control.show_growth(&pool, &info).await?;
+            Ok(volume_status(info, &pool.name(), &control.access()))
+        })
+        .await
+    }
+
+    async fn show_growth(&self, pool: &Pool, info: &VolumeInfo) -> Result<(), ControlError> {
         let id = info.id;
-        let specs = self.specs_by_core(&pool, id)?;
+        let specs = self.specs_by_core(pool, id)?;
         let blocks = BlockCount(info.capacity.0 >> info.block_size.shift());
         on_all_cores(move || {
             let specs = specs.clone();
@@ -175,22 +211,36 @@ impl Control {
             brain.reconfigure(config);
         })
         .await;
-        Ok(volume_status(info, &pool.name(), &self.access()))
+        Ok(())
     }
 
     /// Gives a volume another name. Its identity stays.
     ///
     /// # Errors
     /// A name that cannot be or is taken.
-    pub async fn rename_volume(&self, name: &str, new_name: &str) -> Result<VolumeStatus, ControlError> {
-        let _changing = self.change().await;
+    pub async fn rename_volume(
+        self: &Rc<Control>,
+        name: &str,
+        new_name: &str,
+    ) -> Result<VolumeStatus, ControlError> {
         let new_name: VolumeName = new_name.parse()?;
-        if self.volume_named(new_name.as_str()).is_ok() {
-            return Err(ControlError::Exists { kind: "volume", name: new_name.into() });
-        }
-        let (pool, info) = self.volume_named(name)?;
-        let info = pool.rename_volume(info.id, new_name.as_str()).await?;
-        Ok(volume_status(info, &pool.name(), &self.access()))
+        let (control, (pool, before)) = (Rc::clone(self), self.volume_named(name)?);
+        self.change(Work::new("renaming volume", &before.name), |changing| async move {
+            let things = [
+                Thing::Volume(before.id),
+                Thing::VolumeName(new_name.to_string()),
+                Thing::VolumesOf(pool.name()),
+            ];
+            let _volume = changing.hold(things).await?;
+            if control.volume_named(new_name.as_str()).is_ok() {
+                return Err(ControlError::Exists { kind: "volume", name: new_name.into() });
+            }
+            let (pool, before) = control.volume_still(&before)?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            let info = pool.rename_volume(before.id, new_name.as_str()).await?;
+            Ok(volume_status(info, &pool.name(), &control.access()))
+        })
+        .await
     }
 
     /// Deletes a volume with all its data. `force`: its LUN maps, too. `target`: also this target, which was made with the
@@ -199,19 +249,47 @@ impl Control {
     /// # Errors
     /// [`ControlError::Mapped`].
     pub async fn delete_volume(
-        &self,
+        self: &Rc<Control>,
         name: &str,
         force: bool,
         target: Option<&str>,
     ) -> Result<(), ControlError> {
-        let _changing = self.change().await;
-        let (pool, info) = self.volume_named(name)?;
+        let (control, (pool, volume)) = (Rc::clone(self), self.volume_named(name)?);
+        let target = target.map(str::to_owned);
+        self.change(Work::new("deleting volume", &volume.name), |changing| async move {
+            let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool.name())]).await?;
+            let (pool, volume) = control.volume_still(&volume)?;
+            control.unmap_volume(&changing, &volume, force, target.as_deref()).await?;
+            control.close_volume(&changing, &pool, volume.id).await;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            Ok(pool.delete_volume(volume.id).await?)
+        })
+        .await
+    }
+
+    /// Takes a volume that is to be deleted out of all maps, if that is allowed. The caller holds it, so that there will be
+    /// no more of them.
+    async fn unmap_volume(
+        &self,
+        changing: &Changing,
+        volume: &VolumeInfo,
+        force: bool,
+        target: Option<&str>,
+    ) -> Result<(), ControlError> {
         if !force {
-            self.check_unmapped(info.id, &info.name)?;
+            self.check_unmapped(volume.id, &volume.name)?;
         }
-        self.change_access(self.unmapping(info.id, target)).await?;
-        self.close_volume(info.id).await;
-        Ok(pool.delete_volume(info.id).await?)
+        if self.unmapping(volume.id, target).is_empty() {
+            return Ok(());
+        }
+        let _record = changing.hold([Thing::Record]).await?;
+        // Others may have changed the targets until now.
+        self.change_access(changing, self.unmapping(volume.id, target)).await
+    }
+
+    /// A volume that was there before others had their turn, as it is now.
+    pub(super) fn volume_still(&self, before: &VolumeInfo) -> Result<(Pool, VolumeInfo), ControlError> {
+        self.volume_named(&before.id.to_string()).map_err(|_| ControlError::not_found("volume", &before.name))
     }
 
     /// The volume of this name or identity, with its pool.
@@ -240,52 +318,46 @@ impl Control {
         }
     }
 
-    /// Opens all volumes of a pool on all cores.
-    pub(super) async fn open_volumes(&self, pool: &Pool) -> Result<(), ControlError> {
-        self.open_volume_list(pool, pool.volumes()).await
-    }
-
-    async fn open_volume_list(&self, pool: &Pool, volumes: Vec<VolumeInfo>) -> Result<(), ControlError> {
-        let access = self.access();
-        let cores = rt::cores();
-        // One message a core, however many volumes there are.
-        let mut by_core: Vec<Vec<Opening>> = (0..cores).map(|_| Vec::new()).collect();
-        for info in volumes {
-            let durable = pool.lu_state(info.id)?;
-            let state = LuState::from_durable(&durable).unwrap_or_else(|| {
-                tracing::error!(
-                    volume = info.name,
-                    "the stored reservations and mode pages are damaged and were dropped"
-                );
-                LuState::default()
-            });
-            for (core, specs) in self.specs_by_core(pool, info.id)?.into_iter().enumerate() {
-                by_core[core].push(Opening {
-                    pool: pool.id(),
-                    id: info.id,
-                    block_size: info.block_size,
-                    blocks: BlockCount(info.capacity.0 >> info.block_size.shift()),
-                    stripe: info.stripe,
-                    specs,
-                    config: lu_config(&info, &access),
-                    state: state.clone(),
-                });
+    /// Opens all volumes of a pool on all cores. One that cannot be opened does not keep the others from it.
+    pub(super) async fn open_volumes(&self, pool: &Pool) {
+        let mut openings = Vec::new();
+        for info in pool.volumes() {
+            match self.opening(pool, &info) {
+                Ok(opening) => openings.push(opening),
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::error!(volume = info.name, error, "a volume could not be opened");
+                }
             }
         }
-        let by_core: Arc<[std::sync::Mutex<Vec<Opening>>]> =
-            by_core.into_iter().map(std::sync::Mutex::new).collect();
-        on_all_cores(move || {
-            let by_core = Arc::clone(&by_core);
-            async move {
-                let openings = match by_core[usize::from(rt::core().0)].lock() {
-                    Ok(mut openings) => std::mem::take(&mut *openings),
-                    Err(_) => return,
-                };
-                openings.into_iter().for_each(open_here);
-            }
-        })
-        .await;
+        open_on_all_cores(openings).await;
+    }
+
+    async fn open_new_volume(&self, pool: &Pool, info: &VolumeInfo) -> Result<(), ControlError> {
+        let opening = self.opening(pool, info)?;
+        open_on_all_cores(vec![opening]).await;
         Ok(())
+    }
+
+    fn opening(&self, pool: &Pool, info: &VolumeInfo) -> Result<Opening, ControlError> {
+        let durable = pool.lu_state(info.id)?;
+        let state = LuState::from_durable(&durable).unwrap_or_else(|| {
+            tracing::error!(
+                volume = info.name,
+                "the stored reservations and mode pages are damaged and were dropped"
+            );
+            LuState::default()
+        });
+        Ok(Opening {
+            pool: pool.id(),
+            id: info.id,
+            block_size: info.block_size,
+            blocks: BlockCount(info.capacity.0 >> info.block_size.shift()),
+            stripe: info.stripe,
+            specs: self.specs_by_core(pool, info.id)?,
+            config: lu_config(info, &self.access()),
+            state,
+        })
     }
 
     fn specs_by_core(&self, pool: &Pool, id: VolumeId) -> Result<Vec<Vec<SliceSpec>>, ControlError> {
@@ -293,18 +365,31 @@ impl Control {
         (0..cores).map(|core| Ok(pool.volume_slices(id, rt::CoreId(core as u16), cores)?)).collect()
     }
 
-    /// Takes a volume off all cores.
-    pub(super) async fn close_volume(&self, id: VolumeId) {
+    /// Takes a volume off all cores, when the commands that are at its disks have ended.
+    pub(super) async fn close_volume(&self, changing: &Changing, pool: &Pool, id: VolumeId) {
+        changing.waits_for(WaitsFor::Commands(pool.paths()));
         on_all_cores(move || async move { Shard::current().remove_unit(id).await }).await;
     }
 }
 
-fn open_here(opening: Opening) {
+/// One message a core, however many volumes there are.
+async fn open_on_all_cores(openings: Vec<Opening>) {
+    let openings: Arc<[Opening]> = openings.into();
+    on_all_cores(move || {
+        let openings = Arc::clone(&openings);
+        async move { openings.iter().for_each(open_here) }
+    })
+    .await;
+}
+
+fn open_here(opening: &Opening) {
     let shard = Shard::current();
     let Some(disks) = shard.disks(opening.pool) else { return };
-    let slices = opening.specs.into_iter().map(|spec| spec.open(&disks)).collect();
+    let specs = opening.specs[usize::from(rt::core().0)].iter().cloned();
+    let slices = specs.map(|spec| spec.open(&disks)).collect();
     let volume = Volume::new(opening.id, opening.block_size, opening.blocks, opening.stripe, slices);
-    shard.add_unit(Rc::new(Unit::new(Rc::new(volume), opening.config, opening.state)));
+    let unit = Unit::new(Rc::new(volume), opening.config.clone(), opening.state.clone());
+    shard.add_unit(Rc::new(unit));
 }
 
 fn whole_blocks(size: ByteLen, block: BlockSize) -> Result<ByteLen, ControlError> {

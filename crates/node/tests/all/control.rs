@@ -122,7 +122,7 @@ fn the_sessions_of_a_target_that_is_deleted_end_and_see_nothing_meanwhile() {
             let refused = Session::connect(portal, TARGET, &crate::rig::named("client")).await;
             assert!(matches!(refused, Err(Error::Login { .. })), "{:?}", refused.err());
         });
-        let sessions = rig.control(|control| async move { control.sessions().await });
+        let sessions = rig.control(|control| async move { control.sessions().await }).unwrap();
         assert!(sessions.is_empty(), "{sessions:?}");
         rig.control(|control| async move { control.delete_volume("thick", false, None).await }).unwrap();
     });

@@ -65,7 +65,7 @@ fn several_sessions_on_all_cores_read_what_they_wrote_and_a_seed_gives_one_run()
             shadows.push((shape, shadow));
         }
         rig.world.run_for(Duration::from_millis(5));
-        let sessions = rig.control(|control| async move { control.sessions().await });
+        let sessions = rig.control(|control| async move { control.sessions().await }).unwrap();
         let has_session = |core| sessions.iter().any(|session| session.core == rt::CoreId(core));
         assert!((0..3).all(has_session), "{sessions:?}");
         running.into_iter().for_each(|client| rig.world.wait_for(client).unwrap());

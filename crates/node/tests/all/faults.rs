@@ -7,7 +7,7 @@ use node::control::TargetSpec;
 use rt::sim::{DiskFaults, DiskImage};
 
 use crate::content::{Stamp, stamped};
-use crate::rig::{DISK, MIB, POOL, Rig, Shape, TARGET, log_in, map, new_volume};
+use crate::rig::{DISK, MIB, POOL, Rig, Shape, TARGET, log_in};
 use crate::seeds::each_seed;
 use crate::workload::volume_number;
 
@@ -45,17 +45,6 @@ fn information(error: &Error) -> Option<u64> {
     }
 }
 
-/// A second pool with a volume at LUN 1.
-fn add_other_pool(rig: &Rig) {
-    rig.world.add_disk(rig.server, "/dev/other", 32 * MIB, 512);
-    rig.create_pool("other", "/dev/other");
-    rig.control(|control| async move {
-        let shape = Shape { name: "other", ..Shape::thick() };
-        control.create_volume(new_volume("other", shape)).await.unwrap();
-        map(&control, "other", 1).await.unwrap();
-    });
-}
-
 #[test]
 fn a_block_that_cannot_be_read_is_named() {
     each_seed(2, |seed| {
@@ -88,7 +77,7 @@ fn a_disk_that_fails_to_write_stops_its_pool_and_no_other() {
     each_seed(3, |seed| {
         let rig = Rig::new(seed, 2);
         rig.add(Shape::thick());
-        add_other_pool(&rig);
+        rig.add_other_pool();
         let client = rig.client("client");
         let session = client.run(|portal| async move {
             let session = log_in(portal, "client", 0).await;

@@ -105,7 +105,7 @@ fn sessions_on_two_cores_read_what_they_wrote_for_two_seconds() {
         });
         assert!(report.reads.requests > 10 && report.writes.requests > 10, "{report:?}");
     }
-    let sessions = block_on(handle.call(|control| async move { control.sessions().await })).unwrap();
+    let sessions = block_on(handle.call(|control| async move { control.sessions().await })).unwrap().unwrap();
     assert!(sessions.is_empty(), "they have logged out: {sessions:?}");
     block_on(handle.drain());
     running.join();

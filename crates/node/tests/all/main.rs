@@ -25,6 +25,7 @@ mod provisioning;
 mod record;
 mod reservations;
 mod sessions;
+mod silence;
 mod soak;
 mod start;
 mod stop;

@@ -19,6 +19,9 @@ pub(crate) const TARGET: &str = "iqn.2026-01.org.ursa:target";
 pub(crate) const DISK: &str = "/dev/disk";
 pub(crate) const RECORD: &str = "/ursa/record";
 pub(crate) const POOL: &str = "pool";
+/// A second pool, and the volume in it.
+pub(crate) const OTHER: &str = "other";
+pub(crate) const OTHER_DISK: &str = "/dev/other";
 pub(crate) const MIB: u64 = 1 << 20;
 
 /// One server and its clients.
@@ -126,6 +129,17 @@ impl Rig {
         self.control(|control| async move { control.create_pool(spec).await }).unwrap();
     }
 
+    /// A second pool, with a disk of 32 MiB and a thick volume at LUN 1.
+    pub(crate) fn add_other_pool(&self) {
+        self.world.add_disk(self.server, OTHER_DISK, 32 * MIB, 512);
+        self.create_pool(OTHER, OTHER_DISK);
+        self.control(|control| async move {
+            let shape = Shape { name: OTHER, ..Shape::thick() };
+            control.create_volume(new_volume(OTHER, shape)).await.unwrap();
+            map(&control, OTHER, 1).await.unwrap();
+        });
+    }
+
     /// Makes a volume in the first pool and maps it.
     pub(crate) fn add(&self, shape: Shape) {
         self.control(move |control| async move {
@@ -155,7 +169,7 @@ pub(crate) fn new_volume(pool: &str, shape: Shape) -> NewVolume {
 }
 
 /// Maps a volume for everybody.
-pub(crate) async fn map(control: &Control, volume: &str, lun: u16) -> Result<u16, ControlError> {
+pub(crate) async fn map(control: &Rc<Control>, volume: &str, lun: u16) -> Result<u16, ControlError> {
     let spec = MapSpec { target: TARGET.into(), host: "any".into(), lun: Some(lun) };
     control.map(volume, spec).await
 }

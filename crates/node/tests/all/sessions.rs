@@ -51,7 +51,7 @@ fn nothing_of_a_session_lands_after_another_has_taken_its_place() {
             assert!(at_the_login == read_all(&second, Shape::thick()).await, "a write landed late");
             rt::join_all(writers).await;
         });
-        let sessions = rig.control(|control| async move { control.sessions().await });
+        let sessions = rig.control(|control| async move { control.sessions().await }).unwrap();
         assert!(sessions.len() <= 1, "{sessions:?}");
     });
 }
@@ -71,7 +71,7 @@ fn of_many_logins_of_one_name_at_once_one_session_remains() {
             let alive = sessions.iter().filter(|session| session.ended().is_none()).count();
             assert_eq!(alive, 1, "of {} that were logged in", sessions.len());
         });
-        let sessions = rig.control(|control| async move { control.sessions().await });
+        let sessions = rig.control(|control| async move { control.sessions().await }).unwrap();
         assert!(sessions.len() <= 1, "{sessions:?}");
     });
 }
@@ -107,7 +107,7 @@ fn a_connection_that_breaks_in_the_middle_of_writes_harms_nothing_else() {
         });
         // A reset may be late, and so may the last command at the disk.
         rig.world.run_for(Duration::from_secs(2));
-        let left = rig.control(|control| async move { control.sessions().await });
+        let left = rig.control(|control| async move { control.sessions().await }).unwrap();
         assert!(left.len() <= 1, "those that broke are gone: {left:?}");
     });
 }

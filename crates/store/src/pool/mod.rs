@@ -150,6 +150,11 @@ impl Pool {
         self.0.state.borrow().catalog.name.clone()
     }
 
+    /// Where its disks are here, in the pool's order.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.0.disks.all().iter().map(|disk| disk.path().to_owned()).collect()
+    }
+
     /// Whether volumes can be changed.
     pub fn metadata_state(&self) -> MetadataState {
         self.0.state.borrow().metadata

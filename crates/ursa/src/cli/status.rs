@@ -1,6 +1,6 @@
 //! `ursa status`.
 
-use api::{Client, Node, Pool, PoolState};
+use api::{Change, Client, Node, Pool, PoolState};
 use serde::Serialize;
 
 use super::exit::CliError;
@@ -39,6 +39,9 @@ fn text(status: &Status) -> String {
         _ => format!("{}: see `ursa pool show {}`", pool.name, pool.name),
     };
     let pools: Vec<String> = status.pools.iter().map(pool).collect();
+    let change =
+        |change: &Change| format!("{}, for {}: waits for {}", change.what, age(change.age), change.waits_for);
+    let changes: Vec<String> = node.changes.iter().map(change).collect();
     fields([
         ("Node", format!("{}, ursa {}, up {}", node.name, node.version, age(node.uptime))),
         ("Cores", node.cores.to_string()),
@@ -47,5 +50,6 @@ fn text(status: &Status) -> String {
         ("Volumes", status.volumes.to_string()),
         ("Targets", status.targets.to_string()),
         ("Sessions", status.sessions.to_string()),
+        ("Changes", if changes.is_empty() { "none under way".into() } else { changes.join("\n") }),
     ])
 }

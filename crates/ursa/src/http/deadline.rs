@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ::node::control::CHANGE_DEADLINE;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::Next;
@@ -9,9 +10,11 @@ use axum::response::{IntoResponse, Response};
 
 use super::refusal::Refusal;
 
-/// How long a request may take. Changes wait for each other, and giving back the blocks of a large volume takes a while
-/// on a slow disk.
+/// How long a request may take. The node answers for a change that takes long itself, and says what it waits for; a request
+/// makes two of them at most.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(120);
+
+const _: () = assert!(2 * CHANGE_DEADLINE.as_secs() < REQUEST_DEADLINE.as_secs());
 
 /// Answers for a handler that takes too long.
 pub(super) async fn keep(request: Request, next: Next) -> Response {

@@ -1,6 +1,7 @@
 //! The node as a whole.
 
-use api::{Health, Node, Problem};
+use ::node::control::ChangeStatus;
+use api::{Change, Health, Node, Problem};
 use axum::Json;
 use axum::extract::State as Extracted;
 
@@ -19,15 +20,25 @@ pub(super) async fn health(Extracted(state): Extracted<State>) -> Result<Json<He
     Ok(Json(Health { status: "ok".into(), version: VERSION.into() }))
 }
 
-/// What the node is.
+/// What the node is, and what is being changed.
 #[utoipa::path(get, path = "/v1/node", tag = "node", operation_id = "show_node", responses((status = OK, description = "The node", body = Node)))]
-pub(super) async fn show(Extracted(state): Extracted<State>) -> Json<Node> {
-    Json(Node {
+pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node>, Refusal> {
+    let changes = state.call(|control| async move { Ok(control.changes()) }).await?;
+    Ok(Json(Node {
         name: state.name.clone(),
         version: VERSION.into(),
         cores: state.node.cores(),
         portals: state.portals.iter().map(ToString::to_string).collect(),
         // A clock that was set back makes it zero.
         uptime: state.started.elapsed().unwrap_or_default().as_secs(),
-    })
+        changes: changes.into_iter().map(shown).collect(),
+    }))
+}
+
+fn shown(change: ChangeStatus) -> Change {
+    Change {
+        what: change.work.to_string(),
+        age: change.age.as_secs(),
+        waits_for: change.waits_for.to_string(),
+    }
 }

@@ -12,7 +12,7 @@ use super::state::State;
 /// All sessions, by number.
 #[utoipa::path(get, path = "/v1/sessions", tag = "sessions", operation_id = "list_sessions", responses((status = OK, description = "All of them", body = List<Session>)))]
 pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Session>>, Refusal> {
-    let sessions = state.call(|control| async move { Ok(control.sessions().await) }).await?;
+    let sessions = state.call(|control| async move { control.sessions().await }).await?;
     Ok(axum::Json(List { items: sessions.into_iter().map(shown).collect() }))
 }
 

@@ -28,7 +28,7 @@ const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// `GET /metrics`.
 pub async fn scrape(Extracted(state): Extracted<State>) -> Result<impl IntoResponse, Refusal> {
-    let snapshot = state.call(|control| async move { Ok(Snapshot::take(&control).await) }).await?;
+    let snapshot = state.call(|control| async move { Snapshot::take(&control).await }).await?;
     let mut text = Text::default();
     node(&mut text, &state);
     volumes::write(&mut text, &snapshot);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use node::control::{PoolStatus, SessionStatus, VolumeStats};
+use node::control::{ControlError, PoolStatus, SessionStatus, VolumeStats};
 use node::{Control, VolumeId};
 
 /// A volume that has metrics.
@@ -30,20 +30,20 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    pub(super) async fn take(control: &Control) -> Snapshot {
+    pub(super) async fn take(control: &Control) -> Result<Snapshot, ControlError> {
         let volumes = control.volumes().into_iter().map(|volume| Measured {
             id: volume.info.id,
             name: volume.info.name,
             pool: volume.pool,
             capacity: volume.info.capacity.0,
         });
-        Snapshot {
+        Ok(Snapshot {
             volumes: volumes.collect(),
-            stats: control.stats().await,
+            stats: control.stats().await?,
             targets: control.access().targets().map(|target| target.name.to_string()).collect(),
-            sessions: control.sessions().await,
+            sessions: control.sessions().await?,
             refused_logins: control.refused_logins(),
             pools: control.pools(),
-        }
+        })
     }
 }

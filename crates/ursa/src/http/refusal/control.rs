@@ -1,7 +1,7 @@
 //! What the node's control refuses.
 
 use ::node::RecordError;
-use ::node::control::ControlError;
+use ::node::control::{ChangeStatus, ControlError, WaitsFor};
 use axum::http::StatusCode;
 
 use super::{Refusal, store, with_causes};
@@ -62,9 +62,23 @@ impl From<ControlError> for Refusal {
             }
             E::NoPool => Refusal::new(CONFLICT, "no_pool", "there is no pool yet")
                 .hint("make one with `ursa pool create`"),
-            E::PoolClosed(..) => {
+            E::PoolClosed(..) | E::PoolOpening { .. } => {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "pool_unavailable", with_causes(&error))
             }
+            E::Busy { work, first } => {
+                let ChangeStatus { work: other, waits_for, .. } = *first;
+                let detail = format!("{work} was not begun: {other} comes first and waits for {waits_for}");
+                Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).hint(advice(&waits_for))
+            }
+            E::Unfinished(change) => {
+                let ChangeStatus { work, age, waits_for } = *change;
+                let seconds = age.as_secs();
+                let detail = format!(
+                    "{work} has not ended within {seconds} seconds and goes on: it waits for {waits_for}"
+                );
+                Refusal::new(StatusCode::GATEWAY_TIMEOUT, "unfinished", detail).hint(advice(&waits_for))
+            }
+            E::Core(_) => Refusal::new(StatusCode::GATEWAY_TIMEOUT, "core_silent", error.to_string()),
             E::WouldShrink { volume, from, to } => {
                 let detail =
                     format!("volume {volume:?} has {} bytes and would lose data at {}", from.0, to.0);
@@ -81,6 +95,17 @@ impl From<ControlError> for Refusal {
                 Refusal::new(status, code, with_causes(&error))
             }
         }
+    }
+}
+
+/// What to do about a change that does not end.
+fn advice(waits_for: &WaitsFor) -> &'static str {
+    match waits_for {
+        WaitsFor::Disks(_) | WaitsFor::Commands(_) | WaitsFor::Record(_) => {
+            "look at the disk (`dmesg`): the change ends when it answers; a block device that will not can be taken away \
+             with `echo 1 > /sys/block/NAME/device/delete`; `ursa status` shows what is under way"
+        }
+        WaitsFor::Turn(_) | WaitsFor::Cores => "try again in a moment; `ursa status` shows what is under way",
     }
 }
 

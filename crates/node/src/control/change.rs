@@ -1,0 +1,212 @@
+//! Changes: each runs to its end, and nobody waits for one without end.
+//!
+//! A change is a task of its own: half of one would leave a volume without its target, or space that belongs to nobody,
+//! because somebody has stopped waiting. Who asked for it waits for [`CHANGE_DEADLINE`]. If a disk does not answer until
+//! then, the change goes on and keeps what it has ([`Thing`]); changes of other things do not notice it.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::Instant;
+
+use super::turns::{Held, Thing, Turns};
+use super::{Control, ControlError};
+
+/// How long somebody waits for a change. A request makes two of them at most (another name and another size), and the
+/// HTTP interface gives an answer after two minutes.
+pub const CHANGE_DEADLINE: Duration = Duration::from_secs(45);
+
+/// How long a change waits for those before it. It has done nothing by then.
+pub const TURN_DEADLINE: Duration = Duration::from_secs(15);
+
+/// What a change does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// As in "deleting volume".
+    pub doing: &'static str,
+    /// The name of what it does that to.
+    pub name: String,
+}
+
+impl Work {
+    pub(super) fn new(doing: &'static str, name: &str) -> Work {
+        Work { doing, name: name.to_owned() }
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.doing, self.name)
+    }
+}
+
+/// What a change waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// Another change, to end.
+    Turn(Work),
+    /// A pool's disks, to answer.
+    Disks(Vec<PathBuf>),
+    /// What initiators have running on a volume, to come back from these disks.
+    Commands(Vec<PathBuf>),
+    /// The disk under the node's record.
+    Record(PathBuf),
+    /// The cores of the node.
+    Cores,
+}
+
+impl fmt::Display for WaitsFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |disks: &[PathBuf]| {
+            disks.iter().map(|disk| disk.display().to_string()).collect::<Vec<_>>().join(", ")
+        };
+        match self {
+            WaitsFor::Turn(work) => write!(f, "the end of {work}"),
+            WaitsFor::Disks(disks) => write!(f, "an answer from {}", list(disks)),
+            WaitsFor::Commands(disks) => {
+                write!(f, "commands of initiators to come back from {}", list(disks))
+            }
+            WaitsFor::Record(path) => write!(f, "an answer from the disk of {}", path.display()),
+            WaitsFor::Cores => f.write_str("the node's cores"),
+        }
+    }
+}
+
+/// A change under way, as administrators see it.
+#[derive(Clone, Debug)]
+pub struct ChangeStatus {
+    /// What it does.
+    pub work: Work,
+    /// How long it has been under way.
+    pub age: Duration,
+    /// What it waits for.
+    pub waits_for: WaitsFor,
+}
+
+/// All changes under way.
+#[derive(Default)]
+pub(super) struct Changes {
+    turns: Turns,
+    /// By age.
+    under_way: RefCell<Vec<Rc<Changing>>>,
+}
+
+/// A change under way.
+pub(super) struct Changing {
+    control: Rc<Control>,
+    work: Work,
+    began: Instant,
+    waits_for: RefCell<WaitsFor>,
+    /// Nobody waits for it any more.
+    late: Cell<bool>,
+}
+
+impl Control {
+    /// The changes under way, by age.
+    pub fn changes(&self) -> Vec<ChangeStatus> {
+        self.changes.under_way.borrow().iter().map(|change| change.status()).collect()
+    }
+
+    /// Carries out a change.
+    pub(super) async fn change<T: 'static, F: Future<Output = Result<T, ControlError>> + 'static>(
+        self: &Rc<Control>,
+        work: Work,
+        body: impl FnOnce(Rc<Changing>) -> F,
+    ) -> Result<T, ControlError> {
+        self.change_within(CHANGE_DEADLINE, work, body).await
+    }
+
+    /// As [`Control::change`], with another deadline.
+    pub(super) async fn change_within<T: 'static, F: Future<Output = Result<T, ControlError>> + 'static>(
+        self: &Rc<Control>,
+        deadline: Duration,
+        work: Work,
+        body: impl FnOnce(Rc<Changing>) -> F,
+    ) -> Result<T, ControlError> {
+        let changing = Rc::new(Changing {
+            control: Rc::clone(self),
+            work,
+            began: rt::now(),
+            waits_for: RefCell::new(WaitsFor::Cores),
+            late: Cell::new(false),
+        });
+        self.changes.under_way.borrow_mut().push(Rc::clone(&changing));
+        let (ended, result) = rt::sync::oneshot();
+        let (body, itself) = (body(Rc::clone(&changing)), Rc::clone(&changing));
+        rt::spawn(async move {
+            let result = body.await;
+            itself.ended(result.as_ref().err());
+            ended.send(result);
+        })
+        .detach();
+        match rt::timeout(deadline, result).await {
+            Ok(Ok(result)) => result,
+            // The core is being torn down; so is the caller.
+            Ok(Err(rt::sync::Closed)) => std::future::pending().await,
+            Err(rt::Elapsed) => Err(changing.unfinished()),
+        }
+    }
+}
+
+impl Changing {
+    /// Says what the change waits for from now on.
+    pub(super) fn waits_for(&self, what: WaitsFor) {
+        self.waits_for.replace(what);
+    }
+
+    /// Waits until nobody who came earlier has any of these things, and holds them.
+    ///
+    /// # Errors
+    /// [`ControlError::Busy`].
+    pub(super) async fn hold(&self, things: impl Into<Vec<Thing>>) -> Result<Held<'_>, ControlError> {
+        let held = self.control.changes.turns.claim(things.into(), self.work.clone());
+        let turn = held.turn(|first| self.waits_for(WaitsFor::Turn(first)));
+        let turn = rt::timeout(TURN_DEADLINE, turn).await;
+        match (turn, held.waits_for()) {
+            (Err(rt::Elapsed), Some(first)) => Err(self.busy(first)),
+            _ => {
+                self.waits_for(WaitsFor::Cores);
+                Ok(held)
+            }
+        }
+    }
+
+    fn unfinished(&self) -> ControlError {
+        self.late.set(true);
+        let status = self.status();
+        tracing::warn!(work = %status.work, waits_for = %status.waits_for, "a change takes long; it goes on");
+        ControlError::Unfinished(Box::new(status))
+    }
+
+    fn ended(&self, error: Option<&ControlError>) {
+        let mut under_way = self.control.changes.under_way.borrow_mut();
+        under_way.retain(|change| !std::ptr::eq(&**change, self));
+        match error {
+            _ if !self.late.get() => {}
+            None => tracing::info!(work = %self.work, "a change that took long has ended"),
+            Some(error) => {
+                let error = error as &dyn std::error::Error;
+                tracing::error!(work = %self.work, error, "a change that took long has failed");
+            }
+        }
+    }
+
+    fn busy(&self, first: Work) -> ControlError {
+        // The oldest, if several do the same.
+        let status = self.control.changes().into_iter().find(|change| change.work == first);
+        let ended = || ChangeStatus { work: first, age: Duration::ZERO, waits_for: WaitsFor::Cores };
+        ControlError::Busy { work: self.work.clone(), first: Box::new(status.unwrap_or_else(ended)) }
+    }
+
+    fn status(&self) -> ChangeStatus {
+        ChangeStatus {
+            work: self.work.clone(),
+            age: rt::now().since(self.began),
+            waits_for: self.waits_for.borrow().clone(),
+        }
+    }
+}

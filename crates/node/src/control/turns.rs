@@ -1,0 +1,162 @@
+//! Turns: changes of different things go on side by side, those of one thing one after the other.
+//!
+//! Who asks first has the next turn. Nobody waits for a thing while it holds a later one in the order pool and volumes,
+//! then the record, so that no two wait for each other.
+
+use std::cell::{Cell, RefCell};
+
+use rt::sync::Notify;
+
+use super::change::Work;
+use crate::volume::VolumeId;
+
+/// What a change needs for itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Thing {
+    /// A pool as a whole: its name, its disks, whether it is open.
+    Pool(String),
+    /// The volumes of a pool: several changes may have them, and nobody the pool meanwhile.
+    VolumesOf(String),
+    /// A volume.
+    Volume(VolumeId),
+    /// A name that a volume is about to get.
+    VolumeName(String),
+    /// The record, and with it targets, maps and host groups. For a moment only: never while a pool's disk works.
+    Record,
+}
+
+impl Thing {
+    fn excludes(&self, other: &Thing) -> bool {
+        match (self, other) {
+            (Thing::VolumesOf(_), Thing::VolumesOf(_)) => false,
+            (Thing::Pool(one), Thing::VolumesOf(other)) | (Thing::VolumesOf(one), Thing::Pool(other)) => {
+                one == other
+            }
+            (one, other) => one == other,
+        }
+    }
+}
+
+/// What somebody has, or waits for.
+struct Claim {
+    number: u64,
+    things: Vec<Thing>,
+    of: Work,
+}
+
+/// All claims of a node.
+#[derive(Default)]
+pub(super) struct Turns {
+    /// In the order in which they came.
+    claims: RefCell<Vec<Claim>>,
+    next: Cell<u64>,
+    /// Rung when a claim has gone.
+    gone: Notify,
+}
+
+/// A claim, until it is dropped.
+pub(super) struct Held<'a> {
+    turns: &'a Turns,
+    number: u64,
+}
+
+impl Turns {
+    /// Takes a place in the queue for all of `things` at once.
+    pub(super) fn claim(&self, things: Vec<Thing>, of: Work) -> Held<'_> {
+        let number = self.next.get();
+        self.next.set(number + 1);
+        self.claims.borrow_mut().push(Claim { number, things, of });
+        Held { turns: self, number }
+    }
+}
+
+impl Held<'_> {
+    /// Who came earlier and has, or waits for, one of the things; `None`: it is this claim's turn.
+    pub(super) fn waits_for(&self) -> Option<Work> {
+        let claims = self.turns.claims.borrow();
+        let own = claims.iter().find(|claim| claim.number == self.number)?;
+        let mut earlier = claims.iter().take_while(|claim| claim.number != self.number);
+        let stands_in_the_way = |claim: &&Claim| {
+            own.things.iter().any(|own| claim.things.iter().any(|thing| thing.excludes(own)))
+        };
+        earlier.find(stands_in_the_way).map(|claim| claim.of.clone())
+    }
+
+    /// Waits for the turn; tells each time whom for.
+    pub(super) async fn turn(&self, waits_for: impl Fn(Work)) {
+        while let Some(work) = self.waits_for() {
+            waits_for(work);
+            self.turns.gone.notified().await;
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.turns.claims.borrow_mut().retain(|claim| claim.number != self.number);
+        self.turns.gone.notify();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim<'a>(turns: &'a Turns, name: &str, things: &[Thing]) -> Held<'a> {
+        turns.claim(things.to_vec(), Work::new("test", name))
+    }
+
+    fn blocker(held: &Held<'_>) -> Option<String> {
+        held.waits_for().map(|work| work.name)
+    }
+
+    fn pool(name: &str) -> Thing {
+        Thing::Pool(name.into())
+    }
+
+    fn volumes_of(name: &str) -> Thing {
+        Thing::VolumesOf(name.into())
+    }
+
+    #[test]
+    fn changes_of_different_things_do_not_wait_for_each_other() {
+        let turns = Turns::default();
+        let things = [
+            vec![Thing::Volume(VolumeId([1; 16])), volumes_of("a")],
+            vec![Thing::Volume(VolumeId([2; 16])), volumes_of("a")],
+            vec![Thing::VolumeName("db".into()), volumes_of("a")],
+            vec![pool("b")],
+            vec![Thing::Record],
+        ];
+        let held: Vec<Held> = things.iter().map(|things| claim(&turns, "one", things)).collect();
+        assert!(held.iter().all(|held| held.waits_for().is_none()));
+        for things in &things {
+            assert_eq!(blocker(&claim(&turns, "other", things)), Some("one".into()), "{things:?}");
+        }
+    }
+
+    #[test]
+    fn who_came_first_has_the_next_turn() {
+        let turns = Turns::default();
+        let one = claim(&turns, "one", &[volumes_of("a")]);
+        let whole = claim(&turns, "whole", &[pool("a")]);
+        let late = claim(&turns, "late", &[volumes_of("a")]);
+        assert_eq!(blocker(&whole), Some("one".into()));
+        assert_eq!(blocker(&late), Some("whole".into()), "the pool's turn comes some day");
+        drop(one);
+        assert_eq!(blocker(&whole), None);
+        assert_eq!(blocker(&late), Some("whole".into()));
+        drop(whole);
+        assert_eq!(blocker(&late), None);
+    }
+
+    #[test]
+    fn who_gives_up_is_not_waited_for() {
+        let turns = Turns::default();
+        let _one = claim(&turns, "one", &[volumes_of("a")]);
+        let whole = claim(&turns, "whole", &[pool("a")]);
+        let late = claim(&turns, "late", &[volumes_of("a")]);
+        drop(whole);
+        assert_eq!(blocker(&late), None);
+    }
+}
