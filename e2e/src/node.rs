@@ -119,6 +119,13 @@ impl Node {
         process.wait().expect("it can be waited for");
     }
 
+    /// Stops it as SIGSTOP does, until what this gives is dropped: its connections stay open, and nobody answers.
+    pub fn freeze(&mut self) -> Frozen {
+        let pid = Pid::from_child(self.process.as_ref().expect("it runs"));
+        kill_process(pid, Signal::STOP).expect("it runs");
+        Frozen(pid)
+    }
+
     /// Asks it to end, and waits until it has.
     #[track_caller]
     pub fn stop(&mut self) {
@@ -186,6 +193,15 @@ impl Node {
         stream.read_to_string(&mut answer).ok()?;
         let (head, body) = answer.split_once("\r\n\r\n")?;
         head.starts_with("HTTP/1.1 200").then(|| body.to_owned())
+    }
+}
+
+/// A node that is stopped; it goes on when this is dropped.
+pub struct Frozen(Pid);
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
     }
 }
 

@@ -43,6 +43,12 @@ pub enum CliError {
     /// A path could not be made absolute.
     #[error("{0:?} is not a path")]
     Path(PathBuf, #[source] io::Error),
+    /// Nothing was measured.
+    #[error(transparent)]
+    Bench(#[from] bench::Error),
+    /// Something was measured, and not all.
+    #[error("the measurement is not complete: see above")]
+    BenchIncomplete,
     /// Standard output is gone.
     #[error("cannot print the answer")]
     Print(#[source] io::Error),
@@ -53,6 +59,7 @@ impl Outcome for CliError {
         match self {
             CliError::Client(ClientError::Unreachable { .. } | ClientError::NoAnswer { .. }) => 3,
             CliError::Client(ClientError::Address { .. }) | CliError::Unconfirmed(_) => 2,
+            CliError::Bench(bench::Error::Workload(_) | bench::Error::Target(_)) => 2,
             _ => 1,
         }
     }
@@ -67,6 +74,12 @@ pub fn code<E: Outcome>(result: Result<(), E>) -> ExitCode {
             ExitCode::from(error.code())
         }
     }
+}
+
+/// The exit code for arguments that are wrong, after the message is on standard error.
+pub fn wrong_arguments(error: &dyn Error) -> ExitCode {
+    eprintln!("ursa: {}", with_causes(error));
+    ExitCode::from(2)
 }
 
 /// An error and what caused it.

@@ -1,6 +1,7 @@
 //! The command line: a noun, then a verb. Everything but `serve`, `host-setup` and `completion` is a request to a node.
 
 mod attach;
+mod bench;
 mod confirm;
 mod exit;
 mod host;
@@ -83,6 +84,9 @@ enum Command {
     /// Print settings for the machines that use volumes, ready to paste
     #[command(subcommand)]
     HostSetup(host_setup::Command),
+    /// Measure a file, a block device or any iSCSI target, in DISKSPD's terms
+    #[command(subcommand)]
+    Bench(Box<bench::Command>),
     /// Print a completion script for a shell
     Completion {
         /// Which shell
@@ -92,7 +96,10 @@ enum Command {
 
 /// Does what the arguments say.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match bench::letters::expand(std::env::args_os().collect()) {
+        Ok(arguments) => Cli::parse_from(arguments),
+        Err(error) => return exit::wrong_arguments(&error),
+    };
     let output = Output::new(cli.output);
     let client = Client::new(&cli.api);
     let result = match cli.command {
@@ -105,6 +112,7 @@ pub fn main() -> ExitCode {
         Command::Host(command) => command.run(&client, &output),
         Command::Session(command) => command.run(&client, &output),
         Command::HostSetup(command) => output.text(&command.text()),
+        Command::Bench(command) => command.run(&output),
         Command::Completion { shell } => completion(shell),
     };
     exit::code(result)

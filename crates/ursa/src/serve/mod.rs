@@ -25,6 +25,7 @@ use rt::sync::oneshot;
 use rt::uring::{self, Running};
 
 use self::control::Control;
+pub use self::cores::Cores;
 use self::data_dir::DataDirError;
 use self::first_volume::FirstVolume;
 use self::given::FileError;

@@ -1,0 +1,130 @@
+//! An open target, as one core uses it: bytes at offsets, whatever is behind them.
+
+mod survey;
+mod unit;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Buf, SharedBuf};
+use initiator::WrongSector;
+use rt::{Disk, DiskError, Durability, OpenError, OpenOptions};
+
+pub(crate) use survey::first_data;
+pub(crate) use unit::{Unit, UnitAddress};
+
+/// An open target.
+pub(crate) enum Device {
+    Disk(Disk),
+    Unit(Unit),
+}
+
+/// How every core gets a device of its own for the same target.
+#[derive(Clone)]
+pub(crate) enum Way {
+    Disk(Arc<dyn Fn() -> Disk + Send + Sync>),
+    Unit(Arc<UnitAddress>),
+}
+
+/// Why a request was not carried out as it should.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// By the disk.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// By the target, or by the way to it.
+    #[error(transparent)]
+    Session(#[from] initiator::Error),
+    /// It gave something else than what was written.
+    #[error("wrong data: {0}")]
+    WrongData(WrongSector),
+    /// It gave no answer at all.
+    #[error("no answer within {} seconds", .0.as_secs_f64())]
+    Silent(Duration),
+}
+
+impl Failure {
+    /// Whether nobody knows if the request took effect.
+    pub fn is_unanswered(&self) -> bool {
+        use initiator::Error::{Aborted, Ended, TimedOut};
+        matches!(self, Failure::Silent(_) | Failure::Session(Ended(_) | Aborted | TimedOut))
+    }
+}
+
+impl Device {
+    /// Opens or makes a file, or opens a block device.
+    pub(crate) async fn open_disk(path: &Path, options: OpenOptions) -> Result<Device, OpenError> {
+        Disk::open(path, options).await.map(Device::Disk)
+    }
+
+    /// Logs in.
+    pub(crate) async fn open_unit(address: &UnitAddress) -> Result<Device, initiator::Error> {
+        Unit::open(address).await.map(Device::Unit)
+    }
+
+    /// The device of the current core.
+    pub(crate) async fn reach(way: &Way) -> Result<Device, initiator::Error> {
+        match way {
+            Way::Disk(open) => Ok(Device::Disk(open())),
+            Way::Unit(address) => Device::open_unit(address).await,
+        }
+    }
+
+    /// Bytes.
+    pub(crate) fn size(&self) -> u64 {
+        match self {
+            Device::Disk(disk) => disk.size(),
+            Device::Unit(unit) => unit.size(),
+        }
+    }
+
+    /// What offsets and lengths must be multiples of.
+    pub(crate) fn block(&self) -> u32 {
+        match self {
+            Device::Disk(disk) => disk.block(),
+            Device::Unit(unit) => unit.block(),
+        }
+    }
+
+    /// Bytes of one request at most.
+    pub(crate) fn request_max(&self) -> u64 {
+        match self {
+            Device::Disk(_) => u64::MAX,
+            Device::Unit(unit) => unit.request_max(),
+        }
+    }
+
+    pub(crate) async fn read(&self, offset: u64, len: u32) -> Result<Buf, Failure> {
+        match self {
+            Device::Disk(disk) => Ok(disk.read(offset, Buf::uncleared(len as usize)).await?),
+            Device::Unit(unit) => Ok(unit.read(offset, len).await?),
+        }
+    }
+
+    /// With `through`, what is answered is on stable storage.
+    pub(crate) async fn write(&self, offset: u64, data: SharedBuf, through: bool) -> Result<(), Failure> {
+        match self {
+            Device::Disk(disk) => {
+                let durability = if through { Durability::Durable } else { Durability::Cached };
+                Ok(disk.write(offset, data, durability).await?)
+            }
+            Device::Unit(unit) => Ok(unit.write(offset, data, through).await?),
+        }
+    }
+
+    /// Makes what was written durable.
+    pub(crate) async fn flush(&self) -> Result<(), Failure> {
+        match self {
+            Device::Disk(disk) => Ok(disk.flush().await?),
+            Device::Unit(unit) => Ok(unit.flush().await?),
+        }
+    }
+
+    /// Leaves in good order, if the other side plays along.
+    pub(crate) async fn close(self) {
+        if let Device::Unit(unit) = self {
+            unit.close().await;
+        }
+    }
+}

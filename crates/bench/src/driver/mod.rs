@@ -1,0 +1,226 @@
+//! Carrying out patterns on this machine, and watching from outside.
+//!
+//! A [`Driver`] looks at its targets once, fills them if that is wished, and then makes runs on them, each on cores of its
+//! own. While the cores work, the thread that asked for the run takes the times of processes and processors at the two ends
+//! of the measurement and in between; it never reaches into the cores but to stop them.
+
+mod cores;
+mod observer;
+mod recording;
+mod snapshot;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use initiator::{Lun, Options};
+use rt::CoreId;
+
+use crate::device::UnitAddress;
+use crate::engine::{Found, Gauge, LanePlan, Place, Plan, Preparation, conduct, prepare};
+use crate::machine::{file_kind, is_local, listener_of, resolve};
+use crate::record::{Run, Subject};
+use crate::{Content, Error, Phase, Target, Workload};
+use cores::{Cores, run_on};
+use observer::Observer;
+
+/// Cores of one run at most; lanes beyond share them.
+const CORES_MAX: usize = 128;
+
+/// What the runs of one command have in common.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// What is measured, at once.
+    pub targets: Vec<Target>,
+    /// Sessions of each thread with a unit.
+    pub sessions: u32,
+    /// How to log in.
+    pub login: Options,
+    /// The processors to run on, one thread pinned to each in turn; `None`: the kernel places them.
+    pub processors: Option<Vec<usize>>,
+    /// How long a request may take before its target counts as lost.
+    pub timeout: Duration,
+    /// Make the targets, which are files, so large.
+    pub create: Option<u64>,
+    /// Write all that will be used before the first run.
+    pub precondition: Option<Content>,
+    /// Destroy what is on the targets.
+    pub overwrite: bool,
+    /// The servers, where they cannot be found by who listens at the portals.
+    pub server_pids: Vec<u32>,
+}
+
+/// How a run goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// What it is doing.
+    pub phase: Phase,
+    /// Since when.
+    pub elapsed: Duration,
+    /// How long that takes, if it is known.
+    pub of: Option<Duration>,
+    /// Bytes that were filled and that are to be.
+    pub fill: (u64, u64),
+    /// Reads and writes a second since the last look.
+    pub iops: [f64; 2],
+    /// Millions of bytes a second since the last look.
+    pub mb_per_s: f64,
+}
+
+/// Looks at a run while it goes on, about once a second; to break is to end it early.
+pub type Watch<'a> = &'a mut dyn FnMut(&Progress) -> ControlFlow<()>;
+
+/// Makes runs on some targets.
+pub struct Driver {
+    setup: Setup,
+    places: Vec<Place>,
+    found: Vec<Found>,
+    servers: Vec<u32>,
+    /// The number in the data of verified runs.
+    pattern: u64,
+    filled: bool,
+}
+
+impl Driver {
+    /// Looks at the targets. `workload` says which part of them will be used, and whether they will be written.
+    ///
+    /// # Errors
+    /// See [`Error`]; nothing was written then, but what a fill had written before it failed.
+    pub fn prepare(setup: Setup, workload: &Workload, watch: Watch<'_>) -> Result<Driver, Error> {
+        workload.check()?;
+        let places =
+            setup.targets.iter().map(|target| place(target, &setup.login)).collect::<Result<Vec<_>, _>>()?;
+        let mut driver = Driver {
+            servers: servers(&setup, &places),
+            setup,
+            places,
+            found: Vec::new(),
+            pattern: 0,
+            filled: false,
+        };
+        let preparation = Preparation {
+            create: driver.setup.create,
+            // Space that was never written is read without a disk's work.
+            fill: driver.setup.precondition.or(driver.setup.create.map(|_| Content::Random)),
+            overwrite: driver.setup.overwrite,
+        };
+        let mut plan = driver.plan(workload, Layout::new(1, 1, 1));
+        let (gauge, phases) = Gauge::new(0);
+        let gauge = Arc::new(gauge);
+        let mut observer = Observer::new(Arc::clone(&gauge), phases, &driver.servers, workload);
+        let cores = Cores::new(1, driver.setup.processors.as_deref());
+        let (pattern, found) = run_on(cores, &mut observer, watch, move || async move {
+            plan.pattern = rt::random();
+            (plan.pattern, prepare(&plan, &preparation, &gauge).await)
+        })?;
+        driver.pattern = pattern;
+        driver.found = found.map_err(|error| Error::of_run(error, &driver.setup.targets))?;
+        driver.filled = preparation_fills(&driver.setup);
+        Ok(driver)
+    }
+
+    /// Makes one run: so many threads as the pattern says for each target, each on a core of its own.
+    ///
+    /// # Errors
+    /// See [`Error`]. A target that fails while it is measured is none: the record says it.
+    pub fn run(&mut self, workload: &Workload, watch: Watch<'_>) -> Result<Run, Error> {
+        workload.check()?;
+        let threads = workload.threads as usize * self.places.len();
+        let layout = Layout::new(self.places.len(), workload.threads, threads.min(CORES_MAX));
+        let cores = Cores::new(layout.cores, self.setup.processors.as_deref());
+        let plan = self.plan(workload, layout);
+        let (gauge, phases) = Gauge::new(plan.lanes.len());
+        let gauge = Arc::new(gauge);
+        let mut observer = Observer::new(Arc::clone(&gauge), phases, &self.servers, workload);
+        let conducted = run_on(cores, &mut observer, watch, move || conduct(plan, gauge))?;
+        let outcome = conducted.map_err(|error| Error::of_run(error, &self.setup.targets))?;
+        Ok(recording::record(self, workload, &outcome, observer))
+    }
+
+    /// What the targets are.
+    pub fn subjects(&self) -> Vec<Subject> {
+        let subject = |(target, found): (&Target, &Found)| Subject {
+            target: target.clone(),
+            identity: match (target, &found.identity) {
+                (_, Some(identity)) => identity.clone(),
+                (Target::Disk(path), None) => file_kind(path).to_owned(),
+                (Target::Unit(_), None) => String::new(),
+            },
+            size: found.size,
+            block: found.block,
+        };
+        self.setup.targets.iter().zip(&self.found).map(subject).collect()
+    }
+
+    fn plan(&self, workload: &Workload, layout: Layout) -> Plan {
+        Plan {
+            workload: workload.clone(),
+            places: self.places.clone(),
+            lanes: layout.lanes,
+            sessions: self.setup.sessions.max(1),
+            timeout: self.setup.timeout,
+            pattern: self.pattern,
+            filled: self.filled,
+        }
+    }
+}
+
+fn preparation_fills(setup: &Setup) -> bool {
+    setup.precondition.is_some() || setup.create.is_some()
+}
+
+/// Which lane is on which core.
+struct Layout {
+    lanes: Vec<LanePlan>,
+    cores: usize,
+}
+
+impl Layout {
+    fn new(places: usize, threads: u32, cores: usize) -> Layout {
+        let all = (0..places).flat_map(|place| (0..threads).map(move |thread| (place, thread)));
+        let on_core =
+            |(number, (place, thread))| LanePlan { place, core: CoreId((number % cores) as u16), thread };
+        Layout { lanes: all.enumerate().map(on_core).collect(), cores }
+    }
+}
+
+fn place(target: &Target, login: &Options) -> Result<Place, Error> {
+    match target {
+        Target::Disk(path) => Ok(Place::Disk(path.clone())),
+        Target::Unit(unit) => {
+            let portal = resolve(&unit.host, unit.port)
+                .map_err(|error| Error::Resolve(format!("{}:{}", unit.host, unit.port), error))?;
+            let (name, lun) = (unit.name.clone(), Lun(unit.lun));
+            let address = UnitAddress { portal, name, lun, options: login.clone() };
+            Ok(Place::Unit(Arc::new(address)))
+        }
+    }
+}
+
+/// The processes that serve the targets, as far as they are here.
+fn servers(setup: &Setup, places: &[Place]) -> Vec<u32> {
+    let mut servers = setup.server_pids.clone();
+    if servers.is_empty() {
+        let portals = places.iter().filter_map(|place| match place {
+            Place::Unit(address) => Some(address.portal),
+            Place::Disk(_) => None,
+        });
+        servers.extend(portals.filter(|portal| is_local(portal.ip())).filter_map(listener_of));
+    }
+    servers.sort_unstable();
+    servers.dedup();
+    servers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_are_dealt_to_the_cores() {
+        let layout = Layout::new(2, 2, 3);
+        let lanes: Vec<(usize, u16, u32)> =
+            layout.lanes.iter().map(|lane| (lane.place, lane.core.0, lane.thread)).collect();
+        assert_eq!(lanes, [(0, 0, 0), (0, 1, 1), (1, 2, 0), (1, 0, 1)]);
+    }
+}

@@ -1,0 +1,153 @@
+//! What is to be done, with which targets, on which cores.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rt::CoreId;
+
+use crate::device::UnitAddress;
+use crate::sequence::Region;
+use crate::{Content, Workload};
+
+/// Everything that a run needs to know.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    pub(crate) workload: Workload,
+    pub(crate) places: Vec<Place>,
+    pub(crate) lanes: Vec<LanePlan>,
+    /// Sessions of each lane; a disk needs none.
+    pub(crate) sessions: u32,
+    /// How long a request may take before the target counts as lost.
+    pub(crate) timeout: Duration,
+    /// The number of the run in the data of a verified one.
+    pub(crate) pattern: u64,
+    /// Whether [`prepare`](super::prepare) has filled the targets with that data.
+    pub(crate) filled: bool,
+}
+
+/// A target, as the runtime reaches it.
+#[derive(Clone)]
+pub(crate) enum Place {
+    Disk(PathBuf),
+    Unit(Arc<UnitAddress>),
+}
+
+/// One thread of DISKSPD: a source of requests for one target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LanePlan {
+    /// Which of the places.
+    pub(crate) place: usize,
+    pub(crate) core: CoreId,
+    /// Its number among the lanes of its target.
+    pub(crate) thread: u32,
+}
+
+/// What is done once before the runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Preparation {
+    /// Make the files, so large.
+    pub(crate) create: Option<u64>,
+    /// Write all of the region before.
+    pub(crate) fill: Option<Content>,
+    /// Destroy what is there.
+    pub(crate) overwrite: bool,
+}
+
+/// Why a pattern and a target do not go together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Misfit {
+    /// Requests that the target cannot take.
+    #[error("{what} of {bytes} bytes is no multiple of its blocks of {block} bytes")]
+    Alignment {
+        /// Which quantity.
+        what: &'static str,
+        /// How much it is.
+        bytes: u64,
+        /// The target's block.
+        block: u32,
+    },
+    /// Requests that are too long.
+    #[error("it takes at most {max} bytes in one command: choose a smaller -b than {block}")]
+    TooLong {
+        /// Bytes of a request.
+        block: u32,
+        /// What the target takes.
+        max: u64,
+    },
+    /// A span that is not there.
+    #[error(
+        "it has {size} bytes, and {wanted} bytes from {base} on are to be used: choose a smaller -f or -B"
+    )]
+    TooSmall {
+        /// Bytes of the target.
+        size: u64,
+        /// The offset.
+        base: u64,
+        /// The span.
+        wanted: u64,
+    },
+    /// Too few blocks for `--verify`.
+    #[error(
+        "--verify needs room for four times as many requests as are under way, and {outstanding} do not leave that in {blocks}"
+    )]
+    Crowded {
+        /// Requests that fit.
+        blocks: u64,
+        /// Requests under way.
+        outstanding: u64,
+    },
+    /// Too many blocks for `--verify`.
+    #[error(
+        "--verify keeps track of at most {max} requests' worth of space, and this is {blocks}: choose -f"
+    )]
+    TooLarge {
+        /// Requests that fit.
+        blocks: u64,
+        /// As many as can be.
+        max: u64,
+    },
+}
+
+/// The part of a target that a pattern uses.
+pub(crate) fn region(workload: &Workload, size: u64, block: u32, request_max: u64) -> Result<Region, Misfit> {
+    let (crate::Access::Random { align: step } | crate::Access::Sequential { stride: step, .. }) =
+        workload.access;
+    for (what, bytes) in [
+        ("a request", u64::from(workload.block)),
+        ("a distance between requests", step),
+        ("an offset", workload.base),
+        ("a distance between threads", workload.thread_stride),
+    ] {
+        if !bytes.is_multiple_of(block.into()) {
+            return Err(Misfit::Alignment { what, bytes, block });
+        }
+    }
+    if u64::from(workload.block) > request_max {
+        return Err(Misfit::TooLong { block: workload.block, max: request_max });
+    }
+    let rest = size.saturating_sub(workload.base);
+    let wanted = workload.span.unwrap_or(rest).max(workload.block.into());
+    if wanted > rest {
+        return Err(Misfit::TooSmall { size, base: workload.base, wanted });
+    }
+    Ok(Region { start: workload.base, len: wanted - wanted % u64::from(block) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Access;
+
+    #[test]
+    fn patterns_must_fit_their_target() {
+        let workload = Workload { block: 4096, access: Access::Random { align: 512 }, ..Workload::default() };
+        let part = Workload { base: 4096, span: Some(8192), ..workload.clone() };
+        assert_eq!(region(&workload, 10_000, 512, u64::MAX), Ok(Region { start: 0, len: 9728 }));
+        assert_eq!(region(&part, 12_288, 512, u64::MAX), Ok(Region { start: 4096, len: 8192 }));
+        assert!(matches!(region(&part, 12_287, 512, u64::MAX), Err(Misfit::TooSmall { .. })));
+        assert!(matches!(region(&workload, 4095, 512, u64::MAX), Err(Misfit::TooSmall { .. })));
+        assert!(matches!(region(&workload, 1 << 20, 4096, u64::MAX), Err(Misfit::Alignment { .. })));
+        assert!(matches!(region(&workload, 1 << 20, 512, 2048), Err(Misfit::TooLong { .. })));
+    }
+}

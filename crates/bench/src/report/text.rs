@@ -1,0 +1,152 @@
+//! A run as text.
+
+use std::fmt::Write;
+
+use crate::grouped;
+use crate::record::{Cpu, Direction, Loss, Noise, Process, Run};
+
+/// How text is made bold, if it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Not at all.
+    Plain,
+    /// By the control sequences of terminals.
+    Terminal,
+}
+
+impl Style {
+    pub(crate) fn bold(self, text: &str) -> String {
+        match self {
+            Style::Plain => text.to_owned(),
+            Style::Terminal => format!("\x1b[1m{text}\x1b[0m"),
+        }
+    }
+
+    /// For what must not be overlooked.
+    pub(crate) fn alarm(self, text: &str) -> String {
+        match self {
+            Style::Plain => text.to_owned(),
+            Style::Terminal => format!("\x1b[1;31m{text}\x1b[0m"),
+        }
+    }
+}
+
+/// A run: figures, CPU times, noise, and what went wrong.
+pub fn run(run: &Run, style: Style) -> String {
+    let mut text = String::new();
+    let targets: Vec<String> = run.subjects.iter().map(|subject| subject.target.to_string()).collect();
+    let head = format!("{}, {} x {}", run.name, run.workload.threads, run.workload.depth);
+    line(&mut text, &format!("{} on {}", style.bold(&head), targets.join(", ")));
+    line(&mut text, &format!("{}, measured for {:.1} s", run.letters, run.seconds));
+    line(&mut text, "");
+    text.push_str(&figures(run));
+    line(&mut text, "");
+    if let Some(cpu) = &run.cpu {
+        text.push_str(&cpu_lines(cpu));
+    }
+    if let Some(noise) = noise_line(&run.noise) {
+        line(&mut text, &format!("Noise   {noise}"));
+    }
+    if let Some(check) = &run.check {
+        let (checked, unchecked) = (grouped(check.checked as f64), grouped(check.unchecked as f64));
+        line(&mut text, &format!("Verify  {checked} reads checked, {unchecked} could not be"));
+    }
+    for note in &run.notes {
+        line(&mut text, &format!("Note    {note}"));
+    }
+    text.push_str(&losses(run, style));
+    text
+}
+
+/// What was lost, if anything was: first things first.
+pub fn losses(run: &Run, style: Style) -> String {
+    let mut text = String::new();
+    let Some(first) = run.losses.first() else {
+        if !run.complete {
+            line(&mut text, &style.alarm("The run was stopped before its time."));
+        }
+        return text;
+    };
+    let what = if first.wrong_data { "WRONG DATA" } else { "LOST" };
+    let after = if run.seconds > 0.0 { "" } else { ", before the warm-up was over" };
+    line(&mut text, &style.alarm(&format!("{what}: {} after {:.1} s{after}", first.target, first.at)));
+    line(&mut text, &format!("  {}: {}", first.request, first.reason));
+    if let Some(answer) = last_answer(&run.losses) {
+        line(&mut text, &format!("  The last answer came after {answer:.3} s."));
+    }
+    let (reads, writes) = (run.unanswered_reads, run.unanswered_writes);
+    if reads + writes > 0 {
+        let writes_text = match writes {
+            0 => String::new(),
+            _ => "; whether these writes took effect is not known".to_owned(),
+        };
+        line(&mut text, &format!("  Without an answer: {reads} reads and {writes} writes{writes_text}."));
+    }
+    if run.losses.len() > 1 {
+        line(&mut text, &format!("  {} threads in all saw a failure.", run.losses.len()));
+    }
+    line(&mut text, "  The figures are of the time before.");
+    text
+}
+
+fn last_answer(losses: &[Loss]) -> Option<f64> {
+    losses.iter().filter_map(|loss| loss.last_answer).max_by(f64::total_cmp)
+}
+
+fn figures(run: &Run) -> String {
+    let names = ["p50", "p90", "p95", "p99", "p99.9", "p99.99", "max"];
+    let mut text = format!("{:<6}{:>12}{:>10}{:>10}", "", "IOPS", "MB/s", "mean µs");
+    names.iter().for_each(|name| write!(text, "{:>10}", format!("{name} µs")).expect("a string takes all"));
+    text.push('\n');
+    let mixed = run.reads.requests > 0 && run.writes.requests > 0;
+    for (name, direction) in [("read", &run.reads), ("write", &run.writes), ("total", &run.total)] {
+        if direction.latency.is_none() || (name == "total" && !mixed) {
+            continue;
+        }
+        line(&mut text, &figures_of(name, direction));
+    }
+    text
+}
+
+fn figures_of(name: &str, direction: &Direction) -> String {
+    let latency = direction.latency.clone().unwrap_or_default();
+    let mut text = format!("{name:<6}{:>12}{:>10}", grouped(direction.iops), short(direction.mb_per_s));
+    write!(text, "{:>10}", short(latency.mean_us)).expect("a string takes all");
+    for (_, micros) in latency.shown() {
+        write!(text, "{:>10}", short(micros)).expect("a string takes all");
+    }
+    text
+}
+
+/// With a digit after the point where that says something.
+pub(crate) fn short(number: f64) -> String {
+    if number.abs() < 1000.0 { format!("{number:.1}") } else { grouped(number) }
+}
+
+fn cpu_lines(cpu: &Cpu) -> String {
+    let mut text = String::new();
+    let process = |process: &Process| {
+        let Process { us_per_request, percent, name, pid, .. } = process;
+        format!("{us_per_request:.2} µs CPU a request, {percent:.0} % of a processor ({name}, pid {pid})")
+    };
+    line(&mut text, &format!("Client  {}", process(&cpu.client)));
+    for server in &cpu.servers {
+        line(&mut text, &format!("Server  {}", process(server)));
+    }
+    text
+}
+
+pub(crate) fn noise_line(noise: &Noise) -> Option<String> {
+    let parts = [
+        noise.others_percent.map(|percent| format!("others used {percent:.0} % of a processor")),
+        noise.stolen_percent.map(|percent| format!("{percent:.1} % were stolen")),
+        noise.rate_deviation_percent.map(|percent| format!("the rate varied by {percent:.1} %")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn line(text: &mut String, more: &str) {
+    text.push_str(more.trim_end());
+    text.push('\n');
+}

@@ -1,0 +1,175 @@
+//! What is measured: a file, a block device, or a unit of an iSCSI target.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What is measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Target {
+    /// A file or a block device of this machine.
+    Disk(PathBuf),
+    /// A logical unit.
+    Unit(UnitUrl),
+}
+
+/// `iscsi://portal[:port]/iqn/lun`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitUrl {
+    /// The portal's name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// TargetName.
+    pub name: String,
+    /// The number of the unit.
+    pub lun: u16,
+}
+
+/// The port of iSCSI portals (RFC 7143 13.1).
+pub const PORT: u16 = 3260;
+/// Units have numbers below this (SAM-5 4.7: flat space addressing).
+const LUN_END: u16 = 1 << 14;
+
+/// A text was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidTarget {
+    /// Not of the form.
+    #[error("{0:?} is no unit: write iscsi://PORTAL[:PORT]/IQN/LUN")]
+    Url(String),
+    /// A secret for everybody to read.
+    #[error(
+        "a name or a secret in the URL can be read by every user of this machine: use --chap-user and --chap-secret-file"
+    )]
+    Secret,
+    /// Another protocol.
+    #[error("{0}:// is not a protocol that can be measured: iscsi:// is, and so are paths")]
+    Scheme(String),
+    /// Nothing.
+    #[error("a target is missing")]
+    Empty,
+}
+
+impl FromStr for Target {
+    type Err = InvalidTarget;
+
+    fn from_str(text: &str) -> Result<Target, InvalidTarget> {
+        match text.split_once("://") {
+            _ if text.is_empty() => Err(InvalidTarget::Empty),
+            None => Ok(Target::Disk(text.into())),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("iscsi") => {
+                unit(text, rest).map(Target::Unit)
+            }
+            Some((scheme, _)) => Err(InvalidTarget::Scheme(scheme.to_owned())),
+        }
+    }
+}
+
+fn unit(text: &str, rest: &str) -> Result<UnitUrl, InvalidTarget> {
+    let invalid = || InvalidTarget::Url(text.to_owned());
+    let mut parts = rest.splitn(3, '/');
+    let (Some(portal), Some(name), Some(lun)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(invalid());
+    };
+    if portal.contains('@') {
+        return Err(InvalidTarget::Secret);
+    }
+    let (host, port) = split_portal(portal).ok_or_else(invalid)?;
+    let lun = lun.parse().ok().filter(|lun| *lun < LUN_END).ok_or_else(invalid)?;
+    if host.is_empty() || name.is_empty() {
+        return Err(invalid());
+    }
+    Ok(UnitUrl { host: host.to_owned(), port, name: name.to_owned(), lun })
+}
+
+/// `host`, `host:port`, `[v6]` or `[v6]:port`.
+fn split_portal(portal: &str) -> Option<(&str, u16)> {
+    let (host, port) = match portal.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']')?;
+            (host, if port.is_empty() { None } else { Some(port.strip_prefix(':')?) })
+        }
+        None => match portal.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (portal, None),
+        },
+    };
+    match port {
+        None => Some((host, PORT)),
+        Some(port) => port.parse().ok().filter(|port| *port > 0).map(|port| (host, port)),
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Disk(path) => write!(f, "{}", path.display()),
+            Target::Unit(unit) => unit.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for UnitUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let UnitUrl { host, port, name, lun } = self;
+        match host.contains(':') {
+            true => write!(f, "iscsi://[{host}]:{port}/{name}/{lun}"),
+            false => write!(f, "iscsi://{host}:{port}/{name}/{lun}"),
+        }
+    }
+}
+
+impl TryFrom<String> for Target {
+    type Error = InvalidTarget;
+
+    fn try_from(text: String) -> Result<Target, InvalidTarget> {
+        text.parse()
+    }
+}
+
+impl From<Target> for String {
+    fn from(target: Target) -> String {
+        target.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_named_by_urls() {
+        for (text, shown) in [
+            ("iscsi://10.0.0.7/iqn.2026-11.io.ursa:db/0", "iscsi://10.0.0.7:3260/iqn.2026-11.io.ursa:db/0"),
+            ("iscsi://san1:860/iqn.2026-11.io.ursa:db/12", "iscsi://san1:860/iqn.2026-11.io.ursa:db/12"),
+            ("ISCSI://[fe80::1]/eui.02004567A425678D/1", "iscsi://[fe80::1]:3260/eui.02004567A425678D/1"),
+        ] {
+            let target: Target = text.parse().unwrap();
+            assert_eq!(target.to_string(), shown);
+            assert_eq!(shown.parse(), Ok(target));
+        }
+        assert_eq!("/dev/sdb".parse(), Ok(Target::Disk("/dev/sdb".into())));
+    }
+
+    #[test]
+    fn what_is_no_unit_is_refused() {
+        for text in [
+            "iscsi://",
+            "iscsi://host/iqn",
+            "iscsi://host/iqn/x",
+            "iscsi://host/iqn/16384",
+            "iscsi://host:0/iqn/0",
+            "iscsi:///iqn/0",
+            "iscsi://[::1/iqn/0",
+            "iscsi://host//0",
+        ] {
+            assert!(matches!(text.parse::<Target>(), Err(InvalidTarget::Url(_))), "{text}");
+        }
+        assert_eq!("iscsi://me%secret@host/iqn/0".parse::<Target>(), Err(InvalidTarget::Secret));
+        assert_eq!("nvme://host/nqn/1".parse::<Target>(), Err(InvalidTarget::Scheme("nvme".into())));
+        assert_eq!("".parse::<Target>(), Err(InvalidTarget::Empty));
+    }
+}

@@ -1,0 +1,298 @@
+//! What a run does: one pattern, as DISKSPD describes patterns.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Content;
+use crate::quantity::short_size;
+
+/// Bytes of one request at most: what one command of the usual targets may move.
+pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
+/// Threads at most: more than any machine has processors.
+pub const THREADS_MAX: u32 = 1024;
+/// Requests under way of one thread at most.
+pub const DEPTH_MAX: u32 = 4096;
+
+/// Where requests go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Anywhere, at multiples of `align` bytes (`-r`).
+    Random {
+        /// Bytes.
+        align: u64,
+    },
+    /// Each `stride` bytes behind the one before (`-s`); at the end it begins again.
+    Sequential {
+        /// Bytes.
+        stride: u64,
+        /// All threads go on from one common place (`-si`), instead of each by itself.
+        interlocked: bool,
+    },
+}
+
+/// A pattern.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// Bytes of a request (`-b`).
+    pub block: u32,
+    /// Threads for each target (`-t`).
+    pub threads: u32,
+    /// Requests under way of each thread (`-o`).
+    pub depth: u32,
+    /// Of a hundred requests, so many are writes (`-w`).
+    pub write_percent: u8,
+    /// Where they go (`-r`, `-s`).
+    pub access: Access,
+    /// Where the part of the target begins that is used (`-B`), bytes.
+    pub base: u64,
+    /// How large that part is (`-f`); `None`: to the end.
+    pub span: Option<u64>,
+    /// How far apart the threads of a target begin (`-T`), bytes.
+    pub thread_stride: u64,
+    /// Each write is on stable storage when it is answered (`-Sw`, `-Sh`).
+    pub write_through: bool,
+    /// What writes bring (`-Z`).
+    pub content: Content,
+    /// Every sector carries its address and the number of its write, and every read is checked.
+    pub verify: bool,
+    /// The same seed makes the same requests (`-z`).
+    pub seed: u64,
+    /// Requests a second of all threads together, each due at its own time whatever becomes of the others; `None`: each
+    /// thread sends the next one when one is answered.
+    pub rate: Option<f64>,
+    /// How long it runs before it is measured (`-W`).
+    #[serde(with = "crate::quantity::seconds")]
+    pub warm_up: Duration,
+    /// How long it is measured (`-d`).
+    #[serde(with = "crate::quantity::seconds")]
+    pub duration: Duration,
+}
+
+impl Default for Workload {
+    /// What DISKSPD does when it is told nothing, but for its use of the page cache, which is bypassed here always.
+    fn default() -> Workload {
+        Workload {
+            block: 64 << 10,
+            threads: 1,
+            depth: 2,
+            write_percent: 0,
+            access: Access::Sequential { stride: 64 << 10, interlocked: false },
+            base: 0,
+            span: None,
+            thread_stride: 0,
+            write_through: false,
+            content: Content::Random,
+            verify: false,
+            seed: 0,
+            rate: None,
+            warm_up: Duration::from_secs(5),
+            duration: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A pattern that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WorkloadError {
+    /// The length of a request.
+    #[error("requests of {0} bytes are not possible: -b takes 512 bytes to 16M, in multiples of 512 bytes")]
+    Block(u32),
+    /// The number of threads.
+    #[error("{0} threads are not possible: -t takes 1 to {THREADS_MAX}")]
+    Threads(u32),
+    /// The number of requests under way.
+    #[error("{0} requests under way are not possible: -o takes 1 to {DEPTH_MAX}")]
+    Depth(u32),
+    /// The share of writes.
+    #[error("{0} percent of writes are not possible: -w takes 0 to 100")]
+    Writes(u8),
+    /// Alignment or stride.
+    #[error("requests {0} bytes apart are not possible: -r and -s take multiples of 512 bytes")]
+    Step(u64),
+    /// An offset.
+    #[error("an offset of {0} bytes is not possible: -B and -T take multiples of 512 bytes")]
+    Offset(u64),
+    /// The rate.
+    #[error("a rate must be above zero")]
+    Rate,
+    /// The time.
+    #[error("a run takes a time above zero: -d")]
+    Duration,
+    /// Requests that overlap in part.
+    #[error("--verify knows whole requests only: -r and -s must be multiples of -b, as must -B and -T")]
+    VerifyOverlap,
+    /// Data that does not know its place.
+    #[error("--verify writes data of its own: leave --data out")]
+    VerifyContent,
+}
+
+impl Workload {
+    /// Finds out whether it makes sense, whatever the target is.
+    ///
+    /// # Errors
+    /// See [`WorkloadError`].
+    pub fn check(&self) -> Result<(), WorkloadError> {
+        let sectors = |bytes: u64| bytes.is_multiple_of(512);
+        let (Access::Random { align: step } | Access::Sequential { stride: step, .. }) = self.access;
+        if !(512..=BLOCK_BYTES_MAX).contains(&self.block) || !sectors(self.block.into()) {
+            return Err(WorkloadError::Block(self.block));
+        }
+        if !(1..=THREADS_MAX).contains(&self.threads) {
+            return Err(WorkloadError::Threads(self.threads));
+        }
+        if !(1..=DEPTH_MAX).contains(&self.depth) {
+            return Err(WorkloadError::Depth(self.depth));
+        }
+        if self.write_percent > 100 {
+            return Err(WorkloadError::Writes(self.write_percent));
+        }
+        if step == 0 || !sectors(step) {
+            return Err(WorkloadError::Step(step));
+        }
+        if let Some(offset) = [self.base, self.thread_stride].into_iter().find(|offset| !sectors(*offset)) {
+            return Err(WorkloadError::Offset(offset));
+        }
+        if self.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
+            return Err(WorkloadError::Rate);
+        }
+        if self.duration.is_zero() {
+            return Err(WorkloadError::Duration);
+        }
+        self.check_verify(step)
+    }
+
+    fn check_verify(&self, step: u64) -> Result<(), WorkloadError> {
+        let whole = |bytes: u64| bytes.is_multiple_of(self.block.into());
+        match self.verify {
+            false => Ok(()),
+            true if self.content != Content::Random => Err(WorkloadError::VerifyContent),
+            true if whole(step) && whole(self.base) && whole(self.thread_stride) => Ok(()),
+            true => Err(WorkloadError::VerifyOverlap),
+        }
+    }
+
+    /// Whether it destroys what is on the target.
+    pub fn writes(&self) -> bool {
+        self.write_percent > 0
+    }
+
+    /// Whether it reads.
+    pub fn reads(&self) -> bool {
+        self.write_percent < 100
+    }
+
+    /// Requests under way of all threads of a target together.
+    pub fn outstanding(&self) -> u64 {
+        u64::from(self.threads) * u64::from(self.depth)
+    }
+
+    /// The pattern without threads and depth, as people call it: `4K random 70/30`.
+    pub fn title(&self) -> String {
+        let access = match self.access {
+            Access::Random { .. } => "random",
+            Access::Sequential { .. } => "sequential",
+        };
+        let mix = match self.write_percent {
+            0 => "read".to_owned(),
+            100 => "write".to_owned(),
+            writes => format!("{}/{writes}", 100 - writes),
+        };
+        format!("{} {access} {mix}", short_size(self.block.into()))
+    }
+
+    /// The pattern in DISKSPD's letters, and in long options what has none.
+    pub fn letters(&self) -> String {
+        let block = u64::from(self.block);
+        let mut letters = format!("-b{} -t{} -o{}", short_size(block), self.threads, self.depth);
+        let mut add = |option: String| {
+            letters.push(' ');
+            letters.push_str(&option);
+        };
+        add(format!("-w{}", self.write_percent));
+        match self.access {
+            Access::Random { align } if align == block => add("-r".into()),
+            Access::Random { align } => add(format!("-r{}", short_size(align))),
+            Access::Sequential { stride, interlocked } => {
+                let interlocked = if interlocked { "i" } else { "" };
+                let stride = if stride == block { String::new() } else { short_size(stride) };
+                add(format!("-s{interlocked}{stride}"));
+            }
+        }
+        add(if self.write_through { "-Sh" } else { "-Su" }.into());
+        for (letter, bytes) in [("-B", self.base), ("-T", self.thread_stride)] {
+            if bytes > 0 {
+                add(format!("{letter}{}", short_size(bytes)));
+            }
+        }
+        if let Some(span) = self.span {
+            add(format!("-f{}", short_size(span)));
+        }
+        add(format!("-z{} -W{} -d{}", self.seed, self.warm_up.as_secs_f64(), self.duration.as_secs_f64()));
+        if let Some(rate) = self.rate {
+            add(format!("--rate {rate}"));
+        }
+        if self.verify {
+            add("--verify".into());
+        } else if self.content != Content::Random {
+            add(format!("--data {}", self.content));
+        }
+        letters
+    }
+}
+
+impl fmt::Display for Workload {
+    /// As [`Workload::title`], with threads and depth: `4K random read, 4 x 32`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {} x {}", self.title(), self.threads, self.depth)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random_4k() -> Workload {
+        Workload { block: 4096, access: Access::Random { align: 4096 }, ..Workload::default() }
+    }
+
+    #[test]
+    fn patterns_have_the_names_that_people_use() {
+        let mix = Workload { write_percent: 30, threads: 4, depth: 32, ..random_4k() };
+        assert_eq!(mix.to_string(), "4K random 70/30, 4 x 32");
+        assert_eq!(Workload::default().to_string(), "64K sequential read, 1 x 2");
+        assert_eq!(mix.letters(), "-b4K -t4 -o32 -w30 -r -Su -z0 -W5 -d10");
+        let odd = Workload {
+            access: Access::Sequential { stride: 8192, interlocked: true },
+            span: Some(1 << 30),
+            write_through: true,
+            rate: Some(500.0),
+            ..mix
+        };
+        assert_eq!(odd.letters(), "-b4K -t4 -o32 -w30 -si8K -Sh -f1G -z0 -W5 -d10 --rate 500");
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert_eq!(Workload::default().check(), Ok(()));
+        for (workload, error) in [
+            (Workload { block: 1000, ..random_4k() }, WorkloadError::Block(1000)),
+            (Workload { threads: 0, ..random_4k() }, WorkloadError::Threads(0)),
+            (Workload { depth: 5000, ..random_4k() }, WorkloadError::Depth(5000)),
+            (Workload { write_percent: 101, ..random_4k() }, WorkloadError::Writes(101)),
+            (Workload { access: Access::Random { align: 0 }, ..random_4k() }, WorkloadError::Step(0)),
+            (Workload { base: 100, ..random_4k() }, WorkloadError::Offset(100)),
+            (Workload { rate: Some(0.0), ..random_4k() }, WorkloadError::Rate),
+            (Workload { duration: Duration::ZERO, ..random_4k() }, WorkloadError::Duration),
+            (Workload { verify: true, content: Content::Zero, ..random_4k() }, WorkloadError::VerifyContent),
+            (
+                Workload { verify: true, access: Access::Random { align: 512 }, ..random_4k() },
+                WorkloadError::VerifyOverlap,
+            ),
+        ] {
+            assert_eq!(workload.check(), Err(error));
+        }
+    }
+}

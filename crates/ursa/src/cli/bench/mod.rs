@@ -1,0 +1,32 @@
+//! `ursa bench`.
+
+pub mod letters;
+mod pattern;
+mod progress;
+mod results;
+mod run;
+mod setup;
+
+use clap::Subcommand;
+
+use super::exit::CliError;
+use super::output::Output;
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Use one pattern on one target or several at once
+    Run(run::Run),
+}
+
+impl Command {
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, output: &Output) -> Result<(), CliError> {
+        match self {
+            Command::Run(run) => run.run(output),
+        }
+    }
+}

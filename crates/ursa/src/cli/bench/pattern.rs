@@ -1,0 +1,123 @@
+//! Arguments that describe a pattern.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use bench::{Access, Content, Workload};
+use clap::Args;
+
+use crate::size::Size;
+
+/// A pattern. The letters are those of DISKSPD.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Pattern, with DISKSPD's letters")]
+pub struct PatternArgs {
+    /// -b: bytes of a request
+    #[arg(long, value_name = "SIZE", default_value = "64K")]
+    block: Size,
+    /// -t: threads for each target
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: u32,
+    /// -o: requests under way of each thread
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    depth: u32,
+    /// -w: of a hundred requests, so many are writes
+    #[arg(long, value_name = "PERCENT", default_value_t = 0)]
+    write: u8,
+    /// -r: requests go anywhere, at multiples of SIZE [default: at multiples of a request]
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, overrides_with = "random")]
+    random: Option<Option<Size>>,
+    /// -s: requests follow each other, so far apart [default: the length of a request]; this is the default access
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true)]
+    sequential: Option<Option<Size>>,
+    /// -si: all threads go on from one place, instead of each from its own
+    #[arg(long)]
+    interlocked: bool,
+    /// -Sh, -Sw: every write is on stable storage when it is answered. Caches of this machine are bypassed always (-Su)
+    #[arg(long)]
+    write_through: bool,
+    /// -f: use so much of the target [default: all]
+    #[arg(long, value_name = "SIZE")]
+    span: Option<Size>,
+    /// -B: where the part that is used begins
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    base: Size,
+    /// -T: how far apart the threads begin
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    thread_stride: Size,
+    /// -z: the same seed makes the same requests; -z alone takes another each time
+    #[arg(long, value_name = "N", default_value = "0")]
+    seed: Seed,
+    /// -Z is zero: what writes bring: random, zero, or compressible=PERCENT,dedup=PERCENT
+    #[arg(long, value_name = "KIND", default_value = "random", overrides_with = "data")]
+    data: Content,
+    /// -W: seconds before it is measured
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    warm_up: Duration,
+    /// -d: seconds for which it is measured
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    duration: Duration,
+    /// Requests a second of all threads together, each due at its own time: latency counts from then, not from when the
+    /// request could be sent
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+    /// Write data that knows its address and its write, and check every read
+    #[arg(long)]
+    verify: bool,
+}
+
+/// A seed, or another one each time.
+#[derive(Clone, Copy, Debug)]
+enum Seed {
+    Number(u64),
+    Random,
+}
+
+impl FromStr for Seed {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Seed, Self::Err> {
+        if text == "random" { Ok(Seed::Random) } else { text.parse().map(Seed::Number) }
+    }
+}
+
+/// A time in seconds: `10`, `0.5`.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is no time"))
+}
+
+impl PatternArgs {
+    /// The pattern.
+    pub fn workload(&self) -> Workload {
+        let block = u32::try_from(self.block.0).unwrap_or(u32::MAX);
+        let step = |size: Option<Size>| size.map_or(u64::from(block), |size| size.0);
+        // As with DISKSPD, -r overrides -s.
+        let access = match (self.random, self.sequential) {
+            (Some(align), _) => Access::Random { align: step(align) },
+            (None, stride) => {
+                Access::Sequential { stride: step(stride.flatten()), interlocked: self.interlocked }
+            }
+        };
+        Workload {
+            block,
+            threads: self.threads,
+            depth: self.depth,
+            write_percent: self.write,
+            access,
+            base: self.base.0,
+            span: self.span.map(|span| span.0),
+            thread_stride: self.thread_stride.0,
+            write_through: self.write_through,
+            content: self.data,
+            verify: self.verify,
+            seed: match self.seed {
+                Seed::Number(number) => number,
+                Seed::Random => std::process::id().into(),
+            },
+            rate: self.rate,
+            warm_up: self.warm_up,
+            duration: self.duration,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What is shown while it is measured, and the key that ends it.
+
+use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bench::report::text::Style;
+use bench::{Phase, Progress, grouped, short_size};
+
+/// Shows progress on standard error, if that is a terminal, on one line that is written again and again.
+pub struct ProgressLine {
+    terminal: bool,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl ProgressLine {
+    /// From now on, Ctrl-C ends the measurement, not the program; pressed again, the program.
+    pub fn start() -> ProgressLine {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&interrupted);
+        let spawned =
+            std::thread::Builder::new().name("signals".into()).spawn(move || wait_for_ctrl_c(&flag));
+        // Without it, Ctrl-C ends the program, as it does everywhere.
+        drop(spawned);
+        ProgressLine { terminal: io::stderr().is_terminal(), interrupted }
+    }
+
+    /// Whether Ctrl-C was pressed.
+    pub fn interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Shows how it goes.
+    pub fn show(&mut self, progress: &Progress) -> ControlFlow<()> {
+        if self.interrupted() {
+            return ControlFlow::Break(());
+        }
+        if self.terminal {
+            let line = describe(progress);
+            // Nothing is lost if nobody sees it.
+            let _ = write!(io::stderr(), "\r\x1b[K{line}");
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Takes the line away.
+    pub fn clear(&self) {
+        if self.terminal {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+impl Drop for ProgressLine {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// How standard output is to look: plain if it is no terminal, or if `NO_COLOR` says so (no-color.org).
+pub fn style() -> Style {
+    let wished = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    if wished && io::stdout().is_terminal() { Style::Terminal } else { Style::Plain }
+}
+
+fn describe(progress: &Progress) -> String {
+    let Progress { phase, elapsed, of, fill: (filled, to_fill), iops, mb_per_s } = progress;
+    let seconds = elapsed.as_secs();
+    let of = of.map(|of| format!(" of {}", of.as_secs())).unwrap_or_default();
+    let phase = match phase {
+        Phase::Preparing => return format!("looking at the targets, {seconds} s"),
+        Phase::Filling => {
+            let percent = 100.0 * *filled as f64 / (*to_fill).max(1) as f64;
+            let whole = |bytes: u64| short_size(bytes - bytes % (1 << 20));
+            return format!("filling {} of {}, {percent:.0} %, {seconds} s", whole(*filled), whole(*to_fill));
+        }
+        Phase::WarmUp => "warm-up",
+        Phase::Measuring => "measuring",
+        Phase::Draining | Phase::Over => return "waiting for the last answers".to_owned(),
+    };
+    let [reads, writes] = iops.map(grouped);
+    format!("{phase} {seconds}{of} s: {reads} reads/s, {writes} writes/s, {mb_per_s:.0} MB/s")
+}
+
+fn wait_for_ctrl_c(interrupted: &AtomicBool) {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+    runtime.block_on(async {
+        while tokio::signal::ctrl_c().await.is_ok() {
+            if interrupted.swap(true, Ordering::Relaxed) {
+                // 128 and the number of SIGINT, as shells have it.
+                std::process::exit(130);
+            }
+        }
+    });
+}

@@ -1,0 +1,99 @@
+//! Where results go.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use bench::record::Document;
+use bench::report::text::Style;
+use clap::Args;
+
+use super::progress::style;
+use crate::cli::exit::CliError;
+use crate::cli::output::Output;
+
+/// Where results go, besides standard output.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Results")]
+pub struct ResultArgs {
+    /// Write all that was measured to this file; - is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl ResultArgs {
+    /// Makes sure that the files can be written: not to be found out after an hour.
+    ///
+    /// # Errors
+    /// [`bench::Error::Write`].
+    pub fn check(&self) -> Result<(), CliError> {
+        for path in self.json.iter().filter(|path| !is_standard_output(path)) {
+            File::options().create(true).append(true).open(path).map_err(|error| failed(path, error))?;
+        }
+        Ok(())
+    }
+
+    /// Shows and writes the results.
+    ///
+    /// # Errors
+    /// [`CliError::BenchIncomplete`] if a run has not come to its end, and whatever writing says.
+    pub fn report(
+        &self,
+        output: &Output,
+        document: &Document,
+        text: impl FnOnce(&Document, Style) -> String,
+    ) -> Result<(), CliError> {
+        let json = document.to_json() + "\n";
+        match &self.json {
+            Some(path) if is_standard_output(path) => output.text(&json)?,
+            Some(path) => {
+                output.show(document, |document| text(document, style()))?;
+                std::fs::write(path, json).map_err(|error| failed(path, error))?;
+            }
+            None => output.show(document, |document| text(document, style()))?,
+        }
+        io::stdout().flush().map_err(CliError::Print)?;
+        if document.runs.iter().all(bench::record::Run::is_clean) {
+            Ok(())
+        } else {
+            Err(CliError::BenchIncomplete)
+        }
+    }
+}
+
+fn is_standard_output(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+fn failed(path: &Path, error: io::Error) -> CliError {
+    CliError::Bench(bench::Error::Write(path.into(), error))
+}
+
+/// The arguments of this program, so that a shell takes them as they were. Secrets are never among them.
+pub fn command_line() -> String {
+    let mut words: Vec<String> =
+        std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy())).collect();
+    words.insert(0, "ursa".to_owned());
+    words.join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%[]".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(
+            ["-b4K", "a b", "", "it's", "$HOME"].map(quoted),
+            ["-b4K", "'a b'", "''", r"'it'\''s'", "'$HOME'"]
+        );
+    }
+}

@@ -1,0 +1,55 @@
+//! `ursa bench run`.
+
+use bench::record::Document;
+use bench::report::text;
+use bench::{Driver, Target};
+use clap::Args;
+
+use super::pattern::PatternArgs;
+use super::progress::ProgressLine;
+use super::results::{ResultArgs, command_line};
+use super::setup::SetupArgs;
+use crate::cli::exit::CliError;
+use crate::cli::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  ursa bench run -b4K -t4 -o32 -r -d60 iscsi://10.0.0.7/iqn.2026-11.io.ursa:db/0
+  ursa bench run -b 4K -t 4 -o 32 -w 30 -r -d 60 -Sh --overwrite /dev/nvme1n1
+  ursa bench run -b8K -o8 -w30 -r -c10G -d60 --verify --html report.html test.dat";
+
+/// One pattern.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Run {
+    /// iscsi://PORTAL[:PORT]/IQN/LUN, a file or a block device; several are used at once
+    #[arg(required = true, value_name = "TARGET")]
+    targets: Vec<Target>,
+    #[command(flatten)]
+    pattern: PatternArgs,
+    #[command(flatten)]
+    setup: SetupArgs,
+    #[command(flatten)]
+    results: ResultArgs,
+}
+
+impl Run {
+    /// Measures and reports.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, output: &Output) -> Result<(), CliError> {
+        let workload = self.pattern.workload();
+        let setup = self.setup.setup(self.targets)?;
+        self.results.check()?;
+        let mut line = ProgressLine::start();
+        let watch = &mut |progress: &_| line.show(progress);
+        let mut driver = Driver::prepare(setup, &workload, watch)?;
+        let run = driver.run(&workload, watch)?;
+        line.clear();
+        let document = Document::new(command_line(), env!("CARGO_PKG_VERSION"), vec![run]);
+        self.results.report(output, &document, |document, style| {
+            document.runs.iter().map(|run| text::run(run, style)).collect()
+        })
+    }
+}
