@@ -9,7 +9,8 @@ use base::{BlockSize, Chain, Instant, SendBatch};
 use fuzz::{Command, Unit};
 use libfuzzer_sys::fuzz_target;
 use proto::iscsi::target::{
-    CloseReason, Command as Handed, Event, Negotiated, Session, SessionConfig, TargetRecord, TaskResponse,
+    CloseReason, Command as Handed, ConnectionId, Event, Negotiated, Session, SessionConfig, TargetRecord,
+    TaskResponse,
 };
 use proto::iscsi::wire::{
     DataOut, Framing, InitiatorTag, LogoutReason, LogoutRequest, NopOut, R2t, ResponsePdu, ScsiCommand,
@@ -97,6 +98,11 @@ enum Act<'a> {
     },
     Lost,
     Drain,
+    /// A connection comes again; its login succeeds or not.
+    Join {
+        cid: u8,
+        succeeds: bool,
+    },
 }
 
 const WINDOW: u32 = 8;
@@ -114,6 +120,8 @@ struct World<'a> {
     tag: u32,
     r2ts: VecDeque<R2t>,
     held: Vec<Handed>,
+    /// The newest connection of each CID.
+    connections: Vec<ConnectionId>,
     over: bool,
 }
 
@@ -129,8 +137,9 @@ fuzz_target!(|input: Input| {
             break;
         }
     }
-    for cid in [0, 1] {
-        world.session.handle_closed(cid, CloseReason::PeerClosed);
+    for id in world.connections.clone() {
+        world.session.handle_closed(id, CloseReason::PeerClosed);
+        world.session.remove_connection(id);
     }
     world.take_events(false);
     assert_eq!((world.session.write_bytes(), world.session.census()), (0, Default::default()));
@@ -146,8 +155,11 @@ impl World<'_> {
         };
         let mut session = Session::new(config, input.discovery);
         let connections = if input.two_connections { 2 } else { 1 };
+        let mut all = Vec::new();
         for cid in 0..connections {
-            session.add_connection(cid, negotiated(input), 1000, 100, Instant(0));
+            let id = session.expect_connection(cid).expect("there is a place");
+            assert!(session.add_connection(id, negotiated(input), 1000, 100, Instant(0)));
+            all.push(id);
         }
         World {
             input,
@@ -158,6 +170,7 @@ impl World<'_> {
             tag: 0,
             r2ts: VecDeque::new(),
             held: Vec::new(),
+            connections: all,
             over: false,
         }
     }
@@ -174,9 +187,8 @@ impl World<'_> {
                     self.session.abort(command.id, *answer);
                 }
             }
-            Act::Lost => {
-                self.session.handle_closed(u16::from(step.second_connection), CloseReason::PeerClosed)
-            }
+            Act::Lost => self.session.handle_closed(self.connection(step), CloseReason::PeerClosed),
+            Act::Join { cid, succeeds } => self.join(u16::from(*cid % 2), *succeeds),
             Act::Drain => self.session.end(CloseReason::Drained, self.now),
             Act::Solicited { len, offset, pieces } => self.answer_r2t(step, *len, *offset, *pieces),
             pdu => {
@@ -323,25 +335,43 @@ impl World<'_> {
         self.feed(step, &bytes);
     }
 
+    /// The driver would wait until nothing of the former connection runs any more.
+    fn join(&mut self, cid: u16, succeeds: bool) {
+        let Ok(id) = self.session.expect_connection(cid) else { return };
+        if !succeeds {
+            return self.session.remove_connection(id);
+        }
+        assert!(self.session.add_connection(id, negotiated(self.input), 1000, 100, self.now));
+        self.connections.retain(|other| other.cid != cid);
+        self.connections.push(id);
+    }
+
+    /// The connection of a step; one that is gone if there is no other.
+    fn connection(&self, step: &Step) -> ConnectionId {
+        let cid = u16::from(step.second_connection);
+        let found = self.connections.iter().find(|id| id.cid == cid);
+        *found.unwrap_or(&self.connections[0])
+    }
+
     /// In two pieces, the second straight into its place if the session lends it.
     fn feed(&mut self, step: &Step, bytes: &[u8]) {
-        let cid = u16::from(step.second_connection && self.input.two_connections);
+        let connection = self.connection(step);
         let (head, mut tail) = bytes.split_at(usize::from(step.cut).min(bytes.len()));
-        self.session.handle_bytes(cid, head, self.now);
+        self.session.handle_bytes(connection, head, self.now);
         if self.input.in_place
-            && let Some(mut place) = self.session.take_in_place(cid)
+            && let Some(mut place) = self.session.take_in_place(connection)
         {
             let missing = place.buf.len() - place.filled;
             if missing > tail.len() {
                 // The connection breaks in the middle of it.
-                self.session.handle_closed(cid, CloseReason::PeerClosed);
+                self.session.handle_closed(connection, CloseReason::PeerClosed);
                 return;
             }
             place.buf[place.filled..].copy_from_slice(&tail[..missing]);
-            self.session.handle_in_place(cid, place.buf, self.now);
+            self.session.handle_in_place(connection, place.buf, self.now);
             tail = &tail[missing..];
         }
-        self.session.handle_bytes(cid, tail, self.now);
+        self.session.handle_bytes(connection, tail, self.now);
     }
 
     fn take_events(&mut self, hold: bool) {
@@ -361,8 +391,10 @@ impl World<'_> {
                     let records: Vec<TargetRecord> = (0..TARGETS).map(record).collect();
                     self.session.send_targets(id, &records);
                 }
-                Event::Close { abort, .. } => self.held.retain(|command| !abort.contains(&command.id)),
-                Event::End { .. } => self.over = true,
+                Event::Logout { id, .. } => self.session.logout_done(id, true),
+                // Late completions hit nothing.
+                Event::Close { .. } => {}
+                Event::End => self.over = true,
             }
             if !hold {
                 for Handed { id, cdb, data_out, .. } in self.held.drain(..) {
@@ -376,10 +408,10 @@ impl World<'_> {
     /// Reads what the session sends: it must be whole PDUs that can be decoded.
     fn take_output(&mut self) {
         let framing = Framing { data_max: 8192, ..framing(self.input) };
-        for cid in [0, 1] {
+        for id in self.connections.clone() {
             loop {
                 let mut batch = SendBatch::new();
-                self.session.poll_transmit(cid, &mut batch, 64 << 10);
+                self.session.poll_transmit(id, &mut batch, 64 << 10);
                 if batch.is_empty() {
                     break;
                 }

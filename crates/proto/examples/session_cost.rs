@@ -49,7 +49,8 @@ fn cost(write: bool, digests: bool) -> Duration {
         nop_interval: Duration::from_secs(5),
     };
     let mut session = Session::new(config, false);
-    session.add_connection(0, negotiated, 1, 1, Instant(0));
+    let connection = session.expect_connection(0).expect("it is the first");
+    session.add_connection(connection, negotiated, 1, 1, Instant(0));
     let block = Buf::zeroed(BLOCK).share();
     let payload = vec![7; BLOCK];
     let (mut cmd_sn, mut spent) = (Serial(1), Duration::ZERO);
@@ -79,7 +80,7 @@ fn cost(write: bool, digests: bool) -> Duration {
         input.iter().for_each(|piece| bytes.extend_from_slice(piece));
 
         let start = Clock::now();
-        session.handle_bytes(0, &bytes, Instant(u64::from(round)));
+        session.handle_bytes(connection, &bytes, Instant(u64::from(round)));
         while let Some(event) = session.poll_event() {
             if let Event::Command(command) = event {
                 commands.push(command);
@@ -92,7 +93,7 @@ fn cost(write: bool, digests: bool) -> Duration {
             };
             session.complete(command.id, outcome);
         }
-        session.poll_transmit(0, &mut output, usize::MAX);
+        session.poll_transmit(connection, &mut output, usize::MAX);
         assert!(output.len() >= 48 * BATCH as usize);
         black_box(&output);
         output.clear();

@@ -81,10 +81,10 @@ async fn serve_connection(stream: Stream, unit: Rc<Unit>) {
         data_bytes_max: 16 << 20,
         nop_interval: Duration::from_secs(60),
     };
-    let cid = login.request.cid;
     let mut session = Session::new(config, login.request.kind == SessionKind::Discovery);
-    session.add_connection(cid, login.negotiated, login.stat_sn, login.exp_cmd_sn, rt::now());
-    session.handle_bytes(cid, &login.leftover, rt::now());
+    let connection = session.expect_connection(login.request.cid).unwrap();
+    session.add_connection(connection, login.negotiated, login.stat_sn, login.exp_cmd_sn, rt::now());
+    session.handle_bytes(connection, &login.leftover, rt::now());
     let mut batch = SendBatch::new();
     loop {
         while let Some(event) = session.poll_event() {
@@ -109,10 +109,11 @@ async fn serve_connection(stream: Stream, unit: Rc<Unit>) {
                         TargetRecord { name: NAME.into(), addresses: vec!["10.0.0.1:3260,1".into()] };
                     session.send_targets(id, &[record]);
                 }
-                Event::Close { .. } | Event::End { .. } => {}
+                Event::Logout { id, .. } => session.logout_done(id, true),
+                Event::Close { .. } | Event::End => {}
             }
         }
-        session.poll_transmit(cid, &mut batch, 1 << 20);
+        session.poll_transmit(connection, &mut batch, 1 << 20);
         if !batch.is_empty() {
             match stream.send(batch).await {
                 Ok(empty) => batch = empty,
@@ -123,15 +124,15 @@ async fn serve_connection(stream: Stream, unit: Rc<Unit>) {
         if session.connections_open() == 0 {
             return;
         }
-        if let Some(in_place) = session.take_in_place(cid) {
+        if let Some(in_place) = session.take_in_place(connection) {
             match stream.receive_exact(in_place.buf, in_place.filled).await {
-                Ok(buf) => session.handle_in_place(cid, buf, rt::now()),
+                Ok(buf) => session.handle_in_place(connection, buf, rt::now()),
                 Err(_) => return,
             }
             continue;
         }
         match stream.receive().await {
-            Ok(received) if !received.is_empty() => session.handle_bytes(cid, &received, rt::now()),
+            Ok(received) if !received.is_empty() => session.handle_bytes(connection, &received, rt::now()),
             _ => return,
         }
     }

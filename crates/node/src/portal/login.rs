@@ -14,7 +14,7 @@ use super::PORTAL_GROUP;
 use super::registry::SessionName;
 use crate::access::{ChapSecret, Denied};
 use crate::control::Control;
-use crate::session::{Birth, Peer, Session};
+use crate::session::{Birth, Peer, Seat, Session};
 use crate::shard::Shard;
 
 /// How long the session that a login replaces gets to end. Its commands may be at a disk; after this the initiator is
@@ -51,8 +51,8 @@ impl Drop for Place {
 enum Admitted {
     /// It makes a session, there; the registry has its place.
     New(rt::CoreId, Birth, Place),
-    /// It adds a connection to this session.
-    Joins(rt::CoreId, u16),
+    /// It adds a connection to a session.
+    Joins(Seat),
 }
 
 async fn negotiate(stream: &Stream, peer: SocketAddr) -> Option<(Admitted, LoginOutcome)> {
@@ -114,7 +114,7 @@ impl Admitted {
     fn tsih(&self) -> u16 {
         match self {
             Admitted::New(_, birth, _) => birth.tsih,
-            Admitted::Joins(_, tsih) => *tsih,
+            Admitted::Joins(seat) => seat.tsih(),
         }
     }
 }
@@ -175,11 +175,10 @@ async fn admit(
         let place = registry.place(request.tsih).filter(|place| place.name == name);
         let place = place.ok_or(LoginStatus::SessionDoesNotExist)?;
         let (tsih, cid) = (request.tsih, request.cid);
-        let room = rt::call(place.core, move || async move {
-            Shard::current().session(tsih).ok_or(LoginStatus::SessionDoesNotExist)?.room_for(cid)
+        let seat = rt::call(place.core, move || async move {
+            Shard::current().session(tsih).ok_or(LoginStatus::SessionDoesNotExist)?.join(cid).await
         });
-        room.await?;
-        return Ok(Admitted::Joins(place.core, request.tsih));
+        return Ok(Admitted::Joins(seat.await?));
     }
     // RFC 7143 6.3.5: a login with the names of a living session replaces it. Two logins of the same names at once take turns.
     while let Some((old, place)) = registry.named(&name).filter(|_| request.target.is_some()) {
@@ -221,13 +220,8 @@ async fn hand_over(stream: Stream, admitted: Admitted, outcome: LoginOutcome) {
                 %core,
                 "session began"
             );
-            rt::send(core, move || Session::begin(birth).add_connection(stream.attach(), outcome));
+            rt::send(core, move || Session::begin(birth).add_leading_connection(stream.attach(), outcome));
         }
-        Admitted::Joins(core, tsih) => rt::send(core, move || {
-            // The session may have ended meanwhile; dropping the stream closes the connection.
-            if let Some(session) = Shard::current().session(tsih) {
-                session.add_connection(stream.attach(), outcome);
-            }
-        }),
+        Admitted::Joins(seat) => seat.take(stream, outcome),
     }
 }

@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::SendBatch;
-use proto::iscsi::target::CloseReason;
+use proto::iscsi::target::{CloseReason, ConnectionId};
 use rt::Stream;
 use rt::sync::Notify;
 
@@ -14,9 +15,12 @@ use super::Session;
 /// What one send carries at most: beyond this, batching gains nothing and the answers behind it wait.
 const SEND_BYTES_MAX: usize = 1 << 20;
 
+/// How long the last answers of a connection that closes may take to leave.
+const LINGER_DEADLINE: Duration = Duration::from_secs(10);
+
 /// A connection in its full feature phase.
 pub struct Connection {
-    cid: u16,
+    id: ConnectionId,
     stream: Stream,
     /// Rung when there may be something to send.
     output: Notify,
@@ -24,20 +28,23 @@ pub struct Connection {
     input: Notify,
     /// No more is received; what is left is sent, then the connection is closed.
     finishing: Cell<bool>,
-    /// Nothing more is sent either: the brain may have a new connection of this number.
+    /// Nothing more is sent either.
     cut: Cell<bool>,
+    /// Rung when all is sent that will be.
+    sent: Notify,
 }
 
 impl Connection {
     /// A connection.
-    pub fn new(cid: u16, stream: Stream) -> Connection {
+    pub fn new(id: ConnectionId, stream: Stream) -> Connection {
         Connection {
-            cid,
+            id,
             stream,
             output: Notify::new(),
             input: Notify::new(),
             finishing: Cell::new(false),
             cut: Cell::new(false),
+            sent: Notify::new(),
         }
     }
 
@@ -51,6 +58,11 @@ impl Connection {
         self.stream.local_address()
     }
 
+    /// It is at its end: no more than what is left is sent.
+    pub fn is_finishing(&self) -> bool {
+        self.finishing.get()
+    }
+
     /// Something may have changed: there may be output, or room for input.
     pub fn look(&self) {
         self.output.notify();
@@ -58,9 +70,17 @@ impl Connection {
     }
 
     /// Sends what is left and closes.
-    pub fn finish(&self) {
+    pub fn finish(self: &Rc<Connection>) {
         self.finishing.set(true);
         self.look();
+        rt::spawn(Rc::clone(self).linger()).detach();
+    }
+
+    /// Cuts off an initiator that does not take what is left: it holds memory.
+    async fn linger(self: Rc<Connection>) {
+        if rt::timeout(LINGER_DEADLINE, self.sent.notified()).await.is_err() {
+            self.cut();
+        }
     }
 
     /// Closes now.
@@ -74,11 +94,11 @@ impl Connection {
     /// Feeds the session with what arrives, until the end.
     pub(super) async fn receive(self: Rc<Connection>, session: Rc<Session>) {
         while !self.finishing.get() {
-            if !session.brain.borrow().wants_bytes(self.cid) {
+            if !session.brain.borrow().wants_bytes(self.id) {
                 self.input.notified().await;
                 continue;
             }
-            let in_place = session.brain.borrow_mut().take_in_place(self.cid);
+            let in_place = session.brain.borrow_mut().take_in_place(self.id);
             match in_place {
                 Some(place) => {
                     let received = self.stream.receive_exact(place.buf, place.filled).await;
@@ -87,8 +107,8 @@ impl Connection {
                     }
                     let mut brain = session.brain.borrow_mut();
                     match received {
-                        Ok(buf) => brain.handle_in_place(self.cid, buf, rt::now()),
-                        Err(_) => brain.handle_closed(self.cid, CloseReason::Reset),
+                        Ok(buf) => brain.handle_in_place(self.id, buf, rt::now()),
+                        Err(_) => brain.handle_closed(self.id, CloseReason::Reset),
                     }
                 }
                 None => {
@@ -99,10 +119,10 @@ impl Connection {
                     let mut brain = session.brain.borrow_mut();
                     match received {
                         Ok(bytes) if bytes.is_empty() => {
-                            brain.handle_closed(self.cid, CloseReason::PeerClosed)
+                            brain.handle_closed(self.id, CloseReason::PeerClosed)
                         }
-                        Ok(bytes) => brain.handle_bytes(self.cid, &bytes, rt::now()),
-                        Err(_) => brain.handle_closed(self.cid, CloseReason::Reset),
+                        Ok(bytes) => brain.handle_bytes(self.id, &bytes, rt::now()),
+                        Err(_) => brain.handle_closed(self.id, CloseReason::Reset),
                     }
                 }
             }
@@ -114,7 +134,7 @@ impl Connection {
     pub(super) async fn send(self: Rc<Connection>, session: Rc<Session>) {
         let mut batch = SendBatch::new();
         while !self.cut.get() {
-            session.brain.borrow_mut().poll_transmit(self.cid, &mut batch, SEND_BYTES_MAX);
+            session.brain.borrow_mut().poll_transmit(self.id, &mut batch, SEND_BYTES_MAX);
             if batch.is_empty() {
                 if self.finishing.get() {
                     break;
@@ -127,7 +147,7 @@ impl Connection {
                 Ok(sent) => batch = sent,
                 Err(_) => {
                     if !self.cut.get() {
-                        session.brain.borrow_mut().handle_closed(self.cid, CloseReason::Reset);
+                        session.brain.borrow_mut().handle_closed(self.id, CloseReason::Reset);
                         session.pump();
                     }
                     break;
@@ -137,5 +157,7 @@ impl Connection {
         }
         self.finishing.set(true);
         self.stream.shutdown();
+        self.sent.notify();
+        session.forget_connection(self.id);
     }
 }

@@ -7,6 +7,7 @@
 
 mod budget;
 mod connection;
+mod join;
 mod task;
 mod view;
 
@@ -20,15 +21,15 @@ use std::task::{Context, Poll, Waker};
 
 use base::Instant;
 use proto::iscsi::target::{
-    self as iscsi, CloseReason, Command, CommandId, Event, LoginOutcome, LoginStatus, TargetRecord,
+    self as iscsi, CloseReason, Command, CommandId, ConnectionId, Event, TargetRecord,
 };
 use proto::scsi::limits::TRANSFER_BYTES_MAX;
 use proto::scsi::{ItNexus, Lun, NexusId, Outcome, Request, Step, UnitAttention, absent};
-use rt::Stream;
 use rt::sync::Notify;
 
 use self::budget::ReadBudget;
 use self::connection::Connection;
+pub use self::join::Seat;
 pub use self::view::View;
 use crate::access::{ChapSecret, HostName};
 use crate::control::{SessionStatus, Traffic};
@@ -67,20 +68,27 @@ pub struct Birth {
     pub again: bool,
 }
 
+/// A command that runs as a task of its own.
+struct Running {
+    /// The unit that it runs on.
+    on: Rc<Unit>,
+    /// The connection that it came on.
+    cid: u16,
+}
+
 /// One session on its core.
 pub struct Session {
     birth: Birth,
     brain: RefCell<iscsi::Session>,
-    connections: RefCell<BTreeMap<u16, Rc<Connection>>>,
+    /// Also those that are over and still send what they left.
+    connections: RefCell<BTreeMap<ConnectionId, Rc<Connection>>>,
     view: RefCell<Rc<View>>,
     /// The host groups whose LUNs it sees. A secret that a group gets later counts from the next login on.
     entered: RefCell<BTreeSet<HostName>>,
     /// What its reads may hold.
     reads: Rc<ReadBudget>,
-    /// What the first login settled.
-    max_connections: Cell<usize>,
-    /// Commands that run as tasks of their own, with the unit they run on.
-    running: RefCell<BTreeMap<CommandId, Rc<Unit>>>,
+    /// Commands that run as tasks of their own, also those that the brain has forgotten.
+    running: RefCell<BTreeMap<CommandId, Running>>,
     /// Rung when a command has ended that somebody may wait for.
     command_ended: Notify,
     /// Rung when a deadline may have come nearer.
@@ -113,7 +121,6 @@ impl Session {
             birth,
             brain: RefCell::new(brain),
             connections: RefCell::default(),
-            max_connections: Cell::new(1),
             running: RefCell::default(),
             command_ended: Notify::new(),
             deadline_changed: Notify::new(),
@@ -124,43 +131,6 @@ impl Session {
         session.look_again();
         rt::spawn(Rc::clone(&session).keep_time()).detach();
         session
-    }
-
-    /// Adds a connection that has logged in.
-    pub fn add_connection(self: &Rc<Session>, stream: Stream, login: LoginOutcome) {
-        let cid = login.request.cid;
-        self.max_connections.set(usize::from(login.negotiated.max_connections));
-        self.brain.borrow_mut().add_connection(
-            cid,
-            login.negotiated,
-            login.stat_sn,
-            login.exp_cmd_sn,
-            rt::now(),
-        );
-        // If the number was in use, the brain has closed the former connection: that one goes before the new one comes.
-        self.pump();
-        let connection = Rc::new(Connection::new(cid, stream));
-        self.connections.borrow_mut().insert(cid, Rc::clone(&connection));
-        self.brain.borrow_mut().handle_bytes(cid, &login.leftover, rt::now());
-        rt::spawn(Rc::clone(&connection).receive(Rc::clone(self))).detach();
-        rt::spawn(connection.send(Rc::clone(self))).detach();
-        self.pump();
-    }
-
-    /// Whether it takes another connection.
-    ///
-    /// # Errors
-    /// It has as many as it settled for (a connection of the same number would be replaced), or it has just ended.
-    pub fn room_for(&self, cid: u16) -> Result<(), LoginStatus> {
-        if self.ended.get() {
-            return Err(LoginStatus::SessionDoesNotExist);
-        }
-        let connections = self.connections.borrow();
-        if connections.contains_key(&cid) || connections.len() < self.max_connections.get() {
-            Ok(())
-        } else {
-            Err(LoginStatus::TooManyConnections)
-        }
     }
 
     /// Its number in the node.
@@ -197,6 +167,7 @@ impl Session {
                 .connections
                 .borrow()
                 .values()
+                .filter(|connection| !connection.is_finishing())
                 .map(|connection| connection.peer_address())
                 .collect(),
             age: rt::now().since(self.began),
@@ -280,7 +251,7 @@ impl Session {
     /// Answers what is running on `unit` with TASK ABORTED; the operations themselves go on to their end.
     pub fn abort_on(self: &Rc<Session>, unit: &Rc<Unit>) {
         let running = self.running.borrow();
-        let ids = running.iter().filter(|(_, on)| Rc::ptr_eq(on, unit)).map(|(id, _)| *id);
+        let ids = running.iter().filter(|(_, running)| Rc::ptr_eq(&running.on, unit)).map(|(id, _)| *id);
         ids.for_each(|id| self.brain.borrow_mut().abort(id, true));
         drop(running);
         self.pump();
@@ -300,17 +271,21 @@ impl Session {
                     let targets = self.visible_targets(target.as_deref());
                     self.brain.borrow_mut().send_targets(id, &targets);
                 }
-                // Commands whose answers nobody waits for run to their end: `bury` waits for them.
-                Event::Close { cid, reason, abort: _ } => {
-                    tracing::debug!(tsih = self.birth.tsih, cid, ?reason, "connection closes");
-                    if let Some(connection) = self.connections.borrow_mut().remove(&cid) {
-                        match reason {
-                            CloseReason::Reinstated => connection.cut(),
-                            _ => connection.finish(),
-                        }
+                Event::Logout { id, cid } => {
+                    rt::spawn(Rc::clone(self).log_out(id, cid)).detach();
+                }
+                // Commands whose answers nobody waits for run to their end: who must wait for that finds them in `running`.
+                Event::Close { id, reason } => {
+                    tracing::debug!(tsih = self.birth.tsih, cid = id.cid, ?reason, "connection closes");
+                    let connection = self.connections.borrow().get(&id).cloned();
+                    match connection {
+                        Some(connection) if reason == CloseReason::Reinstated => connection.cut(),
+                        Some(connection) => connection.finish(),
+                        // It had broken before it was over.
+                        None => self.brain.borrow_mut().remove_connection(id),
                     }
                 }
-                Event::End { abort: _ } => self.bury(),
+                Event::End => self.bury(),
             }
         }
         self.count_answers();
@@ -326,7 +301,7 @@ impl Session {
 
     /// Runs one command: to its end if it does not have to wait, else as a task.
     fn run(self: &Rc<Session>, command: Command) {
-        let Command { id, lun, cdb, data_out } = command;
+        let Command { id, cid, lun, cdb, data_out } = command;
         let view = self.view();
         let Some(unit) = view.unit(lun).cloned() else {
             let outcome = match absent(&cdb) {
@@ -343,7 +318,7 @@ impl Session {
         match execution.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => self.brain.borrow_mut().complete(id, outcome),
             Poll::Pending => {
-                self.running.borrow_mut().insert(id, on);
+                self.running.borrow_mut().insert(id, Running { on, cid });
                 let session = Rc::clone(self);
                 rt::spawn(async move { session.finish(id, execution.await) }).detach();
             }
@@ -351,8 +326,8 @@ impl Session {
     }
 
     fn finish(self: &Rc<Session>, id: CommandId, outcome: Outcome) {
-        let on = self.running.borrow_mut().remove(&id);
-        drop(on);
+        let ended = self.running.borrow_mut().remove(&id);
+        drop(ended);
         self.brain.borrow_mut().complete(id, outcome);
         self.command_ended.notify();
         self.pump();
@@ -378,16 +353,12 @@ impl Session {
             return;
         }
         let view = self.view.replace(Rc::new(self.new_view(BTreeMap::new())));
-        let connections = self.connections.take();
-        connections.values().for_each(|connection| connection.finish());
         self.deadline_changed.notify();
         let session = Rc::clone(self);
         rt::spawn(async move {
             // A write that is still at a disk must not land after what the initiator writes in its next session, so that one
             // begins (see `portal`) when the last command of this one has ended.
-            while !session.running.borrow().is_empty() {
-                session.command_ended.notified().await;
-            }
+            session.quiet(None).await;
             for unit in view.luns().values() {
                 unit.detach(session.birth.nexus).await;
             }

@@ -7,6 +7,7 @@
 mod commands;
 mod content;
 mod linear;
+mod links;
 mod rig;
 mod secrets;
 mod seeds;
@@ -14,6 +15,7 @@ mod shadow;
 mod workload;
 
 mod attentions;
+mod connections;
 mod control;
 mod copy;
 mod data;

@@ -44,12 +44,12 @@ pub(crate) struct Shape {
 
 impl Shape {
     /// A thick volume of 8 MiB with blocks of 4096 bytes at LUN 0.
-    pub(crate) fn thick() -> Shape {
+    pub(crate) const fn thick() -> Shape {
         Shape { name: "thick", kind: VolumeKind::Thick, block: BlockSize::B4096, mib: 8, lun: 0 }
     }
 
     /// The same in memory.
-    pub(crate) fn ram() -> Shape {
+    pub(crate) const fn ram() -> Shape {
         Shape { name: "ram", kind: VolumeKind::Ram, ..Shape::thick() }
     }
 

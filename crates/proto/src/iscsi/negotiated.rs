@@ -52,6 +52,18 @@ impl Default for Negotiated {
 }
 
 impl Negotiated {
+    /// What holds on a further connection of a session: it settles digests and lengths of its own, all else was settled by
+    /// the leading connection (RFC 7143 13, "Use: LO").
+    pub(super) fn in_session_of(self, leading: &Negotiated) -> Negotiated {
+        Negotiated {
+            header_digest: self.header_digest,
+            data_digest: self.data_digest,
+            max_transmit: self.max_transmit,
+            max_receive: self.max_receive,
+            ..leading.clone()
+        }
+    }
+
     /// Takes in the result of one key. Keys that settle what we do anyway change nothing.
     pub(super) fn settle(&mut self, key: Key, result: Value) {
         match (key, result) {

@@ -9,11 +9,14 @@ use proptest::prelude::*;
 use super::initiator::{
     self, Command, CommandResult, Connection, Identity, LoginOptions, TaskId, Transfer, Wish,
 };
-use super::target::{Authorization, Event, Login, LoginEvent, Session, SessionConfig, TargetRecord};
+use super::target::{
+    Authorization, ConnectionId, Event, Login, LoginEvent, Session, SessionConfig, TargetRecord,
+};
 use super::wire::{Residual, ServiceResponse};
 use crate::scsi::{Cdb, Outcome, Status};
 
 const CID: u16 = 5;
+const CONNECTION: ConnectionId = ConnectionId { cid: CID, generation: 0 };
 const SPACE: usize = 64 << 10;
 const NOW: Instant = Instant(0);
 /// More turns than any of the cases takes.
@@ -44,7 +47,7 @@ impl Pair {
             nop_interval: Duration::from_secs(10),
         };
         let mut session = Session::new(config, false);
-        session.add_connection(CID, accepted.negotiated, accepted.stat_sn, accepted.exp_cmd_sn, NOW);
+        join(&mut session, accepted);
         Pair {
             initiator: Connection::new(&outcome, CID),
             session,
@@ -73,7 +76,7 @@ impl Pair {
         let mut batch = SendBatch::new();
         self.initiator.poll_transmit(&mut batch);
         self.to_target.extend(batch.to_vec());
-        if let Some(mut in_place) = self.session.take_in_place(CID) {
+        if let Some(mut in_place) = self.session.take_in_place(CONNECTION) {
             // The driver waits until all of it has come.
             let missing = in_place.buf.len() - in_place.filled;
             assert!(self.to_target.len() >= missing, "data that was announced does not come");
@@ -81,15 +84,15 @@ impl Pair {
                 *byte = self.to_target.pop_front().unwrap();
             }
             self.in_place += 1;
-            self.session.handle_in_place(CID, in_place.buf, NOW);
+            self.session.handle_in_place(CONNECTION, in_place.buf, NOW);
         } else {
             let bytes = cut(&mut self.to_target, &mut self.rng);
-            self.session.handle_bytes(CID, &bytes, NOW);
+            self.session.handle_bytes(CONNECTION, &bytes, NOW);
         }
         self.serve();
         let mut batch = SendBatch::new();
         let some = 1 + self.rng.below(20_000) as usize;
-        self.session.poll_transmit(CID, &mut batch, some);
+        self.session.poll_transmit(CONNECTION, &mut batch, some);
         self.to_initiator.extend(batch.to_vec());
         let bytes = cut(&mut self.to_initiator, &mut self.rng);
         self.initiator.handle_bytes(&bytes);
@@ -135,6 +138,11 @@ impl Pair {
         cdb[6..10].copy_from_slice(&(len as u32).to_be_bytes());
         self.initiator.submit(Command { lun: [0; 8], cdb: Cdb(cdb), transfer })
     }
+}
+
+fn join(session: &mut Session, login: super::target::LoginOutcome) {
+    assert_eq!(session.expect_connection(CID), Ok(CONNECTION));
+    assert!(session.add_connection(CONNECTION, login.negotiated, login.stat_sn, login.exp_cmd_sn, NOW));
 }
 
 /// The next bytes of a wire: few, or many.
@@ -279,7 +287,7 @@ fn discovery() {
     let config =
         SessionConfig { tsih: 1, commands_max: 4, data_bytes_max: 0, nop_interval: Duration::from_secs(10) };
     let mut session = Session::new(config, true);
-    session.add_connection(CID, accepted.negotiated, accepted.stat_sn, accepted.exp_cmd_sn, NOW);
+    join(&mut session, accepted);
     let mut initiator = Connection::new(&outcome, CID);
     let targets: Vec<_> = (0..1000)
         .map(|i| TargetRecord {
@@ -292,13 +300,13 @@ fn discovery() {
     for _ in 0..1000 {
         let mut batch = SendBatch::new();
         initiator.poll_transmit(&mut batch);
-        session.handle_bytes(CID, &batch.to_vec(), NOW);
+        session.handle_bytes(CONNECTION, &batch.to_vec(), NOW);
         while let Some(event) = session.poll_event() {
             let Event::SendTargets { id, target: None } = event else { panic!("{event:?}") };
             session.send_targets(id, &targets);
         }
         let mut batch = SendBatch::new();
-        session.poll_transmit(CID, &mut batch, 1 << 20);
+        session.poll_transmit(CONNECTION, &mut batch, 1 << 20);
         initiator.handle_bytes(&batch.to_vec());
         if let Some(event) = initiator.poll_event() {
             found = Some(event);

@@ -11,6 +11,6 @@ pub use login::{
     Authorization, Chap, Credentials, Login, LoginEvent, LoginOutcome, LoginRequest, LoginStatus, SessionKind,
 };
 pub use session::{
-    CloseReason, Command, CommandId, Counters, Event, InPlace, Session, SessionConfig, TRANSMIT_BYTES_MAX,
-    TargetRecord, TaskCensus, TaskFunction, TaskResponse,
+    CloseReason, Command, CommandId, ConnectionId, Counters, Event, InPlace, Session, SessionConfig,
+    TRANSMIT_BYTES_MAX, TargetRecord, TaskCensus, TaskFunction, TaskResponse,
 };

@@ -8,12 +8,23 @@ use base::Instant;
 use super::receive::Body;
 use super::text::TextExchange;
 use super::transmit::Output;
-use super::{Counters, Negotiated, TRANSMIT_BYTES_MAX};
+use super::{ConnectionId, Counters, Negotiated, TRANSMIT_BYTES_MAX};
 use crate::iscsi::wire::{Framing, Serial};
 
+/// The life of a connection. Before it, it is expected: its login is being finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Requests are served.
+    Open,
+    /// The initiator has logged it out and waits for our word; nothing more is received.
+    Leaving,
+    /// It is over; what is queued can still be sent.
+    Closed,
+}
+
 pub(super) struct Connection {
-    pub(super) cid: u16,
-    open: bool,
+    pub(super) id: ConnectionId,
+    state: State,
     pub(super) negotiated: Negotiated,
     pub(super) framing: Framing,
     /// The next StatSN.
@@ -36,10 +47,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(cid: u16, negotiated: Negotiated, stat_sn: Serial, now: Instant) -> Connection {
+    pub(super) fn new(id: ConnectionId, negotiated: Negotiated, stat_sn: Serial, now: Instant) -> Connection {
         Connection {
-            cid,
-            open: true,
+            id,
+            state: State::Open,
             framing: Framing {
                 header_digest: negotiated.header_digest,
                 data_digest: negotiated.data_digest,
@@ -60,15 +71,25 @@ impl Connection {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.open
+        self.state == State::Open
     }
 
-    /// Nothing more is received; what is queued can still be sent.
-    pub(super) fn close(&mut self) {
-        self.open = false;
+    pub(super) fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// Nothing more is received.
+    pub(super) fn leave(&mut self) {
+        self.state = State::Leaving;
         self.partial = Vec::new();
         self.body = None;
         self.text = None;
+    }
+
+    /// What is queued can still be sent.
+    pub(super) fn close(&mut self) {
+        self.leave();
+        self.state = State::Closed;
     }
 
     pub(super) fn heard(&mut self, now: Instant, bytes: usize) {

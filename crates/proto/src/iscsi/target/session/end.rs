@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use base::Instant;
 
+use super::connection::Connection;
 use super::task::{TaskKey, TaskState};
 use super::transmit::Output;
-use super::{CloseReason, CommandId, Event, Phase, Session};
+use super::{CloseReason, ConnectionId, Event, Phase, Session};
 use crate::iscsi::wire::AsyncEvent;
 
 /// How long an initiator may take to log out after it was asked to. open-iscsi does so at once; Windows within a second.
@@ -43,8 +44,8 @@ impl Session {
     }
 
     /// Level 0 knows no recovery of a connection: with one of them the session is lost (7.1.4.4).
-    pub(super) fn connection_lost(&mut self, cid: u16, reason: CloseReason) {
-        if self.open_connection(cid).is_some() {
+    pub(super) fn connection_lost(&mut self, id: ConnectionId, reason: CloseReason) {
+        if self.open_connection(id).is_some() {
             self.over(reason);
         }
     }
@@ -55,53 +56,66 @@ impl Session {
             return;
         }
         self.phase = Phase::Over;
-        for connection in self.connections.iter_mut().filter(|connection| connection.is_open()) {
+        self.expected.clear();
+        for connection in self.connections.iter_mut().filter(|connection| !connection.is_closed()) {
             connection.close();
-            self.events.push_back(Event::Close { cid: connection.cid, reason, abort: Vec::new() });
+            self.events.push_back(Event::Close { id: connection.id, reason });
         }
         self.starved.clear();
-        let abort = self.forget_tasks(|_| true);
+        self.forget_tasks(|_| true);
         self.management.clear();
-        self.events.push_back(Event::End { abort });
+        self.logouts.clear();
+        self.events.push_back(Event::End);
     }
 
-    /// Ends one connection of a session that goes on.
-    pub(super) fn close_connection(&mut self, at: usize, reason: CloseReason) {
-        let cid = self.connections[at].cid;
-        self.connections[at].close();
-        self.window.void(cid);
-        let abort = self.forget_tasks(|task_cid| task_cid == cid);
-        self.connections[at].counters.aborts += abort.len() as u64;
-        self.events.push_back(Event::Close { cid, reason, abort });
+    /// Ends the session if it has no connection left and none is to come.
+    pub(super) fn over_if_alone(&mut self, reason: CloseReason) {
+        if self.expected.is_empty() && self.connections.iter().all(Connection::is_closed) {
+            self.over(reason);
+        }
+    }
+
+    /// Takes nothing more in on a connection, and forgets what it asked for.
+    pub(super) fn silence(&mut self, at: usize) {
+        let id = self.connections[at].id;
+        self.connections[at].leave();
+        self.window.void(id);
+        let aborted = self.forget_tasks(|of| of == id);
+        self.connections[at].counters.aborts += aborted;
         // What was held back by a request of the connection may be due now.
         self.carry_out_early();
     }
 
-    /// A new connection takes the place of one with the same CID, open or not.
-    pub(super) fn reinstate(&mut self, cid: u16) {
-        if let Some(at) = self.open_connection(cid) {
-            self.close_connection(at, CloseReason::Reinstated);
+    /// Ends one connection of a session that goes on.
+    pub(super) fn close_connection(&mut self, at: usize, reason: CloseReason) {
+        if self.connections[at].is_open() {
+            self.silence(at);
         }
-        if let Some(at) = self.connections.iter().position(|connection| connection.cid == cid) {
-            let answering: Vec<TaskKey> =
-                self.tasks.iter().filter(|(_, task)| task.cid == cid).map(|(key, _)| key).collect();
-            for key in answering {
-                self.remove_task(key);
-            }
-            let retired = self.connections.remove(at);
-            self.retired = [self.retired, retired.counters].into_iter().sum();
-        }
+        self.connections[at].close();
+        self.events.push_back(Event::Close { id: self.connections[at].id, reason });
     }
 
-    /// Forgets tasks that are not answered, and gives those that the driver has.
-    fn forget_tasks(&mut self, is_of: impl Fn(u16) -> bool) -> Vec<CommandId> {
+    /// Forgets a connection with its answers: they can no longer be sent.
+    pub(super) fn retire(&mut self, at: usize) {
+        let id = self.connections[at].id;
+        let answering: Vec<TaskKey> =
+            self.tasks.iter().filter(|(_, task)| task.connection == id).map(|(key, _)| key).collect();
+        for key in answering {
+            self.remove_task(key);
+        }
+        let retired = self.connections.remove(at);
+        self.retired = [self.retired, retired.counters].into_iter().sum();
+    }
+
+    /// Forgets tasks that are not answered. How many of them the driver has.
+    fn forget_tasks(&mut self, is_of: impl Fn(ConnectionId) -> bool) -> u64 {
         let is_affected = |state: &TaskState| !matches!(state, TaskState::Answering(_));
         let gone: Vec<TaskKey> = self
             .tasks
             .iter()
-            .filter(|(_, task)| is_of(task.cid) && is_affected(&task.state))
+            .filter(|(_, task)| is_of(task.connection) && is_affected(&task.state))
             .map(|(key, _)| key)
             .collect();
-        gone.into_iter().filter(|key| self.remove_task(*key)).map(CommandId::from).collect()
+        gone.into_iter().filter(|key| self.remove_task(*key)).count() as u64
     }
 }

@@ -1,35 +1,76 @@
 //! Logout (RFC 7143 11.14, 11.15).
+//!
+//! Its answer says that nothing of what was logged out takes effect any more: an initiator may write through another
+//! connection, or another initiator may write, as soon as it has come. So the driver sees to its commands first.
 
+use super::task::TaskKey;
 use super::transmit::Output;
-use super::{CloseReason, Session};
+use super::{CloseReason, CommandId, ConnectionId, Event, Session};
 use crate::iscsi::wire::{InitiatorTag, LogoutReason, LogoutRequest, LogoutResult};
 
+/// Logouts that the driver may be at: of every connection, and some that ask twice.
+const LOGOUTS_MAX: usize = 32;
+
+/// A request that the driver is at.
+#[derive(Debug)]
+pub(super) struct Logout {
+    generation: u32,
+    /// Who asked, and will be answered.
+    asker: ConnectionId,
+    tag: InitiatorTag,
+    /// The connection that leaves; `None`: all of them.
+    leaving: Option<ConnectionId>,
+}
+
 impl Session {
-    pub(super) fn carry_out_logout(&mut self, cid: u16, logout: LogoutRequest) {
-        let Some(at) = self.open_connection(cid) else { return };
-        match logout.reason {
-            LogoutReason::CloseSession => {
-                self.answer_logout(at, logout.initiator_tag, LogoutResult::Closed);
-                self.over(CloseReason::LoggedOut);
+    pub(super) fn carry_out_logout(&mut self, asker: ConnectionId, request: LogoutRequest) {
+        let Some(at) = self.open_connection(asker) else { return };
+        let tag = request.initiator_tag;
+        let named = self
+            .connections
+            .iter()
+            .position(|connection| connection.id.cid == request.cid && !connection.is_closed());
+        let leaving = match (request.reason, named) {
+            (LogoutReason::CloseSession, _) => None,
+            (LogoutReason::CloseConnection, Some(named)) => Some(self.connections[named].id),
+            (LogoutReason::CloseConnection, None) => {
+                return self.answer_logout(at, tag, LogoutResult::CidNotFound);
             }
-            LogoutReason::CloseConnection if logout.cid == cid => {
-                self.answer_logout(at, logout.initiator_tag, LogoutResult::Closed);
-                self.close_connection(at, CloseReason::LoggedOut);
-                if self.connections_open() == 0 {
-                    self.over(CloseReason::LoggedOut);
-                }
+            (LogoutReason::RemoveForRecovery, _) => {
+                return self.answer_logout(at, tag, LogoutResult::RecoveryNotSupported);
             }
-            LogoutReason::CloseConnection => match self.open_connection(logout.cid) {
-                Some(other) => {
-                    self.close_connection(other, CloseReason::LoggedOut);
-                    self.answer_logout(at, logout.initiator_tag, LogoutResult::Closed);
-                }
-                None => self.answer_logout(at, logout.initiator_tag, LogoutResult::CidNotFound),
-            },
-            LogoutReason::RemoveForRecovery => {
-                self.answer_logout(at, logout.initiator_tag, LogoutResult::RecoveryNotSupported);
+        };
+        if self.logouts.len() >= LOGOUTS_MAX {
+            return self.answer_logout(at, tag, LogoutResult::CleanupFailed);
+        }
+        for at in 0..self.connections.len() {
+            let connection = &self.connections[at];
+            if connection.is_open() && leaving.is_none_or(|leaving| leaving == connection.id) {
+                self.silence(at);
             }
         }
+        let generation = self.tasks.next_generation();
+        let slot = self.logouts.insert(Logout { generation, asker, tag, leaving }) as u32;
+        let id = CommandId::from(TaskKey { slot, generation });
+        self.events.push_back(Event::Logout { id, cid: leaving.map(|leaving| leaving.cid) });
+    }
+
+    /// The driver's answer.
+    pub(super) fn finish_logout(&mut self, key: TaskKey, is_clean: bool) {
+        let slot = key.slot as usize;
+        if self.logouts.get(slot).is_none_or(|logout| logout.generation != key.generation) {
+            return;
+        }
+        let Logout { asker, tag, leaving, .. } = self.logouts.remove(slot);
+        if let Some(at) = self.connection(asker).filter(|at| !self.connections[*at].is_closed()) {
+            let result = if is_clean { LogoutResult::Closed } else { LogoutResult::CleanupFailed };
+            self.answer_logout(at, tag, result);
+        }
+        let Some(leaving) = leaving else { return self.over(CloseReason::LoggedOut) };
+        if let Some(at) = self.connection(leaving).filter(|at| !self.connections[*at].is_closed()) {
+            self.close_connection(at, CloseReason::LoggedOut);
+        }
+        self.over_if_alone(CloseReason::LoggedOut);
     }
 
     fn answer_logout(&mut self, at: usize, tag: InitiatorTag, result: LogoutResult) {

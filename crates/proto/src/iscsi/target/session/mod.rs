@@ -20,11 +20,12 @@
 //!
 //! The way of a request: `receive` cuts bytes into PDUs and places data, `request` and its neighbours (`task_management`,
 //! `text`, `nop`, `logout`) act on them, `window` keeps their order, `task` and `write_data` hold what a command is
-//! waiting for, `transmit` turns answers into PDUs.
+//! waiting for, `transmit` turns answers into PDUs. `join` and `end` are how connections come and go.
 
 mod connection;
 mod counters;
 mod end;
+mod join;
 mod logout;
 mod nop;
 mod receive;
@@ -46,9 +47,11 @@ use base::{Buf, Chain, Instant, SendBatch};
 use slab::Slab;
 
 use self::connection::Connection;
+use self::logout::Logout;
 use self::task::{TaskKey, TaskTable};
 use self::task_management::Management;
 use self::window::Window;
+use super::LoginStatus;
 use crate::iscsi::Negotiated;
 use crate::iscsi::wire::Serial;
 use crate::scsi::{Cdb, Outcome};
@@ -76,11 +79,23 @@ pub struct TargetRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CommandId(pub u64);
 
+/// A connection of a session. Not used again for a later one of the same CID, so that nothing of the one is taken for the
+/// other's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConnectionId {
+    /// The initiator's number for it.
+    pub cid: u16,
+    /// Which connection of the session it is, by age.
+    pub generation: u32,
+}
+
 /// A SCSI command with all of its data.
 #[derive(Debug)]
 pub struct Command {
     /// To answer it with.
     pub id: CommandId,
+    /// The connection that it came on.
+    pub cid: u16,
     /// The eight LUN bytes as they came.
     pub lun: [u8; 8],
     /// The command.
@@ -152,22 +167,25 @@ pub enum Event {
         /// One target, or all. In a normal session, `None` is the session's own target.
         target: Option<String>,
     },
-    /// The connection is over: send what is left, then close it. Commands in `abort` came on it, were handed out and
-    /// not answered; the session forgets them (empty if the whole session ends: then `End` lists them).
+    /// The initiator takes leave: see that no command that came on the connection takes effect later (they are forgotten,
+    /// and their completion will be ignored), and call [`Session::logout_done`].
+    Logout {
+        /// To answer it with.
+        id: CommandId,
+        /// The connection; `None`: all.
+        cid: Option<u16>,
+    },
+    /// The connection is over: send what is left, then close it, and call [`Session::remove_connection`]. The session
+    /// ignores the completion of commands that came on it.
     Close {
         /// Which.
-        cid: u16,
+        id: ConnectionId,
         /// Why.
         reason: CloseReason,
-        /// Commands whose answers nobody waits for.
-        abort: Vec<CommandId>,
     },
-    /// The session is over; commands in `abort` were handed out and not answered. No event follows; the connections'
-    /// last output can still be polled.
-    End {
-        /// Commands whose answers nobody waits for.
-        abort: Vec<CommandId>,
-    },
+    /// The session is over, and ignores the completion of its commands. No event follows; the connections' last output
+    /// can still be polled.
+    End,
 }
 
 /// Data that should be received straight into its buffer: call `Stream::receive_exact(buf, filled)` and give it back.
@@ -200,12 +218,20 @@ pub struct Session {
     /// Only SendTargets and logout are allowed.
     discovery: bool,
     phase: Phase,
-    /// At most one of each CID; closed ones stay until their place is needed.
+    /// At most one of each CID that is not closed; closed ones stay until the driver has sent what they left.
     connections: Vec<Connection>,
+    /// Connections that are at the end of their login, at most one of each CID.
+    expected: Vec<ConnectionId>,
+    /// How many connections were expected so far.
+    generation: u32,
+    /// What the first login settled: it holds for the session.
+    leading: Option<Negotiated>,
     window: Window,
     tasks: TaskTable,
     /// Task management requests that were handed out.
     management: Slab<Management>,
+    /// Logouts that were handed out.
+    logouts: Slab<Logout>,
     /// Immediate commands among `tasks`.
     immediate_tasks: usize,
     /// Bytes of write buffers, from their allocation to the command's answer.
@@ -239,9 +265,13 @@ impl Session {
             discovery,
             phase: Phase::Active,
             connections: Vec::new(),
+            expected: Vec::new(),
+            generation: 0,
+            leading: None,
             window: Window::new(Serial(0), commands_max),
             tasks: TaskTable::new(),
             management: Slab::new(),
+            logouts: Slab::new(),
             immediate_tasks: 0,
             write_bytes: 0,
             write_grants: 0,
@@ -251,31 +281,38 @@ impl Session {
         }
     }
 
-    /// Adds a connection that login has made (its `leftover` bytes are fed separately). A connection with the same
-    /// CID is closed first: its `Close` says [`CloseReason::Reinstated`] and means the former one. The driver looks at
-    /// [`Session::connections_open`] before it lets one more join. A session that is over takes none.
+    /// Keeps a place for a connection that is at the end of its login. A former connection with the same CID ends now: its
+    /// `Close` says [`CloseReason::Reinstated`], and the login must wait until none of its commands takes effect any more.
+    /// Then call [`Session::add_connection`], or [`Session::remove_connection`] if the login comes to nothing.
+    ///
+    /// # Errors
+    /// It has as many as it settled for, or it is over.
+    pub fn expect_connection(&mut self, cid: u16) -> Result<ConnectionId, LoginStatus> {
+        self.expect(cid)
+    }
+
+    /// Adds an expected connection that has logged in (its `leftover` bytes are fed separately). Says whether it was still
+    /// expected: the session may be over, or another connection of the same CID may have come.
     pub fn add_connection(
         &mut self,
-        cid: u16,
+        id: ConnectionId,
         negotiated: Negotiated,
         stat_sn: u32,
         exp_cmd_sn: u32,
         now: Instant,
-    ) {
-        if self.phase == Phase::Over {
-            return;
-        }
-        // Later connections join the numbering of the first.
-        if self.connections.is_empty() {
-            self.window = Window::new(Serial(exp_cmd_sn), self.config.commands_max.max(1));
-        }
-        self.reinstate(cid);
-        self.connections.push(Connection::new(cid, negotiated, Serial(stat_sn), now));
+    ) -> bool {
+        self.add(id, negotiated, stat_sn, exp_cmd_sn, now)
+    }
+
+    /// Nothing more will be sent on a connection that is closed, or nothing will come of an expected one. A session
+    /// without any is over.
+    pub fn remove_connection(&mut self, id: ConnectionId) {
+        self.remove(id);
     }
 
     /// Takes in what arrived.
-    pub fn handle_bytes(&mut self, cid: u16, bytes: &[u8], now: Instant) {
-        if let Some(at) = self.open_connection(cid) {
+    pub fn handle_bytes(&mut self, id: ConnectionId, bytes: &[u8], now: Instant) {
+        if let Some(at) = self.open_connection(id) {
             self.connections[at].heard(now, bytes.len());
             self.receive(at, bytes);
         }
@@ -283,26 +320,26 @@ impl Session {
 
     /// Large data is due next on this connection, and no bytes wait: receive it in place. Until it is given back, no
     /// bytes may be fed.
-    pub fn take_in_place(&mut self, cid: u16) -> Option<InPlace> {
-        let at = self.open_connection(cid)?;
+    pub fn take_in_place(&mut self, id: ConnectionId) -> Option<InPlace> {
+        let at = self.open_connection(id)?;
         self.lend(at)
     }
 
     /// The in-place data is complete.
-    pub fn handle_in_place(&mut self, cid: u16, buf: Buf, now: Instant) {
-        if let Some(at) = self.open_connection(cid) {
+    pub fn handle_in_place(&mut self, id: ConnectionId, buf: Buf, now: Instant) {
+        if let Some(at) = self.open_connection(id) {
             self.take_back(at, buf, now);
         }
     }
 
     /// Whether to read from the connection at all: not while its answers or its data pile up.
-    pub fn wants_bytes(&self, cid: u16) -> bool {
-        self.open_connection(cid).is_some_and(|at| self.connections[at].wants_bytes())
+    pub fn wants_bytes(&self, id: ConnectionId) -> bool {
+        self.open_connection(id).is_some_and(|at| self.connections[at].wants_bytes())
     }
 
     /// The connection ended below us.
-    pub fn handle_closed(&mut self, cid: u16, reason: CloseReason) {
-        self.connection_lost(cid, reason);
+    pub fn handle_closed(&mut self, id: ConnectionId, reason: CloseReason) {
+        self.connection_lost(id, reason);
     }
 
     /// Ends the session from above (reinstatement, drain, an administrator): sends an async logout request first where the
@@ -326,6 +363,11 @@ impl Session {
         self.answer_management(TaskKey::from(id), response);
     }
 
+    /// The answer to a logout: nothing of what left takes effect later (`is_clean`), or that took too long.
+    pub fn logout_done(&mut self, id: CommandId, is_clean: bool) {
+        self.finish_logout(TaskKey::from(id), is_clean);
+    }
+
     /// The answer to SendTargets.
     pub fn send_targets(&mut self, id: CommandId, targets: &[TargetRecord]) {
         self.answer_send_targets(TaskKey::from(id), targets);
@@ -337,8 +379,8 @@ impl Session {
     }
 
     /// Moves what this connection is to send into `batch`, up to about `bytes_max`.
-    pub fn poll_transmit(&mut self, cid: u16, batch: &mut SendBatch, bytes_max: usize) {
-        self.transmit(cid, batch, bytes_max);
+    pub fn poll_transmit(&mut self, id: ConnectionId, batch: &mut SendBatch, bytes_max: usize) {
+        self.transmit(id, batch, bytes_max);
     }
 
     /// When `handle_timeout` must be called.
@@ -356,12 +398,7 @@ impl Session {
         self.connections.iter().map(|connection| connection.counters).chain([self.retired]).sum()
     }
 
-    /// What one connection has done so far.
-    pub fn connection_counters(&self, cid: u16) -> Option<Counters> {
-        self.connections.iter().find(|connection| connection.cid == cid).map(|connection| connection.counters)
-    }
-
-    /// How many connections are open: what MaxConnections limits.
+    /// How many connections are open.
     pub fn connections_open(&self) -> usize {
         self.connections.iter().filter(|connection| connection.is_open()).count()
     }
@@ -386,7 +423,11 @@ impl Session {
         self.write_bytes
     }
 
-    fn open_connection(&self, cid: u16) -> Option<usize> {
-        self.connections.iter().position(|connection| connection.cid == cid && connection.is_open())
+    fn connection(&self, id: ConnectionId) -> Option<usize> {
+        self.connections.iter().position(|connection| connection.id == id)
+    }
+
+    fn open_connection(&self, id: ConnectionId) -> Option<usize> {
+        self.connection(id).filter(|at| self.connections[*at].is_open())
     }
 }

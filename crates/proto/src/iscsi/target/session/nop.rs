@@ -4,7 +4,7 @@ use base::Instant;
 
 use super::transmit::Output;
 use super::window::Sequenced;
-use super::{CloseReason, Phase, Session};
+use super::{CloseReason, ConnectionId, Phase, Session};
 use crate::iscsi::wire::{HEADER_LEN, InitiatorTag, NopOut};
 
 impl Session {
@@ -16,8 +16,8 @@ impl Session {
         self.sequence(at, header, nop.cmd_sn, Sequenced::Nop(nop, data));
     }
 
-    pub(super) fn answer_nop(&mut self, cid: u16, nop: NopOut, mut data: Vec<u8>) {
-        let Some(at) = self.open_connection(cid) else { return };
+    pub(super) fn answer_nop(&mut self, id: ConnectionId, nop: NopOut, mut data: Vec<u8>) {
+        let Some(at) = self.open_connection(id) else { return };
         let connection = &mut self.connections[at];
         // 11.19.3: as much of the data as the initiator accepts.
         data.truncate(connection.negotiated.max_transmit as usize);

@@ -7,7 +7,7 @@ use super::task::{Answer, NewTask, Task, TaskKey, TaskState};
 use super::transmit::Output;
 use super::window::{Arrival, Sequenced};
 use super::write_data::{Mistake, Place, WriteData};
-use super::{CloseReason, Command, CommandId, Event, IMMEDIATE_MAX, Session};
+use super::{CloseReason, Command, CommandId, ConnectionId, Event, IMMEDIATE_MAX, Session};
 use crate::iscsi::wire::{
     Ahs, DataOut, HEADER_LEN, HeaderError, InitiatorTag, Opcode, RejectReason, RequestPdu, Residual,
     ScsiCommand, Serial, is_immediate, opcode,
@@ -80,22 +80,22 @@ impl Session {
         cmd_sn: Serial,
         request: Sequenced,
     ) {
-        let cid = self.connections[at].cid;
+        let from = self.connections[at].id;
         if is_immediate(header) {
-            return self.carry_out(cid, request, true);
+            return self.carry_out(from, request, true);
         }
         match self.window.arrival(cmd_sn) {
             Arrival::Ignored => self.connections[at].counters.ignored += 1,
             Arrival::Due => {
                 self.window.advance();
-                self.carry_out(cid, request, false);
+                self.carry_out(from, request, false);
                 self.carry_out_early();
             }
             Arrival::Early => {
-                if self.window.hold(cmd_sn, cid, request).is_err() {
+                if self.window.hold(cmd_sn, from, request).is_err() {
                     self.reject(at, RejectReason::OutOfResources, header);
                     // It holds no data, so there is room.
-                    let _ = self.window.hold(cmd_sn, cid, Sequenced::Void);
+                    let _ = self.window.hold(cmd_sn, from, Sequenced::Void);
                 }
             }
         }
@@ -103,12 +103,12 @@ impl Session {
 
     /// Carries out requests that came early and are due now.
     pub(super) fn carry_out_early(&mut self) {
-        while let Some((cid, request)) = self.window.take_due() {
-            self.carry_out(cid, request, false);
+        while let Some((from, request)) = self.window.take_due() {
+            self.carry_out(from, request, false);
         }
     }
 
-    fn carry_out(&mut self, cid: u16, request: Sequenced, immediate: bool) {
+    fn carry_out(&mut self, from: ConnectionId, request: Sequenced, immediate: bool) {
         // Commands and task management open the window when they are answered, all others at once.
         if !immediate && !matches!(request, Sequenced::Command(_) | Sequenced::Task(_)) {
             self.window.release();
@@ -121,10 +121,10 @@ impl Session {
                     self.proceed(key);
                 }
             }
-            Sequenced::Nop(nop, data) => self.answer_nop(cid, nop, data),
-            Sequenced::Task(task) => self.carry_out_task(cid, task, immediate),
-            Sequenced::Text(text, data) => self.carry_out_text(cid, text, data),
-            Sequenced::Logout(logout) => self.carry_out_logout(cid, logout),
+            Sequenced::Nop(nop, data) => self.answer_nop(from, nop, data),
+            Sequenced::Task(task) => self.carry_out_task(from, task, immediate),
+            Sequenced::Text(text, data) => self.carry_out_text(from, text, data),
+            Sequenced::Logout(logout) => self.carry_out_logout(from, logout),
         }
     }
 
@@ -158,8 +158,8 @@ impl Session {
         let key = self.new_task(at, command, ahs, immediate_length, arrival == Arrival::Due);
         match arrival {
             Arrival::Early => {
-                let cid = self.connections[at].cid;
-                let held = self.window.hold(command.cmd_sn, cid, Sequenced::Command(key));
+                let from = self.connections[at].id;
+                let held = self.window.hold(command.cmd_sn, from, Sequenced::Command(key));
                 debug_assert!(held.is_ok(), "a command holds no data in the window");
             }
             _ if command.immediate => self.immediate_tasks += 1,
@@ -244,7 +244,7 @@ impl Session {
         });
         let is_wanted = write.is_some() && matches!(state, TaskState::Collecting);
         let key = self.tasks.insert(NewTask {
-            cid: connection.cid,
+            connection: connection.id,
             tag: command.initiator_tag,
             lun: command.lun,
             cdb: Cdb(command.cdb),
@@ -272,7 +272,7 @@ impl Session {
         length: u32,
     ) -> Sink {
         let connection = &mut self.connections[at];
-        let (cid, max_burst) = (connection.cid, connection.negotiated.max_burst);
+        let (from, max_burst) = (connection.id, connection.negotiated.max_burst);
         let Some(key) = self.tasks.by_tag(pdu.initiator_tag) else {
             // Its command was ignored, rejected or aborted: the data was on its way already.
             connection.counters.ignored += 1;
@@ -280,7 +280,7 @@ impl Session {
         };
         let verdict = match self.tasks.get(key) {
             // Allegiance (4.2.5.1).
-            Some(task) if task.cid != cid => Err(Mistake::Broken(RejectReason::ProtocolError)),
+            Some(task) if task.connection != from => Err(Mistake::Broken(RejectReason::ProtocolError)),
             Some(task) => match (&task.write, &task.state) {
                 (Some(write), TaskState::Collecting) => {
                     write.check(pdu, length, max_burst, |number| key.target_tag(number))
@@ -341,6 +341,7 @@ impl Session {
                 };
                 self.events.push_back(Event::Command(Command {
                     id: CommandId::from(key),
+                    cid: task.connection.cid,
                     lun: task.lun,
                     cdb: task.cdb,
                     data_out,
@@ -372,8 +373,8 @@ impl Session {
             sent: 0,
             data_sn: 0,
         });
-        let (cid, queued) = (task.cid, answer_len(&task.state));
-        if let Some(connection) = self.connections.iter_mut().find(|connection| connection.cid == cid) {
+        let (to, queued) = (task.connection, answer_len(&task.state));
+        if let Some(connection) = self.connections.iter_mut().find(|connection| connection.id == to) {
             connection.queued_bytes += queued;
             connection.queue.push_back(Output::Answer(key));
         }
@@ -383,11 +384,11 @@ impl Session {
     /// PREEMPT AND ABORT, or a reset by another session.
     pub(super) fn abort_from_above(&mut self, key: TaskKey, answer: bool) {
         let Some(task) = self.tasks.get(key) else { return };
-        let (cid, is_running) = (task.cid, matches!(task.state, TaskState::Running));
+        let (from, is_running) = (task.connection, matches!(task.state, TaskState::Running));
         if !is_running {
             return;
         }
-        if let Some(connection) = self.connections.iter_mut().find(|connection| connection.cid == cid) {
+        if let Some(connection) = self.connections.iter_mut().find(|connection| connection.id == from) {
             connection.counters.aborts += 1;
         }
         if answer {
@@ -409,7 +410,7 @@ impl Session {
         }
         if let TaskState::Answering(answer) = &task.state
             && let Some(connection) =
-                self.connections.iter_mut().find(|connection| connection.cid == task.cid)
+                self.connections.iter_mut().find(|connection| connection.id == task.connection)
         {
             connection.queued_bytes -= answer.data.len() - answer.sent as usize;
         }

@@ -76,9 +76,9 @@ impl Session {
 
     fn send_r2ts(&mut self, key: TaskKey) {
         let Some(task) = self.tasks.get_mut(key) else { return };
-        let cid = task.cid;
+        let id = task.connection;
         let Some(write) = task.write.as_mut() else { return };
-        let Some(connection) = self.connections.iter_mut().find(|connection| connection.cid == cid) else {
+        let Some(connection) = self.connections.iter_mut().find(|connection| connection.id == id) else {
             return;
         };
         let (max_burst, outstanding_max) =

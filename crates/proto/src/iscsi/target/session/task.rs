@@ -5,7 +5,7 @@ use slab::Slab;
 
 use super::tag_index::TagIndex;
 use super::write_data::WriteData;
-use super::{CommandId, TaskCensus};
+use super::{CommandId, ConnectionId, TaskCensus};
 use crate::iscsi::wire::{InitiatorTag, Residual, Serial, TargetTag};
 use crate::scsi::{Cdb, Sense, Status};
 
@@ -67,7 +67,7 @@ pub(super) struct Answer {
 pub(super) struct Task {
     generation: u32,
     /// The connection that it came on and is answered on.
-    pub(super) cid: u16,
+    pub(super) connection: ConnectionId,
     pub(super) tag: InitiatorTag,
     pub(super) lun: [u8; 8],
     pub(super) cdb: Cdb,
@@ -90,7 +90,7 @@ pub(super) struct Task {
 
 /// What a new task is made of.
 pub(super) struct NewTask {
-    pub(super) cid: u16,
+    pub(super) connection: ConnectionId,
     pub(super) tag: InitiatorTag,
     pub(super) lun: [u8; 8],
     pub(super) cdb: Cdb,
@@ -127,7 +127,7 @@ impl TaskTable {
         let tag = new.tag;
         let slot = self.slots.insert(Task {
             generation,
-            cid: new.cid,
+            connection: new.connection,
             tag,
             lun: new.lun,
             cdb: new.cdb,

@@ -3,7 +3,7 @@
 use super::task::{Task, TaskKey, TaskState};
 use super::transmit::Output;
 use super::window::{Arrival, Sequenced};
-use super::{CloseReason, CommandId, Event, Session, TaskFunction, TaskResponse};
+use super::{CloseReason, CommandId, ConnectionId, Event, Session, TaskFunction, TaskResponse};
 use crate::iscsi::wire::{InitiatorTag, TaskManagementFunction, TaskRequest};
 
 /// RFC 7143 11.6.1: "task allegiance reassignment not supported", the answer to a function that we never hand out.
@@ -13,22 +13,22 @@ const REASSIGNMENT_NOT_SUPPORTED: u8 = 4;
 #[derive(Debug)]
 pub(super) struct Management {
     generation: u32,
-    cid: u16,
+    connection: ConnectionId,
     tag: InitiatorTag,
     function: TaskFunction,
     immediate: bool,
 }
 
 impl Session {
-    pub(super) fn carry_out_task(&mut self, cid: u16, request: TaskRequest, immediate: bool) {
+    pub(super) fn carry_out_task(&mut self, from: ConnectionId, request: TaskRequest, immediate: bool) {
         let is_of_unit = |task: &Task| task.lun == request.lun;
         let (function, abort) = match request.function {
-            TaskManagementFunction::AbortTask => match self.abort_task(&request) {
+            TaskManagementFunction::AbortTask => match self.abort_task(from, &request) {
                 Ok(abort) if abort.is_empty() => {
-                    return self.answer_at_once(cid, &request, immediate, TaskResponse::Complete as u8);
+                    return self.answer_at_once(from, &request, immediate, TaskResponse::Complete as u8);
                 }
                 Ok(abort) => (TaskFunction::AbortTask, abort),
-                Err(response) => return self.answer_at_once(cid, &request, immediate, response as u8),
+                Err(response) => return self.answer_at_once(from, &request, immediate, response as u8),
             },
             TaskManagementFunction::AbortTaskSet => {
                 (TaskFunction::AbortTaskSet, self.take_tasks(&request, is_of_unit))
@@ -46,18 +46,19 @@ impl Session {
                 (TaskFunction::TargetColdReset, self.take_tasks(&request, |_| true))
             }
             TaskManagementFunction::TaskReassign => {
-                return self.answer_at_once(cid, &request, immediate, REASSIGNMENT_NOT_SUPPORTED);
+                return self.answer_at_once(from, &request, immediate, REASSIGNMENT_NOT_SUPPORTED);
             }
             // No contingent allegiance (ACA) is ever established, so there is none to clear.
             TaskManagementFunction::ClearAca | TaskManagementFunction::Unknown(_) => {
-                return self.answer_at_once(cid, &request, immediate, TaskResponse::NotSupported as u8);
+                return self.answer_at_once(from, &request, immediate, TaskResponse::NotSupported as u8);
             }
         };
-        if let Some(at) = self.open_connection(cid) {
+        if let Some(at) = self.open_connection(from) {
             self.connections[at].counters.aborts += abort.len() as u64;
         }
         let generation = self.tasks.next_generation();
-        let management = Management { generation, cid, tag: request.initiator_tag, function, immediate };
+        let management =
+            Management { generation, connection: from, tag: request.initiator_tag, function, immediate };
         let slot = self.management.insert(management) as u32;
         let id = CommandId::from(TaskKey { slot, generation });
         self.events.push_back(Event::Task { id, function, lun: request.lun, abort });
@@ -73,28 +74,32 @@ impl Session {
         if !management.immediate {
             self.window.release();
         }
-        self.queue_task_response(management.cid, management.tag, response as u8);
+        self.queue_task_response(management.connection, management.tag, response as u8);
         // 11.5.1: a target that was reset cold drops its connections.
         if management.function == TaskFunction::TargetColdReset && response == TaskResponse::Complete {
             self.over(CloseReason::Reset);
         }
     }
 
-    fn answer_at_once(&mut self, cid: u16, request: &TaskRequest, immediate: bool, response: u8) {
+    fn answer_at_once(&mut self, to: ConnectionId, request: &TaskRequest, immediate: bool, response: u8) {
         if !immediate {
             self.window.release();
         }
-        self.queue_task_response(cid, request.initiator_tag, response);
+        self.queue_task_response(to, request.initiator_tag, response);
     }
 
-    fn queue_task_response(&mut self, cid: u16, tag: InitiatorTag, response: u8) {
-        if let Some(at) = self.open_connection(cid) {
+    fn queue_task_response(&mut self, to: ConnectionId, tag: InitiatorTag, response: u8) {
+        if let Some(at) = self.open_connection(to) {
             self.connections[at].queue(Output::Task { tag, response });
         }
     }
 
     /// ABORT TASK (11.6.1 with its cases a, b and c). Gives the task if the driver has it.
-    fn abort_task(&mut self, request: &TaskRequest) -> Result<Vec<CommandId>, TaskResponse> {
+    fn abort_task(
+        &mut self,
+        from: ConnectionId,
+        request: &TaskRequest,
+    ) -> Result<Vec<CommandId>, TaskResponse> {
         let named = self.tasks.by_tag(request.referenced_tag);
         if let Some(key) = named
             && let Some(task) = self.tasks.get(key)
@@ -112,7 +117,7 @@ impl Session {
             Arrival::Ignored => Err(TaskResponse::TaskDoesNotExist),
             Arrival::Early => {
                 // It holds no data, so there is room.
-                let _ = self.window.hold(referenced, 0, Sequenced::Void);
+                let _ = self.window.hold(referenced, from, Sequenced::Void);
                 Ok(Vec::new())
             }
             Arrival::Due => {

@@ -12,8 +12,8 @@ use std::time::Duration;
 use base::{Chain, Instant, SendBatch};
 
 use super::{
-    CloseReason, Command, CommandId, Event, Negotiated, Session, SessionConfig, TargetRecord, TaskFunction,
-    TaskResponse,
+    CloseReason, Command, CommandId, ConnectionId, Event, Negotiated, Session, SessionConfig, TargetRecord,
+    TaskFunction, TaskResponse,
 };
 use crate::iscsi::wire::{
     DataIn, DataOut, Framing, HEADER_LEN, InitiatorTag, R2t, ResponsePdu, ScsiCommand, Serial, TargetTag,
@@ -46,17 +46,35 @@ fn config() -> SessionConfig {
 /// The first CmdSN of all tests.
 const FIRST: u32 = 100;
 
+/// The first connection of all tests.
+const LEADING: ConnectionId = ConnectionId { cid: 0, generation: 0 };
+
 struct Peer {
     session: Session,
+    /// By their places in here, tests name connections.
+    connections: Vec<ConnectionId>,
     negotiated: Negotiated,
     now: Instant,
 }
 
 impl Peer {
     fn with(negotiated: Negotiated, config: SessionConfig) -> Peer {
-        let mut session = Session::new(config, false);
-        session.add_connection(0, negotiated.clone(), 1000, FIRST, Instant(0));
-        Peer { session, negotiated, now: Instant(0) }
+        Peer::of(Session::new(config, false), negotiated)
+    }
+
+    fn of(session: Session, negotiated: Negotiated) -> Peer {
+        let mut peer =
+            Peer { session, connections: Vec::new(), negotiated: negotiated.clone(), now: Instant(0) };
+        peer.join(0, negotiated, 1000);
+        assert_eq!(peer.connections, [LEADING]);
+        peer
+    }
+
+    /// Adds a connection.
+    fn join(&mut self, cid: u16, negotiated: Negotiated, stat_sn: u32) {
+        let id = self.session.expect_connection(cid).expect("there is a place");
+        assert!(self.session.add_connection(id, negotiated, stat_sn, FIRST, self.now));
+        self.connections.push(id);
     }
 
     fn new() -> Peer {
@@ -64,9 +82,7 @@ impl Peer {
     }
 
     fn discovery() -> Peer {
-        let mut session = Session::new(config(), true);
-        session.add_connection(0, negotiated(), 1000, FIRST, Instant(0));
-        Peer { session, negotiated: negotiated(), now: Instant(0) }
+        Peer::of(Session::new(config(), true), negotiated())
     }
 
     fn framing(&self) -> Framing {
@@ -85,9 +101,9 @@ impl Peer {
         batch.to_vec()
     }
 
-    fn send_on(&mut self, cid: u16, header: [u8; HEADER_LEN], data: &[u8]) {
+    fn send_on(&mut self, connection: usize, header: [u8; HEADER_LEN], data: &[u8]) {
         let bytes = self.bytes(&header, data);
-        self.session.handle_bytes(cid, &bytes, self.now);
+        self.session.handle_bytes(self.connections[connection], &bytes, self.now);
     }
 
     fn send(&mut self, header: [u8; HEADER_LEN], data: &[u8]) {
@@ -108,14 +124,22 @@ impl Peer {
         }
     }
 
-    fn output_bytes(&mut self, cid: u16, bytes_max: usize) -> Vec<u8> {
+    /// The only event, which is a logout of this connection (`None`: of the session).
+    fn logout_event(&mut self, expected: Option<u16>) -> CommandId {
+        match self.events()[..] {
+            [Event::Logout { id, cid }] if cid == expected => id,
+            ref events => panic!("no logout but {events:?}"),
+        }
+    }
+
+    fn output_bytes(&mut self, connection: usize, bytes_max: usize) -> Vec<u8> {
         let mut batch = SendBatch::new();
-        self.session.poll_transmit(cid, &mut batch, bytes_max);
+        self.session.poll_transmit(self.connections[connection], &mut batch, bytes_max);
         batch.to_vec()
     }
 
-    fn output_of(&mut self, cid: u16) -> Vec<(ResponsePdu, Vec<u8>)> {
-        let bytes = self.output_bytes(cid, usize::MAX);
+    fn output_of(&mut self, connection: usize) -> Vec<(ResponsePdu, Vec<u8>)> {
+        let bytes = self.output_bytes(connection, usize::MAX);
         let mut rest = &bytes[..];
         let mut pdus = Vec::new();
         while !rest.is_empty() {
@@ -148,10 +172,10 @@ impl Peer {
     fn is_over(&mut self, expected: CloseReason) {
         let events = self.events();
         assert!(
-            matches!(&events[..], [Event::Close { cid: 0, reason, .. }, Event::End { .. }] if *reason == expected),
+            matches!(&events[..], [Event::Close { id: LEADING, reason }, Event::End] if *reason == expected),
             "{events:?}"
         );
-        assert!(!self.session.wants_bytes(0));
+        assert!(!self.session.wants_bytes(LEADING));
         assert_eq!(self.session.deadline(), None);
     }
 }

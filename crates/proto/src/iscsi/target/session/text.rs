@@ -2,7 +2,7 @@
 
 use super::task::TaskKey;
 use super::transmit::Output;
-use super::{CommandId, Event, Session, TargetRecord};
+use super::{CommandId, ConnectionId, Event, Session, TargetRecord};
 use crate::iscsi::wire::{HEADER_LEN, InitiatorTag, KeyValues, RejectReason, TargetTag, TextRequest};
 
 /// The longest text that is put together of several requests. The longest sensible one is a SendTargets with a name of 223
@@ -55,8 +55,8 @@ enum TextState {
 }
 
 impl Session {
-    pub(super) fn carry_out_text(&mut self, cid: u16, request: TextRequest, data: Vec<u8>) {
-        let Some(at) = self.open_connection(cid) else { return };
+    pub(super) fn carry_out_text(&mut self, id: ConnectionId, request: TextRequest, data: Vec<u8>) {
+        let Some(at) = self.open_connection(id) else { return };
         let exchange = self.connections[at]
             .text
             .take()
@@ -92,7 +92,7 @@ impl Session {
             Err(reason) => self.refuse_text(at, &request, reason),
             Ok((None, answers)) => self.send_text(at, request.initiator_tag, answers),
             Ok((Some(target), answers)) => {
-                let key = TaskKey { slot: u32::from(cid), generation: self.tasks.next_generation() };
+                let key = TaskKey { slot: 0, generation: self.tasks.next_generation() };
                 let state = TextState::Listing(key, answers);
                 self.connections[at].text = Some(TextExchange { tag: request.initiator_tag, state });
                 self.events.push_back(Event::SendTargets { id: CommandId::from(key), target });
@@ -136,16 +136,15 @@ impl Session {
 
     /// The driver's answer.
     pub(super) fn answer_send_targets(&mut self, id: TaskKey, targets: &[TargetRecord]) {
-        let Some(at) = u16::try_from(id.slot).ok().and_then(|cid| self.open_connection(cid)) else { return };
-        let Some(TextExchange { tag, state: TextState::Listing(key, answers) }) =
-            &mut self.connections[at].text
-        else {
-            return;
-        };
-        if *key != id {
-            return;
-        }
-        let (tag, mut text) = (*tag, std::mem::take(answers));
+        let found = self.connections.iter_mut().enumerate().find_map(|(at, connection)| {
+            match connection.text.as_mut()? {
+                TextExchange { tag, state: TextState::Listing(key, answers) } if *key == id => {
+                    Some((at, *tag, std::mem::take(answers)))
+                }
+                _ => None,
+            }
+        });
+        let Some((at, tag, mut text)) = found else { return };
         for target in targets {
             text.extend_from_slice(format!("TargetName={}\0", target.name).as_bytes());
             for address in &target.addresses {

@@ -4,10 +4,10 @@
 use base::SendBatch;
 use smallvec::SmallVec;
 
-use super::Session;
 use super::connection::Connection;
 use super::task::{Answer, Task, TaskKey, TaskState};
 use super::window::Window;
+use super::{ConnectionId, Session};
 use crate::iscsi::wire::{
     AsyncEvent, AsyncMessage, DataIn, DataInStatus, HEADER_LEN, InitiatorTag, LogoutResponse, LogoutResult,
     NopIn, R2t, Reject, RejectReason, Residual, ScsiResponse, Serial, SerialNumbers, ServiceResponse,
@@ -63,8 +63,8 @@ impl Output {
 }
 
 impl Session {
-    pub(super) fn transmit(&mut self, cid: u16, batch: &mut SendBatch, bytes_max: usize) {
-        let Some(at) = self.connections.iter().position(|connection| connection.cid == cid) else { return };
+    pub(super) fn transmit(&mut self, id: ConnectionId, batch: &mut SendBatch, bytes_max: usize) {
+        let Some(at) = self.connection(id) else { return };
         let before = batch.len();
         let end = before.saturating_add(bytes_max);
         while batch.len() < end {

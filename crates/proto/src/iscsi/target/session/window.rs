@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::ConnectionId;
 use super::task::TaskKey;
 use crate::iscsi::wire::{LogoutRequest, NopOut, Serial, TaskRequest, TextRequest};
 
@@ -47,7 +48,7 @@ pub(super) struct Window {
     /// MaxCmdSN. It goes up by one for each request that is over, and so never down.
     max: Serial,
     /// Requests from `expected` on, with the connection that each came on. The first is never there.
-    early: VecDeque<Option<(u16, Sequenced)>>,
+    early: VecDeque<Option<(ConnectionId, Sequenced)>>,
     early_bytes: usize,
 }
 
@@ -89,7 +90,12 @@ impl Window {
     }
 
     /// Keeps a request that is early. Gives it back if there is no room for its data.
-    pub(super) fn hold(&mut self, cmd_sn: Serial, cid: u16, request: Sequenced) -> Result<(), Sequenced> {
+    pub(super) fn hold(
+        &mut self,
+        cmd_sn: Serial,
+        from: ConnectionId,
+        request: Sequenced,
+    ) -> Result<(), Sequenced> {
         let ahead = cmd_sn.since(self.expected) as usize;
         if self.early_bytes + request.data_len() > EARLY_BYTES_MAX {
             return Err(request);
@@ -98,12 +104,12 @@ impl Window {
             self.early.resize_with(ahead + 1, || None);
         }
         self.early_bytes += request.data_len();
-        self.early[ahead] = Some((cid, request));
+        self.early[ahead] = Some((from, request));
         Ok(())
     }
 
     /// The request that is due, if it came early.
-    pub(super) fn take_due(&mut self) -> Option<(u16, Sequenced)> {
+    pub(super) fn take_due(&mut self) -> Option<(ConnectionId, Sequenced)> {
         let due = self.early.front_mut()?.take()?;
         self.early_bytes -= due.1.data_len();
         self.advance();
@@ -111,10 +117,10 @@ impl Window {
     }
 
     /// Requests of a connection that is gone count as received and do nothing.
-    pub(super) fn void(&mut self, gone: u16) {
-        for (cid, request) in self.early.iter_mut().flatten() {
+    pub(super) fn void(&mut self, gone: ConnectionId) {
+        for (from, request) in self.early.iter_mut().flatten() {
             // A command's place is freed with its task.
-            if *cid == gone && !matches!(request, Sequenced::Command(_)) {
+            if *from == gone && !matches!(request, Sequenced::Command(_)) {
                 self.early_bytes -= request.data_len();
                 *request = Sequenced::Void;
             }
@@ -134,19 +140,20 @@ mod tests {
 
     #[test]
     fn requests_take_their_turn() {
+        let from = ConnectionId { cid: 7, generation: 1 };
         let mut window = Window::new(Serial(0xffff_ffff), 4);
         assert_eq!(window.max(), Serial(2));
         assert_eq!(window.arrival(Serial(0xffff_fffe)), Arrival::Ignored);
         assert_eq!(window.arrival(Serial(3)), Arrival::Ignored);
         assert_eq!(window.arrival(Serial(1)), Arrival::Early);
-        window.hold(Serial(1), 7, Sequenced::Void).unwrap();
+        window.hold(Serial(1), from, Sequenced::Void).unwrap();
         assert_eq!(window.arrival(Serial(1)), Arrival::Ignored, "a duplicate");
         assert!(window.take_due().is_none());
         assert_eq!(window.arrival(Serial(0xffff_ffff)), Arrival::Due);
         window.advance();
         assert!(window.take_due().is_none(), "0 is missing");
         window.advance();
-        assert_eq!(window.take_due().unwrap().0, 7);
+        assert_eq!(window.take_due().unwrap().0, from);
         assert_eq!((window.expected(), window.max()), (Serial(2), Serial(2)));
         window.release();
         assert_eq!(window.max(), Serial(3));

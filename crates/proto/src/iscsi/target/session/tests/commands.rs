@@ -8,7 +8,7 @@ use crate::iscsi::wire::{Ahs, Residual, ScsiResponse};
 fn the_smallest_command() {
     let mut peer = Peer::new();
     #[rustfmt::skip]
-    peer.session.handle_bytes(0, &[
+    peer.session.handle_bytes(LEADING, &[
         0x01, 0x81, 0, 0,   0, 0, 0, 0,             // SCSI command, final, simple
         0, 0, 0, 0, 0, 0, 0, 0,                     // LUN 0
         0x12, 0x34, 0x56, 0x78,   0, 0, 0, 0,       // ITT, expected length
@@ -205,15 +205,15 @@ fn large_data_is_received_in_place() {
         peer.send(write(7, FIRST, 50_001).encode(0), &[]);
         let r2t = peer.r2t();
         let bytes = peer.bytes(&data_out(7, r2t.target_tag, 0, 0, true).encode(50_001), &data);
-        peer.session.handle_bytes(0, &bytes[..1000], Instant(0));
-        let mut place = peer.session.take_in_place(0).unwrap();
+        peer.session.handle_bytes(LEADING, &bytes[..1000], Instant(0));
+        let mut place = peer.session.take_in_place(LEADING).unwrap();
         assert_eq!((place.filled, place.buf.len()), (952, 50_001));
-        assert!(!peer.session.wants_bytes(0) && peer.session.take_in_place(0).is_none());
+        assert!(!peer.session.wants_bytes(LEADING) && peer.session.take_in_place(LEADING).is_none());
         let end = 48 + 50_001;
         place.buf[952..].copy_from_slice(&bytes[1000..end]);
-        peer.session.handle_in_place(0, place.buf, Instant(1));
-        assert!(peer.session.wants_bytes(0) && peer.events().is_empty(), "the padding is missing");
-        peer.session.handle_bytes(0, &bytes[end..], Instant(2));
+        peer.session.handle_in_place(LEADING, place.buf, Instant(1));
+        assert!(peer.session.wants_bytes(LEADING) && peer.events().is_empty(), "the padding is missing");
+        peer.session.handle_bytes(LEADING, &bytes[end..], Instant(2));
         assert_eq!(peer.command().data_out.to_vec(), data);
     }
 }
@@ -227,11 +227,11 @@ fn in_place_data_may_be_a_part_of_the_buffer() {
         let r2t = peer.r2t();
         let header = data_out(7, r2t.target_tag, 0, offset, true).encode(40_000);
         let bytes = peer.bytes(&header, &data[offset as usize..][..40_000]);
-        peer.session.handle_bytes(0, &bytes[..48], Instant(0));
-        let mut place = peer.session.take_in_place(0).unwrap();
+        peer.session.handle_bytes(LEADING, &bytes[..48], Instant(0));
+        let mut place = peer.session.take_in_place(LEADING).unwrap();
         assert_eq!((place.filled, place.buf.len()), (offset as usize, offset as usize + 40_000));
         place.buf[offset as usize..].copy_from_slice(&bytes[48..]);
-        peer.session.handle_in_place(0, place.buf, Instant(0));
+        peer.session.handle_in_place(LEADING, place.buf, Instant(0));
     }
     assert_eq!(peer.command().data_out.to_vec(), data);
 }
@@ -263,10 +263,10 @@ fn what_cannot_be_done_is_refused_with_sense() {
 fn a_long_cdb_is_refused() {
     let mut peer = Peer::new();
     let bytes = command(7, FIRST).encode_with_ahs(0, &[Ahs::ExtendedCdb(&[0; 16])]);
-    peer.session.handle_bytes(0, &bytes, Instant(0));
+    peer.session.handle_bytes(LEADING, &bytes, Instant(0));
     assert_eq!(sense_of(&peer.answer().1), (0x05, 0x2000));
     let bytes = read(8, FIRST + 1, 8).encode_with_ahs(0, &[Ahs::BidirectionalReadLength(8)]);
-    peer.session.handle_bytes(0, &bytes, Instant(0));
+    peer.session.handle_bytes(LEADING, &bytes, Instant(0));
     assert_eq!(sense_of(&peer.answer().1), (0x05, 0x0e03));
 }
 
@@ -305,7 +305,7 @@ fn solicited_data_waits_for_memory() {
         assert!(peer.output().is_empty(), "memory is held until the answer");
         peer.session.complete(command.id, Outcome::good_out(60_000));
         let mut batch = SendBatch::new();
-        peer.session.poll_transmit(0, &mut batch, 1);
+        peer.session.poll_transmit(LEADING, &mut batch, 1);
     }
     assert_eq!(peer.session.write_bytes(), 0);
 }

@@ -59,7 +59,7 @@ fn small_mistakes_are_rejected() {
     let mut bytes = command(1, FIRST + 2).encode(0).to_vec();
     bytes[4] = 1;
     bytes.extend_from_slice(&[0x12, 0x34, 0x01, 0x00]);
-    peer.session.handle_bytes(0, &bytes, Instant(0));
+    peer.session.handle_bytes(LEADING, &bytes, Instant(0));
     assert_eq!(peer.rejected(), RejectReason::InvalidPduField);
     assert_eq!(peer.session.counters().rejects, 6);
     peer.goes_on(FIRST + 3);
@@ -246,7 +246,7 @@ fn data_for_a_command_that_needs_none_ends_the_session() {
 fn a_pdu_longer_than_declared_ends_the_session() {
     let mut peer = Peer::new();
     let header = write(1, FIRST, 70_000).encode(65537);
-    peer.session.handle_bytes(0, &header, Instant(0));
+    peer.session.handle_bytes(LEADING, &header, Instant(0));
     assert_eq!(peer.rejected(), RejectReason::InvalidPduField);
     peer.is_over(CloseReason::ProtocolError);
 }
@@ -267,7 +267,7 @@ fn damaged_digests_end_the_session() {
     let mut peer = Peer::with(negotiated.clone(), config());
     let mut bytes = peer.bytes(&write(1, FIRST, 512).encode(512), &[0; 512]);
     bytes[100] ^= 1;
-    peer.session.handle_bytes(0, &bytes, Instant(0));
+    peer.session.handle_bytes(LEADING, &bytes, Instant(0));
     assert_eq!(peer.rejected(), RejectReason::DataDigestError);
     peer.is_over(CloseReason::DataDigest);
 
@@ -277,14 +277,14 @@ fn damaged_digests_end_the_session() {
     (ping[0], ping[1], ping[7]) = (0x40, 0x80, 4);
     let mut bytes = peer.bytes(&ping, b"ping");
     bytes[53] ^= 1;
-    peer.session.handle_bytes(0, &bytes, Instant(0));
+    peer.session.handle_bytes(LEADING, &bytes, Instant(0));
     assert_eq!(peer.rejected(), RejectReason::DataDigestError);
     peer.is_over(CloseReason::DataDigest);
 
     let mut peer = Peer::with(negotiated, config());
     let mut bytes = peer.bytes(&write(1, FIRST, 512).encode(512), &[0; 512]);
     bytes[20] ^= 1;
-    peer.session.handle_bytes(0, &bytes, Instant(0));
+    peer.session.handle_bytes(LEADING, &bytes, Instant(0));
     assert!(peer.output().is_empty());
     peer.is_over(CloseReason::HeaderDigest);
 }
@@ -302,16 +302,16 @@ fn a_damaged_data_digest_of_data_out_ends_the_command() {
         assert_eq!(bytes.len(), 48 + 4 + 32768 + 4);
         bytes[100] ^= 1;
         if in_place {
-            peer.session.handle_bytes(0, &bytes[..52], Instant(0));
-            let mut lent = peer.session.take_in_place(0).expect("32 KiB are worth it");
+            peer.session.handle_bytes(LEADING, &bytes[..52], Instant(0));
+            let mut lent = peer.session.take_in_place(LEADING).expect("32 KiB are worth it");
             lent.buf[lent.filled..].copy_from_slice(&bytes[52..52 + 32768]);
-            peer.session.handle_in_place(0, lent.buf, Instant(0));
-            peer.session.handle_bytes(0, &bytes[52 + 32768..], Instant(0));
+            peer.session.handle_in_place(LEADING, lent.buf, Instant(0));
+            peer.session.handle_bytes(LEADING, &bytes[52 + 32768..], Instant(0));
         } else {
-            peer.session.handle_bytes(0, &bytes, Instant(0));
+            peer.session.handle_bytes(LEADING, &bytes, Instant(0));
         }
         assert_eq!(peer.rejected(), RejectReason::DataDigestError);
-        assert!(peer.session.take_in_place(0).is_none());
+        assert!(peer.session.take_in_place(LEADING).is_none());
         peer.send(data_out(1, tag, 1, 32768, true).encode(32768), &[7; 32768]);
         peer.lost_data();
         peer.goes_on(FIRST + 1);
@@ -320,7 +320,7 @@ fn a_damaged_data_digest_of_data_out_ends_the_command() {
     let mut peer = Peer::with(negotiated, config());
     let mut bytes = peer.bytes(&data_out(1, TargetTag(5), 0, 0, true).encode(512), &[7; 512]);
     bytes[100] ^= 1;
-    peer.session.handle_bytes(0, &bytes, Instant(0));
+    peer.session.handle_bytes(LEADING, &bytes, Instant(0));
     assert_eq!(peer.rejected(), RejectReason::DataDigestError);
     peer.goes_on(FIRST);
 }
@@ -341,14 +341,14 @@ fn answers_do_not_pile_up() {
     let mut peer = Peer::with(negotiated(), config);
     let chunk = Chain::copy_of(&[0; 1 << 20]);
     for i in 0..8 {
-        assert!(peer.session.wants_bytes(0));
+        assert!(peer.session.wants_bytes(LEADING));
         peer.send(read(i, FIRST + i, 1 << 20).encode(0), &[]);
         let id = peer.command().id;
         peer.session.complete(id, Outcome::data(chunk.clone()));
     }
-    assert!(!peer.session.wants_bytes(0));
+    assert!(!peer.session.wants_bytes(LEADING));
     peer.output_bytes(0, 1 << 20);
-    assert!(peer.session.wants_bytes(0));
+    assert!(peer.session.wants_bytes(LEADING));
     peer.output();
     assert_eq!(peer.session.connections[0].queued_bytes, 0);
 }

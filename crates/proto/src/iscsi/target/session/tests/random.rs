@@ -17,17 +17,17 @@ fn run(peer: &mut Peer, stream: &[u8], mut cut: impl FnMut(usize) -> usize) -> T
     let mut trace = Trace::default();
     let mut rest = stream;
     while !rest.is_empty() {
-        if let Some(mut place) = peer.session.take_in_place(0) {
+        if let Some(mut place) = peer.session.take_in_place(LEADING) {
             let missing = place.buf.len() - place.filled;
             if missing > rest.len() {
                 break;
             }
             place.buf[place.filled..].copy_from_slice(&rest[..missing]);
             rest = &rest[missing..];
-            peer.session.handle_in_place(0, place.buf, Instant(0));
+            peer.session.handle_in_place(LEADING, place.buf, Instant(0));
         } else {
             let (piece, after) = rest.split_at(cut(rest.len()).clamp(1, rest.len()));
-            peer.session.handle_bytes(0, piece, Instant(0));
+            peer.session.handle_bytes(LEADING, piece, Instant(0));
             rest = after;
         }
         for event in peer.events() {
@@ -226,7 +226,7 @@ fn damaged_streams_end_or_are_answered_and_memory_stays_bounded() {
         let census = peer.session.census();
         let all = census.collecting + census.refusing + census.running + census.answering;
         assert!(all <= 8 + super::super::IMMEDIATE_MAX, "seed {seed}");
-        peer.session.handle_closed(0, CloseReason::PeerClosed);
+        peer.session.handle_closed(LEADING, CloseReason::PeerClosed);
         peer.events();
         assert_eq!(
             (peer.session.write_bytes(), peer.session.census()),

@@ -1,11 +1,14 @@
 //! Several connections in one session.
 
 use super::*;
-use crate::iscsi::wire::{LogoutReason, LogoutRequest, NopOut};
+use crate::iscsi::target::LoginStatus;
+use crate::iscsi::wire::{
+    LogoutReason, LogoutRequest, LogoutResponse, LogoutResult, NopOut, TaskManagementFunction, TaskRequest,
+};
 
 fn two() -> Peer {
     let mut peer = Peer::new();
-    peer.session.add_connection(1, negotiated(), 5000, 0, Instant(0));
+    peer.join(1, negotiated(), 5000);
     peer
 }
 
@@ -73,15 +76,43 @@ fn data_belongs_to_the_commands_connection() {
     let events = peer.events();
     assert!(matches!(
         events[..],
-        [Event::Close { cid: 0, .. }, Event::Close { cid: 1, .. }, Event::End { .. }]
+        [Event::Close { id: LEADING, .. }, Event::Close { id: ConnectionId { cid: 1, .. }, .. }, Event::End]
     ));
 }
 
+fn logout(cid: u16, cmd_sn: u32) -> LogoutRequest {
+    LogoutRequest {
+        immediate: false,
+        reason: LogoutReason::CloseConnection,
+        initiator_tag: InitiatorTag(9),
+        cid,
+        cmd_sn: Serial(cmd_sn),
+        exp_stat_sn: Serial(0),
+    }
+}
+
+impl Peer {
+    /// The only event, which is the end of a connection.
+    fn close_event(&mut self) -> (ConnectionId, CloseReason) {
+        match self.events()[..] {
+            [Event::Close { id, reason }] => (id, reason),
+            ref events => panic!("no connection ends but {events:?}"),
+        }
+    }
+
+    fn logout_answer_on(&mut self, connection: usize) -> LogoutResponse {
+        match self.output_of(connection)[..] {
+            [(ResponsePdu::Logout(response), _)] => response,
+            ref output => panic!("no answer to a logout but {output:?}"),
+        }
+    }
+}
+
 #[test]
-fn one_connection_logs_out_and_the_session_goes_on() {
+fn one_connection_logs_another_out_and_the_session_goes_on() {
     let mut peer = two();
     peer.send_on(1, command(1, FIRST).encode(0), &[]);
-    let id = peer.command().id;
+    let command_id = peer.command().id;
     // A request of the connection that waits for its turn will never be carried out.
     let nop = NopOut {
         immediate: false,
@@ -92,26 +123,63 @@ fn one_connection_logs_out_and_the_session_goes_on() {
         exp_stat_sn: Serial(0),
     };
     peer.send_on(1, nop.encode(0), &[]);
-    let logout = LogoutRequest {
-        immediate: false,
-        reason: LogoutReason::CloseConnection,
-        initiator_tag: InitiatorTag(9),
-        cid: 1,
-        cmd_sn: Serial(FIRST + 1),
-        exp_stat_sn: Serial(0),
-    };
-    peer.send_on(0, logout.encode(), &[]);
-    let events = peer.events();
-    let [Event::Close { cid: 1, reason: CloseReason::LoggedOut, abort }] = &events[..] else {
-        panic!("{events:?}")
-    };
-    assert_eq!(*abort, [id]);
-    let (ResponsePdu::Logout(response), _) = peer.answer() else { unreachable!() };
+    peer.send_on(0, logout(1, FIRST + 1).encode(), &[]);
+    let id = peer.logout_event(Some(1));
+    assert!(!peer.session.wants_bytes(peer.connections[1]), "nothing more is taken in");
+    assert!(peer.output().is_empty(), "its command is still at work");
+    peer.session.complete(command_id, Outcome::good());
+    peer.session.logout_done(id, true);
+    assert_eq!(peer.close_event(), (peer.connections[1], CloseReason::LoggedOut));
+    let response = peer.logout_answer_on(0);
+    assert_eq!(response.result, LogoutResult::Closed);
     assert_eq!(response.numbers.max_cmd_sn, Serial(FIRST + 3 + 7), "everything is free");
-    peer.session.handle_closed(1, CloseReason::PeerClosed);
+    assert!(peer.output_of(1).is_empty());
+    peer.session.handle_closed(peer.connections[1], CloseReason::PeerClosed);
+    peer.session.remove_connection(peer.connections[1]);
     peer.send_on(0, command(2, FIRST + 3).encode(0), &[]);
     peer.command();
     assert_eq!(peer.session.connections_open(), 1);
+}
+
+#[test]
+fn connections_log_out_one_by_one() {
+    let mut peer = two();
+    peer.send_on(1, command(1, FIRST).encode(0), &[]);
+    let id = peer.command().id;
+    peer.session.complete(id, Outcome::good());
+    peer.send_on(1, logout(1, FIRST + 1).encode(), &[]);
+    let id = peer.logout_event(Some(1));
+    peer.session.logout_done(id, false);
+    assert_eq!(peer.close_event(), (peer.connections[1], CloseReason::LoggedOut));
+    let output = peer.output_of(1);
+    assert_eq!(status_of(&output[0]), 0);
+    let ResponsePdu::Logout(response) = output[1].0 else { panic!("{output:?}") };
+    assert_eq!(response.result, LogoutResult::CleanupFailed, "as the driver said");
+    peer.send_on(0, logout(0, FIRST + 2).encode(), &[]);
+    let id = peer.logout_event(Some(0));
+    peer.session.logout_done(id, true);
+    assert_eq!(peer.logout_answer_on(0).result, LogoutResult::Closed);
+    peer.is_over(CloseReason::LoggedOut);
+}
+
+/// Two that ask for the same are answered when the driver is done with each.
+#[test]
+fn both_connections_log_the_same_one_out() {
+    let mut peer = two();
+    peer.send_on(1, logout(1, FIRST).encode(), &[]);
+    let first = peer.logout_event(Some(1));
+    peer.send_on(0, logout(1, FIRST + 1).encode(), &[]);
+    let second = peer.logout_event(Some(1));
+    peer.session.logout_done(first, true);
+    assert_eq!(peer.logout_answer_on(1).result, LogoutResult::Closed);
+    assert_eq!(peer.close_event().1, CloseReason::LoggedOut);
+    assert!(peer.output_of(0).is_empty());
+    peer.session.logout_done(second, true);
+    peer.session.logout_done(second, true);
+    assert_eq!(peer.logout_answer_on(0).result, LogoutResult::Closed, "once");
+    assert!(peer.events().is_empty());
+    peer.send_on(0, logout(1, FIRST + 2).encode(), &[]);
+    assert_eq!(peer.logout_answer_on(0).result, LogoutResult::CidNotFound);
 }
 
 #[test]
@@ -120,15 +188,20 @@ fn a_connection_takes_the_place_of_its_former_self() {
     peer.send_on(1, command(1, FIRST).encode(0), &[]);
     peer.send_on(1, command(2, FIRST + 1).encode(0), &[]);
     let events = peer.events();
-    let Event::Command(first) = &events[0] else { unreachable!() };
+    let [Event::Command(first), Event::Command(second)] = &events[..] else { panic!("{events:?}") };
     peer.session.complete(first.id, Outcome::good());
-    peer.session.add_connection(1, negotiated(), 9000, 0, Instant(0));
-    let events = peer.events();
-    let [Event::Close { cid: 1, reason: CloseReason::Reinstated, abort }] = &events[..] else {
-        panic!("{events:?}")
-    };
-    assert_eq!(abort.len(), 1);
+    let former = peer.connections[1];
+    let id = peer.session.expect_connection(1).expect("it may come again");
+    assert_eq!(peer.close_event(), (former, CloseReason::Reinstated));
+    peer.session.complete(second.id, Outcome::good());
+    assert!(peer.session.add_connection(id, negotiated(), 9000, 0, Instant(0)));
+    peer.connections[1] = id;
     assert!(peer.output_of(1).is_empty(), "answers of the former connection are gone");
+    // What the former one still hears of is not taken for the new one's.
+    peer.session.handle_bytes(former, &[0xff; 48], Instant(0));
+    peer.session.handle_closed(former, CloseReason::Reset);
+    peer.session.remove_connection(former);
+    assert_eq!(peer.session.connections_open(), 2);
     peer.send_on(1, command(3, FIRST + 2).encode(0), &[]);
     let id = peer.command().id;
     peer.session.complete(id, Outcome::good());
@@ -139,24 +212,97 @@ fn a_connection_takes_the_place_of_its_former_self() {
     assert_eq!(peer.session.counters().commands, 3, "nothing is forgotten");
 }
 
+/// The former connection asked for these; nobody waits for their answers any more.
+#[test]
+fn the_new_connection_hears_nothing_of_what_the_former_one_asked() {
+    let mut peer = two();
+    let reset = TaskRequest {
+        immediate: true,
+        function: TaskManagementFunction::LogicalUnitReset,
+        lun: [0; 8],
+        initiator_tag: InitiatorTag(7),
+        referenced_tag: InitiatorTag::RESERVED,
+        cmd_sn: Serial(FIRST),
+        exp_stat_sn: Serial(0),
+        referenced_cmd_sn: Serial(0),
+        exp_data_sn: 0,
+    };
+    peer.send_on(1, reset.encode(), &[]);
+    let [Event::Task { id: reset, .. }] = peer.events()[..] else { panic!("no task management") };
+    peer.send_on(1, logout(1, FIRST).encode(), &[]);
+    let leaves = peer.logout_event(Some(1));
+    let id = peer.session.expect_connection(1).expect("it may come again");
+    peer.close_event();
+    assert!(peer.session.add_connection(id, negotiated(), 9000, 0, Instant(0)));
+    peer.connections[1] = id;
+    peer.session.task_done(reset, TaskResponse::Complete);
+    peer.session.logout_done(leaves, true);
+    assert!(peer.output_of(1).is_empty());
+    assert!(peer.events().is_empty());
+    assert_eq!(peer.session.connections_open(), 2);
+}
+
+#[test]
+fn there_are_as_many_connections_as_the_first_login_settled() {
+    // All that was settled for the session holds for each of them; a later login that says otherwise is not heard.
+    let leading = Negotiated { max_connections: 3, max_burst: 4096, first_burst: 1024, ..negotiated() };
+    let mut peer = Peer::with(leading, config());
+    peer.join(1, Negotiated { max_transmit: 512, ..Negotiated::default() }, 5000);
+    peer.send_on(1, write(1, FIRST, 10_000).encode(0), &[]);
+    let output = peer.output_of(1);
+    let [(ResponsePdu::R2t(r2t), _)] = &output[..] else { panic!("{output:?}") };
+    assert_eq!(r2t.desired_length, 4096);
+    peer.send_on(1, read(2, FIRST + 1, 1000).encode(0), &[]);
+    let id = peer.command().id;
+    peer.session.complete(id, Outcome::data(Chain::copy_of(&[0; 1000])));
+    assert_eq!(peer.output_of(1).len(), 2, "in PDUs of 512 bytes, as this connection said");
+    // Those that are at the end of their login count.
+    let third = peer.session.expect_connection(2).unwrap();
+    assert_eq!(peer.session.expect_connection(3), Err(LoginStatus::TooManyConnections));
+    let again = peer.session.expect_connection(2).expect("it is the same one");
+    assert!(!peer.session.add_connection(third, negotiated(), 1, 1, Instant(0)), "another came in its place");
+    peer.session.remove_connection(again);
+    peer.join(3, negotiated(), 7000);
+    assert_eq!(peer.session.expect_connection(2), Err(LoginStatus::TooManyConnections));
+    // One that leaves counts until its logout is answered.
+    peer.send_on(0, logout(3, FIRST + 2).encode(), &[]);
+    let id = peer.logout_event(Some(3));
+    assert_eq!(peer.session.expect_connection(2), Err(LoginStatus::TooManyConnections));
+    peer.session.logout_done(id, true);
+    peer.close_event();
+    peer.join(2, negotiated(), 8000);
+    assert_eq!(peer.session.connections_open(), 3);
+}
+
+#[test]
+fn a_session_whose_only_connection_does_not_come_again_is_over() {
+    let mut peer = Peer::new();
+    let id = peer.session.expect_connection(0).unwrap();
+    assert_eq!(peer.close_event(), (LEADING, CloseReason::Reinstated));
+    peer.session.remove_connection(LEADING);
+    assert!(peer.events().is_empty(), "another is to come");
+    peer.session.remove_connection(id);
+    assert!(matches!(peer.events()[..], [Event::End]));
+    assert_eq!(peer.session.expect_connection(0), Err(LoginStatus::SessionDoesNotExist));
+}
+
 /// Level 0: with one connection all are lost.
 #[test]
 fn a_lost_connection_ends_the_session() {
     let mut peer = two();
-    peer.session.handle_closed(1, CloseReason::PeerClosed);
+    let straggler = peer.session.expect_connection(2).unwrap();
+    peer.session.handle_closed(peer.connections[1], CloseReason::PeerClosed);
     let events = peer.events();
     assert!(
         matches!(
             events[..],
             [
-                Event::Close { cid: 0, reason: CloseReason::PeerClosed, .. },
-                Event::Close { cid: 1, .. },
-                Event::End { .. }
+                Event::Close { id: LEADING, reason: CloseReason::PeerClosed },
+                Event::Close { id: ConnectionId { cid: 1, .. }, .. },
+                Event::End
             ]
         ),
         "{events:?}"
     );
-    // A straggler is not taken in.
-    peer.session.add_connection(2, negotiated(), 1, 1, Instant(0));
-    assert!(!peer.session.wants_bytes(2));
+    assert!(!peer.session.add_connection(straggler, negotiated(), 1, 1, Instant(0)));
 }

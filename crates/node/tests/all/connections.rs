@@ -1,0 +1,418 @@
+//! Sessions of several connections (RFC 7143 4.2.2): they come, are replaced, log out and break.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{BlockCount, BlockSize, Buf, Chain, Lba, Rng};
+use initiator::command::{Command, CopySegment, ExtendedCopy, Identification};
+use node::Config;
+use rt::sim::NetProfile;
+
+use crate::content::{Stamp, stamped};
+use crate::links::{LOGGED_OUT, Link, Nexus, Over};
+use crate::reservations::slow_writes;
+use crate::rig::{DISK, Rig, Shape};
+use crate::seeds::each_seed;
+use crate::workload::volume_number;
+
+/// Login status (RFC 7143 11.13.5).
+const TOO_MANY_CONNECTIONS: u16 = 0x0206;
+const SESSION_DOES_NOT_EXIST: u16 = 0x020a;
+
+const SECTORS_PER_BLOCK: u64 = 8;
+
+const SHAPE: Shape = Shape { mib: 16, ..Shape::thick() };
+
+/// Where there is something to copy.
+const SOURCE: u64 = 1024;
+
+fn content(lba: u64, blocks: u64, sequence: u64) -> Chain {
+    let sectors = (blocks * SECTORS_PER_BLOCK) as usize;
+    stamped(volume_number(0), lba * SECTORS_PER_BLOCK, sectors, Stamp { client: 1, sequence })
+}
+
+fn rig(seed: u64) -> Rig {
+    let rig = Rig::new(seed, 2);
+    rig.add(SHAPE);
+    rig.client("writer").run(|portal| async move {
+        let link = Nexus::log_in(portal, "writer", 1).await;
+        for lba in (SOURCE..SOURCE + 1024).step_by(64) {
+            assert_eq!(link.write(lba, content(lba, 64, 1000)).await, Ok(0));
+        }
+        assert_eq!(link.logout(None).await, Ok(LOGGED_OUT));
+    });
+    rig
+}
+
+/// Connections of this session as administrators see them.
+fn addresses(rig: &Rig) -> usize {
+    let sessions = rig.control(|control| async move { control.sessions().await }).unwrap();
+    sessions.iter().map(|session| session.addresses.len()).sum()
+}
+
+#[test]
+fn commands_and_data_go_over_three_connections() {
+    each_seed(6, |seed| {
+        let rig = rig(seed);
+        let client = rig.client("client");
+        let links = client.run(move |portal| async move {
+            let leading = Nexus::log_in(portal, "client", 4).await;
+            let second = leading.nexus().join(1).await.unwrap();
+            let third = leading.nexus().join(7).await.unwrap();
+            let links = [leading, second, third];
+            let mut rng = Rng::new(seed);
+            let workers: Vec<_> = (0..12)
+                .map(|worker: u64| {
+                    let (links, mut rng) = (links.clone(), rng.fork());
+                    rt::spawn(async move {
+                        let part = SHAPE.blocks() / 12;
+                        for sequence in 1..20 {
+                            // Up to 300 KiB: in its command, and in one to five bursts that are asked for.
+                            let most = if rng.one_in(3) { 75 } else { 3 };
+                            let blocks = 1 + rng.below(most);
+                            let lba = worker * part + rng.below(part - blocks);
+                            let data = content(lba, blocks, sequence);
+                            let any = |rng: &mut Rng| rng.below(3) as usize;
+                            assert_eq!(links[any(&mut rng)].write(lba, data.clone()).await, Ok(0));
+                            assert!(links[any(&mut rng)].read(lba, blocks).await.unwrap() == data.to_vec());
+                        }
+                    })
+                })
+                .collect();
+            rt::join_all(workers).await;
+            links
+        });
+        assert_eq!(addresses(&rig), 3);
+        client.run(|_| async move {
+            assert_eq!(links[1].logout(None).await, Ok(LOGGED_OUT));
+            rt::join_all(links.iter().map(|link| link.closed())).await;
+        });
+        rig.world.run_for(Duration::from_secs(1));
+        assert_eq!(addresses(&rig), 0);
+    });
+}
+
+#[test]
+fn a_session_has_as_many_connections_as_its_first_login_settled() {
+    each_seed(8, |seed| {
+        let rig = rig(seed);
+        // A login takes several round trips.
+        rig.world.set_net_profile(NetProfile { window: 60..400, ..NetProfile::default() });
+        rig.client("client").run(|portal| async move {
+            let leading = Nexus::log_in(portal, "client", 3).await;
+            // All at once: those that are at the end of their login count.
+            let joins = (1..6).map(|cid| {
+                let nexus = Rc::clone(leading.nexus());
+                rt::spawn(async move { nexus.join(cid).await })
+            });
+            let (joined, refused): (Vec<_>, Vec<_>) =
+                rt::join_all(joins.collect::<Vec<_>>()).await.into_iter().partition(Result::is_ok);
+            assert_eq!((joined.len(), refused.len()), (2, 3));
+            assert!(refused.iter().all(|refused| refused.as_ref().err() == Some(&TOO_MANY_CONNECTIONS)));
+            let joined: Vec<_> = joined.into_iter().flatten().collect();
+            for (number, link) in joined.iter().enumerate() {
+                assert_eq!(link.write(number as u64, content(number as u64, 1, 1)).await, Ok(0));
+            }
+            // One goes, another may come.
+            assert_eq!(leading.logout(Some(joined[0].cid())).await, Ok(LOGGED_OUT));
+            let another = leading.nexus().join(9).await.unwrap();
+            assert_eq!(another.write(9, content(9, 1, 1)).await, Ok(0));
+            assert_eq!(leading.nexus().join(10).await.err(), Some(TOO_MANY_CONNECTIONS));
+        });
+        assert_eq!(addresses(&rig), 3);
+    });
+}
+
+#[test]
+fn nobody_joins_a_session_that_is_not_his() {
+    each_seed(1, |seed| {
+        rig(seed).client("client").run(|portal| async move {
+            let leading = Nexus::log_in(portal, "client", 4).await;
+            let other = Nexus::log_in(portal, "other", 4).await;
+            assert_eq!(
+                leading.nexus().with_number_of(other.nexus()).join(1).await.err(),
+                Some(SESSION_DOES_NOT_EXIST)
+            );
+            assert_eq!(leading.logout(None).await, Ok(LOGGED_OUT));
+            assert_eq!(leading.nexus().join(1).await.err(), Some(SESSION_DOES_NOT_EXIST));
+            other.make_ready().await;
+        });
+    });
+}
+
+/// Writes and copies, from one connection, at a disk that takes its time; gives them a moment to get there. A copy is the
+/// worst: it writes again and again.
+async fn begin_slow_writes(link: &Rc<Link>, sequence: u64) -> Vec<rt::Task<Result<u8, Over>>> {
+    let page = link.send_command(&Identification).await.unwrap().data;
+    let name = Identification.answer(Some(Buf::copy_of(&page))).unwrap().unit.naa().unwrap();
+    let segment = CopySegment { source: Lba(SOURCE), destination: Lba(2560), count: BlockCount(1024) };
+    let copier = Rc::clone(link);
+    let mut all = vec![rt::spawn(async move {
+        let size = BlockSize::B4096;
+        let copy = ExtendedCopy { source: name, destination: name, size, segments: &[segment] };
+        copier.send_command(&copy).await.map(|answer| answer.status)
+    })];
+    all.extend((0..12).map(|writer: u64| {
+        let link = Rc::clone(link);
+        // Some are large, so that their data is still coming.
+        let blocks = if writer.is_multiple_of(3) { 40 } else { 1 };
+        rt::spawn(async move { link.write(writer * 80, content(writer * 80, blocks, sequence)).await })
+    }));
+    rt::sleep(Duration::from_millis(20)).await;
+    all
+}
+
+/// Nothing of what was begun lands from now on.
+async fn nothing_lands(link: &Link) {
+    let blocks = SHAPE.blocks();
+    let now = link.read_all(blocks).await;
+    rt::sleep(Duration::from_secs(1)).await;
+    assert!(now == link.read_all(blocks).await, "a write landed late");
+}
+
+/// How many were not answered.
+async fn unanswered(writers: Vec<rt::Task<Result<u8, Over>>>) -> usize {
+    rt::join_all(writers).await.into_iter().filter(Result::is_err).count()
+}
+
+/// `asks_itself`: the connection that goes logs itself out, else another does it.
+fn log_out_under_load(seed: u64, asks_itself: bool) {
+    let rig = rig(seed);
+    rig.world.set_disk_latency(rig.server, DISK, slow_writes());
+    let links = rig.client("client").run(move |portal| async move {
+        let leading = Nexus::log_in(portal, "client", 4).await;
+        let second = leading.nexus().join(1).await.unwrap();
+        let going = begin_slow_writes(&second, 1).await;
+        let staying = rt::spawn({
+            let leading = Rc::clone(&leading);
+            async move { leading.write(3700, content(3700, 40, 1)).await }
+        });
+        let asker = if asks_itself { &second } else { &leading };
+        assert_eq!(asker.logout(Some(1)).await, Ok(LOGGED_OUT));
+        leading.fill_gaps_of(&second);
+        // Who hears this may write at once.
+        assert_eq!(leading.write(0, content(0, 1, 2)).await, Ok(0));
+        nothing_lands(&leading).await;
+        assert!(leading.read(0, 1).await.unwrap() == content(0, 1, 2).to_vec());
+        assert_eq!(staying.await, Ok(0), "the others are not touched");
+        second.closed().await;
+        assert!(unanswered(going).await > 0, "the disk is not slow enough for this test");
+        // The number is free.
+        let third = leading.nexus().join(1).await.unwrap();
+        assert_eq!(third.write(1, content(1, 1, 3)).await, Ok(0));
+        [leading, third]
+    });
+    assert_eq!(addresses(&rig), 2);
+    drop(links);
+}
+
+#[test]
+fn nothing_of_a_connection_lands_after_it_has_logged_out() {
+    each_seed(4, |seed| log_out_under_load(seed, true));
+}
+
+#[test]
+fn nothing_of_a_connection_lands_after_another_has_logged_it_out() {
+    each_seed(4, |seed| log_out_under_load(seed, false));
+}
+
+#[test]
+fn nothing_of_a_connection_lands_after_another_has_taken_its_place() {
+    each_seed(6, |seed| {
+        let rig = rig(seed);
+        rig.world.set_disk_latency(rig.server, DISK, slow_writes());
+        let links = rig.client("client").run(move |portal| async move {
+            let leading = Nexus::log_in(portal, "client", 2).await;
+            let former = leading.nexus().join(1).await.unwrap();
+            let writers = begin_slow_writes(&former, 1).await;
+            let new = leading.nexus().join(1).await.unwrap();
+            new.fill_gaps_of(&former);
+            assert_eq!(new.write(0, content(0, 1, 2)).await, Ok(0));
+            nothing_lands(&new).await;
+            assert!(leading.read(0, 1).await.unwrap() == content(0, 1, 2).to_vec());
+            former.closed().await;
+            assert!(unanswered(writers).await > 0, "the disk is not slow enough for this test");
+            [leading, new]
+        });
+        assert_eq!(addresses(&rig), 2);
+        drop(links);
+    });
+}
+
+/// The session has no other connection meanwhile, and may have none.
+#[test]
+fn the_only_connection_of_a_session_is_replaced() {
+    each_seed(4, |seed| {
+        let rig = rig(seed);
+        rig.world.set_disk_latency(rig.server, DISK, slow_writes());
+        let link = rig.client("client").run(move |portal| async move {
+            let former = Nexus::log_in(portal, "client", 1).await;
+            let writers = begin_slow_writes(&former, 1).await;
+            let new = former.nexus().join(0).await.unwrap();
+            new.fill_gaps_of(&former);
+            nothing_lands(&new).await;
+            assert!(unanswered(writers).await > 0, "the disk is not slow enough for this test");
+            assert_eq!(former.nexus().join(1).await.err(), Some(TOO_MANY_CONNECTIONS));
+            new
+        });
+        assert_eq!(addresses(&rig), 1);
+        drop(link);
+    });
+}
+
+/// Many come for one place: the last one has it, and the others know.
+#[test]
+fn of_many_that_replace_one_connection_one_remains() {
+    each_seed(8, |seed| {
+        let rig = rig(seed);
+        // A login takes several round trips.
+        rig.world.set_net_profile(NetProfile { window: 60..400, ..NetProfile::default() });
+        let link = rig.client("client").run(move |portal| async move {
+            let leading = Nexus::log_in(portal, "client", 2).await;
+            let joins = (0..6).map(|_| {
+                let nexus = Rc::clone(leading.nexus());
+                rt::spawn(async move { nexus.join(1).await })
+            });
+            let joined: Vec<_> =
+                rt::join_all(joins.collect::<Vec<_>>()).await.into_iter().flatten().collect();
+            rt::sleep(Duration::from_secs(1)).await;
+            let alive = joined.iter().filter(|link| !link.is_over()).count();
+            assert_eq!(alive, 1, "of {}", joined.len());
+            leading.make_ready().await;
+            leading
+        });
+        assert_eq!(addresses(&rig), 2);
+        drop(link);
+    });
+}
+
+/// Error recovery level 0: with a connection the session is lost (RFC 7143 7.1.4).
+#[test]
+fn a_connection_that_breaks_takes_the_session_with_it() {
+    each_seed(6, |seed| end_under_load(seed, true));
+}
+
+#[test]
+fn a_session_takes_the_place_of_its_former_self_with_all_its_connections() {
+    each_seed(6, |seed| end_under_load(seed, false));
+}
+
+/// `breaks`: one of the connections breaks, else the initiator just logs in again.
+fn end_under_load(seed: u64, breaks: bool) {
+    let rig = rig(seed);
+    rig.world.set_disk_latency(rig.server, DISK, slow_writes());
+    let link = rig.client("client").run(move |portal| async move {
+        let leading = Nexus::log_in(portal, "client", 4).await;
+        let second = leading.nexus().join(1).await.unwrap();
+        let third = leading.nexus().join(2).await.unwrap();
+        let writers = begin_slow_writes(&third, 1).await;
+        if breaks {
+            second.cut();
+            leading.closed().await;
+            third.closed().await;
+        }
+        let again = Nexus::log_in(portal, "client", 4).await;
+        rt::join_all([leading, second, third].iter().map(|link| link.closed())).await;
+        assert!(unanswered(writers).await > 0, "the disk is not slow enough for this test");
+        assert_eq!(again.write(0, content(0, 1, 2)).await, Ok(0));
+        nothing_lands(&again).await;
+        let second = again.nexus().join(1).await.unwrap();
+        assert!(second.read(0, 1).await.unwrap() == content(0, 1, 2).to_vec());
+        again
+    });
+    rig.world.run_for(Duration::from_secs(1));
+    let sessions = rig.control(|control| async move { control.sessions().await }).unwrap();
+    assert_eq!(sessions.len(), 1, "{sessions:?}");
+    drop(link);
+}
+
+/// Connections come, go and are replaced at random while all that are there write and read; what was answered is there.
+#[test]
+fn connections_come_and_go_under_load() {
+    each_seed(6, |seed| {
+        let rig = rig(seed);
+        let link = rig.client("client").run(move |portal| async move {
+            let leading = Nexus::log_in(portal, "client", 4).await;
+            let mut rng = Rng::new(seed);
+            let workers: Vec<_> = (1..4)
+                .map(|cid: u16| {
+                    let (nexus, mut rng) = (Rc::clone(leading.nexus()), rng.fork());
+                    rt::spawn(async move { come_and_go(nexus, cid, &mut rng).await })
+                })
+                .collect();
+            let first = SHAPE.blocks() / 4 * 3;
+            for sequence in 1..100 {
+                let lba = first + rng.below(400);
+                let data = content(lba, 8, sequence);
+                assert_eq!(leading.write(lba, data.clone()).await, Ok(0));
+                assert!(leading.read(lba, 8).await.unwrap() == data.to_vec());
+            }
+            rt::join_all(workers).await;
+            leading
+        });
+        assert_eq!(addresses(&rig), 1);
+        drop(link);
+    });
+}
+
+async fn come_and_go(nexus: Rc<Nexus>, cid: u16, rng: &mut Rng) {
+    let first = u64::from(cid - 1) * (SHAPE.blocks() / 4);
+    let mut link = nexus.join(cid).await.unwrap();
+    for sequence in 1..20 {
+        let abandoned = begin_writes(&link, first, sequence, rng);
+        rt::sleep(Duration::from_micros(rng.below(3000))).await;
+        // Or without a word: the former one is still there.
+        if rng.one_in(2) {
+            assert_eq!(link.logout(Some(cid)).await, Ok(LOGGED_OUT));
+        }
+        let former = std::mem::replace(&mut link, nexus.join(cid).await.unwrap());
+        link.fill_gaps_of(&former);
+        let data = content(first, 64, 1000 + sequence);
+        assert_eq!(link.write(first, data.clone()).await, Ok(0));
+        rt::sleep(Duration::from_millis(rng.below(4))).await;
+        assert!(link.read(first, 64).await.unwrap() == data.to_vec(), "a write landed late");
+        drop(abandoned);
+    }
+    assert_eq!(link.logout(Some(cid)).await, Ok(LOGGED_OUT));
+}
+
+fn begin_writes(
+    link: &Rc<Link>,
+    first: u64,
+    sequence: u64,
+    rng: &mut Rng,
+) -> Vec<rt::Task<Result<u8, Over>>> {
+    (0..8)
+        .map(|_| {
+            let (link, lba, blocks) = (Rc::clone(link), first + rng.below(32), 1 + rng.below(32));
+            rt::spawn(async move { link.write(lba, content(lba, blocks, sequence)).await })
+        })
+        .collect()
+}
+
+/// It is alive, but does not read: what waits for it is not kept for ever.
+#[test]
+fn who_takes_no_answers_is_cut_off() {
+    each_seed(2, |seed| {
+        let config = Config { nop_interval: Duration::from_secs(2), ..Config::default() };
+        let rig = Rig::with_config(seed, 2, config);
+        rig.add(SHAPE);
+        let client = rig.client("client");
+        let link = client.run(|portal| Nexus::log_in(portal, "client", 1));
+        let reads: Vec<_> = (0..8)
+            .map(|part: u64| {
+                let link = Rc::clone(&link);
+                client.spawn(move |_| async move { link.read(part * 256, 256).await })
+            })
+            .collect();
+        rig.world.run_for(Duration::from_micros(200));
+        rig.world.pause(client.node);
+        // A ping, the end of the session, and the time to take what is left.
+        rig.world.run_for(Duration::from_secs(2 + 2 + 10 + 2));
+        rig.world.resume(client.node);
+        let answers = reads.into_iter().map(|read| rig.world.wait_for(read).unwrap());
+        let lost = answers.filter(Result::is_err).count();
+        assert!(lost > 0, "all was kept for it");
+        assert_eq!(addresses(&rig), 0);
+    });
+}

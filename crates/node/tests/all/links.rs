@@ -1,0 +1,464 @@
+//! An initiator with several connections in one session (RFC 7143 4.2.2, 6.3.4): no initiator that we know has more than one.
+//!
+//! All connections number their commands together, so that they may arrive in any order; each has a task that receives and
+//! one that sends. It offers what makes data take every way: some of a write goes with its command, the rest when it is
+//! asked for.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{BlockCount, BlockSize, Chain, Lba, SendBatch};
+use initiator::Transfer;
+use initiator::command::{Command, Read, TestUnitReady, Write};
+use proto::iscsi::keys::Text;
+use proto::iscsi::wire::{
+    DataIn, DataOut, Framing, InitiatorTag, LoginRequestPdu, LoginResponsePdu, LogoutReason, LogoutRequest,
+    LogoutResult, NopIn, NopOut, R2t, ResponsePdu, ScsiCommand, ScsiResponse, Serial, SerialNumbers,
+    ServiceResponse, Stage, TargetTag, TaskAttribute,
+};
+use rt::Stream;
+use rt::sync::{Notify, Receiver, Sender, oneshot};
+
+use crate::rig::{TARGET, named};
+
+/// What one PDU carries at most, in both directions: fewer than the node would take.
+const SEGMENT_MAX: usize = 16 << 10;
+const FIRST_BURST: usize = 8 << 10;
+const MAX_BURST: usize = 64 << 10;
+/// How long connecting may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The connection is over: there will be no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Over;
+
+/// What a command was answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u8,
+    pub(crate) data: Vec<u8>,
+}
+
+/// What all connections have in common.
+pub(crate) struct Nexus {
+    portal: SocketAddr,
+    initiator: String,
+    isid: [u8; 6],
+    tsih: Cell<u16>,
+    next_cmd_sn: Cell<u32>,
+    /// What came last of the target's ExpCmdSN: all before it has arrived.
+    exp_cmd_sn: Cell<u32>,
+    next_tag: Cell<u32>,
+}
+
+/// One connection.
+pub(crate) struct Link {
+    nexus: Rc<Nexus>,
+    cid: u16,
+    stream: Stream,
+    exp_stat_sn: Cell<Serial>,
+    /// The numbers of its commands.
+    sent: RefCell<Vec<u32>>,
+    outgoing: RefCell<SendBatch>,
+    output: Notify,
+    waiting: RefCell<BTreeMap<u32, Waiting>>,
+    over: Cell<bool>,
+    closed: Notify,
+}
+
+/// A request that was not answered.
+struct Waiting {
+    answered: Sender<Answer>,
+    /// What a read has brought.
+    data_in: Vec<u8>,
+    data_out: Chain,
+}
+
+impl Nexus {
+    /// Logs in; the session may have `connections_max` connections.
+    pub(crate) async fn log_in(portal: SocketAddr, name: &str, connections_max: u32) -> Rc<Link> {
+        let nexus = Rc::new(Nexus {
+            portal,
+            initiator: named(name).initiator,
+            isid: [0x80, 9, 9, 9, 9, 9],
+            tsih: Cell::new(0),
+            next_cmd_sn: Cell::new(1),
+            exp_cmd_sn: Cell::new(1),
+            next_tag: Cell::new(1),
+        });
+        let leading = Nexus::connect(&nexus, 0, Some(connections_max)).await.expect("the login succeeds");
+        leading.make_ready().await;
+        leading
+    }
+
+    /// Adds a connection, or replaces the one with this number.
+    ///
+    /// # Errors
+    /// The login status (RFC 7143 11.13.5); 0 if the target just closed the connection.
+    pub(crate) async fn join(self: &Rc<Nexus>, cid: u16) -> Result<Rc<Link>, u16> {
+        Nexus::connect(self, cid, None).await
+    }
+
+    async fn connect(nexus: &Rc<Nexus>, cid: u16, leading: Option<u32>) -> Result<Rc<Link>, u16> {
+        let stream = Stream::connect(nexus.portal, PATIENCE).await.map_err(|_| 0_u16)?;
+        let mut batch = SendBatch::new();
+        let (header, text) = nexus.login_request(cid, leading);
+        Framing::without_digests(8192).push(&mut batch, &header, &text);
+        stream.send(batch).await.map_err(|_| 0_u16)?;
+        let mut received = Vec::new();
+        let (response, used) = loop {
+            if let Ok(Some((pdu, used))) = Framing::without_digests(8192).split(&received) {
+                break (LoginResponsePdu::decode(pdu.header).unwrap(), used);
+            }
+            match stream.receive().await {
+                Ok(bytes) if !bytes.is_empty() => received.extend_from_slice(&bytes),
+                _ => return Err(0),
+            }
+        };
+        if response.status != 0 {
+            return Err(response.status);
+        }
+        assert_eq!(response.transit, Some(Stage::FullFeaturePhase));
+        nexus.tsih.set(response.tsih);
+        let link = Rc::new(Link {
+            nexus: Rc::clone(nexus),
+            cid,
+            stream,
+            exp_stat_sn: Cell::new(response.numbers.stat_sn.next()),
+            sent: RefCell::default(),
+            outgoing: RefCell::default(),
+            output: Notify::new(),
+            waiting: RefCell::default(),
+            over: Cell::new(false),
+            closed: Notify::new(),
+        });
+        rt::spawn(Rc::clone(&link).receive(received.split_off(used))).detach();
+        rt::spawn(Rc::clone(&link).send()).detach();
+        Ok(link)
+    }
+
+    /// One request does it all. What concerns the session is settled by the leading login.
+    fn login_request(&self, cid: u16, leading: Option<u32>) -> ([u8; 48], Vec<u8>) {
+        let mut text = Text::new();
+        text.push("InitiatorName", &self.initiator);
+        text.push("TargetName", TARGET);
+        text.push("SessionType", "Normal");
+        text.push("MaxRecvDataSegmentLength", &SEGMENT_MAX.to_string());
+        if let Some(connections_max) = leading {
+            text.push("MaxConnections", &connections_max.to_string());
+            text.push("InitialR2T", "Yes");
+            text.push("ImmediateData", "Yes");
+            text.push("MaxBurstLength", &MAX_BURST.to_string());
+            text.push("FirstBurstLength", &FIRST_BURST.to_string());
+            text.push("MaxOutstandingR2T", "2");
+        }
+        let text = text.into_bytes();
+        let request = LoginRequestPdu {
+            transit: Some(Stage::FullFeaturePhase),
+            more: false,
+            stage: Stage::OperationalNegotiation,
+            version_max: 0,
+            version_min: 0,
+            isid: self.isid,
+            tsih: self.tsih.get(),
+            initiator_tag: InitiatorTag(0),
+            cid,
+            cmd_sn: Serial(self.next_cmd_sn.get()),
+            exp_stat_sn: Serial(0),
+        };
+        (request.encode(text.len() as u32), text)
+    }
+
+    /// The same initiator, which says the number of a session that is not its own.
+    pub(crate) fn with_number_of(&self, other: &Nexus) -> Rc<Nexus> {
+        Rc::new(Nexus {
+            portal: self.portal,
+            initiator: self.initiator.clone(),
+            isid: self.isid,
+            tsih: other.tsih.clone(),
+            next_cmd_sn: self.next_cmd_sn.clone(),
+            exp_cmd_sn: self.exp_cmd_sn.clone(),
+            next_tag: self.next_tag.clone(),
+        })
+    }
+
+    fn take_tag(&self) -> InitiatorTag {
+        InitiatorTag(self.next_tag.replace(self.next_tag.get() + 1))
+    }
+
+    fn take_numbers(&self, numbers: SerialNumbers) {
+        self.exp_cmd_sn.set(self.exp_cmd_sn.get().max(numbers.exp_cmd_sn.0));
+    }
+}
+
+impl Link {
+    pub(crate) fn nexus(&self) -> &Rc<Nexus> {
+        &self.nexus
+    }
+
+    pub(crate) fn cid(&self) -> u16 {
+        self.cid
+    }
+
+    /// Waits until the target has closed it.
+    pub(crate) async fn closed(&self) {
+        while !self.over.get() {
+            self.closed.notified().await;
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.get()
+    }
+
+    /// Breaks it off.
+    pub(crate) fn cut(&self) {
+        self.stream.shutdown();
+        self.end();
+    }
+
+    /// Takes unit attentions until there is none.
+    pub(crate) async fn make_ready(&self) {
+        for _ in 0..5 {
+            if self.send_command(&TestUnitReady).await.unwrap().status == 0 {
+                return;
+            }
+        }
+        panic!("the unit does not get ready");
+    }
+
+    /// WRITE (16): its status.
+    pub(crate) async fn write(&self, lba: u64, data: Chain) -> Result<u8, Over> {
+        let write = Write { lba: Lba(lba), data, size: BlockSize::B4096, durable: false };
+        self.send_command(&write).await.map(|answer| answer.status)
+    }
+
+    /// READ (16), which must go well.
+    pub(crate) async fn read(&self, lba: u64, blocks: u64) -> Result<Vec<u8>, Over> {
+        let read = Read { lba: Lba(lba), count: BlockCount(blocks), size: BlockSize::B4096 };
+        let answer = self.send_command(&read).await?;
+        assert_eq!(answer.status, 0);
+        Ok(answer.data)
+    }
+
+    /// All blocks of a volume of so many, from the last 64 to the first: what goes up through the volume, as a copy does, and
+    /// does not end, is met halfway.
+    pub(crate) async fn read_all(&self, blocks: u64) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        for lba in (0..blocks.div_ceil(64)).rev().map(|part| part * 64) {
+            all.push(self.read(lba, 64.min(blocks - lba)).await.unwrap());
+        }
+        all
+    }
+
+    /// A command.
+    pub(crate) async fn send_command(&self, command: &impl Command) -> Result<Answer, Over> {
+        let (len_in, data_out) = match command.transfer() {
+            Transfer::None => (0, Chain::new()),
+            Transfer::In(len) => (len as usize, Chain::new()),
+            Transfer::Out(data) => (0, data),
+        };
+        let immediate = data_out.len().min(FIRST_BURST);
+        let (tag, answer) = self.wait_for(len_in, data_out.clone());
+        let pdu = ScsiCommand {
+            immediate: false,
+            is_final: true,
+            read: len_in > 0,
+            write: !data_out.is_empty(),
+            attribute: TaskAttribute::Simple,
+            lun: [0; 8],
+            initiator_tag: tag,
+            expected_length: len_in.max(data_out.len()) as u32,
+            cmd_sn: self.take_cmd_sn(),
+            exp_stat_sn: self.exp_stat_sn.get(),
+            cdb: command.cdb().0,
+        };
+        self.push(&pdu.encode(immediate as u32), &data_out.slice(0..immediate));
+        answer.await.map_err(|_| Over)
+    }
+
+    fn take_cmd_sn(&self) -> Serial {
+        let cmd_sn = self.nexus.next_cmd_sn.get();
+        self.nexus.next_cmd_sn.set(cmd_sn + 1);
+        self.sent.borrow_mut().push(cmd_sn);
+        Serial(cmd_sn)
+    }
+
+    /// Fills the gaps that commands leave which were on their way on a connection that is gone: later ones would wait for
+    /// them (RFC 7143 7.2.1). Those that have arrived are told from the others by the target.
+    pub(crate) fn fill_gaps_of(&self, gone: &Link) {
+        for cmd_sn in gone.sent.take().into_iter().filter(|cmd_sn| *cmd_sn >= self.nexus.exp_cmd_sn.get()) {
+            let nop = NopOut {
+                immediate: false,
+                lun: [0; 8],
+                initiator_tag: self.nexus.take_tag(),
+                target_tag: TargetTag::RESERVED,
+                cmd_sn: Serial(cmd_sn),
+                exp_stat_sn: self.exp_stat_sn.get(),
+            };
+            self.push(&nop.encode(0), &Chain::new());
+        }
+    }
+
+    /// Logs out a connection, or with `None` the session.
+    pub(crate) async fn logout(&self, cid: Option<u16>) -> Result<u8, Over> {
+        let (tag, answer) = self.wait_for(0, Chain::new());
+        let request = LogoutRequest {
+            immediate: true,
+            reason: cid.map_or(LogoutReason::CloseSession, |_| LogoutReason::CloseConnection),
+            initiator_tag: tag,
+            cid: cid.unwrap_or(self.cid),
+            cmd_sn: Serial(self.nexus.next_cmd_sn.get()),
+            exp_stat_sn: self.exp_stat_sn.get(),
+        };
+        self.push(&request.encode(), &Chain::new());
+        answer.await.map(|answer| answer.status).map_err(|_| Over)
+    }
+
+    fn wait_for(&self, len_in: usize, data_out: Chain) -> (InitiatorTag, Receiver<Answer>) {
+        let tag = self.nexus.take_tag();
+        let (answered, answer) = oneshot();
+        let waiting = Waiting { answered, data_in: vec![0; len_in], data_out };
+        if !self.over.get() {
+            self.waiting.borrow_mut().insert(tag.0, waiting);
+        }
+        (tag, answer)
+    }
+
+    fn push(&self, header: &[u8; 48], data: &Chain) {
+        let framing = Framing::without_digests(1 << 20);
+        framing.push_chain(&mut self.outgoing.borrow_mut(), header, data);
+        self.output.notify();
+    }
+
+    /// Nobody gets an answer any more.
+    fn end(&self) {
+        self.over.set(true);
+        self.waiting.take();
+        self.closed.notify();
+        self.output.notify();
+    }
+
+    async fn send(self: Rc<Link>) {
+        while !self.over.get() {
+            let batch = self.outgoing.take();
+            if batch.is_empty() {
+                self.output.notified().await;
+            } else if self.stream.send(batch).await.is_err() {
+                return self.end();
+            }
+        }
+    }
+
+    async fn receive(self: Rc<Link>, mut received: Vec<u8>) {
+        loop {
+            let mut used = 0;
+            while let Some((pdu, length)) =
+                Framing::without_digests(SEGMENT_MAX as u32).split(&received[used..]).expect("whole PDUs")
+            {
+                let response = ResponsePdu::decode(pdu.header).expect("a target's PDU");
+                self.handle(response, pdu.data);
+                used += length;
+            }
+            received.drain(..used);
+            match self.stream.receive().await {
+                Ok(bytes) if !bytes.is_empty() => received.extend_from_slice(&bytes),
+                _ => return self.end(),
+            }
+        }
+    }
+
+    fn handle(&self, response: ResponsePdu, data: &[u8]) {
+        match response {
+            ResponsePdu::ScsiResponse(ScsiResponse { response, initiator_tag, numbers, .. }) => {
+                self.take_status(numbers);
+                let ServiceResponse::Completed { status } = response else { panic!("{response:?}") };
+                self.answer(initiator_tag, status);
+            }
+            ResponsePdu::DataIn(DataIn { status, initiator_tag, numbers, buffer_offset, .. }) => {
+                if let Some(waiting) = self.waiting.borrow_mut().get_mut(&initiator_tag.0) {
+                    let at = buffer_offset as usize;
+                    waiting.data_in[at..at + data.len()].copy_from_slice(data);
+                }
+                if let Some(status) = status {
+                    self.take_status(numbers);
+                    self.answer(initiator_tag, status.status);
+                }
+            }
+            ResponsePdu::R2t(r2t) => self.send_data(&r2t),
+            ResponsePdu::Task(response) => {
+                self.take_status(response.numbers);
+                self.answer(response.initiator_tag, response.response);
+            }
+            ResponsePdu::Logout(response) => {
+                self.take_status(response.numbers);
+                self.answer(response.initiator_tag, response.result as u8);
+            }
+            ResponsePdu::NopIn(pong) if pong.target_tag == TargetTag::RESERVED => {
+                self.take_status(pong.numbers);
+            }
+            ResponsePdu::NopIn(ping) => self.answer_ping(&ping),
+            // It says what the end of the connection says as well.
+            ResponsePdu::Async(message) => self.take_status(message.numbers),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Each connection counts for itself, without a gap.
+    fn take_status(&self, numbers: SerialNumbers) {
+        assert_eq!(numbers.stat_sn, self.exp_stat_sn.get(), "of connection {}", self.cid);
+        self.exp_stat_sn.set(numbers.stat_sn.next());
+        self.nexus.take_numbers(numbers);
+    }
+
+    fn answer(&self, tag: InitiatorTag, status: u8) {
+        let waiting = self.waiting.borrow_mut().remove(&tag.0);
+        let Waiting { answered, data_in, .. } = waiting.expect("it was asked on this connection");
+        answered.send(Answer { status, data: data_in });
+    }
+
+    fn answer_ping(&self, ping: &NopIn) {
+        let nop = NopOut {
+            immediate: true,
+            lun: ping.lun,
+            initiator_tag: InitiatorTag::RESERVED,
+            target_tag: ping.target_tag,
+            cmd_sn: Serial(self.nexus.next_cmd_sn.get()),
+            exp_stat_sn: self.exp_stat_sn.get(),
+        };
+        self.push(&nop.encode(0), &Chain::new());
+    }
+
+    fn send_data(&self, r2t: &R2t) {
+        let data = match self.waiting.borrow().get(&r2t.initiator_tag.0) {
+            Some(waiting) => waiting.data_out.clone(),
+            None => return,
+        };
+        // What the leading login settled holds on every connection.
+        assert!(r2t.desired_length as usize <= MAX_BURST, "{r2t:?}");
+        let (mut at, end) = (r2t.buffer_offset as usize, (r2t.buffer_offset + r2t.desired_length) as usize);
+        for data_sn in 0.. {
+            let length = (end - at).min(SEGMENT_MAX);
+            let pdu = DataOut {
+                is_final: at + length == end,
+                lun: r2t.lun,
+                initiator_tag: r2t.initiator_tag,
+                target_tag: r2t.target_tag,
+                exp_stat_sn: self.exp_stat_sn.get(),
+                data_sn,
+                buffer_offset: at as u32,
+            };
+            self.push(&pdu.encode(length as u32), &data.slice(at..at + length));
+            at += length;
+            if at == end {
+                return;
+            }
+        }
+    }
+}
+
+/// Closed in good order (RFC 7143 11.15.1).
+pub(crate) const LOGGED_OUT: u8 = LogoutResult::Closed as u8;
