@@ -7,7 +7,7 @@ use base::SendBatch;
 use proto::iscsi::target::{
     Authorization, Chap, CloseReason, Credentials, Login, LoginEvent, LoginOutcome, LoginRequest, LoginStatus,
 };
-use proto::scsi::{InitiatorPort, ItNexus, RelativePort};
+use proto::scsi::{InitiatorPort, ItNexus, NexusId, RelativePort};
 use rt::{DetachedStream, Stream};
 
 use super::PORTAL_GROUP;
@@ -36,14 +36,19 @@ pub(super) async fn log_in(stream: DetachedStream, peer: SocketAddr) {
 /// the login pass, while the final response is being sent.
 struct Place {
     tsih: u16,
-    begun: bool,
+    nexus: NexusId,
+}
+
+impl Place {
+    /// The session may begin now, unless another login of the same names has taken its place.
+    fn begin(&self) -> bool {
+        Control::current().registry().begin(self.tsih, self.nexus)
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if !self.begun {
-            Control::current().registry().remove(self.tsih);
-        }
+        Control::current().registry().give_up(self.tsih, self.nexus);
     }
 }
 
@@ -172,7 +177,7 @@ async fn admit(
     let name =
         SessionName { initiator: initiator.clone(), isid: request.isid, target: request.target.clone() };
     if request.tsih != 0 {
-        let place = registry.place(request.tsih).filter(|place| place.name == name);
+        let place = registry.begun(request.tsih).await.filter(|place| place.name == name);
         let place = place.ok_or(LoginStatus::SessionDoesNotExist)?;
         let (tsih, cid) = (request.tsih, request.cid);
         let seat = rt::call(place.core, move || async move {
@@ -182,6 +187,9 @@ async fn admit(
     }
     // RFC 7143 6.3.5: a login with the names of a living session replaces it. Two logins of the same names at once take turns.
     while let Some((old, place)) = registry.named(&name).filter(|_| request.target.is_some()) {
+        if registry.supersede(&name) {
+            continue;
+        }
         rt::send(place.core, move || {
             if let Some(session) = Shard::current().session(old) {
                 session.end(CloseReason::Reinstated);
@@ -203,15 +211,17 @@ async fn admit(
         address: peer,
         proven,
     };
-    Ok(Admitted::New(core, Birth { tsih, nexus, peer, again }, Place { tsih, begun: false }))
+    Ok(Admitted::New(core, Birth { tsih, nexus, peer, again }, Place { tsih, nexus }))
 }
 
 /// Moves the connection to its session's core.
 async fn hand_over(stream: Stream, admitted: Admitted, outcome: LoginOutcome) {
     let stream = stream.detach().await;
     match admitted {
-        Admitted::New(core, birth, mut place) => {
-            place.begun = true;
+        Admitted::New(core, birth, place) => {
+            if !place.begin() {
+                return tracing::info!(tsih = birth.tsih, "another login has taken the place of this one");
+            }
             tracing::info!(
                 tsih = birth.tsih,
                 initiator = %birth.peer.name.initiator,

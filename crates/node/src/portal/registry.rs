@@ -35,10 +35,16 @@ pub struct Place {
     pub name: SessionName,
     /// The core that it lives on.
     pub core: CoreId,
+    /// Its number for units, which no other session ever had.
+    nexus: NexusId,
+    /// The login that makes it is over, so that it is on its core.
+    begun: bool,
 }
 
 /// The registry, on core 0.
 pub struct Registry {
+    /// Where sessions may live.
+    cores: usize,
     places: RefCell<BTreeMap<u16, Place>>,
     by_name: RefCell<BTreeMap<SessionName, u16>>,
     /// Names that have had a session since the node started, at most [`SEEN_MAX`]: the next is told of the loss of the last.
@@ -46,20 +52,21 @@ pub struct Registry {
     /// The last TSIH given out: they go round, so that one that has just ended is not taken for a new one.
     last: Cell<u16>,
     next_nexus: Cell<u64>,
-    /// Rung when a session has ended.
-    ended: Notify,
+    /// Rung when a session has begun or ended.
+    changed: Notify,
 }
 
 impl Registry {
-    /// Without sessions.
-    pub fn new() -> Registry {
+    /// Without sessions, for so many cores.
+    pub fn new(cores: usize) -> Registry {
         Registry {
+            cores,
             places: RefCell::default(),
             by_name: RefCell::default(),
             seen: RefCell::default(),
             last: Cell::new(0),
             next_nexus: Cell::new(1),
-            ended: Notify::new(),
+            changed: Notify::new(),
         }
     }
 
@@ -105,8 +112,46 @@ impl Registry {
         // Discovery sessions are many and have no units to tell anything about.
         let again = name.target.is_some() && self.seen_before(&name);
         self.by_name.borrow_mut().insert(name.clone(), tsih);
-        places.insert(tsih, Place { name, core });
-        Some((tsih, NexusId(nexus), core, again))
+        let nexus = NexusId(nexus);
+        places.insert(tsih, Place { name, core, nexus, begun: false });
+        Some((tsih, nexus, core, again))
+    }
+
+    /// The login that makes this session is over. Says whether the place is still its own: another login of the same names
+    /// may have taken it.
+    pub fn begin(&self, tsih: u16, nexus: NexusId) -> bool {
+        let mut places = self.places.borrow_mut();
+        let Some(place) = places.get_mut(&tsih).filter(|place| place.nexus == nexus) else { return false };
+        place.begun = true;
+        self.changed.notify();
+        true
+    }
+
+    /// The login that was to make this session came to nothing.
+    pub fn give_up(&self, tsih: u16, nexus: NexusId) {
+        if self.place(tsih).is_some_and(|place| place.nexus == nexus && !place.begun) {
+            self.remove(tsih);
+        }
+    }
+
+    /// Takes the place of the session of these names from a login that is not over yet. Says whether there was one: a session
+    /// that has begun must be ended by its core.
+    pub fn supersede(&self, name: &SessionName) -> bool {
+        let Some((tsih, _)) = self.named(name).filter(|(_, place)| !place.begun) else { return false };
+        self.remove(tsih);
+        true
+    }
+
+    /// Waits until this session has begun, or is gone: the initiator may know its number a moment before we know that it
+    /// does.
+    pub async fn begun(&self, tsih: u16) -> Option<Place> {
+        loop {
+            let place = self.place(tsih)?;
+            if place.begun {
+                return Some(place);
+            }
+            self.changed.notified().await;
+        }
     }
 
     /// Whether these names had a session before; they have one now.
@@ -131,26 +176,26 @@ impl Registry {
                 by_name.remove(&place.name);
             }
         }
-        self.ended.notify();
+        self.changed.notify();
     }
 
     /// Waits until this session has ended.
     pub async fn gone(&self, tsih: u16) {
         while self.places.borrow().contains_key(&tsih) {
-            self.ended.notified().await;
+            self.changed.notified().await;
         }
     }
 
     /// Waits until there is no session.
     pub async fn emptied(&self) {
         while !self.places.borrow().is_empty() {
-            self.ended.notified().await;
+            self.changed.notified().await;
         }
     }
 
     /// The core with the fewest sessions.
     fn least_loaded(&self) -> CoreId {
-        let mut sessions = vec![0; rt::cores()];
+        let mut sessions = vec![0; self.cores];
         for place in self.places.borrow().values() {
             sessions[usize::from(place.core.0)] += 1;
         }
@@ -159,8 +204,44 @@ impl Registry {
     }
 }
 
-impl Default for Registry {
-    fn default() -> Registry {
-        Registry::new()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name() -> SessionName {
+        let initiator = "iqn.2026-01.org.ursa:one".into();
+        SessionName { initiator, isid: [0x80, 0, 0, 0, 0, 1], target: Some("target".into()) }
+    }
+
+    #[test]
+    fn a_login_takes_the_place_of_one_that_is_not_over() {
+        let registry = Registry::new(2);
+        let (first, first_nexus, first_core, again) = registry.add(name()).unwrap();
+        assert!(!again);
+        assert!(registry.supersede(&name()));
+        let (second, second_nexus, second_core, again) = registry.add(name()).unwrap();
+        assert!(again && first != second && first_core == second_core);
+        assert!(!registry.begin(first, first_nexus), "its place was taken");
+        registry.give_up(first, first_nexus);
+        assert!(registry.begin(second, second_nexus));
+        // From now on it must be ended by its core.
+        assert!(!registry.supersede(&name()));
+        registry.give_up(second, second_nexus);
+        assert_eq!(registry.named(&name()).unwrap().0, second);
+        registry.remove(second);
+        assert!(registry.is_empty() && registry.named(&name()).is_none());
+    }
+
+    #[test]
+    fn a_number_that_was_used_again_is_not_given_up() {
+        let registry = Registry::new(1);
+        let (tsih, old, ..) = registry.add(name()).unwrap();
+        registry.give_up(tsih, old);
+        registry.last.set(0);
+        let (again, new, ..) = registry.add(name()).unwrap();
+        assert_eq!(again, tsih);
+        assert!(!registry.begin(tsih, old));
+        registry.give_up(tsih, old);
+        assert!(registry.begin(tsih, new));
     }
 }
