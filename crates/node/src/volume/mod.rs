@@ -5,6 +5,7 @@
 //! operation on several pieces is not one step to others, as SCSI allows; one that must be (COMPARE AND WRITE,
 //! ORWRITE) takes all of its pieces first, in the order of the slices, so that two of them cannot wait for each other.
 
+mod claims;
 mod order;
 mod piece;
 mod scan;

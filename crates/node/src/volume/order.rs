@@ -4,7 +4,7 @@
 //! register to all clients: no read sees a part of a write, and of two writes one remains, though a disk may mix both in
 //! units smaller than the volume's block. A read-modify-write (COMPARE AND WRITE, ORWRITE) is one step to everybody
 //! else: it keeps its claim on the range until it has written. Almost always nothing overlaps, and then the check is a
-//! look at the few operations that are under way.
+//! look at the operations that are under way nearby.
 //!
 //! Nobody waits for ever: who holds a claim waits for nothing but its disk, or for claims on slices of higher numbers.
 
@@ -13,14 +13,15 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use rt::sync::Notify;
-use slab::Slab;
+
+use super::claims::Claims;
 
 /// The operations of one slice. Ranges are in bytes of the slice.
 #[derive(Default)]
 pub struct Order {
-    reads: RefCell<Slab<Claim>>,
+    reads: RefCell<Claims>,
     /// Writes, zeroings, and what read-modify-writes have taken.
-    changes: RefCell<Slab<Claim>>,
+    changes: RefCell<Claims>,
     /// The number of the next claim.
     next: Cell<u64>,
     /// Claims that wait for older ones.
@@ -29,37 +30,25 @@ pub struct Order {
     ended: Notify,
 }
 
-/// An operation that is under way or waits.
-struct Claim {
-    /// Older claims have lower numbers.
-    number: u64,
-    range: Range<u64>,
-}
-
-fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
-    a.start < b.end && b.start < a.end
-}
-
-fn any_older(claims: &RefCell<Slab<Claim>>, than: u64, range: &Range<u64>) -> bool {
-    claims.borrow().iter().any(|(_, other)| other.number < than && overlap(&other.range, range))
-}
-
 /// A read's claim.
 pub struct Read<'a> {
     order: &'a Order,
-    entry: usize,
+    number: u64,
+    range: Range<u64>,
 }
 
 /// A write's claim.
 pub struct Write<'a> {
     order: &'a Order,
-    entry: usize,
+    number: u64,
+    range: Range<u64>,
 }
 
 /// The claim of a read-modify-write. Owned, since it is held for a command of another core, too.
 pub struct Exclusive {
     order: Rc<Order>,
-    entry: usize,
+    number: u64,
+    range: Range<u64>,
 }
 
 /// Counts a claim that waits.
@@ -74,36 +63,35 @@ impl Drop for Waiting<'_> {
 impl Order {
     /// Waits for older changes of `range`.
     pub async fn read(&self, range: Range<u64>) -> Read<'_> {
-        let (number, entry) = self.claim(&self.reads, range.clone());
-        let read = Read { order: self, entry };
-        self.until(|| !any_older(&self.changes, number, &range)).await;
+        let read = Read { order: self, number: self.claim(&self.reads, &range), range };
+        self.until(|| !self.changes.borrow().any_older(read.number, &read.range)).await;
         read
     }
 
     /// Waits for everything older in `range`.
     pub async fn write(&self, range: Range<u64>) -> Write<'_> {
-        let (number, entry) = self.claim(&self.changes, range.clone());
-        let write = Write { order: self, entry };
-        self.until_oldest(number, &range).await;
+        let write = Write { order: self, number: self.claim(&self.changes, &range), range };
+        self.until_oldest(write.number, &write.range).await;
         write
     }
 
     /// As [`Order::write`], for a command that reads and then writes.
     pub async fn exclusive(self: &Rc<Order>, range: Range<u64>) -> Exclusive {
-        let (number, entry) = self.claim(&self.changes, range.clone());
-        let exclusive = Exclusive { order: Rc::clone(self), entry };
-        self.until_oldest(number, &range).await;
+        let number = self.claim(&self.changes, &range);
+        let exclusive = Exclusive { order: Rc::clone(self), number, range };
+        self.until_oldest(number, &exclusive.range).await;
         exclusive
     }
 
-    fn claim(&self, claims: &RefCell<Slab<Claim>>, range: Range<u64>) -> (u64, usize) {
+    fn claim(&self, claims: &RefCell<Claims>, range: &Range<u64>) -> u64 {
         let number = self.next.get();
         self.next.set(number + 1);
-        (number, claims.borrow_mut().insert(Claim { number, range }))
+        claims.borrow_mut().add(number, range);
+        number
     }
 
     async fn until_oldest(&self, number: u64, range: &Range<u64>) {
-        let older = |claims| any_older(claims, number, range);
+        let older = |claims: &RefCell<Claims>| claims.borrow().any_older(number, range);
         self.until(|| !older(&self.changes) && !older(&self.reads)).await;
     }
 
@@ -118,8 +106,8 @@ impl Order {
         }
     }
 
-    fn end(&self, claims: &RefCell<Slab<Claim>>, entry: usize) {
-        claims.borrow_mut().remove(entry);
+    fn end(&self, claims: &RefCell<Claims>, number: u64, range: &Range<u64>) {
+        claims.borrow_mut().remove(number, range);
         if self.waiting.get() > 0 {
             self.ended.notify();
         }
@@ -128,19 +116,19 @@ impl Order {
 
 impl Drop for Read<'_> {
     fn drop(&mut self) {
-        self.order.end(&self.order.reads, self.entry);
+        self.order.end(&self.order.reads, self.number, &self.range);
     }
 }
 
 impl Drop for Write<'_> {
     fn drop(&mut self) {
-        self.order.end(&self.order.changes, self.entry);
+        self.order.end(&self.order.changes, self.number, &self.range);
     }
 }
 
 impl Drop for Exclusive {
     fn drop(&mut self) {
-        self.order.end(&self.order.changes, self.entry);
+        self.order.end(&self.order.changes, self.number, &self.range);
     }
 }
 
