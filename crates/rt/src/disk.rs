@@ -172,15 +172,16 @@ impl Disk {
         }
     }
 
-    /// The allocated parts of the range, as (offset, length) in order; all of it where the disk cannot tell.
-    /// What is not listed reads as zeros.
+    /// The allocated parts of the range, as (offset, length) in order, `max` of them at most; all of it where the disk
+    /// cannot tell. What is not listed before the last one reads as zeros; so does what comes after it, if there are fewer
+    /// than `max`.
     ///
     /// # Errors
     /// [`DiskError::Range`], [`DiskError::Media`].
-    pub async fn allocated(&self, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, DiskError> {
+    pub async fn allocated(&self, offset: u64, len: u64, max: usize) -> Result<Vec<(u64, u64)>, DiskError> {
         match &self.0 {
-            Inner::Uring(disk) => disk.allocated(offset, len).await,
-            Inner::Sim(disk) => disk.allocated(offset, len).await,
+            Inner::Uring(disk) => disk.allocated(offset, len, max).await,
+            Inner::Sim(disk) => disk.allocated(offset, len, max).await,
         }
     }
 }

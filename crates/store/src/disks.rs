@@ -67,8 +67,13 @@ impl PoolDisk {
         result
     }
 
-    pub(crate) async fn allocated(&self, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, DiskError> {
-        self.disk.allocated(offset, len).await
+    pub(crate) async fn allocated(
+        &self,
+        offset: u64,
+        len: u64,
+        max: usize,
+    ) -> Result<Vec<(u64, u64)>, DiskError> {
+        self.disk.allocated(offset, len, max).await
     }
 
     /// Makes the next flush a real one: somebody may have written to the disk elsewhere who will flush here.

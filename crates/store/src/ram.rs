@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use base::{Buf, ByteLen, ByteOffset, Chain, SharedBuf};
 
-use crate::slice::SliceSpec;
+use crate::slice::{SliceSpec, join};
 
 /// Memory is taken in chunks of this many bytes. Reads are answered with the chunks' own memory, so a write to a chunk that is
 /// still being sent copies it first: that, and what scattered writes waste, wants it small. Large enough that the table of a
@@ -165,30 +165,37 @@ impl Memory {
         }
     }
 
-    pub(crate) fn allocated(&self, offset: ByteOffset, len: ByteLen) -> Vec<(ByteOffset, ByteLen)> {
+    pub(crate) fn allocated(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        max: usize,
+    ) -> Vec<(ByteOffset, ByteLen)> {
         let chunks = self.chunks.borrow();
         let end = (offset.0 + len.0).min(chunks.len() as u64 * CHUNK_BYTES);
-        let mut found: Vec<(ByteOffset, ByteLen)> = Vec::new();
-        let mut add = |start: u64, len: u64| match found.last_mut() {
-            Some((last, last_len)) if last.0 + last_len.0 == start => last_len.0 += len,
-            _ => found.push((ByteOffset(start), ByteLen(len))),
-        };
+        let mut found = Vec::new();
         for part in Touched::parts(offset.0, end.saturating_sub(offset.0)) {
             let Some(chunk) = &chunks[part.chunk] else { continue };
             let base = part.chunk as u64 * CHUNK_BYTES;
             if chunk.mapped == u32::MAX {
-                add(base + part.start as u64, part.len() as u64);
+                join(&mut found, base + part.start as u64, part.len() as u64);
                 continue;
             }
             let mut mapped = chunk.mapped & part.bits();
             while mapped != 0 {
                 let first = mapped.trailing_zeros();
                 let count = (mapped >> first).trailing_ones();
-                add(base + u64::from(first) * SECTOR_BYTES, u64::from(count) * SECTOR_BYTES);
+                let start = base + u64::from(first) * SECTOR_BYTES;
+                join(&mut found, start, u64::from(count) * SECTOR_BYTES);
                 let run = (u32::MAX >> (u32::BITS - count)) << first;
                 mapped &= !run;
             }
+            // The last one may still become longer.
+            if found.len() > max {
+                break;
+            }
         }
+        found.truncate(max);
         found
     }
 
@@ -208,7 +215,7 @@ mod tests {
 
     fn allocated(slice: &Memory, offset: u64, len: u64) -> Vec<(u64, u64)> {
         slice
-            .allocated(ByteOffset(offset), ByteLen(len))
+            .allocated(ByteOffset(offset), ByteLen(len), 9)
             .into_iter()
             .map(|(offset, len)| (offset.0, len.0))
             .collect()

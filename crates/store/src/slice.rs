@@ -168,7 +168,8 @@ impl Slice {
         }
     }
 
-    /// The parts of the range that take space, in order; all else reads as zeros. Touching parts are one.
+    /// The parts of the range that take space, in order, `max` of them at most; touching parts are one. All else before
+    /// the last one reads as zeros; so does what comes after it, if there are fewer than `max`.
     ///
     /// # Errors
     /// [`SliceError::Unreadable`], [`SliceError::Offline`].
@@ -176,11 +177,12 @@ impl Slice {
         &self,
         offset: ByteOffset,
         len: ByteLen,
+        max: usize,
     ) -> Result<Vec<(ByteOffset, ByteLen)>, SliceError> {
         self.check(offset, len);
         match self {
-            Slice::Thick(slice) => slice.allocated(offset, len).await,
-            Slice::Ram(slice) => Ok(slice.memory().allocated(offset, len)),
+            Slice::Thick(slice) => slice.allocated(offset, len, max).await,
+            Slice::Ram(slice) => Ok(slice.memory().allocated(offset, len, max)),
         }
     }
 
@@ -204,5 +206,13 @@ impl Slice {
             "{len:?} at {offset:?} is outside a slice of {:?}",
             self.len()
         );
+    }
+}
+
+/// Adds a range behind the others, to the last one if it touches that.
+pub(crate) fn join(found: &mut Vec<(ByteOffset, ByteLen)>, start: u64, len: u64) {
+    match found.last_mut() {
+        Some((last, last_len)) if last.0 + last_len.0 == start => last_len.0 += len,
+        _ => found.push((ByteOffset(start), ByteLen(len))),
     }
 }

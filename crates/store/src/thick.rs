@@ -16,7 +16,7 @@ use rt::{DiskError, Durability};
 use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::SliceError;
 use crate::range_lock::{Locked, RangeLock};
-use crate::slice::{SliceSpec, SpecKind};
+use crate::slice::{SliceSpec, SpecKind, join};
 
 /// What writers lock: the largest block that a disk has. Extents are multiples of it.
 const LOCK_BYTES: u64 = 4096;
@@ -151,22 +151,21 @@ impl ThickSlice {
         &self,
         offset: ByteOffset,
         len: ByteLen,
+        max: usize,
     ) -> Result<Vec<(ByteOffset, ByteLen)>, SliceError> {
-        let mut found: Vec<(ByteOffset, ByteLen)> = Vec::new();
+        let mut found = Vec::new();
         let mut at = offset.0;
         let end = at + len.0;
-        while at < end {
+        // One more than is wanted: the last may still become longer.
+        while at < end && found.len() <= max {
             let part = self.part(at, end);
             at += part.len;
-            for range in part.allocated().await? {
-                match found.last_mut() {
-                    Some((last, last_len)) if last.0 + last_len.0 == range.start => {
-                        last_len.0 += range.end - range.start;
-                    }
-                    _ => found.push((ByteOffset(range.start), ByteLen(range.end - range.start))),
-                }
+            // If the part has more than it tells, that is enough even if the first joins the last one found.
+            for range in part.allocated(max + 1).await? {
+                join(&mut found, range.start, range.end - range.start);
             }
         }
+        found.truncate(max);
         Ok(found)
     }
 
@@ -335,10 +334,11 @@ impl Part {
         }
     }
 
-    /// The ranges of the slice that take space.
-    async fn allocated(&self) -> Result<Vec<Range<u64>>, SliceError> {
+    /// The ranges of the slice that take space: all, or at least `max`.
+    async fn allocated(&self, max: usize) -> Result<Vec<Range<u64>>, SliceError> {
         let around = self.around();
-        let found = self.disk.allocated(around.start, around.end - around.start).await;
+        // The first and the last may lie outside the part.
+        let found = self.disk.allocated(around.start, around.end - around.start, max + 2).await;
         let found = found.map_err(|error| read_error(&error, self.offset))?;
         let clip = |(offset, len): (u64, u64)| self.slice_offset(offset)..self.slice_offset(offset + len);
         Ok(found.into_iter().map(clip).filter(|range| !range.is_empty()).collect())

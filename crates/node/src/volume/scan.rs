@@ -1,13 +1,21 @@
 //! Operations that look at blocks and change none: VERIFY and GET LBA STATUS.
 
-use base::{BlockCount, Chain, Lba, LbaRange};
+use base::{BlockCount, ByteLen, Chain, Lba, LbaRange};
 use proto::scsi::{BlockDone, BlockError, Provisioning};
+use store::Piece;
 
 use super::{Standing, Volume};
 
-/// One GET LBA STATUS looks at no more pieces than this (4 GiB of a striped volume), and reports less than it could: the
-/// standard allows it, and no command should keep the slices busy with their maps for long.
-const STATUS_PIECES_MAX: usize = 4096;
+/// What one GET LBA STATUS looks at: it reports less than it could, as the standard allows, since no command should keep the
+/// slices busy with their maps for long. A striped volume has 4,096 pieces of so much.
+const STATUS_BYTES_MAX: u64 = 4 << 30;
+
+/// The longest piece that is looked at in one turn: 4,096 chunks of memory, or a few hundred µs of a file system's time
+/// where it is in many extents.
+const STATUS_PIECE_BYTES_MAX: u64 = 64 << 20;
+
+/// Pieces that are looked at before other tasks of the core get their turn: about a microsecond each.
+const STATUS_PIECES_A_TURN: usize = 16;
 
 impl Volume {
     /// Reads all of `range`, for nothing but errors.
@@ -53,14 +61,18 @@ impl Volume {
         max: usize,
     ) -> Result<Vec<(Lba, BlockCount, Provisioning)>, BlockError> {
         let mut status = Extents { found: Vec::new(), max, full: false };
-        let rest = LbaRange { start, count: BlockCount(self.blocks.get().0.saturating_sub(start.0)) };
-        for piece in self.pieces(rest).take(STATUS_PIECES_MAX) {
+        let rest =
+            self.blocks.get().0.saturating_sub(start.0).min(STATUS_BYTES_MAX >> self.block_size.shift());
+        let rest = LbaRange { start, count: BlockCount(rest) };
+        let pieces = self.pieces(rest).flat_map(|piece| parts(piece, ByteLen(STATUS_PIECE_BYTES_MAX)));
+        for (number, piece) in (1..).zip(pieces) {
             let first = self.lba(piece.volume_offset);
             let count = piece.len.0 >> self.block_size.shift();
             let allocated = self.on_owner(piece.slice, move |slice| async move {
-                slice.allocated(piece.offset, piece.len).await
+                slice.allocated(piece.offset, piece.len, max).await
             });
             let allocated = allocated.await.map_err(|error| self.block_error(piece, error))?;
+            let is_all = allocated.len() < max;
             let mut at = 0;
             for (offset, len) in allocated {
                 // A block with one allocated byte is mapped.
@@ -72,13 +84,30 @@ impl Volume {
                 status.add(first + BlockCount(from), to.saturating_sub(from), Provisioning::Mapped);
                 at = at.max(to);
             }
+            // Several extents may lie in one block, so that there is room left: the next command begins where these end.
+            if !is_all {
+                break;
+            }
             status.add(first + BlockCount(at), count - at, Provisioning::Deallocated);
             if status.full {
                 break;
             }
+            if number % STATUS_PIECES_A_TURN == 0 {
+                rt::yield_now().await;
+            }
         }
         Ok(status.found)
     }
+}
+
+/// A piece in parts of at most `max`: that of a volume of one slice may be very long.
+fn parts(piece: Piece, max: ByteLen) -> impl Iterator<Item = Piece> {
+    (0..piece.len.0).step_by(max.0 as usize).map(move |at| Piece {
+        offset: piece.offset + ByteLen(at),
+        volume_offset: piece.volume_offset + ByteLen(at),
+        len: ByteLen((piece.len.0 - at).min(max.0)),
+        ..piece
+    })
 }
 
 /// Consecutive extents, joined where the state does not change.

@@ -112,7 +112,8 @@ impl Slice {
         self.layout.flush().await
     }
 
-    /// The parts of the range that take space, in order.
+    /// The parts of the range that take space, in order, `max` of them at most: if there are so many, what comes after the
+    /// last is not known.
     ///
     /// # Errors
     /// What the layout says.
@@ -120,7 +121,8 @@ impl Slice {
         &self,
         offset: ByteOffset,
         len: ByteLen,
+        max: usize,
     ) -> Result<Vec<(ByteOffset, ByteLen)>, SliceError> {
-        self.layout.allocated(offset, len).await
+        self.layout.allocated(offset, len, max).await
     }
 }

@@ -21,6 +21,7 @@ mod copy;
 mod data;
 mod faults;
 mod kernel;
+mod lba_status;
 mod order;
 mod power;
 mod provisioning;

@@ -252,7 +252,7 @@ impl Disk {
     ///
     /// # Errors
     /// As there.
-    pub async fn allocated(&self, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, DiskError> {
+    pub async fn allocated(&self, offset: u64, len: u64, max: usize) -> Result<Vec<(u64, u64)>, DiskError> {
         self.check_range(offset, len)?;
         let end = offset + len;
         if self.file.is_device {
@@ -260,15 +260,13 @@ impl Disk {
         }
         let mut extents = Vec::new();
         let mut at = offset;
-        let mut lookups = 0;
-        while at < end {
+        while at < end && extents.len() < max {
             let Some(data) = self.seek(at, libc::SEEK_DATA)?.filter(|data| *data < end) else { break };
             // There is a hole at the end of a file at the latest.
             let hole = self.seek(data, libc::SEEK_HOLE)?.unwrap_or(end).min(end);
             extents.push((data, hole - data));
             at = hole;
-            lookups += 1;
-            if lookups % LOOKUPS_MAX == 0 {
+            if extents.len().is_multiple_of(LOOKUPS_MAX) {
                 crate::yield_now().await;
             }
         }

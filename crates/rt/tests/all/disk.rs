@@ -98,7 +98,7 @@ fn ranges_are_checked() {
             assert!(disk.write(offset, buf.share(), Durability::Cached).await.is_err_and(refused));
             assert!(disk.zero(offset, len).await.is_err_and(refused));
             let outside = offset.checked_add(len).is_none_or(|end| end > size);
-            assert!(!outside || disk.allocated(offset, len).await.is_err_and(refused));
+            assert!(!outside || disk.allocated(offset, len, 9).await.is_err_and(refused));
         }
         disk.read(size, Buf::zeroed(0)).await.unwrap();
         disk.zero(0, 0).await.unwrap();
@@ -175,15 +175,15 @@ fn zeroing_gives_space_back_and_allocated_tells() {
         let directory = Directory::new("zero");
         let disk = Disk::open(&directory.join("disk"), create(16 << 20)).await.unwrap();
         let whole = disk.size();
-        assert_eq!(disk.allocated(0, whole).await.unwrap(), []);
+        assert_eq!(disk.allocated(0, whole, 9).await.unwrap(), []);
         let mib = 1 << 20;
         disk.write(mib, pattern(4 << 20).share(), Durability::Cached).await.unwrap();
-        assert_eq!(disk.allocated(0, whole).await.unwrap(), [(mib, 4 * mib)]);
+        assert_eq!(disk.allocated(0, whole, 9).await.unwrap(), [(mib, 4 * mib)]);
         disk.zero(2 * mib, mib).await.unwrap();
-        assert_eq!(disk.allocated(0, whole).await.unwrap(), [(mib, mib), (3 * mib, 2 * mib)]);
+        assert_eq!(disk.allocated(0, whole, 9).await.unwrap(), [(mib, mib), (3 * mib, 2 * mib)]);
         // A part of the range, cut at both ends.
         assert_eq!(
-            disk.allocated(mib + 4096, 3 * mib).await.unwrap(),
+            disk.allocated(mib + 4096, 3 * mib, 9).await.unwrap(),
             [(mib + 4096, mib - 4096), (3 * mib, mib + 4096)]
         );
         assert!(is_zero(&disk, 2 * mib, 1 << 20).await);
@@ -206,7 +206,10 @@ fn many_extents_are_listed() {
         for (offset, len) in &wanted {
             disk.write(*offset, pattern(*len as usize).share(), Durability::Cached).await.unwrap();
         }
-        assert_eq!(disk.allocated(0, disk.size()).await.unwrap(), wanted);
+        for max in [0, 1, 64, 299, 300, 301] {
+            let found = disk.allocated(0, disk.size(), max).await.unwrap();
+            assert_eq!(found, wanted[..max.min(300)]);
+        }
     });
 }
 
@@ -391,7 +394,7 @@ fn block_devices_work() {
         assert!(disk.read(512, Buf::zeroed(1 << 20)).await.unwrap()[..] == pattern(1 << 20)[..]);
         disk.zero(4096, 64 << 10).await.unwrap();
         assert!(is_zero(&disk, 4096, 64 << 10).await);
-        assert_eq!(disk.allocated(8192, 4096).await.unwrap(), [(8192, 4096)]);
+        assert_eq!(disk.allocated(8192, 4096, 9).await.unwrap(), [(8192, 4096)]);
         drop(disk);
     });
 }

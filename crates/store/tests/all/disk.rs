@@ -134,14 +134,26 @@ impl Volume {
         Ok(())
     }
 
-    /// The allocated sectors of 512 bytes.
+    /// The allocated sectors of 512 bytes, asked for a few extents at a time.
     pub(crate) async fn allocated(&self) -> Vec<bool> {
+        const EXTENTS: usize = 3;
         let mut sectors = vec![false; (self.info.capacity.0 / 512) as usize];
         for slice in &self.slices {
-            for (offset, len) in slice.allocated(ByteOffset(0), slice.len()).await.expect("no fault") {
-                for at in (offset.0..offset.0 + len.0).step_by(512) {
-                    let at = self.info.stripe.volume_offset(slice.index(), ByteOffset(at));
-                    sectors[(at.0 / 512) as usize] = true;
+            let mut from = ByteOffset(0);
+            loop {
+                let rest = ByteLen(slice.len().0 - from.0);
+                let found = slice.allocated(from, rest, EXTENTS).await.expect("no fault");
+                assert!(found.len() <= EXTENTS);
+                for (offset, len) in &found {
+                    assert!(*offset >= from && len.0 > 0, "in order");
+                    from = *offset + *len;
+                    for at in (offset.0..from.0).step_by(512) {
+                        let at = self.info.stripe.volume_offset(slice.index(), ByteOffset(at));
+                        sectors[(at.0 / 512) as usize] = true;
+                    }
+                }
+                if found.len() < EXTENTS {
+                    break;
                 }
             }
         }

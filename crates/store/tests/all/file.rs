@@ -91,7 +91,7 @@ fn a_pool_in_a_file_keeps_what_was_written() {
                     let data = Chain::copy_of(&[core as u8 + 1; 1536]);
                     slice.write(ByteOffset(512), data, Durability::Cached).await.unwrap();
                     slice.flush().await.unwrap();
-                    assert_eq!(slice.allocated(ByteOffset(0), ByteLen(4 << 20)).await.unwrap().len(), 1);
+                    assert_eq!(slice.allocated(ByteOffset(0), ByteLen(4 << 20), 9).await.unwrap().len(), 1);
                 }
             })
             .await;
@@ -113,7 +113,7 @@ fn a_pool_in_a_file_keeps_what_was_written() {
             let expected = [vec![0; 512], vec![slice.index() as u8 + 1; 1536], vec![0; 512]].concat();
             assert_eq!(slice.read(ByteOffset(0), ByteLen(2560)).await.unwrap().to_vec(), expected);
             slice.zero(ByteOffset(0), slice.len()).await.unwrap();
-            assert!(slice.allocated(ByteOffset(0), slice.len()).await.unwrap().is_empty());
+            assert!(slice.allocated(ByteOffset(0), slice.len(), 9).await.unwrap().is_empty());
         }
         pool.delete_volume(info.id).await.unwrap();
         assert_eq!(pool.usage().free, pool.usage().total);

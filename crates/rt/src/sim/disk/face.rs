@@ -124,10 +124,12 @@ impl Disk {
     ///
     /// # Errors
     /// As there.
-    pub async fn allocated(&self, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, DiskError> {
+    pub async fn allocated(&self, offset: u64, len: u64, max: usize) -> Result<Vec<(u64, u64)>, DiskError> {
         self.check_range(offset, len)?;
         let (universe, _) = universe::current();
-        universe.allocated(self.file.disk, offset, len).ok_or_else(gone)
+        let mut parts = universe.allocated(self.file.disk, offset, len).ok_or_else(gone)?;
+        parts.truncate(max);
+        Ok(parts)
     }
 
     async fn change(&self, offset: u64, content: Content, durability: Durability) -> Result<(), DiskError> {

@@ -92,7 +92,7 @@ fn files_are_made_once_and_outlive_their_node() {
         ));
         let file = create("/f", SIZE).await.unwrap();
         file.write(8192, bytes(3, 4096), Durability::Durable).await.unwrap();
-        assert_eq!(file.allocated(0, SIZE).await.unwrap(), [(8192, 4096)]);
+        assert_eq!(file.allocated(0, SIZE, 9).await.unwrap(), [(8192, 4096)]);
         assert!(matches!(
             create("/f", SIZE).await,
             Err(OpenError::System { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists
@@ -106,7 +106,7 @@ fn files_are_made_once_and_outlive_their_node() {
         let file = open("/elsewhere").await;
         assert_eq!(read(&file, 8192, 4096).await, [3; 4096]);
         file.zero(0, SIZE).await.unwrap();
-        assert_eq!(file.allocated(0, SIZE).await.unwrap(), []);
+        assert_eq!(file.allocated(0, SIZE, 9).await.unwrap(), []);
     });
 }
 
