@@ -22,7 +22,10 @@ pub use self::client::{Client, ClientError};
 pub use self::host::{Host, HostChange, HostCreate};
 pub use self::list::List;
 pub use self::node::{Change, Health, Node};
-pub use self::pool::{NewDisk, Pool, PoolCreate, PoolDisk, PoolImport, PoolState};
+pub use self::pool::{
+    NewDisk, Pool, PoolCreate, PoolDisk, PoolForget, PoolImport, PoolRemains, PoolState, RemainingDisk,
+    RemainingMap, RemainingVolume,
+};
 pub use self::problem::Problem;
 pub use self::session::Session;
 pub use self::target::{MapCreate, Target, TargetCreate, TargetMap};

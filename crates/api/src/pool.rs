@@ -92,3 +92,56 @@ pub struct PoolImport {
     #[serde(default)]
     pub force: bool,
 }
+
+/// What forgetting a pool that cannot be used would leave behind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolRemains {
+    /// Its disks.
+    pub disks: Vec<RemainingDisk>,
+    /// Its volumes, by name; absent if none of the disks can tell.
+    pub volumes: Option<Vec<RemainingVolume>>,
+    /// LUN maps that lead to them. If none of the disks can tell: those to volumes that no open pool has.
+    pub maps: Vec<RemainingMap>,
+}
+
+/// A disk of a pool that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RemainingDisk {
+    /// The file or block device.
+    pub path: String,
+    /// Why it does not tell what is on it.
+    pub problem: Option<String>,
+}
+
+/// A volume of a pool that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RemainingVolume {
+    /// Its identity.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// A LUN map that leads to a volume of a pool that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RemainingMap {
+    /// The target's iSCSI name.
+    pub target: String,
+    /// The logical unit number there.
+    pub lun: u16,
+    /// The host group.
+    pub host: String,
+    /// The volume's identity.
+    pub volume_id: String,
+}
+
+/// How to forget a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolForget {
+    /// Delete the LUN maps of its volumes, too. Otherwise they stay, and work again when the pool has been imported.
+    #[serde(default)]
+    pub unmap: bool,
+}

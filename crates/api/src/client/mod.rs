@@ -13,8 +13,8 @@ use ureq::{Agent, Body};
 pub use self::error::ClientError;
 use self::path::segment;
 use crate::{
-    Health, Host, HostChange, HostCreate, List, MapCreate, Node, Pool, PoolCreate, PoolImport, Problem,
-    Session, Target, TargetCreate, TargetMap, Volume, VolumeChange, VolumeCreate,
+    Health, Host, HostChange, HostCreate, List, MapCreate, Node, Pool, PoolCreate, PoolForget, PoolImport,
+    PoolRemains, Problem, Session, Target, TargetCreate, TargetMap, Volume, VolumeChange, VolumeCreate,
 };
 
 /// Loopback answers at once or not at all; a slow tunnel is allowed for.
@@ -124,6 +124,23 @@ impl Client {
     pub fn export_pool(&self, name: &str) -> Result<()> {
         let url = self.address(&format!("/v1/pools/{}/export", segment(name)));
         self.done(self.agent.post(url).send_empty())
+    }
+
+    /// What forgetting a pool would leave behind.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn pool_remains(&self, name: &str) -> Result<PoolRemains> {
+        self.get(&format!("/v1/pools/{}/remains", segment(name)))
+    }
+
+    /// Forgets a pool that cannot be used.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn forget_pool(&self, name: &str, how: &PoolForget) -> Result<()> {
+        let url = self.address(&format!("/v1/pools/{}/forget", segment(name)));
+        self.done(self.agent.post(url).send_json(how))
     }
 }
 

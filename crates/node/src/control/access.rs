@@ -1,6 +1,6 @@
 //! Targets, LUN maps and host groups.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -265,8 +265,8 @@ impl Control {
         Ok(Target { name, port, alias: spec.alias, chap: spec.chap, maps: Vec::new() })
     }
 
-    /// What takes a volume out of all maps. `left`: this target goes, too, if it is left with nothing that somebody gave it.
-    pub(super) fn unmapping(&self, id: VolumeId, left: Option<&str>) -> Vec<AccessChange> {
+    /// What takes volumes out of all maps. `left`: this target goes, too, if it is left with nothing that somebody gave it.
+    pub(super) fn unmapping(&self, volumes: &BTreeSet<VolumeId>, left: Option<&str>) -> Vec<AccessChange> {
         let access = self.access();
         let is_left = |target: &Target| {
             let bare = target.maps.is_empty() && target.alias.is_none() && target.chap.is_none();
@@ -274,14 +274,17 @@ impl Control {
         };
         let without = |target: &Target| {
             let mut target = target.clone();
-            target.maps.retain(|map| map.volume != id);
+            target.maps.retain(|map| !volumes.contains(&map.volume));
             match is_left(&target) {
                 true => AccessChange::DeleteTarget(target.name),
                 false => AccessChange::SetTarget(target),
             }
         };
         let empty = left.and_then(|left| access.target(left)).filter(|target| is_left(target));
-        access.targets_of(id).chain(empty).map(without).collect()
+        let mapping = volumes.iter().flat_map(|volume| access.targets_of(*volume));
+        let targets: BTreeMap<&TargetName, &Target> =
+            mapping.chain(empty).map(|target| (&target.name, target)).collect();
+        targets.into_values().map(without).collect()
     }
 
     /// Makes changes of targets and hosts durable, all or none, and gives every core the new picture. The caller holds the
@@ -294,7 +297,17 @@ impl Control {
         if changes.is_empty() {
             return Ok(());
         }
-        self.commit(changing, changes.iter().map(in_record).collect()).await?;
+        self.change_record(changing, changes, Vec::new()).await
+    }
+
+    /// As [`Control::change_access`], together with changes of what else the record has.
+    pub(super) async fn change_record(
+        &self,
+        changing: &Changing,
+        changes: Vec<AccessChange>,
+        others: Vec<Change>,
+    ) -> Result<(), ControlError> {
+        self.commit(changing, changes.iter().map(in_record).chain(others).collect()).await?;
         let (access, concerned) = self.access().with(&changes);
         announce(access, concerned).await;
         Ok(())

@@ -91,6 +91,9 @@ pub enum ControlError {
     /// There is no pool.
     #[error("there is no pool yet: make one with `ursa pool create`")]
     NoPool,
+    /// The pool is in use.
+    #[error("pool {0:?} is open and takes changes: close it with `ursa pool export`")]
+    PoolOpen(String),
     /// The pool's disks have not answered since the node started.
     #[error(
         "pool {name:?} is not open yet: its disks have not answered for {} seconds; it comes when they do", .since.as_secs()

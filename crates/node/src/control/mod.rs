@@ -7,6 +7,7 @@
 mod access;
 mod change;
 mod error;
+mod forgetting;
 mod pools;
 mod predecessor;
 mod start;
@@ -28,6 +29,7 @@ pub use self::access::{MapSpec, TargetSpec};
 use self::change::Changes;
 pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work};
 pub use self::error::ControlError;
+pub use self::forgetting::{LostMap, Muteness, PoolRemains};
 pub use self::pools::{PoolSpec, PoolState, PoolStatus};
 pub use self::start::{DefaultPool, StartError, Wanted};
 pub use self::status::{SessionStatus, Traffic, VolumeStats};

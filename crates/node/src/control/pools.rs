@@ -57,7 +57,7 @@ pub(super) struct PoolRecord {
 
 pub(super) const POOLS: &str = "pool/";
 
-fn key(name: &str) -> String {
+pub(super) fn key(name: &str) -> String {
     format!("{POOLS}{name}")
 }
 
@@ -150,20 +150,14 @@ impl Control {
             if pool.metadata_state() == MetadataState::Failed {
                 return Err(StoreError::MetadataReadOnly(pool.id()).into());
             }
-            let volumes = pool.volumes();
-            for volume in &volumes {
-                control.check_unmapped(volume.id, &volume.name)?;
-            }
-            for volume in &volumes {
-                control.close_volume(&changing, &pool, volume.id).await;
-            }
+            pool.volumes().iter().try_for_each(|volume| control.check_unmapped(volume.id, &volume.name))?;
+            control.close_volumes(&changing, &pool).await;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             pool.export().await?;
-            let id = pool.id();
-            on_all_cores(move || async move { Shard::current().remove_disks(id) }).await;
+            control.close_pool(&changing, &pool).await;
             let _record = changing.hold([Thing::Record]).await?;
             control.commit(&changing, vec![delete(key(&name))]).await?;
-            control.pools.borrow_mut().remove(&name);
+            control.unknow_pool(&name);
             Ok(())
         })
         .await
@@ -241,6 +235,12 @@ impl Control {
         let _record = changing.hold([Thing::Record]).await?;
         self.announce_volumes().await;
         Ok(())
+    }
+
+    /// The record does not name the pool any more.
+    pub(super) fn unknow_pool(&self, name: &str) {
+        let before = self.pools.borrow_mut().remove(name);
+        drop(before);
     }
 
     /// The names of a pool that is to be imported, and of its volumes, are free.

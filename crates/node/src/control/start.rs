@@ -148,6 +148,10 @@ impl Control {
             let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
             changing.waits_for(WaitsFor::Disks(paths.clone()));
             match outlive(async || control.open_pool(&paths, false).await).await {
+                _ if !control.is_awaited(&name) => {
+                    tracing::info!(pool = name, "a pool that was forgotten has answered and is closed again");
+                    Ok(())
+                }
                 Ok(pool) => {
                     control.attach_disks(&pool).await;
                     control.know_pool(&name, &paths, Opened::Yes(pool.clone()));

@@ -3,6 +3,7 @@
 use base::{BlockCount, BlockSize, ByteLen};
 use proto::scsi::limits::AtomicWrites;
 use proto::scsi::{AccessState, LuConfig, LuState, PortGroup, RelativePort, TargetPort};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use store::{Pool, PoolId, SliceSpec, Stripe, VolumeInfo, VolumeKind, VolumeSpec};
@@ -279,12 +280,13 @@ impl Control {
         if !force {
             self.check_unmapped(volume.id, &volume.name)?;
         }
-        if self.unmapping(volume.id, target).is_empty() {
+        let volumes = BTreeSet::from([volume.id]);
+        if self.unmapping(&volumes, target).is_empty() {
             return Ok(());
         }
         let _record = changing.hold([Thing::Record]).await?;
         // Others may have changed the targets until now.
-        self.change_access(changing, self.unmapping(volume.id, target)).await
+        self.change_access(changing, self.unmapping(&volumes, target)).await
     }
 
     /// A volume that was there before others had their turn, as it is now.
@@ -363,6 +365,13 @@ impl Control {
     fn specs_by_core(&self, pool: &Pool, id: VolumeId) -> Result<Vec<Vec<SliceSpec>>, ControlError> {
         let cores = rt::cores();
         (0..cores).map(|core| Ok(pool.volume_slices(id, rt::CoreId(core as u16), cores)?)).collect()
+    }
+
+    /// Takes the volumes of a pool off all cores.
+    pub(super) async fn close_volumes(&self, changing: &Changing, pool: &Pool) {
+        for volume in pool.volumes() {
+            self.close_volume(changing, pool, volume.id).await;
+        }
     }
 
     /// Takes a volume off all cores, when the commands that are at its disks have ended.

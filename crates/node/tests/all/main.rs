@@ -20,6 +20,7 @@ mod control;
 mod copy;
 mod data;
 mod faults;
+mod forgetting;
 mod kernel;
 mod lba_status;
 mod order;

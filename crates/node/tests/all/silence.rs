@@ -23,7 +23,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// What a change takes at the most if it need not wait.
 const MOMENT: Duration = Duration::from_secs(1);
 
-fn silence() -> DiskLatency {
+/// Of a disk that does not answer. What it was asked meanwhile it answers after an hour.
+pub(crate) fn silence() -> DiskLatency {
     let hour = HOUR..HOUR + Duration::from_nanos(1);
     DiskLatency { read: hour.clone(), write: hour.clone(), flush: hour, ..DiskLatency::default() }
 }

@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use api::{Client, NewDisk, Pool, PoolCreate, PoolImport, PoolState};
+use api::{
+    Client, NewDisk, Pool, PoolCreate, PoolForget, PoolImport, PoolRemains, PoolState, RemainingDisk,
+    RemainingMap, RemainingVolume,
+};
 use clap::Subcommand;
 
 use super::confirm::Confirm;
@@ -54,6 +57,16 @@ pub enum Command {
         /// Its name
         name: String,
     },
+    /// Forget a pool that cannot be used any more; its disks are not touched
+    Forget {
+        /// Its name
+        name: String,
+        /// Delete the LUN maps of its volumes, too
+        #[arg(long)]
+        unmap: bool,
+        #[command(flatten)]
+        confirm: Confirm,
+    },
 }
 
 impl Command {
@@ -85,8 +98,38 @@ impl Command {
                 client.export_pool(&name)?;
                 output.done(&format!("Pool {name} is closed; another server can import it."))
             }
+            Command::Forget { name, unmap, confirm } => {
+                let remains = client.pool_remains(&name)?;
+                if confirm.go_on(output, &forgetting(&name, &remains, unmap), true)? {
+                    client.forget_pool(&name, &PoolForget { unmap })?;
+                    output.done(&format!("Pool {name} is forgotten."))?;
+                }
+                Ok(())
+            }
         }
     }
+}
+
+/// What would be lost from sight.
+fn forgetting(name: &str, remains: &PoolRemains, unmap: bool) -> String {
+    let disk = |disk: &RemainingDisk| match &disk.problem {
+        Some(problem) => format!("{} ({problem})", disk.path),
+        None => disk.path.clone(),
+    };
+    let disks = list(remains.disks.iter().map(disk), "no disks");
+    let volume = |volume: &RemainingVolume| format!("{} ({})", volume.name, size(volume.size));
+    let volumes = match &remains.volumes {
+        None => "None of its disks tells which volumes are on it".to_owned(),
+        Some(volumes) => format!("On it: {}", list(volumes.iter().map(volume), "no volumes")),
+    };
+    let map = |map: &RemainingMap| format!("LUN {} of {} for {}", map.lun, map.target, map.host);
+    let maps = list(remains.maps.iter().map(map), "");
+    let maps = match (maps.as_str(), unmap) {
+        ("", _) => String::new(),
+        (maps, true) => format!(". With these LUN maps: {maps}"),
+        (maps, false) => format!(". These LUN maps stay, without effect until it is imported again: {maps}"),
+    };
+    format!("Forget pool {name} of {disks}. {volumes}; its disks are not touched{maps}")
 }
 
 /// The node may run in another directory.

@@ -45,6 +45,8 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(pools::show))
         .routes(routes!(pools::import))
         .routes(routes!(pools::export))
+        .routes(routes!(pools::remains))
+        .routes(routes!(pools::forget))
         .routes(routes!(volumes::list, volumes::create))
         .routes(routes!(volumes::show, volumes::change, volumes::delete))
         .routes(routes!(targets::list, targets::create))

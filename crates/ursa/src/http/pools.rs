@@ -2,15 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use ::node::control::{PoolSpec, PoolState as Open, PoolStatus};
-use api::{List, NewDisk, Pool, PoolCreate, PoolDisk, PoolImport, PoolState, Problem};
+use ::node::control::{LostMap, Muteness, PoolRemains as Remains, PoolSpec, PoolState as Open, PoolStatus};
+use api::{
+    List, NewDisk, Pool, PoolCreate, PoolDisk, PoolForget, PoolImport, PoolRemains, PoolState, Problem,
+    RemainingDisk, RemainingMap, RemainingVolume,
+};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use base::ByteLen;
-use store::MetadataState;
+use store::{MetadataState, VolumeInfo};
 
 use super::input::{Json, Segments};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, with_causes};
 use super::state::State;
 
 /// All pools, by name.
@@ -93,6 +96,72 @@ pub(super) async fn export(
 ) -> Result<StatusCode, Refusal> {
     state.call(move |control| async move { control.export_pool(&name).await }).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// What forgetting a pool that cannot be used would leave behind.
+///
+/// Its disks are read if they can be; one that hangs is given up after five seconds.
+#[utoipa::path(
+    get, path = "/v1/pools/{name}/remains", tag = "pools", operation_id = "show_pool_remains",
+    params(("name" = String, Path, description = "The pool's name")),
+    responses(
+        (status = OK, description = "What is on it, and which LUN maps lead there", body = PoolRemains),
+        (status = NOT_FOUND, description = "`pool_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`pool_open`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn remains(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+) -> Result<axum::Json<PoolRemains>, Refusal> {
+    let remains = state.call(move |control| async move { control.pool_remains(&name).await }).await?;
+    Ok(axum::Json(remaining(remains)))
+}
+
+/// Forgets a pool that cannot be used: it is unavailable or read-only.
+///
+/// Nothing on its disks is changed, and it can be imported again. Volumes of a read-only pool must not be mapped unless
+/// `unmap` is true, since initiators still see them.
+#[utoipa::path(
+    post, path = "/v1/pools/{name}/forget", tag = "pools", operation_id = "forget_pool",
+    params(("name" = String, Path, description = "The pool's name")),
+    request_body = PoolForget,
+    responses(
+        (status = NO_CONTENT, description = "Done"),
+        (status = NOT_FOUND, description = "`pool_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`pool_open`, `volume_mapped`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn forget(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+    Json(PoolForget { unmap }): Json<PoolForget>,
+) -> Result<StatusCode, Refusal> {
+    state.call(move |control| async move { control.forget_pool(&name, unmap).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn remaining(remains: Remains) -> PoolRemains {
+    let disk = |(path, mute): (PathBuf, Option<Muteness>)| RemainingDisk {
+        path: text(&path),
+        problem: mute.map(|mute| with_causes(&mute)),
+    };
+    let volume = |volume: VolumeInfo| RemainingVolume {
+        id: volume.id.to_string(),
+        name: volume.name,
+        size: volume.capacity.0,
+    };
+    let map = |map: LostMap| RemainingMap {
+        target: map.target,
+        lun: map.lun,
+        host: map.host,
+        volume_id: map.volume.to_string(),
+    };
+    PoolRemains {
+        disks: remains.disks.into_iter().map(disk).collect(),
+        volumes: remains.volumes.map(|volumes| volumes.into_iter().map(volume).collect()),
+        maps: remains.maps.into_iter().map(map).collect(),
+    }
 }
 
 fn new_disk(disk: NewDisk) -> Result<store::NewDisk, Refusal> {

@@ -6,4 +6,5 @@ mod command_line;
 mod crowd;
 mod life;
 mod node;
+mod pools;
 mod refusals;

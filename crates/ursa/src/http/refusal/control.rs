@@ -62,8 +62,13 @@ impl From<ControlError> for Refusal {
             }
             E::NoPool => Refusal::new(CONFLICT, "no_pool", "there is no pool yet")
                 .hint("make one with `ursa pool create`"),
+            E::PoolOpen(name) => {
+                Refusal::new(CONFLICT, "pool_open", format!("pool {name:?} is open and takes changes"))
+                    .hint("close it with `ursa pool export`")
+            }
             E::PoolClosed(..) | E::PoolOpening { .. } => {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "pool_unavailable", with_causes(&error))
+                    .hint("mend that and import it, or give it up with `ursa pool forget`")
             }
             E::Busy { work, first } => {
                 let ChangeStatus { work: other, waits_for, .. } = *first;

@@ -79,7 +79,7 @@ impl From<NotRunning> for Refusal {
 }
 
 /// An error with its causes.
-fn with_causes(error: &dyn Error) -> String {
+pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -78,3 +78,15 @@ fn disks_that_are_none_are_refused() {
     let problem = rig.post("/v1/volumes", json!({"name": "a", "size": 4 * MIB, "pool": "none"}));
     problem.refused(404, "pool_not_found");
 }
+
+#[test]
+fn a_pool_in_use_is_not_forgotten() {
+    let rig = Rig::new();
+    rig.get("/v1/pools/default/remains").refused(409, "pool_open");
+    rig.post("/v1/pools/default/forget", json!({})).refused(409, "pool_open");
+    rig.post("/v1/pools/default/forget", json!({"unmap": true})).refused(409, "pool_open");
+    rig.post("/v1/pools/default/forget", json!({"maps": true})).refused(422, "field_invalid");
+    rig.get("/v1/pools/none/remains").refused(404, "pool_not_found");
+    rig.post("/v1/pools/none/forget", json!({})).refused(404, "pool_not_found");
+    assert_eq!(rig.names("/v1/pools"), ["default"]);
+}

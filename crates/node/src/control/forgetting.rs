@@ -1,0 +1,186 @@
+//! Forgetting a pool that the node cannot use any more: nothing is written to its disks, which can be imported again, here
+//! or elsewhere. What would be lost from sight is shown before ([`Control::pool_remains`]).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use store::{MetadataState, Pool, StoreError, VolumeInfo};
+
+use super::change::{Changing, Work};
+use super::pools::key;
+use super::turns::Thing;
+use super::{Control, ControlError, Opened};
+use crate::record::delete;
+use crate::shard::{Shard, on_all_cores};
+use crate::volume::VolumeId;
+
+/// How long a disk gets to tell what is on it.
+const PROBE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// What forgetting a pool would leave behind.
+#[derive(Debug)]
+pub struct PoolRemains {
+    /// Its disks, with the reason why one tells nothing.
+    pub disks: Vec<(PathBuf, Option<Muteness>)>,
+    /// Its volumes, by name; `None` if none of the disks can tell.
+    pub volumes: Option<Vec<VolumeInfo>>,
+    /// LUN maps that lead to them. If nobody knows which volumes there are: those to volumes that no open pool has.
+    pub maps: Vec<LostMap>,
+}
+
+/// Why a disk does not tell what is on it.
+#[derive(Debug, thiserror::Error)]
+pub enum Muteness {
+    /// It hangs.
+    #[error("it does not answer")]
+    Silent,
+    /// Its path leads to another pool's disk now.
+    #[error("it is a disk of pool {0:?} now")]
+    OtherPool(String),
+    /// It cannot be read, or nothing that is a pool is there.
+    #[error(transparent)]
+    Unreadable(#[from] StoreError),
+}
+
+/// A LUN map to a volume that is about to be lost from sight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostMap {
+    /// The target's iSCSI name.
+    pub target: String,
+    /// The LUN.
+    pub lun: u16,
+    /// The host group.
+    pub host: String,
+    /// The volume.
+    pub volume: VolumeId,
+}
+
+impl Control {
+    /// What forgetting this pool would leave behind. Its disks are read if they can be.
+    ///
+    /// # Errors
+    /// [`ControlError::PoolOpen`].
+    pub async fn pool_remains(&self, name: &str) -> Result<PoolRemains, ControlError> {
+        let (disks, volumes) = match self.useless_pool(name)? {
+            Some(pool) => (pool.paths().into_iter().map(|path| (path, None)).collect(), Some(pool.volumes())),
+            None => self.probe_pool(name).await,
+        };
+        let maps = self.maps_to(volumes.as_deref());
+        Ok(PoolRemains { disks, volumes, maps })
+    }
+
+    /// Forgets a pool that cannot be used. `unmap`: deletes the LUN maps of its volumes; otherwise they stay, and work again
+    /// when the pool has been imported.
+    ///
+    /// # Errors
+    /// [`ControlError::PoolOpen`]; [`ControlError::Mapped`] for volumes that initiators still see.
+    pub async fn forget_pool(self: &Rc<Control>, name: &str, unmap: bool) -> Result<(), ControlError> {
+        let (control, name) = (Rc::clone(self), name.to_owned());
+        let awaited = self.is_awaited(&name);
+        self.change(Work::new("forgetting pool", &name), |changing| async move {
+            // Its opening may hold it for ever; it finds out that nobody waits for it any more.
+            let _pool = match awaited {
+                true => None,
+                false => Some(changing.hold([Thing::Pool(name.clone())]).await?),
+            };
+            control.forget(&changing, &name, unmap).await
+        })
+        .await
+    }
+
+    async fn forget(&self, changing: &Rc<Changing>, name: &str, unmap: bool) -> Result<(), ControlError> {
+        let open = self.useless_pool(name)?;
+        let lost: BTreeSet<VolumeId> = match unmap {
+            true => self.pool_remains(name).await?.maps.into_iter().map(|map| map.volume).collect(),
+            false => BTreeSet::new(),
+        };
+        if let (Some(pool), false) = (&open, unmap) {
+            pool.volumes().iter().try_for_each(|volume| self.check_unmapped(volume.id, &volume.name))?;
+        }
+        {
+            let _record = changing.hold([Thing::Record]).await?;
+            self.change_record(changing, self.unmapping(&lost, None), vec![delete(key(name))]).await?;
+        }
+        if let Some(pool) = open {
+            self.close_pool(changing, &pool).await;
+        }
+        self.unknow_pool(name);
+        Ok(())
+    }
+
+    /// Takes a pool's volumes and disks off all cores.
+    pub(super) async fn close_pool(&self, changing: &Changing, pool: &Pool) {
+        self.close_volumes(changing, pool).await;
+        let id = pool.id();
+        on_all_cores(move || async move { Shard::current().remove_disks(id) }).await;
+    }
+
+    /// A pool that can be forgotten; if it is open, that it is to be closed.
+    fn useless_pool(&self, name: &str) -> Result<Option<Pool>, ControlError> {
+        let pools = self.pools.borrow();
+        let known = pools.get(name).ok_or_else(|| ControlError::not_found("pool", name))?;
+        match known.open() {
+            Some(pool) if pool.metadata_state() == MetadataState::Writable => {
+                Err(ControlError::PoolOpen(name.to_owned()))
+            }
+            open => Ok(open.cloned()),
+        }
+    }
+
+    /// Whether a pool's disks have not answered yet.
+    pub(super) fn is_awaited(&self, name: &str) -> bool {
+        self.pools.borrow().get(name).is_some_and(|known| matches!(known.state, Opened::NotYet(_)))
+    }
+
+    /// Asks the disks of a pool that is not open, all at the same time.
+    async fn probe_pool(&self, name: &str) -> (Vec<(PathBuf, Option<Muteness>)>, Option<Vec<VolumeInfo>>) {
+        let paths = self.pools.borrow().get(name).map(|known| known.paths.clone()).unwrap_or_default();
+        if self.is_awaited(name) {
+            return (paths.into_iter().map(|path| (path, Some(Muteness::Silent))).collect(), None);
+        }
+        let told = rt::join_all(paths.iter().map(|path| probe_disk(path, name))).await;
+        let mut volumes = None;
+        let mut disks = Vec::new();
+        for (path, told) in paths.into_iter().zip(told) {
+            let mute = match told {
+                Ok(found) => {
+                    volumes = volumes.or(found);
+                    None
+                }
+                Err(mute) => Some(mute),
+            };
+            disks.push((path, mute));
+        }
+        (disks, volumes)
+    }
+
+    /// The maps to these volumes; `None`: to volumes that no open pool has.
+    fn maps_to(&self, volumes: Option<&[VolumeInfo]>) -> Vec<LostMap> {
+        let lost = |id: VolumeId| match volumes {
+            Some(volumes) => volumes.iter().any(|volume| volume.id == id),
+            None => self.pool_of(id).is_err(),
+        };
+        let access = self.access();
+        let maps = access.targets().flat_map(|target| target.maps.iter().map(move |map| (target, map)));
+        maps.filter(|(_, map)| lost(map.volume))
+            .map(|(target, map)| LostMap {
+                target: target.name.to_string(),
+                lun: map.lun,
+                host: map.host.to_string(),
+                volume: map.volume,
+            })
+            .collect()
+    }
+}
+
+/// The volumes of pool `name` that a disk of it tells of, if it has metadata.
+async fn probe_disk(path: &Path, name: &str) -> Result<Option<Vec<VolumeInfo>>, Muteness> {
+    let told =
+        rt::timeout(PROBE_DEADLINE, store::probe(path)).await.map_err(|rt::Elapsed| Muteness::Silent)?;
+    match told?.contents {
+        Some(contents) if contents.name != name => Err(Muteness::OtherPool(contents.name)),
+        contents => Ok(contents.map(|contents| contents.volumes)),
+    }
+}

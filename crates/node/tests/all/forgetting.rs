@@ -1,0 +1,155 @@
+//! Pools that the node cannot use any more are forgotten, and found again.
+
+use std::time::Duration;
+
+use node::control::{ControlError, LostMap, Muteness, PoolRemains};
+use rt::sim::{DiskFaults, DiskLatency};
+use store::MetadataState;
+
+use crate::rig::{DISK, OTHER, POOL, Rig, Shape, TARGET, log_in};
+use crate::seeds::each_seed;
+use crate::silence::silence;
+
+fn remains(rig: &Rig) -> Result<PoolRemains, ControlError> {
+    rig.control(|control| async move { control.pool_remains(POOL).await })
+}
+
+fn forget(rig: &Rig, unmap: bool) -> Result<(), ControlError> {
+    rig.control(move |control| async move { control.forget_pool(POOL, unmap).await })
+}
+
+fn import(rig: &Rig) {
+    rig.control(|control| async move { control.import_pool(vec![DISK.into()], false).await }).unwrap();
+}
+
+fn pools(rig: &Rig) -> Vec<String> {
+    rig.control(|control| async move { control.pools() }).into_iter().map(|pool| pool.name).collect()
+}
+
+/// How many places a volume is mapped at.
+fn maps(rig: &Rig, volume: &'static str) -> usize {
+    rig.control(move |control| async move { control.volume(volume) }).unwrap().maps.len()
+}
+
+/// Two pools, each with a volume.
+fn two_pools(seed: u64) -> Rig {
+    let rig = Rig::new(seed, 2);
+    rig.add(Shape::thick());
+    rig.add_other_pool();
+    rig
+}
+
+#[test]
+fn a_pool_whose_disk_is_dead_is_forgotten_and_comes_back_with_its_maps() {
+    each_seed(2, |seed| {
+        for unmap in [false, true] {
+            let rig = two_pools(seed);
+            assert!(matches!(forget(&rig, unmap), Err(ControlError::PoolOpen(_))));
+            assert!(matches!(remains(&rig), Err(ControlError::PoolOpen(_))));
+            let volume = rig.control(|control| async move { control.volume("thick") }).unwrap().info.id;
+            rig.world.crash(rig.server);
+            rig.world.set_disk_dead(rig.server, DISK, true);
+            rig.start();
+            // Nobody can tell what is on it, but which maps lead nowhere.
+            let left = remains(&rig).unwrap();
+            assert!(matches!(left.disks.as_slice(), [(path, Some(Muteness::Unreadable(_)))] if path == DISK));
+            assert!(left.volumes.is_none());
+            let map = LostMap { target: TARGET.into(), lun: 0, host: "any".into(), volume };
+            assert_eq!(left.maps, [map]);
+
+            forget(&rig, unmap).unwrap();
+            assert_eq!(pools(&rig), [OTHER]);
+            rig.power_cycle();
+            assert_eq!(pools(&rig), [OTHER], "the record does not name it");
+            assert_eq!(maps(&rig, OTHER), 1);
+            assert!(matches!(forget(&rig, unmap), Err(ControlError::NotFound { .. })));
+
+            rig.world.set_disk_dead(rig.server, DISK, false);
+            import(&rig);
+            assert_eq!(maps(&rig, "thick"), usize::from(!unmap));
+        }
+    });
+}
+
+#[test]
+fn a_disk_that_can_be_read_tells_what_would_be_lost() {
+    let rig = two_pools(1);
+    rig.world.crash(rig.server);
+    rig.world.set_disk_dead(rig.server, DISK, true);
+    rig.start();
+    rig.world.set_disk_dead(rig.server, DISK, false);
+    let left = remains(&rig).unwrap();
+    assert!(matches!(left.disks.as_slice(), [(_, None)]));
+    let names: Vec<String> = left.volumes.unwrap().into_iter().map(|volume| volume.name).collect();
+    assert_eq!((names.as_slice(), left.maps.len()), (["thick".to_owned()].as_slice(), 1));
+
+    // Another pool's disk is at its place.
+    rig.control(|control| async move {
+        control.unmap(TARGET, 1, None).await.unwrap();
+        control.export_pool(OTHER).await.unwrap();
+    });
+    rig.world.remove_disk(rig.server, DISK);
+    rig.world.move_disk(rig.server, crate::rig::OTHER_DISK, rig.server, DISK);
+    let left = remains(&rig).unwrap();
+    assert!(
+        matches!(left.disks.as_slice(), [(_, Some(Muteness::OtherPool(name)))] if name == OTHER),
+        "{left:?}"
+    );
+    assert!(left.volumes.is_none());
+}
+
+#[test]
+fn a_pool_that_does_not_answer_is_forgotten_at_once() {
+    each_seed(2, |seed| {
+        let rig = two_pools(seed);
+        rig.world.crash(rig.server);
+        rig.world.set_disk_latency(rig.server, DISK, silence());
+        rig.start();
+        let left = remains(&rig).unwrap();
+        assert!(matches!(left.disks.as_slice(), [(_, Some(Muteness::Silent))]));
+        let began = rig.world.now();
+        forget(&rig, false).unwrap();
+        assert!(rig.world.now() - began < Duration::from_secs(1));
+        assert_eq!(pools(&rig), [OTHER]);
+        // When it answers it is closed again, and can be imported.
+        rig.world.set_disk_latency(rig.server, DISK, DiskLatency::default());
+        rig.world.run_for(Duration::from_secs(2 * 3600));
+        assert_eq!(pools(&rig), [OTHER]);
+        import(&rig);
+        assert_eq!(maps(&rig, "thick"), 1);
+    });
+}
+
+#[test]
+fn a_pool_whose_metadata_could_not_be_written_is_closed_and_opened_anew() {
+    each_seed(2, |seed| {
+        let rig = two_pools(seed);
+        let client = rig.client("client");
+        let session = client.run(|portal| log_in(portal, "client", 0));
+        let faults = DiskFaults { write_error_one_in: 1, ..DiskFaults::default() };
+        rig.world.set_disk_faults(rig.server, DISK, faults);
+        rig.control(|control| async move { control.rename_volume("thick", "renamed").await }).unwrap_err();
+        rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default());
+        let pool = rig.control(|control| async move { control.pool(POOL) }).unwrap();
+        assert_eq!(pool.state.unwrap().metadata, MetadataState::Failed);
+        let export = rig.control(|control| async move { control.export_pool(POOL).await });
+        assert!(matches!(export, Err(ControlError::Store(_))), "{export:?}");
+
+        // Initiators still see its volume.
+        assert!(matches!(forget(&rig, false), Err(ControlError::Mapped { .. })));
+        let left = remains(&rig).unwrap();
+        assert_eq!((left.volumes.unwrap().len(), left.maps.len()), (1, 1));
+        forget(&rig, true).unwrap();
+        client.run(move |_| async move {
+            assert!(session.make_ready(initiator::Lun(0)).await.is_err(), "the LUN is gone");
+        });
+        import(&rig);
+        let pool = rig.control(|control| async move { control.pool(POOL) }).unwrap();
+        assert_eq!(pool.state.unwrap().metadata, MetadataState::Writable);
+        rig.control(|control| async move {
+            let name = control.volumes().into_iter().find(|volume| volume.pool == POOL).unwrap().info.name;
+            crate::rig::map(&control, &name, 0).await.unwrap();
+        });
+        rig.client("again").run(|portal| async move { drop(log_in(portal, "again", 0).await) });
+    });
+}

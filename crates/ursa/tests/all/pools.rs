@@ -1,0 +1,73 @@
+//! Pools come and go.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::node::Node;
+
+const TARGET: &str = "iqn.2026-11.io.ursa:db";
+
+/// A node with a second pool, a volume in it, and its file.
+fn with_second_pool() -> (Node, String) {
+    let node = Node::start(&[]);
+    let file = node.directory.path().join("second.img").to_str().unwrap().to_owned();
+    node.ok(&["pool", "create", "second", &file, "--size", "1G"]);
+    node.ok(&["volume", "create", "db", "--size", "100M", "--pool", "second"]);
+    (node, file)
+}
+
+/// Kills the node and starts it without the file of its second pool, which then lies elsewhere.
+fn lose_file(node: Node, file: &str) -> (Node, String) {
+    let directory = node.kill();
+    let name = Path::new(file).file_name().unwrap();
+    // The directory may have moved to another handle, not to another place.
+    let (here, away) = (directory.path().join(name), directory.path().join("away"));
+    std::fs::rename(&here, &away).unwrap();
+    (Node::start_in(directory, &[]), away.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_pool_that_is_gone_is_forgotten_and_comes_back() {
+    let (node, file) = with_second_pool();
+    let refused = node.refused(1, &["pool", "forget", "second", "--yes"]);
+    assert!(refused.contains("open") && refused.contains("ursa pool export"), "{refused}");
+    let (node, away) = lose_file(node, &file);
+    let pool = node.json(&["pool", "show", "second"]);
+    assert_eq!(pool["state"], "unavailable");
+
+    let would = node.ok(&["pool", "forget", "second", "--dry-run"]);
+    for part in [
+        "Forget pool second",
+        &file,
+        "No such file",
+        "None of its disks tells",
+        "its disks are not touched",
+        "stay, without effect",
+        &format!("LUN 0 of {TARGET} for local"),
+        "Nothing was changed",
+    ] {
+        assert!(would.contains(part), "{part:?} is not in: {would}");
+    }
+    let unasked = node.refused(2, &["pool", "forget", "second"]);
+    assert!(unasked.contains("--yes"), "{unasked}");
+    assert_eq!(node.json(&["pool", "list"]).as_array().unwrap().len(), 2);
+
+    assert_eq!(node.ok(&["pool", "forget", "second", "--yes"]), "Pool second is forgotten.\n");
+    assert_eq!(node.json(&["pool", "list"]).as_array().unwrap().len(), 1);
+    node.ok(&["pool", "import", &away]);
+    let maps = &node.json(&["volume", "show", "db"])["maps"];
+    assert_eq!(*maps, json!([{"target": TARGET, "lun": 0, "host": "local"}]));
+}
+
+#[test]
+fn a_pool_is_forgotten_with_the_maps_of_its_volumes() {
+    let (node, file) = with_second_pool();
+    let (node, away) = lose_file(node, &file);
+    let would = node.ok(&["pool", "forget", "second", "--unmap", "--dry-run"]);
+    assert!(would.contains(&format!("With these LUN maps: LUN 0 of {TARGET}")), "{would}");
+    node.ok(&["pool", "forget", "second", "--unmap", "--yes"]);
+    assert_eq!(node.json(&["target", "show", TARGET])["maps"], json!([]));
+    node.ok(&["pool", "import", &away]);
+    assert_eq!(node.json(&["volume", "show", "db"])["maps"], json!([]));
+}
