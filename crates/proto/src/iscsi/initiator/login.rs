@@ -295,8 +295,8 @@ impl Login {
             Key::FirstBurstLength => Value::Number(wish.first_burst.min(wish.max_burst)),
             Key::MaxOutstandingR2T => Value::Number(u32::from(wish.max_outstanding_r2t)),
             Key::DataPduInOrder | Key::DataSequenceInOrder => Value::Boolean(true),
-            Key::DefaultTime2Wait => Value::Number(2),
-            Key::DefaultTime2Retain | Key::ErrorRecoveryLevel => Value::Number(0),
+            // We are ready to come back at once; the target may want more time.
+            Key::DefaultTime2Wait | Key::DefaultTime2Retain | Key::ErrorRecoveryLevel => Value::Number(0),
             _ => return None,
         })
     }

@@ -76,7 +76,7 @@ fn the_first_request() {
     let bytes = batch.to_vec();
     let text = "InitiatorName=iqn.2026-01.org.ursa:client\0TargetName=iqn.2026-01.org.ursa:db\0SessionType=Normal\0\
         HeaderDigest=CRC32C,None\0DataDigest=None\0MaxConnections=1\0InitialR2T=No\0ImmediateData=Yes\0\
-        MaxBurstLength=1048576\0FirstBurstLength=262144\0DefaultTime2Wait=2\0DefaultTime2Retain=0\0\
+        MaxBurstLength=1048576\0FirstBurstLength=262144\0DefaultTime2Wait=0\0DefaultTime2Retain=0\0\
         MaxOutstandingR2T=4\0DataPDUInOrder=Yes\0DataSequenceInOrder=Yes\0ErrorRecoveryLevel=0\0\
         MaxRecvDataSegmentLength=1048576\0";
     assert_eq!(text.len(), 0x186);

@@ -25,8 +25,10 @@ const PROTOCOL_LEVEL: u32 = 1;
 /// RFC 7143 13.12.
 const RECEIVE_MIN: u32 = 512;
 const RECEIVE_MAX: u32 = (1 << 24) - 1;
-/// RFC 7143 13.15, 13.16: the defaults.
-const TIME2WAIT: u32 = 2;
+/// RFC 7143 13.15: an initiator that has lost its session may come back at once. Its login waits for what the old session has
+/// under way, so that time would gain nothing, and a client that changes its path would stand still for it.
+const TIME2WAIT: u32 = 0;
+/// RFC 7143 13.16: the default.
 const TIME2RETAIN: u32 = 20;
 
 pub(super) struct Operational {
