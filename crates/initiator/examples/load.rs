@@ -1,19 +1,21 @@
 //! Makes load on an iSCSI target and measures: see `--help`.
 
+use std::net::{AddrParseError, SocketAddr};
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use initiator::Lun;
 use initiator::load::{self, Access, Config, Until};
+use initiator::{Lun, Policy};
 use lexopt::ValueExt;
 use rt::uring::{self, Running};
 
 const HELP: &str = "\
-usage: load PORTAL TARGET [options]     for example: load 127.0.0.1:3260 iqn.2026-01.org.ursa:db
+usage: load PORTAL[,PORTAL...] TARGET [options]     for example: load 127.0.0.1:3260 iqn.2026-01.org.ursa:db
   --lun N            the logical unit (0)
-  --sessions N       sessions (1)
-  --depth N          requests under way in each (32)
+  --sessions N       sessions at each portal (1)
+  --depth N          requests under way for each (32)
+  --policy NAME      round-robin, queue-depth, service-time, fixed or most-recent (queue-depth)
   --size BYTES       bytes of a request (4096)
   --read PERCENT     share of reads (100); anything less DESTROYS what is on the unit
   --sequential       instead of random
@@ -34,12 +36,11 @@ struct Arguments {
 
 fn parse() -> Result<Option<Arguments>, lexopt::Error> {
     use lexopt::Arg::{Long, Value};
-    let (mut portal, mut target) = (None, None);
+    let mut target = None;
     let mut config = Config {
-        portal: ([127, 0, 0, 1], 3260).into(),
+        portals: Vec::new(),
         target: String::new(),
         lun: Lun(0),
-        sessions: 1,
         depth: 32,
         request_bytes: 4096,
         read_percent: 100,
@@ -55,8 +56,9 @@ fn parse() -> Result<Option<Arguments>, lexopt::Error> {
     while let Some(argument) = parser.next()? {
         match argument {
             Long("lun") => config.lun = Lun(parser.value()?.parse()?),
-            Long("sessions") => config.sessions = parser.value()?.parse()?,
+            Long("sessions") => config.options.sessions = parser.value()?.parse()?,
             Long("depth") => config.depth = parser.value()?.parse()?,
+            Long("policy") => config.options.policy = parser.value()?.parse_with(policy)?,
             Long("size") => config.request_bytes = parser.value()?.parse()?,
             Long("read") => config.read_percent = parser.value()?.parse()?,
             Long("sequential") => config.access = Access::Sequential,
@@ -65,19 +67,36 @@ fn parse() -> Result<Option<Arguments>, lexopt::Error> {
             Long("span") => config.span_bytes = Some(parser.value()?.parse()?),
             Long("verify") => config.verify = true,
             Long("seed") => config.seed = parser.value()?.parse()?,
-            Long("header-digest") => config.options.wish.header_digest = true,
-            Long("data-digest") => config.options.wish.data_digest = true,
+            Long("header-digest") => config.options.login.wish.header_digest = true,
+            Long("data-digest") => config.options.login.wish.data_digest = true,
             Long("processor") => processor = parser.value()?.parse()?,
             Long("json") => json = true,
             Long("help") => return Ok(None),
-            Value(value) if portal.is_none() => portal = Some(value.parse()?),
+            Value(value) if config.portals.is_empty() => config.portals = value.parse_with(portals)?,
             Value(value) if target.is_none() => target = Some(value.string()?),
             other => return Err(other.unexpected()),
         }
     }
-    config.portal = portal.ok_or("PORTAL is missing: see --help")?;
+    if config.portals.is_empty() {
+        return Err("PORTAL is missing: see --help".into());
+    }
     config.target = target.ok_or("TARGET is missing: see --help")?;
     Ok(Some(Arguments { config, processor, json }))
+}
+
+fn portals(text: &str) -> Result<Vec<SocketAddr>, AddrParseError> {
+    text.split(',').map(str::parse).collect()
+}
+
+fn policy(name: &str) -> Result<Policy, String> {
+    Ok(match name {
+        "round-robin" => Policy::RoundRobin(1),
+        "queue-depth" => Policy::LeastQueueDepth,
+        "service-time" => Policy::ServiceTime,
+        "fixed" => Policy::Fixed(0),
+        "most-recent" => Policy::MostRecentlyUsed,
+        other => return Err(format!("there is no policy {other}")),
+    })
 }
 
 /// CPU time of the current thread.

@@ -111,9 +111,22 @@ impl Error {
         self.sense().is_some_and(|(key, _)| key == 0x0e)
     }
 
+    /// Whether the unit does not know the command, or there is no unit.
+    pub fn is_illegal_request(&self) -> bool {
+        self.sense().is_some_and(|(key, _)| key == 0x05)
+    }
+
     /// Whether the target only wants to tell something, and the command can be sent again.
     pub fn is_unit_attention(&self) -> bool {
         self.sense().is_some_and(|(key, _)| key == 0x06)
+    }
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn told(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", told(source)),
+        None => error.to_string(),
     }
 }
 

@@ -1,7 +1,7 @@
-//! The load generator: many sessions, many commands at a time, from one core.
+//! The load generator: many commands at a time to one unit, by all paths to it, from one core.
 //!
-//! Each session has `depth` workers; a worker sends a command, waits for its answer, notes the time and begins again.
-//! What all workers of a session send while the core runs them goes out in one send.
+//! There are `depth` workers for each session; a worker sends a command, waits for its answer, notes the time and begins
+//! again. What all workers send by a session while the core runs them goes out in one send.
 
 mod blocks;
 mod report;
@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use base::{BlockCount, BlockSize, Buf, Chain, Instant, Lba, Rng};
 
-use crate::{Error, Lun, Options, Pattern, Session, WrongSector};
+use crate::multipath::{Failure, OpenError};
+use crate::{Lun, Multipath, MultipathOptions, Pattern, Search, Wanted, WrongSector};
 use blocks::{Blocks, Claim};
 pub use report::{Direction, Report};
 
@@ -22,7 +23,7 @@ pub use report::{Direction, Report};
 pub enum Access {
     /// Anywhere, aligned to the request's length.
     Random,
-    /// Behind the last one; each session has its own part of the unit, and begins again at its end.
+    /// Behind the last one; there are as many parts of the unit as sessions, and each begins again at its end.
     Sequential,
 }
 
@@ -38,15 +39,13 @@ pub enum Until {
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where the target is.
-    pub portal: SocketAddr,
+    /// Where the target is: all of these are used.
+    pub portals: Vec<SocketAddr>,
     /// TargetName.
     pub target: String,
     /// The unit.
     pub lun: Lun,
-    /// Sessions, each of one connection.
-    pub sessions: usize,
-    /// Requests under way in each session.
+    /// Requests under way for each session.
     pub depth: usize,
     /// Bytes of a request: a multiple of the unit's block.
     pub request_bytes: u32,
@@ -63,16 +62,19 @@ pub struct Config {
     pub verify: bool,
     /// The same seed makes the same requests.
     pub seed: u64,
-    /// How to log in.
-    pub options: Options,
+    /// How to use the paths; with how many sessions at each portal, too.
+    pub options: MultipathOptions,
 }
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// A session or a command failed.
+    /// The unit could not be opened.
     #[error(transparent)]
-    Session(#[from] Error),
+    Open(#[from] OpenError),
+    /// A command failed.
+    #[error(transparent)]
+    Command(#[from] Failure),
     /// A block does not hold what was written to it.
     #[error("wrong data: {0}")]
     WrongData(WrongSector),
@@ -87,21 +89,23 @@ pub enum LoadError {
 /// # Errors
 /// The first thing that went wrong; the run ends there.
 pub async fn run(config: &Config, cpu_time: impl Fn() -> Option<Duration>) -> Result<Report, LoadError> {
-    let mut sessions = Vec::new();
-    for _ in 0..config.sessions.max(1) {
-        let session = Session::connect(config.portal, &config.target, &config.options).await?;
-        session.make_ready(config.lun).await?;
-        sessions.push(Rc::new(session));
-    }
-    let run = Rc::new(Run::new(config, &sessions).await?);
+    let search = Search {
+        portals: config.portals.clone(),
+        target: Some(config.target.clone()),
+        unit: Wanted::Lun(config.lun),
+        discover: false,
+    };
+    let unit = Rc::new(Multipath::open(&search, config.options.clone()).await?);
+    let streams = unit.paths().len();
+    let run = Rc::new(Run::new(config, &unit, streams)?);
     let (start, cpu_start) = (rt::now(), cpu_time());
     if let Until::Time(duration) = config.until {
         run.deadline.set(start + duration);
     }
     let mut workers = Vec::new();
-    for (number, session) in sessions.iter().enumerate() {
+    for stream in 0..streams {
         for _ in 0..config.depth.max(1) {
-            workers.push(rt::spawn(work(Rc::clone(&run), Rc::clone(session), number)));
+            workers.push(rt::spawn(work(Rc::clone(&run), Rc::clone(&unit), stream)));
         }
     }
     for worker in workers {
@@ -109,9 +113,8 @@ pub async fn run(config: &Config, cpu_time: impl Fn() -> Option<Duration>) -> Re
     }
     let elapsed = rt::now() - start;
     let client_cpu = cpu_time().zip(cpu_start).map(|(end, start)| end.saturating_sub(start));
-    for session in sessions {
-        // All requests are answered: how the session ends does not matter.
-        let _ = session.logout().await;
+    if let Some(unit) = Rc::into_inner(unit) {
+        unit.close().await;
     }
     if let Some(error) = run.error.take() {
         return Err(error);
@@ -122,15 +125,14 @@ pub async fn run(config: &Config, cpu_time: impl Fn() -> Option<Duration>) -> Re
 
 /// What all workers have in common.
 struct Run {
-    lun: Lun,
     request_bytes: u32,
     read_percent: u8,
     access: Access,
     block_size: BlockSize,
-    /// Requests' worth of space in the part of the unit that is used, and of it for each session.
+    /// Requests' worth of space in the part of the unit that is used, and of it for each stream.
     slots: u64,
-    slots_a_session: u64,
-    /// The next slot of each session, for sequential access.
+    slots_a_stream: u64,
+    /// The next slot of each stream, for sequential access.
     next: Vec<Cell<u64>>,
     rng: RefCell<Rng>,
     deadline: Cell<Instant>,
@@ -153,9 +155,8 @@ struct Request {
 }
 
 impl Run {
-    async fn new(config: &Config, sessions: &[Rc<Session>]) -> Result<Run, LoadError> {
-        let session = sessions.first().ok_or(LoadError::Config("a run needs a session"))?;
-        let capacity = session.read_capacity(config.lun).await?;
+    fn new(config: &Config, unit: &Multipath, streams: usize) -> Result<Run, LoadError> {
+        let capacity = unit.capacity();
         let block = capacity.block_size.bytes();
         let request_bytes = config.request_bytes;
         if request_bytes == 0 || !request_bytes.is_multiple_of(block) {
@@ -163,7 +164,7 @@ impl Run {
         }
         let size = (capacity.blocks * capacity.block_size).0;
         let slots = config.span_bytes.unwrap_or(size).min(size) / u64::from(request_bytes);
-        let count = sessions.len() as u64;
+        let count = streams as u64;
         let verified = config.verify && slots < 4 * count * config.depth.max(1) as u64;
         if slots < count || verified {
             return Err(LoadError::Config("the unit is too small for so many requests at a time"));
@@ -176,14 +177,13 @@ impl Run {
         let mut data = Buf::zeroed(request_bytes as usize);
         rng.fill(&mut data);
         Ok(Run {
-            lun: config.lun,
             request_bytes,
             read_percent: config.read_percent.min(100),
             access: config.access,
             block_size: capacity.block_size,
             slots,
-            slots_a_session: slots / count,
-            next: vec![Cell::new(0); sessions.len()],
+            slots_a_stream: slots / count,
+            next: vec![Cell::new(0); streams],
             pattern: Pattern::new(rng.next()),
             rng: RefCell::new(rng),
             deadline: Cell::new(Instant(u64::MAX)),
@@ -195,8 +195,8 @@ impl Run {
         })
     }
 
-    /// The next request of a session; `None` when the run is over.
-    fn next(&self, session: usize, now: Instant) -> Option<Request> {
+    /// The next request of a stream; `None` when the run is over.
+    fn next(&self, stream: usize, now: Instant) -> Option<Request> {
         if now >= self.deadline.get() || self.left.get() == 0 {
             return None;
         }
@@ -207,10 +207,10 @@ impl Run {
             let slot = match self.access {
                 Access::Random => rng.below(self.slots),
                 Access::Sequential => {
-                    let next = &self.next[session];
+                    let next = &self.next[stream];
                     let slot = next.get();
-                    next.set((slot + 1) % self.slots_a_session);
-                    session as u64 * self.slots_a_session + slot
+                    next.set((slot + 1) % self.slots_a_stream);
+                    stream as u64 * self.slots_a_stream + slot
                 }
             };
             // A block that is being written is left alone: what a read of it gives is not known.
@@ -224,13 +224,13 @@ impl Run {
         }
     }
 
-    async fn carry_out(&self, session: &Session, request: &Request) -> Result<(), LoadError> {
+    async fn carry_out(&self, unit: &Multipath, request: &Request) -> Result<(), LoadError> {
         let size = self.block_size;
         let blocks = u64::from(self.request_bytes >> size.shift());
         let lba = Lba(request.slot * blocks);
         let offset = (lba * size).0;
         if request.read {
-            let data = session.read(self.lun, lba, BlockCount(blocks), size).await?;
+            let data = unit.read(lba, BlockCount(blocks)).await?;
             match request.claim.written() {
                 Some(write) if self.blocks.is_some() => {
                     self.pattern.check(&data, offset, write).map_err(LoadError::WrongData)?;
@@ -245,7 +245,7 @@ impl Run {
             } else {
                 self.data.clone()
             };
-            session.write(self.lun, lba, data, size).await?;
+            unit.write(lba, data).await?;
         }
         if let Some(blocks) = &self.blocks {
             blocks.borrow_mut().release(request.slot, request.claim);
@@ -261,11 +261,11 @@ impl Run {
     }
 }
 
-async fn work(run: Rc<Run>, session: Rc<Session>, number: usize) {
+async fn work(run: Rc<Run>, unit: Rc<Multipath>, stream: usize) {
     let mut now = rt::now();
-    while let Some(request) = run.next(number, now) {
+    while let Some(request) = run.next(stream, now) {
         let start = now;
-        if let Err(error) = run.carry_out(&session, &request).await {
+        if let Err(error) = run.carry_out(&unit, &request).await {
             return run.fail(error);
         }
         now = rt::now();

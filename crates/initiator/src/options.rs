@@ -99,7 +99,7 @@ impl Options {
 }
 
 /// RFC 7143 11.12.5: the type "random", three random bytes and a qualifier, random as well.
-fn random_isid() -> [u8; 6] {
+pub(crate) fn random_isid() -> [u8; 6] {
     let [a, b, c, d, e, ..] = rt::random().to_be_bytes();
     [0x80, a, b, c, d, e]
 }

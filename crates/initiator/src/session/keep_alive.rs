@@ -28,6 +28,8 @@ pub(super) enum Step {
     Nothing,
     /// Ask the target for a sign of life.
     Ask,
+    /// It was asked a tick ago and has not answered: it is in doubt now.
+    Doubt,
     GiveUp,
 }
 
@@ -38,9 +40,11 @@ impl KeepAlive {
         KeepAlive { ask_after, give_up_after: ask_after.saturating_add(ticks(deadline)), silent: 0 }
     }
 
-    /// Something arrived: whatever it is, the target is alive.
-    pub(super) fn heard(&mut self) {
+    /// Something arrived: whatever it is, the target is alive. Returns whether that was in doubt.
+    pub(super) fn heard(&mut self) -> bool {
+        let doubted = self.is_silent();
         self.silent = 0;
+        doubted
     }
 
     /// A tick has passed.
@@ -49,12 +53,13 @@ impl KeepAlive {
         match self.silent {
             silent if silent == self.ask_after => Step::Ask,
             silent if silent >= self.give_up_after => Step::GiveUp,
+            silent if silent == self.ask_after + 1 => Step::Doubt,
             _ => Step::Nothing,
         }
     }
 
-    /// The target was asked and has not answered yet.
-    pub(super) fn is_waiting(&self) -> bool {
+    /// The target was asked and has not answered for a tick.
+    pub(super) fn is_silent(&self) -> bool {
         self.silent > self.ask_after
     }
 }
@@ -67,13 +72,12 @@ mod tests {
     fn asks_once_and_gives_up() {
         let mut keep_alive = KeepAlive::new(Duration::from_secs(1), Duration::from_millis(1600));
         let mut steps = |count: usize| -> Vec<Step> { (0..count).map(|_| keep_alive.tick()).collect() };
-        assert_eq!(steps(5), [Step::Nothing, Step::Ask, Step::Nothing, Step::Nothing, Step::Nothing]);
+        assert_eq!(steps(5), [Step::Nothing, Step::Ask, Step::Doubt, Step::Nothing, Step::Nothing]);
         assert_eq!(steps(2), [Step::GiveUp, Step::GiveUp]);
-        assert!(keep_alive.is_waiting());
-        keep_alive.heard();
-        assert!(!keep_alive.is_waiting());
+        assert!(keep_alive.is_silent());
+        assert!(keep_alive.heard() && !keep_alive.is_silent());
         assert_eq!([keep_alive.tick(), keep_alive.tick()], [Step::Nothing, Step::Ask]);
-        assert!(!keep_alive.is_waiting(), "it was asked only now");
+        assert!(!keep_alive.is_silent() && !keep_alive.heard(), "it was asked only now");
     }
 
     #[test]

@@ -97,14 +97,30 @@ impl Session {
         loop {
             match self.shared.ended.get() {
                 Some(ended) => return ended,
-                None => self.shared.over.notified().await,
+                None => self.changed().await,
             }
         }
     }
 
-    /// Whether the target was asked for a sign of life and has not answered yet.
+    /// Waits until there is something new for the session's owner: it is over or about to be, the target is silent or no
+    /// longer is, a unit has told something, or somebody has called [`Session::nudge`].
+    pub async fn changed(&self) {
+        self.shared.changed.notified().await;
+    }
+
+    /// Wakes who waits in [`Session::changed`].
+    pub fn nudge(&self) {
+        self.shared.changed.notify();
+    }
+
+    /// Whether the target was asked for a sign of life and has not answered within half a second.
     pub fn is_silent(&self) -> bool {
         self.shared.is_silent()
+    }
+
+    /// Whether the target has asked us to log out: no more commands are sent.
+    pub fn is_leaving(&self) -> bool {
+        self.shared.leaving.get().is_some()
     }
 
     /// Sense data that units have told unasked since the last call.

@@ -23,8 +23,8 @@ pub(super) struct Shared {
     pub(super) output: Notify,
     /// Set once: why the session is over.
     pub(super) ended: Cell<Option<Ended>>,
-    /// Rung when it is.
-    pub(super) over: Notify,
+    /// Rung when it is, and at whatever else an owner of several sessions wants to know; see [`crate::Session::changed`].
+    pub(super) changed: Notify,
     keep_alive: RefCell<KeepAlive>,
     /// Counts the ticks of the session's clock.
     pub(super) tick: Cell<u32>,
@@ -55,7 +55,7 @@ impl Shared {
             obedient: options.obedient,
             output: Notify::new(),
             ended: Cell::new(None),
-            over: Notify::new(),
+            changed: Notify::new(),
             tick: Cell::new(0),
             overdue: RefCell::default(),
             overdue_found: Notify::new(),
@@ -73,7 +73,9 @@ impl Shared {
 
     /// Tells those who wait what has come of what arrived.
     pub(super) fn handle_events(&self) {
-        self.keep_alive.borrow_mut().heard();
+        if self.keep_alive.borrow_mut().heard() {
+            self.changed.notify();
+        }
         let mut ended = None;
         let mut connection = self.connection.borrow_mut();
         let mut waiters = self.waiters.borrow_mut();
@@ -97,6 +99,7 @@ impl Shared {
                     if told.len() < SENSE_MAX {
                         told.push((lun, sense));
                     }
+                    self.changed.notify();
                 }
                 Event::Failed(error) => ended = Some(Ended::Failed(error)),
             }
@@ -126,6 +129,7 @@ impl Shared {
             AsyncEvent::LogoutRequested { within } | AsyncEvent::NegotiationRequested { within } => {
                 self.leaving.set(Some(Duration::from_secs(u64::from(within))));
                 self.leave.notify();
+                self.changed.notify();
                 None
             }
             // A session is one connection.
@@ -145,6 +149,7 @@ impl Shared {
                 self.connection.borrow_mut().ping();
                 self.output.notify();
             }
+            Step::Doubt => self.changed.notify(),
             Step::GiveUp => return self.end(Ended::Silent),
         }
         let limit = super::keep_alive::ticks(self.timeouts.command);
@@ -155,9 +160,9 @@ impl Shared {
         }
     }
 
-    /// Whether the target was asked for a sign of life and has not answered yet.
+    /// Whether the target was asked for a sign of life and has not answered.
     pub(super) fn is_silent(&self) -> bool {
-        self.keep_alive.borrow().is_waiting()
+        self.keep_alive.borrow().is_silent()
     }
 
     /// Ends the session, once. After a logout the connection is closed; else it is given up, so that nothing that it
@@ -181,7 +186,7 @@ impl Shared {
             self.waiters.borrow_mut().end(ended, |task| !connection.withdraw(task));
             drop(connection);
             self.output.notify();
-            self.over.notify();
+            self.changed.notify();
         }
     }
 }

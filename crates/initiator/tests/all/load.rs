@@ -2,17 +2,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use initiator::load::{Access, Config, LoadError, Until, run};
-use initiator::{Lun, Options};
+use initiator::{Lun, MultipathOptions};
 
 use crate::ram_target::{NAME, RamTarget};
 use crate::{real, simulated};
 
 fn config(portal: SocketAddr) -> Config {
     Config {
-        portal,
+        portals: vec![portal],
         target: NAME.into(),
         lun: Lun(0),
-        sessions: 2,
         depth: 8,
         request_bytes: 4096,
         read_percent: 50,
@@ -21,7 +20,7 @@ fn config(portal: SocketAddr) -> Config {
         span_bytes: Some(1 << 20),
         verify: true,
         seed: 1,
-        options: Options::default(),
+        options: MultipathOptions { sessions: 2, ..MultipathOptions::default() },
     }
 }
 

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod array;
 mod faults;
 mod limits;
 mod load;
+mod multipath;
 mod ram_target;
 mod session;
 

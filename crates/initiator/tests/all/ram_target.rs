@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use base::{Chain, Instant, SendBatch};
 use proto::iscsi::target::{
-    Authorization, Chap, CloseReason, Command, Event, Login, LoginEvent, LoginOutcome, LoginStatus, Session,
-    SessionConfig, SessionKind, TargetRecord, TaskFunction, TaskResponse,
+    Authorization, Chap, CloseReason, Command, Event, Login, LoginEvent, LoginOutcome, LoginRequest,
+    LoginStatus, Session, SessionConfig, SessionKind, TargetRecord, TaskFunction, TaskResponse,
 };
-use proto::scsi::{Outcome, Status};
+use proto::scsi::{Outcome, Sense, Status};
 use rt::{Listener, Stream};
 
 pub(crate) const NAME: &str = "iqn.2026-01.org.ursa:ram";
@@ -74,7 +74,8 @@ impl RamTarget {
 }
 
 async fn serve_connection(stream: Stream, unit: Rc<Unit>) {
-    let Some(login) = log_in(&stream, &unit.target).await else { return };
+    let login = log_in(&stream, unit.target.chap.clone(), 1, async |_| ()).await;
+    let Some(login) = login else { return };
     let config = SessionConfig {
         tsih: 1,
         commands_max: 64,
@@ -138,11 +139,19 @@ async fn serve_connection(stream: Stream, unit: Rc<Unit>) {
     }
 }
 
-async fn log_in(stream: &Stream, target: &RamTarget) -> Option<LoginOutcome> {
+/// Takes a connection through its login; `finish` runs before the last answer.
+pub(crate) async fn log_in(
+    stream: &Stream,
+    chap: Option<Chap>,
+    portal_group: u16,
+    finish: impl AsyncFnOnce(&LoginRequest),
+) -> Option<LoginOutcome> {
     let mut login = Login::new(Instant(u64::MAX));
     let mut batch = SendBatch::new();
     let mut outcome = None;
     let mut failed = false;
+    let mut finish = Some(finish);
+    let mut asked = None;
     loop {
         while let Some(event) = login.poll_event() {
             match event {
@@ -151,11 +160,16 @@ async fn log_in(stream: &Stream, target: &RamTarget) -> Option<LoginOutcome> {
                 {
                     login.authorize(Authorization::Deny(LoginStatus::NotFound));
                 }
-                LoginEvent::Authorize(_) => {
-                    let chap = target.chap.clone();
-                    login.authorize(Authorization::Allow { chap, portal_group: 1, alias: None });
+                LoginEvent::Authorize(request) => {
+                    login.authorize(Authorization::Allow { chap: chap.clone(), portal_group, alias: None });
+                    asked = Some(request);
                 }
-                LoginEvent::Finish => outcome = Some(login.accept(1)),
+                LoginEvent::Finish => {
+                    if let (Some(finish), Some(request)) = (finish.take(), &asked) {
+                        finish(request).await;
+                    }
+                    outcome = Some(login.accept(1));
+                }
                 LoginEvent::Failed(..) => failed = true,
             }
         }
@@ -184,9 +198,15 @@ impl Unit {
         let cdb = &command.cdb.0;
         let lba = u64::from_be_bytes(*cdb[2..].first_chunk().unwrap()) as usize;
         let count = u32::from_be_bytes(*cdb[10..].first_chunk().unwrap()) as usize;
-        let range = lba * BLOCK..(lba + count) * BLOCK;
+        let range = lba.saturating_mul(BLOCK)..lba.saturating_add(count).saturating_mul(BLOCK);
         let outcome = match cdb[0] {
             0x00 | 0x91 => Outcome::good(),
+            // The device identification page, with an NAA name.
+            0x12 if cdb[2] == 0x83 => {
+                let mut page = vec![0, 0x83, 0, 20, 0x01, 0x03, 0, 16];
+                page.extend([0x60; 16]);
+                data_in(Chain::copy_of(&page))
+            }
             0x12 => data_in(Chain::copy_of(b"inquiry data")),
             0x9e => {
                 let mut data = [0; 32];
@@ -208,7 +228,8 @@ impl Unit {
                 }
                 Outcome::good_out(command.data_out.len() as u64)
             }
-            _ => Outcome::status(Status::TaskSetFull),
+            // ILLEGAL REQUEST, INVALID COMMAND OPERATION CODE
+            _ => Outcome::check(Sense::illegal(0x2000)),
         };
         Some(outcome)
     }

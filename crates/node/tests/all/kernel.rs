@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::{BlockSize, ByteLen};
 use initiator::load::{self, Access, Until};
-use initiator::{Lun, Options};
+use initiator::{Lun, MultipathOptions};
 use node::control::{DefaultPool, TargetSpec, Wanted};
 use node::{Config, Handle};
 use rt::CoreId;
@@ -87,10 +87,9 @@ fn sessions_on_two_cores_read_what_they_wrote_for_two_seconds() {
     for (lun, request_bytes) in [(0, 4096), (0, 192 << 10), (1, 4096), (1, 192 << 10)] {
         let report = run_alone(move || async move {
             let config = load::Config {
-                portal,
+                portals: vec![portal],
                 target: TARGET.into(),
                 lun: Lun(lun),
-                sessions: 4,
                 depth: 4,
                 request_bytes,
                 read_percent: 50,
@@ -99,7 +98,7 @@ fn sessions_on_two_cores_read_what_they_wrote_for_two_seconds() {
                 span_bytes: None,
                 verify: true,
                 seed: u64::from(request_bytes),
-                options: Options::default(),
+                options: MultipathOptions { sessions: 4, ..MultipathOptions::default() },
             };
             load::run(&config, || None).await.unwrap()
         });

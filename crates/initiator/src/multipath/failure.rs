@@ -1,0 +1,121 @@
+//! Why a command failed over all paths.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::path::{PathName, PathStatus};
+use crate::Error;
+
+/// A command failed, and what it may have done.
+#[derive(Debug)]
+pub struct Failure(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    why: Why,
+    effect: EffectKnown,
+    tried: Vec<Tried>,
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+pub enum Why {
+    /// The unit has answered so.
+    Answer(Error),
+    /// There was no path for so long. The paths as they were then.
+    NoPath(Duration, Vec<PathStatus>),
+    /// It was sent again and again for so long.
+    GivenUp(Duration),
+    /// It was sent once, nobody knows what came of it, and a second time might do something else.
+    Once,
+}
+
+/// What a command that failed has done to the unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EffectKnown {
+    /// What its last answer says.
+    Answered,
+    /// Nothing, now or later.
+    None,
+    /// Perhaps all or a part of it, and nothing more from now on.
+    Perhaps,
+    /// Perhaps all or a part of it, now or later: the target could not be asked.
+    PerhapsLater,
+}
+
+/// One attempt that failed.
+#[derive(Debug)]
+pub struct Tried {
+    /// By which path.
+    pub path: PathName,
+    /// How.
+    pub error: Error,
+}
+
+impl Failure {
+    pub(super) fn new(why: Why, effect: EffectKnown, tried: Vec<Tried>) -> Failure {
+        Failure(Box::new(Inner { why, effect, tried }))
+    }
+
+    /// The first attempt was answered so.
+    pub(super) fn answered(error: Error) -> Failure {
+        Failure::new(Why::Answer(error), EffectKnown::Answered, Vec::new())
+    }
+
+    /// Why.
+    pub fn why(&self) -> &Why {
+        &self.0.why
+    }
+
+    /// The unit's answer, if it was that.
+    pub fn answer(&self) -> Option<&Error> {
+        match &self.0.why {
+            Why::Answer(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// What the command has done to the unit.
+    pub fn effect(&self) -> EffectKnown {
+        self.0.effect
+    }
+
+    /// The attempts that failed before, oldest first.
+    pub fn tried(&self) -> &[Tried] {
+        &self.0.tried
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.why {
+            Why::Answer(error) => write!(f, "{error}")?,
+            Why::NoPath(waited, paths) => {
+                write!(f, "no path to the unit for {waited:.1?}")?;
+                paths.iter().try_for_each(|path| write!(f, "; {path}"))?;
+            }
+            Why::GivenUp(after) => write!(f, "the command did not succeed within {after:.1?}")?,
+            Why::Once => f.write_str("nobody knows what came of the command, and it cannot be repeated")?,
+        }
+        for tried in self.0.tried.iter().rev().take(TRIED_SHOWN) {
+            write!(f, "; by {}: {}", tried.path, tried.error)?;
+        }
+        match self.0.effect {
+            EffectKnown::Answered | EffectKnown::None => Ok(()),
+            EffectKnown::Perhaps => f.write_str("; it may have taken effect"),
+            EffectKnown::PerhapsLater => f.write_str("; it may have taken effect, or still do so"),
+        }
+    }
+}
+
+/// Of many attempts the last are shown.
+const TRIED_SHOWN: usize = 4;
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0.why {
+            Why::Answer(error) => error.source(),
+            _ => None,
+        }
+    }
+}

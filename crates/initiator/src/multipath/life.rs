@@ -1,0 +1,277 @@
+//! The life of a path: log in, ask the unit who it is, let commands go by, and begin again when it is lost.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::backoff::Backoff;
+use super::event::What;
+use super::path::{Link, Path, PathState};
+use super::shared::Shared;
+use super::verdict::{Done, Fate, Verdict, judge};
+use crate::command::{AccessState, Identity};
+use crate::error::told;
+use crate::{Capacity, Error, Lun, Options, Session};
+
+/// How often a unit is asked whether it is reached again, by a path that commands may not go by: while it is on the way from
+/// one state to another, and else.
+const TRANSITION_POLL: Duration = Duration::from_secs(1);
+const ACCESS_POLL: Duration = Duration::from_secs(5);
+
+/// How often a path that does not lead to the unit is looked at again.
+const REFUSED_POLL: Duration = Duration::from_secs(10);
+
+/// Units of a target that are asked for their names, to find one.
+const LUNS_MAX: usize = 256;
+
+/// How often a unit is asked that has something else to say, or is busy, before that is its answer.
+const ASKED_MAX: usize = 8;
+
+/// How long to wait for a busy unit.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why a session is no path to the unit.
+#[derive(Debug, thiserror::Error)]
+enum Unfit {
+    #[error(transparent)]
+    Error(#[from] Error),
+    #[error("no unit of this target has the name {0}")]
+    NoSuchUnit(crate::command::UnitName),
+    #[error("the unit has blocks of another size than through other paths")]
+    BlockSize,
+}
+
+/// Keeps a path as long as it is polled.
+pub(super) async fn keep(shared: Rc<Shared>, path: Rc<Path>) {
+    let mut backoff = Backoff::default();
+    let mut former: Option<Rc<Link>> = None;
+    let mut lost = rt::now();
+    loop {
+        rt::sleep(backoff.next(rt::random())).await;
+        if let Some(former) = former.as_ref().filter(|former| !former.is_settled()) {
+            rt::sleep_until(lost + former.time2wait()).await;
+            settle_elsewhere(&shared, &path, former).await;
+        }
+        let session = match log_in(&shared, &path, &path.name.portal).await {
+            Ok(session) => session,
+            Err(error) => {
+                *path.last_error.borrow_mut() = Some(told(&error));
+                path.tried.set(true);
+                shared.changed.notify();
+                continue;
+            }
+        };
+        if let Some(former) = former.take() {
+            settle_by(&former, &session);
+        }
+        let link = Rc::new(Link::new(session, path.lun.get()));
+        let link = use_link(&shared, &path, link).await;
+        lost = rt::now();
+        backoff.lived(lost.since(link.began));
+        former = Some(link);
+    }
+}
+
+/// Logs in to the path's target with its session identifier.
+async fn log_in(shared: &Shared, path: &Path, portal: &std::net::SocketAddr) -> Result<Session, Error> {
+    let options = Options { isid: Some(path.isid), ..shared.options.login.clone() };
+    Session::connect(*portal, &path.name.target, &options).await
+}
+
+/// Uses a session until it is over. Gives the last link that it was known by.
+async fn use_link(shared: &Rc<Shared>, path: &Rc<Path>, link: Rc<Link>) -> Rc<Link> {
+    path.state.set(PathState::Checking);
+    let mut link = link;
+    let mut unfit = check(shared, path, &mut link).await;
+    path.tried.set(true);
+    shared.changed.notify();
+    if unfit.is_ok() {
+        shared.table.borrow_mut().links[path.index] = Some(Rc::clone(&link));
+        shared.tell(What::Up(path.name.clone()));
+        shared.set_state(path, PathState::Up);
+        unfit = attend(shared, path, &link).await;
+        shared.table.borrow_mut().links[path.index] = None;
+        path.losses.set(path.losses.get() + 1);
+    }
+    let Err(unfit) = unfit else { return link };
+    *path.last_error.borrow_mut() = Some(told(&unfit));
+    match link.session.ended() {
+        Some(_) => {
+            shared.tell(What::Lost(path.name.clone(), told(&unfit)));
+            shared.set_state(path, PathState::Connecting);
+            watch_quiesce(shared, &link);
+        }
+        None => {
+            shared.tell(What::Refused(path.name.clone(), told(&unfit)));
+            shared.set_state(path, PathState::Refused);
+            // Commands that went by it before have come back, or will with the end of the session.
+            let _ = link.session.logout().await;
+            watch_quiesce(shared, &link);
+            rt::sleep(REFUSED_POLL).await;
+            shared.set_state(path, PathState::Connecting);
+        }
+    }
+    link
+}
+
+/// Looks after a path that is up, until its session is over or does not lead to the unit any more.
+async fn attend(shared: &Rc<Shared>, path: &Rc<Path>, link: &Rc<Link>) -> Result<(), Unfit> {
+    loop {
+        let polled = match path.access.get() {
+            AccessState::ActiveOptimized
+            | AccessState::ActiveNonOptimized
+            | AccessState::LogicalBlockDependent => {
+                link.session.changed().await;
+                false
+            }
+            AccessState::Transitioning => rt::timeout(TRANSITION_POLL, link.session.changed()).await.is_err(),
+            _ => rt::timeout(ACCESS_POLL, link.session.changed()).await.is_err(),
+        };
+        if let Some(ended) = link.session.ended() {
+            return Err(Unfit::Error(Error::Ended(ended)));
+        }
+        if link.session.is_leaving() {
+            shared.set_state(path, PathState::Leaving);
+            return Err(Unfit::Error(Error::Ended(link.session.closed().await)));
+        }
+        let told = !link.session.take_sense().is_empty();
+        if path.check_wanted.take() || told || polled {
+            let mut same = Rc::clone(link);
+            check(shared, path, &mut same).await?;
+            // What the check itself was told is known now.
+            path.check_wanted.set(false);
+            path.state.set(PathState::Up);
+        }
+        shared.look_again();
+    }
+}
+
+/// Asks the unit who it is, how well it is reached, and how large it is. A new link may turn out to need another number.
+async fn check(shared: &Rc<Shared>, path: &Rc<Path>, link: &mut Rc<Link>) -> Result<(), Unfit> {
+    let (lun, identity) = find(shared, &link.session, link.lun).await?;
+    if lun != link.lun {
+        // Commands go by the number of the link: only a link that is not in use yet can get another one.
+        let session = Rc::get_mut(link).ok_or_else(|| Unfit::NoSuchUnit(shared.unit.clone()))?;
+        session.lun = lun;
+        path.lun.set(lun);
+    }
+    link.port_group.set(identity.port_group);
+    let session = &link.session;
+    match persistently(|| session.target_port_groups(lun)).await {
+        Ok(groups) => {
+            let own = groups.iter().find(|group| Some(group.id) == identity.port_group);
+            let state = own.map_or(AccessState::ActiveOptimized, |group| group.state);
+            shared.set_path_access(path, state);
+            shared.set_access(&groups);
+        }
+        // A target without such groups: all paths are equal.
+        Err(error) if error.is_illegal_request() => {
+            shared.set_path_access(path, AccessState::ActiveOptimized);
+        }
+        Err(error) => return Err(error.into()),
+    }
+    match persistently(|| session.read_capacity(lun)).await {
+        Ok(capacity) => resize(shared, capacity),
+        // Through some access states it is not told.
+        Err(Error::Status { .. }) if path.access.get() > AccessState::LogicalBlockDependent => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The unit's number and identity: at the number where it was last, or at any.
+async fn find(shared: &Shared, session: &Session, hint: Lun) -> Result<(Lun, Identity), Unfit> {
+    if let Some(identity) = identity(session, hint).await?.filter(|identity| identity.unit == shared.unit) {
+        return Ok((hint, identity));
+    }
+    for lun in session.report_luns().await?.into_iter().take(LUNS_MAX) {
+        if let Some(identity) = identity(session, lun).await?.filter(|it| it.unit == shared.unit) {
+            return Ok((lun, identity));
+        }
+    }
+    Err(Unfit::NoSuchUnit(shared.unit.clone()))
+}
+
+/// Who is at this number; nobody, if that is the answer.
+async fn identity(session: &Session, lun: Lun) -> Result<Option<Identity>, Error> {
+    match persistently(|| session.identify(lun)).await {
+        Ok(identity) => Ok(Some(identity)),
+        Err(Error::BadAnswer(_)) => Ok(None),
+        Err(error) if error.is_illegal_request() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Asks again as long as the unit has something else to say first, or is busy.
+async fn persistently<T, F: Future<Output = Result<T, Error>>>(ask: impl Fn() -> F) -> Result<T, Error> {
+    let mut attempt = 1;
+    loop {
+        let result = ask().await;
+        let verdict = result.as_ref().err().map(judge);
+        match verdict {
+            Some(Verdict::Again { done: Done::Nothing, path, pause })
+                if path != Fate::Lost && attempt < ASKED_MAX =>
+            {
+                attempt += 1;
+                if pause {
+                    rt::sleep(BUSY_PAUSE).await;
+                }
+            }
+            _ => return result,
+        }
+    }
+}
+
+fn resize(shared: &Shared, capacity: Capacity) -> Result<(), Unfit> {
+    let known = shared.capacity.get();
+    if known.block_size != capacity.block_size {
+        return Err(Unfit::BlockSize);
+    }
+    if known != capacity {
+        shared.capacity.set(capacity);
+        shared.tell(What::Resized(capacity));
+    }
+    Ok(())
+}
+
+/// A login in the place of the former session at the same target port: the target has ended that one, with all its commands,
+/// before it answered (RFC 7143 6.3.5).
+fn settle_by(former: &Link, session: &Session) {
+    if former.session.portal_group() == session.portal_group() {
+        former.settle();
+    }
+}
+
+/// Takes the place of the path's lost session by a login through another portal of the same target port, which can be
+/// reached: then nothing of the lost one can be under way any more.
+async fn settle_elsewhere(shared: &Shared, path: &Path, former: &Link) {
+    let Some(group) = former.session.portal_group() else { return };
+    let mut portals = Vec::new();
+    for (other, link) in shared.paths.borrow().iter().zip(&shared.table.borrow().links) {
+        let same_port = other.name.target == path.name.target
+            && link.as_ref().is_some_and(|link| link.session.portal_group() == Some(group));
+        let portal = other.name.portal;
+        if same_port && portal != path.name.portal && !portals.contains(&portal) {
+            portals.push(portal);
+        }
+    }
+    for portal in portals {
+        if let Ok(session) = log_in(shared, path, &portal).await {
+            settle_by(former, &session);
+            // It has done what it was for.
+            let _ = session.logout().await;
+        }
+        if former.is_settled() {
+            return;
+        }
+    }
+}
+
+/// If nobody can be asked, time must do it.
+fn watch_quiesce(shared: &Shared, link: &Rc<Link>) {
+    let (link, quiesce) = (Rc::clone(link), shared.options.quiesce);
+    rt::spawn(async move {
+        if rt::timeout(quiesce, link.settled()).await.is_err() {
+            link.settle();
+        }
+    })
+    .detach();
+}

@@ -1,0 +1,304 @@
+//! A logical unit that is reached by several paths (SPC-4 5.15, RFC 7143).
+//!
+//! [`Multipath::open`] finds the unit and all paths to it, by asking portals for targets (`find`) and units for their
+//! names. Each path has a task that keeps a session there (`life`). A command goes by the path that the policy chooses
+//! (`policy`) of those that are good enough (`access`). If that fails, `verdict` says what is known of it, and `trial`
+//! waits for what must be waited for and sends it again, or says why not. `doubt` keeps what may still be under way on a lost
+//! path from overwriting what comes later: see `docs/why/multipath.md`.
+
+mod access;
+mod attempt;
+mod backoff;
+mod doubt;
+mod event;
+mod failure;
+mod find;
+mod life;
+mod options;
+mod path;
+mod policy;
+mod shared;
+mod trial;
+mod verdict;
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{BlockCount, BlockSize, Buf, Chain, Lba, LbaRange};
+use rt::Task;
+
+pub use self::event::{Event, What};
+pub use self::failure::{EffectKnown, Failure, Tried, Why};
+use self::find::Place;
+pub use self::options::{MultipathOptions, Search, Wanted};
+use self::path::Path;
+pub use self::path::{PathName, PathState, PathStatus};
+pub use self::policy::Policy;
+use self::shared::Shared;
+use crate::command::{
+    Command, CompareAndWrite, GetLbaStatus, LbaStatus, Read, SynchronizeCache, UnitName, Unmap, Write,
+    WriteSame,
+};
+use crate::error::told;
+use crate::{Capacity, Error};
+
+/// Once one path can be used, the others get so long to be there when the unit is open.
+const OPEN_GRACE: Duration = Duration::from_secs(1);
+
+/// As long as a portal has not told its targets, it is asked again after this time.
+const SEARCH_AGAIN: Duration = Duration::from_secs(10);
+
+/// A logical unit, by all paths to it. It belongs to the core that opened it.
+///
+/// Commands that fail because of a path are sent again by another one where that is safe. What is promised about writes
+/// stands in `docs/why/multipath.md`; in short: when a command that changes blocks has been answered, nothing of it happens
+/// later, and a [`Failure`] says if that could not be made sure of.
+///
+/// Dropping it closes all connections without a logout.
+pub struct Multipath {
+    shared: Rc<Shared>,
+    /// One a path, and one that looks for more. They end when this is dropped.
+    tasks: Rc<RefCell<Vec<Task<()>>>>,
+}
+
+/// Why a unit could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No portal told of a target that may have it.
+    #[error("no target was found{}", each(.0))]
+    NoTarget(Vec<(SocketAddr, Error)>),
+    /// There are targets, but the unit was found at none.
+    #[error("the unit was not found at any target{}", each(.0))]
+    NoUnit(Vec<(SocketAddr, Error)>),
+    /// The unit was there, and then no path to it.
+    #[error("no path to the unit can be used{}", paths(.0))]
+    NoPath(Vec<PathStatus>),
+}
+
+fn each(failed: &[(SocketAddr, Error)]) -> String {
+    failed.iter().map(|(portal, error)| format!("; {portal}: {}", told(error))).collect()
+}
+
+fn paths(paths: &[PathStatus]) -> String {
+    paths.iter().map(|path| format!("; {path}")).collect()
+}
+
+impl Multipath {
+    /// Finds the unit and the paths to it, and waits until one can be used; the others get a second to be there, too.
+    ///
+    /// # Errors
+    /// [`OpenError`] tells what was tried.
+    pub async fn open(search: &Search, options: MultipathOptions) -> Result<Multipath, OpenError> {
+        let found = find::places(search, &options.login).await;
+        if found.places.is_empty() {
+            return Err(OpenError::NoTarget(found.failed));
+        }
+        let (unit, failures) = find::unit(&found.places, &search.unit, &options.login).await;
+        let mut failed = found.failed;
+        let is_complete = failed.is_empty();
+        failed.extend(failures);
+        let Some(unit) = unit else { return Err(OpenError::NoUnit(failed)) };
+        let login_deadline = options.login.timeouts.login;
+        let shared = Rc::new(Shared::new(unit.name, unit.capacity, options));
+        let multipath = Multipath { shared, tasks: Rc::default() };
+        add_paths(&multipath.shared, &multipath.tasks, found.places, unit.lun);
+        if !is_complete {
+            multipath.search_again(search.clone(), unit.lun);
+        }
+        // Connecting may take so long, then logging in, and a few questions.
+        multipath.wait_for_paths(login_deadline * 3).await?;
+        Ok(multipath)
+    }
+
+    async fn wait_for_paths(&self, limit: Duration) -> Result<(), OpenError> {
+        let shared = &self.shared;
+        let first = async {
+            while shared.out_since.get().is_some() {
+                shared.changed.notified().await;
+            }
+        };
+        if rt::timeout(limit, first).await.is_err() {
+            return Err(OpenError::NoPath(shared.status()));
+        }
+        let all = async {
+            while shared.paths.borrow().iter().any(|path| !path.tried.get()) {
+                shared.changed.notified().await;
+            }
+        };
+        // Those that are late are used when they come.
+        let _ = rt::timeout(OPEN_GRACE, all).await;
+        Ok(())
+    }
+
+    /// Asks portals again that have not told their targets.
+    fn search_again(&self, search: Search, lun: crate::Lun) {
+        let (shared, tasks) = (Rc::clone(&self.shared), Rc::clone(&self.tasks));
+        let task = rt::spawn(async move {
+            loop {
+                rt::sleep(SEARCH_AGAIN).await;
+                let found = find::places(&search, &shared.options.login).await;
+                add_paths(&shared, &tasks, found.places, lun);
+                if found.failed.is_empty() {
+                    return;
+                }
+            }
+        });
+        self.tasks.borrow_mut().push(task);
+    }
+
+    /// The unit's name.
+    pub fn name(&self) -> &UnitName {
+        &self.shared.unit
+    }
+
+    /// How large the unit is; as last heard.
+    pub fn capacity(&self) -> Capacity {
+        self.shared.capacity.get()
+    }
+
+    /// All paths.
+    pub fn paths(&self) -> Vec<PathStatus> {
+        self.shared.status()
+    }
+
+    /// What has happened since the last call.
+    pub fn events(&self) -> Vec<Event> {
+        self.shared.events.borrow_mut().take()
+    }
+
+    /// Waits until something happens.
+    pub async fn next_events(&self) -> Vec<Event> {
+        loop {
+            let events = self.events();
+            if !events.is_empty() {
+                return events;
+            }
+            self.shared.events_bell.notified().await;
+        }
+    }
+
+    /// Commands that were sent again after they may have been under way on a lost path.
+    pub fn repeated(&self) -> u64 {
+        self.shared.repeated.get()
+    }
+
+    /// Logs out everywhere. Commands cannot be under way: they borrow the unit.
+    pub async fn close(self) {
+        drop(self.tasks.take());
+        let links: Vec<_> = self.shared.table.borrow().links.iter().flatten().cloned().collect();
+        // Whoever does not answer is left without a word.
+        rt::join_all(links.iter().map(|link| link.session.logout())).await;
+    }
+
+    /// Sends a command by a good path, and again by others if need be.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    #[inline]
+    pub async fn send<C: Command>(&self, command: &C) -> Result<C::Answer, Failure> {
+        let is_clear = self.shared.doubt.borrow().is_empty() || command.effect().blocks().is_none();
+        let attempt = is_clear.then(|| self.shared.begin(command, None)).flatten();
+        let miss = match attempt {
+            None => None,
+            Some(attempt) => match attempt.await {
+                Ok(data) => {
+                    let answer = command.answer(data).ok_or(Error::BadAnswer(C::NAME));
+                    return answer.map_err(Failure::answered);
+                }
+                Err(miss) => Some(miss),
+            },
+        };
+        Box::pin(self.shared.persist(command, miss)).await
+    }
+
+    /// Reads blocks.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn read(&self, lba: Lba, count: BlockCount) -> Result<Buf, Failure> {
+        self.send(&Read { lba, count, size: self.block_size() }).await
+    }
+
+    /// Writes whole blocks.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn write(&self, lba: Lba, data: Chain) -> Result<(), Failure> {
+        self.send(&Write { lba, data, size: self.block_size(), durable: false }).await
+    }
+
+    /// Makes what was written durable.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn flush(&self) -> Result<(), Failure> {
+        self.send(&SynchronizeCache).await
+    }
+
+    /// Gives blocks back.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn unmap(&self, ranges: &[LbaRange]) -> Result<(), Failure> {
+        self.send(&Unmap { ranges }).await
+    }
+
+    /// Writes one block's content to many blocks.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn write_same(&self, command: &WriteSame) -> Result<(), Failure> {
+        self.send(command).await
+    }
+
+    /// Writes blocks if they hold what is expected. Should its path be lost meanwhile, nobody knows whether it did: the
+    /// [`Failure`] says so, and the blocks can be read.
+    ///
+    /// # Errors
+    /// [`Failure`]; [`Error::is_miscompare`] of its answer tells if something else was there.
+    pub async fn compare_and_write(&self, lba: Lba, compare: Chain, write: Chain) -> Result<(), Failure> {
+        self.send(&CompareAndWrite { lba, compare, write, size: self.block_size() }).await
+    }
+
+    /// Which blocks from `lba` on have space of their own.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn lba_status(&self, lba: Lba) -> Result<Vec<LbaStatus>, Failure> {
+        self.send(&GetLbaStatus { lba }).await
+    }
+
+    fn block_size(&self) -> BlockSize {
+        self.shared.capacity.get().block_size
+    }
+}
+
+impl Drop for Multipath {
+    fn drop(&mut self) {
+        // The task that looks for more paths has the list, too.
+        drop(self.tasks.take());
+    }
+}
+
+/// Makes paths to places that have none yet, and starts them.
+fn add_paths(
+    shared: &Rc<Shared>,
+    tasks: &Rc<RefCell<Vec<Task<()>>>>,
+    places: impl IntoIterator<Item = Place>,
+    lun: crate::Lun,
+) {
+    for Place { target, portal } in places {
+        for number in 0..shared.options.sessions.max(1) {
+            let name = PathName { portal, target: target.clone(), number };
+            if shared.paths.borrow().iter().any(|path| path.name == name) {
+                continue;
+            }
+            let index = shared.paths.borrow().len();
+            let path = Rc::new(Path::new(index, name, crate::options::random_isid(), lun));
+            shared.add_path(Rc::clone(&path));
+            tasks.borrow_mut().push(rt::spawn(life::keep(Rc::clone(shared), path)));
+        }
+    }
+}
