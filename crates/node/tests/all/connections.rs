@@ -4,8 +4,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BlockCount, BlockSize, Buf, Chain, Lba, Rng};
-use initiator::command::{Command, CopySegment, ExtendedCopy, Identification};
+use initiator::command::{Command, CopySegment, ExtendedCopy, Identification, TestUnitReady};
 use node::Config;
+use proto::iscsi::wire::TaskManagementFunction;
 use rt::sim::NetProfile;
 
 use crate::content::{Stamp, stamped};
@@ -140,11 +141,21 @@ fn nobody_joins_a_session_that_is_not_his() {
     });
 }
 
-/// Writes and copies, from one connection, at a disk that takes its time; gives them a moment to get there. A copy is the
-/// worst: it writes again and again.
-async fn begin_slow_writes(link: &Rc<Link>, sequence: u64) -> Vec<rt::Task<Result<u8, Over>>> {
+async fn unit_name(link: &Link) -> [u8; 16] {
     let page = link.send_command(&Identification).await.unwrap().data;
-    let name = Identification.answer(Some(Buf::copy_of(&page))).unwrap().unit.naa().unwrap();
+    Identification.answer(Some(Buf::copy_of(&page))).unwrap().unit.naa().unwrap()
+}
+
+/// As [`begin_writes_and_copy`], at a disk that takes its time; gives them a moment to get there.
+async fn begin_slow_writes(link: &Rc<Link>, sequence: u64) -> Vec<rt::Task<Result<u8, Over>>> {
+    let name = unit_name(link).await;
+    let all = begin_writes_and_copy(link, name, sequence);
+    rt::sleep(Duration::from_millis(20)).await;
+    all
+}
+
+/// Writes and copies, from one connection. A copy is the worst: it writes again and again.
+fn begin_writes_and_copy(link: &Rc<Link>, name: [u8; 16], sequence: u64) -> Vec<rt::Task<Result<u8, Over>>> {
     let segment = CopySegment { source: Lba(SOURCE), destination: Lba(2560), count: BlockCount(1024) };
     let copier = Rc::clone(link);
     let mut all = vec![rt::spawn(async move {
@@ -158,7 +169,6 @@ async fn begin_slow_writes(link: &Rc<Link>, sequence: u64) -> Vec<rt::Task<Resul
         let blocks = if writer.is_multiple_of(3) { 40 } else { 1 };
         rt::spawn(async move { link.write(writer * 80, content(writer * 80, blocks, sequence)).await })
     }));
-    rt::sleep(Duration::from_millis(20)).await;
     all
 }
 
@@ -324,6 +334,30 @@ fn end_under_load(seed: u64, breaks: bool) {
     let sessions = rig.control(|control| async move { control.sessions().await }).unwrap();
     assert_eq!(sessions.len(), 1, "{sessions:?}");
     drop(link);
+}
+
+/// The writes are on their way on one connection when the reset is sent on another.
+#[test]
+fn nothing_lands_after_a_reset_that_another_connection_asked_for() {
+    each_seed(10, |seed| {
+        let rig = rig(seed);
+        rig.world.set_disk_latency(rig.server, DISK, slow_writes());
+        rig.client("client").run(move |portal| async move {
+            let leading = Nexus::log_in(portal, "client", 4).await;
+            let second = leading.nexus().join(1).await.unwrap();
+            let name = unit_name(&second).await;
+            // Would the reset be carried out first, this would take the unit attention, and the copy would go on.
+            let asker = Rc::clone(&second);
+            let asked = rt::spawn(async move { asker.send_command(&TestUnitReady).await });
+            let writers = begin_writes_and_copy(&second, name, 1);
+            rt::yield_now().await;
+            assert_eq!(leading.manage(TaskManagementFunction::LogicalUnitReset).await, Ok(0));
+            leading.make_ready().await;
+            assert_eq!(leading.write(0, content(0, 1, 2)).await, Ok(0));
+            nothing_lands(&leading).await;
+            drop((asked, writers));
+        });
+    });
 }
 
 /// Connections come, go and are replaced at random while all that are there write and read; what was answered is there.

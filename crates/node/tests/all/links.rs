@@ -17,7 +17,7 @@ use proto::iscsi::keys::Text;
 use proto::iscsi::wire::{
     DataIn, DataOut, Framing, InitiatorTag, LoginRequestPdu, LoginResponsePdu, LogoutReason, LogoutRequest,
     LogoutResult, NopIn, NopOut, R2t, ResponsePdu, ScsiCommand, ScsiResponse, Serial, SerialNumbers,
-    ServiceResponse, Stage, TargetTag, TaskAttribute,
+    ServiceResponse, Stage, TargetTag, TaskAttribute, TaskManagementFunction, TaskRequest,
 };
 use rt::Stream;
 use rt::sync::{Notify, Receiver, Sender, oneshot};
@@ -313,6 +313,24 @@ impl Link {
             cid: cid.unwrap_or(self.cid),
             cmd_sn: Serial(self.nexus.next_cmd_sn.get()),
             exp_stat_sn: self.exp_stat_sn.get(),
+        };
+        self.push(&request.encode(), &Chain::new());
+        answer.await.map(|answer| answer.status).map_err(|_| Over)
+    }
+
+    /// LOGICAL UNIT RESET or the like; all that was numbered before it is meant.
+    pub(crate) async fn manage(&self, function: TaskManagementFunction) -> Result<u8, Over> {
+        let (tag, answer) = self.wait_for(0, Chain::new());
+        let request = TaskRequest {
+            immediate: true,
+            function,
+            lun: [0; 8],
+            initiator_tag: tag,
+            referenced_tag: InitiatorTag::RESERVED,
+            cmd_sn: Serial(self.nexus.next_cmd_sn.get()),
+            exp_stat_sn: self.exp_stat_sn.get(),
+            referenced_cmd_sn: Serial(0),
+            exp_data_sn: 0,
         };
         self.push(&request.encode(), &Chain::new());
         answer.await.map(|answer| answer.status).map_err(|_| Over)

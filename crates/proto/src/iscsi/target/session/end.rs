@@ -64,6 +64,7 @@ impl Session {
         self.starved.clear();
         self.forget_tasks(|_| true);
         self.management.clear();
+        self.early_management.clear();
         self.logouts.clear();
         self.events.push_back(Event::End);
     }
@@ -80,6 +81,7 @@ impl Session {
         let id = self.connections[at].id;
         self.connections[at].leave();
         self.window.void(id);
+        self.early_management.retain(|(from, _)| *from != id);
         let aborted = self.forget_tasks(|of| of == id);
         self.connections[at].counters.aborts += aborted;
         // What was held back by a request of the connection may be due now.

@@ -53,7 +53,7 @@ use self::task_management::Management;
 use self::window::Window;
 use super::LoginStatus;
 use crate::iscsi::Negotiated;
-use crate::iscsi::wire::Serial;
+use crate::iscsi::wire::{Serial, TaskRequest};
 use crate::scsi::{Cdb, Outcome};
 
 pub use self::counters::{Counters, TaskCensus};
@@ -230,6 +230,8 @@ pub struct Session {
     tasks: TaskTable,
     /// Task management requests that were handed out.
     management: Slab<Management>,
+    /// Immediate ones that wait for requests before them which other connections bring.
+    early_management: Vec<(ConnectionId, TaskRequest)>,
     /// Logouts that were handed out.
     logouts: Slab<Logout>,
     /// Immediate commands among `tasks`.
@@ -271,6 +273,7 @@ impl Session {
             window: Window::new(Serial(0), commands_max),
             tasks: TaskTable::new(),
             management: Slab::new(),
+            early_management: Vec::new(),
             logouts: Slab::new(),
             immediate_tasks: 0,
             write_bytes: 0,

@@ -7,7 +7,7 @@ use super::task::{Answer, NewTask, Task, TaskKey, TaskState};
 use super::transmit::Output;
 use super::window::{Arrival, Sequenced};
 use super::write_data::{Mistake, Place, WriteData};
-use super::{CloseReason, Command, CommandId, ConnectionId, Event, IMMEDIATE_MAX, Session};
+use super::{CloseReason, Command, CommandId, ConnectionId, Event, Session};
 use crate::iscsi::wire::{
     Ahs, DataOut, HEADER_LEN, HeaderError, InitiatorTag, Opcode, RejectReason, RequestPdu, Residual,
     ScsiCommand, Serial, is_immediate, opcode,
@@ -53,6 +53,9 @@ impl Session {
                 self.sequence(at, header, text.cmd_sn, Sequenced::Text(text, data));
             }
             (Ok(RequestPdu::Task(_)), _) if self.discovery => self.refuse_in_discovery(at, header),
+            (Ok(RequestPdu::Task(task)), _) if task.immediate && self.is_management_full() => {
+                self.reject(at, RejectReason::TooManyImmediateCommands, header);
+            }
             (Ok(RequestPdu::Task(task)), _) => self.sequence(at, header, task.cmd_sn, Sequenced::Task(task)),
             (Ok(RequestPdu::Logout(logout)), _) => {
                 self.sequence(at, header, logout.cmd_sn, Sequenced::Logout(logout));
@@ -106,6 +109,7 @@ impl Session {
         while let Some((from, request)) = self.window.take_due() {
             self.carry_out(from, request, false);
         }
+        self.carry_out_early_management();
     }
 
     fn carry_out(&mut self, from: ConnectionId, request: Sequenced, immediate: bool) {
@@ -186,7 +190,7 @@ impl Session {
         if self.tasks.by_tag(command.initiator_tag).is_some() {
             return Some(RejectReason::TaskInProgress);
         }
-        if command.immediate && self.immediate_tasks + self.management.len() >= IMMEDIATE_MAX {
+        if command.immediate && self.is_management_full() {
             return Some(RejectReason::TooManyImmediateCommands);
         }
         let is_malformed =

@@ -3,7 +3,9 @@
 use super::task::{Task, TaskKey, TaskState};
 use super::transmit::Output;
 use super::window::{Arrival, Sequenced};
-use super::{CloseReason, CommandId, ConnectionId, Event, Session, TaskFunction, TaskResponse};
+use super::{
+    CloseReason, CommandId, ConnectionId, Event, IMMEDIATE_MAX, Session, TaskFunction, TaskResponse,
+};
 use crate::iscsi::wire::{InitiatorTag, TaskManagementFunction, TaskRequest};
 
 /// RFC 7143 11.6.1: "task allegiance reassignment not supported", the answer to a function that we never hand out.
@@ -20,7 +22,37 @@ pub(super) struct Management {
 }
 
 impl Session {
+    /// Whether another immediate function would be one too many: no window limits them.
+    pub(super) fn is_management_full(&self) -> bool {
+        self.management.len() + self.early_management.len() + self.immediate_tasks >= IMMEDIATE_MAX
+    }
+
+    /// A function on many tasks is about all that were numbered before it. With several connections some may still be on
+    /// their way; it waits for them, since they must not be carried out after its answer (4.2.3.3 b, 11.6).
+    fn is_early(&self, request: &TaskRequest) -> bool {
+        let is_about_many = matches!(
+            request.function,
+            TaskManagementFunction::AbortTaskSet
+                | TaskManagementFunction::ClearTaskSet
+                | TaskManagementFunction::LogicalUnitReset
+                | TaskManagementFunction::TargetWarmReset
+                | TaskManagementFunction::TargetColdReset
+        );
+        is_about_many && request.cmd_sn != self.window.expected() && self.window.contains(request.cmd_sn)
+    }
+
+    /// Carries out functions that waited for requests which have come.
+    pub(super) fn carry_out_early_management(&mut self) {
+        while let Some(at) = self.early_management.iter().position(|(_, request)| !self.is_early(request)) {
+            let (from, request) = self.early_management.remove(at);
+            self.carry_out_task(from, request, true);
+        }
+    }
+
     pub(super) fn carry_out_task(&mut self, from: ConnectionId, request: TaskRequest, immediate: bool) {
+        if immediate && self.is_early(&request) {
+            return self.early_management.push((from, request));
+        }
         let is_of_unit = |task: &Task| task.lun == request.lun;
         let (function, abort) = match request.function {
             TaskManagementFunction::AbortTask => match self.abort_task(from, &request) {
@@ -129,12 +161,16 @@ impl Session {
         }
     }
 
-    /// Forgets the tasks that a request is about: those before it in CmdSN order. Gives those that the driver has.
+    /// Forgets the tasks that a request is about: those before it in CmdSN order. Gives those that the driver has. An
+    /// immediate request has the number of the command that comes next, as have immediate commands before it.
     fn take_tasks(&mut self, request: &TaskRequest, is_affected: impl Fn(&Task) -> bool) -> Vec<CommandId> {
+        let is_before = |task: &Task| {
+            task.cmd_sn.is_before(request.cmd_sn) || task.immediate && task.cmd_sn == request.cmd_sn
+        };
         let gone: Vec<TaskKey> = self
             .tasks
             .iter()
-            .filter(|(_, task)| is_affected(task) && !task.cmd_sn.is_after(request.cmd_sn))
+            .filter(|(_, task)| is_affected(task) && is_before(task))
             .filter(|(_, task)| !matches!(task.state, TaskState::Answering(_)))
             .map(|(key, _)| key)
             .collect();

@@ -13,7 +13,7 @@ use base::{Chain, Instant, SendBatch};
 
 use super::{
     CloseReason, Command, CommandId, ConnectionId, Event, Negotiated, Session, SessionConfig, TargetRecord,
-    TaskFunction, TaskResponse,
+    TaskCensus, TaskFunction, TaskResponse,
 };
 use crate::iscsi::wire::{
     DataIn, DataOut, Framing, HEADER_LEN, InitiatorTag, R2t, ResponsePdu, ScsiCommand, Serial, TargetTag,

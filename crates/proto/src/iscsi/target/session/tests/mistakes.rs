@@ -88,6 +88,29 @@ fn immediate_commands_are_bounded() {
 }
 
 #[test]
+fn task_management_is_bounded() {
+    let mut peer = Peer::new();
+    let reset = |tag, cmd_sn| TaskRequest {
+        immediate: true,
+        function: TaskManagementFunction::TargetWarmReset,
+        lun: [0; 8],
+        initiator_tag: InitiatorTag(tag),
+        referenced_tag: InitiatorTag(u32::MAX),
+        cmd_sn: Serial(cmd_sn),
+        exp_stat_sn: Serial(0),
+        referenced_cmd_sn: Serial(0),
+        exp_data_sn: 0,
+    };
+    // Half of them wait for a command that does not come.
+    for tag in 0..super::super::IMMEDIATE_MAX as u32 {
+        peer.send(reset(tag, FIRST + tag % 2).encode(), &[]);
+    }
+    assert_eq!(peer.events().len(), super::super::IMMEDIATE_MAX / 2);
+    peer.send(reset(0x1000, FIRST).encode(), &[]);
+    assert_eq!(peer.rejected(), RejectReason::TooManyImmediateCommands);
+}
+
+#[test]
 fn data_without_a_command_is_thrown_away() {
     let mut peer = Peer::new();
     peer.send(data_out(77, TargetTag(5), 0, 0, true).encode(40_000), &[0; 40_000]);

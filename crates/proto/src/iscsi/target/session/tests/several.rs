@@ -212,22 +212,55 @@ fn a_connection_takes_the_place_of_its_former_self() {
     assert_eq!(peer.session.counters().commands, 3, "nothing is forgotten");
 }
 
+fn reset(tag: u32, cmd_sn: u32) -> TaskRequest {
+    TaskRequest {
+        immediate: true,
+        function: TaskManagementFunction::LogicalUnitReset,
+        lun: [0; 8],
+        initiator_tag: InitiatorTag(tag),
+        referenced_tag: InitiatorTag::RESERVED,
+        cmd_sn: Serial(cmd_sn),
+        exp_stat_sn: Serial(0),
+        referenced_cmd_sn: Serial(0),
+        exp_data_sn: 0,
+    }
+}
+
+/// What was sent before a reset is ended by it, and what was sent after it is not, whatever arrives first.
+#[test]
+fn a_reset_waits_for_commands_that_were_sent_before_it_on_another_connection() {
+    let mut peer = two();
+    peer.send_on(0, command(1, FIRST).encode(0), &[]);
+    peer.command();
+    // On the other connection there were two more, and then the reset and one after it here.
+    peer.send_on(0, reset(9, FIRST + 3).encode(), &[]);
+    peer.send_on(0, command(4, FIRST + 3).encode(0), &[]);
+    assert!(peer.events().is_empty());
+    peer.send_on(1, write(2, FIRST + 1, 8192).encode(0), &[]);
+    assert!(peer.events().is_empty(), "it waits for its data");
+    peer.send_on(1, command(3, FIRST + 2).encode(0), &[]);
+    let events = peer.events();
+    let [Event::Command(third), Event::Command(fourth), Event::Task { id, abort, .. }] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert!(abort.len() == 2 && abort.contains(&third.id) && !abort.contains(&fourth.id));
+    peer.session.complete(fourth.id, Outcome::good());
+    peer.session.task_done(*id, TaskResponse::Complete);
+    assert_eq!(peer.session.census(), TaskCensus { answering: 1, ..TaskCensus::default() });
+    // A connection that goes takes what it asked for with it.
+    peer.send_on(1, reset(10, FIRST + 6).encode(), &[]);
+    peer.session.expect_connection(1).unwrap();
+    peer.close_event();
+    peer.send_on(0, command(5, FIRST + 4).encode(0), &[]);
+    peer.send_on(0, command(6, FIRST + 5).encode(0), &[]);
+    assert_eq!(tags(&peer.events(), &peer.session), [5, 6]);
+}
+
 /// The former connection asked for these; nobody waits for their answers any more.
 #[test]
 fn the_new_connection_hears_nothing_of_what_the_former_one_asked() {
     let mut peer = two();
-    let reset = TaskRequest {
-        immediate: true,
-        function: TaskManagementFunction::LogicalUnitReset,
-        lun: [0; 8],
-        initiator_tag: InitiatorTag(7),
-        referenced_tag: InitiatorTag::RESERVED,
-        cmd_sn: Serial(FIRST),
-        exp_stat_sn: Serial(0),
-        referenced_cmd_sn: Serial(0),
-        exp_data_sn: 0,
-    };
-    peer.send_on(1, reset.encode(), &[]);
+    peer.send_on(1, reset(7, FIRST).encode(), &[]);
     let [Event::Task { id: reset, .. }] = peer.events()[..] else { panic!("no task management") };
     peer.send_on(1, logout(1, FIRST).encode(), &[]);
     let leaves = peer.logout_event(Some(1));
