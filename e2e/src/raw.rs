@@ -4,6 +4,9 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU16, AtomicU32};
 use std::time::Duration;
 
 use crate::Export;
@@ -16,8 +19,6 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// No login of these tests uses a digest's worth of data above this: the default of MaxRecvDataSegmentLength, which
 /// every target must take.
 pub const IMMEDIATE_MAX: usize = 8192;
-
-const INITIATOR: &str = "iqn.2026-11.e2e:raw";
 
 /// One PDU as it came.
 #[derive(Clone, Debug)]
@@ -54,47 +55,81 @@ pub struct Digests {
     pub data: bool,
 }
 
-/// One connection of one session.
+/// How a session is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Login<'a> {
+    /// InitiatorName.
+    pub initiator: &'a str,
+    /// Digests of the connection.
+    pub digests: Digests,
+    /// MaxConnections.
+    pub connections_max: u32,
+}
+
+impl Default for Login<'_> {
+    /// The tests' own name, one connection without digests.
+    fn default() -> Self {
+        Login { initiator: "iqn.2026-11.e2e:raw", digests: Digests::default(), connections_max: 1 }
+    }
+}
+
+/// One connection of a session. Others may be in the hands of other threads: commands are numbered together, and the server
+/// carries them out in that order.
 pub struct Raw {
     stream: TcpStream,
     digests: Digests,
     lun: u64,
-    isid: u32,
-    next_tag: u32,
-    cmd_sn: u32,
+    session: Arc<Session>,
+    cid: u16,
     exp_stat_sn: u32,
+}
+
+/// What the connections of a session have in common.
+struct Session {
+    initiator: String,
+    isid: u32,
+    /// The server's number for it, from the first login on.
+    tsih: AtomicU16,
+    next_tag: AtomicU32,
+    cmd_sn: AtomicU32,
 }
 
 impl Raw {
     /// Logs in to a normal session as the initiator port `isid` of the tests' own name.
     pub fn login(export: &Export, portal: usize, isid: u32) -> io::Result<Raw> {
-        Raw::login_with(export, portal, isid, INITIATOR, Digests::default())
+        Raw::login_with(export, portal, isid, Login::default())
     }
 
     /// Logs in with all details.
-    pub fn login_with(
-        export: &Export,
-        portal: usize,
-        isid: u32,
-        initiator: &str,
-        digests: Digests,
-    ) -> io::Result<Raw> {
-        let mut raw = Raw::connect(export.portals[portal], isid)?;
-        raw.lun = export.lun;
+    pub fn login_with(export: &Export, portal: usize, isid: u32, login: Login) -> io::Result<Raw> {
+        let session = Session::new(login.initiator, isid);
+        let raw = Raw::of(Arc::new(session), export.portals[portal], 0)?;
+        raw.log_in(export, login)
+    }
+
+    /// Adds a connection to the session of this one, or replaces the one with this number.
+    pub fn join(&self, export: &Export, portal: usize, cid: u16) -> io::Result<Raw> {
+        let raw = Raw::of(Arc::clone(&self.session), export.portals[portal], cid)?;
+        raw.log_in(export, Login::default())
+    }
+
+    fn log_in(mut self, export: &Export, login: Login) -> io::Result<Raw> {
+        self.lun = export.lun;
+        let raw = &mut self;
         let digest = |wanted| if wanted { "CRC32C" } else { "None" };
         let keys = [
-            format!("InitiatorName={initiator}"),
+            format!("InitiatorName={}", raw.session.initiator),
             format!("TargetName={}", export.target),
             "SessionType=Normal".to_owned(),
-            format!("HeaderDigest={}", digest(digests.header)),
-            format!("DataDigest={}", digest(digests.data)),
+            format!("HeaderDigest={}", digest(login.digests.header)),
+            format!("DataDigest={}", digest(login.digests.data)),
             "ImmediateData=Yes".to_owned(),
             "InitialR2T=Yes".to_owned(),
             "MaxRecvDataSegmentLength=262144".to_owned(),
             "MaxBurstLength=1048576".to_owned(),
             "FirstBurstLength=65536".to_owned(),
             "ErrorRecoveryLevel=0".to_owned(),
-            "MaxConnections=1".to_owned(),
+            format!("MaxConnections={}", login.connections_max),
         ];
         let text: String = keys.iter().flat_map(|key| [key.as_str(), "\0"]).collect();
         raw.send(&raw.login_header(), text.as_bytes())?;
@@ -112,16 +147,21 @@ impl Raw {
             answer.data.split(|&byte| byte == 0).any(|pair| pair == format!("{key}=CRC32C").as_bytes())
         };
         raw.digests = Digests { header: agreed("HeaderDigest"), data: agreed("DataDigest") };
-        Ok(raw)
+        raw.session.tsih.store(u16::from_be_bytes([answer.header[14], answer.header[15]]), Relaxed);
+        Ok(self)
     }
 
     /// A connection without a login.
     pub fn connect(portal: SocketAddr, isid: u32) -> io::Result<Raw> {
+        Raw::of(Arc::new(Session::new(Login::default().initiator, isid)), portal, 0)
+    }
+
+    fn of(session: Arc<Session>, portal: SocketAddr, cid: u16) -> io::Result<Raw> {
         let stream = TcpStream::connect_timeout(&portal, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
-        Ok(Raw { stream, digests: Digests::default(), lun: 0, isid, next_tag: 1, cmd_sn: 1, exp_stat_sn: 0 })
+        Ok(Raw { stream, digests: Digests::default(), lun: 0, session, cid, exp_stat_sn: 0 })
     }
 
     /// A login request that goes from operational negotiation to full feature (RFC 7143 11.12).
@@ -130,8 +170,10 @@ impl Raw {
         header[0] = 0x43;
         header[1] = 0x87; // T, CSG 1, NSG 3
         header[8] = 0x80; // ISID, random format
-        header[9..13].copy_from_slice(&self.isid.to_be_bytes());
-        header[24..28].copy_from_slice(&self.cmd_sn.to_be_bytes());
+        header[9..13].copy_from_slice(&self.session.isid.to_be_bytes());
+        header[14..16].copy_from_slice(&self.session.tsih.load(Relaxed).to_be_bytes());
+        header[20..22].copy_from_slice(&self.cid.to_be_bytes());
+        header[24..28].copy_from_slice(&self.session.cmd_sn.load(Relaxed).to_be_bytes());
         header
     }
 
@@ -142,13 +184,11 @@ impl Raw {
         header[1] = 0x80 | direction | 1; // F, simple task
         header[8] = (self.lun >> 8) as u8; // peripheral or flat addressing, both below 16,384
         header[9] = self.lun as u8;
-        header[16..20].copy_from_slice(&self.next_tag.to_be_bytes());
+        header[16..20].copy_from_slice(&self.session.next_tag().to_be_bytes());
         header[20..24].copy_from_slice(&expected.to_be_bytes());
-        header[24..28].copy_from_slice(&self.cmd_sn.to_be_bytes());
+        header[24..28].copy_from_slice(&self.session.cmd_sn.fetch_add(1, Relaxed).to_be_bytes());
         header[28..32].copy_from_slice(&self.exp_stat_sn.to_be_bytes());
         header[32..48].copy_from_slice(&cdb);
-        self.next_tag += 1;
-        self.cmd_sn = self.cmd_sn.wrapping_add(1);
         header
     }
 
@@ -299,6 +339,23 @@ impl Raw {
         self.execute(cdb, 0, &[]).map(|_| ())
     }
 
+    /// Logs a connection of the session out, or with `None` the session; the response (RFC 7143 11.15.1), 0 is well.
+    pub fn logout(&mut self, cid: Option<u16>) -> io::Result<u8> {
+        let mut header = [0; 48];
+        header[0] = 0x46;
+        header[1] = 0x80 | u8::from(cid.is_some());
+        header[16..20].copy_from_slice(&self.session.next_tag().to_be_bytes());
+        header[20..22].copy_from_slice(&cid.unwrap_or(self.cid).to_be_bytes());
+        header[24..28].copy_from_slice(&self.session.cmd_sn.load(Relaxed).to_be_bytes());
+        header[28..32].copy_from_slice(&self.exp_stat_sn.to_be_bytes());
+        self.send(&header, &[])?;
+        let answer = self.receive()?;
+        match answer.opcode() {
+            0x26 => Ok(answer.header[2]),
+            _ => Err(io::Error::other(format!("unexpected PDU {:02x?}", answer.header))),
+        }
+    }
+
     fn answer_ping(&mut self, ping: &Pdu) -> io::Result<()> {
         if word(&ping.header, 20) == u32::MAX {
             return Ok(()); // no answer wanted
@@ -309,7 +366,7 @@ impl Raw {
         header[8..16].copy_from_slice(&ping.header[8..16]);
         header[16..20].fill(0xff);
         header[20..24].copy_from_slice(&ping.header[20..24]);
-        header[24..28].copy_from_slice(&self.cmd_sn.to_be_bytes());
+        header[24..28].copy_from_slice(&self.session.cmd_sn.load(Relaxed).to_be_bytes());
         header[28..32].copy_from_slice(&self.exp_stat_sn.to_be_bytes());
         self.send(&header, &[])
     }
@@ -321,6 +378,22 @@ impl Raw {
             true => Ok(()),
             false => Err(io::Error::other("the server sent a wrong digest")),
         }
+    }
+}
+
+impl Session {
+    fn new(initiator: &str, isid: u32) -> Session {
+        Session {
+            initiator: initiator.to_owned(),
+            isid,
+            tsih: AtomicU16::new(0),
+            next_tag: AtomicU32::new(1),
+            cmd_sn: AtomicU32::new(1),
+        }
+    }
+
+    fn next_tag(&self) -> u32 {
+        self.next_tag.fetch_add(1, Relaxed)
     }
 }
 

@@ -3,6 +3,7 @@
 mod bench;
 mod clients;
 mod conformance;
+mod connections;
 mod guest;
 
 mod power;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use e2e::raw::{Digests, Raw, cdb16, word};
+use e2e::raw::{Digests, Login, Raw, cdb16, word};
 use e2e::{Export, Server, VolumeSpec, pattern};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -245,8 +245,8 @@ fn a_slow_reader_gets_all_of_it_and_slows_nobody() {
 
 /// A session with digests; `None` if the server, not being ours, does not know them.
 fn login_with_digests(server: &Server, export: &Export, digests: Digests) -> Option<Raw> {
-    let initiator = "iqn.2026-11.e2e:digest";
-    let mut raw = Raw::login_with(export, 1, 6, initiator, digests).expect("it may log in");
+    let login = Login { initiator: "iqn.2026-11.e2e:digest", digests, ..Login::default() };
+    let mut raw = Raw::login_with(export, 1, 6, login).expect("it may log in");
     if raw.digests() != digests {
         assert!(!server.is_ursa(), "asked for {digests:?}, got {:?}", raw.digests());
         println!("this server does not do {digests:?}: nothing to test");
