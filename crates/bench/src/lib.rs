@@ -31,6 +31,6 @@ pub use driver::{Driver, Progress, Setup, Watch};
 pub use engine::{Misfit, Phase};
 pub use error::Error;
 pub use latency::Latency;
-pub use quantity::{grouped, short_size};
+pub use quantity::{grouped, micros, short_size};
 pub use target::{InvalidTarget, PORT, Target, UnitUrl};
 pub use workload::{Access, BLOCK_BYTES_MAX, DEPTH_MAX, THREADS_MAX, Workload, WorkloadError};

@@ -20,6 +20,33 @@ pub fn grouped(number: f64) -> String {
     text
 }
 
+/// A number for a narrow place: `1.5k`, `20M`, `0.25`.
+pub(crate) fn compact(number: f64) -> String {
+    let (scaled, suffix) = match number.abs() {
+        size if size >= 1e9 => (number / 1e9, "G"),
+        size if size >= 1e6 => (number / 1e6, "M"),
+        size if size >= 1e3 => (number / 1e3, "k"),
+        _ => (number, ""),
+    };
+    let text = match scaled.abs() {
+        size if size >= 100.0 => format!("{scaled:.0}"),
+        size if size >= 1.0 => format!("{scaled:.1}"),
+        _ => format!("{scaled:.2}"),
+    };
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text}{suffix}")
+}
+
+/// Microseconds in the unit that suits them: `85.2 µs`, `1.5 ms`, `2 s`.
+pub fn micros(micros: f64) -> String {
+    let (scaled, unit) = match micros {
+        size if size >= 1e6 => (micros / 1e6, "s"),
+        size if size >= 1e3 => (micros / 1e3, "ms"),
+        _ => (micros, "µs"),
+    };
+    format!("{} {unit}", compact(scaled))
+}
+
 /// Durations in records: seconds as a number.
 pub(crate) mod seconds {
     use std::time::Duration;
@@ -43,6 +70,14 @@ mod tests {
     fn sizes_are_exact() {
         let shown = [0, 512, 4096, 1536 << 20, 1 << 40].map(short_size);
         assert_eq!(shown, ["0", "512", "4K", "1536M", "1T"]);
+    }
+
+    #[test]
+    fn narrow_places_have_short_numbers() {
+        let shown = [0.0, 0.25, 1.0, 12.5, 999.4, 1500.0, 20e6, 121_306.0].map(compact);
+        assert_eq!(shown, ["0", "0.25", "1", "12.5", "999", "1.5k", "20M", "121k"]);
+        let shown = [85.23, 100.0, 1500.0, 49_611.0, 2e6].map(micros);
+        assert_eq!(shown, ["85.2 µs", "100 µs", "1.5 ms", "49.6 ms", "2 s"]);
     }
 
     #[test]

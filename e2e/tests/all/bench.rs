@@ -37,7 +37,9 @@ fn a_volume_is_measured_with_the_letters_of_diskspd() {
     let json = dir.path().join("result.json");
     let (url, file) = (export.url(0), json.to_str().expect("our own path"));
     let letters = ["run", "-b4K", "-t2", "-o", "8", "-w30", "-r", "-d2", "-W0.5", "-Sh"];
-    let options = ["--precondition", "random", "--verify", "--json", file, &url];
+    let page = dir.path().join("result.html");
+    let page = page.to_str().expect("our own path");
+    let options = ["--precondition", "random", "--verify", "--json", file, "--html", page, &url];
     let text = bench(&[&letters[..], &options].concat()).expect_ok();
     assert!(text.contains("4K random 70/30, 2 x 8"), "{text}");
     assert!(text.lines().any(|line| line.starts_with("Server") && line.contains("ursa")), "{text}");
@@ -54,6 +56,9 @@ fn a_volume_is_measured_with_the_letters_of_diskspd() {
     assert!(number(&run["reads"]["latency"]["p50_us"]) <= number(&run["reads"]["latency"]["p99_us"]));
     assert_eq!(run["cpu"]["servers"][0]["pid"], node.pid());
     assert!(number(&run["cpu"]["servers"][0]["us_per_request"]) > 0.0);
+    let html = fs::read_to_string(page).expect("the page was written");
+    assert!(html.matches("<svg").count() == 4 && html.contains(&url) && !html.contains("src="));
+    assert_eq!(bench(&["report", file]).expect_ok(), text, "a record says what its report said");
     assert!(run["subjects"][0]["identity"].as_str().is_some_and(|identity| !identity.is_empty()));
 }
 

@@ -6,6 +6,8 @@
 mod cpu;
 mod figures;
 mod run;
+#[cfg(test)]
+pub(crate) mod sample;
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
-//! A run as text.
+//! Records as text.
 
 use std::fmt::Write;
 
 use crate::grouped;
-use crate::record::{Cpu, Direction, Loss, Noise, Process, Run};
+use crate::record::{Cpu, Direction, Document, Loss, Noise, Process, Run};
 
 /// How text is made bold, if it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,12 @@ impl Style {
             Style::Terminal => format!("\x1b[1;31m{text}\x1b[0m"),
         }
     }
+}
+
+/// All of a record.
+pub fn document(document: &Document, style: Style) -> String {
+    let runs: Vec<String> = document.runs.iter().map(|one| run(one, style)).collect();
+    runs.join("\n")
 }
 
 /// A run: figures, CPU times, noise, and what went wrong.
@@ -149,4 +155,36 @@ pub(crate) fn noise_line(noise: &Noise) -> Option<String> {
 fn line(text: &mut String, more: &str) {
     text.push_str(more.trim_end());
     text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample;
+
+    #[test]
+    fn a_run_is_a_table_and_a_few_lines() {
+        let text = run(&sample::run(), Style::Plain);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "4K <random> read, 1 x 2 on iscsi://10.0.0.7:3260/iqn.2026-11.io.ursa:db/0");
+        assert_eq!(lines[4].split_whitespace().collect::<Vec<_>>()[..4], ["read", "10,000", "41.0", "100.0"]);
+        assert_eq!(lines[6], "Client  2.00 µs CPU a request, 2 % of a processor (ursa, pid 1)");
+        assert_eq!(
+            lines[8],
+            "Noise   others used 1 % of a processor, 0.0 % were stolen, the rate varied by 2.5 %"
+        );
+        assert!(text.lines().all(|line| line.chars().count() <= 110));
+    }
+
+    #[test]
+    fn what_was_lost_is_told() {
+        let text = losses(&sample::lost(), Style::Plain);
+        assert!(
+            text.starts_with("LOST: iscsi://10.0.0.7:3260/iqn.2026-11.io.ursa:db/0 after 7.0 s\n"),
+            "{text}"
+        );
+        assert!(text.contains("The last answer came after 6.500 s."), "{text}");
+        assert!(losses(&sample::run(), Style::Plain).is_empty());
+        assert!(losses(&sample::lost(), Style::Terminal).starts_with("\x1b["));
+    }
 }

@@ -86,7 +86,7 @@ enum Command {
     HostSetup(host_setup::Command),
     /// Measure a file, a block device or any iSCSI target, in DISKSPD's terms
     #[command(subcommand)]
-    Bench(Box<bench::Command>),
+    Bench(bench::Command),
     /// Print a completion script for a shell
     Completion {
         /// Which shell

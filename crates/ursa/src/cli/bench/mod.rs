@@ -3,6 +3,7 @@
 pub mod letters;
 mod pattern;
 mod progress;
+mod report;
 mod results;
 mod run;
 mod setup;
@@ -16,7 +17,9 @@ use super::output::Output;
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Use one pattern on one target or several at once
-    Run(run::Run),
+    Run(Box<run::Run>),
+    /// Show a record again, as text or as a page
+    Report(report::Report),
 }
 
 impl Command {
@@ -27,6 +30,7 @@ impl Command {
     pub fn run(self, output: &Output) -> Result<(), CliError> {
         match self {
             Command::Run(run) => run.run(output),
+            Command::Report(report) => report.run(output),
         }
     }
 }

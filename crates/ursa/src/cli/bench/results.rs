@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use bench::record::Document;
-use bench::report::text::Style;
+use bench::report::{html, text};
 use clap::Args;
 
 use super::progress::style;
@@ -19,6 +19,9 @@ pub struct ResultArgs {
     /// Write all that was measured to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write a page with charts to this file; it needs no network to be looked at
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 impl ResultArgs {
@@ -27,7 +30,7 @@ impl ResultArgs {
     /// # Errors
     /// [`bench::Error::Write`].
     pub fn check(&self) -> Result<(), CliError> {
-        for path in self.json.iter().filter(|path| !is_standard_output(path)) {
+        for path in self.json.iter().filter(|path| !is_standard_output(path)).chain(&self.html) {
             File::options().create(true).append(true).open(path).map_err(|error| failed(path, error))?;
         }
         Ok(())
@@ -37,20 +40,18 @@ impl ResultArgs {
     ///
     /// # Errors
     /// [`CliError::BenchIncomplete`] if a run has not come to its end, and whatever writing says.
-    pub fn report(
-        &self,
-        output: &Output,
-        document: &Document,
-        text: impl FnOnce(&Document, Style) -> String,
-    ) -> Result<(), CliError> {
+    pub fn report(&self, output: &Output, document: &Document) -> Result<(), CliError> {
         let json = document.to_json() + "\n";
         match &self.json {
             Some(path) if is_standard_output(path) => output.text(&json)?,
             Some(path) => {
-                output.show(document, |document| text(document, style()))?;
+                output.show(document, |document| text::document(document, style()))?;
                 std::fs::write(path, json).map_err(|error| failed(path, error))?;
             }
-            None => output.show(document, |document| text(document, style()))?,
+            None => output.show(document, |document| text::document(document, style()))?,
+        }
+        if let Some(path) = &self.html {
+            std::fs::write(path, html::page(document)).map_err(|error| failed(path, error))?;
         }
         io::stdout().flush().map_err(CliError::Print)?;
         if document.runs.iter().all(bench::record::Run::is_clean) {

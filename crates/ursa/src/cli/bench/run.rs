@@ -1,7 +1,6 @@
 //! `ursa bench run`.
 
 use bench::record::Document;
-use bench::report::text;
 use bench::{Driver, Target};
 use clap::Args;
 
@@ -48,8 +47,6 @@ impl Run {
         let run = driver.run(&workload, watch)?;
         line.clear();
         let document = Document::new(command_line(), env!("CARGO_PKG_VERSION"), vec![run]);
-        self.results.report(output, &document, |document, style| {
-            document.runs.iter().map(|run| text::run(run, style)).collect()
-        })
+        self.results.report(output, &document)
     }
 }

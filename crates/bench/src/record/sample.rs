@@ -1,0 +1,107 @@
+//! A record for tests.
+
+use super::{
+    Check, Cpu, CpuSample, Direction, Document, LatencyFigures, Loss, Noise, Process, Run, Sample, Subject,
+};
+use crate::Workload;
+
+/// A run of 10,000 reads a second for ten seconds, of 100 µs each.
+pub(crate) fn run() -> Run {
+    let curve = vec![(0.0, 90.0), (90.0, 120.0), (99.0, 400.0), (100.0, 5000.0)];
+    let latency = LatencyFigures {
+        mean_us: 100.0,
+        deviation_us: 9.0,
+        min_us: 90.0,
+        p50_us: 99.0,
+        p90_us: 120.0,
+        p95_us: 130.0,
+        p99_us: 400.0,
+        p99_9_us: 1000.0,
+        p99_99_us: 3000.0,
+        max_us: 5000.0,
+        curve,
+    };
+    let reads = Direction {
+        requests: 100_000,
+        bytes: 409_600_000,
+        iops: 10_000.0,
+        mb_per_s: 40.96,
+        latency: Some(latency),
+    };
+    let process = |pid, us_per_request| Process {
+        pid,
+        name: "ursa".to_owned(),
+        seconds: us_per_request / 10.0,
+        percent: us_per_request,
+        us_per_request,
+        threads: Vec::new(),
+    };
+    let workload = Workload { block: 4096, ..Workload::default() };
+    Run {
+        name: "4K <random> read".to_owned(),
+        letters: workload.letters(),
+        workload,
+        subjects: vec![Subject {
+            target: "iscsi://10.0.0.7/iqn.2026-11.io.ursa:db/0".parse().expect("it is a URL"),
+            identity: "URSA VOLUME 0.1".to_owned(),
+            size: 1 << 30,
+            block: 512,
+        }],
+        started: "2026-11-21T09:30:00Z".to_owned(),
+        seconds: 10.0,
+        complete: true,
+        total: reads.clone(),
+        reads,
+        writes: Direction::default(),
+        interval: 1.0,
+        series: vec![Sample { reads: 10_000.0, mean_us: 100.0, max_us: 5000.0, ..Sample::default() }; 15],
+        cpu: Some(Cpu {
+            client: process(1, 2.0),
+            servers: vec![process(2, 3.0)],
+            series: (1..=15)
+                .map(|at| CpuSample { at: f64::from(at), client: 2.0, servers: 3.0, others: 0.5 })
+                .collect(),
+        }),
+        noise: Noise {
+            others_percent: Some(1.0),
+            stolen_percent: Some(0.0),
+            rate_deviation_percent: Some(2.5),
+        },
+        check: Some(Check { checked: 100_000, unchecked: 0 }),
+        open_loop: None,
+        losses: Vec::new(),
+        unanswered_reads: 0,
+        unanswered_writes: 0,
+        notes: vec!["Take care.".to_owned()],
+    }
+}
+
+/// The same, and then the target was gone.
+pub(crate) fn lost() -> Run {
+    let run = run();
+    let loss = Loss {
+        target: run.subjects[0].target.clone(),
+        at: 7.0,
+        last_answer: Some(6.5),
+        request: "write at byte 4096".to_owned(),
+        reason: "the session is over: the target closed the connection".to_owned(),
+        wrong_data: false,
+    };
+    Run { complete: false, losses: vec![loss], unanswered_reads: 3, unanswered_writes: 2, ..run }
+}
+
+pub(crate) fn document(runs: Vec<Run>) -> Document {
+    Document::new("ursa bench run '<target>'".to_owned(), "1.2.3", runs)
+}
+
+#[test]
+fn a_record_is_read_as_it_was_written() {
+    use std::path::Path;
+
+    let document = document(vec![run(), lost()]);
+    let path = Path::new("a.json");
+    assert_eq!(Document::parse(&document.to_json(), path).unwrap(), document);
+    let other = document.to_json().replace("\"format\":1", "\"format\":99");
+    assert!(matches!(Document::parse(&other, path), Err(crate::Error::Format { format: 99, .. })));
+    assert!(matches!(Document::parse("{}", path), Err(crate::Error::Parse(..))));
+}

@@ -1,0 +1,96 @@
+//! The page around what was measured.
+
+use super::{escape, run};
+use crate::record::Document;
+
+/// All of a record, as one page.
+pub fn page(document: &Document) -> String {
+    let title = title(document);
+    let mut body = format!("<h1>{}</h1>", escape(&title));
+    body.push_str(&format!("<p class=\"faint\">{}</p>", escape(&subtitle(document))));
+    for one in &document.runs {
+        body.push_str(&run::alarm(one));
+    }
+    for one in &document.runs {
+        body.push_str(&run::section(one));
+    }
+    body.push_str(&origin(document));
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{}</title><style>{}</style></head><body><main>{body}</main></body></html>\n",
+        escape(&title),
+        include_str!("style.css"),
+    )
+}
+
+fn title(document: &Document) -> String {
+    match document.runs.as_slice() {
+        [one] => format!("{}, {} x {}", one.name, one.workload.threads, one.workload.depth),
+        runs => format!("{} runs", runs.len()),
+    }
+}
+
+fn subtitle(document: &Document) -> String {
+    let mut targets: Vec<String> = Vec::new();
+    for subject in document.runs.iter().flat_map(|run| &run.subjects) {
+        let target = subject.target.to_string();
+        if !targets.contains(&target) {
+            targets.push(target);
+        }
+    }
+    format!("{} · {}", targets.join(", "), document.started)
+}
+
+/// How to do it again, and where it was done.
+fn origin(document: &Document) -> String {
+    let machine = &document.machine;
+    let mut facts = vec![
+        ("Begun", document.started.clone()),
+        ("Version", format!("ursa {}", document.version)),
+        ("Kernel", machine.kernel.clone()),
+        ("Processors", format!("{} x {}", machine.processors, machine.processor)),
+        ("Memory", format!("{:.1} GiB", machine.memory_bytes as f64 / (1u64 << 30) as f64)),
+    ];
+    let mut seen = Vec::new();
+    for subject in document.runs.iter().flat_map(|run| &run.subjects) {
+        if !seen.contains(&&subject.target) {
+            seen.push(&subject.target);
+            let (size, block) = (subject.size as f64 / (1u64 << 30) as f64, subject.block);
+            let what =
+                format!("{}: {}, {size:.2} GiB in blocks of {block} bytes", subject.target, subject.identity);
+            facts.push(("Target", what));
+        }
+    }
+    let facts = super::run::facts(&facts);
+    let command = escape(&document.command);
+    format!("<h2>How it was measured</h2><div class=\"card\"><pre>{command}</pre>{facts}</div>")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample;
+
+    #[test]
+    fn a_page_needs_nothing_else() {
+        let page = page(&sample::document(vec![sample::run()]));
+        for outside in ["http:", "https:", "src=", "href=", "url(", "@import", "<script"] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert_eq!(page.matches("<svg").count(), 4);
+        assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+        assert!(page.contains("prefers-color-scheme: dark"));
+        assert!(page.contains("ursa bench run &#39;&lt;target&gt;&#39;") && page.contains("ursa 1.2.3"));
+        assert!(page.contains("4K &lt;random&gt; read") && !page.contains("<random>"));
+        assert!(!page.contains("NaN") && !page.contains("class=\"card alarm\""));
+    }
+
+    #[test]
+    fn what_was_lost_comes_first() {
+        let page = page(&sample::document(vec![sample::run(), sample::lost()]));
+        let alarm = page.find("LOST: iscsi://10.0.0.7:3260/").unwrap();
+        assert!(alarm < page.find("<svg").unwrap());
+        assert!(page.contains(
+            "Without an answer: 3 reads and 2 writes; whether these writes took effect is not known."
+        ));
+    }
+}

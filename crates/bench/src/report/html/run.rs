@@ -1,0 +1,232 @@
+//! A run on a page: figures, charts, noise, and what went wrong.
+
+use super::escape;
+use crate::quantity::{grouped, micros};
+use crate::record::{Direction, Run};
+use crate::report::chart::{Axis, Line, Lines, Scale, Unit};
+use crate::report::text::{self, Style};
+
+/// What must not be overlooked, at the top of the page; nothing if all went well.
+pub(super) fn alarm(run: &Run) -> String {
+    let losses = text::losses(run, Style::Plain);
+    let mut lines = losses.lines();
+    let Some(first) = lines.next() else { return String::new() };
+    let rest: String = lines.map(|line| format!("<p>{}</p>", escape(line.trim()))).collect();
+    format!("<div class=\"card alarm\"><p><strong>{}</strong></p>{rest}</div>", escape(first))
+}
+
+/// Everything about a run.
+pub(super) fn section(run: &Run) -> String {
+    let mut html = tiles(run);
+    html.push_str(&table(run));
+    html.push_str("<div class=\"charts\">");
+    html.push_str(&percentiles(run));
+    html.push_str(&rates(run));
+    html.push_str(&latencies(run));
+    html.push_str(&cpu(run));
+    html.push_str("</div>");
+    html.push_str(&conditions(run));
+    html
+}
+
+fn tiles(run: &Run) -> String {
+    let mut tiles =
+        vec![(grouped(run.total.iops), "requests a second"), (text::short(run.total.mb_per_s), "MB/s")];
+    if let Some(latency) = &run.total.latency {
+        tiles.push((micros(latency.p50_us), "median latency"));
+        tiles.push((micros(latency.p99_us), "99th percentile"));
+    }
+    if let Some(cpu) = &run.cpu {
+        tiles.push((format!("{:.2} µs", cpu.client.us_per_request), "client CPU a request"));
+        if let Some(server) = cpu.server_us_per_request() {
+            tiles.push((format!("{server:.2} µs"), "server CPU a request"));
+        }
+    }
+    let tile = |(value, name): &(String, &str)| {
+        format!("<div class=\"tile\"><b>{}</b><span>{}</span></div>", escape(value), escape(name))
+    };
+    format!("<div class=\"tiles\">{}</div>", tiles.iter().map(tile).collect::<String>())
+}
+
+fn table(run: &Run) -> String {
+    let head = ["", "IOPS", "MB/s", "mean", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max"];
+    let head: String = head.iter().map(|name| format!("<th>{name}</th>")).collect();
+    let rows: String = directions(run).into_iter().map(|(name, _, direction)| row(name, direction)).collect();
+    format!(
+        "<div class=\"card scroll\"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+}
+
+fn row(name: &str, direction: &Direction) -> String {
+    let latency = direction.latency.clone().unwrap_or_default();
+    let mut cells = vec![name.to_owned(), grouped(direction.iops), text::short(direction.mb_per_s)];
+    cells.push(micros(latency.mean_us));
+    cells.extend(latency.shown().map(|(_, value)| micros(value)));
+    let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
+    format!("<tr>{cells}</tr>")
+}
+
+/// Reads, writes and, of a mix, both, with their colours.
+fn directions(run: &Run) -> Vec<(&'static str, usize, &Direction)> {
+    let all = [("reads", 1, &run.reads), ("writes", 2, &run.writes)];
+    let mut shown: Vec<_> = all.into_iter().filter(|(_, _, direction)| direction.latency.is_some()).collect();
+    if shown.len() > 1 {
+        shown.push(("both", 5, &run.total));
+    }
+    shown
+}
+
+/// Latency by percentile, a step to the right for each nine.
+fn percentiles(run: &Run) -> String {
+    let mut lines = Vec::new();
+    let mut end: f64 = 1.0;
+    for (name, colour, direction) in directions(run).into_iter().take(2) {
+        let curve = direction.latency.as_ref().map(|latency| latency.curve.as_slice()).unwrap_or_default();
+        let Some(((_, max), rest)) = curve.split_last() else { continue };
+        let mut points: Vec<(f64, f64)> =
+            rest.iter().map(|(percent, micros)| (nines(*percent), *micros)).collect();
+        // The highest has no place on this axis: it goes a little further to the right than the last.
+        let last = points.last().map_or(0.0, |(at, _)| at + 0.3);
+        points.push((last, *max));
+        end = end.max(last);
+        lines.push(Line { name: name.to_owned(), colour, points });
+    }
+    let labels = [
+        (50.0, "50 %"),
+        (90.0, "90 %"),
+        (99.0, "99 %"),
+        (99.9, "99.9 %"),
+        (99.99, "99.99 %"),
+        (99.999, "99.999 %"),
+    ];
+    let labels = labels.into_iter().map(|(percent, label)| (nines(percent), label.to_owned()));
+    let mut labels: Vec<(f64, String)> = labels.filter(|(at, _)| *at < end - 0.5).collect();
+    labels.push((end, "max".to_owned()));
+    let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|(_, micros)| *micros).collect();
+    Lines {
+        title: "Latency by percentile",
+        x: Axis::labelled(Scale::Linear { min: 0.0, max: end }, Unit::Number, labels),
+        y: Axis::new(Scale::log(values), Unit::Micros),
+        x_name: "requests that took no longer",
+        lines,
+        shaded: None,
+        marks: Vec::new(),
+    }
+    .html()
+}
+
+/// How many nines a percentile has: 90 has one, 99 two.
+fn nines(percent: f64) -> f64 {
+    -(1.0 - percent / 100.0).max(1e-12).log10()
+}
+
+/// The time axis of a run and its warm-up.
+fn time(run: &Run) -> (Axis, Option<(f64, f64, &'static str)>) {
+    let end = run.interval * run.series.len().max(1) as f64;
+    let warm_up = run.workload.warm_up.as_secs_f64();
+    let axis = Axis::new(Scale::Linear { min: 0.0, max: end }, Unit::Seconds);
+    (axis, (warm_up > 0.0).then_some((0.0, warm_up.min(end), "warm-up")))
+}
+
+/// Points at the middles of the intervals.
+fn over_time(run: &Run, value: impl Fn(&crate::record::Sample) -> f64) -> Vec<(f64, f64)> {
+    let at = |number: usize| (number as f64 + 0.5) * run.interval;
+    run.series.iter().enumerate().map(|(number, sample)| (at(number), value(sample))).collect()
+}
+
+fn rates(run: &Run) -> String {
+    let (x, shaded) = time(run);
+    let mut lines = Vec::new();
+    if run.reads.latency.is_some() {
+        lines.push(Line {
+            name: "reads".to_owned(),
+            colour: 1,
+            points: over_time(run, |sample| sample.reads),
+        });
+    }
+    if run.writes.latency.is_some() {
+        lines.push(Line {
+            name: "writes".to_owned(),
+            colour: 2,
+            points: over_time(run, |sample| sample.writes),
+        });
+    }
+    let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|(_, rate)| *rate).collect();
+    let y = Axis::new(Scale::from_zero(values), Unit::Number);
+    Lines { title: "Requests a second over time", x, y, x_name: "time", lines, shaded, marks: Vec::new() }
+        .html()
+}
+
+fn latencies(run: &Run) -> String {
+    let (x, shaded) = time(run);
+    // An interval without an answer has no latency.
+    let of = |value: fn(&crate::record::Sample) -> f64| {
+        let points = over_time(run, value);
+        points.into_iter().filter(|(_, micros)| *micros > 0.0).collect::<Vec<_>>()
+    };
+    let lines = vec![
+        Line { name: "average".to_owned(), colour: 3, points: of(|sample| sample.mean_us) },
+        Line { name: "highest".to_owned(), colour: 6, points: of(|sample| sample.max_us) },
+    ];
+    let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|(_, micros)| *micros).collect();
+    let y = Axis::new(Scale::log(values), Unit::Micros);
+    Lines { title: "Latency over time", x, y, x_name: "time", lines, shaded, marks: Vec::new() }.html()
+}
+
+fn cpu(run: &Run) -> String {
+    let Some(cpu) = run.cpu.as_ref().filter(|cpu| cpu.series.len() > 1) else { return String::new() };
+    let (x, shaded) = time(run);
+    let points = |value: fn(&crate::record::CpuSample) -> f64| {
+        cpu.series.iter().map(|sample| (sample.at, value(sample))).collect::<Vec<_>>()
+    };
+    let mut lines =
+        vec![Line { name: "client".to_owned(), colour: 4, points: points(|sample| sample.client) }];
+    if !cpu.servers.is_empty() {
+        lines.push(Line { name: "server".to_owned(), colour: 3, points: points(|sample| sample.servers) });
+    }
+    lines.push(Line { name: "all others".to_owned(), colour: 5, points: points(|sample| sample.others) });
+    let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|(_, percent)| *percent).collect();
+    let y = Axis::new(Scale::from_zero(values), Unit::Percent);
+    Lines { title: "Processors, in percent of one", x, y, x_name: "time", lines, shaded, marks: Vec::new() }
+        .html()
+}
+
+/// The pattern, the noise, and what a reader should know.
+fn conditions(run: &Run) -> String {
+    let mut rows = vec![("Pattern", run.letters.clone()), ("Measured", format!("{:.1} s", run.seconds))];
+    if let Some(cpu) = &run.cpu {
+        for (side, process) in std::iter::once(("Client", &cpu.client))
+            .chain(cpu.servers.iter().map(|server| ("Server", server)))
+        {
+            let threads: Vec<String> = process
+                .threads
+                .iter()
+                .map(|thread| format!("{} {:.0} %", thread.name, thread.percent))
+                .collect();
+            let threads =
+                if threads.is_empty() { String::new() } else { format!(": {}", threads.join(", ")) };
+            rows.push((
+                side,
+                format!(
+                    "{} (pid {}), {:.0} % of a processor{threads}",
+                    process.name, process.pid, process.percent
+                ),
+            ));
+        }
+    }
+    if let Some(noise) = text::noise_line(&run.noise) {
+        rows.push(("Noise", noise));
+    }
+    if let Some(check) = &run.check {
+        let (checked, unchecked) = (grouped(check.checked as f64), grouped(check.unchecked as f64));
+        rows.push(("Verified", format!("{checked} reads were checked, {unchecked} could not be")));
+    }
+    rows.extend(run.notes.iter().map(|note| ("Note", note.clone())));
+    format!("<div class=\"card\">{}</div>", facts(&rows))
+}
+
+/// Names and values.
+pub(super) fn facts(rows: &[(&str, String)]) -> String {
+    let row = |(name, value): &(&str, String)| format!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(value));
+    format!("<dl class=\"facts\">{}</dl>", rows.iter().map(row).collect::<String>())
+}

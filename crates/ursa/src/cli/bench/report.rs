@@ -1,0 +1,39 @@
+//! `ursa bench report`.
+
+use std::path::{Path, PathBuf};
+
+use bench::record::Document;
+use clap::Args;
+
+use super::results::ResultArgs;
+use crate::cli::exit::CliError;
+use crate::cli::output::Output;
+
+/// A record from a file.
+#[derive(Args, Debug)]
+pub struct Report {
+    /// A record that --json wrote
+    #[arg(value_name = "FILE")]
+    record: PathBuf,
+    #[command(flatten)]
+    results: ResultArgs,
+}
+
+impl Report {
+    /// Shows it.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, output: &Output) -> Result<(), CliError> {
+        self.results.report(output, &read(&self.record)?)
+    }
+}
+
+/// The record in a file.
+///
+/// # Errors
+/// [`CliError::Bench`].
+pub fn read(path: &Path) -> Result<Document, CliError> {
+    let json = std::fs::read_to_string(path).map_err(|error| bench::Error::Read(path.to_owned(), error))?;
+    Ok(Document::parse(&json, path)?)
+}
