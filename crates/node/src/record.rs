@@ -1,4 +1,4 @@
-//! The cluster's record as a node alone keeps it: targets, host groups and RAM volumes, by key.
+//! The cluster's record as a node alone keeps it: the node's identity, its pools, targets and host groups, by key.
 //!
 //! One file with two slots. A commit writes the whole record, with the next generation and a checksum, to the slot that is
 //! not the newest, and flushes: a cut at any point leaves the old record or the new one (`docs/formats/record.md`). Values

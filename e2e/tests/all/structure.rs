@@ -99,14 +99,50 @@ fn nothing_above_rt_touches_the_system() {
         if !simulated || test || SYSTEM_FILES.iter().any(|(file, _)| path.ends_with(file)) {
             continue;
         }
-        // By the style guide tests are at the end of a file.
-        let source = source.split("#[cfg(test)]").next().unwrap_or_default();
-        for (number, line) in code_lines(source) {
-            if let Some(word) = SYSTEM.iter().find(|word| line.contains(*word)) {
-                panic!("{}:{number}: {word} cannot be simulated, use rt: {line}", path.display());
-            }
+        if let Some((number, word, line)) = touches_the_system(&source) {
+            panic!("{}:{number}: {word} cannot be simulated, use rt: {line}", path.display());
         }
     }
+}
+
+#[test]
+fn what_touches_the_system_is_found_wherever_it_is() {
+    let planted = "use std::fs;\n";
+    let beside_tests = "#[cfg(test)]\nmod tests;\n\nfn it() {}\n";
+    let with_tests = "fn it() {}\n\n#[cfg(test)]\nmod tests {\n    use std::fs;\n\n    fn it() {\n    }\n}\n";
+    assert_eq!(touches_the_system(beside_tests), None);
+    assert_eq!(touches_the_system(with_tests), None, "tests may");
+    for (source, line) in [(beside_tests, 5), (with_tests, 10)] {
+        let source = format!("{source}{planted}");
+        assert_eq!(touches_the_system(&source), Some((line, "std::fs", "use std::fs;")));
+    }
+    let in_a_test_function = "#[cfg(test)]\nfn it() {}\n\nfn other() {\n    std::process::abort();\n}\n";
+    assert!(touches_the_system(in_a_test_function).is_some());
+}
+
+/// The first line outside of modules of tests that reaches the system past `rt`, with its number and what it names.
+fn touches_the_system(source: &str) -> Option<(usize, &'static str, &str)> {
+    let in_tests = lines_of_test_modules(source);
+    code_lines(source).filter(|(number, _)| !in_tests.contains(number)).find_map(|(number, line)| {
+        SYSTEM.iter().find(|word| line.contains(*word)).map(|word| (number, *word, line))
+    })
+}
+
+/// The numbers of the lines in `#[cfg(test)] mod name { … }`. As rustfmt writes them: the first line that is nothing but a
+/// brace, as far in as the attribute, is the end.
+fn lines_of_test_modules(source: &str) -> BTreeSet<usize> {
+    let lines: Vec<&str> = source.lines().collect();
+    let mut inside = BTreeSet::new();
+    for (at, line) in lines.iter().enumerate().filter(|(_, line)| line.trim() == "#[cfg(test)]") {
+        let is_item = |line: &&&str| !line.trim_start().starts_with("#[");
+        let item = lines[at..].iter().find(is_item).map_or("", |line| line.trim());
+        if item.starts_with("mod ") && item.ends_with('{') {
+            let end = format!("{}}}", &line[..line.len() - line.trim_start().len()]);
+            let len = lines[at..].iter().position(|line| **line == end).unwrap_or(lines.len() - at - 1);
+            inside.extend(at + 1..=at + len + 1);
+        }
+    }
+    inside
 }
 
 /// The workspace's packages as cargo sees them.
