@@ -30,6 +30,9 @@ pub struct Volume {
     pub naa: String,
     /// Where it is mapped.
     pub maps: Vec<VolumeMap>,
+    /// Why it is not served, and what to do; absent if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// Where a volume's blocks are.

@@ -65,8 +65,9 @@ async fn serve(shard: &Rc<Shard>, config: &Config, wanted: Wanted) -> Result<Vec
         async move { Shard::current().set_portals(portals) }
     })
     .await;
+    let logins = Rc::default();
     for listener in listeners {
-        rt::spawn(portal::serve(listener)).detach();
+        rt::spawn(portal::serve(listener, Rc::clone(&logins))).detach();
     }
     Ok(addresses)
 }

@@ -104,6 +104,11 @@ pub enum ControlError {
         /// How long that has been so.
         since: Duration,
     },
+    /// What a unit keeps in its pool cannot be read.
+    #[error(
+        "the reservations of volume {0:?} cannot be read: they are damaged, or a newer version of ursa wrote them. It is not served, because hosts that were fenced off could write to it: start the newest version that has served it; or, when no host relies on reservations, copy the volume's data by a new volume and delete it"
+    )]
+    LuStateUnreadable(String),
     /// The pool could not be opened when the node started.
     #[error("pool {0:?} is not open: {1}")]
     PoolClosed(String, String),

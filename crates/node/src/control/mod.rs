@@ -45,6 +45,8 @@ pub struct Control {
     changes: Changes,
     /// The pools of the record, by name.
     pools: RefCell<BTreeMap<String, KnownPool>>,
+    /// Volumes of open pools that are not served, and why.
+    unserved: RefCell<BTreeMap<VolumeId, ControlError>>,
     registry: Registry,
     /// This server, as pools know it.
     host: Host,

@@ -102,6 +102,7 @@ impl Control {
             record: RefCell::new(record),
             changes: Changes::default(),
             pools: RefCell::new(BTreeMap::new()),
+            unserved: RefCell::default(),
             registry: Registry::new(rt::cores()),
             host: Host { id, name: config.name.clone() },
             ram: RamBudget::new(ByteLen(config.ram_bytes_max)),

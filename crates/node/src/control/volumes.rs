@@ -50,6 +50,8 @@ pub struct VolumeStatus {
     pub pool: String,
     /// Where it is mapped: target, LUN, host group.
     pub maps: Vec<(String, u16, String)>,
+    /// Why it is not served, if it is not.
+    pub problem: Option<String>,
 }
 
 /// What cores need to open their parts of a volume.
@@ -68,11 +70,10 @@ struct Opening {
 impl Control {
     /// All volumes of open pools, by name.
     pub fn volumes(&self) -> Vec<VolumeStatus> {
-        let access = self.access();
         let mut all: Vec<VolumeStatus> = Vec::new();
         for pool in self.open_pools() {
             let name = pool.name();
-            all.extend(pool.volumes().into_iter().map(|info| volume_status(info, &name, &access)));
+            all.extend(pool.volumes().into_iter().map(|info| self.volume_status(info, &name)));
         }
         all.sort_by(|a, b| a.info.name.cmp(&b.info.name));
         all
@@ -84,7 +85,7 @@ impl Control {
     /// [`ControlError::NotFound`].
     pub fn volume(&self, name: &str) -> Result<VolumeStatus, ControlError> {
         let (pool, info) = self.volume_named(name)?;
-        Ok(volume_status(info, &pool.name(), &self.access()))
+        Ok(self.volume_status(info, &pool.name()))
     }
 
     /// Makes a volume and maps it: all of that or nothing. A power cut in the middle may leave it without its map.
@@ -136,7 +137,7 @@ impl Control {
             self.take_back(changing, &pool, &info).await;
             return Err(error);
         }
-        Ok(volume_status(info, &pool.name(), &self.access()))
+        Ok(self.volume_status(info, &pool.name()))
     }
 
     async fn show_new_volume(
@@ -186,7 +187,7 @@ impl Control {
             let info = pool.grow_volume(before.id, capacity).await?;
             changing.waits_for(WaitsFor::Cores);
             control.show_growth(&pool, &info).await?;
-            Ok(volume_status(info, &pool.name(), &control.access()))
+            Ok(control.volume_status(info, &pool.name()))
         })
         .await
     }
@@ -239,7 +240,7 @@ impl Control {
             let (pool, before) = control.volume_still(&before)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             let info = pool.rename_volume(before.id, new_name.as_str()).await?;
-            Ok(volume_status(info, &pool.name(), &control.access()))
+            Ok(control.volume_status(info, &pool.name()))
         })
         .await
     }
@@ -327,8 +328,9 @@ impl Control {
             match self.opening(pool, &info) {
                 Ok(opening) => openings.push(opening),
                 Err(error) => {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::error!(volume = info.name, error, "a volume could not be opened");
+                    let cause = &error as &dyn std::error::Error;
+                    tracing::error!(volume = info.name, error = cause, "a volume is not served");
+                    self.unserved.borrow_mut().insert(info.id, error);
                 }
             }
         }
@@ -343,13 +345,9 @@ impl Control {
 
     fn opening(&self, pool: &Pool, info: &VolumeInfo) -> Result<Opening, ControlError> {
         let durable = pool.lu_state(info.id)?;
-        let state = LuState::from_durable(&durable).unwrap_or_else(|| {
-            tracing::error!(
-                volume = info.name,
-                "the stored reservations and mode pages are damaged and were dropped"
-            );
-            LuState::default()
-        });
+        // Without its reservations it would let in again whoever was fenced off.
+        let state = LuState::from_durable(&durable)
+            .ok_or_else(|| ControlError::LuStateUnreadable(info.name.clone()))?;
         Ok(Opening {
             pool: pool.id(),
             id: info.id,
@@ -360,6 +358,18 @@ impl Control {
             config: lu_config(info, &self.access()),
             state,
         })
+    }
+
+    fn volume_status(&self, info: VolumeInfo, pool: &str) -> VolumeStatus {
+        let access = self.access();
+        let maps = access
+            .targets_of(info.id)
+            .flat_map(|target| target.maps.iter().map(move |map| (target, map)))
+            .filter(|(_, map)| map.volume == info.id)
+            .map(|(target, map)| (target.name.to_string(), map.lun, map.host.to_string()))
+            .collect();
+        let problem = self.unserved.borrow().get(&info.id).map(ToString::to_string);
+        VolumeStatus { info, pool: pool.to_owned(), maps, problem }
     }
 
     fn specs_by_core(&self, pool: &Pool, id: VolumeId) -> Result<Vec<Vec<SliceSpec>>, ControlError> {
@@ -376,6 +386,7 @@ impl Control {
 
     /// Takes a volume off all cores, when the commands that are at its disks have ended.
     pub(super) async fn close_volume(&self, changing: &Changing, pool: &Pool, id: VolumeId) {
+        self.unserved.borrow_mut().remove(&id);
         changing.waits_for(WaitsFor::Commands(pool.paths()));
         on_all_cores(move || async move { Shard::current().remove_unit(id).await }).await;
     }
@@ -408,16 +419,6 @@ fn whole_blocks(size: ByteLen, block: BlockSize) -> Result<ByteLen, ControlError
             reason: "a volume has at least one block and less than 2^64 bytes",
         },
     )
-}
-
-fn volume_status(info: VolumeInfo, pool: &str, access: &Access) -> VolumeStatus {
-    let maps = access
-        .targets_of(info.id)
-        .flat_map(|target| target.maps.iter().map(move |map| (target, map)))
-        .filter(|(_, map)| map.volume == info.id)
-        .map(|(target, map)| (target.name.to_string(), map.lun, map.host.to_string()))
-        .collect();
-    VolumeStatus { info, pool: pool.to_owned(), maps }
 }
 
 /// How a volume shows itself over SCSI.

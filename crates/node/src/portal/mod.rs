@@ -33,9 +33,8 @@ pub async fn listen(address: SocketAddr) -> io::Result<Listener> {
     Listener::bind(address).await
 }
 
-/// Accepts connections for ever.
-pub async fn serve(listener: Listener) {
-    let logins = Rc::new(Cell::new(0));
+/// Accepts connections for ever. `logins` counts those in their login, at all portals.
+pub async fn serve(listener: Listener, logins: Rc<Cell<usize>>) {
     loop {
         while logins.get() >= LOGINS_MAX {
             rt::sleep(ACCEPT_PAUSE).await;

@@ -81,3 +81,27 @@ fn a_volume_that_may_be_in_a_pool_that_cannot_be_opened_is_not_made_again() {
     rig.start_with(wanted(8)).unwrap();
     assert_eq!(names(&rig), ["thick"]);
 }
+
+#[test]
+fn a_volume_whose_reservations_cannot_be_read_is_not_served_and_the_others_are() {
+    each_seed(1, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        rig.add(Shape { name: "other", lun: 1, ..Shape::thick() });
+        rig.control(|control| async move {
+            let id = control.volume("thick").unwrap().info.id;
+            control.store_lu_state(id, b"written by a version to come".to_vec()).await.unwrap();
+        });
+        rig.power_cycle();
+        let volumes = rig.control(|control| async move { control.volumes() });
+        let problems: Vec<_> = volumes.iter().map(|volume| volume.problem.is_some()).collect();
+        assert_eq!(problems, [false, true], "{volumes:?}");
+        rig.client("client").run(|portal| async move {
+            let session = Session::connect(portal, TARGET, &named("client")).await.unwrap();
+            session.make_ready(Lun(1)).await.unwrap();
+            assert_eq!(session.report_luns().await.unwrap(), [Lun(1)]);
+        });
+        rig.control(|control| async move { control.delete_volume("thick", true, None).await.unwrap() });
+        assert_eq!(names(&rig), ["other"]);
+    });
+}

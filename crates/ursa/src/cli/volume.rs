@@ -213,7 +213,11 @@ fn table(volumes: &[Volume]) -> String {
             host,
         ]);
     }
-    table.text("There is no volume: make one with `ursa volume create NAME --size 10G`.")
+    let mut text = table.text("There is no volume: make one with `ursa volume create NAME --size 10G`.");
+    for volume in volumes.iter().filter(|volume| volume.problem.is_some()) {
+        text += &format!("\nVolume {} is NOT SERVED: see `ursa volume show {}`.", volume.name, volume.name);
+    }
+    text
 }
 
 fn one(volume: &Volume) -> String {
@@ -224,6 +228,7 @@ fn one(volume: &Volume) -> String {
         .collect();
     fields([
         ("Volume", volume.name.clone()),
+        ("Served", volume.problem.as_ref().map_or("yes".into(), |problem| format!("NO: {problem}"))),
         ("Size", format!("{} ({} bytes)", size(volume.size), volume.size)),
         ("Kind", kind(volume.kind).into()),
         ("Blocks", format!("{} bytes, {} physical", volume.block_size, volume.physical_block_size)),

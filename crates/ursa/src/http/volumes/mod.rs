@@ -117,7 +117,7 @@ pub(super) async fn delete(
 }
 
 fn shown(volume: VolumeStatus) -> Volume {
-    let VolumeStatus { info, pool, maps } = volume;
+    let VolumeStatus { info, pool, maps, problem } = volume;
     Volume {
         id: info.id.to_string(),
         name: info.name,
@@ -134,5 +134,6 @@ fn shown(volume: VolumeStatus) -> Volume {
         created: info.created,
         naa: ::node::naa(info.id).iter().map(|byte| format!("{byte:02x}")).collect(),
         maps: maps.into_iter().map(|(target, lun, host)| VolumeMap { target, lun, host }).collect(),
+        problem,
     }
 }
