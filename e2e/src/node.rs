@@ -21,8 +21,8 @@ use crate::{Chap, Export, Kind, VolumeSpec, ports};
 
 /// Of the pool that a first start makes: a sparse file.
 const POOL_SIZE: &str = "4G";
-/// Memory for the data of all commands: far below what greedy clients ask for.
-const DATA_MAX: &str = "128M";
+/// Memory for the data of all commands, bytes: far below what greedy clients ask for.
+pub const DATA_MAX: u64 = 128 << 20;
 /// From start to ready: recovery of small pools takes far less, a busy machine is slow.
 const READY_LIMIT: Duration = Duration::from_secs(20);
 /// From SIGTERM to the end.
@@ -57,7 +57,7 @@ impl Node {
         command.arg("serve").arg("--data-dir").arg(self.data_dir());
         command.args(["--iscsi-listen", &portals.join(",")]);
         command.args(["--api-listen", &self.api.to_string()]);
-        command.args(["--pool-size", POOL_SIZE, "--data-max", DATA_MAX]);
+        command.args(["--pool-size", POOL_SIZE, "--data-max", &DATA_MAX.to_string()]);
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file has two owners")).stderr(log);
         self.process = Some(command.spawn().expect("the binary was built"));
         self.wait_until_ready();
