@@ -16,6 +16,7 @@ use proto::iscsi::wire::{
     DataOut, Framing, InitiatorTag, LogoutReason, LogoutRequest, NopOut, R2t, ResponsePdu, ScsiCommand,
     Serial, Snack, TargetTag, TaskAttribute, TaskManagementFunction, TaskRequest, TextRequest,
 };
+use proto::scsi::Lun;
 
 #[derive(Debug, Arbitrary)]
 struct Input<'a> {
@@ -95,6 +96,9 @@ enum Act<'a> {
     Abort {
         which: u8,
         answer: bool,
+    },
+    AbortWaiting {
+        lun: u8,
     },
     Lost,
     Drain,
@@ -186,6 +190,9 @@ impl World<'_> {
                 if let Some(command) = self.held.get(usize::from(*which)) {
                     self.session.abort(command.id, *answer);
                 }
+            }
+            Act::AbortWaiting { lun } => {
+                self.session.abort_waiting(Lun::new(u16::from(lun % 2)).expect("it is small"));
             }
             Act::Lost => self.session.handle_closed(self.connection(step), CloseReason::PeerClosed),
             Act::Join { cid, succeeds } => self.join(u16::from(*cid % 2), *succeeds),

@@ -54,7 +54,7 @@ use self::window::Window;
 use super::LoginStatus;
 use crate::iscsi::Negotiated;
 use crate::iscsi::wire::{Serial, TaskRequest};
-use crate::scsi::{Cdb, Outcome};
+use crate::scsi::{Cdb, Lun, Outcome};
 
 pub use self::counters::{Counters, TaskCensus};
 
@@ -379,6 +379,12 @@ impl Session {
     /// Aborts a command from above (PREEMPT AND ABORT, a reset by another session): it is answered TASK ABORTED if `answer`.
     pub fn abort(&mut self, id: CommandId, answer: bool) {
         self.abort_from_above(TaskKey::from(id), answer);
+    }
+
+    /// Aborts what the driver does not have yet of a unit's commands, since they wait for their data: they are answered TASK
+    /// ABORTED when what is on its way has come.
+    pub fn abort_waiting(&mut self, lun: Lun) {
+        self.abort_waiting_from_above(lun);
     }
 
     /// Moves what this connection is to send into `batch`, up to about `bytes_max`.

@@ -267,10 +267,12 @@ impl Session {
         body.lent = false;
         body.done = body.length;
         match self.tasks.get_mut(key).and_then(|task| task.write.as_mut()) {
-            Some(write) => {
+            Some(write) if matches!(write.place, Place::Lent) => {
                 buf.restore_len(write.expected as usize);
                 write.place = Place::Whole(buf);
             }
+            // Its data is not wanted any more.
+            Some(_) => {}
             // The task was aborted meanwhile.
             None => body.sink = Sink::Discard,
         }

@@ -3,7 +3,7 @@
 use base::Chain;
 
 use super::receive::Sink;
-use super::task::{Answer, NewTask, Task, TaskKey, TaskState};
+use super::task::{Answer, NewTask, Task, TaskKey, TaskState, Verdict};
 use super::transmit::Output;
 use super::window::{Arrival, Sequenced};
 use super::write_data::{Mistake, Place, WriteData};
@@ -13,7 +13,7 @@ use crate::iscsi::wire::{
     ScsiCommand, Serial, is_immediate, opcode,
 };
 use crate::scsi::sense::code;
-use crate::scsi::{Cdb, Outcome, Sense, SenseKey, Status};
+use crate::scsi::{Cdb, Lun, Outcome, Sense, SenseKey, Status};
 
 /// RFC 7143 11.4.7.2: unexpected unsolicited data.
 const UNEXPECTED_UNSOLICITED_DATA: u16 = 0x0c0c;
@@ -234,7 +234,7 @@ impl Session {
         in_order: bool,
     ) -> TaskKey {
         let state = match self.refusal(at, command, ahs, immediate_length) {
-            Some(sense) => TaskState::Refusing(sense),
+            Some(sense) => TaskState::Refusing(Verdict::Check(sense)),
             None => TaskState::Collecting,
         };
         let connection = &mut self.connections[at];
@@ -314,12 +314,18 @@ impl Session {
         let Some(task) = self.tasks.get_mut(key) else { return };
         if matches!(task.state, TaskState::Collecting) {
             let sense = Sense::new(SenseKey::AbortedCommand, PROTOCOL_SERVICE_CRC_ERROR);
-            task.state = TaskState::Refusing(sense);
-            if let Some(write) = task.write.as_mut() {
-                write.place = Place::None;
-            }
-            self.release_memory(key);
+            self.refuse(key, Verdict::Check(sense));
         }
+    }
+
+    /// Throws the data of a command away, that which is there and that which comes.
+    fn refuse(&mut self, key: TaskKey, verdict: Verdict) {
+        let Some(task) = self.tasks.get_mut(key) else { return };
+        task.state = TaskState::Refusing(verdict);
+        if let Some(write) = task.write.as_mut() {
+            write.place = Place::None;
+        }
+        self.release_memory(key);
     }
 
     /// Moves a command on as far as it can go. The only way from its birth to the driver.
@@ -332,9 +338,9 @@ impl Session {
         match task.state {
             _ if waits => {}
             TaskState::Refusing(_) if is_under_way => {}
-            TaskState::Refusing(sense) => {
+            TaskState::Refusing(verdict) => {
                 task.state = TaskState::Running;
-                self.answer(key, Outcome::check(sense));
+                self.answer(key, verdict.into());
             }
             TaskState::Collecting if is_complete => {
                 task.state = TaskState::Running;
@@ -400,6 +406,28 @@ impl Session {
         } else {
             self.remove_task(key);
         }
+    }
+
+    /// The same for what waits for data or memory. What has not had its turn is in no task set yet.
+    pub(super) fn abort_waiting_from_above(&mut self, lun: Lun) {
+        let is_affected = |task: &Task| {
+            task.in_order
+                && Lun::decode(task.lun) == Some(lun)
+                && matches!(task.state, TaskState::Collecting | TaskState::Refusing(_))
+        };
+        let affected: Vec<TaskKey> =
+            self.tasks.iter().filter(|(_, task)| is_affected(task)).map(|(key, _)| key).collect();
+        // What one of them gives back is for none of them.
+        self.starved.retain(|key| !affected.contains(key));
+        for key in affected {
+            let Some(cid) = self.tasks.get(key).map(|task| task.connection) else { continue };
+            if let Some(at) = self.open_connection(cid) {
+                self.connections[at].counters.aborts += 1;
+            }
+            self.refuse(key, Verdict::TaskAborted);
+            self.proceed(key);
+        }
+        self.feed_starved();
     }
 
     /// Forgets a task: its answer was sent, or nobody waits for one. Says whether the driver still has it.

@@ -52,7 +52,7 @@ impl Session {
     }
 
     /// Gives memory to those who wait, as far as there is some.
-    fn feed_starved(&mut self) {
+    pub(super) fn feed_starved(&mut self) {
         while let Some(&key) = self.starved.front() {
             let Some(task) = self.tasks.get_mut(key) else {
                 self.starved.pop_front();

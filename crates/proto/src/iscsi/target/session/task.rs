@@ -7,7 +7,7 @@ use super::tag_index::TagIndex;
 use super::write_data::WriteData;
 use super::{CommandId, ConnectionId, TaskCensus};
 use crate::iscsi::wire::{InitiatorTag, Residual, Serial, TargetTag};
-use crate::scsi::{Cdb, Sense, Status};
+use crate::scsi::{Cdb, Outcome, Sense, Status};
 
 /// A slot and which of its users is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,13 +41,30 @@ impl TaskKey {
 pub(super) enum TaskState {
     /// It waits for its turn, for memory, or for data.
     Collecting,
-    /// It will be refused with this sense when the data that is on its way has come: what it announced unsolicited, and
-    /// what R2Ts asked for.
-    Refusing(Sense),
+    /// It will be answered with this when the data that is on its way has come: what it announced unsolicited, and what
+    /// R2Ts asked for.
+    Refusing(Verdict),
     /// Handed out to the driver.
     Running,
     /// Answered: waits for its place in the transmit queue, or is partly sent.
     Answering(Answer),
+}
+
+/// Why a command is not carried out.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Verdict {
+    Check(Sense),
+    /// It was aborted from above.
+    TaskAborted,
+}
+
+impl From<Verdict> for Outcome {
+    fn from(verdict: Verdict) -> Outcome {
+        match verdict {
+            Verdict::Check(sense) => Outcome::check(sense),
+            Verdict::TaskAborted => Outcome::status(Status::TaskAborted),
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::iscsi::wire::{TaskManagementFunction, TaskRequest};
+use crate::scsi::Lun;
 
 fn task(function: TaskManagementFunction, tag: u32, cmd_sn: u32) -> TaskRequest {
     TaskRequest {
@@ -127,6 +128,78 @@ fn a_cold_reset_ends_the_session() {
     peer.session.task_done(id, TaskResponse::Complete);
     assert_eq!(peer.task_response(), (5, 0));
     peer.is_over(CloseReason::Reset);
+}
+
+/// CLEAR TASK SET, a reset or PREEMPT AND ABORT of another session: commands that wait for their data are of the task set.
+#[test]
+fn what_waits_for_data_is_aborted_from_above() {
+    const TASK_ABORTED: u8 = 0x40;
+    let unit = Lun::new(0).unwrap();
+    let mut peer = Peer::new();
+    peer.send(write(1, FIRST, 8192).encode(0), &[]);
+    let r2t = peer.r2t();
+    let other_lun = [0, 1, 0, 0, 0, 0, 0, 0];
+    peer.send(ScsiCommand { lun: other_lun, ..write(2, FIRST + 1, 4096) }.encode(0), &[]);
+    let other = peer.r2t();
+    peer.send(command(3, FIRST + 2).encode(0), &[]);
+    let running = peer.command().id;
+    // Its turn has not come: it is not of the task set yet.
+    peer.send(command(4, FIRST + 4).encode(0), &[]);
+    peer.session.abort_waiting(unit);
+    assert!(peer.events().is_empty() && peer.output().is_empty(), "data is on its way");
+    assert_eq!(peer.session.write_bytes(), 4096, "and needs no room");
+    peer.send(data_out(1, r2t.target_tag, 0, 0, true).encode(8192), &[7; 8192]);
+    let answer = peer.answer();
+    assert_eq!(status_of(&answer), TASK_ABORTED);
+    assert!(peer.events().is_empty());
+    // The others go on.
+    peer.send(data_out(2, other.target_tag, 0, 0, true).encode(4096), &[7; 4096]);
+    let other = peer.command();
+    assert_eq!((other.lun, other.data_out.len()), (other_lun, 4096));
+    for id in [running, other.id] {
+        peer.session.complete(id, Outcome::good());
+        assert_eq!(status_of(&peer.answer()), 0);
+    }
+    peer.send(command(5, FIRST + 3).encode(0), &[]);
+    assert_eq!(peer.events().len(), 2);
+}
+
+#[test]
+fn what_waits_for_memory_is_aborted_at_once() {
+    let config = SessionConfig { data_bytes_max: 8192, ..config() };
+    let mut peer = Peer::with(negotiated(), config);
+    peer.send(write(1, FIRST, 8192).encode(0), &[]);
+    let r2t = peer.r2t();
+    peer.send(write(2, FIRST + 1, 8192).encode(0), &[]);
+    assert!(peer.output().is_empty(), "there is no room");
+    peer.session.abort_waiting(Lun::new(0).unwrap());
+    let (ResponsePdu::ScsiResponse(response), _) = peer.answer() else { panic!() };
+    assert_eq!(response.initiator_tag, InitiatorTag(2));
+    peer.send(data_out(1, r2t.target_tag, 0, 0, true).encode(8192), &[0; 8192]);
+    let (ResponsePdu::ScsiResponse(response), _) = peer.answer() else { panic!() };
+    assert_eq!(response.initiator_tag, InitiatorTag(1));
+    assert_eq!(peer.session.write_bytes(), 0);
+    // There is room for others.
+    peer.send(write(3, FIRST + 2, 8192).encode(0), &[]);
+    peer.r2t();
+}
+
+/// Data that is being received in place comes to its end.
+#[test]
+fn what_is_received_in_place_is_aborted_when_it_is_there() {
+    const LENGTH: usize = 64 << 10;
+    let mut peer = Peer::new();
+    peer.send(write(1, FIRST, LENGTH as u32).encode(0), &[]);
+    let r2t = peer.r2t();
+    let header = data_out(1, r2t.target_tag, 0, 0, true).encode(LENGTH as u32);
+    peer.session.handle_bytes(LEADING, &header, peer.now);
+    let place = peer.session.take_in_place(LEADING).unwrap();
+    peer.session.abort_waiting(Lun::new(0).unwrap());
+    assert!(peer.output().is_empty());
+    peer.session.handle_in_place(LEADING, place.buf, peer.now);
+    assert_eq!(status_of(&peer.answer()), 0x40);
+    assert_eq!(peer.session.write_bytes(), 0);
+    assert!(peer.events().is_empty());
 }
 
 #[test]
