@@ -81,6 +81,23 @@ pub struct NewDisk {
     pub reserve: bool,
 }
 
+/// A disk to be added to a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolAddDisk {
+    /// The file or block device, as an absolute path on the node.
+    pub path: String,
+    /// Make a file of this size in bytes, which must not exist. Absent: the file or block device exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// With `size`: reserve the space in the file system now, so that it cannot run out later.
+    #[serde(default)]
+    pub reserve: bool,
+    /// Overwrite what the disk holds.
+    #[serde(default)]
+    pub wipe: bool,
+}
+
 /// A pool to be opened that was made elsewhere or earlier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -24,14 +24,18 @@ struct FreeRuns {
 impl Allocator {
     /// Disks with so many extents, all free.
     pub(crate) fn new(extents: impl IntoIterator<Item = u32>) -> Allocator {
-        let disk = |extents: u32| {
-            let mut disk = FreeRuns::default();
-            if extents > 0 {
-                disk.put(0, extents);
-            }
-            disk
-        };
-        Allocator { disks: extents.into_iter().map(disk).collect() }
+        let mut allocator = Allocator::default();
+        extents.into_iter().for_each(|extents| allocator.add_disk(extents));
+        allocator
+    }
+
+    /// One more disk with so many extents, all free.
+    pub(crate) fn add_disk(&mut self, extents: u32) {
+        let mut disk = FreeRuns::default();
+        if extents > 0 {
+            disk.put(0, extents);
+        }
+        self.disks.push(disk);
     }
 
     /// How many extents are free on a disk.

@@ -144,6 +144,11 @@ pub(crate) fn is_name(name: &str) -> bool {
 }
 
 impl Catalog {
+    /// Whether it names this disk.
+    pub(crate) fn has_disk(&self, id: DiskId) -> bool {
+        self.disks.iter().any(|disk| disk.id == id)
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         put_text(&mut bytes, &self.name);

@@ -136,6 +136,11 @@ impl CoreDisks {
         &self.0[index as usize]
     }
 
+    /// With more disks, behind the others, which stay the same.
+    pub(crate) fn with(&self, more: Vec<Rc<PoolDisk>>) -> CoreDisks {
+        CoreDisks(self.0.iter().cloned().chain(more).collect())
+    }
+
     pub(crate) fn share(&self) -> SharedDisks {
         SharedDisks(self.0.iter().map(|disk| (disk.path.clone(), disk.disk.share())).collect())
     }
@@ -150,7 +155,16 @@ pub struct SharedDisks(Arc<[(PathBuf, ShareDisk)]>);
 impl SharedDisks {
     /// Makes them disks of the current core. Once a core is enough: all its slices use the same ones.
     pub fn attach(&self) -> CoreDisks {
+        CoreDisks(self.attached(0).into())
+    }
+
+    /// Makes those that were added since `known` was attached disks of the current core, too.
+    pub fn attach_added(&self, known: &CoreDisks) -> CoreDisks {
+        known.with(self.attached(known.0.len()))
+    }
+
+    fn attached(&self, from: usize) -> Vec<Rc<PoolDisk>> {
         let attach = |(path, open): &(PathBuf, ShareDisk)| Rc::new(PoolDisk::new(open(), path.clone()));
-        CoreDisks(self.0.iter().map(attach).collect())
+        self.0.iter().skip(from).map(attach).collect()
     }
 }

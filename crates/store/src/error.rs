@@ -6,7 +6,7 @@ use base::{ByteLen, ByteOffset};
 use rt::{DiskError, OpenError};
 
 use crate::catalog::{CAPACITY_MAX, Host, LU_STATE_BYTES_MAX, NAME_BYTES_MAX, SLICES_MAX, VOLUMES_MAX};
-use crate::geometry::{DISK_BYTES_MIN, DISKS_MAX, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN};
+use crate::geometry::{DISKS_MAX, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN};
 use crate::id::{DiskId, PoolId, VolumeId};
 use crate::signature::Content;
 
@@ -49,14 +49,26 @@ pub enum StoreError {
     #[error("a pool has at most {DISKS_MAX} disks: make a second pool")]
     TooManyDisks,
     /// A disk is too small to hold metadata and anything else.
-    #[error(
-        "{path} is too small for a pool: it has {size} bytes, {DISK_BYTES_MIN} are needed with small extents"
-    )]
+    #[error("{path} is too small for the pool: it has {size} bytes, and at least {needed} are needed")]
     DiskTooSmall {
         /// Which.
         path: PathBuf,
         /// Its size in bytes.
         size: u64,
+        /// What it would need.
+        needed: u64,
+    },
+    /// A disk has more extents than can be counted.
+    #[error(
+        "{path} is too large for a pool with extents of {extent} bytes: it has {size} bytes; make another pool of it"
+    )]
+    DiskTooLarge {
+        /// Which.
+        path: PathBuf,
+        /// Its size in bytes.
+        size: u64,
+        /// The pool's extents.
+        extent: u64,
     },
     /// Its blocks are larger than anything we can work with.
     #[error("{path} has blocks of {block} bytes, and at most 4096 are possible: choose another disk")]
@@ -152,6 +164,14 @@ pub enum StoreError {
         path: PathBuf,
         /// The place it claims.
         index: u16,
+    },
+    /// A disk that was to be added to the pool, and was not.
+    #[error(
+        "{path} is not in use in the pool, adding it was cut off: leave it out, or wipe it and add it again"
+    )]
+    NotAdded {
+        /// Which.
+        path: PathBuf,
     },
     /// Acknowledged metadata cannot be read any more.
     #[error(

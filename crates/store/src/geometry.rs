@@ -50,7 +50,7 @@ const SLOT_VOLUMES_MIN: u64 = 64;
 const SLOT_RECORD_BYTES: u64 = 192;
 
 /// The state of a logical unit on average: a handful of registered initiators with long names.
-const SLOT_LU_STATE_BYTES: u64 = 2048;
+pub(crate) const SLOT_LU_STATE_BYTES: u64 = 2048;
 
 /// An extent's share at worst: a run of its own (10 bytes) in a slice of its own (4).
 const SLOT_EXTENT_BYTES: u64 = 14;
@@ -107,6 +107,12 @@ impl Geometry {
         let space = disk_bytes.checked_sub(head)?.checked_sub(tail)?;
         let extents = u32::try_from(space / extent_bytes).ok().filter(|extents| *extents > 0)?;
         Some(Geometry { disk_bytes, extent_bytes, extents, slot_bytes })
+    }
+
+    /// The smallest disk that has room for its metadata and one extent.
+    pub(crate) fn bytes_min(extent_bytes: u64, slot_bytes: u64) -> u64 {
+        let head = (HEAD_BYTES + 2 * slot_bytes).next_multiple_of(EXTENT_BYTES_MIN);
+        head + extent_bytes + 2 * slot_bytes + TAIL_BYTES
     }
 
     /// Where extent 0 begins.
@@ -198,6 +204,15 @@ mod tests {
             let last = parts.last().unwrap();
             assert!(last.0 + last.1 <= disk);
             assert!(parts.iter().all(|(offset, _)| offset % 4096 == 0));
+        }
+    }
+
+    #[test]
+    fn the_smallest_disk_has_one_extent() {
+        for (extent, slot) in [(EXTENT_BYTES_MIN, 212 << 10), (4 << 20, 13 << 20), (1 << 30, 4096)] {
+            let smallest = Geometry::bytes_min(extent, slot);
+            assert_eq!(Geometry::new(smallest, extent, slot).unwrap().extents, 1);
+            assert_eq!(Geometry::new(smallest - 4096, extent, slot), None);
         }
     }
 

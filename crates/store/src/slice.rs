@@ -186,15 +186,15 @@ impl Slice {
         }
     }
 
-    /// Takes in what [`Pool::grow_volume`](crate::Pool::grow_volume) added: `spec` is the same slice's new
-    /// specification. Operations that are under way are not disturbed.
+    /// Takes in what [`Pool::grow_volume`](crate::Pool::grow_volume) added: `spec` is the same slice's new specification,
+    /// `disks` are this core's, with those that have been added since. Operations that are under way are not disturbed.
     ///
     /// # Panics
     /// If `spec` is of another slice, or shorter.
-    pub fn grow(&self, spec: SliceSpec) {
+    pub fn grow(&self, spec: SliceSpec, disks: &CoreDisks) {
         assert!(spec.index == self.index() && spec.len >= self.len(), "{spec:?} is not this slice, grown");
         match self {
-            Slice::Thick(slice) => slice.grow(spec),
+            Slice::Thick(slice) => slice.grow(spec, disks),
             Slice::Ram(slice) => slice.grow(spec),
         }
     }

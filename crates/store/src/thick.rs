@@ -6,7 +6,7 @@
 //! Where the disk's block is larger than the volume's (a 512-byte volume on a disk of 4096), a write of partial blocks
 //! reads, changes and writes them back, under a [`RangeLock`] that all writes of such a slice take.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -23,15 +23,17 @@ const LOCK_BYTES: u64 = 4096;
 
 /// One core's part of a thick volume.
 pub struct ThickSlice {
-    disks: CoreDisks,
+    /// Replaced when the slice grows onto a disk that was added.
+    disks: RefCell<CoreDisks>,
     /// What it was opened with, or grown to.
     spec: RefCell<SliceSpec>,
     /// Where the slice lies, by the place in the slice. Longer than the slice: extents are whole.
     places: RefCell<Vec<Place>>,
     /// The disks of `places`, a bit each.
     on_disks: Cell<u64>,
-    /// Used if some disk's block is larger than the volume's.
-    lock: Option<RangeLock>,
+    /// Used if some disk's block is larger than the volume's: from the start, or from the growth onto such a disk on. Writes
+    /// from before that do not touch it.
+    lock: OnceCell<RangeLock>,
 }
 
 /// Consecutive bytes of the slice that are consecutive on a disk.
@@ -55,21 +57,31 @@ struct Part {
 impl ThickSlice {
     pub(crate) fn new(spec: SliceSpec, disks: CoreDisks) -> ThickSlice {
         let places = places(&spec);
-        let SpecKind::Thick { block_size, .. } = spec.kind else { panic!("{spec:?} is of a thick slice") };
-        let volume_block = u64::from(block_size.bytes());
         // The slice may have been open before, on another core, and closed without a flush.
         places.iter().for_each(|place| disks.disk(place.disk).mark_written());
+        let slice = ThickSlice {
+            disks: RefCell::new(disks),
+            spec: RefCell::new(spec),
+            on_disks: Cell::default(),
+            places: RefCell::default(),
+            lock: OnceCell::new(),
+        };
+        slice.lie_at(places);
+        slice
+    }
+
+    fn lie_at(&self, places: Vec<Place>) {
+        let SpecKind::Thick { block_size, .. } = self.spec.borrow().kind else {
+            panic!("the specification of a thick slice")
+        };
+        let disks = self.disks.borrow();
         let disk_block = places.iter().map(|place| disks.disk(place.disk).block()).max().unwrap_or(0);
         assert!(disk_block <= LOCK_BYTES, "a pool takes no disk with larger blocks");
-        // Growing may add a disk with larger blocks: with several disks, be prepared.
-        let partial = disk_block > volume_block || disks.all().iter().any(|disk| disk.block() > volume_block);
-        ThickSlice {
-            disks,
-            spec: RefCell::new(spec),
-            on_disks: Cell::new(disks_of(&places)),
-            places: RefCell::new(places),
-            lock: partial.then(RangeLock::default),
+        if disk_block > u64::from(block_size.bytes()) {
+            self.lock.get_or_init(RangeLock::default);
         }
+        self.on_disks.set(disks_of(&places));
+        self.places.replace(places);
     }
 
     /// The number of the slice in its volume.
@@ -87,11 +99,11 @@ impl ThickSlice {
         self.len().0 == 0
     }
 
-    pub(crate) fn grow(&self, spec: SliceSpec) {
+    pub(crate) fn grow(&self, spec: SliceSpec, disks: &CoreDisks) {
         let places = places(&spec);
-        self.on_disks.set(disks_of(&places));
-        self.places.replace(places);
+        self.disks.replace(disks.clone());
         self.spec.replace(spec);
+        self.lie_at(places);
     }
 
     pub(crate) async fn read(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
@@ -142,7 +154,8 @@ impl ThickSlice {
         while left != 0 {
             let disk = left.trailing_zeros() as u16;
             left &= left - 1;
-            self.disks.disk(disk).flush().await.map_err(|error| write_error(&error, 0))?;
+            let disk = Rc::clone(self.disks.borrow().disk(disk));
+            disk.flush().await.map_err(|error| write_error(&error, 0))?;
         }
         Ok(())
     }
@@ -171,7 +184,7 @@ impl ThickSlice {
 
     /// Waits until the blocks of the range are not being changed in parts, if that can be.
     async fn lock(&self, range: Range<u64>) -> Option<Locked<'_>> {
-        match &self.lock {
+        match self.lock.get() {
             None => None,
             Some(lock) => {
                 let start = range.start / LOCK_BYTES * LOCK_BYTES;
@@ -189,7 +202,7 @@ impl ThickSlice {
         assert!(within < place.len, "byte {at} is beyond the slice's extents");
         Part {
             offset: at,
-            disk: Rc::clone(self.disks.disk(place.disk)),
+            disk: Rc::clone(self.disks.borrow().disk(place.disk)),
             disk_offset: place.disk_offset + within,
             len: (place.len - within).min(end - at),
         }

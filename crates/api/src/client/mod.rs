@@ -13,8 +13,9 @@ use ureq::{Agent, Body};
 pub use self::error::ClientError;
 use self::path::segment;
 use crate::{
-    Health, Host, HostChange, HostCreate, List, MapCreate, Node, Pool, PoolCreate, PoolForget, PoolImport,
-    PoolRemains, Problem, Session, Target, TargetCreate, TargetMap, Volume, VolumeChange, VolumeCreate,
+    Health, Host, HostChange, HostCreate, List, MapCreate, Node, Pool, PoolAddDisk, PoolCreate, PoolForget,
+    PoolImport, PoolRemains, Problem, Session, Target, TargetCreate, TargetMap, Volume, VolumeChange,
+    VolumeCreate,
 };
 
 /// Loopback answers at once or not at all; a slow tunnel is allowed for.
@@ -124,6 +125,14 @@ impl Client {
     pub fn export_pool(&self, name: &str) -> Result<()> {
         let url = self.address(&format!("/v1/pools/{}/export", segment(name)));
         self.done(self.agent.post(url).send_empty())
+    }
+
+    /// Adds a disk to a pool.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn add_disk(&self, pool: &str, disk: &PoolAddDisk) -> Result<Pool> {
+        self.post(&format!("/v1/pools/{}/disks", segment(pool)), disk)
     }
 
     /// What forgetting a pool would leave behind.

@@ -53,6 +53,9 @@ pub struct PoolState {
 pub(super) struct PoolRecord {
     pub(super) name: String,
     pub(super) paths: Vec<PathBuf>,
+    /// A disk that is being added: the pool knows whether it belongs to it already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) joining: Option<PathBuf>,
 }
 
 pub(super) const POOLS: &str = "pool/";
@@ -119,7 +122,7 @@ impl Control {
         let disks = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
         self.change(Work::new("importing the pool of", &disks), |changing| async move {
             changing.waits_for(WaitsFor::Disks(paths.clone()));
-            let pool = control.open_pool(&paths, force).await?;
+            let pool = Pool::open(&paths, OpenPool { force, ..control.opening_pool() }).await?;
             let names = pool.volumes().into_iter().map(|volume| Thing::VolumeName(volume.name));
             let things: Vec<Thing> = names.chain([Thing::Pool(pool.name())]).collect();
             let held = changing.hold(things).await;
@@ -134,6 +137,38 @@ impl Control {
             let status = control.adopt_pool(&changing, paths, pool.clone()).await?;
             control.show_pool(&changing, &pool).await?;
             Ok(status)
+        })
+        .await
+    }
+
+    /// Adds a disk to a pool, while it is in use.
+    ///
+    /// # Errors
+    /// What the store says. If the pool takes no changes then, it has the disk or not; the next start finds out.
+    pub async fn add_disk(
+        self: &Rc<Control>,
+        name: &str,
+        disk: NewDisk,
+        wipe: bool,
+    ) -> Result<PoolStatus, ControlError> {
+        let (control, name) = (Rc::clone(self), name.to_owned());
+        self.change(Work::new("adding a disk to pool", &name), |changing| async move {
+            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
+            let pool = control.pool_named(&name)?;
+            let record = |joining| PoolRecord { name: name.clone(), paths: pool.paths(), joining };
+            // First the record: should we be cut off, the next start has to know where the disk is.
+            control.record_pool(&changing, record(Some(disk.path.clone()))).await?;
+            let disks = pool.paths().into_iter().chain([disk.path.clone()]);
+            changing.waits_for(WaitsFor::Disks(disks.collect()));
+            let added = match pool.add_disk(disk, wipe).await {
+                Err(error) if pool.metadata_state() == MetadataState::Failed => return Err(error.into()),
+                ended => ended,
+            };
+            control.attach_added(&pool).await;
+            control.record_pool(&changing, record(None)).await?;
+            control.know_pool(&name, &pool.paths(), Opened::Yes(pool.clone()));
+            added?;
+            control.pool(&name)
         })
         .await
     }
@@ -190,8 +225,9 @@ impl Control {
         }
     }
 
-    pub(super) async fn open_pool(&self, paths: &[PathBuf], force: bool) -> Result<Pool, StoreError> {
-        Pool::open(paths, OpenPool { host: self.host.clone(), force, ram: self.ram.clone() }).await
+    /// How this node opens a pool.
+    pub(super) fn opening_pool(&self) -> OpenPool {
+        OpenPool { host: self.host.clone(), force: false, ram: self.ram.clone(), joining: None }
     }
 
     /// Gives a pool's disks to all cores.
@@ -204,19 +240,31 @@ impl Control {
         .await;
     }
 
+    /// Gives the disks that were added to a pool to all cores.
+    async fn attach_added(&self, pool: &Pool) {
+        let (id, disks) = (pool.id(), pool.share_disks());
+        on_all_cores(move || {
+            let disks = disks.clone();
+            async move {
+                let shard = Shard::current();
+                if let Some(known) = shard.disks(id) {
+                    shard.add_disks(id, disks.attach_added(&known));
+                }
+            }
+        })
+        .await;
+    }
+
     /// Takes a pool into the record and gives its disks to all cores.
     async fn adopt_pool(
         &self,
-        changing: &Changing,
+        changing: &Rc<Changing>,
         paths: Vec<PathBuf>,
         pool: Pool,
     ) -> Result<PoolStatus, ControlError> {
         let name = pool.name();
-        let record = PoolRecord { name: name.clone(), paths: paths.clone() };
-        {
-            let _record = changing.hold([Thing::Record]).await?;
-            self.commit(changing, vec![set(key(&name), &record)]).await?;
-        }
+        self.record_pool(changing, PoolRecord { name: name.clone(), paths: paths.clone(), joining: None })
+            .await?;
         self.attach_disks(&pool).await;
         self.know_pool(&name, &paths, Opened::Yes(pool));
         self.pool(&name)
@@ -227,6 +275,16 @@ impl Control {
         let known = KnownPool { paths: paths.to_owned(), state };
         let before = self.pools.borrow_mut().insert(name.to_owned(), known);
         drop(before);
+    }
+
+    /// Writes down where a pool is.
+    pub(super) async fn record_pool(
+        &self,
+        changing: &Rc<Changing>,
+        record: PoolRecord,
+    ) -> Result<(), ControlError> {
+        let _record = changing.hold([Thing::Record]).await?;
+        self.commit(changing, vec![set(key(&record.name), &record)]).await
     }
 
     /// Gives the volumes of a pool to all cores, and to the sessions that may see them.

@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Host, HostId, NewDisk, RamBudget, StoreError};
+use store::{Host, HostId, NewDisk, OpenPool, Pool, RamBudget, StoreError};
 
 use super::change::{Changes, WaitsFor, Work};
 use super::pools::{POOLS, PoolRecord};
@@ -143,20 +143,26 @@ impl Control {
     }
 
     async fn open_known_pool(self: &Rc<Control>, pool: PoolRecord) -> Result<(), ControlError> {
-        let (control, PoolRecord { name, paths }) = (Rc::clone(self), pool);
+        let (control, PoolRecord { name, paths, joining }) = (Rc::clone(self), pool);
         self.know_pool(&name, &paths, Opened::NotYet(rt::now()));
         self.change_within(POOL_DEADLINE, Work::new("opening pool", &name), |changing| async move {
             let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
-            changing.waits_for(WaitsFor::Disks(paths.clone()));
-            match outlive(async || control.open_pool(&paths, false).await).await {
+            changing.waits_for(WaitsFor::Disks(paths.iter().chain(&joining).cloned().collect()));
+            let options = OpenPool { joining: joining.clone(), ..control.opening_pool() };
+            match outlive(async || Pool::open(&paths, options.clone()).await).await {
                 _ if !control.is_awaited(&name) => {
                     tracing::info!(pool = name, "a pool that was forgotten has answered and is closed again");
                     Ok(())
                 }
                 Ok(pool) => {
                     control.attach_disks(&pool).await;
-                    control.know_pool(&name, &paths, Opened::Yes(pool.clone()));
-                    control.show_pool(&changing, &pool).await
+                    control.know_pool(&name, &pool.paths(), Opened::Yes(pool.clone()));
+                    control.show_pool(&changing, &pool).await?;
+                    if joining.is_some() {
+                        let record = PoolRecord { name, paths: pool.paths(), joining: None };
+                        control.record_pool(&changing, record).await?;
+                    }
+                    Ok(())
                 }
                 Err(error) => {
                     let cause = &error as &dyn std::error::Error;

@@ -193,14 +193,15 @@ impl Control {
     }
 
     async fn show_growth(&self, pool: &Pool, info: &VolumeInfo) -> Result<(), ControlError> {
-        let id = info.id;
+        let (id, pool_id) = (info.id, pool.id());
         let specs = self.specs_by_core(pool, id)?;
         let blocks = BlockCount(info.capacity.0 >> info.block_size.shift());
         on_all_cores(move || {
             let specs = specs.clone();
             async move {
-                if let Some(volume) = Shard::current().volume(id) {
-                    volume.grow(specs[usize::from(rt::core().0)].clone());
+                let shard = Shard::current();
+                if let (Some(volume), Some(disks)) = (shard.volume(id), shard.disks(pool_id)) {
+                    volume.grow(specs[usize::from(rt::core().0)].clone(), &disks);
                 }
             }
         })

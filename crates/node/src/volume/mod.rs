@@ -18,7 +18,7 @@ use base::{BlockCount, BlockSize, Buf, ByteLen, ByteOffset, Chain, Lba, LbaRange
 use proto::scsi::{BlockDone, BlockError, BlockOp};
 use rt::{CoreId, Durability};
 pub use store::VolumeId;
-use store::{Piece, SliceError, SliceSpec, Stripe};
+use store::{CoreDisks, Piece, SliceError, SliceSpec, Stripe};
 
 use self::piece::{PieceOp, Taken};
 pub use self::slice::{Slice, Standing};
@@ -75,10 +75,10 @@ impl Volume {
     }
 
     /// Makes this core's slices longer. All cores do this before one of them announces the new capacity.
-    pub fn grow(&self, specs: Vec<SliceSpec>) {
+    pub fn grow(&self, specs: Vec<SliceSpec>, disks: &CoreDisks) {
         for spec in specs {
             if let Some(Some(slice)) = self.slices.get(usize::from(spec.index())) {
-                slice.grow(spec);
+                slice.grow(spec, disks);
             }
         }
     }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use base::{ByteLen, ByteOffset, Chain};
 use rt::Durability;
 use slab::Slab;
-use store::{SliceError, SliceSpec};
+use store::{CoreDisks, SliceError, SliceSpec};
 
 use super::order::{Exclusive, Order};
 
@@ -39,8 +39,8 @@ impl Slice {
     }
 
     /// The slice has become longer.
-    pub fn grow(&self, spec: SliceSpec) {
-        self.layout.grow(spec);
+    pub fn grow(&self, spec: SliceSpec, disks: &CoreDisks) {
+        self.layout.grow(spec, disks);
     }
 
     /// Takes the range for a command that reads and then writes it as one step.

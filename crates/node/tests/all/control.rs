@@ -272,3 +272,44 @@ fn a_change_of_one_target_does_not_disturb_the_sessions_of_another() {
         });
     });
 }
+
+#[test]
+fn a_volume_grows_onto_a_disk_that_is_added_while_clients_write() {
+    each_seed(4, |seed| {
+        let rig = Rig::new(seed, 2);
+        let shape = Shape { mib: 40, ..Shape::thick() };
+        rig.add(shape);
+        let client = rig.client("client");
+        let session = client.run(|portal| log_in(portal, "client", LUN));
+        keep_busy(&rig, shape, seed);
+        // Its blocks are as large as the volume's, the first disk's are smaller.
+        rig.world.add_disk(rig.server, "/dev/second", 32 * MIB, 4096);
+        let grow = |mib: u64| {
+            rig.control(move |control| async move { control.grow_volume("thick", ByteLen(mib * MIB)).await })
+        };
+        assert!(matches!(grow(80), Err(ControlError::Store(store::StoreError::NoSpace { .. }))));
+        let pool = rig.control(|control| async move {
+            let disk = store::NewDisk { path: "/dev/second".into(), create: None, reserve: false };
+            control.add_disk(POOL, disk, false).await
+        });
+        assert_eq!(pool.unwrap().paths.len(), 2);
+        grow(80).unwrap();
+        client.run(move |_| async move {
+            session.make_ready(Lun(LUN)).await.unwrap();
+            let stamp = Stamp { client: 1, sequence: 1 };
+            let (first, count) = (40 * MIB, 40 * MIB);
+            for at in (first..first + count).step_by(MIB as usize) {
+                let data = stamped(volume_number(LUN), at / 512, MIB as usize / 512, stamp);
+                session.write(Lun(LUN), Lba(at / 4096), data, BlockSize::B4096).await.unwrap();
+            }
+            for at in (first..first + count).step_by(MIB as usize) {
+                let count = BlockCount(MIB / 4096);
+                let found = session.read(Lun(LUN), Lba(at / 4096), count, BlockSize::B4096).await.unwrap();
+                assert_eq!(single_stamp(volume_number(LUN), at / 512, &found), Some(stamp));
+            }
+        });
+        rig.power_cycle();
+        let volume = rig.control(|control| async move { control.volume("thick") }).unwrap();
+        assert_eq!(volume.info.capacity, ByteLen(80 * MIB));
+    });
+}

@@ -1,15 +1,24 @@
 //! Power cuts in the middle of an administrator's changes: each is made or not, and nothing is damaged.
 
 use std::cell::RefCell;
+use std::path::Path;
 use std::rc::Rc;
 
 use node::Config;
 use node::access::HostGroup;
 use node::control::{MapSpec, NewVolume, TargetSpec};
 use rt::sim::{DiskImage, Subsets, for_each_cut};
+use store::NewDisk;
 
-use crate::rig::{DISK, RECORD, Rig, Shape, TARGET, map, new_volume};
+use crate::rig::{DISK, MIB, POOL, RECORD, Rig, Shape, TARGET, map, new_volume};
 use crate::seeds::each_seed;
+
+/// A disk that is added.
+const SECOND: &str = "/dev/second";
+
+fn second() -> NewDisk {
+    NewDisk { path: SECOND.into(), create: None, reserve: false }
+}
 
 const THIRD: &str = "iqn.2026-01.org.ursa:third";
 
@@ -97,5 +106,51 @@ fn a_power_cut_leaves_the_old_or_the_new() {
             assert!(allowed.contains(&&found), "{cut}: {found:#?} is none of {allowed:#?}");
         });
         assert!(cuts > 50, "{cuts}");
+    });
+}
+
+/// The node finds the pool after any cut, with the new disk or without, and with it once that was answered.
+#[test]
+fn a_power_cut_while_a_disk_is_added_leaves_the_pool_with_it_or_without() {
+    each_seed(1, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        rig.world.add_disk(rig.server, SECOND, 16 * MIB, 512);
+        let on: [&Path; 3] = [RECORD.as_ref(), DISK.as_ref(), SECOND.as_ref()];
+        let recording = rig.world.record_disks(&on.map(|path| (rig.server, path)));
+        rig.control(|control| async move { control.add_disk(POOL, second(), false).await }).unwrap();
+        recording.ack(1);
+        // More than the first disk has left.
+        let large = Shape { name: "large", mib: 56, lun: 1, ..Shape::thick() };
+        rig.control(move |control| async move { control.create_volume(new_volume(POOL, large)).await })
+            .unwrap();
+        recording.ack(2);
+        let cuts = for_each_cut(&recording, Subsets { bits: 3, seed }, |cut| {
+            let after = Rig::not_started(seed, 2, Config::default());
+            for (path, image) in on.iter().zip(&cut.images) {
+                match path.ends_with(RECORD.rsplit('/').next().unwrap()) {
+                    true => after.world.put_file(after.server, path, image.clone()),
+                    false => after.world.put_disk(after.server, path, image.clone()),
+                }
+            }
+            after.start();
+            let pool = after.control(|control| async move { control.pool(POOL) }).unwrap();
+            let state = pool.state.unwrap_or_else(|error| panic!("{cut}: {error}"));
+            assert_eq!(state.usage.disks.len(), pool.paths.len(), "{cut}");
+            assert!(pool.paths.len() == 2 || cut.acked == 0, "{cut}");
+            assert!(state.volumes > usize::from(cut.acked == 2), "{cut}");
+            // It is settled: the next start needs no luck.
+            let again = after.control(move |control| async move {
+                match pool.paths.len() {
+                    1 => control.add_disk(POOL, second(), true).await.map(|pool| pool.paths.len()),
+                    more => Ok(more),
+                }
+            });
+            assert_eq!(again.unwrap(), 2, "{cut}");
+            after.power_cycle();
+            let pool = after.control(|control| async move { control.pool(POOL) }).unwrap();
+            assert_eq!(pool.state.unwrap_or_else(|error| panic!("{cut}: {error}")).usage.disks.len(), 2);
+        });
+        assert!(cuts > 30, "{cuts}");
     });
 }

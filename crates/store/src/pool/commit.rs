@@ -9,6 +9,7 @@ use std::rc::Rc;
 use base::{Buf, SharedBuf};
 use rt::Durability;
 
+use super::layout::Layout;
 use super::{Inner, METADATA_DISKS, MetadataState};
 use crate::catalog::Catalog;
 use crate::disks::PoolDisk;
@@ -31,15 +32,28 @@ impl Inner {
     ///
     /// If it fails and [`MetadataState`] is still `Writable`, nothing was written.
     pub(super) async fn commit(&self, catalog: Catalog, superblocks: Superblocks) -> Result<(), StoreError> {
+        self.commit_on(self.layout(), catalog, superblocks, 0).await
+    }
+
+    /// As [`Inner::commit`], and makes `layout` the pool's disks: those it has, and perhaps more behind them. At least `room`
+    /// bytes are to be left in the metadata area.
+    pub(super) async fn commit_on(
+        &self,
+        layout: Rc<Layout>,
+        catalog: Catalog,
+        superblocks: Superblocks,
+        room: u64,
+    ) -> Result<(), StoreError> {
         self.writable()?;
         let generation = self.state.borrow().generation + 1;
-        let slot = self.encode_slot(generation, &catalog)?;
-        let written = self.write(generation, slot, superblocks).await;
+        let slot = self.encode_slot(generation, &catalog, room)?;
+        let written = self.write(&layout, generation, slot, superblocks).await;
         let mut state = self.state.borrow_mut();
         match written {
             Ok(()) => {
                 state.generation = generation;
                 state.catalog = catalog;
+                self.layout.replace(layout);
                 Ok(())
             }
             Err(error) => {
@@ -60,12 +74,12 @@ impl Inner {
     }
 
     /// The slot's bytes, padded to whole blocks.
-    fn encode_slot(&self, generation: u64, catalog: &Catalog) -> Result<SharedBuf, StoreError> {
+    fn encode_slot(&self, generation: u64, catalog: &Catalog, room: u64) -> Result<SharedBuf, StoreError> {
         let bytes = slot::encode(self.id, generation, &catalog.encode());
         let padded = (bytes.len() as u64).next_multiple_of(SUPERBLOCK_BYTES);
-        let available = self.geometry[0].slot_bytes;
-        if padded > available {
-            return Err(StoreError::MetadataFull { wanted: padded, available });
+        let (wanted, available) = ((bytes.len() as u64 + room).max(padded), self.slot_bytes);
+        if wanted > available {
+            return Err(StoreError::MetadataFull { wanted, available });
         }
         let mut slot = Buf::zeroed(padded as usize);
         slot[..bytes.len()].copy_from_slice(&bytes);
@@ -74,56 +88,57 @@ impl Inner {
 
     async fn write(
         &self,
+        layout: &Layout,
         generation: u64,
         slot: SharedBuf,
         superblocks: Superblocks,
     ) -> Result<(), StoreError> {
-        let metadata_disks = self.geometry.len().min(METADATA_DISKS);
+        let metadata_disks = layout.len().min(METADATA_DISKS);
         let slots = |disk: usize| -> Vec<(u64, SharedBuf)> {
-            End::BOTH.map(|end| (self.geometry[disk].slot_offset(end, generation), slot.clone())).into()
+            End::BOTH.map(|end| (layout.geometry[disk].slot_offset(end, generation), slot.clone())).into()
         };
-        self.write_disks((0..metadata_disks).map(|disk| (disk, slots(disk))), Step::Slots).await?;
+        write_disks(layout, (0..metadata_disks).map(|disk| (disk, slots(disk))), Step::Slots).await?;
         let count = match superblocks {
             Superblocks::OfMetadataDisks => metadata_disks,
-            Superblocks::OfAllDisks => self.geometry.len(),
+            Superblocks::OfAllDisks => layout.len(),
         };
         let promise = |disk: usize| -> Vec<(u64, SharedBuf)> {
-            let bytes = Buf::copy_of(&self.superblock(disk, generation).encode()).share();
+            let bytes = Buf::copy_of(&self.superblock(layout, disk, generation).encode()).share();
             End::BOTH
-                .map(|end| (self.geometry[disk].superblock_offset(end, generation), bytes.clone()))
+                .map(|end| (layout.geometry[disk].superblock_offset(end, generation), bytes.clone()))
                 .into()
         };
-        self.write_disks((0..count).map(|disk| (disk, promise(disk))), Step::Superblocks).await
+        write_disks(layout, (0..count).map(|disk| (disk, promise(disk))), Step::Superblocks).await
     }
 
-    fn superblock(&self, disk: usize, generation: u64) -> Superblock {
+    pub(super) fn superblock(&self, layout: &Layout, disk: usize, generation: u64) -> Superblock {
         Superblock {
             pool: self.id,
-            disk: self.disk_ids[disk],
+            disk: layout.ids[disk],
             index: disk as u16,
-            count: self.geometry.len() as u16,
+            count: layout.len() as u16,
             generation,
-            geometry: self.geometry[disk],
+            geometry: layout.geometry[disk],
         }
     }
+}
 
-    /// Writes to several disks at the same time, and flushes them. Ends when all have ended.
-    async fn write_disks(
-        &self,
-        writes: impl Iterator<Item = (usize, Vec<(u64, SharedBuf)>)>,
-        step: Step,
-    ) -> Result<(), StoreError> {
-        let start = |(disk, writes): (usize, Vec<(u64, SharedBuf)>)| {
-            let disk = Rc::clone(&self.disks.all()[disk]);
-            rt::spawn(async move { write_and_flush(&disk, writes, step).await })
-        };
-        let tasks: Vec<_> = writes.map(start).collect();
-        let mut result = Ok(());
-        for task in tasks {
-            result = result.and(task.await);
-        }
-        result
+/// Writes to several disks at the same time, and flushes them. Ends when all have ended.
+async fn write_disks(
+    layout: &Layout,
+    writes: impl Iterator<Item = (usize, Vec<(u64, SharedBuf)>)>,
+    step: Step,
+) -> Result<(), StoreError> {
+    let start = |(disk, writes): (usize, Vec<(u64, SharedBuf)>)| {
+        let disk = Rc::clone(&layout.disks.all()[disk]);
+        rt::spawn(async move { write_and_flush(&disk, writes, step).await })
+    };
+    let tasks: Vec<_> = writes.map(start).collect();
+    let mut result = Ok(());
+    for task in tasks {
+        result = result.and(task.await);
     }
+    result
 }
 
 /// What is being written: canaries leave out a flush of one kind.
@@ -132,9 +147,11 @@ pub(super) enum Step {
     Slots,
     Superblocks,
     Zeros,
+    /// The superblocks of a disk that is being added.
+    Joining,
 }
 
-async fn write_and_flush(
+pub(super) async fn write_and_flush(
     disk: &PoolDisk,
     writes: Vec<(u64, SharedBuf)>,
     step: Step,

@@ -7,9 +7,10 @@ use std::rc::Rc;
 use base::{Buf, ByteLen};
 use rt::{Disk, Durability};
 
+use super::layout::Layout;
 use super::{Inner, Parts, Pool, Superblocks};
 use crate::budget::RamBudget;
-use crate::catalog::{Catalog, DiskEntry, Host, is_name};
+use crate::catalog::{Catalog, Host, is_name};
 use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::StoreError;
 use crate::geometry::{self, DISKS_MAX, End, Geometry, SUPERBLOCK_BYTES};
@@ -62,36 +63,32 @@ pub(super) async fn create(disks: Vec<NewDisk>, options: CreateOptions) -> Resul
         opened.push((open_new(new, options.wipe).await?, new.path.clone()));
     }
     let geometry = lay_out(&opened, options.extent)?;
-    let disk_ids: Vec<DiskId> = opened.iter().map(|_| DiskId::random()).collect();
-    let entry = |(id, geometry): (&DiskId, &Geometry)| DiskEntry {
-        id: *id,
-        bytes: geometry.disk_bytes,
-        extents: geometry.extents,
-    };
+    let ids = opened.iter().map(|_| DiskId::random()).collect();
+    let disks = opened.into_iter().map(|(disk, path)| Rc::new(PoolDisk::new(disk, path))).collect();
+    let layout = Layout { disks: CoreDisks::new(disks), ids, geometry };
+    for (disk, geometry) in layout.disks.all().iter().zip(&layout.geometry) {
+        clear_metadata(disk, geometry).await?;
+    }
     let catalog = Catalog {
         name: options.name,
         host: options.host.cut(),
         exported: false,
-        disks: disk_ids.iter().zip(&geometry).map(entry).collect(),
+        disks: layout.entries(),
         volumes: BTreeMap::new(),
     };
-    let disks = opened.into_iter().map(|(disk, path)| Rc::new(PoolDisk::new(disk, path))).collect();
     let inner = Rc::new(Inner::new(Parts {
         id: PoolId::random(),
-        disks: CoreDisks::new(disks),
-        disk_ids,
-        geometry,
+        layout,
         ram: options.ram,
         generation: 0,
         catalog: catalog.clone(),
     }));
-    inner.clear_metadata().await?;
     inner.commit(catalog, Superblocks::OfAllDisks).await?;
     Ok(Pool(inner))
 }
 
 /// Opens or makes a disk, and looks whether it is empty.
-async fn open_new(new: &NewDisk, wipe: bool) -> Result<Disk, StoreError> {
+pub(super) async fn open_new(new: &NewDisk, wipe: bool) -> Result<Disk, StoreError> {
     let options =
         rt::OpenOptions { create: new.create.map(|len| len.0), reserve: new.reserve, ..Default::default() };
     let disk = Disk::open(&new.path, options).await?;
@@ -126,7 +123,8 @@ fn lay_out(disks: &[(Disk, PathBuf)], extent: Option<ByteLen>) -> Result<Vec<Geo
     if let Some(((disk, path), _)) =
         disks.iter().zip(&sizes).find(|(_, size)| **size < geometry::DISK_BYTES_MIN)
     {
-        return Err(StoreError::DiskTooSmall { path: path.clone(), size: disk.size() });
+        let (path, size, needed) = (path.clone(), disk.size(), geometry::DISK_BYTES_MIN);
+        return Err(StoreError::DiskTooSmall { path, size, needed });
     }
     let extent_bytes = extent.map_or_else(|| geometry::extent_bytes_for(&sizes), |extent| extent.0);
     if !extent_bytes.is_power_of_two()
@@ -137,7 +135,8 @@ fn lay_out(disks: &[(Disk, PathBuf)], extent: Option<ByteLen>) -> Result<Vec<Geo
     let slot_bytes =
         geometry::slot_bytes_for(&sizes, extent_bytes).ok_or(StoreError::ExtentSize(extent_bytes))?;
     let lay_out = |((disk, path), size): (&(Disk, PathBuf), &u64)| {
-        let too_small = || StoreError::DiskTooSmall { path: path.clone(), size: disk.size() };
+        let needed = Geometry::bytes_min(extent_bytes, slot_bytes);
+        let too_small = || StoreError::DiskTooSmall { path: path.clone(), size: disk.size(), needed };
         Geometry::new(*size, extent_bytes, slot_bytes).ok_or_else(too_small)
     };
     disks.iter().zip(&sizes).map(lay_out).collect()
@@ -155,26 +154,21 @@ impl Host {
     }
 }
 
-impl Inner {
-    /// Overwrites with zeros all that will be metadata: what was there is forgotten, and a sparse file has the space
-    /// from now on, so that a full file system cannot fail a change.
-    async fn clear_metadata(&self) -> Result<(), StoreError> {
-        let zeros = Buf::zeroed(CLEAR_BYTES as usize).share();
-        for (disk, geometry) in self.disks.all().iter().zip(&self.geometry) {
-            let failed = |source| StoreError::Disk { path: disk.path().to_owned(), source };
-            let head = 0..geometry.extents_offset();
-            let tail = geometry.slot_offset(End::Tail, 0)..geometry.disk_bytes;
-            for range in [head, tail] {
-                let mut at = range.start;
-                while at < range.end {
-                    let len = CLEAR_BYTES.min(range.end - at);
-                    let data = zeros.slice(0..len as usize);
-                    disk.write(at, data, Durability::Cached).await.map_err(failed)?;
-                    at += len;
-                }
-            }
-            disk.flush().await.map_err(failed)?;
+/// Overwrites with zeros all that will be metadata: what was there is forgotten, and a sparse file has the space from now
+/// on, so that a full file system cannot fail a change.
+pub(super) async fn clear_metadata(disk: &PoolDisk, geometry: &Geometry) -> Result<(), StoreError> {
+    let zeros = Buf::zeroed(CLEAR_BYTES as usize).share();
+    let failed = |source| StoreError::Disk { path: disk.path().to_owned(), source };
+    let head = 0..geometry.extents_offset();
+    let tail = geometry.slot_offset(End::Tail, 0)..geometry.disk_bytes;
+    for range in [head, tail] {
+        let mut at = range.start;
+        while at < range.end {
+            let len = CLEAR_BYTES.min(range.end - at);
+            let data = zeros.slice(0..len as usize);
+            disk.write(at, data, Durability::Cached).await.map_err(failed)?;
+            at += len;
         }
-        Ok(())
     }
+    disk.flush().await.map_err(failed)
 }

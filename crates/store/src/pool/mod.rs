@@ -6,8 +6,10 @@
 //! A pool lives on one core. Its changes are made one after the other, each as a new generation of the catalogue
 //! ([`commit`]); the data path does not wait for them.
 
+mod add_disk;
 mod commit;
 mod create;
+mod layout;
 mod open;
 #[cfg(test)]
 mod tests;
@@ -24,7 +26,7 @@ use base::ByteLen;
 use crate::allocator::Allocator;
 use crate::budget::{RamBudget, RamGrant};
 use crate::catalog::Catalog;
-use crate::disks::{CoreDisks, SharedDisks};
+use crate::disks::SharedDisks;
 use crate::error::StoreError;
 use crate::geometry::Geometry;
 use crate::id::{DiskId, PoolId, VolumeId};
@@ -32,6 +34,7 @@ use crate::waiters::Waiters;
 
 use commit::Superblocks;
 pub use create::{CreateOptions, NewDisk};
+use layout::Layout;
 pub use open::{OpenPool, Probe, ProbedContents, probe};
 pub use volumes::{VolumeInfo, VolumeSpec};
 
@@ -47,9 +50,11 @@ pub struct Pool(Rc<Inner>);
 
 struct Inner {
     id: PoolId,
-    disks: CoreDisks,
-    disk_ids: Vec<DiskId>,
-    geometry: Vec<Geometry>,
+    /// Of all its disks alike.
+    extent_bytes: u64,
+    slot_bytes: u64,
+    /// Its disks; replaced when one is added.
+    layout: RefCell<Rc<Layout>>,
     ram: RamBudget,
     /// One permit: generations are written one after the other.
     turns: rt::sync::Semaphore,
@@ -152,7 +157,7 @@ impl Pool {
 
     /// Where its disks are here, in the pool's order.
     pub fn paths(&self) -> Vec<PathBuf> {
-        self.0.disks.all().iter().map(|disk| disk.path().to_owned()).collect()
+        self.0.layout().paths()
     }
 
     /// Whether volumes can be changed.
@@ -162,7 +167,18 @@ impl Pool {
 
     /// The disks for another core (or this one): attach them there once, and open slices with them.
     pub fn share_disks(&self) -> SharedDisks {
-        self.0.disks.share()
+        self.0.layout().disks.share()
+    }
+
+    /// Adds a disk to the pool, while it is in use. Then give the cores the new disk ([`SharedDisks::attach_added`]).
+    /// Volumes stay where they are; new ones, and what volumes grow by, go where most is left.
+    ///
+    /// # Errors
+    /// A disk that cannot be opened, is too small, or holds something ([`StoreError::NotEmpty`]); the pool has as many as it
+    /// can; or what writing met.
+    pub async fn add_disk(&self, disk: NewDisk, wipe: bool) -> Result<(), StoreError> {
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move { inner.add_disk(disk, wipe).await }).await
     }
 
     /// How full it is.
@@ -214,8 +230,8 @@ impl Drop for Turn<'_> {
 impl Inner {
     /// The part of an open pool that does not depend on where it comes from.
     fn new(parts: Parts) -> Inner {
-        let Parts { id, disks, disk_ids, geometry, ram, generation, catalog } = parts;
-        let mut allocator = Allocator::new(geometry.iter().map(|geometry| geometry.extents));
+        let Parts { id, layout, ram, generation, catalog } = parts;
+        let mut allocator = Allocator::new(layout.geometry.iter().map(|geometry| geometry.extents));
         let mut volumes = BTreeMap::new();
         for (id, volume) in &catalog.volumes {
             volume.slices.iter().flatten().for_each(|run| allocator.take(*run));
@@ -224,9 +240,9 @@ impl Inner {
         let metadata = MetadataState::Writable;
         Inner {
             id,
-            disks,
-            disk_ids,
-            geometry,
+            extent_bytes: layout.geometry[0].extent_bytes,
+            slot_bytes: layout.geometry[0].slot_bytes,
+            layout: RefCell::new(Rc::new(layout)),
             ram,
             turns: rt::sync::Semaphore::new(1),
             changes: Cell::new(0),
@@ -234,6 +250,11 @@ impl Inner {
             closing: Cell::new(false),
             state: RefCell::new(State { generation, catalog, metadata, allocator, volumes }),
         }
+    }
+
+    /// The disks of the moment.
+    fn layout(&self) -> Rc<Layout> {
+        Rc::clone(&self.layout.borrow())
     }
 
     /// Begins a change, if changes are possible.
@@ -268,15 +289,15 @@ impl Inner {
     }
 
     fn usage(&self) -> Usage {
-        let state = self.state.borrow();
-        let extent = self.geometry[0].extent_bytes;
+        let (state, layout) = (self.state.borrow(), self.layout());
+        let extent = self.extent_bytes;
         let disk = |(index, geometry): (usize, &Geometry)| DiskUsage {
-            id: self.disk_ids[index],
-            path: self.disks.all()[index].path().to_owned(),
+            id: layout.ids[index],
+            path: layout.disks.all()[index].path().to_owned(),
             total: ByteLen(u64::from(geometry.extents) * extent),
             free: ByteLen(state.allocator.free_on(index) * extent),
         };
-        let disks: Vec<DiskUsage> = self.geometry.iter().enumerate().map(disk).collect();
+        let disks: Vec<DiskUsage> = layout.geometry.iter().enumerate().map(disk).collect();
         Usage {
             total: ByteLen(disks.iter().map(|disk| disk.total.0).sum()),
             free: ByteLen(state.allocator.free() * extent),
@@ -289,9 +310,7 @@ impl Inner {
 /// What an open pool is made of.
 struct Parts {
     id: PoolId,
-    disks: CoreDisks,
-    disk_ids: Vec<DiskId>,
-    geometry: Vec<Geometry>,
+    layout: Layout,
     ram: RamBudget,
     /// Of `catalog`: the next commit is the one after it.
     generation: u64,

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use base::{Buf, ByteLen};
 use rt::Disk;
 
+use super::layout::Layout;
 use super::{Inner, METADATA_DISKS, Parts, Pool, Superblocks, VolumeInfo, volumes};
 use crate::budget::RamBudget;
 use crate::catalog::{Catalog, Host, Malformed};
@@ -27,6 +28,8 @@ pub struct OpenPool {
     pub force: bool,
     /// The memory for RAM volumes, shared with the node's other pools.
     pub ram: RamBudget,
+    /// A disk that was perhaps added ([`Pool::add_disk`] was cut off): it belongs to the pool if the pool says so.
+    pub joining: Option<PathBuf>,
 }
 
 /// What a disk tells about its pool.
@@ -88,10 +91,22 @@ pub(super) async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, S
     }
     let first = members.first().ok_or(StoreError::NoDisks)?.superblock;
     same_pool(&members)?;
+    let mut left_out = None;
+    if let Some(path) = &options.joining {
+        match Member::open(path, false).await {
+            Ok(member) if member.superblock.pool == first.pool => members.push(member),
+            Ok(_) => {}
+            Err(error) => left_out = Some(error),
+        }
+    }
     let found = newest_catalog(&members).await;
     let catalog = found.as_ref().map(|found| Catalog::decode(&found.catalog, first.geometry.extent_bytes));
     let known = catalog.as_ref().and_then(|catalog| catalog.as_ref().ok());
-    all_there(&members, known)?;
+    if let (Some(path), Some(known)) = (&options.joining, known) {
+        members.retain(|member| member.path != *path || known.has_disk(member.superblock.disk));
+    }
+    // Why the disk that was being added could not be opened tells more than that it is missing.
+    all_there(&members, known).map_err(|missing| left_out.unwrap_or(missing))?;
     let promised = members.iter().map(|member| member.superblock.generation).max().unwrap_or(0);
     let (generation, catalog) = match found.zip(catalog) {
         Some((found, catalog)) if found.generation >= promised => {
@@ -110,9 +125,11 @@ pub(super) async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, S
     }
     let inner = Rc::new(Inner::new(Parts {
         id: first.pool,
-        disk_ids: members.iter().map(|member| member.superblock.disk).collect(),
-        geometry: members.iter().map(|member| member.superblock.geometry).collect(),
-        disks: CoreDisks::new(members.into_iter().map(Member::into_disk).collect()),
+        layout: Layout {
+            ids: members.iter().map(|member| member.superblock.disk).collect(),
+            geometry: members.iter().map(|member| member.superblock.geometry).collect(),
+            disks: CoreDisks::new(members.into_iter().map(Member::into_disk).collect()),
+        },
         ram: options.ram,
         generation,
         catalog: catalog.clone(),
@@ -253,7 +270,9 @@ fn same_pool(members: &[Member]) -> Result<(), StoreError> {
 /// Whether no disk is missing; `catalog` knows their identities if it could be read.
 fn all_there(members: &[Member], catalog: Option<&Catalog>) -> Result<(), StoreError> {
     let Some(first) = members.first() else { return Err(StoreError::NoDisks) };
-    let count = first.superblock.count;
+    // While a disk is being added, superblocks know less than the catalogue.
+    let told = members.iter().map(|member| member.superblock.count).max().unwrap_or(0);
+    let count = catalog.map_or(told, |catalog| catalog.disks.len() as u16);
     let present: BTreeSet<u16> = members.iter().map(|member| member.superblock.index).collect();
     let missing: Vec<MissingDisk> = (0..count)
         .filter(|index| !present.contains(index))
@@ -270,6 +289,10 @@ fn all_there(members: &[Member], catalog: Option<&Catalog>) -> Result<(), StoreE
 
 /// Whether the disks, in order, are those that the catalogue names.
 fn as_in_catalog(members: &[Member], catalog: &Catalog) -> Result<(), StoreError> {
+    let known = |member: &&Member| usize::from(member.superblock.index) < catalog.disks.len();
+    if let Some(member) = members.iter().find(|member| !known(member)) {
+        return Err(StoreError::NotAdded { path: member.path.clone() });
+    }
     for member in members {
         let Superblock { index, geometry, .. } = member.superblock;
         let entry = catalog.disks.get(usize::from(index));

@@ -64,8 +64,12 @@ async fn create(disks: usize) -> Pool {
 }
 
 async fn open(disks: usize) -> Result<Pool, StoreError> {
+    open_with(disks, None).await
+}
+
+async fn open_with(disks: usize, joining: Option<PathBuf>) -> Result<Pool, StoreError> {
     let paths: Vec<PathBuf> = (0..disks).map(path).collect();
-    Pool::open(&paths, OpenPool { host: host(), force: false, ram: ram() }).await
+    Pool::open(&paths, OpenPool { host: host(), force: false, ram: ram(), joining }).await
 }
 
 /// One thing that is done to the pool. Volumes are named by letters.
@@ -80,6 +84,7 @@ enum Act {
     Write(char, u64, u64, Durability),
     Zero(char, u64, u64),
     Flush(char),
+    AddDisk,
 }
 
 /// A life with all changes, in which extents change hands.
@@ -103,6 +108,47 @@ const LIFE: &[Act] = &[
     Act::LuState('b', 1),
 ];
 
+/// A life in which the pool gets one disk more, and volumes that lie on it.
+const LIFE_WITH_MORE: &[Act] = &[
+    Act::Create('a', 4 * EXTENT),
+    Act::Write('a', 0, 8, Durability::Durable),
+    Act::AddDisk,
+    Act::Create('b', 20 * EXTENT),
+    Act::Write('b', 126, 6, Durability::Durable),
+    Act::Grow('a', 8 * EXTENT),
+    Act::Write('a', 600, 3, Durability::Cached),
+    Act::Flush('a'),
+    Act::LuState('b', 700),
+    Act::Delete('b'),
+    Act::Create('c', 2 * EXTENT),
+];
+
+/// What is done to a pool that is made of so many disks.
+#[derive(Clone, Copy)]
+struct Life {
+    acts: &'static [Act],
+    disks: usize,
+    /// Those of the machine: with those that are added.
+    all_disks: usize,
+    block: u32,
+}
+
+impl Life {
+    fn of(disks: usize, block: u32) -> Life {
+        Life { acts: LIFE, disks, all_disks: disks, block }
+    }
+
+    fn with_more(disks: usize) -> Life {
+        Life { acts: LIFE_WITH_MORE, disks, all_disks: disks + 1, block: 512 }
+    }
+
+    /// Opens the pool as a node does that knows which disk was being added.
+    async fn open(self) -> Result<Pool, StoreError> {
+        let joining = (self.disks < self.all_disks).then(|| path(self.disks));
+        open_with(self.disks, joining).await
+    }
+}
+
 /// What a volume is at some moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Known {
@@ -122,6 +168,8 @@ type State = BTreeMap<VolumeId, Known>;
 struct History {
     /// After so many acts.
     states: Vec<State>,
+    /// How many disks the pool had then.
+    disks: Vec<usize>,
     /// The generation of the metadata then.
     generations: Vec<u64>,
     /// All that was ever written to a sector.
@@ -216,20 +264,20 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
             let cached = std::mem::take(&mut known.cached);
             known.durable.extend(cached);
         }
+        Act::AddDisk => {
+            let disk = NewDisk { path: path(pool.paths().len()), create: None, reserve: false };
+            pool.add_disk(disk, true).await.unwrap();
+        }
     }
 }
 
-/// Lives [`LIFE`] and records it, from after the pool was made on.
-fn record(
-    disks: usize,
-    block: u32,
-    skipped: Option<Step>,
-) -> (Recording, Rc<RefCell<History>>, Vec<Geometry>) {
+/// Records a life, from after the pool was made on.
+fn record(life: Life, skipped: Option<Step>) -> (Recording, Rc<RefCell<History>>, Vec<Geometry>) {
     let world = World::new(11);
-    let node = machine(&world, used_disks(disks, block));
-    let pool = world.block_on(node, CORE, move || create(disks));
-    let geometry = pool.0.geometry.clone();
-    let paths: Vec<PathBuf> = (0..disks).map(path).collect();
+    let node = machine(&world, used_disks(life.all_disks, life.block));
+    let pool = world.block_on(node, CORE, move || create(life.disks));
+    let lived = pool.clone();
+    let paths: Vec<PathBuf> = (0..life.all_disks).map(path).collect();
     let taps: Vec<(NodeId, &Path)> = paths.iter().map(|path| (node, path.as_path())).collect();
     let recording = world.record_disks(&taps);
     let history = Rc::new(RefCell::new(History::default()));
@@ -241,16 +289,18 @@ fn record(
         let note = |state: &State| {
             let generation = pool.0.state.borrow().generation;
             noted.borrow_mut().states.push(state.clone());
+            noted.borrow_mut().disks.push(pool.paths().len());
             noted.borrow_mut().generations.push(generation);
         };
         note(&state);
-        for (done, next) in (1..).zip(LIFE) {
+        for (done, next) in (1..).zip(life.acts) {
             act(&pool, *next, &mut state, &noted, &mut numbers).await;
             note(&state);
             acks.ack(done);
         }
     });
     canary::SKIPPED.set(None);
+    let geometry = lived.0.layout().geometry.clone();
     (recording, history, geometry)
 }
 
@@ -261,9 +311,17 @@ fn outline(state: &State) -> Vec<(VolumeId, String, u64, Vec<u8>)> {
     state.iter().map(known).collect()
 }
 
-/// What is found on the disks of a cut: the volumes, and the number in each sector that is not zero.
-async fn recover(disks: usize) -> Result<(State, BTreeMap<(VolumeId, u64), Vec<u8>>), StoreError> {
-    let pool = open(disks).await?;
+/// What is found on the disks of a cut.
+struct Found {
+    state: State,
+    /// How many disks the pool has.
+    disks: usize,
+    /// The content of each sector that is not zero.
+    sectors: BTreeMap<(VolumeId, u64), Vec<u8>>,
+}
+
+async fn recover(life: Life) -> Result<Found, StoreError> {
+    let pool = life.open().await?;
     let mut state = State::new();
     let mut sectors = BTreeMap::new();
     for info in pool.volumes() {
@@ -280,21 +338,22 @@ async fn recover(disks: usize) -> Result<(State, BTreeMap<(VolumeId, u64), Vec<u
             }
         }
     }
-    Ok((state, sectors))
+    Ok(Found { state, disks: pool.paths().len(), sectors })
 }
 
-fn judge(cut: &Cut, disks: usize, history: &History) {
+fn judge(cut: &Cut, life: Life, history: &History) {
     let world = World::new(12);
     let node = machine(&world, cut.images.clone());
-    let recovered = world.block_on(node, CORE, move || recover(disks));
-    let (state, sectors) = recovered.unwrap_or_else(|error| panic!("{cut}: the pool does not open: {error}"));
+    let recovered = world.block_on(node, CORE, move || recover(life));
+    let Found { state, disks, sectors } =
+        recovered.unwrap_or_else(|error| panic!("{cut}: the pool does not open: {error}"));
 
     let acked = cut.acked as usize;
-    let before = &history.states[acked];
-    let after = history.states.get(acked + 1).unwrap_or(before);
-    let found = outline(&state);
+    let next = (acked + 1).min(history.states.len() - 1);
+    let (before, after) = (&history.states[acked], &history.states[next]);
+    let found = (outline(&state), disks);
     assert!(
-        found == outline(before) || found == outline(after),
+        found == (outline(before), history.disks[acked]) || found == (outline(after), history.disks[next]),
         "{cut}: acknowledged changes are lost: {found:?}"
     );
 
@@ -315,30 +374,54 @@ fn judge(cut: &Cut, disks: usize, history: &History) {
     }
 }
 
+/// What the header of a slot says, if there is one.
+fn generation_at(image: &DiskImage, offset: u64) -> Option<u64> {
+    let mut header = [0; slot::HEADER_BYTES];
+    image.read(offset, &mut header);
+    header.starts_with(b"URSAMETA").then(|| u64::from_le_bytes(header[32..40].try_into().unwrap()))
+}
+
+/// Somebody opens the pool without the disk that was being added, and changes it: with that disk it either shows the change or
+/// is refused.
+fn judge_without(cut: &Cut, life: Life) {
+    let world = World::new(14);
+    let node = machine(&world, cut.images.clone());
+    world.block_on(node, CORE, move || async move {
+        let Ok(pool) = open(life.disks).await else { return };
+        let mut state = State::new();
+        act(&pool, Act::Create('z', EXTENT), &mut state, &RefCell::default(), &mut 0).await;
+        drop(pool);
+        match open(life.all_disks).await {
+            Ok(pool) => assert!(pool.volume_named("z").is_some(), "the disk brings back what was before"),
+            Err(
+                StoreError::NotAdded { .. }
+                | StoreError::NotAPool { .. }
+                | StoreError::SuperblockDamaged { .. },
+            ) => {}
+            Err(error) => panic!("{error}"),
+        }
+    });
+}
+
 /// If the newest acknowledged metadata rots everywhere, the pool is refused; it does not go back in time.
-fn judge_promise(cut: &Cut, geometry: &[Geometry], history: &History) {
+fn judge_promise(cut: &Cut, life: Life, geometry: &[Geometry], history: &History) {
     let mut images = cut.images.clone();
     let promised = history.generations[cut.acked as usize];
     for (image, geometry) in images.iter_mut().zip(geometry) {
         for end in End::BOTH {
             let offset = geometry.slot_offset(end, promised);
-            let mut header = [0; slot::HEADER_BYTES];
-            image.read(offset, &mut header);
-            let generation = u64::from_le_bytes(header[32..40].try_into().unwrap());
-            if generation >= promised {
+            if generation_at(image, offset).is_some_and(|generation| generation >= promised) {
                 image.write(offset + 32 + 16, &[0xff; 16]);
             }
-            let mut next = [0; slot::HEADER_BYTES];
-            image.read(geometry.slot_offset(end, promised + 1), &mut next);
-            if u64::from_le_bytes(next[32..40].try_into().unwrap()) > promised {
+            let next = generation_at(image, geometry.slot_offset(end, promised + 1));
+            if next.is_some_and(|generation| generation > promised) {
                 return; // The next change has got far enough to stand in for it.
             }
         }
     }
-    let disks = images.len();
     let world = World::new(13);
     let node = machine(&world, images);
-    let opened = world.block_on(node, CORE, move || async move { open(disks).await.map(drop) });
+    let opened = world.block_on(node, CORE, move || async move { life.open().await.map(drop) });
     assert!(
         matches!(opened, Err(StoreError::MetadataDamaged { .. })),
         "{cut}: went back in time: {opened:?}"
@@ -346,15 +429,18 @@ fn judge_promise(cut: &Cut, geometry: &[Geometry], history: &History) {
 }
 
 /// Records, cuts and judges; returns how many cuts there were.
-fn cut_everywhere(disks: usize, block: u32, bits: u32, skipped: Option<Step>) -> usize {
-    let (recording, history, geometry) = record(disks, block, skipped);
+fn cut_everywhere(life: Life, bits: u32, skipped: Option<Step>) -> usize {
+    let (recording, history, geometry) = record(life, skipped);
     let history = history.borrow();
     let mut cuts = 0;
     for_each_cut(&recording, Subsets { bits, seed: 3 }, |cut| {
         cuts += 1;
-        judge(cut, disks, &history);
+        judge(cut, life, &history);
         if cut.subset == 0 {
-            judge_promise(cut, &geometry, &history);
+            judge_promise(cut, life, &geometry, &history);
+        }
+        if life.disks < life.all_disks {
+            judge_without(cut, life);
         }
     });
     cuts
@@ -362,35 +448,52 @@ fn cut_everywhere(disks: usize, block: u32, bits: u32, skipped: Option<Step>) ->
 
 #[test]
 fn a_pool_of_one_disk_survives_every_cut() {
-    assert!(cut_everywhere(1, 512, 4, None) > 500);
+    assert!(cut_everywhere(Life::of(1, 512), 4, None) > 500);
 }
 
 #[test]
 fn a_pool_of_large_blocks_survives_every_cut() {
-    assert!(cut_everywhere(1, 4096, 3, None) > 300);
+    assert!(cut_everywhere(Life::of(1, 4096), 3, None) > 300);
 }
 
 #[test]
 fn a_pool_of_four_disks_survives_every_cut() {
-    assert!(cut_everywhere(4, 512, 2, None) > 300);
+    assert!(cut_everywhere(Life::of(4, 512), 2, None) > 300);
+}
+
+#[test]
+fn adding_a_disk_that_gets_metadata_survives_every_cut() {
+    assert!(cut_everywhere(Life::with_more(1), 3, None) > 300);
+    assert!(cut_everywhere(Life::with_more(2), 3, None) > 300);
+}
+
+#[test]
+fn adding_a_disk_that_gets_none_survives_every_cut() {
+    assert!(cut_everywhere(Life::with_more(3), 3, None) > 300);
 }
 
 #[test]
 #[should_panic(expected = "does not open")]
 fn canary_slots_that_are_not_flushed_are_noticed() {
-    cut_everywhere(1, 512, 4, Some(Step::Slots));
+    cut_everywhere(Life::of(1, 512), 4, Some(Step::Slots));
 }
 
 #[test]
 #[should_panic(expected = "shows another's data")]
 fn canary_zeros_that_are_not_flushed_are_noticed() {
-    cut_everywhere(1, 512, 4, Some(Step::Zeros));
+    cut_everywhere(Life::of(1, 512), 4, Some(Step::Zeros));
 }
 
 #[test]
 #[should_panic(expected = "went back in time")]
 fn canary_superblocks_that_are_not_flushed_are_noticed() {
-    cut_everywhere(1, 512, 4, Some(Step::Superblocks));
+    cut_everywhere(Life::of(1, 512), 4, Some(Step::Superblocks));
+}
+
+#[test]
+#[should_panic(expected = "does not open")]
+fn canary_a_joining_disk_that_is_not_flushed_is_noticed() {
+    cut_everywhere(Life::with_more(1), 3, Some(Step::Joining));
 }
 
 /// A pool whose making was cut off is refused, and can be made again.
@@ -431,7 +534,7 @@ fn rot_in_one_place_is_survived() {
             for next in &LIFE[..4] {
                 act(&pool, *next, &mut state, &RefCell::default(), &mut 0).await;
             }
-            (pool.0.geometry[0], outline(&state))
+            (pool.0.layout().geometry[0], outline(&state))
         });
         let mut rng = base::Rng::new(seed);
         // One end loses everything that a catalogue of this size uses, at most.
@@ -443,8 +546,8 @@ fn rot_in_one_place_is_survived() {
             world.corrupt_disk(node, path(0), superblock..superblock + 512);
         }
         for _ in 0..2 {
-            let recovered = world.block_on(node, CORE, || recover(1)).unwrap();
-            assert_eq!(outline(&recovered.0), expected);
+            let recovered = world.block_on(node, CORE, || recover(Life::of(1, 512))).unwrap();
+            assert_eq!(outline(&recovered.state), expected);
         }
     }
 }

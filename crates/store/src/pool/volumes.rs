@@ -13,6 +13,7 @@ use crate::catalog::{
 };
 use crate::error::StoreError;
 use crate::extent::{ExtentRun, append};
+use crate::geometry::SLOT_LU_STATE_BYTES;
 use crate::id::VolumeId;
 use crate::slice::{SliceSpec, SpecKind};
 use crate::stripe::{STRIPE_UNIT, Stripe};
@@ -62,13 +63,13 @@ pub struct VolumeInfo {
 impl Pool {
     /// All volumes, by name.
     pub fn volumes(&self) -> Vec<VolumeInfo> {
-        infos(&self.0.state.borrow().catalog, self.0.extent_bytes())
+        infos(&self.0.state.borrow().catalog, self.0.extent_bytes)
     }
 
     /// One volume.
     pub fn volume(&self, id: VolumeId) -> Option<VolumeInfo> {
         let state = self.0.state.borrow();
-        state.catalog.volumes.get(&id).map(|volume| info(id, volume, self.0.extent_bytes()))
+        state.catalog.volumes.get(&id).map(|volume| info(id, volume, self.0.extent_bytes))
     }
 
     /// The volume of this name.
@@ -76,7 +77,7 @@ impl Pool {
         let state = self.0.state.borrow();
         let mut volumes = state.catalog.volumes.iter();
         let (id, volume) = volumes.find(|(_, volume)| volume.name == name)?;
-        Some(info(*id, volume, self.0.extent_bytes()))
+        Some(info(*id, volume, self.0.extent_bytes))
     }
 
     /// Makes a volume that reads as zeros.
@@ -210,6 +211,13 @@ fn info(id: VolumeId, volume: &VolumeEntry, extent_bytes: u64) -> VolumeInfo {
     }
 }
 
+/// What the reservations of thick volumes may still take. A slot has room for them beside all the extents that the pool was
+/// made with; of the extents of disks that were added no more are given out than leave it.
+fn room_for_lu_states(catalog: &Catalog) -> u64 {
+    let thick = catalog.volumes.values().filter(|volume| volume.kind == VolumeKind::Thick);
+    thick.map(|volume| SLOT_LU_STATE_BYTES.saturating_sub(volume.lu_state.len() as u64)).sum()
+}
+
 /// Whether a volume (`None`: a new one) may be called `name`.
 fn check_name(catalog: &Catalog, name: &str, of: Option<VolumeId>) -> Result<(), StoreError> {
     if !is_name(name) {
@@ -246,10 +254,6 @@ struct Space {
 }
 
 impl Inner {
-    pub(super) fn extent_bytes(&self) -> u64 {
-        self.geometry[0].extent_bytes
-    }
-
     fn entry(&self, id: VolumeId) -> Result<Rc<VolumeEntry>, StoreError> {
         self.state.borrow().catalog.volumes.get(&id).cloned().ok_or(StoreError::NoSuchVolume(id))
     }
@@ -260,7 +264,7 @@ impl Inner {
         let state = self.state.borrow();
         check_name(&state.catalog, &spec.name, None)?;
         let piece = match spec.kind {
-            VolumeKind::Thick => self.extent_bytes(),
+            VolumeKind::Thick => self.extent_bytes,
             VolumeKind::Ram => STRIPE_UNIT.0,
         };
         let slices = spec.slices.unwrap_or_else(|| slices_for(rt::cores(), spec.capacity, piece));
@@ -301,7 +305,7 @@ impl Inner {
             return Err(error);
         }
         volume.slices.clone_from(&space.runs);
-        let info = info(id, &volume, self.extent_bytes());
+        let info = info(id, &volume, self.extent_bytes);
         catalog.volumes.insert(id, Rc::new(volume));
         self.commit_or_put_back(catalog, &space.runs).await?;
         let live = Live { grants: space.grant.into_iter().map(Arc::new).collect(), ..Live::default() };
@@ -344,7 +348,7 @@ impl Inner {
             for (runs, added) in volume.slices.iter_mut().zip(&space.runs) {
                 added.iter().for_each(|run| append(runs, *run));
             }
-            let info = info(id, volume, self.extent_bytes());
+            let info = info(id, volume, self.extent_bytes);
             catalog.volumes.insert(id, now);
             self.commit_or_put_back(catalog, &space.runs).await?;
             if let Some(live) = self.state.borrow_mut().volumes.get_mut(&id) {
@@ -391,7 +395,7 @@ impl Inner {
         let mut catalog = self.state.borrow().catalog.clone();
         let mut volume = catalog.volumes.get(&id).cloned().ok_or(StoreError::NoSuchVolume(id))?;
         change(&catalog, Rc::make_mut(&mut volume))?;
-        let info = info(id, &volume, self.extent_bytes());
+        let info = info(id, &volume, self.extent_bytes);
         catalog.volumes.insert(id, volume);
         self.commit(catalog, Superblocks::OfMetadataDisks).await?;
         Ok(info)
@@ -399,7 +403,7 @@ impl Inner {
 
     /// Takes what `volume` needs to go from one capacity to another.
     fn take_space(&self, volume: &VolumeEntry, from: ByteLen, to: ByteLen) -> Result<Space, StoreError> {
-        let extent_bytes = self.extent_bytes();
+        let extent_bytes = self.extent_bytes;
         let wanted = |slice: u16| {
             volume.extents_wanted(slice, to, extent_bytes) - volume.extents_wanted(slice, from, extent_bytes)
         };
@@ -428,7 +432,8 @@ impl Inner {
         catalog: Catalog,
         slices: &[Vec<ExtentRun>],
     ) -> Result<(), StoreError> {
-        let committed = self.commit(catalog, Superblocks::OfMetadataDisks).await;
+        let room = room_for_lu_states(&catalog);
+        let committed = self.commit_on(self.layout(), catalog, Superblocks::OfMetadataDisks, room).await;
         if committed.is_err() && self.writable().is_ok() {
             self.put_back(slices);
         }
@@ -437,14 +442,15 @@ impl Inner {
 
     /// Makes extents read as zeros, durably.
     async fn zero(&self, slices: &[Vec<ExtentRun>]) -> Result<(), StoreError> {
+        let layout = self.layout();
         for run in slices.iter().flatten() {
-            let disk = self.disks.disk(run.disk);
-            let geometry = &self.geometry[usize::from(run.disk)];
+            let disk = layout.disks.disk(run.disk);
+            let geometry = &layout.geometry[usize::from(run.disk)];
             let offset = geometry.extents_offset() + u64::from(run.start) * geometry.extent_bytes;
             let zeroed = disk.zero(offset, u64::from(run.count) * geometry.extent_bytes).await;
             zeroed.map_err(|source| StoreError::Disk { path: disk.path().to_owned(), source })?;
         }
-        for disk in self.disks.all() {
+        for disk in layout.disks.all() {
             commit::flush(disk, Step::Zeros).await?;
         }
         Ok(())
@@ -461,8 +467,8 @@ impl Inner {
             VolumeKind::Ram => self.grants(id, entry.capacity)?,
         };
         let extents_offset: Arc<[u64]> =
-            self.geometry.iter().map(|geometry| geometry.extents_offset()).collect();
-        let extent_bytes = self.extent_bytes();
+            self.layout().geometry.iter().map(|geometry| geometry.extents_offset()).collect();
+        let extent_bytes = self.extent_bytes;
         let entry = Rc::clone(entry);
         Ok(move |slice: u16| match entry.kind {
             VolumeKind::Thick => SpecKind::Thick {

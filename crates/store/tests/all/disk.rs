@@ -6,8 +6,8 @@ use base::{BlockSize, Buf, ByteLen, ByteOffset, Chain};
 use rt::sim::{DiskImage, NodeId, World};
 use rt::{CoreId, Durability};
 use store::{
-    CreateOptions, Host, HostId, NewDisk, OpenPool, Pool, RamBudget, Slice, SliceError, VolumeId, VolumeInfo,
-    VolumeKind, VolumeSpec,
+    CoreDisks, CreateOptions, Host, HostId, NewDisk, OpenPool, Pool, RamBudget, Slice, SliceError, VolumeId,
+    VolumeInfo, VolumeKind, VolumeSpec,
 };
 
 pub(crate) const CORE: CoreId = CoreId(0);
@@ -21,7 +21,7 @@ pub(crate) fn ram() -> RamBudget {
 }
 
 pub(crate) fn opening(number: u8) -> OpenPool {
-    OpenPool { host: host(number), force: false, ram: ram() }
+    OpenPool { host: host(number), force: false, ram: ram(), joining: None }
 }
 
 pub(crate) fn creating() -> CreateOptions {
@@ -72,6 +72,7 @@ pub(crate) fn machine(world: &World, disks: &[(u64, u32)]) -> NodeId {
 
 /// A volume with all its slices on one core.
 pub(crate) struct Volume {
+    disks: CoreDisks,
     pub(crate) info: VolumeInfo,
     pub(crate) slices: Vec<Slice>,
 }
@@ -81,13 +82,14 @@ impl Volume {
         let disks = pool.share_disks().attach();
         let specs = pool.volume_slices(id, CORE, 1).expect("the volume is there");
         let slices = specs.into_iter().map(|spec| spec.open(&disks)).collect();
-        Volume { info: pool.volume(id).expect("the volume is there"), slices }
+        Volume { disks, info: pool.volume(id).expect("the volume is there"), slices }
     }
 
     pub(crate) fn grow(&mut self, pool: &Pool) {
         self.info = pool.volume(self.info.id).expect("the volume is there");
         let specs = pool.volume_slices(self.info.id, CORE, 1).expect("the volume is there");
-        self.slices.iter().zip(specs).for_each(|(slice, spec)| slice.grow(spec));
+        self.disks = pool.share_disks().attach_added(&self.disks);
+        self.slices.iter().zip(specs).for_each(|(slice, spec)| slice.grow(spec, &self.disks));
     }
 
     pub(crate) async fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, SliceError> {

@@ -79,6 +79,7 @@ fn one_dead_disk_stops_changes_but_not_the_volumes_of_the_others() {
             }
         }
         assert_eq!(alive, 3);
+        drop(volume);
         pool
     });
     world.block_on(node, CORE, move || async move { drop(pool) });

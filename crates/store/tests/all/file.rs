@@ -103,9 +103,12 @@ fn a_pool_in_a_file_keeps_what_was_written() {
         let contents = probe(&path).await.unwrap().contents.unwrap();
         assert_eq!(contents.volumes, std::slice::from_ref(&info));
         let paths = [path.clone()];
-        let refused = Pool::open(&paths, OpenPool { host: host(2), force: false, ram: ram() }).await;
+        let refused =
+            Pool::open(&paths, OpenPool { host: host(2), force: false, ram: ram(), joining: None }).await;
         assert!(matches!(refused, Err(StoreError::UsedElsewhere { .. })));
-        let pool = Pool::open(&paths, OpenPool { host: host(1), force: false, ram: ram() }).await.unwrap();
+        let pool = Pool::open(&paths, OpenPool { host: host(1), force: false, ram: ram(), joining: None })
+            .await
+            .unwrap();
         assert_eq!(pool.lu_state(info.id).unwrap(), b"reserved");
         let disks = pool.share_disks().attach();
         for spec in pool.volume_slices(info.id, CoreId(0), 1).unwrap() {
@@ -128,9 +131,11 @@ fn foreign_files_are_refused() {
     image[1080..1082].copy_from_slice(&[0x53, 0xef]);
     std::fs::write(&path, image).unwrap();
     run(move || async move {
-        let refused =
-            Pool::open(std::slice::from_ref(&path), OpenPool { host: host(1), force: false, ram: ram() })
-                .await;
+        let refused = Pool::open(
+            std::slice::from_ref(&path),
+            OpenPool { host: host(1), force: false, ram: ram(), joining: None },
+        )
+        .await;
         let message = refused.err().unwrap().to_string();
         assert!(message.contains("an ext file system"), "{message}");
         let disk = NewDisk { path, create: None, reserve: false };
@@ -166,7 +171,7 @@ fn a_thousand_volumes_stay_quick() {
         let (first, last) = (median(&mut times[..200]), median(&mut times[800..]));
         assert!(last < 20 * first, "{first:?} became {last:?}");
         drop(pool);
-        let options = OpenPool { host: host(1), force: false, ram: ram() };
+        let options = OpenPool { host: host(1), force: false, ram: ram(), joining: None };
         assert_eq!(Pool::open(&[path], options).await.unwrap().volumes().len(), 1000);
     });
 }

@@ -7,9 +7,9 @@ use base::{BlockSize, ByteLen};
 use proptest::prelude::*;
 use rt::Durability;
 use rt::sim::World;
-use store::{Pool, StoreError, VolumeId, VolumeKind, VolumeSpec};
+use store::{NewDisk, Pool, StoreError, VolumeId, VolumeKind, VolumeSpec};
 
-use crate::disk::{CORE, Volume, creating, existing, machine, opening, paths};
+use crate::disk::{CORE, Volume, creating, existing, machine, opening, path, paths};
 
 const SECTOR: u64 = 512;
 
@@ -43,6 +43,7 @@ enum Op {
         blocks: u64,
     },
     Flush(prop::sample::Index),
+    AddDisk,
     Reopen,
     Move,
 }
@@ -65,6 +66,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(volume, at, blocks)| Op::WriteTogether { volume, at, blocks }),
         4 => (index(), index(), 0u64..300).prop_map(|(volume, at, blocks)| Op::Zero { volume, at, blocks }),
         1 => index().prop_map(Op::Flush),
+        1 => Just(Op::AddDisk),
         1 => Just(Op::Reopen),
         1 => Just(Op::Move),
     ]
@@ -84,6 +86,8 @@ struct Expected {
 
 struct Model {
     disks: usize,
+    /// Those of the machine: what can be added.
+    all_disks: usize,
     host: u8,
     pool: Option<Pool>,
     /// Open all the time.
@@ -191,6 +195,21 @@ impl Model {
                 let Some(id) = self.pick(index) else { return };
                 self.volumes[&id].flush().await.unwrap();
             }
+            Op::AddDisk if self.disks < self.all_disks => {
+                let disk = NewDisk { path: path(self.disks), create: None, reserve: false };
+                let before = self.pool().usage();
+                let refused = self.pool().add_disk(disk.clone(), false).await;
+                assert!(matches!(refused, Err(StoreError::NotEmpty { .. })), "{refused:?}");
+                assert_eq!(self.pool().usage(), before);
+                self.pool().add_disk(disk, true).await.unwrap();
+                self.disks += 1;
+                let after = self.pool().usage();
+                assert_eq!(after.disks.len(), self.disks);
+                let added = after.disks[self.disks - 1].total.0;
+                assert_eq!(after.total.0, before.total.0 + added);
+                assert_eq!(after.free.0, before.free.0 + added);
+            }
+            Op::AddDisk => {}
             Op::Reopen => self.reopen().await,
             Op::Move => {
                 assert!(
@@ -307,14 +326,16 @@ impl Model {
     }
 }
 
-fn run(disks: Vec<(u64, u32)>, ops: Vec<Op>, seed: u64) {
+/// The pool is made of the first `count` disks.
+fn run(disks: Vec<(u64, u32)>, count: usize, ops: Vec<Op>, seed: u64) {
     let world = World::new(seed);
     let node = machine(&world, &disks);
-    let count = disks.len();
+    let count = count.min(disks.len());
     world.block_on(node, CORE, move || async move {
         let pool = Pool::create(existing(count), creating()).await.unwrap();
         let mut model = Model {
             disks: count,
+            all_disks: disks.len(),
             host: 1,
             pool: Some(pool),
             volumes: BTreeMap::new(),
@@ -330,7 +351,7 @@ fn run(disks: Vec<(u64, u32)>, ops: Vec<Op>, seed: u64) {
 
 fn disks() -> impl Strategy<Value = Vec<(u64, u32)>> {
     let disk = (2u64 << 20..(3 << 20) + 1, prop_oneof![Just(512u32), Just(4096)]);
-    prop::collection::vec(disk.prop_map(|(size, block)| (size / 4096 * 4096, block)), 1..4)
+    prop::collection::vec(disk.prop_map(|(size, block)| (size / 4096 * 4096, block)), 1..6)
 }
 
 proptest! {
@@ -338,9 +359,10 @@ proptest! {
     #[test]
     fn equal_to_the_obvious_version(
         disks in disks(),
+        count in 1usize..4,
         ops in prop::collection::vec(op(), 1..30),
         seed in any::<u64>(),
     ) {
-        run(disks, ops, seed);
+        run(disks, count, ops, seed);
     }
 }

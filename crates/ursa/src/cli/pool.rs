@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use api::{
-    Client, NewDisk, Pool, PoolCreate, PoolForget, PoolImport, PoolRemains, PoolState, RemainingDisk,
-    RemainingMap, RemainingVolume,
+    Client, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains, PoolState,
+    RemainingDisk, RemainingMap, RemainingVolume,
 };
 use clap::Subcommand;
 
@@ -57,6 +57,24 @@ pub enum Command {
         /// Its name
         name: String,
     },
+    /// Add a disk to a pool, while it is in use
+    AddDisk {
+        /// The pool's name
+        name: String,
+        /// The disk: a file or block device of the node
+        path: PathBuf,
+        /// Make a file of this size, which must not exist yet
+        #[arg(long)]
+        size: Option<Size>,
+        /// With --size: take the space in the file system now, so that it cannot run out later
+        #[arg(long, requires = "size")]
+        reserve: bool,
+        /// Overwrite what the disk holds
+        #[arg(long)]
+        wipe: bool,
+        #[command(flatten)]
+        confirm: Confirm,
+    },
     /// Forget a pool that cannot be used any more; its disks are not touched
     Forget {
         /// Its name
@@ -98,6 +116,16 @@ impl Command {
                 client.export_pool(&name)?;
                 output.done(&format!("Pool {name} is closed; another server can import it."))
             }
+            Command::AddDisk { name, path, size, reserve, wipe, confirm } => {
+                let path = absolute_path(&path)?;
+                let what = format!("Add {path} to pool {name}, from which it cannot be taken again");
+                let what = if wipe { format!("{what}, and destroy everything on it") } else { what };
+                if !confirm.go_on(output, &what, wipe)? {
+                    return Ok(());
+                }
+                let disk = PoolAddDisk { path, size: size.map(|size| size.0), reserve, wipe };
+                output.show(&client.add_disk(&name, &disk)?, one)
+            }
             Command::Forget { name, unmap, confirm } => {
                 let remains = client.pool_remains(&name)?;
                 if confirm.go_on(output, &forgetting(&name, &remains, unmap), true)? {
@@ -132,13 +160,14 @@ fn forgetting(name: &str, remains: &PoolRemains, unmap: bool) -> String {
     format!("Forget pool {name} of {disks}. {volumes}; its disks are not touched{maps}")
 }
 
-/// The node may run in another directory.
 fn absolute(paths: &[PathBuf]) -> Result<Vec<String>, CliError> {
-    let one = |path: &PathBuf| {
-        let absolute = std::path::absolute(path).map_err(|error| CliError::Path(path.clone(), error))?;
-        Ok(Path::to_string_lossy(&absolute).into_owned())
-    };
-    paths.iter().map(one).collect()
+    paths.iter().map(|path| absolute_path(path)).collect()
+}
+
+/// The node may run in another directory.
+fn absolute_path(path: &Path) -> Result<String, CliError> {
+    let absolute = std::path::absolute(path).map_err(|error| CliError::Path(path.to_owned(), error))?;
+    Ok(absolute.to_string_lossy().into_owned())
 }
 
 fn table(pools: &[Pool]) -> String {

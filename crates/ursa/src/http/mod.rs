@@ -45,6 +45,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(pools::show))
         .routes(routes!(pools::import))
         .routes(routes!(pools::export))
+        .routes(routes!(pools::add_disk))
         .routes(routes!(pools::remains))
         .routes(routes!(pools::forget))
         .routes(routes!(volumes::list, volumes::create))

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use ::node::control::{LostMap, Muteness, PoolRemains as Remains, PoolSpec, PoolState as Open, PoolStatus};
 use api::{
-    List, NewDisk, Pool, PoolCreate, PoolDisk, PoolForget, PoolImport, PoolRemains, PoolState, Problem,
-    RemainingDisk, RemainingMap, RemainingVolume,
+    List, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport, PoolRemains, PoolState,
+    Problem, RemainingDisk, RemainingMap, RemainingVolume,
 };
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -54,7 +54,7 @@ pub(super) async fn create(
     Extracted(state): Extracted<State>,
     Json(new): Json<PoolCreate>,
 ) -> Result<(StatusCode, axum::Json<Pool>), Refusal> {
-    let disks = new.disks.into_iter().map(new_disk).collect::<Result<_, _>>()?;
+    let disks = new.disks.into_iter().map(|disk| new_disk(disk, "disks")).collect::<Result<_, _>>()?;
     let spec = PoolSpec { name: new.name, disks, wipe: new.wipe };
     let pool = state.call(|control| async move { control.create_pool(spec).await }).await?;
     Ok((StatusCode::CREATED, axum::Json(shown(pool))))
@@ -96,6 +96,31 @@ pub(super) async fn export(
 ) -> Result<StatusCode, Refusal> {
     state.call(move |control| async move { control.export_pool(&name).await }).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Adds a disk to a pool, while it is in use.
+///
+/// Volumes stay where they are; new ones, and what volumes grow by, go where most is left.
+#[utoipa::path(
+    post, path = "/v1/pools/{name}/disks", tag = "pools", operation_id = "add_disk",
+    params(("name" = String, Path, description = "The pool's name")),
+    request_body = PoolAddDisk,
+    responses(
+        (status = CREATED, description = "The pool", body = Pool),
+        (status = NOT_FOUND, description = "`pool_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`disk_not_empty`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`disk_unusable`, `disk_too_small`, `disk_too_large`, `too_many_disks`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`, `pool_read_only`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn add_disk(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+    Json(PoolAddDisk { path, size, reserve, wipe }): Json<PoolAddDisk>,
+) -> Result<(StatusCode, axum::Json<Pool>), Refusal> {
+    let disk = new_disk(NewDisk { path, size, reserve }, "path")?;
+    let pool = state.call(move |control| async move { control.add_disk(&name, disk, wipe).await }).await?;
+    Ok((StatusCode::CREATED, axum::Json(shown(pool))))
 }
 
 /// What forgetting a pool that cannot be used would leave behind.
@@ -164,15 +189,12 @@ fn remaining(remains: Remains) -> PoolRemains {
     }
 }
 
-fn new_disk(disk: NewDisk) -> Result<store::NewDisk, Refusal> {
+fn new_disk(disk: NewDisk, field: &'static str) -> Result<store::NewDisk, Refusal> {
     if disk.reserve && disk.size.is_none() {
-        return Err(Refusal::invalid(
-            "disks",
-            "`reserve` is for files that are made: give their `size`, too",
-        ));
+        return Err(Refusal::invalid(field, "`reserve` is for files that are made: give their `size`, too"));
     }
     Ok(store::NewDisk {
-        path: absolute(disk.path, "disks")?,
+        path: absolute(disk.path, field)?,
         create: disk.size.map(ByteLen),
         reserve: disk.reserve,
     })

@@ -71,3 +71,23 @@ fn a_pool_is_forgotten_with_the_maps_of_its_volumes() {
     node.ok(&["pool", "import", &away]);
     assert_eq!(node.json(&["volume", "show", "db"])["maps"], json!([]));
 }
+
+#[test]
+fn a_pool_gets_a_disk_more() {
+    let (node, file) = with_second_pool();
+    let more = node.directory.path().join("more.img").to_str().unwrap().to_owned();
+    let would = node.ok(&["pool", "add-disk", "second", &more, "--size", "2G", "--dry-run"]);
+    assert!(would.contains(&format!("Add {more} to pool second")), "{would}");
+    node.refused(1, &["volume", "create", "big", "--size", "2G", "--pool", "second"]);
+    let pool = node.json(&["pool", "add-disk", "second", &more, "--size", "2G"]);
+    assert_eq!(pool["disks"].as_array().unwrap().len(), 2);
+    assert_eq!((&pool["disks"][0]["path"], &pool["disks"][1]["path"]), (&json!(file), &json!(more)));
+    node.ok(&["volume", "create", "big", "--size", "2G", "--pool", "second"]);
+    node.ok(&["volume", "resize", "db", "500M"]);
+    let refused = node.refused(1, &["pool", "add-disk", "second", &more]);
+    assert!(refused.contains("in use"), "{refused}");
+    let before = node.json(&["pool", "show", "second"]);
+    let node = Node::start_in(node.kill(), &[]);
+    assert_eq!(node.json(&["pool", "show", "second"]), before);
+    assert_eq!(node.json(&["volume", "list"]).as_array().unwrap().len(), 2);
+}

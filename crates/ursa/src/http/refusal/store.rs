@@ -13,6 +13,7 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
         E::NoDisks => (StatusCode::UNPROCESSABLE_ENTITY, "no_disks"),
         E::TooManyDisks => (StatusCode::UNPROCESSABLE_ENTITY, "too_many_disks"),
         E::DiskTooSmall { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "disk_too_small"),
+        E::DiskTooLarge { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "disk_too_large"),
         E::DiskBlock { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "disk_unusable"),
         E::ExtentSize(_) => (StatusCode::UNPROCESSABLE_ENTITY, "field_invalid"),
         E::NotEmpty { .. } => (StatusCode::CONFLICT, "disk_not_empty"),
@@ -23,7 +24,7 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
         | E::MetadataInvalid { .. } => (StatusCode::CONFLICT, "pool_damaged"),
         E::Version { .. } => (StatusCode::CONFLICT, "pool_version"),
         E::DisksMissing { .. } => (StatusCode::CONFLICT, "disks_missing"),
-        E::OtherPool { .. } | E::DuplicateDisk { .. } | E::ReplacedDisk { .. } => {
+        E::OtherPool { .. } | E::DuplicateDisk { .. } | E::ReplacedDisk { .. } | E::NotAdded { .. } => {
             (StatusCode::CONFLICT, "wrong_disks")
         }
         E::UsedElsewhere { .. } => (StatusCode::CONFLICT, "pool_used_elsewhere"),

@@ -90,3 +90,22 @@ fn a_pool_in_use_is_not_forgotten() {
     rig.post("/v1/pools/none/forget", json!({})).refused(404, "pool_not_found");
     assert_eq!(rig.names("/v1/pools"), ["default"]);
 }
+
+#[test]
+fn disks_are_added_to_a_pool_that_has_room_for_them() {
+    let rig = Rig::new();
+    let free = rig.get("/v1/pools/default").json(200)["free"].as_u64().unwrap();
+    let add = |pool: &str, disk| rig.post(&format!("/v1/pools/{pool}/disks"), disk);
+    add("none", json!({"path": rig.path("x"), "size": 64 * MIB})).refused(404, "pool_not_found");
+    assert_eq!(add("default", json!({"path": "relative"})).refused(422, "field_invalid")["field"], "path");
+    add("default", json!({"path": rig.path("x"), "reserve": true})).refused(422, "field_invalid");
+    add("default", json!({"path": rig.path("missing")})).refused(422, "disk_unusable");
+    add("default", json!({"path": rig.path("small"), "size": MIB / 8})).refused(422, "disk_too_small");
+    let used = rig.path("used");
+    std::fs::write(&used, vec![7; 32 << 20]).unwrap();
+    add("default", json!({"path": used})).refused(409, "disk_not_empty");
+    let pool = add("default", json!({"path": used, "wipe": true})).json(201);
+    assert!(pool["free"].as_u64().unwrap() > free + 24 * MIB, "{pool}");
+    assert_eq!(pool["disks"][1]["path"], used);
+    assert_eq!(rig.get("/v1/pools/default").json(200), pool);
+}

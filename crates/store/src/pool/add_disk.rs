@@ -1,0 +1,69 @@
+//! Adding a disk to a pool, while it is in use.
+//!
+//! The new disk says that it belongs to the pool before the catalogue names it: after a cut at any point the newest
+//! catalogue decides whether it does, and all disks that it names can be opened. See `docs/why/pool.md`.
+
+use std::rc::Rc;
+
+use base::Buf;
+
+use super::commit::{Step, Superblocks, write_and_flush};
+use super::create::{clear_metadata, open_new};
+use super::layout::Layout;
+use super::{Inner, NewDisk};
+use crate::catalog::Catalog;
+use crate::disks::PoolDisk;
+use crate::error::StoreError;
+use crate::geometry::{DISKS_MAX, End, Geometry};
+use crate::id::DiskId;
+
+impl Inner {
+    pub(super) async fn add_disk(self: Rc<Inner>, new: NewDisk, wipe: bool) -> Result<(), StoreError> {
+        let _change = self.begin_change()?;
+        self.room_for_a_disk()?;
+        let disk = open_new(&new, wipe).await?;
+        let geometry = self.lay_out(&new, disk.size())?;
+        let disk = Rc::new(PoolDisk::new(disk, new.path));
+        // Not in the pool yet: nobody waits for this.
+        clear_metadata(&disk, &geometry).await?;
+        let _turn = self.turn().await;
+        self.writable()?;
+        self.room_for_a_disk()?;
+        let layout = self.layout().with(Rc::clone(&disk), DiskId::random(), geometry);
+        let added = self.take_in(layout).await;
+        if added.is_err() && self.writable().is_ok() {
+            // Nothing names it: it is to look as it did, so that it can be added again. What counts is why it was not.
+            let _ = clear_metadata(&disk, &geometry).await;
+        }
+        added
+    }
+
+    /// The caller has its turn.
+    async fn take_in(&self, layout: Layout) -> Result<(), StoreError> {
+        let (index, generation) = (layout.len() - 1, self.state.borrow().generation);
+        let (disk, geometry) = (&layout.disks.all()[index], layout.geometry[index]);
+        let superblock = Buf::copy_of(&self.superblock(&layout, index, generation).encode()).share();
+        let copies = End::BOTH.map(|end| (geometry.superblock_offset(end, generation), superblock.clone()));
+        write_and_flush(disk, copies.into(), Step::Joining).await?;
+        let catalog = Catalog { disks: layout.entries(), ..self.state.borrow().catalog.clone() };
+        self.commit_on(Rc::new(layout), catalog, Superblocks::OfAllDisks, 0).await?;
+        self.state.borrow_mut().allocator.add_disk(geometry.extents);
+        Ok(())
+    }
+
+    fn room_for_a_disk(&self) -> Result<(), StoreError> {
+        if self.layout().len() < DISKS_MAX { Ok(()) } else { Err(StoreError::TooManyDisks) }
+    }
+
+    /// How a disk of `size` bytes is laid out in this pool.
+    fn lay_out(&self, new: &NewDisk, size: u64) -> Result<Geometry, StoreError> {
+        let needed = Geometry::bytes_min(self.extent_bytes, self.slot_bytes);
+        Geometry::new(size, self.extent_bytes, self.slot_bytes).ok_or_else(|| {
+            let path = new.path.clone();
+            match size < needed {
+                true => StoreError::DiskTooSmall { path, size, needed },
+                false => StoreError::DiskTooLarge { path, size, extent: self.extent_bytes },
+            }
+        })
+    }
+}
