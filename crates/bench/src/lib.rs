@@ -9,28 +9,38 @@
 //! won by compression that was not asked for; a target that is lost in mid-run is reported with what was lost.
 
 mod arrivals;
+mod ceiling;
 mod content;
 mod device;
 mod driver;
 mod engine;
 mod error;
+mod knee;
 mod latency;
 mod ledger;
 mod machine;
+mod pack;
 mod quantity;
+mod ratio;
 pub mod record;
 mod recorder;
 pub mod report;
+mod saturation;
 mod sequence;
 mod target;
 mod workload;
 
+pub use ceiling::{Disks, RawDisk};
 pub use content::{Content, InvalidContent};
 pub use device::Failure;
 pub use driver::{Driver, Progress, Setup, Watch};
 pub use engine::{Misfit, Phase};
 pub use error::Error;
+pub use knee::{Point, knee};
 pub use latency::Latency;
+pub use pack::{PACKS, Pack};
 pub use quantity::{grouped, micros, short_size};
+pub use ratio::Ratio;
+pub use saturation::{gains, has_stopped_growing, saturation};
 pub use target::{InvalidTarget, PORT, Target, UnitUrl};
 pub use workload::{Access, BLOCK_BYTES_MAX, DEPTH_MAX, THREADS_MAX, Workload, WorkloadError};

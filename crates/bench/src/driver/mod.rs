@@ -17,8 +17,8 @@ use initiator::{Lun, Options};
 use rt::CoreId;
 
 use crate::device::UnitAddress;
-use crate::engine::{Found, Gauge, LanePlan, Place, Plan, Preparation, conduct, prepare};
-use crate::machine::{file_kind, is_local, listener_of, resolve};
+use crate::engine::{Found, Gauge, LanePlan, Place, Plan, Preparation, conduct, prepare, regions};
+use crate::machine::{file_kind, is_local, listener_of, processors, resolve};
 use crate::record::{Run, Subject};
 use crate::{Content, Error, Phase, Target, Workload};
 use cores::{Cores, run_on};
@@ -82,12 +82,17 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Looks at the targets. `workload` says which part of them will be used, and whether they will be written.
+    /// Looks at the targets. The workloads are those that will be run: all must fit, and their writes must be welcome. A fill
+    /// is of the part that the first of them uses.
     ///
     /// # Errors
     /// See [`Error`]; nothing was written then, but what a fill had written before it failed.
-    pub fn prepare(setup: Setup, workload: &Workload, watch: Watch<'_>) -> Result<Driver, Error> {
-        workload.check()?;
+    ///
+    /// # Panics
+    /// Without a workload.
+    pub fn prepare(setup: Setup, workloads: &[Workload], watch: Watch<'_>) -> Result<Driver, Error> {
+        workloads.iter().try_for_each(Workload::check)?;
+        let first = workloads.first().expect("something is to be measured");
         let places =
             setup.targets.iter().map(|target| place(target, &setup.login)).collect::<Result<Vec<_>, _>>()?;
         let mut driver = Driver {
@@ -103,11 +108,13 @@ impl Driver {
             // Space that was never written is read without a disk's work.
             fill: driver.setup.precondition.or(driver.setup.create.map(|_| Content::Random)),
             overwrite: driver.setup.overwrite,
+            writes: workloads.iter().any(Workload::writes),
         };
-        let mut plan = driver.plan(workload, Layout::new(1, 1, 1));
+        let every = driver.places.len();
+        let mut plan = driver.plan(first, Layout::new(every, 1, 1));
         let (gauge, phases) = Gauge::new(0);
         let gauge = Arc::new(gauge);
-        let mut observer = Observer::new(Arc::clone(&gauge), phases, &driver.servers, workload);
+        let mut observer = Observer::new(Arc::clone(&gauge), phases, &driver.servers, first);
         let cores = Cores::new(1, driver.setup.processors.as_deref());
         let (pattern, found) = run_on(cores, &mut observer, watch, move || async move {
             plan.pattern = rt::random();
@@ -115,7 +122,11 @@ impl Driver {
         })?;
         driver.pattern = pattern;
         driver.found = found.map_err(|error| Error::of_run(error, &driver.setup.targets))?;
-        driver.filled = preparation_fills(&driver.setup);
+        driver.filled = driver.setup.precondition.is_some() || driver.setup.create.is_some();
+        for workload in workloads {
+            let plan = driver.plan(workload, Layout::new(every, 1, 1));
+            regions(&plan, &driver.found).map_err(|error| Error::of_run(error, &driver.setup.targets))?;
+        }
         Ok(driver)
     }
 
@@ -124,9 +135,30 @@ impl Driver {
     /// # Errors
     /// See [`Error`]. A target that fails while it is measured is none: the record says it.
     pub fn run(&mut self, workload: &Workload, watch: Watch<'_>) -> Result<Run, Error> {
-        workload.check()?;
         let threads = workload.threads as usize * self.places.len();
         let layout = Layout::new(self.places.len(), workload.threads, threads.min(CORES_MAX));
+        self.carry_out(workload, layout, watch)
+    }
+
+    /// Makes one run on the first targets only, so many. Their threads share as many cores as there are processors.
+    ///
+    /// # Errors
+    /// As for [`Driver::run`].
+    pub fn run_clients(
+        &mut self,
+        workload: &Workload,
+        clients: usize,
+        watch: Watch<'_>,
+    ) -> Result<Run, Error> {
+        let clients = clients.clamp(1, self.places.len());
+        let processors = self.setup.processors.as_ref().map_or_else(processors, Vec::len);
+        let layout = Layout::new(clients, workload.threads, processors.min(CORES_MAX));
+        self.carry_out(workload, layout, watch)
+    }
+
+    fn carry_out(&mut self, workload: &Workload, layout: Layout, watch: Watch<'_>) -> Result<Run, Error> {
+        workload.check()?;
+        let places = layout.places;
         let cores = Cores::new(layout.cores, self.setup.processors.as_deref());
         let plan = self.plan(workload, layout);
         let (gauge, phases) = Gauge::new(plan.lanes.len());
@@ -134,7 +166,20 @@ impl Driver {
         let mut observer = Observer::new(Arc::clone(&gauge), phases, &self.servers, workload);
         let conducted = run_on(cores, &mut observer, watch, move || conduct(plan, gauge))?;
         let outcome = conducted.map_err(|error| Error::of_run(error, &self.setup.targets))?;
-        Ok(recording::record(self, workload, &outcome, observer))
+        let mut run = recording::record(self, workload, &outcome, observer);
+        run.subjects.truncate(places);
+        if workload.writes() {
+            self.written();
+        }
+        Ok(run)
+    }
+
+    /// What was known of the targets' content is not true any more.
+    fn written(&mut self) {
+        self.found.iter_mut().for_each(|found| found.empty = None);
+        // What the next verified run has not written itself is of another run for it.
+        self.filled = false;
+        self.pattern = self.pattern.wrapping_add(1);
     }
 
     /// What the targets are.
@@ -155,7 +200,7 @@ impl Driver {
     fn plan(&self, workload: &Workload, layout: Layout) -> Plan {
         Plan {
             workload: workload.clone(),
-            places: self.places.clone(),
+            places: self.places[..layout.places].to_vec(),
             lanes: layout.lanes,
             sessions: self.setup.sessions.max(1),
             timeout: self.setup.timeout,
@@ -165,12 +210,10 @@ impl Driver {
     }
 }
 
-fn preparation_fills(setup: &Setup) -> bool {
-    setup.precondition.is_some() || setup.create.is_some()
-}
-
 /// Which lane is on which core.
 struct Layout {
+    /// Of the targets so many, from the first on.
+    places: usize,
     lanes: Vec<LanePlan>,
     cores: usize,
 }
@@ -180,7 +223,8 @@ impl Layout {
         let all = (0..places).flat_map(|place| (0..threads).map(move |thread| (place, thread)));
         let on_core =
             |(number, (place, thread))| LanePlan { place, core: CoreId((number % cores) as u16), thread };
-        Layout { lanes: all.enumerate().map(on_core).collect(), cores }
+        let lanes: Vec<LanePlan> = all.enumerate().map(on_core).collect();
+        Layout { places, cores: cores.min(lanes.len()).max(1), lanes }
     }
 }
 

@@ -7,9 +7,12 @@ use super::{Driver, Observer};
 use crate::device::Failure;
 use crate::engine::{self, Outcome};
 use crate::machine::own_pid;
-use crate::record::{Check, Cpu, Direction, Loss, Noise, OpenLoop, Process, Run, Sample, Thread};
+use crate::record::{Check, Cpu, Direction, Ending, Loss, Noise, OpenLoop, Process, Run, Sample, Thread};
 use crate::recorder;
 use crate::{Target, Workload};
+
+/// Others may use so much of a processor before it is worth a word: a quarter of one of few is felt.
+const OTHERS_PERCENT_MAX: f64 = 25.0;
 
 /// The record of a run.
 pub(super) fn record(driver: &Driver, workload: &Workload, outcome: &Outcome, observer: Observer) -> Run {
@@ -24,6 +27,8 @@ pub(super) fn record(driver: &Driver, workload: &Workload, outcome: &Outcome, ob
     let measured_from = (window.from - window.start).div_duration_f64(window.interval).ceil() as usize;
     let mut noise = noise(&observer);
     noise.rate_deviation_percent = rate_deviation(series.get(measured_from..).unwrap_or_default());
+    let notes = notes(driver, workload, outcome, &noise);
+    let losses = outcome.losses.iter();
     let started = observer.started.clone();
     Run {
         name: workload.title(),
@@ -32,7 +37,6 @@ pub(super) fn record(driver: &Driver, workload: &Workload, outcome: &Outcome, ob
         subjects: driver.subjects(),
         started,
         seconds: measured.as_secs_f64(),
-        complete: outcome.ended == window.until,
         reads,
         writes,
         total,
@@ -42,14 +46,14 @@ pub(super) fn record(driver: &Driver, workload: &Workload, outcome: &Outcome, ob
         noise,
         check: workload.verify.then_some(Check { checked: outcome.checked, unchecked: outcome.unchecked }),
         open_loop: workload.rate.map(|rate| OpenLoop { rate, never_begun: outcome.never_begun }),
-        losses: outcome
-            .losses
-            .iter()
-            .map(|loss| record_loss(loss, &driver.setup.targets, window.start))
-            .collect(),
-        unanswered_reads: outcome.unanswered[0],
-        unanswered_writes: outcome.unanswered[1],
-        notes: notes(driver, workload, outcome),
+        ceiling: None,
+        ending: Ending {
+            complete: outcome.ended == window.until,
+            losses: losses.map(|loss| record_loss(loss, &driver.setup.targets, window.start)).collect(),
+            unanswered_reads: outcome.unanswered[0],
+            unanswered_writes: outcome.unanswered[1],
+        },
+        notes,
     }
 }
 
@@ -72,7 +76,7 @@ fn rate_deviation(series: &[Sample]) -> Option<f64> {
     (rates.len() > 1 && mean > 0.0).then(|| 100.0 * variance.sqrt() / mean)
 }
 
-fn noise(observer: &Observer) -> Noise {
+pub(super) fn noise(observer: &Observer) -> Noise {
     let (Some((from, _)), Some((to, _))) = (&observer.from, &observer.to) else { return Noise::default() };
     let between = Between { from, to };
     Noise {
@@ -82,7 +86,7 @@ fn noise(observer: &Observer) -> Noise {
     }
 }
 
-fn cpu(observer: Observer) -> Option<Cpu> {
+pub(super) fn cpu(observer: Observer) -> Option<Cpu> {
     let ((from, before), (to, after)) = (observer.from?, observer.to?);
     let between = Between { from: &from, to: &to };
     let threads = |process: usize| between.threads(&before[process], &after[process]);
@@ -100,7 +104,7 @@ fn server(between: &Between<'_>, number: usize, pid: u32, threads: Vec<Thread>) 
     Some(between.process(pid, used, threads))
 }
 
-fn record_loss(loss: &engine::Loss, targets: &[Target], start: Instant) -> Loss {
+pub(super) fn record_loss(loss: &engine::Loss, targets: &[Target], start: Instant) -> Loss {
     let since = |at: Instant| (at - start).as_secs_f64();
     let direction = if loss.read { "read" } else { "write" };
     Loss {
@@ -122,7 +126,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 /// What a reader of the figures should know.
-fn notes(driver: &Driver, workload: &Workload, outcome: &Outcome) -> Vec<String> {
+fn notes(driver: &Driver, workload: &Workload, outcome: &Outcome, noise: &Noise) -> Vec<String> {
     let mut notes = Vec::new();
     let units = driver.setup.targets.iter().any(|target| matches!(target, Target::Unit(_)));
     if workload.reads() && driver.found.iter().any(|found| found.empty == Some(true)) {
@@ -134,6 +138,14 @@ fn notes(driver: &Driver, workload: &Workload, outcome: &Outcome) -> Vec<String>
         notes.push(
             "The server's CPU time is not known: no process of this machine listens at the portal. --server-pid names one.".to_owned(),
         );
+    }
+    if let Some(percent) = noise.others_percent.filter(|percent| *percent > OTHERS_PERCENT_MAX) {
+        // With a server that was not found its share is among the others'.
+        if !units || !driver.servers.is_empty() {
+            notes.push(format!(
+                "Others used {percent:.0} % of a processor meanwhile: another run may give other figures. `ursa bench compare --rounds` measures in turn."
+            ));
+        }
     }
     if outcome.never_begun > 0 {
         notes.push(format!(

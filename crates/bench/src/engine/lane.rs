@@ -366,7 +366,7 @@ async fn all(tasks: &mut [Task<()>]) {
 }
 
 /// Waits for the first of two, and drops the other.
-async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+pub(super) async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|context| {
         if one.as_mut().poll(context).is_ready() || other.as_mut().poll(context).is_ready() {

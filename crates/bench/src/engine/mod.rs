@@ -23,8 +23,8 @@ use lane::{Ground, LaneStart};
 pub(crate) use lane::{LaneEnd, Loss};
 pub use plan::Misfit;
 pub(crate) use plan::{LanePlan, Place, Plan, Preparation};
-pub(crate) use prepare::{Found, prepare};
-use prepare::{describe, open, regions, way};
+pub(crate) use prepare::{Found, prepare, regions};
+use prepare::{describe, open, way};
 
 use crate::device::Failure;
 use crate::ledger::{BLOCKS_MAX, Ledger};

@@ -52,6 +52,8 @@ pub(crate) struct Preparation {
     pub(crate) fill: Option<Content>,
     /// Destroy what is there.
     pub(crate) overwrite: bool,
+    /// A run will write.
+    pub(crate) writes: bool,
 }
 
 /// Why a pattern and a target do not go together.

@@ -45,7 +45,7 @@ pub(crate) async fn prepare(
     gauge: &Gauge,
 ) -> Result<Vec<Found>, RunError> {
     gauge.enter(Phase::Preparing);
-    let writes = plan.workload.writes() || preparation.fill.is_some();
+    let writes = preparation.writes || preparation.fill.is_some();
     let (mut devices, mut found) = (Vec::new(), Vec::new());
     for (number, place) in plan.places.iter().enumerate() {
         let device = open(place, preparation.create, !writes).await.map_err(|error| error.at(number))?;

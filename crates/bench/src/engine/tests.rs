@@ -42,6 +42,7 @@ impl Rig {
     }
 
     fn prepare(&self, plan: Plan, preparation: Preparation) -> Result<Vec<Found>, RunError> {
+        let preparation = Preparation { writes: plan.workload.writes(), ..preparation };
         let (gauge, _phases) = Gauge::new(plan.lanes.len());
         self.world.block_on(
             self.machine,

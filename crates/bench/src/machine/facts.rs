@@ -16,7 +16,7 @@ pub(crate) fn machine() -> Machine {
     Machine {
         kernel: format!("Linux {kernel}"),
         processor: processor.unwrap_or_else(|| "unknown".to_owned()),
-        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        processors: processors(),
         memory_bytes: memory.and_then(kib).unwrap_or(0) * 1024,
     }
 }
@@ -27,6 +27,11 @@ fn field(text: &str, name: &str) -> Option<String> {
         let (key, value) = line.split_once(':')?;
         (key.trim() == name).then(|| value.trim().to_owned())
     })
+}
+
+/// How many processors this process may use.
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// This process.

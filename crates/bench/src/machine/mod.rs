@@ -7,6 +7,6 @@ mod resolve;
 mod server;
 
 pub(crate) use cpu::{Processors, process_cpu, thread_cpu};
-pub(crate) use facts::{file_kind, machine, own_pid, process_name, utc_now};
+pub(crate) use facts::{file_kind, machine, own_pid, process_name, processors, utc_now};
 pub(crate) use resolve::{is_local, resolve};
 pub(crate) use server::listener_of;

@@ -3,8 +3,11 @@
 //! A record says everything that its report says: the exact command, versions, the machine, the noise. Latencies are in
 //! microseconds, rates in requests a second, data rates in millions of bytes a second.
 
+mod analysis;
 mod cpu;
+mod ending;
 mod figures;
+mod fleet;
 mod run;
 #[cfg(test)]
 pub(crate) mod sample;
@@ -13,9 +16,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+pub use analysis::{Analysis, Compare, CompareRow, PackName, Sweep};
 pub use cpu::{Cpu, CpuSample, Noise, Process, Thread};
+pub use ending::{Ending, Loss};
 pub use figures::{Direction, LatencyFigures, Sample};
-pub use run::{Check, Loss, OpenLoop, Run, Subject};
+pub use fleet::{Fleet, FleetStep};
+pub use run::{Ceiling, Check, OpenLoop, Run, Subject};
 
 use crate::{Error, machine};
 
@@ -37,14 +43,21 @@ pub struct Document {
     pub machine: Machine,
     /// The runs, in the order in which they were made.
     pub runs: Vec<Run>,
+    /// What they say together, if they were made for that.
+    pub analysis: Option<Analysis>,
 }
 
 impl Document {
     /// Of runs that were made on this machine by this command.
-    pub fn new(command: String, version: &str, runs: Vec<Run>) -> Document {
+    pub fn new(command: String, version: &str, runs: Vec<Run>, analysis: Option<Analysis>) -> Document {
         let started = runs.first().map_or_else(machine::utc_now, |run| run.started.clone());
         let machine = machine::machine();
-        Document { format: FORMAT, command, started, version: version.to_owned(), machine, runs }
+        Document { format: FORMAT, command, started, version: version.to_owned(), machine, runs, analysis }
+    }
+
+    /// Whether all that was to be measured was, and nothing was lost.
+    pub fn is_clean(&self) -> bool {
+        self.runs.iter().all(Run::is_clean)
     }
 
     /// As JSON.

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cpu, Direction, Noise, Sample};
-use crate::{Target, Workload};
+use super::{Cpu, Direction, Ending, Noise, Sample};
+use crate::{Disks, Target, Workload};
 
 /// One pattern on its targets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,8 +20,6 @@ pub struct Run {
     pub started: String,
     /// How long it was measured, seconds.
     pub seconds: f64,
-    /// Whether it went on to its end.
-    pub complete: bool,
     /// The reads.
     pub reads: Direction,
     /// The writes.
@@ -40,12 +38,11 @@ pub struct Run {
     pub check: Option<Check>,
     /// Of a run with a rate.
     pub open_loop: Option<OpenLoop>,
-    /// What went wrong, first things first.
-    pub losses: Vec<Loss>,
-    /// Reads that were under way when their target was lost.
-    pub unanswered_reads: u64,
-    /// Writes likewise: whether they took effect is not known.
-    pub unanswered_writes: u64,
+    /// What the disks behind the targets could do at best.
+    pub ceiling: Option<Ceiling>,
+    /// How it ended.
+    #[serde(flatten)]
+    pub ending: Ending,
     /// What a reader of the figures should know.
     pub notes: Vec<String>,
 }
@@ -81,26 +78,28 @@ pub struct OpenLoop {
     pub never_begun: u64,
 }
 
-/// The end of a target, as one thread saw it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Loss {
-    /// Which target.
-    pub target: Target,
-    /// When, in seconds from the first request on.
-    pub at: f64,
-    /// The last answer before, likewise.
-    pub last_answer: Option<f64>,
-    /// What was asked for: a read or a write, and where.
-    pub request: String,
-    /// What happened.
-    pub reason: String,
-    /// Whether the target gave wrong data.
-    pub wrong_data: bool,
+/// What the disks behind the targets could do at best.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// The disks.
+    pub disks: Disks,
+    /// Requests a second at best, of this mix.
+    pub iops: f64,
+    /// What the run reached, in percent of it.
+    pub percent: f64,
+}
+
+impl Ceiling {
+    /// Of a run; `None` if a figure of the disks is missing.
+    pub fn of(disks: Disks, run: &Run) -> Option<Ceiling> {
+        let iops = disks.ceiling(run.workload.write_percent)?;
+        Some(Ceiling { disks, iops, percent: 100.0 * run.total.iops / iops })
+    }
 }
 
 impl Run {
     /// Whether there is nothing to complain about.
     pub fn is_clean(&self) -> bool {
-        self.complete && self.losses.is_empty()
+        self.ending.is_clean()
     }
 }

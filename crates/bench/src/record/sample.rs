@@ -1,7 +1,8 @@
 //! A record for tests.
 
 use super::{
-    Check, Cpu, CpuSample, Direction, Document, LatencyFigures, Loss, Noise, Process, Run, Sample, Subject,
+    Check, Cpu, CpuSample, Direction, Document, Ending, LatencyFigures, Loss, Noise, Process, Run, Sample,
+    Subject,
 };
 use crate::Workload;
 
@@ -49,7 +50,6 @@ pub(crate) fn run() -> Run {
         }],
         started: "2026-11-21T09:30:00Z".to_owned(),
         seconds: 10.0,
-        complete: true,
         total: reads.clone(),
         reads,
         writes: Direction::default(),
@@ -69,9 +69,8 @@ pub(crate) fn run() -> Run {
         },
         check: Some(Check { checked: 100_000, unchecked: 0 }),
         open_loop: None,
-        losses: Vec::new(),
-        unanswered_reads: 0,
-        unanswered_writes: 0,
+        ceiling: None,
+        ending: Ending { complete: true, ..Ending::default() },
         notes: vec!["Take care.".to_owned()],
     }
 }
@@ -87,11 +86,12 @@ pub(crate) fn lost() -> Run {
         reason: "the session is over: the target closed the connection".to_owned(),
         wrong_data: false,
     };
-    Run { complete: false, losses: vec![loss], unanswered_reads: 3, unanswered_writes: 2, ..run }
+    let ending = Ending { complete: false, losses: vec![loss], unanswered_reads: 3, unanswered_writes: 2 };
+    Run { ending, ..run }
 }
 
 pub(crate) fn document(runs: Vec<Run>) -> Document {
-    Document::new("ursa bench run '<target>'".to_owned(), "1.2.3", runs)
+    Document::new("ursa bench run '<target>'".to_owned(), "1.2.3", runs, None)
 }
 
 #[test]

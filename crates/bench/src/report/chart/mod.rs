@@ -2,11 +2,13 @@
 //! light one.
 
 mod axis;
+mod bars;
 mod frame;
 mod lines;
 mod scale;
 mod svg;
 
 pub(crate) use axis::{Axis, Unit};
-pub(crate) use lines::{Line, Lines};
+pub(crate) use bars::{Bar, Bars};
+pub(crate) use lines::{Line, Lines, Mark};
 pub(crate) use scale::Scale;

@@ -1,7 +1,9 @@
 //! A record as one page that needs nothing else: no network, no scripts, charts as inline SVG.
 
+mod fleet;
 mod page;
 mod run;
+mod series;
 
 pub use page::page;
 

@@ -1,7 +1,7 @@
 //! The page around what was measured.
 
-use super::{escape, run};
-use crate::record::Document;
+use super::{escape, fleet, run, series};
+use crate::record::{Analysis, Document};
 
 /// All of a record, as one page.
 pub fn page(document: &Document) -> String {
@@ -9,11 +9,15 @@ pub fn page(document: &Document) -> String {
     let mut body = format!("<h1>{}</h1>", escape(&title));
     body.push_str(&format!("<p class=\"faint\">{}</p>", escape(&subtitle(document))));
     for one in &document.runs {
-        body.push_str(&run::alarm(one));
+        body.push_str(&run::alarm(&one.ending));
     }
-    for one in &document.runs {
-        body.push_str(&run::section(one));
-    }
+    body.push_str(&match &document.analysis {
+        None => document.runs.iter().map(run::section).collect(),
+        Some(Analysis::Sweep(sweep)) => series::sweep(sweep, &document.runs),
+        Some(Analysis::Pack(pack)) => series::pack(pack, &document.runs),
+        Some(Analysis::Compare(compare)) => series::compare(compare, &document.runs),
+        Some(Analysis::Fleet(of)) => fleet::fleet(of, &document.runs),
+    });
     body.push_str(&origin(document));
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{}</title><style>{}</style></head><body><main>{body}</main></body></html>\n",
@@ -23,6 +27,14 @@ pub fn page(document: &Document) -> String {
 }
 
 fn title(document: &Document) -> String {
+    let first = document.runs.first().map(|run| run.name.as_str()).unwrap_or_default();
+    match &document.analysis {
+        None => {}
+        Some(Analysis::Sweep(_)) => return format!("{first}: threads and depths"),
+        Some(Analysis::Pack(pack)) => return format!("Pack {}", pack.name),
+        Some(Analysis::Compare(_)) => return "B compared with A".to_owned(),
+        Some(Analysis::Fleet(_)) => return format!("A fleet of clients: {first} each"),
+    }
     match document.runs.as_slice() {
         [one] => format!("{}, {} x {}", one.name, one.workload.threads, one.workload.depth),
         runs => format!("{} runs", runs.len()),

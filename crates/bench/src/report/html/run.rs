@@ -2,13 +2,13 @@
 
 use super::escape;
 use crate::quantity::{grouped, micros};
-use crate::record::{Direction, Run};
+use crate::record::{Direction, Ending, Run};
 use crate::report::chart::{Axis, Line, Lines, Scale, Unit};
 use crate::report::text::{self, Style};
 
 /// What must not be overlooked, at the top of the page; nothing if all went well.
-pub(super) fn alarm(run: &Run) -> String {
-    let losses = text::losses(run, Style::Plain);
+pub(super) fn alarm(ending: &Ending) -> String {
+    let losses = text::losses(ending, Style::Plain);
     let mut lines = losses.lines();
     let Some(first) = lines.next() else { return String::new() };
     let rest: String = lines.map(|line| format!("<p>{}</p>", escape(line.trim()))).collect();
@@ -220,6 +220,9 @@ fn conditions(run: &Run) -> String {
     if let Some(check) = &run.check {
         let (checked, unchecked) = (grouped(check.checked as f64), grouped(check.unchecked as f64));
         rows.push(("Verified", format!("{checked} reads were checked, {unchecked} could not be")));
+    }
+    if let Some(ceiling) = &run.ceiling {
+        rows.push(("Ceiling", text::ceiling_line(ceiling).trim_start_matches("Ceiling ").to_owned()));
     }
     rows.extend(run.notes.iter().map(|note| ("Note", note.clone())));
     format!("<div class=\"card\">{}</div>", facts(&rows))

@@ -1,12 +1,18 @@
 //! `ursa bench`.
 
+mod ceiling;
+mod compare;
+mod fleet;
 pub mod letters;
+mod pack;
 mod pattern;
 mod progress;
 mod report;
 mod results;
 mod run;
+mod series;
 mod setup;
+mod sweep;
 
 use clap::Subcommand;
 
@@ -18,6 +24,14 @@ use super::output::Output;
 pub enum Command {
     /// Use one pattern on one target or several at once
     Run(Box<run::Run>),
+    /// Use one pattern with many threads and depths, and find where more load stops paying
+    Sweep(Box<sweep::Sweep>),
+    /// Use the patterns of a published test
+    Pack(Box<pack::Pack>),
+    /// Add clients, each with a volume of its own, until the total stops growing
+    Fleet(Box<fleet::Fleet>),
+    /// Compare two records, or measure both again in turn
+    Compare(Box<compare::Compare>),
     /// Show a record again, as text or as a page
     Report(report::Report),
 }
@@ -30,6 +44,10 @@ impl Command {
     pub fn run(self, output: &Output) -> Result<(), CliError> {
         match self {
             Command::Run(run) => run.run(output),
+            Command::Sweep(sweep) => sweep.run(output),
+            Command::Pack(pack) => pack.run(output),
+            Command::Fleet(fleet) => fleet.run(output),
+            Command::Compare(compare) => compare.run(output),
             Command::Report(report) => report.run(output),
         }
     }

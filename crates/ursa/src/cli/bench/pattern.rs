@@ -15,12 +15,6 @@ pub struct PatternArgs {
     /// -b: bytes of a request
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     block: Size,
-    /// -t: threads for each target
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    threads: u32,
-    /// -o: requests under way of each thread
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    depth: u32,
     /// -w: of a hundred requests, so many are writes
     #[arg(long, value_name = "PERCENT", default_value_t = 0)]
     write: u8,
@@ -88,7 +82,7 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl PatternArgs {
-    /// The pattern.
+    /// The pattern, with the usual threads and depth.
     pub fn workload(&self) -> Workload {
         let block = u32::try_from(self.block.0).unwrap_or(u32::MAX);
         let step = |size: Option<Size>| size.map_or(u64::from(block), |size| size.0);
@@ -101,8 +95,6 @@ impl PatternArgs {
         };
         Workload {
             block,
-            threads: self.threads,
-            depth: self.depth,
             write_percent: self.write,
             access,
             base: self.base.0,
@@ -118,6 +110,7 @@ impl PatternArgs {
             rate: self.rate,
             warm_up: self.warm_up,
             duration: self.duration,
+            ..Workload::default()
         }
     }
 }

@@ -11,6 +11,8 @@ use bench::{Phase, Progress, grouped, short_size};
 /// Shows progress on standard error, if that is a terminal, on one line that is written again and again.
 pub struct ProgressLine {
     terminal: bool,
+    /// What is being done: `3 of 12: `.
+    title: String,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -23,7 +25,12 @@ impl ProgressLine {
             std::thread::Builder::new().name("signals".into()).spawn(move || wait_for_ctrl_c(&flag));
         // Without it, Ctrl-C ends the program, as it does everywhere.
         drop(spawned);
-        ProgressLine { terminal: io::stderr().is_terminal(), interrupted }
+        ProgressLine { terminal: io::stderr().is_terminal(), title: String::new(), interrupted }
+    }
+
+    /// Says what is done next.
+    pub fn begin(&mut self, title: String) {
+        self.title = title;
     }
 
     /// Whether Ctrl-C was pressed.
@@ -37,7 +44,7 @@ impl ProgressLine {
             return ControlFlow::Break(());
         }
         if self.terminal {
-            let line = describe(progress);
+            let line = format!("{}{}", self.title, describe(progress));
             // Nothing is lost if nobody sees it.
             let _ = write!(io::stderr(), "\r\x1b[K{line}");
         }

@@ -54,11 +54,7 @@ impl ResultArgs {
             std::fs::write(path, html::page(document)).map_err(|error| failed(path, error))?;
         }
         io::stdout().flush().map_err(CliError::Print)?;
-        if document.runs.iter().all(bench::record::Run::is_clean) {
-            Ok(())
-        } else {
-            Err(CliError::BenchIncomplete)
-        }
+        if document.is_clean() { Ok(()) } else { Err(CliError::BenchIncomplete) }
     }
 }
 

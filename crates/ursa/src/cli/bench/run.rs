@@ -1,9 +1,10 @@
 //! `ursa bench run`.
 
 use bench::record::Document;
-use bench::{Driver, Target};
+use bench::{Driver, Target, Workload};
 use clap::Args;
 
+use super::ceiling::CeilingArgs;
 use super::pattern::PatternArgs;
 use super::progress::ProgressLine;
 use super::results::{ResultArgs, command_line};
@@ -24,10 +25,18 @@ pub struct Run {
     /// `iscsi://PORTAL[:PORT]/IQN/LUN`, a file or a block device; several are used at once
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<Target>,
+    /// -t: threads for each target
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: u32,
+    /// -o: requests under way of each thread
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    depth: u32,
     #[command(flatten)]
     pattern: PatternArgs,
     #[command(flatten)]
     setup: SetupArgs,
+    #[command(flatten)]
+    ceiling: CeilingArgs,
     #[command(flatten)]
     results: ResultArgs,
 }
@@ -38,15 +47,19 @@ impl Run {
     /// # Errors
     /// See [`CliError`].
     pub fn run(self, output: &Output) -> Result<(), CliError> {
-        let workload = self.pattern.workload();
+        let (threads, depth) = (self.threads, self.depth);
+        let workload = Workload { threads, depth, ..self.pattern.workload() };
+        let workloads = [workload];
         let setup = self.setup.setup(self.targets)?;
         self.results.check()?;
         let mut line = ProgressLine::start();
-        let watch = &mut |progress: &_| line.show(progress);
-        let mut driver = Driver::prepare(setup, &workload, watch)?;
-        let run = driver.run(&workload, watch)?;
+        let raw = self.ceiling.measure(&setup, &workloads, &mut line)?;
+        let mut driver = Driver::prepare(setup, &workloads, &mut |progress| line.show(progress))?;
+        let [workload] = &workloads;
+        let mut runs = vec![driver.run(workload, &mut |progress| line.show(progress))?];
         line.clear();
-        let document = Document::new(command_line(), env!("CARGO_PKG_VERSION"), vec![run]);
+        raw.mark(&mut runs);
+        let document = Document::new(command_line(), env!("CARGO_PKG_VERSION"), runs, None);
         self.results.report(output, &document)
     }
 }

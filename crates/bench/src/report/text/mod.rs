@@ -1,9 +1,15 @@
 //! Records as text.
 
+mod columns;
+mod fleet;
+mod series;
+
+pub(crate) use series::verdict;
+
 use std::fmt::Write;
 
-use crate::grouped;
-use crate::record::{Cpu, Direction, Document, Loss, Noise, Process, Run};
+use crate::record::{Analysis, Ceiling, Cpu, Direction, Document, Ending, Loss, Noise, Process, Run};
+use crate::{Disks, grouped};
 
 /// How text is made bold, if it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +39,14 @@ impl Style {
 
 /// All of a record.
 pub fn document(document: &Document, style: Style) -> String {
-    let runs: Vec<String> = document.runs.iter().map(|one| run(one, style)).collect();
-    runs.join("\n")
+    let runs = document.runs.as_slice();
+    match &document.analysis {
+        None => runs.iter().map(|one| run(one, style)).collect::<Vec<_>>().join("\n"),
+        Some(Analysis::Sweep(sweep)) => series::sweep(sweep, runs, style),
+        Some(Analysis::Pack(pack)) => series::pack(pack, runs, style),
+        Some(Analysis::Compare(compare)) => series::compare(compare, style),
+        Some(Analysis::Fleet(fleet)) => fleet::fleet(fleet, runs, style),
+    }
 }
 
 /// A run: figures, CPU times, noise, and what went wrong.
@@ -57,30 +69,32 @@ pub fn run(run: &Run, style: Style) -> String {
         let (checked, unchecked) = (grouped(check.checked as f64), grouped(check.unchecked as f64));
         line(&mut text, &format!("Verify  {checked} reads checked, {unchecked} could not be"));
     }
+    if let Some(ceiling) = &run.ceiling {
+        line(&mut text, &ceiling_line(ceiling));
+    }
     for note in &run.notes {
         line(&mut text, &format!("Note    {note}"));
     }
-    text.push_str(&losses(run, style));
+    text.push_str(&losses(&run.ending, style));
     text
 }
 
 /// What was lost, if anything was: first things first.
-pub fn losses(run: &Run, style: Style) -> String {
+pub(crate) fn losses(ending: &Ending, style: Style) -> String {
     let mut text = String::new();
-    let Some(first) = run.losses.first() else {
-        if !run.complete {
+    let Some(first) = ending.losses.first() else {
+        if !ending.complete {
             line(&mut text, &style.alarm("The run was stopped before its time."));
         }
         return text;
     };
     let what = if first.wrong_data { "WRONG DATA" } else { "LOST" };
-    let after = if run.seconds > 0.0 { "" } else { ", before the warm-up was over" };
-    line(&mut text, &style.alarm(&format!("{what}: {} after {:.1} s{after}", first.target, first.at)));
+    line(&mut text, &style.alarm(&format!("{what}: {} after {:.1} s", first.target, first.at)));
     line(&mut text, &format!("  {}: {}", first.request, first.reason));
-    if let Some(answer) = last_answer(&run.losses) {
+    if let Some(answer) = last_answer(&ending.losses) {
         line(&mut text, &format!("  The last answer came after {answer:.3} s."));
     }
-    let (reads, writes) = (run.unanswered_reads, run.unanswered_writes);
+    let (reads, writes) = (ending.unanswered_reads, ending.unanswered_writes);
     if reads + writes > 0 {
         let writes_text = match writes {
             0 => String::new(),
@@ -88,8 +102,8 @@ pub fn losses(run: &Run, style: Style) -> String {
         };
         line(&mut text, &format!("  Without an answer: {reads} reads and {writes} writes{writes_text}."));
     }
-    if run.losses.len() > 1 {
-        line(&mut text, &format!("  {} threads in all saw a failure.", run.losses.len()));
+    if ending.losses.len() > 1 {
+        line(&mut text, &format!("  {} threads in all saw a failure.", ending.losses.len()));
     }
     line(&mut text, "  The figures are of the time before.");
     text
@@ -142,6 +156,18 @@ fn cpu_lines(cpu: &Cpu) -> String {
     text
 }
 
+pub(crate) fn ceiling_line(ceiling: &Ceiling) -> String {
+    let Disks { raw, disks, copies } = ceiling.disks;
+    let one = |rate: Option<f64>| rate.map_or("-".to_owned(), grouped);
+    format!(
+        "Ceiling {} requests a second, of which this is {:.0} %: {disks} disks of {} reads, {} writes a second; {copies} copies",
+        grouped(ceiling.iops),
+        ceiling.percent,
+        one(raw.reads),
+        one(raw.writes),
+    )
+}
+
 pub(crate) fn noise_line(noise: &Noise) -> Option<String> {
     let parts = [
         noise.others_percent.map(|percent| format!("others used {percent:.0} % of a processor")),
@@ -178,13 +204,13 @@ mod tests {
 
     #[test]
     fn what_was_lost_is_told() {
-        let text = losses(&sample::lost(), Style::Plain);
+        let text = losses(&sample::lost().ending, Style::Plain);
         assert!(
             text.starts_with("LOST: iscsi://10.0.0.7:3260/iqn.2026-11.io.ursa:db/0 after 7.0 s\n"),
             "{text}"
         );
         assert!(text.contains("The last answer came after 6.500 s."), "{text}");
-        assert!(losses(&sample::run(), Style::Plain).is_empty());
-        assert!(losses(&sample::lost(), Style::Terminal).starts_with("\x1b["));
+        assert!(losses(&sample::run().ending, Style::Plain).is_empty());
+        assert!(losses(&sample::lost().ending, Style::Terminal).starts_with("\x1b["));
     }
 }

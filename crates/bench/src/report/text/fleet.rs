@@ -1,0 +1,63 @@
+//! A fleet as text.
+
+use super::columns::Columns;
+use super::{Style, losses, short};
+use crate::grouped;
+use crate::record::{Fleet, Run};
+
+/// One line a size, and where the servers are saturated.
+pub(super) fn fleet(fleet: &Fleet, runs: &[Run], style: Style) -> String {
+    let mut text = runs
+        .first()
+        .map(|run| format!("{}\n\n", style.bold(&format!("Fleet: {run_name} each", run_name = run.name))))
+        .unwrap_or_default();
+    let head = [
+        "clients",
+        "IOPS",
+        "gain a client",
+        "MB/s",
+        "p50 µs",
+        "p99 µs",
+        "client µs",
+        "server µs",
+        "client core",
+        "server core",
+        "",
+    ];
+    let mut table = Columns::new(&head);
+    for (number, step) in fleet.steps.iter().enumerate() {
+        let run = &runs[step.run];
+        let latency = run.total.latency.clone().unwrap_or_default();
+        let micros = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
+        let percent = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0} %"));
+        let mut notes = Vec::new();
+        if Some(number) == fleet.saturation {
+            notes.push("saturated");
+        }
+        if Some(number) == fleet.best {
+            notes.push("highest");
+        }
+        table.row(vec![
+            step.clients.to_string(),
+            grouped(step.total),
+            grouped(step.gain),
+            short(run.total.mb_per_s),
+            short(latency.p50_us),
+            short(latency.p99_us),
+            micros(run.cpu.as_ref().map(|cpu| cpu.client.us_per_request)),
+            micros(run.cpu.as_ref().and_then(|cpu| cpu.server_us_per_request())),
+            percent(step.client_core),
+            percent(step.server_core),
+            notes.join(", "),
+        ]);
+    }
+    text.push_str(&table.text());
+    if let Some(step) = fleet.saturation.and_then(|number| fleet.steps.get(number)) {
+        text.push_str(&format!(
+            "\nSaturated with {} clients at {} requests a second: the first total that reaches the 80th percentile of all.\n",
+            step.clients,
+            grouped(step.total)
+        ));
+    }
+    text + &runs.iter().map(|run| losses(&run.ending, style)).collect::<String>()
+}

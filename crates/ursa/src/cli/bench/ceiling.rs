@@ -1,0 +1,123 @@
+//! Arguments about the disks behind the targets, and what they do at best.
+
+use std::path::PathBuf;
+
+use bench::record::{Ceiling, Run};
+use bench::{Disks, Driver, RawDisk, Setup, Target, Workload};
+use clap::Args;
+
+use super::progress::ProgressLine;
+use super::series::run_all;
+use crate::cli::exit::CliError;
+use crate::size::Size;
+
+/// The disks behind the targets.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Ceiling: what the disks could do at best")]
+pub struct CeilingArgs {
+    /// Measure this disk first, with the same patterns: a device or a file. What is not there is made as a file of --raw-size,
+    /// and taken away again
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["raw_reads", "raw_writes"])]
+    raw: Option<PathBuf>,
+    /// The size of the file that is made for --raw
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    raw_size: Size,
+    /// Reads a second of one disk, if that is known
+    #[arg(long, value_name = "IOPS")]
+    raw_reads: Option<f64>,
+    /// Writes a second of one disk, if that is known
+    #[arg(long, value_name = "IOPS")]
+    raw_writes: Option<f64>,
+    /// How many such disks there are
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    disks: u32,
+    /// How many copies are kept of everything
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    copies: u32,
+}
+
+/// The disks as they were measured, for each pattern.
+pub struct Raw {
+    disks: u32,
+    copies: u32,
+    /// What is known for all patterns.
+    known: RawDisk,
+    measured: Vec<Run>,
+}
+
+/// A file that was made to be measured.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left behind is in nobody's way but its own: the next attempt says that it is there.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl CeilingArgs {
+    /// Measures the disk, if one is named: for each pattern its reads and its writes apart.
+    ///
+    /// # Errors
+    /// [`CliError::Bench`].
+    pub fn measure(
+        &self,
+        setup: &Setup,
+        workloads: &[Workload],
+        line: &mut ProgressLine,
+    ) -> Result<Raw, CliError> {
+        let known = RawDisk { reads: self.raw_reads, writes: self.raw_writes };
+        let (disks, copies) = (self.disks, self.copies);
+        let Some(path) = &self.raw else { return Ok(Raw { disks, copies, known, measured: Vec::new() }) };
+        let mut pure: Vec<Workload> = Vec::new();
+        for workload in workloads {
+            for write_percent in [0, 100] {
+                let wanted = if write_percent == 0 { workload.reads() } else { workload.writes() };
+                let one = raw_workload(workload, write_percent);
+                if wanted && !pure.contains(&one) {
+                    pure.push(one);
+                }
+            }
+        }
+        let scratch = (!path.exists()).then(|| Scratch(path.clone()));
+        let setup = Setup {
+            targets: vec![Target::Disk(path.clone())],
+            create: scratch.is_some().then_some(self.raw_size.0),
+            ..setup.clone()
+        };
+        line.begin("raw disk: ".to_owned());
+        let mut driver = Driver::prepare(setup, &pure, &mut |progress| line.show(progress))?;
+        let measured = run_all(&mut driver, &pure, line)?;
+        if measured.iter().all(Run::is_clean) {
+            Ok(Raw { disks, copies, known, measured })
+        } else {
+            Err(CliError::BenchIncomplete)
+        }
+    }
+}
+
+/// The pattern on a raw disk: all of it, only reads or only writes.
+fn raw_workload(workload: &Workload, write_percent: u8) -> Workload {
+    Workload { write_percent, base: 0, span: None, verify: false, rate: None, ..workload.clone() }
+}
+
+impl Raw {
+    /// Says of each run what it reached of what the disks could do.
+    pub fn mark(&self, runs: &mut [Run]) {
+        for run in runs {
+            let raw = RawDisk {
+                reads: self.rate(&run.workload, 0).or(self.known.reads),
+                writes: self.rate(&run.workload, 100).or(self.known.writes),
+            };
+            let disks = Disks { raw, disks: self.disks, copies: self.copies };
+            if raw != (RawDisk { reads: None, writes: None }) {
+                run.ceiling = Ceiling::of(disks, run);
+            }
+        }
+    }
+
+    fn rate(&self, workload: &Workload, write_percent: u8) -> Option<f64> {
+        let wanted = raw_workload(workload, write_percent);
+        self.measured.iter().find(|run| run.workload == wanted).map(|run| run.total.iops)
+    }
+}

@@ -1,0 +1,121 @@
+//! `ursa bench compare`.
+
+use std::path::{Path, PathBuf};
+
+use bench::record::{Analysis, Compare as Ratios, Document, Run};
+use bench::{Driver, Target, Workload};
+use clap::Args;
+
+use super::progress::ProgressLine;
+use super::report::read;
+use super::results::{ResultArgs, command_line};
+use super::setup::SetupArgs;
+use crate::cli::exit::CliError;
+use crate::cli::output::Output;
+
+/// Two records.
+#[derive(Args, Debug)]
+pub struct Compare {
+    /// The record to compare with
+    #[arg(value_name = "A.json")]
+    a: PathBuf,
+    /// The record to compare
+    #[arg(value_name = "B.json")]
+    b: PathBuf,
+    /// Make the runs of both again, in turn, so many times: only then is it known how far the ratios spread
+    #[arg(long, value_name = "N")]
+    rounds: Option<u32>,
+    #[command(flatten)]
+    setup: SetupArgs,
+    #[command(flatten)]
+    results: ResultArgs,
+}
+
+/// One of the two, to be measured again.
+struct Side {
+    name: &'static str,
+    driver: Driver,
+    workloads: Vec<Workload>,
+    runs: Vec<Run>,
+}
+
+impl Compare {
+    /// Compares and reports.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, output: &Output) -> Result<(), CliError> {
+        let (a, b) = (read(&self.a)?, read(&self.b)?);
+        let labels = [label(&self.a, &a), label(&self.b, &b)];
+        self.results.check()?;
+        let (a, b) = match self.rounds {
+            None => (a.runs, b.runs),
+            Some(rounds) => self.measure(&a, &b, rounds)?,
+        };
+        let [label_a, label_b] = labels;
+        let compare = Ratios::of((label_a, &a), (label_b, &b));
+        let runs = a.into_iter().chain(b).collect();
+        let version = env!("CARGO_PKG_VERSION");
+        let document = Document::new(command_line(), version, runs, Some(Analysis::Compare(compare)));
+        self.results.report(output, &document)
+    }
+
+    /// Each round makes every pattern of both, one after the other, and the next round in the other order: what changes
+    /// slowly hits both alike.
+    fn measure(&self, a: &Document, b: &Document, rounds: u32) -> Result<(Vec<Run>, Vec<Run>), CliError> {
+        let mut line = ProgressLine::start();
+        let mut sides = [self.side("A", a, &mut line)?, self.side("B", b, &mut line)?];
+        let patterns = sides.iter().map(|side| side.workloads.len()).max().unwrap_or(0);
+        'all: for round in 0..rounds {
+            for pattern in 0..patterns {
+                let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
+                for number in order {
+                    let side = &mut sides[number];
+                    let Some(workload) = side.workloads.get(pattern).cloned() else { continue };
+                    line.begin(format!("round {} of {rounds}: {}: {workload}: ", round + 1, side.name));
+                    let mut run = side.driver.run(&workload, &mut |progress| line.show(progress))?;
+                    run.name = format!("{}: {}", side.name, run.name);
+                    let clean = run.is_clean();
+                    side.runs.push(run);
+                    if !clean {
+                        break 'all;
+                    }
+                }
+            }
+        }
+        let [a, b] = sides.map(|side| side.runs);
+        Ok((a, b))
+    }
+
+    fn side(
+        &self,
+        name: &'static str,
+        document: &Document,
+        line: &mut ProgressLine,
+    ) -> Result<Side, CliError> {
+        let mut workloads: Vec<Workload> = Vec::new();
+        for run in &document.runs {
+            if !workloads.contains(&run.workload) {
+                workloads.push(run.workload.clone());
+            }
+        }
+        let targets: Vec<Target> = document
+            .runs
+            .first()
+            .map(|run| run.subjects.iter().map(|subject| subject.target.clone()).collect())
+            .unwrap_or_default();
+        line.begin(format!("{name}: "));
+        let setup = self.setup.setup(targets)?;
+        let driver = Driver::prepare(setup, &workloads, &mut |progress| line.show(progress))?;
+        Ok(Side { name, driver, workloads, runs: Vec::new() })
+    }
+}
+
+/// What a record is, in a line.
+fn label(path: &Path, document: &Document) -> String {
+    let targets = document.runs.first().map(|run| {
+        let targets: Vec<String> = run.subjects.iter().map(|subject| subject.target.to_string()).collect();
+        targets.join(", ")
+    });
+    format!("{}: {} ({})", path.display(), targets.unwrap_or_default(), document.started)
+}

@@ -1,0 +1,78 @@
+//! `ursa bench pack`.
+
+use bench::record::{Analysis, Document, PackName};
+use bench::{Driver, PACKS, Pack as Patterns, Target, Workload};
+use clap::Args;
+
+use super::ceiling::CeilingArgs;
+use super::pattern::PatternArgs;
+use super::progress::ProgressLine;
+use super::results::{ResultArgs, command_line};
+use super::series::run_all;
+use super::setup::SetupArgs;
+use crate::cli::exit::CliError;
+use crate::cli::output::Output;
+
+/// The patterns of a published test.
+#[derive(Args, Debug)]
+#[command(after_help = about())]
+pub struct Pack {
+    /// hci-12, nvme-4 or sql
+    #[arg(value_name = "PACK", value_parser = find)]
+    pack: Patterns,
+    /// `iscsi://PORTAL[:PORT]/IQN/LUN`, a file or a block device; several are used at once
+    #[arg(required = true, value_name = "TARGET")]
+    targets: Vec<Target>,
+    /// -t: threads for each target [default: the pack's]
+    #[arg(long, value_name = "N")]
+    threads: Option<u32>,
+    /// -o: requests under way of each thread [default: the pack's]
+    #[arg(long, value_name = "N")]
+    depth: Option<u32>,
+    #[command(flatten)]
+    pattern: PatternArgs,
+    #[command(flatten)]
+    setup: SetupArgs,
+    #[command(flatten)]
+    ceiling: CeilingArgs,
+    #[command(flatten)]
+    results: ResultArgs,
+}
+
+fn about() -> String {
+    let packs = PACKS.iter().map(|pack| format!("  {:<7} {}\n", pack.name, pack.about));
+    format!("Packs (-b, -w, -r and -s are theirs):\n{}", packs.collect::<String>())
+}
+
+fn find(name: &str) -> Result<Patterns, String> {
+    Patterns::find(name).ok_or_else(|| {
+        let names: Vec<&str> = PACKS.iter().map(|pack| pack.name).collect();
+        format!("there is no such pack: choose {}", names.join(", "))
+    })
+}
+
+impl Pack {
+    /// Measures and reports.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, output: &Output) -> Result<(), CliError> {
+        let mut workloads = self.pack.workloads(&self.pattern.workload());
+        for workload in &mut workloads {
+            let Workload { threads, depth, .. } = workload.clone();
+            (workload.threads, workload.depth) =
+                (self.threads.unwrap_or(threads), self.depth.unwrap_or(depth));
+        }
+        let setup = self.setup.setup(self.targets)?;
+        self.results.check()?;
+        let mut line = ProgressLine::start();
+        let raw = self.ceiling.measure(&setup, &workloads, &mut line)?;
+        let mut driver = Driver::prepare(setup, &workloads, &mut |progress| line.show(progress))?;
+        let mut runs = run_all(&mut driver, &workloads, &mut line)?;
+        raw.mark(&mut runs);
+        let name = PackName { name: self.pack.name.to_owned(), about: self.pack.about.to_owned() };
+        let version = env!("CARGO_PKG_VERSION");
+        let document = Document::new(command_line(), version, runs, Some(Analysis::Pack(name)));
+        self.results.report(output, &document)
+    }
+}

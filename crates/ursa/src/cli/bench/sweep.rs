@@ -1,0 +1,57 @@
+//! `ursa bench sweep`.
+
+use bench::record::{Analysis, Document, Sweep as Found};
+use bench::{Driver, Target, Workload};
+use clap::Args;
+
+use super::pattern::PatternArgs;
+use super::progress::ProgressLine;
+use super::results::{ResultArgs, command_line};
+use super::series::run_all;
+use super::setup::SetupArgs;
+use crate::cli::exit::CliError;
+use crate::cli::output::Output;
+
+/// One pattern with many threads and depths.
+#[derive(Args, Debug)]
+pub struct Sweep {
+    /// `iscsi://PORTAL[:PORT]/IQN/LUN`, a file or a block device; several are used at once
+    #[arg(required = true, value_name = "TARGET")]
+    targets: Vec<Target>,
+    /// -t: threads for each target
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4,8")]
+    threads: Vec<u32>,
+    /// -o: requests under way of each thread
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128")]
+    depth: Vec<u32>,
+    #[command(flatten)]
+    pattern: PatternArgs,
+    #[command(flatten)]
+    setup: SetupArgs,
+    #[command(flatten)]
+    results: ResultArgs,
+}
+
+impl Sweep {
+    /// Measures and reports.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, output: &Output) -> Result<(), CliError> {
+        let like = self.pattern.workload();
+        let cell = |threads: u32| {
+            let like = &like;
+            self.depth.iter().map(move |depth| Workload { threads, depth: *depth, ..like.clone() })
+        };
+        let workloads: Vec<Workload> = self.threads.iter().copied().flat_map(cell).collect();
+        let setup = self.setup.setup(self.targets)?;
+        self.results.check()?;
+        let mut line = ProgressLine::start();
+        let mut driver = Driver::prepare(setup, &workloads, &mut |progress| line.show(progress))?;
+        let runs = run_all(&mut driver, &workloads, &mut line)?;
+        let sweep = Found::of(&runs);
+        let version = env!("CARGO_PKG_VERSION");
+        let document = Document::new(command_line(), version, runs, Some(Analysis::Sweep(sweep)));
+        self.results.report(output, &document)
+    }
+}
