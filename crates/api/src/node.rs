@@ -29,6 +29,9 @@ pub struct Node {
     pub uptime: u64,
     /// The changes under way, the oldest first.
     pub changes: Vec<Change>,
+    /// What somebody should look after now, in sentences; empty if all is well.
+    #[serde(default)]
+    pub problems: Vec<String>,
 }
 
 /// A change under way. One that waits for a disk goes on when the disk answers, and holds up no change of anything else.

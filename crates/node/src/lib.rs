@@ -27,7 +27,7 @@ use rt::sync::Sender;
 pub use self::config::Config;
 pub use self::control::{Control, DefaultPool, Handle, NotRunning, StartError, Wanted};
 pub use self::histogram::{BUCKETS, Histogram, bucket_bound};
-pub use self::record::RecordError;
+pub use self::record::{RecordError, RecordFault};
 use self::shard::{Shard, on_all_cores};
 pub use self::unit::{Operation, UnitStats, naa};
 pub use self::volume::VolumeId;

@@ -1,12 +1,15 @@
 //! The cluster's record as a node alone keeps it: the node's identity, its pools, targets and host groups, by key.
 //!
-//! One file with two slots. A commit writes the whole record, with the next generation and a checksum, to the slot that is
-//! not the newest, and flushes: a cut at any point leaves the old record or the new one (`docs/formats/record.md`). Values
-//! are JSON, not a hand-made format: they are small, read by people in an emergency, and grow fields with each version.
-//! They stay the text that they are on the disk: a commit copies those that it does not change.
+//! One file with two slots. A commit writes the whole record to the slot that is not in force, and then, when that is
+//! durable, its header with the next generation: a cut at any point leaves the old record or the new one, and what a cut
+//! leaves differs from damage ([`slot`], `docs/formats/record.md`). Values are JSON, not a hand-made format: they are small,
+//! read by people in an emergency, and grow fields with each version. They stay the text that they are on the disk: a
+//! commit copies those that it does not change.
 //!
 //! After a failed commit nobody knows which record the next start will find, so the record accepts no more changes until
 //! the node has been restarted.
+
+mod slot;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,11 +21,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-/// 4,096 volumes, each with a target, a map and its own host group, take about 1 KiB apiece: four times that.
-const SLOT_BYTES: u64 = 16 << 20;
-const SLOTS: u64 = 2;
-const HEADER_BYTES: usize = 4096;
-const MAGIC: [u8; 8] = *b"URSAREC\0";
+pub use self::slot::RecordFault;
+use self::slot::{Chosen, HEADER_BYTES, Header, SLOT_BYTES, SLOTS, Slot, choose, padded};
+
 const VERSION: u32 = 1;
 
 /// The record could not be read or changed.
@@ -58,6 +59,11 @@ pub struct Record {
     path: PathBuf,
     entries: BTreeMap<String, Box<RawValue>>,
     generation: u64,
+    /// Which slot has what is in force. The next commit goes to the other one.
+    slot: u64,
+    /// What was wrong with the other slot at the start. It stays said until the next start: a commit makes the slot good
+    /// again, but does not bring back what may be missing.
+    fault: Option<RecordFault>,
     /// A commit failed; see the module's header.
     latched: bool,
 }
@@ -79,54 +85,35 @@ impl Record {
             }
             Err(error) => return Err(RecordError::Open(error)),
         };
-        let mut record = Record {
-            disk: Rc::new(disk),
-            path: path.to_owned(),
-            entries: BTreeMap::new(),
-            generation: 0,
-            latched: false,
-        };
-        record.load().await?;
-        Ok(record)
+        let mut slots = Vec::new();
+        for slot in 0..SLOTS {
+            let slot = Slot::read(&disk, slot).await;
+            if let Some(version) = slot.version().filter(|version| *version != VERSION) {
+                return Err(RecordError::Version(path.to_owned(), version));
+            }
+            slots.push(slot);
+        }
+        let Chosen { slot, generation, entries, fault } = choose(path, slots)?;
+        if let Some(fault) = &fault {
+            tracing::error!("{fault}");
+        }
+        let disk = Rc::new(disk);
+        Ok(Record { disk, path: path.to_owned(), entries, generation, slot, fault, latched: false })
+    }
+
+    /// What was wrong with one of the two copies at the start.
+    pub fn fault(&self) -> Option<&RecordFault> {
+        self.fault.as_ref()
+    }
+
+    /// Whether a commit failed, so that nothing can be changed until the next start.
+    pub fn is_latched(&self) -> bool {
+        self.latched
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    async fn load(&mut self) -> Result<(), RecordError> {
-        let mut blank_slots = 0;
-        for slot in 0..SLOTS {
-            let at = slot * SLOT_BYTES;
-            let header = self.read(at, HEADER_BYTES).await?;
-            blank_slots += u64::from(header.iter().all(|byte| *byte == 0));
-            let Some(header) = Header::decode(&header) else { continue };
-            if header.version != VERSION {
-                return Err(RecordError::Version(self.path.clone(), header.version));
-            }
-            let payload = self.read(at + HEADER_BYTES as u64, padded(header.payload_len)).await?;
-            let payload = &payload[..header.payload_len];
-            if crc32c(payload) != header.payload_crc || header.generation <= self.generation {
-                continue;
-            }
-            if let Ok(entries) = serde_json::from_slice(payload) {
-                self.entries = entries;
-                self.generation = header.generation;
-            }
-        }
-        // A cut in the middle of the very first commit leaves one slot damaged and one blank: nothing was promised.
-        if self.generation == 0 && blank_slots == 0 {
-            return Err(RecordError::Damaged(self.path.clone()));
-        }
-        Ok(())
-    }
-
-    async fn read(&self, at: u64, len: usize) -> Result<Buf, RecordError> {
-        self.disk
-            .read(at, Buf::uncleared(len))
-            .await
-            .map_err(|error| RecordError::Disk(self.path.clone(), error))
     }
 
     /// The value at `key`; `None` if there is none or it is of another shape.
@@ -174,10 +161,12 @@ impl Record {
             payload_len: payload.len(),
             payload_crc: crc32c(&payload),
         };
-        let mut slot = Buf::zeroed(HEADER_BYTES + padded(payload.len()));
-        header.encode(&mut slot);
-        slot[HEADER_BYTES..HEADER_BYTES + payload.len()].copy_from_slice(&payload);
-        Ok(Prepared { disk: Rc::clone(&self.disk), changes, generation, slot: slot.share() })
+        let mut image = Buf::zeroed(HEADER_BYTES + padded(payload.len()));
+        header.encode(&mut image);
+        image[HEADER_BYTES..HEADER_BYTES + payload.len()].copy_from_slice(&payload);
+        let image = image.share();
+        let slot = (self.slot + 1) % SLOTS;
+        Ok(Prepared { disk: Rc::clone(&self.disk), changes, generation, slot, image })
     }
 
     /// Puts what was written in force.
@@ -195,7 +184,7 @@ impl Record {
                 None => self.entries.remove(&key),
             };
         }
-        self.generation = prepared.generation;
+        (self.generation, self.slot) = (prepared.generation, prepared.slot);
         Ok(())
     }
 }
@@ -205,18 +194,25 @@ pub struct Prepared {
     disk: Rc<Disk>,
     changes: Vec<Change>,
     generation: u64,
-    slot: SharedBuf,
+    /// Where it goes.
+    slot: u64,
+    /// Header and payload.
+    image: SharedBuf,
 }
 
 impl Prepared {
-    /// Writes it to the slot that is not the newest, durably.
+    /// Writes it to the slot that is not in force, durably: the header only when the payload is on the disk, so that a
+    /// header whose payload does not hold is damage and not the trace of a power cut.
     ///
     /// # Errors
     /// What the disk says; give it to [`Record::finish`].
     pub async fn write(&self) -> Result<(), DiskError> {
-        let at = self.generation % SLOTS * SLOT_BYTES;
-        self.disk.write(at, self.slot.clone(), Durability::Cached).await?;
-        self.disk.flush().await
+        let at = self.slot * SLOT_BYTES;
+        let (header, payload) =
+            (self.image.slice(0..HEADER_BYTES), self.image.slice(HEADER_BYTES..self.image.len()));
+        self.disk.write(at + HEADER_BYTES as u64, payload, Durability::Cached).await?;
+        self.disk.flush().await?;
+        self.disk.write(at, header, Durability::Durable).await
     }
 }
 
@@ -229,72 +225,4 @@ pub fn set(key: String, value: &impl Serialize) -> Change {
 /// A change that deletes `key`.
 pub fn delete(key: String) -> Change {
     (key, None)
-}
-
-fn padded(len: usize) -> usize {
-    len.next_multiple_of(HEADER_BYTES)
-}
-
-struct Header {
-    version: u32,
-    generation: u64,
-    payload_len: usize,
-    payload_crc: u32,
-}
-
-/// The bytes of the header that its own checksum covers.
-const HEADER_USED: usize = 32;
-
-impl Header {
-    fn encode(&self, bytes: &mut [u8]) {
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
-        bytes[12..16].copy_from_slice(&self.payload_crc.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.generation.to_le_bytes());
-        bytes[24..32].copy_from_slice(&(self.payload_len as u64).to_le_bytes());
-        let crc = crc32c(&bytes[..HEADER_USED]);
-        bytes[HEADER_USED..HEADER_USED + 4].copy_from_slice(&crc.to_le_bytes());
-    }
-
-    /// `None` for bytes that are no header.
-    fn decode(bytes: &[u8]) -> Option<Header> {
-        let (used, rest) = bytes.split_at_checked(HEADER_USED)?;
-        let crc = u32::from_le_bytes(*rest.first_chunk()?);
-        let word = |at: usize| used[at..].first_chunk().map(|word| u32::from_le_bytes(*word));
-        let long = |at: usize| used[at..].first_chunk().map(|long| u64::from_le_bytes(*long));
-        let payload_len = usize::try_from(long(24)?).ok()?;
-        let valid = used[..8] == MAGIC
-            && crc32c(used) == crc
-            && payload_len as u64 <= SLOT_BYTES - HEADER_BYTES as u64;
-        valid.then_some(Header {
-            version: word(8)?,
-            payload_crc: word(12)?,
-            generation: long(16)?,
-            payload_len,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_header_is_these_bytes() {
-        let mut bytes = [0; 64];
-        Header { version: 1, generation: 0x0102, payload_len: 5, payload_crc: 0xa1b2_c3d4 }
-            .encode(&mut bytes);
-        assert_eq!(
-            bytes[..32],
-            *b"URSAREC\0\x01\0\0\0\xd4\xc3\xb2\xa1\x02\x01\0\0\0\0\0\0\x05\0\0\0\0\0\0\0"
-        );
-        let header = Header::decode(&bytes).unwrap();
-        assert_eq!((header.generation, header.payload_len), (0x0102, 5));
-        for at in 0..36 {
-            let mut damaged = bytes;
-            damaged[at] ^= 0x10;
-            assert!(Header::decode(&damaged).is_none(), "byte {at}");
-        }
-        assert!(Header::decode(&[]).is_none());
-    }
 }

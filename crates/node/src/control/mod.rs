@@ -32,7 +32,7 @@ pub use self::error::ControlError;
 pub use self::forgetting::{LostMap, Muteness, PoolRemains};
 pub use self::pools::{PoolSpec, PoolState, PoolStatus};
 pub use self::start::{DefaultPool, StartError, Wanted};
-pub use self::status::{SessionStatus, Traffic, VolumeStats};
+pub use self::status::{RecordStatus, SessionStatus, Traffic, VolumeStats};
 pub use self::volumes::{NewVolume, VolumeStatus};
 use crate::portal::Registry;
 use crate::record::Record;

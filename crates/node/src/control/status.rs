@@ -8,6 +8,7 @@ use proto::iscsi::target::CloseReason;
 use rt::CoreId;
 
 use super::{Control, ControlError};
+use crate::record::{RecordError, RecordFault};
 use crate::shard::{Shard, ask_all_cores};
 use crate::unit::UnitStats;
 use crate::volume::VolumeId;
@@ -46,6 +47,15 @@ pub struct Traffic {
     pub bytes_sent: u64,
 }
 
+/// How the node's record is.
+#[derive(Clone, Debug, Default)]
+pub struct RecordStatus {
+    /// One of its two copies was lost before this start.
+    pub fault: Option<RecordFault>,
+    /// A change could not be written: none can be made until the next start.
+    pub latched: bool,
+}
+
 /// The counters of one volume, of all cores together.
 pub type VolumeStats = BTreeMap<VolumeId, UnitStats>;
 
@@ -61,6 +71,20 @@ impl Control {
         let mut all: Vec<SessionStatus> = by_core.await?.into_iter().flatten().collect();
         all.sort_by_key(|session| session.tsih);
         Ok(all)
+    }
+
+    /// How the node's record is.
+    pub fn record(&self) -> RecordStatus {
+        let record = self.record.borrow();
+        RecordStatus { fault: record.fault().cloned(), latched: record.is_latched() }
+    }
+
+    /// What somebody should look after now, in sentences.
+    pub fn problems(&self) -> Vec<String> {
+        let RecordStatus { fault, latched } = self.record();
+        let fault = fault.map(|fault| fault.to_string());
+        let latched = latched.then(|| RecordError::Latched.to_string());
+        fault.into_iter().chain(latched).collect()
     }
 
     /// Ends a session. Its initiator may log in again.

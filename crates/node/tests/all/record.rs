@@ -7,7 +7,7 @@ use std::rc::Rc;
 use node::Config;
 use node::access::HostGroup;
 use node::control::{MapSpec, NewVolume, TargetSpec};
-use rt::sim::{DiskImage, Subsets, for_each_cut};
+use rt::sim::{DiskFaults, DiskImage, Subsets, for_each_cut};
 use store::NewDisk;
 
 use crate::rig::{DISK, MIB, POOL, RECORD, Rig, Shape, TARGET, map, new_volume};
@@ -34,6 +34,11 @@ fn listing(rig: &Rig) -> Listing {
         let pools = control.pools().into_iter().map(|pool| format!("{} {}", pool.name, pool.state.is_ok()));
         targets.chain(hosts).chain(volumes).chain(pools).collect()
     })
+}
+
+/// What an administrator should look after.
+fn problems(rig: &Rig) -> Vec<String> {
+    rig.control(|control| async move { control.problems() })
 }
 
 /// A node that finds these disks.
@@ -99,6 +104,8 @@ fn a_power_cut_leaves_the_old_or_the_new() {
         let cuts = for_each_cut(&recording, subsets, |cut| {
             let after = node_with(seed, cut.images[0].clone(), cut.images[1].clone());
             let found = listing(&after);
+            // What a power cut leaves is no damage.
+            assert_eq!(problems(&after), [""; 0], "{cut}");
             let listings = listings.borrow();
             let mut after = listings.iter().skip(cut.acked as usize);
             let acked = after.next().unwrap().iter();
@@ -153,4 +160,99 @@ fn a_power_cut_while_a_disk_is_added_leaves_the_pool_with_it_or_without() {
         });
         assert!(cuts > 30, "{cuts}");
     });
+}
+
+/// Where the second of the two copies is.
+const COPY_BYTES: u64 = 16 * MIB;
+
+/// The place of the newer copy, and of the older.
+fn copies(rig: &Rig) -> [u64; 2] {
+    let image = rig.world.disk_image(rig.server, RECORD);
+    let generation = |at| {
+        let mut bytes = [0; 8];
+        image.read(at + 16, &mut bytes);
+        u64::from_le_bytes(bytes)
+    };
+    let (first, second) = (generation(0), generation(COPY_BYTES));
+    assert_eq!(first.abs_diff(second), 1, "both copies are there");
+    if first > second { [0, COPY_BYTES] } else { [COPY_BYTES, 0] }
+}
+
+fn add_target(rig: &Rig, name: &'static str) -> Result<(), String> {
+    let spec = TargetSpec { name: name.into(), alias: None, chap: None };
+    rig.control(|control| async move { control.create_target(spec).await })
+        .map(drop)
+        .map_err(|error| error.to_string())
+}
+
+fn has_target(rig: &Rig, name: &'static str) -> bool {
+    rig.control(move |control| async move { control.access().target(name).is_some() })
+}
+
+/// In its header, in its payload, or gone.
+#[test]
+fn a_damaged_newer_copy_is_said_and_the_older_one_is_used_and_kept() {
+    let damages: [fn(&mut DiskImage, u64); 3] = [
+        |image, at| image.write(at + 20, b"decay"),
+        |image, at| image.write(at + 4096 + 20, b"decay"),
+        |image, at| image.zero(at, COPY_BYTES),
+    ];
+    for damage in damages {
+        let rig = Rig::new(1, 2);
+        add_target(&rig, THIRD).unwrap();
+        rig.world.crash(rig.server);
+        let [newer, _] = copies(&rig);
+        let mut image = rig.world.disk_image(rig.server, RECORD);
+        damage(&mut image, newer);
+        rig.world.remove_disk(rig.server, RECORD);
+        rig.world.put_file(rig.server, RECORD, image);
+        rig.start();
+        assert!(!has_target(&rig, THIRD) && has_target(&rig, TARGET));
+        let said = problems(&rig);
+        let is_said = |said: &String| [RECORD, "damaged", "lost"].iter().all(|part| said.contains(part));
+        assert!(said.len() == 1 && is_said(&said[0]), "{said:?}");
+        // The next change replaces the damaged copy, and not the only good one: a cut in the middle of it is survived.
+        let recording = rig.world.record_disk(rig.server, RECORD);
+        add_target(&rig, THIRD).unwrap();
+        recording.ack(1);
+        assert_eq!(problems(&rig), said, "what is missing does not come back by that");
+        let disk = rig.world.disk_image(rig.server, DISK);
+        let cuts = for_each_cut(&recording, Subsets { bits: 3, seed: 1 }, |cut| {
+            let after = node_with(1, cut.images[0].clone(), disk.clone());
+            assert!(has_target(&after, TARGET), "{cut}");
+            assert!(cut.acked == 0 || has_target(&after, THIRD), "{cut}");
+        });
+        assert!(cuts > 3, "{cuts}");
+        rig.power_cycle();
+        assert_eq!(problems(&rig), [""; 0]);
+        assert!(has_target(&rig, THIRD));
+    }
+}
+
+#[test]
+fn a_copy_that_cannot_be_read_does_not_stop_the_node() {
+    for older in [false, true] {
+        for range in [0..512, 4096..4608] {
+            let rig = Rig::new(1, 2);
+            add_target(&rig, THIRD).unwrap();
+            rig.world.crash(rig.server);
+            let at = copies(&rig)[usize::from(older)];
+            let range = at + range.start..at + range.end;
+            let faults = DiskFaults::default().with_unreadable(range.clone());
+            rig.world.set_disk_faults(rig.server, RECORD, faults.clone());
+            rig.start();
+            assert!(has_target(&rig, TARGET));
+            assert_eq!(has_target(&rig, THIRD), older);
+            let said = problems(&rig);
+            assert!(matches!(&said[..], [one] if one.contains("cannot be read")), "{said:?}");
+            // A disk that does not write there either: the good copy stays as it is.
+            rig.world.set_disk_faults(rig.server, RECORD, faults.with_unwritable(range));
+            add_target(&rig, "iqn.2026-01.org.ursa:fourth").unwrap_err();
+            assert_eq!(problems(&rig).len(), 2);
+            rig.world.crash(rig.server);
+            rig.start();
+            assert!(has_target(&rig, TARGET));
+            assert_eq!(has_target(&rig, THIRD), older);
+        }
+    }
 }

@@ -51,5 +51,6 @@ fn text(status: &Status) -> String {
         ("Targets", status.targets.to_string()),
         ("Sessions", status.sessions.to_string()),
         ("Changes", if changes.is_empty() { "none under way".into() } else { changes.join("\n") }),
+        ("Problems", if node.problems.is_empty() { "none".into() } else { node.problems.join("\n") }),
     ])
 }

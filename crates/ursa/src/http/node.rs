@@ -1,5 +1,8 @@
 //! The node as a whole.
 
+use std::rc::Rc;
+
+use ::node::Control;
 use ::node::control::ChangeStatus;
 use api::{Change, Health, Node, Problem};
 use axum::Json;
@@ -20,10 +23,11 @@ pub(super) async fn health(Extracted(state): Extracted<State>) -> Result<Json<He
     Ok(Json(Health { status: "ok".into(), version: VERSION.into() }))
 }
 
-/// What the node is, and what is being changed.
+/// What the node is, what is being changed, and what somebody should look after.
 #[utoipa::path(get, path = "/v1/node", tag = "node", operation_id = "show_node", responses((status = OK, description = "The node", body = Node)))]
 pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node>, Refusal> {
-    let changes = state.call(|control| async move { Ok(control.changes()) }).await?;
+    let now = |control: Rc<Control>| async move { Ok((control.changes(), control.problems())) };
+    let (changes, problems) = state.call(now).await?;
     Ok(Json(Node {
         name: state.name.clone(),
         version: VERSION.into(),
@@ -32,6 +36,7 @@ pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node
         // A clock that was set back makes it zero.
         uptime: state.started.elapsed().unwrap_or_default().as_secs(),
         changes: changes.into_iter().map(shown).collect(),
+        problems,
     }))
 }
 

@@ -7,6 +7,7 @@
 mod cores;
 mod pools;
 mod process;
+mod record;
 mod snapshot;
 mod targets;
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub async fn scrape(Extracted(state): Extracted<State>) -> Result<impl IntoRespo
     let snapshot = state.call(|control| async move { Snapshot::take(&control).await }).await?;
     let mut text = Text::default();
     node(&mut text, &state);
+    record::write(&mut text, &snapshot.record);
     volumes::write(&mut text, &snapshot);
     targets::write(&mut text, &snapshot);
     pools::write(&mut text, &snapshot.pools);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use node::control::{ControlError, PoolStatus, SessionStatus, VolumeStats};
+use node::control::{ControlError, PoolStatus, RecordStatus, SessionStatus, VolumeStats};
 use node::{Control, VolumeId};
 
 /// A volume that has metrics.
@@ -27,6 +27,7 @@ pub(super) struct Snapshot {
     /// By status class and detail.
     pub(super) refused_logins: BTreeMap<u16, u64>,
     pub(super) pools: Vec<PoolStatus>,
+    pub(super) record: RecordStatus,
 }
 
 impl Snapshot {
@@ -44,6 +45,7 @@ impl Snapshot {
             sessions: control.sessions().await?,
             refused_logins: control.refused_logins(),
             pools: control.pools(),
+            record: control.record(),
         })
     }
 }

@@ -12,7 +12,10 @@ fn a_node_tells_what_it_is_until_it_stops() {
     let portal = rig.state.portals[0].to_string();
     assert_eq!(
         node,
-        json!({"name": "test", "version": version, "cores": 2, "portals": [portal], "uptime": null, "changes": []})
+        json!({
+            "name": "test", "version": version, "cores": 2, "portals": [portal], "uptime": null, "changes": [],
+            "problems": [],
+        })
     );
     rig.stop();
     for path in ["/v1/health", "/v1/node", "/v1/volumes", "/metrics"] {
