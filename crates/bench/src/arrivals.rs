@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use base::Instant;
+use base::{Instant, Rng};
 
 /// The times at which requests are due, at equal distances, in order and without an end.
 pub(crate) struct Arrivals {
@@ -32,6 +32,31 @@ impl Arrivals {
     }
 }
 
+/// Times that do not depend on each other, in order and without an end: a Poisson process.
+pub(crate) struct Poisson {
+    rng: Rng,
+    /// Nanoseconds between two, on average.
+    gap: f64,
+    /// Nanoseconds from the start to the last one.
+    last: f64,
+    start: Instant,
+}
+
+impl Poisson {
+    /// `rate` a second from `start` on.
+    pub(crate) fn new(start: Instant, rate: f64, rng: Rng) -> Poisson {
+        Poisson { rng, gap: 1e9 / rate, last: 0.0, start }
+    }
+
+    /// When the next one is due.
+    pub(crate) fn next(&mut self) -> Instant {
+        // Above zero and at most one: 53 random bits are what a number of this type can tell apart.
+        let uniform = ((self.rng.next() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+        self.last -= uniform.ln() * self.gap;
+        self.start + Duration::from_nanos(self.last as u64)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,5 +69,21 @@ mod tests {
         assert_eq!(at, [0, 250_000_000, 500_000_000, 750_000_000]);
         let mut long = Arrivals::even(Instant(0), 3.0, 0, 1);
         assert_eq!((0..3_000_001).map(|_| long.next()).last(), Some(Instant(1_000_000_000_000_000)));
+    }
+
+    /// Of a Poisson process the numbers of events in intervals have a variance that is their mean.
+    #[test]
+    fn arrivals_that_do_not_depend_on_each_other() {
+        let mut poisson = Poisson::new(Instant(0), 100.0, Rng::new(1));
+        let mut counts = [0u32; 2000];
+        loop {
+            let at = poisson.next().0 / 100_000_000;
+            let Some(count) = counts.get_mut(at as usize) else { break };
+            *count += 1;
+        }
+        let mean = f64::from(counts.iter().sum::<u32>()) / 2000.0;
+        let variance = counts.iter().map(|count| (f64::from(*count) - mean).powi(2)).sum::<f64>() / 2000.0;
+        assert!((mean - 10.0).abs() < 0.3, "{mean}");
+        assert!((variance / mean - 1.0).abs() < 0.15, "{variance}");
     }
 }

@@ -12,6 +12,9 @@ pub enum Error {
     /// The pattern makes no sense.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// The mail server makes no sense.
+    #[error(transparent)]
+    Mail(#[from] crate::MailProfileError),
     /// No such target.
     #[error(transparent)]
     Target(#[from] InvalidTarget),

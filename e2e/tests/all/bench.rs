@@ -178,3 +178,33 @@ fn a_file_is_made_filled_and_verified() {
     assert_eq!(run["open_loop"]["never_begun"], 0);
     assert!((980.0..=1020.0).contains(&number(&run["total"]["requests"])), "{}", run["total"]["requests"]);
 }
+
+/// Users on two volumes: databases and a log.
+#[test]
+fn a_mail_server_is_measured() {
+    let mut node = Node::start();
+    let volumes = ["databases", "log"].map(|name| VolumeSpec::new(name, 128 * MIB).kind(Kind::Ram));
+    let [databases, log] = volumes.map(|spec| node.create(&spec).url(0));
+    let dir = TempDir::new().expect("a temporary directory can be made");
+    let [json, page] = ["result.json", "result.html"].map(|name| dir.path().join(name));
+    let [json_path, page_path] = [&json, &page].map(|path| path.to_str().expect("our own path"));
+    let profile =
+        ["mail", "--users", "2000", "--compress", "10", "-d5", "--verify", "--precondition", "random"];
+    let results = ["--json", json_path, "--html", page_path, &databases, &log];
+    let text = bench(&[&profile[..], &results].concat()).expect_ok();
+    assert!(text.contains("Mail: 2,000 users, 131 tasks a user and day"), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("Send    ")), "{text}");
+
+    let record = record(&json);
+    let (run, mail) = (&record["runs"][0], &record["analysis"]);
+    assert_eq!((run["complete"].as_bool(), &run["check"]["unchecked"]), (Some(true), &Value::from(0)));
+    assert!((90.0..93.0).contains(&number(&mail["due_rate"])), "{}", mail["due_rate"]);
+    assert!(number(&mail["all"]["rate"]) > 50.0, "{}", mail["all"]["rate"]);
+    assert_eq!(mail["tasks"][1]["name"], "send mail");
+    assert_eq!(mail["volumes"][2]["target"], log.as_str());
+    assert_eq!(mail["volumes"][2]["reads"]["requests"], 0);
+    assert!(number(&mail["volumes"][0]["reads"]["requests"]) > 100.0);
+    let html = fs::read_to_string(&page).expect("the page was written");
+    assert!(html.matches("<svg").count() == 7 && html.contains("send mail"));
+    assert_eq!(bench(&["report", json_path]).expect_ok(), text, "a record says what its report said");
+}

@@ -5,6 +5,7 @@
 //! of the measurement and in between; it never reaches into the cores but to stop them.
 
 mod cores;
+mod mail;
 mod observer;
 mod recording;
 mod snapshot;

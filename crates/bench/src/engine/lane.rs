@@ -359,7 +359,7 @@ async fn work(lane: Rc<Lane>, worker: usize) {
     }
 }
 
-async fn all(tasks: &mut [Task<()>]) {
+pub(super) async fn all(tasks: &mut [Task<()>]) {
     for task in tasks {
         task.await;
     }

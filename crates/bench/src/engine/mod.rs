@@ -1,10 +1,12 @@
 //! Carrying out a plan on the cores of a runtime, real or simulated.
 //!
 //! Core 0 opens every target once ([`prepare()`]), then [`conduct`]s runs: it starts a lane for each thread of the pattern on
-//! that lane's core, waits until all have their sessions, gives them one start, and collects what they noted.
+//! that lane's core, waits until all have their sessions, gives them one start, and collects what they noted. A mail server
+//! ([`conduct_mail`]) has tasks instead of lanes, and needs one core.
 
 mod gauge;
 mod lane;
+mod mail;
 mod plan;
 mod prepare;
 #[cfg(test)]
@@ -21,6 +23,7 @@ pub use gauge::Phase;
 pub(crate) use gauge::{Count, Gauge};
 use lane::{Ground, LaneStart};
 pub(crate) use lane::{LaneEnd, Loss};
+pub(crate) use mail::{MailOutcome, MailWindow, TaskNotes, conduct_mail};
 pub use plan::Misfit;
 pub(crate) use plan::{LanePlan, Place, Plan, Preparation};
 pub(crate) use prepare::{Found, prepare, regions};

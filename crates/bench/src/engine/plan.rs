@@ -89,6 +89,16 @@ pub enum Misfit {
         /// The span.
         wanted: u64,
     },
+    /// A part of a target that is too small for what it is to be.
+    #[error("{what} would have {bytes} bytes, and needs {min}: use a larger target, or more of it")]
+    SmallPart {
+        /// What it is to be.
+        what: &'static str,
+        /// How large it is.
+        bytes: u64,
+        /// How large it must be.
+        min: u64,
+    },
     /// Too few blocks for `--verify`.
     #[error(
         "--verify needs room for four times as many requests as are under way, and {outstanding} do not leave that in {blocks}"

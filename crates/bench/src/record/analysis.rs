@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fleet, Run};
+use super::{Fleet, Mail, Run};
 use crate::knee::{Point, knee};
 use crate::ratio::Ratio;
 
@@ -18,6 +18,8 @@ pub enum Analysis {
     Compare(Compare),
     /// Clients, one after the other.
     Fleet(Fleet),
+    /// A mail server.
+    Mail(Box<Mail>),
 }
 
 /// Threads and depths of one pattern.

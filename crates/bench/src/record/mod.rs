@@ -8,6 +8,7 @@ mod cpu;
 mod ending;
 mod figures;
 mod fleet;
+mod mail;
 mod run;
 #[cfg(test)]
 pub(crate) mod sample;
@@ -21,6 +22,7 @@ pub use cpu::{Cpu, CpuSample, Noise, Process, Thread};
 pub use ending::{Ending, Loss};
 pub use figures::{Direction, LatencyFigures, Sample};
 pub use fleet::{Fleet, FleetStep};
+pub use mail::{Mail, MailVolume, MailWindow, TaskFigures, Unsteady};
 pub use run::{Ceiling, Check, OpenLoop, Run, Subject};
 
 use crate::{Error, machine};

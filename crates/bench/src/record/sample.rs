@@ -1,10 +1,10 @@
 //! A record for tests.
 
 use super::{
-    Check, Cpu, CpuSample, Direction, Document, Ending, LatencyFigures, Loss, Noise, Process, Run, Sample,
-    Subject,
+    Check, Cpu, CpuSample, Direction, Document, Ending, LatencyFigures, Loss, Mail, MailVolume, MailWindow,
+    Noise, Process, Run, Sample, Subject, TaskFigures,
 };
-use crate::Workload;
+use crate::{Role, Workload};
 
 /// A run of 10,000 reads a second for ten seconds, of 100 µs each.
 pub(crate) fn run() -> Run {
@@ -88,6 +88,51 @@ pub(crate) fn lost() -> Run {
     };
     let ending = Ending { complete: false, losses: vec![loss], unanswered_reads: 3, unanswered_writes: 2 };
     Run { ending, ..run }
+}
+
+/// A mail server of 2,000 users, steady after six of sixty seconds.
+pub(crate) fn mail() -> Mail {
+    let run = run();
+    let task = |name: &str, tasks: u64| TaskFigures {
+        name: name.to_owned(),
+        tasks,
+        rate: tasks as f64 / 54.0,
+        late: 0,
+        latency: run.reads.latency.clone(),
+    };
+    let names = crate::mail::KINDS.iter().map(|kind| task(kind.name, u64::from(kind.share) * 4));
+    let window = |number: i32| MailWindow {
+        until: f64::from(number) * 3.0,
+        rate: 9.1,
+        mean_us: Some(9000.0),
+        p95_us: Some(12_000.0),
+        send_p95_us: (number % 3 > 0).then_some(13_000.0),
+    };
+    let volume = |role| MailVolume {
+        role,
+        target: run.subjects[0].target.clone(),
+        start: 0,
+        size: 1 << 30,
+        reads: run.reads.clone(),
+        writes: super::Direction::default(),
+    };
+    Mail {
+        users: 2000,
+        tasks_a_day: 131,
+        day: 28_800.0,
+        compression: 1.0,
+        due_rate: 9.1,
+        steady: Some(6.0),
+        unsteady: None,
+        from: 6.0,
+        to: 60.0,
+        band_percent: (4.0, 5.0),
+        all: task("all tasks", 524),
+        tasks: names.collect(),
+        windows: (1..=20).map(window).collect(),
+        volumes: vec![volume(Role::Database1), volume(Role::Database2), volume(Role::Log)],
+        never_begun: 0,
+    }
 }
 
 pub(crate) fn document(runs: Vec<Run>) -> Document {

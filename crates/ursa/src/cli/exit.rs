@@ -59,7 +59,7 @@ impl Outcome for CliError {
         match self {
             CliError::Client(ClientError::Unreachable { .. } | ClientError::NoAnswer { .. }) => 3,
             CliError::Client(ClientError::Address { .. }) | CliError::Unconfirmed(_) => 2,
-            CliError::Bench(bench::Error::Workload(_) | bench::Error::Target(_)) => 2,
+            CliError::Bench(bench::Error::Workload(_) | bench::Error::Mail(_) | bench::Error::Target(_)) => 2,
             _ => 1,
         }
     }

@@ -1,6 +1,7 @@
 //! A record as one page that needs nothing else: no network, no scripts, charts as inline SVG.
 
 mod fleet;
+mod mail;
 mod page;
 mod run;
 mod series;

@@ -1,6 +1,6 @@
 //! The page around what was measured.
 
-use super::{escape, fleet, run, series};
+use super::{escape, fleet, mail, run, series};
 use crate::record::{Analysis, Document};
 
 /// All of a record, as one page.
@@ -17,6 +17,7 @@ pub fn page(document: &Document) -> String {
         Some(Analysis::Pack(pack)) => series::pack(pack, &document.runs),
         Some(Analysis::Compare(compare)) => series::compare(compare, &document.runs),
         Some(Analysis::Fleet(of)) => fleet::fleet(of, &document.runs),
+        Some(Analysis::Mail(of)) => document.runs.iter().map(|run| mail::mail(of, run)).collect(),
     });
     body.push_str(&origin(document));
     format!(
@@ -30,6 +31,7 @@ fn title(document: &Document) -> String {
     let first = document.runs.first().map(|run| run.name.as_str()).unwrap_or_default();
     match &document.analysis {
         None => {}
+        Some(Analysis::Mail(_)) => return first.to_owned(),
         Some(Analysis::Sweep(_)) => return format!("{first}: threads and depths"),
         Some(Analysis::Pack(pack)) => return format!("Pack {}", pack.name),
         Some(Analysis::Compare(_)) => return "B compared with A".to_owned(),

@@ -42,6 +42,11 @@ fn tiles(run: &Run) -> String {
             tiles.push((format!("{server:.2} µs"), "server CPU a request"));
         }
     }
+    tiles_of(&tiles)
+}
+
+/// Values that are seen first, and their names.
+pub(super) fn tiles_of(tiles: &[(String, &str)]) -> String {
     let tile = |(value, name): &(String, &str)| {
         format!("<div class=\"tile\"><b>{}</b><span>{}</span></div>", escape(value), escape(name))
     };
@@ -77,7 +82,7 @@ fn directions(run: &Run) -> Vec<(&'static str, usize, &Direction)> {
 }
 
 /// Latency by percentile, a step to the right for each nine.
-fn percentiles(run: &Run) -> String {
+pub(super) fn percentiles(run: &Run) -> String {
     let mut lines = Vec::new();
     let mut end: f64 = 1.0;
     for (name, colour, direction) in directions(run).into_iter().take(2) {
@@ -134,7 +139,7 @@ fn over_time(run: &Run, value: impl Fn(&crate::record::Sample) -> f64) -> Vec<(f
     run.series.iter().enumerate().map(|(number, sample)| (at(number), value(sample))).collect()
 }
 
-fn rates(run: &Run) -> String {
+pub(super) fn rates(run: &Run) -> String {
     let (x, shaded) = time(run);
     let mut lines = Vec::new();
     if run.reads.latency.is_some() {
@@ -157,7 +162,7 @@ fn rates(run: &Run) -> String {
         .html()
 }
 
-fn latencies(run: &Run) -> String {
+pub(super) fn latencies(run: &Run) -> String {
     let (x, shaded) = time(run);
     // An interval without an answer has no latency.
     let of = |value: fn(&crate::record::Sample) -> f64| {
@@ -173,7 +178,7 @@ fn latencies(run: &Run) -> String {
     Lines { title: "Latency over time", x, y, x_name: "time", lines, shaded, marks: Vec::new() }.html()
 }
 
-fn cpu(run: &Run) -> String {
+pub(super) fn cpu(run: &Run) -> String {
     let Some(cpu) = run.cpu.as_ref().filter(|cpu| cpu.series.len() > 1) else { return String::new() };
     let (x, shaded) = time(run);
     let points = |value: fn(&crate::record::CpuSample) -> f64| {
@@ -192,7 +197,7 @@ fn cpu(run: &Run) -> String {
 }
 
 /// The pattern, the noise, and what a reader should know.
-fn conditions(run: &Run) -> String {
+pub(super) fn conditions(run: &Run) -> String {
     let mut rows = vec![("Pattern", run.letters.clone()), ("Measured", format!("{:.1} s", run.seconds))];
     if let Some(cpu) = &run.cpu {
         for (side, process) in std::iter::once(("Client", &cpu.client))

@@ -2,8 +2,10 @@
 
 mod columns;
 mod fleet;
+mod mail;
 mod series;
 
+pub(crate) use mail::{TASK_HEAD, VOLUME_HEAD, task_row, volume_rows};
 pub(crate) use series::verdict;
 
 use std::fmt::Write;
@@ -46,6 +48,7 @@ pub fn document(document: &Document, style: Style) -> String {
         Some(Analysis::Pack(pack)) => series::pack(pack, runs, style),
         Some(Analysis::Compare(compare)) => series::compare(compare, style),
         Some(Analysis::Fleet(fleet)) => fleet::fleet(fleet, runs, style),
+        Some(Analysis::Mail(mail)) => runs.iter().map(|run| mail::mail(mail, run, style)).collect(),
     }
 }
 

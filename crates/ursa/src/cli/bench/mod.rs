@@ -4,6 +4,7 @@ mod ceiling;
 mod compare;
 mod fleet;
 pub mod letters;
+mod mail;
 mod pack;
 mod pattern;
 mod progress;
@@ -30,6 +31,8 @@ pub enum Command {
     Pack(Box<pack::Pack>),
     /// Add clients, each with a volume of its own, until the total stops growing
     Fleet(Box<fleet::Fleet>),
+    /// Be a mail server: users whose tasks read databases and write a log
+    Mail(Box<mail::Mail>),
     /// Compare two records, or measure both again in turn
     Compare(Box<compare::Compare>),
     /// Show a record again, as text or as a page
@@ -47,6 +50,7 @@ impl Command {
             Command::Sweep(sweep) => sweep.run(output),
             Command::Pack(pack) => pack.run(output),
             Command::Fleet(fleet) => fleet.run(output),
+            Command::Mail(mail) => mail.run(output),
             Command::Compare(compare) => compare.run(output),
             Command::Report(report) => report.run(output),
         }

@@ -62,8 +62,10 @@ pub struct PatternArgs {
 
 /// A seed, or another one each time.
 #[derive(Clone, Copy, Debug)]
-enum Seed {
+pub enum Seed {
+    /// This one.
     Number(u64),
+    /// Another one each time.
     Random,
 }
 
@@ -72,6 +74,16 @@ impl FromStr for Seed {
 
     fn from_str(text: &str) -> Result<Seed, Self::Err> {
         if text == "random" { Ok(Seed::Random) } else { text.parse().map(Seed::Number) }
+    }
+}
+
+impl Seed {
+    /// The seed to use.
+    pub fn number(self) -> u64 {
+        match self {
+            Seed::Number(number) => number,
+            Seed::Random => std::process::id().into(),
+        }
     }
 }
 
@@ -103,10 +115,7 @@ impl PatternArgs {
             write_through: self.write_through,
             content: self.data,
             verify: self.verify,
-            seed: match self.seed {
-                Seed::Number(number) => number,
-                Seed::Random => std::process::id().into(),
-            },
+            seed: self.seed.number(),
             rate: self.rate,
             warm_up: self.warm_up,
             duration: self.duration,

@@ -1,0 +1,181 @@
+//! The profile of a mail server: users whose tasks read pages of databases and write a log before they are done.
+//!
+//! Tasks begin at times of their own (Poisson), whatever becomes of those before, so that latency counts from when a task
+//! was due. What a task does to the disks is in [`task`]; `docs/use/bench.md` says where its numbers come from.
+
+mod parts;
+mod steady;
+pub(crate) mod task;
+
+use std::time::Duration;
+
+use crate::quantity::short_size;
+use crate::{Access, Content, Workload, grouped};
+pub use parts::Role;
+pub(crate) use parts::{Part, parts};
+pub(crate) use steady::steady_from;
+pub(crate) use task::{KINDS, SEND};
+
+/// Bytes of a page: those of the Extensible Storage Engine since Exchange 2010.
+pub(crate) const PAGE_BYTES: u32 = 32 << 10;
+/// Tasks that are carried out at a time; further ones that are due wait for their turn. As many threads as a mail store has.
+pub(crate) const WORKERS: u32 = 256;
+/// The parts of a run that steady state is looked for in.
+pub(crate) const WINDOWS: usize = 20;
+/// A task that takes longer is late: what users call a mail server that hangs.
+pub const LATE: Duration = Duration::from_millis(1000);
+
+/// Users of a mail server and what they do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MailProfile {
+    /// Users.
+    pub users: u32,
+    /// Tasks of each user and day.
+    pub tasks: u32,
+    /// How long a day of work is.
+    pub day: Duration,
+    /// How many times faster than that a day passes.
+    pub compression: f64,
+    /// How long it is measured, the warm-up included.
+    pub duration: Duration,
+    /// How much of each target is used; `None`: all.
+    pub span: Option<u64>,
+    /// What writes bring.
+    pub content: Content,
+    /// Pages carry their address and the number of their write, and every page that is read is checked.
+    pub verify: bool,
+    /// The same seed makes the same tasks at the same times.
+    pub seed: u64,
+}
+
+/// A profile that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MailProfileError {
+    /// Nobody is there.
+    #[error("a mail server needs users with tasks: --users and --tasks take 1 and more")]
+    Nobody,
+    /// A day without length.
+    #[error("--day takes a time above zero")]
+    Day,
+    /// Time that stands still.
+    #[error("--compress takes a factor above zero")]
+    Compression,
+    /// The time.
+    #[error(
+        "the windows in which steady state is looked for must be told apart: -d takes 2 seconds and more"
+    )]
+    Duration,
+}
+
+impl MailProfile {
+    /// Finds out whether it makes sense.
+    ///
+    /// # Errors
+    /// See [`MailProfileError`].
+    pub fn check(&self) -> Result<(), MailProfileError> {
+        match self {
+            _ if self.users == 0 || self.tasks == 0 => Err(MailProfileError::Nobody),
+            _ if self.day.is_zero() => Err(MailProfileError::Day),
+            _ if !self.compression.is_finite() || self.compression <= 0.0 => {
+                Err(MailProfileError::Compression)
+            }
+            _ if self.duration < Duration::from_secs(2) => Err(MailProfileError::Duration),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tasks a second that are due, of all users.
+    pub fn rate(&self) -> f64 {
+        f64::from(self.users) * f64::from(self.tasks) / self.day.as_secs_f64() * self.compression
+    }
+
+    /// What it is called.
+    pub fn title(&self) -> String {
+        let users = grouped(self.users.into());
+        format!("Mail: {users} users, {} tasks a user and day", self.tasks)
+    }
+
+    /// All of it in a line.
+    pub fn letters(&self) -> String {
+        let day = self.day.as_secs_f64() / 3600.0;
+        let mut letters = format!(
+            "--users {} --tasks {} --day {day} --compress {} -z{} -d{}",
+            self.users,
+            self.tasks,
+            self.compression,
+            self.seed,
+            self.duration.as_secs_f64()
+        );
+        if let Some(span) = self.span {
+            letters.push_str(&format!(" -f{}", short_size(span)));
+        }
+        if self.verify {
+            letters.push_str(" --verify");
+        } else if self.content != Content::Random {
+            letters.push_str(&format!(" --data {}", self.content));
+        }
+        letters
+    }
+
+    /// What its databases see, as a pattern: pages anywhere.
+    pub(crate) fn workload(&self) -> Workload {
+        Workload {
+            block: PAGE_BYTES,
+            threads: 1,
+            depth: WORKERS,
+            write_percent: task::write_percent(),
+            access: Access::Random { align: PAGE_BYTES.into() },
+            span: self.span,
+            content: self.content,
+            verify: self.verify,
+            seed: self.seed,
+            rate: Some(self.rate()),
+            warm_up: Duration::ZERO,
+            duration: self.duration,
+            ..Workload::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn profile() -> MailProfile {
+        MailProfile {
+            users: 2000,
+            tasks: 131,
+            day: Duration::from_secs(8 * 3600),
+            compression: 1.0,
+            duration: Duration::from_secs(60),
+            span: None,
+            content: Content::Random,
+            verify: false,
+            seed: 0,
+        }
+    }
+
+    /// "2,000 users at 9 transactions a second" is how a published test of this profile describes itself.
+    #[test]
+    fn the_published_users_make_the_published_load() {
+        assert!((profile().rate() - 9.1).abs() < 0.01);
+        let fast = MailProfile { compression: 100.0, ..profile() };
+        assert!((fast.rate() - 910.0).abs() < 1.0);
+        assert_eq!(profile().title(), "Mail: 2,000 users, 131 tasks a user and day");
+        assert_eq!(fast.letters(), "--users 2000 --tasks 131 --day 8 --compress 100 -z0 -d60");
+        assert_eq!(profile().workload().check(), Ok(()));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for (profile, error) in [
+            (MailProfile { users: 0, ..profile() }, MailProfileError::Nobody),
+            (MailProfile { tasks: 0, ..profile() }, MailProfileError::Nobody),
+            (MailProfile { day: Duration::ZERO, ..profile() }, MailProfileError::Day),
+            (MailProfile { compression: f64::NAN, ..profile() }, MailProfileError::Compression),
+            (MailProfile { duration: Duration::from_secs(1), ..profile() }, MailProfileError::Duration),
+        ] {
+            assert_eq!(profile.check(), Err(error));
+        }
+    }
+}
