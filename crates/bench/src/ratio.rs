@@ -42,7 +42,7 @@ impl Ratio {
 }
 
 /// The value in the middle, or the average of the two there.
-fn median(mut values: Vec<f64>) -> Option<f64> {
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let (upper, lower) = (values.len() / 2, values.len().saturating_sub(1) / 2);
     Some((values.get(lower)? + values.get(upper)?) / 2.0)

@@ -208,3 +208,28 @@ fn a_mail_server_is_measured() {
     assert!(html.matches("<svg").count() == 7 && html.contains("send mail"));
     assert_eq!(bench(&["report", json_path]).expect_ok(), text, "a record says what its report said");
 }
+
+/// The disk without a target, and a volume on it.
+#[test]
+fn a_volume_is_compared_with_its_disk() {
+    let mut node = Node::start();
+    let url = node.create(&VolumeSpec::new("one", 64 * MIB)).url(0);
+    let dir = TempDir::new_in(".").expect("a temporary directory can be made");
+    let [json, raw] = ["result.json", "raw"].map(|name| dir.path().join(name));
+    let [json_path, raw_path] = [&json, &raw].map(|path| path.to_str().expect("our own path"));
+    let target = format!("1={url}");
+    let pattern = ["copies", "-b4K", "-o4", "-r", "-w50", "-d0.5", "-W0.1", "--rounds", "2", "--verify"];
+    let sides = ["--raw", raw_path, "--raw-size", "64M", "--target", &target, "--json", json_path];
+    let text = bench(&[&pattern[..], &sides].concat()).expect_ok();
+    assert!(text.lines().any(|line| line.starts_with("1 copy ")), "{text}");
+    assert!(!raw.exists(), "what was made for it is gone");
+
+    let record = record(&json);
+    let sides = &record["analysis"]["sides"];
+    assert_eq!((&sides[0]["name"], &sides[1]["name"]), (&Value::from("raw disk"), &Value::from("1 copy")));
+    assert_eq!((&sides[0]["server_us"], &sides[0]["ratio"]), (&Value::Null, &Value::Null));
+    assert!(number(&sides[1]["server_us"]) > 0.0);
+    assert_eq!(sides[1]["ratio"]["rounds"], 2);
+    let target = |run: usize| record["runs"][run]["subjects"][0]["target"].as_str().unwrap_or_default();
+    assert_eq!([0, 1, 2, 3].map(target), [raw_path, raw_path, &url, &url]);
+}

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fleet, Mail, Run};
+use super::{Copies, Fleet, Mail, Run};
 use crate::knee::{Point, knee};
 use crate::ratio::Ratio;
 
@@ -20,6 +20,8 @@ pub enum Analysis {
     Fleet(Fleet),
     /// A mail server.
     Mail(Box<Mail>),
+    /// One pattern on several things.
+    Copies(Copies),
 }
 
 /// Threads and depths of one pattern.

@@ -4,6 +4,7 @@
 //! microseconds, rates in requests a second, data rates in millions of bytes a second.
 
 mod analysis;
+mod copies;
 mod cpu;
 mod ending;
 mod figures;
@@ -18,6 +19,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use analysis::{Analysis, Compare, CompareRow, PackName, Sweep};
+pub use copies::{Copies, CopiesSide};
 pub use cpu::{Cpu, CpuSample, Noise, Process, Thread};
 pub use ending::{Ending, Loss};
 pub use figures::{Direction, LatencyFigures, Sample};

@@ -1,5 +1,6 @@
 //! A record as one page that needs nothing else: no network, no scripts, charts as inline SVG.
 
+mod copies;
 mod fleet;
 mod mail;
 mod page;

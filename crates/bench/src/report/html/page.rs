@@ -1,6 +1,6 @@
 //! The page around what was measured.
 
-use super::{escape, fleet, mail, run, series};
+use super::{copies, escape, fleet, mail, run, series};
 use crate::record::{Analysis, Document};
 
 /// All of a record, as one page.
@@ -17,6 +17,7 @@ pub fn page(document: &Document) -> String {
         Some(Analysis::Pack(pack)) => series::pack(pack, &document.runs),
         Some(Analysis::Compare(compare)) => series::compare(compare, &document.runs),
         Some(Analysis::Fleet(of)) => fleet::fleet(of, &document.runs),
+        Some(Analysis::Copies(of)) => copies::copies(of, &document.runs),
         Some(Analysis::Mail(of)) => document.runs.iter().map(|run| mail::mail(of, run)).collect(),
     });
     body.push_str(&origin(document));
@@ -34,6 +35,10 @@ fn title(document: &Document) -> String {
         Some(Analysis::Mail(_)) => return first.to_owned(),
         Some(Analysis::Sweep(_)) => return format!("{first}: threads and depths"),
         Some(Analysis::Pack(pack)) => return format!("Pack {}", pack.name),
+        Some(Analysis::Copies(_)) => {
+            let pattern = document.runs.first().map(|run| run.workload.to_string());
+            return format!("Copies: {}", pattern.unwrap_or_default());
+        }
         Some(Analysis::Compare(_)) => return "B compared with A".to_owned(),
         Some(Analysis::Fleet(_)) => return format!("A fleet of clients: {first} each"),
     }

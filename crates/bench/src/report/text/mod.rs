@@ -1,10 +1,12 @@
 //! Records as text.
 
 mod columns;
+mod copies;
 mod fleet;
 mod mail;
 mod series;
 
+pub(crate) use copies::{HEAD as COPIES_HEAD, row as copies_row};
 pub(crate) use mail::{TASK_HEAD, VOLUME_HEAD, task_row, volume_rows};
 pub(crate) use series::verdict;
 
@@ -48,6 +50,7 @@ pub fn document(document: &Document, style: Style) -> String {
         Some(Analysis::Pack(pack)) => series::pack(pack, runs, style),
         Some(Analysis::Compare(compare)) => series::compare(compare, style),
         Some(Analysis::Fleet(fleet)) => fleet::fleet(fleet, runs, style),
+        Some(Analysis::Copies(of)) => copies::copies(of, runs, style),
         Some(Analysis::Mail(mail)) => runs.iter().map(|run| mail::mail(mail, run, style)).collect(),
     }
 }

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use bench::record::{Ceiling, Run};
-use bench::{Disks, Driver, RawDisk, Setup, Target, Workload};
+use bench::{Disks, Driver, RawDisk, Setup, Workload};
 use clap::Args;
 
 use super::progress::ProgressLine;
+use super::raw::raw_disk;
 use super::series::run_all;
 use crate::cli::exit::CliError;
 use crate::size::Size;
@@ -45,16 +46,6 @@ pub struct Raw {
     measured: Vec<Run>,
 }
 
-/// A file that was made to be measured.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What is left behind is in nobody's way but its own: the next attempt says that it is there.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 impl CeilingArgs {
     /// Measures the disk, if one is named: for each pattern its reads and its writes apart.
     ///
@@ -79,12 +70,7 @@ impl CeilingArgs {
                 }
             }
         }
-        let scratch = (!path.exists()).then(|| Scratch(path.clone()));
-        let setup = Setup {
-            targets: vec![Target::Disk(path.clone())],
-            create: scratch.is_some().then_some(self.raw_size.0),
-            ..setup.clone()
-        };
+        let (setup, _scratch) = raw_disk(path, self.raw_size.0, setup);
         line.begin("raw disk: ".to_owned());
         let mut driver = Driver::prepare(setup, &pure, &mut |progress| line.show(progress))?;
         let measured = run_all(&mut driver, &pure, line)?;

@@ -9,6 +9,7 @@ use clap::Args;
 use super::progress::ProgressLine;
 use super::report::read;
 use super::results::{ResultArgs, command_line};
+use super::rounds::{Side, take_turns};
 use super::setup::SetupArgs;
 use crate::cli::exit::CliError;
 use crate::cli::output::Output;
@@ -29,14 +30,6 @@ pub struct Compare {
     setup: SetupArgs,
     #[command(flatten)]
     results: ResultArgs,
-}
-
-/// One of the two, to be measured again.
-struct Side {
-    name: &'static str,
-    driver: Driver,
-    workloads: Vec<Workload>,
-    runs: Vec<Run>,
 }
 
 impl Compare {
@@ -60,39 +53,16 @@ impl Compare {
         self.results.report(output, &document)
     }
 
-    /// Each round makes every pattern of both, one after the other, and the next round in the other order: what changes
-    /// slowly hits both alike.
+    /// Measures what both records have, in turn.
     fn measure(&self, a: &Document, b: &Document, rounds: u32) -> Result<(Vec<Run>, Vec<Run>), CliError> {
         let mut line = ProgressLine::start();
         let mut sides = [self.side("A", a, &mut line)?, self.side("B", b, &mut line)?];
-        let patterns = sides.iter().map(|side| side.workloads.len()).max().unwrap_or(0);
-        'all: for round in 0..rounds {
-            for pattern in 0..patterns {
-                let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
-                for number in order {
-                    let side = &mut sides[number];
-                    let Some(workload) = side.workloads.get(pattern).cloned() else { continue };
-                    line.begin(format!("round {} of {rounds}: {}: {workload}: ", round + 1, side.name));
-                    let mut run = side.driver.run(&workload, &mut |progress| line.show(progress))?;
-                    run.name = format!("{}: {}", side.name, run.name);
-                    let clean = run.is_clean();
-                    side.runs.push(run);
-                    if !clean {
-                        break 'all;
-                    }
-                }
-            }
-        }
+        take_turns(&mut sides, rounds, &mut line)?;
         let [a, b] = sides.map(|side| side.runs);
         Ok((a, b))
     }
 
-    fn side(
-        &self,
-        name: &'static str,
-        document: &Document,
-        line: &mut ProgressLine,
-    ) -> Result<Side, CliError> {
+    fn side(&self, name: &str, document: &Document, line: &mut ProgressLine) -> Result<Side, CliError> {
         let mut workloads: Vec<Workload> = Vec::new();
         for run in &document.runs {
             if !workloads.contains(&run.workload) {
@@ -107,7 +77,7 @@ impl Compare {
         line.begin(format!("{name}: "));
         let setup = self.setup.setup(targets)?;
         let driver = Driver::prepare(setup, &workloads, &mut |progress| line.show(progress))?;
-        Ok(Side { name, driver, workloads, runs: Vec::new() })
+        Ok(Side::new(name, driver, workloads))
     }
 }
 

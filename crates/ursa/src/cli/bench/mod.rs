@@ -2,14 +2,17 @@
 
 mod ceiling;
 mod compare;
+mod copies;
 mod fleet;
 pub mod letters;
 mod mail;
 mod pack;
 mod pattern;
 mod progress;
+mod raw;
 mod report;
 mod results;
+mod rounds;
 mod run;
 mod series;
 mod setup;
@@ -33,6 +36,8 @@ pub enum Command {
     Fleet(Box<fleet::Fleet>),
     /// Be a mail server: users whose tasks read databases and write a log
     Mail(Box<mail::Mail>),
+    /// Use one pattern on a raw disk and on volumes with more and more copies, in turn
+    Copies(Box<copies::Copies>),
     /// Compare two records, or measure both again in turn
     Compare(Box<compare::Compare>),
     /// Show a record again, as text or as a page
@@ -51,6 +56,7 @@ impl Command {
             Command::Pack(pack) => pack.run(output),
             Command::Fleet(fleet) => fleet.run(output),
             Command::Mail(mail) => mail.run(output),
+            Command::Copies(copies) => copies.run(output),
             Command::Compare(compare) => compare.run(output),
             Command::Report(report) => report.run(output),
         }
