@@ -23,8 +23,8 @@ pub use self::host::{Host, HostChange, HostCreate};
 pub use self::list::List;
 pub use self::node::{Change, Health, Node};
 pub use self::pool::{
-    NewDisk, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport, PoolRemains, PoolState,
-    RemainingDisk, RemainingMap, RemainingVolume,
+    DiskFailure, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport, PoolRemains,
+    PoolState, RemainingDisk, RemainingMap, RemainingVolume,
 };
 pub use self::problem::Problem;
 pub use self::session::Session;

@@ -12,7 +12,7 @@ pub struct Pool {
     pub id: Option<String>,
     /// Whether it can be used.
     pub state: PoolState,
-    /// Why it is not open.
+    /// Why it is not open, or what is wrong with it.
     pub reason: Option<String>,
     /// What volumes can take altogether, in bytes.
     pub total: u64,
@@ -34,6 +34,8 @@ pub enum PoolState {
     Online,
     /// Writing its metadata failed: volumes go on, none can be made or changed until the pool has been reopened.
     ReadOnly,
+    /// A disk is out of service since a write or a flush failed: what needs it fails until the pool has been reopened.
+    DiskFailed,
     /// It was given away.
     Exported,
     /// It could not be opened; `reason` says why.
@@ -51,6 +53,19 @@ pub struct PoolDisk {
     pub total: u64,
     /// What is left of it, in bytes.
     pub free: u64,
+    /// Why it is out of service; absent if it is in service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<DiskFailure>,
+}
+
+/// Why a disk is out of service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DiskFailure {
+    /// What the system said to a write or a flush.
+    #[schema(example = "Input/output error (os error 5)")]
+    pub error: String,
+    /// When, in seconds since 1970.
+    pub since: u64,
 }
 
 /// A pool to be made.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use base::{Buf, SharedBuf};
+use base::{Buf, Instant, SharedBuf};
 
 use crate::{sim, uring};
 
@@ -77,6 +77,15 @@ pub enum DiskError {
     ReadOnly,
 }
 
+/// What took a disk out of service; see [`DiskError::Latched`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskFailure {
+    /// When that was.
+    pub at: Instant,
+    /// The system's number of the error.
+    pub error: i32,
+}
+
 /// An open disk. It is used by the core that opened it; [`Disk::share`] opens it for another core.
 pub struct Disk(Inner);
 
@@ -125,6 +134,14 @@ impl Disk {
         match &self.0 {
             Inner::Uring(disk) => disk.block(),
             Inner::Sim(disk) => disk.block(),
+        }
+    }
+
+    /// What took it out of service, on whichever core that was.
+    pub fn failure(&self) -> Option<DiskFailure> {
+        match &self.0 {
+            Inner::Uring(disk) => disk.failure(),
+            Inner::Sim(disk) => disk.failure(),
         }
     }
 

@@ -17,7 +17,7 @@ pub mod sync;
 mod timer;
 pub mod uring;
 
-pub use disk::{Disk, DiskError, Durability, OpenError, OpenOptions};
+pub use disk::{Disk, DiskError, DiskFailure, Durability, OpenError, OpenOptions};
 pub use executor::{
     CoreId, Handle, Task, call, core, cores, local, now, random, secret_bytes, send, set_local, spawn,
     yield_now,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::{Buf, SharedBuf};
-use rt::{Disk, DiskError, Durability};
+use rt::{Disk, DiskError, DiskFailure, Durability};
 
 use crate::waiters::Waiters;
 
@@ -21,6 +21,8 @@ pub(crate) struct PoolDisk {
     /// A flush is under way.
     flushing: Cell<bool>,
     flushed: Waiters,
+    /// That it is out of service has been logged.
+    told: Cell<bool>,
 }
 
 impl PoolDisk {
@@ -32,6 +34,7 @@ impl PoolDisk {
             durable: Cell::new(0),
             flushing: Cell::new(false),
             flushed: Waiters::default(),
+            told: Cell::new(false),
         }
     }
 
@@ -44,6 +47,20 @@ impl PoolDisk {
         u64::from(self.disk.block())
     }
 
+    /// What took it out of service, on whichever core that was.
+    pub(crate) fn failure(&self) -> Option<DiskFailure> {
+        self.disk.failure()
+    }
+
+    /// Says once, on this core, that the disk is out of service, if it is.
+    fn look<T>(&self, result: Result<T, DiskError>) -> Result<T, DiskError> {
+        if let (Err(DiskError::Media(error)), Some(_), false) = (&result, self.failure(), self.told.get()) {
+            self.told.set(true);
+            tracing::error!(disk = %self.path.display(), %error, "a disk is out of service since a write or a flush failed: look after it, then `ursa pool reopen`");
+        }
+        result
+    }
+
     pub(crate) async fn read(&self, offset: u64, buf: Buf) -> Result<Buf, DiskError> {
         self.disk.read(offset, buf).await
     }
@@ -54,7 +71,7 @@ impl PoolDisk {
         data: SharedBuf,
         durability: Durability,
     ) -> Result<(), DiskError> {
-        let result = self.disk.write(offset, data, durability).await;
+        let result = self.look(self.disk.write(offset, data, durability).await);
         if durability == Durability::Cached {
             self.mark_written();
         }
@@ -62,7 +79,7 @@ impl PoolDisk {
     }
 
     pub(crate) async fn zero(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        let result = self.disk.zero(offset, len).await;
+        let result = self.look(self.disk.zero(offset, len).await);
         self.mark_written();
         result
     }
@@ -95,7 +112,7 @@ impl PoolDisk {
             }
             let _flushing = Flushing::begin(self);
             let covered = self.written.get();
-            self.disk.flush().await?;
+            self.look(self.disk.flush().await)?;
             self.durable.set(covered);
         }
     }

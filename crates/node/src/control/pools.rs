@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use store::{CreateOptions, MetadataState, NewDisk, OpenPool, Pool, StoreError, Usage};
+use store::{CreateOptions, DiskUsage, MetadataState, NewDisk, OpenPool, Pool, StoreError, Usage};
 
 use super::change::{Changing, WaitsFor, Work};
 use super::turns::Thing;
@@ -46,6 +47,19 @@ pub struct PoolState {
     pub metadata: MetadataState,
     /// How many volumes it has.
     pub volumes: usize,
+    /// Its disks that are out of service.
+    pub failed: Vec<FailedDisk>,
+}
+
+/// A disk that is out of service since a write or a flush failed.
+#[derive(Clone, Debug)]
+pub struct FailedDisk {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What the system said.
+    pub error: String,
+    /// How long ago that was.
+    pub age: Duration,
 }
 
 /// A pool in the record.
@@ -317,16 +331,30 @@ impl Control {
 
 fn status(name: &str, known: &KnownPool) -> PoolStatus {
     let state = match &known.state {
-        Opened::Yes(pool) => Ok(PoolState {
-            id: pool.id().to_string(),
-            usage: pool.usage(),
-            metadata: pool.metadata_state(),
-            volumes: pool.volumes().len(),
-        }),
+        Opened::Yes(pool) => {
+            let usage = pool.usage();
+            let failed = usage.disks.iter().filter_map(failed_disk).collect();
+            Ok(PoolState {
+                id: pool.id().to_string(),
+                usage,
+                metadata: pool.metadata_state(),
+                volumes: pool.volumes().len(),
+                failed,
+            })
+        }
         Opened::NotYet(began) => {
             Err(format!("its disks have not answered for {} seconds", rt::now().since(*began).as_secs()))
         }
         Opened::No(error) => Err(error.to_string()),
     };
     PoolStatus { name: name.to_owned(), paths: known.paths.clone(), state }
+}
+
+fn failed_disk(disk: &DiskUsage) -> Option<FailedDisk> {
+    let failure = disk.failure?;
+    Some(FailedDisk {
+        path: disk.path.clone(),
+        error: std::io::Error::from_raw_os_error(failure.error).to_string(),
+        age: rt::now().since(failure.at),
+    })
 }

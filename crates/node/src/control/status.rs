@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use proto::iscsi::target::CloseReason;
 use rt::CoreId;
+use store::MetadataState;
 
-use super::{Control, ControlError};
+use super::{Control, ControlError, FailedDisk, PoolStatus};
 use crate::record::{RecordError, RecordFault};
 use crate::shard::{Shard, ask_all_cores};
 use crate::unit::UnitStats;
@@ -84,7 +85,8 @@ impl Control {
         let RecordStatus { fault, latched } = self.record();
         let fault = fault.map(|fault| fault.to_string());
         let latched = latched.then(|| RecordError::Latched.to_string());
-        fault.into_iter().chain(latched).collect()
+        let pools = self.pools().into_iter().flat_map(|pool| pool_problems(&pool));
+        fault.into_iter().chain(latched).chain(pools).collect()
     }
 
     /// Ends a session. Its initiator may log in again.
@@ -116,4 +118,22 @@ impl Control {
         }
         Ok(all)
     }
+}
+
+fn pool_problems(pool: &PoolStatus) -> Vec<String> {
+    let name = &pool.name;
+    let open = match &pool.state {
+        Ok(open) => open,
+        Err(reason) => return vec![format!("pool {name} is not open: {reason}")],
+    };
+    let disk = |disk: &FailedDisk| {
+        let (path, error, age) = (disk.path.display(), &disk.error, disk.age.as_secs());
+        format!(
+            "disk {path} of pool {name} is out of service since a write or a flush failed {age} seconds ago ({error}): \
+             look after it, then `ursa pool reopen {name}`"
+        )
+    };
+    let read_only = format!("pool {name} takes no changes since its metadata could not be written");
+    let read_only = (open.metadata == MetadataState::Failed).then_some(read_only);
+    open.failed.iter().map(disk).chain(read_only).collect()
 }

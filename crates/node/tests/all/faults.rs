@@ -1,5 +1,7 @@
 //! Disks that fail or are full: clients hear the right thing, and others nothing.
 
+use std::time::Duration;
+
 use base::{BlockCount, BlockSize, Lba};
 use initiator::{Error, Lun, Session};
 use node::Config;
@@ -43,6 +45,35 @@ fn information(error: &Error) -> Option<u64> {
         0x72 if sense[8] == 0 => Some(u64::from_be_bytes(sense[12..20].try_into().unwrap())),
         _ => None,
     }
+}
+
+#[test]
+fn a_disk_that_failed_to_write_is_shown_until_the_node_starts_again() {
+    let rig = Rig::new(1, 2);
+    rig.add(Shape::thick());
+    let client = rig.client("client");
+    let said = |rig: &Rig| {
+        let (pool, problems) =
+            rig.control(|control| async move { (control.pool(POOL).unwrap(), control.problems()) });
+        (pool.state.unwrap().failed, problems)
+    };
+    assert!(matches!(said(&rig), (disks, problems) if disks.is_empty() && problems.is_empty()));
+    rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default().with_unwritable(0..64 * MIB));
+    client.run(|portal| async move {
+        write(&*log_in(portal, "client", 0).await, 0, 300, 1).await.unwrap_err();
+    });
+    rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default());
+    rig.world.run_for(Duration::from_secs(90));
+    let (disks, problems) = said(&rig);
+    assert_eq!(disks.len(), 1);
+    assert_eq!(
+        (&*disks[0].path, disks[0].error.as_str()),
+        (DISK.as_ref(), "Input/output error (os error 5)")
+    );
+    assert_eq!(disks[0].age.as_secs(), 90);
+    assert!(problems.len() == 1 && problems[0].contains(DISK) && problems[0].contains(POOL), "{problems:?}");
+    rig.power_cycle();
+    assert!(matches!(said(&rig), (disks, problems) if disks.is_empty() && problems.is_empty()));
 }
 
 #[test]

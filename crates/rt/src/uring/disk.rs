@@ -5,15 +5,15 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use base::{Buf, SharedBuf};
 use io_uring::{opcode, squeue, types};
 
 use super::driver::{self, Driver, Kept};
 use super::open;
-use crate::{DiskError, Durability, OpenError, OpenOptions};
+use crate::{DiskError, DiskFailure, Durability, OpenError, OpenOptions};
 
 /// Bytes of one request: the kernel takes a little less than 2 GiB, and a power of two keeps the rest aligned.
 const REQUEST_MAX: usize = 1 << 30;
@@ -37,7 +37,7 @@ pub(super) struct OpenFile {
     pub(super) is_device: bool,
     pub(super) read_only: bool,
     /// A write or a flush has failed: nobody knows what is durable.
-    pub(super) latched: AtomicBool,
+    pub(super) latched: OnceLock<DiskFailure>,
     /// The best [`Method`] to zero that has not been refused yet.
     pub(super) zeroing: AtomicU8,
 }
@@ -110,6 +110,11 @@ impl Disk {
     /// What offsets and lengths must be multiples of.
     pub fn block(&self) -> u32 {
         self.file.block
+    }
+
+    /// See [`crate::Disk::failure`].
+    pub fn failure(&self) -> Option<DiskFailure> {
+        self.file.latched.get().copied()
     }
 
     /// See [`crate::Disk::read`].
@@ -193,18 +198,15 @@ impl Disk {
     /// # Errors
     /// As there.
     pub async fn flush(&self) -> Result<(), DiskError> {
-        if self.file.latched.load(Ordering::Relaxed) {
+        if self.failure().is_some() {
             return Err(DiskError::Latched);
         }
         let entry = opcode::Fsync::new(self.file.fd()).flags(types::FsyncFlags::DATASYNC).build();
         match self.run(entry).await {
             // Full or not: what a flush could not write is lost, so every failure of it latches.
-            error if error < 0 => {
-                self.file.latched.store(true, Ordering::Relaxed);
-                Err(DiskError::Media(io::Error::from_raw_os_error(-error)))
-            }
+            error if error < 0 => Err(self.latch(-error)),
             // Another core's write may have failed meanwhile, with data that this flush was to cover.
-            _ if self.file.latched.load(Ordering::Relaxed) => Err(DiskError::Latched),
+            _ if self.failure().is_some() => Err(DiskError::Latched),
             _ => Ok(()),
         }
     }
@@ -301,7 +303,7 @@ impl Disk {
     fn check_writable(&self) -> Result<(), DiskError> {
         if self.file.read_only {
             Err(DiskError::ReadOnly)
-        } else if self.file.latched.load(Ordering::Relaxed) {
+        } else if self.failure().is_some() {
             Err(DiskError::Latched)
         } else {
             Ok(())
@@ -313,7 +315,12 @@ impl Disk {
         if matches!(number, libc::ENOSPC | libc::EDQUOT) {
             return DiskError::Full;
         }
-        self.file.latched.store(true, Ordering::Relaxed);
+        self.latch(number)
+    }
+
+    fn latch(&self, number: i32) -> DiskError {
+        // The first failure is the one to be told.
+        let _ = self.file.latched.set(DiskFailure { at: crate::now(), error: number });
         DiskError::Media(io::Error::from_raw_os_error(number))
     }
 

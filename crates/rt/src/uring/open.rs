@@ -9,8 +9,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use base::Buf;
 use io_uring::types::Fd;
@@ -137,7 +137,7 @@ fn describe(path: &Path, file: File, read_only: bool) -> Result<OpenFile, OpenEr
         memory_alignment: alignment.memory,
         is_device,
         read_only,
-        latched: AtomicBool::new(false),
+        latched: OnceLock::new(),
         zeroing: AtomicU8::new(zeroing as u8),
     })
 }

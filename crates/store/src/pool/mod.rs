@@ -22,6 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::ByteLen;
+use rt::DiskFailure;
 
 use crate::allocator::Allocator;
 use crate::budget::{RamBudget, RamGrant};
@@ -124,6 +125,8 @@ pub struct DiskUsage {
     pub total: ByteLen,
     /// What is left.
     pub free: ByteLen,
+    /// What took it out of service: nothing is written to it until the pool has been reopened.
+    pub failure: Option<DiskFailure>,
 }
 
 impl Pool {
@@ -296,6 +299,7 @@ impl Inner {
             path: layout.disks.all()[index].path().to_owned(),
             total: ByteLen(u64::from(geometry.extents) * extent),
             free: ByteLen(state.allocator.free_on(index) * extent),
+            failure: layout.disks.all()[index].failure(),
         };
         let disks: Vec<DiskUsage> = layout.geometry.iter().enumerate().map(disk).collect();
         Usage {

@@ -1,17 +1,18 @@
 //! `ursa pool`.
 
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::{
-    Client, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains, PoolState,
-    RemainingDisk, RemainingMap, RemainingVolume,
+    Client, DiskFailure, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains,
+    PoolState, RemainingDisk, RemainingMap, RemainingVolume,
 };
 use clap::Subcommand;
 
 use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
-use super::table::{Table, fields, list, size};
+use super::table::{Table, age as age_text, fields, list, size};
 use crate::size::Size;
 
 /// What to do with pools.
@@ -189,7 +190,14 @@ fn one(pool: &Pool) -> String {
     let disks: Vec<String> = pool
         .disks
         .iter()
-        .map(|disk| format!("{}  {}, {} free", disk.path, size(disk.total), size(disk.free)))
+        .map(|disk| match &disk.failure {
+            None => format!("{}  {}, {} free", disk.path, size(disk.total), size(disk.free)),
+            Some(DiskFailure { error, since }) => {
+                let age = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+                let age = age_text(age.saturating_sub(*since));
+                format!("{}  OUT OF SERVICE since a write or a flush failed {age} ago: {error}", disk.path)
+            }
+        })
         .collect();
     let state = match &pool.reason {
         None => state(pool.state).to_owned(),
@@ -210,6 +218,7 @@ fn state(state: PoolState) -> &'static str {
     match state {
         PoolState::Online => "online",
         PoolState::ReadOnly => "read-only",
+        PoolState::DiskFailed => "disk failed",
         PoolState::Exported => "exported",
         PoolState::Unavailable => "unavailable",
     }

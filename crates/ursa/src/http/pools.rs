@@ -1,11 +1,13 @@
 //! Pools.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::node::control::{LostMap, Muteness, PoolRemains as Remains, PoolSpec, PoolState as Open, PoolStatus};
 use api::{
-    List, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport, PoolRemains, PoolState,
-    Problem, RemainingDisk, RemainingMap, RemainingVolume,
+    DiskFailure, List, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport, PoolRemains,
+    PoolState, Problem, RemainingDisk, RemainingMap, RemainingVolume,
 };
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -224,14 +226,27 @@ fn shown(pool: PoolStatus) -> Pool {
             disks: pool
                 .paths
                 .iter()
-                .map(|path| PoolDisk { path: text(path), id: None, total: 0, free: 0 })
+                .map(|path| PoolDisk { path: text(path), id: None, total: 0, free: 0, failure: None })
                 .collect(),
         },
     }
 }
 
 fn open_pool(name: String, open: Open) -> Pool {
+    // A clock that was set back is not worth a panic.
+    let since = |age| SystemTime::now().checked_sub(age)?.duration_since(UNIX_EPOCH).ok();
+    let failed = open.failed.iter().map(|disk| {
+        let since = since(disk.age).unwrap_or_default().as_secs();
+        (disk.path.clone(), DiskFailure { error: disk.error.clone(), since })
+    });
+    let mut failed: BTreeMap<PathBuf, DiskFailure> = failed.collect();
+    let reasons: Vec<String> = failed
+        .iter()
+        .map(|(path, failure)| format!("{} failed to write: {}", path.display(), failure.error))
+        .collect();
+    let reason = (!reasons.is_empty()).then(|| reasons.join("; "));
     let disk = |disk: store::DiskUsage| PoolDisk {
+        failure: failed.remove(&disk.path),
         path: text(&disk.path),
         id: Some(disk.id.to_string()),
         total: disk.total.0,
@@ -241,11 +256,12 @@ fn open_pool(name: String, open: Open) -> Pool {
         name,
         id: Some(open.id),
         state: match open.metadata {
+            MetadataState::Writable | MetadataState::Failed if reason.is_some() => PoolState::DiskFailed,
             MetadataState::Writable => PoolState::Online,
             MetadataState::Failed => PoolState::ReadOnly,
             MetadataState::Exported => PoolState::Exported,
         },
-        reason: None,
+        reason,
         total: open.usage.total.0,
         free: open.usage.free.0,
         extent: open.usage.extent.0,

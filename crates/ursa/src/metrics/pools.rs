@@ -17,6 +17,17 @@ pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
     open().for_each(|(name, open)| family.sample(&[("pool", name)], open.usage.total.0));
     let mut family = text.family("ursa_pool_free_bytes", Kind::Gauge, "What is left for volumes.");
     open().for_each(|(name, open)| family.sample(&[("pool", name)], open.usage.free.0));
+    let mut family = text.family(
+        "ursa_disk_failed",
+        Kind::Gauge,
+        "Whether a disk is out of service since a write or a flush failed.",
+    );
+    for (name, open) in open() {
+        for disk in &open.usage.disks {
+            let path = disk.path.to_string_lossy();
+            family.sample(&[("pool", name), ("disk", &path)], u8::from(disk.failure.is_some()));
+        }
+    }
     let mut family = text.family("ursa_pool_volumes", Kind::Gauge, "How many volumes the pool has.");
     open().for_each(|(name, open)| family.sample(&[("pool", name)], open.volumes));
 }

@@ -4,16 +4,16 @@ use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use base::{Buf, SharedBuf};
+use base::{Buf, Instant, SharedBuf};
 
 use super::drive::{Content, Operation};
 use super::shelf::DiskNumber;
 use crate::sim::universe;
 use crate::sync::{Sender, oneshot};
-use crate::{DiskError, Durability, OpenError, OpenOptions};
+use crate::{DiskError, DiskFailure, Durability, OpenError, OpenOptions};
 
 /// One opening of a disk: as long as it exists, nobody else can open it.
 pub(in crate::sim) struct OpenFile {
@@ -22,6 +22,8 @@ pub(in crate::sim) struct OpenFile {
     block: u32,
     read_only: bool,
     latched: AtomicBool,
+    /// When a task heard of the failure, by its node's clock.
+    heard: OnceLock<Instant>,
 }
 
 impl OpenFile {
@@ -57,7 +59,7 @@ impl Disk {
         let read_only = options.read_only;
         let file = universe.open_disk(node, path, options, |disk, size, block| {
             let latched = AtomicBool::new(false);
-            OpenFile { disk, size, block, read_only, latched }
+            OpenFile { disk, size, block, read_only, latched, heard: OnceLock::new() }
         })?;
         let disk = Disk { file, stays: PhantomData };
         if options.create.is_some() {
@@ -81,6 +83,12 @@ impl Disk {
     /// The logical block size in bytes.
     pub fn block(&self) -> u32 {
         self.file.block
+    }
+
+    /// See [`crate::Disk::failure`].
+    pub fn failure(&self) -> Option<DiskFailure> {
+        let latched = self.file.latched.load(Ordering::Relaxed);
+        latched.then(|| DiskFailure { at: *self.file.heard.get_or_init(crate::now), error: libc::EIO })
     }
 
     /// See [`crate::Disk::read`].
@@ -151,7 +159,11 @@ impl Disk {
     ) -> Result<T, DiskError> {
         let (reply, result) = oneshot();
         universe::current().0.begin_disk_operation(&self.file, operation(reply));
-        result.await.unwrap_or_else(|_| Err(gone()))
+        let result = result.await.unwrap_or_else(|_| Err(gone()));
+        if result.is_err() && self.file.latched.load(Ordering::Relaxed) {
+            self.file.heard.get_or_init(crate::now);
+        }
+        result
     }
 
     fn check_range(&self, offset: u64, len: u64) -> Result<(), DiskError> {

@@ -135,8 +135,12 @@ fn a_failed_write_or_flush_latches_until_reopened() {
     let disk = world.block_on(node, CoreId(0), || async {
         let disk = open("/d").await;
         disk.write(0, bytes(1, 4096), Durability::Durable).await.unwrap();
+        assert_eq!(disk.failure(), None);
         let failed = disk.write(7680, bytes(1, 1024), Durability::Cached).await;
         assert!(matches!(failed, Err(DiskError::Media(_))), "{failed:?}");
+        let failure = disk.share()().failure().unwrap();
+        // EIO.
+        assert_eq!((failure.error, failure.at), (5, crate::now()));
         for result in [
             disk.write(0, bytes(2, 512), Durability::Cached).await,
             disk.flush().await,
