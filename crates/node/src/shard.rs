@@ -3,14 +3,14 @@
 //! A message from another core starts at [`Shard::current`] and never holds on to what it finds there.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::scsi::ItNexus;
+use proto::scsi::{ItNexus, LuState};
 use rt::CoreId;
 use rt::sync::{Notify, Semaphore};
 use store::{CoreDisks, PoolId};
@@ -26,6 +26,8 @@ use crate::volume::{Volume, VolumeId};
 pub struct Shard {
     config: Arc<Config>,
     units: RefCell<BTreeMap<VolumeId, Rc<Unit>>>,
+    /// Volumes that will be back: see [`Shard::expect_back`].
+    expected: RefCell<BTreeSet<VolumeId>>,
     access: RefCell<Arc<Access>>,
     sessions: RefCell<BTreeMap<u16, Rc<Session>>>,
     /// On the home core: one change a unit at a time.
@@ -48,6 +50,7 @@ impl Shard {
         let shard = Rc::new(Shard {
             config,
             units: RefCell::default(),
+            expected: RefCell::default(),
             access: RefCell::default(),
             sessions: RefCell::default(),
             turns: RefCell::default(),
@@ -132,13 +135,27 @@ impl Shard {
         self.units.borrow_mut().insert(unit.id(), unit);
     }
 
-    /// Takes a unit away and waits until nobody uses it: commands, and sessions that have not looked again.
-    pub async fn remove_unit(&self, id: VolumeId) {
+    /// Takes a unit away and waits until nobody uses it: commands, and sessions that have not looked again. Returns its last
+    /// state.
+    pub async fn remove_unit(&self, id: VolumeId) -> Option<LuState> {
         let removed = self.units.borrow_mut().remove(&id);
         self.turns.borrow_mut().remove(&id);
-        if let Some(unit) = removed {
-            unit.gone().await;
-        }
+        removed?.gone().await
+    }
+
+    /// Volumes whose pool is about to be reopened: sessions that look again find their LUNs busy instead of gone.
+    pub fn expect_back(&self, volumes: &BTreeSet<VolumeId>) {
+        self.expected.borrow_mut().extend(volumes);
+    }
+
+    /// These volumes are there again, or will not come back.
+    pub fn stop_expecting(&self, volumes: &BTreeSet<VolumeId>) {
+        self.expected.borrow_mut().retain(|volume| !volumes.contains(volume));
+    }
+
+    /// Whether a volume's pool is about to be reopened.
+    pub fn is_expected(&self, volume: VolumeId) -> bool {
+        self.expected.borrow().contains(&volume)
     }
 
     /// The access rules of the moment.

@@ -135,6 +135,15 @@ impl Client {
         self.post(&format!("/v1/pools/{}/disks", segment(pool)), disk)
     }
 
+    /// Closes a pool that does not work, and opens it again.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn reopen_pool(&self, name: &str) -> Result<Pool> {
+        let url = self.address(&format!("/v1/pools/{}/reopen", segment(name)));
+        self.json(self.agent.post(url).send_empty())
+    }
+
     /// What forgetting a pool would leave behind.
     ///
     /// # Errors

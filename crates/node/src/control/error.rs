@@ -94,6 +94,9 @@ pub enum ControlError {
     /// The pool is in use.
     #[error("pool {0:?} is open and takes changes: close it with `ursa pool export`")]
     PoolOpen(String),
+    /// There is no reason to reopen the pool.
+    #[error("pool {0:?} works: there is no reason to reopen it")]
+    PoolWorks(String),
     /// The pool's disks have not answered since the node started.
     #[error(
         "pool {name:?} is not open yet: its disks have not answered for {} seconds; it comes when they do", .since.as_secs()

@@ -107,6 +107,12 @@ impl Control {
             self.close_pool(changing, &pool).await;
         }
         self.unknow_pool(name);
+        let lost = self.set_aside_of(name);
+        if !lost.is_empty() {
+            self.stop_expecting(lost).await;
+            let _record = changing.hold([Thing::Record]).await?;
+            self.announce_volumes().await;
+        }
         Ok(())
     }
 

@@ -10,6 +10,7 @@ mod error;
 mod forgetting;
 mod pools;
 mod predecessor;
+mod reopening;
 mod start;
 mod status;
 mod turns;
@@ -31,6 +32,7 @@ pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, W
 pub use self::error::ControlError;
 pub use self::forgetting::{LostMap, Muteness, PoolRemains};
 pub use self::pools::{FailedDisk, PoolSpec, PoolState, PoolStatus};
+use self::reopening::SetAside;
 pub use self::start::{DefaultPool, StartError, Wanted};
 pub use self::status::{RecordStatus, SessionStatus, Traffic, VolumeStats};
 pub use self::volumes::{NewVolume, VolumeStatus};
@@ -47,6 +49,8 @@ pub struct Control {
     pools: RefCell<BTreeMap<String, KnownPool>>,
     /// Volumes of open pools that are not served, and why.
     unserved: RefCell<BTreeMap<VolumeId, ControlError>>,
+    /// Volumes of pools that are being reopened, or could not be, and what their units had agreed on.
+    set_aside: RefCell<BTreeMap<VolumeId, SetAside>>,
     registry: Registry,
     /// This server, as pools know it.
     host: Host,

@@ -148,6 +148,7 @@ impl Control {
                     return Err(refused);
                 }
             };
+            control.drop_states_set_aside(&pool);
             let status = control.adopt_pool(&changing, paths, pool.clone()).await?;
             control.show_pool(&changing, &pool).await?;
             Ok(status)

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use store::{Host, HostId, NewDisk, OpenPool, Pool, RamBudget, StoreError};
 
-use super::change::{Changes, WaitsFor, Work};
+use super::change::{Changes, Changing, WaitsFor, Work};
 use super::pools::{POOLS, PoolRecord};
 use super::predecessor::outlive;
 use super::turns::Thing;
@@ -103,6 +103,7 @@ impl Control {
             changes: Changes::default(),
             pools: RefCell::new(BTreeMap::new()),
             unserved: RefCell::default(),
+            set_aside: RefCell::default(),
             registry: Registry::new(rt::cores()),
             host: Host { id, name: config.name.clone() },
             ram: RamBudget::new(ByteLen(config.ram_bytes_max)),
@@ -143,36 +144,45 @@ impl Control {
     }
 
     async fn open_known_pool(self: &Rc<Control>, pool: PoolRecord) -> Result<(), ControlError> {
-        let (control, PoolRecord { name, paths, joining }) = (Rc::clone(self), pool);
-        self.know_pool(&name, &paths, Opened::NotYet(rt::now()));
-        self.change_within(POOL_DEADLINE, Work::new("opening pool", &name), |changing| async move {
-            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
-            changing.waits_for(WaitsFor::Disks(paths.iter().chain(&joining).cloned().collect()));
-            let options = OpenPool { joining: joining.clone(), ..control.opening_pool() };
-            match outlive(async || Pool::open(&paths, options.clone()).await).await {
-                _ if !control.is_awaited(&name) => {
-                    tracing::info!(pool = name, "a pool that was forgotten has answered and is closed again");
-                    Ok(())
-                }
-                Ok(pool) => {
-                    control.attach_disks(&pool).await;
-                    control.know_pool(&name, &pool.paths(), Opened::Yes(pool.clone()));
-                    control.show_pool(&changing, &pool).await?;
-                    if joining.is_some() {
-                        let record = PoolRecord { name, paths: pool.paths(), joining: None };
-                        control.record_pool(&changing, record).await?;
-                    }
-                    Ok(())
-                }
-                Err(error) => {
-                    let cause = &error as &dyn std::error::Error;
-                    tracing::error!(pool = name, error = cause, "a pool could not be opened");
-                    control.know_pool(&name, &paths, Opened::No(error));
-                    Ok(())
-                }
-            }
+        let control = Rc::clone(self);
+        self.know_pool(&pool.name, &pool.paths, Opened::NotYet(rt::now()));
+        self.change_within(POOL_DEADLINE, Work::new("opening pool", &pool.name), |changing| async move {
+            let _pool = changing.hold([Thing::Pool(pool.name.clone())]).await?;
+            control.open_awaited(&changing, pool).await
         })
         .await
+    }
+
+    /// Opens a pool that the node waits for. Whether that went well is shown with it. The caller holds it.
+    pub(super) async fn open_awaited(
+        &self,
+        changing: &Rc<Changing>,
+        PoolRecord { name, paths, joining }: PoolRecord,
+    ) -> Result<(), ControlError> {
+        changing.waits_for(WaitsFor::Disks(paths.iter().chain(&joining).cloned().collect()));
+        let options = OpenPool { joining: joining.clone(), ..self.opening_pool() };
+        match outlive(async || Pool::open(&paths, options.clone()).await).await {
+            _ if !self.is_awaited(&name) => {
+                tracing::info!(pool = name, "a pool that was forgotten has answered and is closed again");
+                Ok(())
+            }
+            Ok(pool) => {
+                self.attach_disks(&pool).await;
+                self.know_pool(&name, &pool.paths(), Opened::Yes(pool.clone()));
+                self.show_pool(changing, &pool).await?;
+                if joining.is_some() {
+                    let record = PoolRecord { name, paths: pool.paths(), joining: None };
+                    self.record_pool(changing, record).await?;
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let cause = &error as &dyn std::error::Error;
+                tracing::error!(pool = name, error = cause, "a pool could not be opened");
+                self.know_pool(&name, &paths, Opened::No(error));
+                Ok(())
+            }
+        }
     }
 
     /// Makes the volumes that are not there.

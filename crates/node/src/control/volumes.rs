@@ -336,6 +336,7 @@ impl Control {
             }
         }
         open_on_all_cores(openings).await;
+        self.stop_expecting(pool.volumes().into_iter().map(|volume| volume.id).collect()).await;
     }
 
     async fn open_new_volume(&self, pool: &Pool, info: &VolumeInfo) -> Result<(), ControlError> {
@@ -347,7 +348,9 @@ impl Control {
     fn opening(&self, pool: &Pool, info: &VolumeInfo) -> Result<Opening, ControlError> {
         let durable = pool.lu_state(info.id)?;
         // Without its reservations it would let in again whoever was fenced off.
-        let state = LuState::from_durable(&durable)
+        let state = self
+            .state_set_aside(info.id)
+            .or_else(|| LuState::from_durable(&durable))
             .ok_or_else(|| ControlError::LuStateUnreadable(info.name.clone()))?;
         Ok(Opening {
             pool: pool.id(),
@@ -385,11 +388,18 @@ impl Control {
         }
     }
 
-    /// Takes a volume off all cores, when the commands that are at its disks have ended.
-    pub(super) async fn close_volume(&self, changing: &Changing, pool: &Pool, id: VolumeId) {
+    /// Takes a volume off all cores, when the commands that are at its disks have ended. Returns what its unit had agreed on
+    /// in the end.
+    pub(super) async fn close_volume(
+        &self,
+        changing: &Changing,
+        pool: &Pool,
+        id: VolumeId,
+    ) -> Option<LuState> {
         self.unserved.borrow_mut().remove(&id);
         changing.waits_for(WaitsFor::Commands(pool.paths()));
-        on_all_cores(move || async move { Shard::current().remove_unit(id).await }).await;
+        let states = on_all_cores(move || async move { Shard::current().remove_unit(id).await }).await;
+        states.into_iter().next().flatten()
     }
 }
 

@@ -24,7 +24,7 @@ use proto::iscsi::target::{
     self as iscsi, CloseReason, Command, CommandId, ConnectionId, Event, TargetRecord,
 };
 use proto::scsi::limits::TRANSFER_BYTES_MAX;
-use proto::scsi::{ItNexus, Lun, NexusId, Outcome, Request, Step, UnitAttention, absent};
+use proto::scsi::{ItNexus, Lun, NexusId, Outcome, Request, Status, Step, UnitAttention, absent};
 use rt::sync::Notify;
 
 use self::budget::ReadBudget;
@@ -113,7 +113,7 @@ impl Session {
             birth.peer.target.is_none(),
         );
         let reads = Rc::new(ReadBudget::new(DATA_BYTES_MIN));
-        let view = View::new(birth.peer.name.clone(), Rc::clone(&reads), BTreeMap::new());
+        let view = View::empty(birth.peer.name.clone(), Rc::clone(&reads));
         let session = Rc::new(Session {
             view: RefCell::new(Rc::new(view)),
             entered: RefCell::default(),
@@ -198,8 +198,8 @@ impl Session {
         self.reads.set_max(bytes);
     }
 
-    fn new_view(&self, luns: BTreeMap<Lun, Rc<Unit>>) -> View {
-        View::new(self.birth.peer.name.clone(), Rc::clone(&self.reads), luns)
+    fn empty_view(&self) -> View {
+        View::empty(self.birth.peer.name.clone(), Rc::clone(&self.reads))
     }
 
     /// Looks its LUNs up again after the access rules have changed.
@@ -221,17 +221,10 @@ impl Session {
             entered.extend(access.enters(target, initiator, address, self.birth.peer.proven.as_ref()));
             access.luns(target, initiator, address, &entered)
         };
-        let luns = luns.into_iter().filter_map(|(lun, volume)| Some((Lun::new(lun)?, shard.unit(volume)?)));
+        let luns = luns.into_iter().filter_map(|(lun, volume)| Some((Lun::new(lun)?, volume)));
         let old = self.view();
-        let new = Rc::new(self.new_view(luns.collect()));
-        let differs = |a: &View, b: &View| {
-            let ids =
-                |view: &View| view.luns().iter().map(|(lun, unit)| (*lun, unit.id())).collect::<Vec<_>>();
-            ids(a) != ids(b)
-        };
-        if !differs(&old, &new) {
-            return;
-        }
+        let new = Rc::new(self.empty_view().of(luns, &shard));
+        let is_other_list = old.inventory() != new.inventory();
         let seen = |view: &View, unit: &Rc<Unit>| view.luns().values().any(|other| Rc::ptr_eq(other, unit));
         let nexus = self.birth.nexus;
         for unit in old.luns().values().filter(|unit| !seen(&new, unit)) {
@@ -240,8 +233,11 @@ impl Session {
         }
         for unit in new.luns().values() {
             if !seen(&old, unit) {
-                unit.attach(self.birth.nexus, self.birth.peer.name.clone(), self.birth.again);
-            } else {
+                // What was written to a volume before its pool was reopened, and not flushed, may be lost, as after a power
+                // cut: say that, and not that only the session is new.
+                let again = self.birth.again && !old.inventory().values().any(|volume| *volume == unit.id());
+                unit.attach(self.birth.nexus, self.birth.peer.name.clone(), again);
+            } else if is_other_list {
                 unit.brain().borrow_mut().attention(self.birth.nexus, UnitAttention::ReportedLunsChanged);
             }
         }
@@ -306,6 +302,8 @@ impl Session {
         let Some(unit) = view.unit(lun).cloned() else {
             let outcome = match absent(&cdb) {
                 Step::ReportLuns(report) => view.report(self.birth.nexus, &report),
+                // The initiator comes again, and does not take the unit for gone.
+                _ if view.is_away(lun) => Outcome::status(Status::Busy),
                 Step::Done(outcome) => outcome,
                 step => unreachable!("without a unit there is nothing to do for {step:?}"),
             };
@@ -352,7 +350,7 @@ impl Session {
         if self.ended.replace(true) {
             return;
         }
-        let view = self.view.replace(Rc::new(self.new_view(BTreeMap::new())));
+        let view = self.view.replace(Rc::new(self.empty_view()));
         self.deadline_changed.notify();
         let session = Rc::clone(self);
         rt::spawn(async move {

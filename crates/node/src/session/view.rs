@@ -6,19 +6,47 @@ use std::rc::Rc;
 use proto::scsi::{ItNexus, Lun, NexusId, Outcome, ReportLuns};
 
 use super::budget::ReadBudget;
+use crate::shard::Shard;
 use crate::unit::{Unit, naa};
+use crate::volume::VolumeId;
 
 /// The units behind a session's LUNs, at one moment. Commands keep the view they began with.
 pub struct View {
     nexus: ItNexus,
     reads: Rc<ReadBudget>,
     luns: BTreeMap<Lun, Rc<Unit>>,
+    /// LUNs whose volumes will be back soon.
+    away: BTreeMap<Lun, VolumeId>,
 }
 
 impl View {
-    /// A view.
-    pub fn new(nexus: ItNexus, reads: Rc<ReadBudget>, luns: BTreeMap<Lun, Rc<Unit>>) -> View {
-        View { nexus, reads, luns }
+    /// A view of nothing.
+    pub fn empty(nexus: ItNexus, reads: Rc<ReadBudget>) -> View {
+        View { nexus, reads, luns: BTreeMap::new(), away: BTreeMap::new() }
+    }
+
+    /// The view of these volumes, as far as the core has them.
+    pub fn of(self, volumes: impl IntoIterator<Item = (Lun, VolumeId)>, shard: &Shard) -> View {
+        let (mut luns, mut away) = (BTreeMap::new(), BTreeMap::new());
+        for (lun, volume) in volumes {
+            if shard.is_expected(volume) {
+                away.insert(lun, volume);
+            } else if let Some(unit) = shard.unit(volume) {
+                luns.insert(lun, unit);
+            }
+        }
+        View { luns, away, ..self }
+    }
+
+    /// Whether the LUN's volume will be back soon.
+    pub fn is_away(&self, lun: [u8; 8]) -> bool {
+        Lun::decode(lun).is_some_and(|lun| self.away.contains_key(&lun))
+    }
+
+    /// What REPORT LUNS tells, and the volumes behind it.
+    pub fn inventory(&self) -> BTreeMap<Lun, VolumeId> {
+        let present = self.luns.iter().map(|(lun, unit)| (*lun, unit.id()));
+        present.chain(self.away.iter().map(|(lun, volume)| (*lun, *volume))).collect()
     }
 
     /// What the session's reads may hold.
@@ -41,7 +69,7 @@ impl View {
         for unit in self.luns.values() {
             unit.brain().borrow_mut().luns_reported(nexus);
         }
-        let luns: Vec<Lun> = self.luns.keys().copied().collect();
+        let luns: Vec<Lun> = self.inventory().into_keys().collect();
         report.answer(&luns)
     }
 

@@ -39,8 +39,8 @@ pub struct Unit {
     epoch: Cell<u64>,
     /// Rung when a count comes down to zero.
     quiet: Notify,
-    /// Dropped with the unit, and heard by [`Unit::gone`].
-    end: RefCell<Option<Sender<()>>>,
+    /// Gets the last state when the unit is dropped; [`Unit::gone`] waits for it.
+    end: RefCell<Option<Sender<LuState>>>,
     stats: RefCell<UnitStats>,
 }
 
@@ -147,13 +147,21 @@ impl Unit {
         }
     }
 
-    /// Gives up the unit, and waits until everybody else has.
-    pub async fn gone(self: Rc<Unit>) {
+    /// Gives up the unit, waits until everybody else has, and returns the state that it had in the end; `None` if somebody
+    /// else waits for that.
+    pub async fn gone(self: Rc<Unit>) -> Option<LuState> {
         let (end, ended) = oneshot();
         self.end.replace(Some(end));
         drop(self);
-        // It is never sent, only dropped.
-        let _ = ended.await;
+        ended.await.ok()
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        if let Some(end) = self.end.take() {
+            end.send(self.brain.get_mut().state().clone());
+        }
     }
 }
 

@@ -27,6 +27,7 @@ mod order;
 mod power;
 mod provisioning;
 mod record;
+mod reopening;
 mod reservations;
 mod sessions;
 mod silence;

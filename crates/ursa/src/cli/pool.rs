@@ -58,6 +58,11 @@ pub enum Command {
         /// Its name
         name: String,
     },
+    /// Close a pool that does not work and open it again, without a restart of the node
+    Reopen {
+        /// Its name
+        name: String,
+    },
     /// Add a disk to a pool, while it is in use
     AddDisk {
         /// The pool's name
@@ -117,6 +122,7 @@ impl Command {
                 client.export_pool(&name)?;
                 output.done(&format!("Pool {name} is closed; another server can import it."))
             }
+            Command::Reopen { name } => output.show(&client.reopen_pool(&name)?, one),
             Command::AddDisk { name, path, size, reserve, wipe, confirm } => {
                 let path = absolute_path(&path)?;
                 let what = format!("Add {path} to pool {name}, from which it cannot be taken again");

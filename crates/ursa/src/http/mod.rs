@@ -47,6 +47,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(pools::export))
         .routes(routes!(pools::add_disk))
         .routes(routes!(pools::remains))
+        .routes(routes!(pools::reopen))
         .routes(routes!(pools::forget))
         .routes(routes!(volumes::list, volumes::create))
         .routes(routes!(volumes::show, volumes::change, volumes::delete))

@@ -125,6 +125,28 @@ pub(super) async fn add_disk(
     Ok((StatusCode::CREATED, axum::Json(shown(pool))))
 }
 
+/// Closes a pool that does not work (a disk failed to write, or it could not be opened), and opens it again.
+///
+/// Initiators stay logged in and see its LUNs busy meanwhile; what they wrote and did not flush may be lost, and they are
+/// told so by a unit attention. If it cannot be opened it is `unavailable` then, and can be tried again.
+#[utoipa::path(
+    post, path = "/v1/pools/{name}/reopen", tag = "pools", operation_id = "reopen_pool",
+    params(("name" = String, Path, description = "The pool's name")),
+    responses(
+        (status = OK, description = "The pool", body = Pool),
+        (status = NOT_FOUND, description = "`pool_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`pool_works`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn reopen(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+) -> Result<axum::Json<Pool>, Refusal> {
+    let pool = state.call(move |control| async move { control.reopen_pool(&name).await }).await?;
+    Ok(axum::Json(shown(pool)))
+}
+
 /// What forgetting a pool that cannot be used would leave behind.
 ///
 /// Its disks are read if they can be; one that hangs is given up after five seconds.

@@ -66,12 +66,13 @@ impl From<ControlError> for Refusal {
                 Refusal::new(CONFLICT, "pool_open", format!("pool {name:?} is open and takes changes"))
                     .hint("close it with `ursa pool export`")
             }
+            E::PoolWorks(_) => Refusal::new(CONFLICT, "pool_works", error.to_string()),
             E::LuStateUnreadable(_) => {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "volume_unserved", error.to_string())
             }
             E::PoolClosed(..) | E::PoolOpening { .. } => {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "pool_unavailable", with_causes(&error))
-                    .hint("mend that and import it, or give it up with `ursa pool forget`")
+                    .hint("mend that and `ursa pool reopen` it, or give it up with `ursa pool forget`")
             }
             E::Busy { work, first } => {
                 let ChangeStatus { work: other, waits_for, .. } = *first;

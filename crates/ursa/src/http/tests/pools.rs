@@ -82,6 +82,8 @@ fn disks_that_are_none_are_refused() {
 #[test]
 fn a_pool_in_use_is_not_forgotten() {
     let rig = Rig::new();
+    rig.post("/v1/pools/default/reopen", json!({})).refused(409, "pool_works");
+    rig.post("/v1/pools/none/reopen", json!({})).refused(404, "pool_not_found");
     rig.get("/v1/pools/default/remains").refused(409, "pool_open");
     rig.post("/v1/pools/default/forget", json!({})).refused(409, "pool_open");
     rig.post("/v1/pools/default/forget", json!({"unmap": true})).refused(409, "pool_open");

@@ -1,0 +1,121 @@
+//! Reopening a pool while the node runs: after a failed write or flush a disk is out of service until it has been opened and
+//! recovered anew.
+//!
+//! Initiators stay logged in. Meanwhile the LUNs of the pool's volumes are busy; afterwards each initiator is told by a unit
+//! attention (POWER ON OCCURRED) that what it wrote and did not flush may be lost, as after a power cut. Reservations are
+//! what they were: all of a volume's state is kept, also what a power cut would end.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use proto::scsi::LuState;
+use store::{MetadataState, Pool};
+
+use super::change::{Changing, Work};
+use super::pools::{PoolRecord, key};
+use super::turns::Thing;
+use super::{Control, ControlError, Opened, PoolStatus};
+use crate::shard::{Shard, on_all_cores};
+use crate::volume::VolumeId;
+
+/// A volume whose pool is not open just now.
+pub(super) struct SetAside {
+    /// The pool's name.
+    pool: String,
+    /// What its unit had agreed on; `None` if it was not served.
+    state: Option<LuState>,
+}
+
+impl Control {
+    /// Closes a pool that does not work, and opens it again; or opens one that could not be opened before. If that fails
+    /// the pool is unavailable, its LUNs stay busy, and it can be tried again.
+    ///
+    /// # Errors
+    /// [`ControlError::PoolWorks`]; [`ControlError::PoolClosed`] if it could not be opened.
+    pub async fn reopen_pool(self: &Rc<Control>, name: &str) -> Result<PoolStatus, ControlError> {
+        let (control, name) = (Rc::clone(self), name.to_owned());
+        self.change(Work::new("reopening pool", &name), |changing| async move {
+            let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
+            let open = control.pool_that_fails(&name)?;
+            let record: Option<PoolRecord> = control.record.borrow().get(&key(&name));
+            let record = record.ok_or_else(|| ControlError::not_found("pool", &name))?;
+            if let Some(pool) = open {
+                control.set_pool_aside(&changing, pool).await?;
+            }
+            control.know_pool(&name, &record.paths, Opened::NotYet(rt::now()));
+            control.open_awaited(&changing, record).await?;
+            control.pool_named(&name)?;
+            control.pool(&name)
+        })
+        .await
+    }
+
+    /// A pool that must be reopened; if it is open, that it is to be closed before.
+    fn pool_that_fails(&self, name: &str) -> Result<Option<Pool>, ControlError> {
+        if self.is_awaited(name) {
+            return self.pool_named(name).map(Some);
+        }
+        let pools = self.pools.borrow();
+        let known = pools.get(name).ok_or_else(|| ControlError::not_found("pool", name))?;
+        let fails = |pool: &Pool| {
+            pool.metadata_state() == MetadataState::Failed
+                || pool.usage().disks.iter().any(|disk| disk.failure.is_some())
+        };
+        match known.open() {
+            Some(pool) if !fails(pool) => Err(ControlError::PoolWorks(name.to_owned())),
+            open => Ok(open.cloned()),
+        }
+    }
+
+    /// Closes a pool whose volumes are to be back soon.
+    async fn set_pool_aside(&self, changing: &Rc<Changing>, pool: Pool) -> Result<(), ControlError> {
+        let volumes: BTreeSet<VolumeId> = pool.volumes().iter().map(|volume| volume.id).collect();
+        let expected = volumes.clone();
+        on_all_cores(move || {
+            let expected = expected.clone();
+            async move { Shard::current().expect_back(&expected) }
+        })
+        .await;
+        {
+            let _record = changing.hold([Thing::Record]).await?;
+            self.announce_volumes().await;
+        }
+        for id in volumes {
+            let state = self.close_volume(changing, &pool, id).await;
+            self.set_aside.borrow_mut().insert(id, SetAside { pool: pool.name(), state });
+        }
+        self.close_pool(changing, &pool).await;
+        Ok(())
+    }
+
+    /// What the unit of a volume that was set aside had agreed on.
+    pub(super) fn state_set_aside(&self, id: VolumeId) -> Option<LuState> {
+        self.set_aside.borrow().get(&id)?.state.clone()
+    }
+
+    /// A pool may have been elsewhere since its volumes were set aside: what is on its disks counts.
+    pub(super) fn drop_states_set_aside(&self, pool: &Pool) {
+        let mut set_aside = self.set_aside.borrow_mut();
+        for volume in pool.volumes() {
+            if let Some(volume) = set_aside.get_mut(&volume.id) {
+                volume.state = None;
+            }
+        }
+    }
+
+    /// These volumes are there again.
+    pub(super) async fn stop_expecting(&self, volumes: BTreeSet<VolumeId>) {
+        self.set_aside.borrow_mut().retain(|id, _| !volumes.contains(id));
+        on_all_cores(move || {
+            let volumes = volumes.clone();
+            async move { Shard::current().stop_expecting(&volumes) }
+        })
+        .await;
+    }
+
+    /// The volumes that were set aside of a pool.
+    pub(super) fn set_aside_of(&self, pool: &str) -> BTreeSet<VolumeId> {
+        let set_aside = self.set_aside.borrow();
+        set_aside.iter().filter(|(_, volume)| volume.pool == pool).map(|(id, _)| *id).collect()
+    }
+}
