@@ -120,6 +120,9 @@ pub struct PoolImport {
     /// All of its disks, as absolute paths on the node.
     #[schema(min_items = 1)]
     pub paths: Vec<String>,
+    /// What it is to be called from now on. Absent: as it is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Take it though another server has not given it away: that server must certainly be off.
     #[serde(default)]
     pub force: bool,

@@ -94,6 +94,11 @@ pub enum ControlError {
     /// The pool is in use.
     #[error("pool {0:?} is open and takes changes: close it with `ursa pool export`")]
     PoolOpen(String),
+    /// The name belongs to another pool, which is not open.
+    #[error(
+        "another pool is called {0:?} here, which is not open: choose another name with --name, or bring that one back (`ursa pool reopen {0}`) or give it up (`ursa pool forget {0}`)"
+    )]
+    PoolOfThatName(String),
     /// There is no reason to reopen the pool.
     #[error("pool {0:?} works: there is no reason to reopen it")]
     PoolWorks(String),

@@ -31,7 +31,7 @@ use self::change::Changes;
 pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work};
 pub use self::error::ControlError;
 pub use self::forgetting::{LostMap, Muteness, PoolRemains};
-pub use self::pools::{FailedDisk, PoolSpec, PoolState, PoolStatus};
+pub use self::pools::{FailedDisk, ImportSpec, PoolSpec, PoolState, PoolStatus};
 use self::reopening::SetAside;
 pub use self::start::{DefaultPool, StartError, Wanted};
 pub use self::status::{RecordStatus, SessionStatus, Traffic, VolumeStats};

@@ -1,5 +1,6 @@
 //! Pools: make, import, export, show.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,6 +24,17 @@ pub struct PoolSpec {
     pub disks: Vec<NewDisk>,
     /// Overwrite what the disks hold.
     pub wipe: bool,
+}
+
+/// A pool to be imported.
+#[derive(Clone, Debug, Default)]
+pub struct ImportSpec {
+    /// All of its disks.
+    pub paths: Vec<PathBuf>,
+    /// What it is to be called from now on; `None`: as it is called.
+    pub name: Option<String>,
+    /// Take it though another server may be using it.
+    pub force: bool,
 }
 
 /// A pool as administrators see it.
@@ -67,6 +79,9 @@ pub struct FailedDisk {
 pub(super) struct PoolRecord {
     pub(super) name: String,
     pub(super) paths: Vec<PathBuf>,
+    /// Its identity: another pool may have the same name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<String>,
     /// A disk that is being added: the pool knows whether it belongs to it already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) joining: Option<PathBuf>,
@@ -123,24 +138,23 @@ impl Control {
     }
 
     /// Opens a pool that another server, or an earlier life of this one, has made; also one of this node that could not
-    /// be opened at its start. One that is refused for its names is given back.
+    /// be opened at its start. One that is refused for its names is given back, under the name that it had.
     ///
     /// # Errors
-    /// What the store says; a pool or a volume of the same name.
-    pub async fn import_pool(
-        self: &Rc<Control>,
-        paths: Vec<PathBuf>,
-        force: bool,
-    ) -> Result<PoolStatus, ControlError> {
+    /// What the store says; a pool or a volume of the same name; [`ControlError::PoolOfThatName`].
+    pub async fn import_pool(self: &Rc<Control>, import: ImportSpec) -> Result<PoolStatus, ControlError> {
         let control = Rc::clone(self);
+        let ImportSpec { paths, name, force } = import;
+        let name = name.map(|name| name.parse::<VolumeName>()).transpose()?;
         let disks = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
         self.change(Work::new("importing the pool of", &disks), |changing| async move {
             changing.waits_for(WaitsFor::Disks(paths.clone()));
             let pool = Pool::open(&paths, OpenPool { force, ..control.opening_pool() }).await?;
+            let name = name.map_or_else(|| pool.name(), String::from);
             let names = pool.volumes().into_iter().map(|volume| Thing::VolumeName(volume.name));
-            let things: Vec<Thing> = names.chain([Thing::Pool(pool.name())]).collect();
+            let things: Vec<Thing> = names.chain([Thing::Pool(name.clone())]).collect();
             let held = changing.hold(things).await;
-            let _names = match held.and_then(|held| control.check_names(&pool).map(|()| held)) {
+            let _names = match held.and_then(|held| control.check_names(&pool, &name).map(|()| held)) {
                 Ok(held) => held,
                 Err(refused) => {
                     changing.waits_for(WaitsFor::Disks(paths));
@@ -148,12 +162,26 @@ impl Control {
                     return Err(refused);
                 }
             };
+            if name != pool.name() {
+                changing.waits_for(WaitsFor::Disks(paths.clone()));
+                pool.rename(&name).await?;
+            }
             control.drop_states_set_aside(&pool);
             let status = control.adopt_pool(&changing, paths, pool.clone()).await?;
             control.show_pool(&changing, &pool).await?;
             Ok(status)
         })
         .await
+    }
+
+    /// Whether the record means this pool by `name`.
+    fn is_recorded_as(&self, pool: &Pool, name: &str, known: &KnownPool) -> bool {
+        let record: Option<PoolRecord> = self.record.borrow().get(&key(name));
+        match record.and_then(|record| record.id) {
+            Some(id) => id == pool.id().to_string(),
+            // Written by a version that did not note it.
+            None => known.paths.iter().collect::<BTreeSet<_>>() == pool.paths().iter().collect(),
+        }
     }
 
     /// Adds a disk to a pool, while it is in use.
@@ -170,7 +198,7 @@ impl Control {
         self.change(Work::new("adding a disk to pool", &name), |changing| async move {
             let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
             let pool = control.pool_named(&name)?;
-            let record = |joining| PoolRecord { name: name.clone(), paths: pool.paths(), joining };
+            let record = |joining| PoolRecord { joining, ..PoolRecord::of(&pool) };
             // First the record: should we be cut off, the next start has to know where the disk is.
             control.record_pool(&changing, record(Some(disk.path.clone()))).await?;
             let disks = pool.paths().into_iter().chain([disk.path.clone()]);
@@ -278,8 +306,7 @@ impl Control {
         pool: Pool,
     ) -> Result<PoolStatus, ControlError> {
         let name = pool.name();
-        self.record_pool(changing, PoolRecord { name: name.clone(), paths: paths.clone(), joining: None })
-            .await?;
+        self.record_pool(changing, PoolRecord { paths: paths.clone(), ..PoolRecord::of(&pool) }).await?;
         self.attach_disks(&pool).await;
         self.know_pool(&name, &paths, Opened::Yes(pool));
         self.pool(&name)
@@ -317,16 +344,30 @@ impl Control {
     }
 
     /// The names of a pool that is to be imported, and of its volumes, are free.
-    fn check_names(&self, pool: &Pool) -> Result<(), ControlError> {
-        let name = pool.name();
-        if self.pools.borrow().get(&name).is_some_and(|known| known.open().is_some()) {
-            return Err(ControlError::Exists { kind: "pool", name });
+    fn check_names(&self, pool: &Pool, name: &str) -> Result<(), ControlError> {
+        match self.pools.borrow().get(name) {
+            Some(known) if known.open().is_some() => {
+                return Err(ControlError::Exists { kind: "pool", name: name.to_owned() });
+            }
+            // What the record says of it is all that leads to its disks.
+            Some(known) if !self.is_recorded_as(pool, name, known) => {
+                return Err(ControlError::PoolOfThatName(name.to_owned()));
+            }
+            _ => {}
         }
         let taken = pool.volumes().into_iter().find(|volume| self.volume_named(&volume.name).is_ok());
         match taken {
             Some(volume) => Err(ControlError::Exists { kind: "volume", name: volume.name }),
             None => Ok(()),
         }
+    }
+}
+
+impl PoolRecord {
+    /// What is to be known of an open pool.
+    pub(super) fn of(pool: &Pool) -> PoolRecord {
+        let (name, paths, id) = (pool.name(), pool.paths(), Some(pool.id().to_string()));
+        PoolRecord { name, paths, id, joining: None }
     }
 }
 

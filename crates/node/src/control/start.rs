@@ -17,7 +17,7 @@ use super::change::{Changes, Changing, WaitsFor, Work};
 use super::pools::{POOLS, PoolRecord};
 use super::predecessor::outlive;
 use super::turns::Thing;
-use super::{Control, ControlError, NewVolume, Opened, PoolSpec};
+use super::{Control, ControlError, ImportSpec, NewVolume, Opened, PoolSpec};
 use crate::config::Config;
 use crate::portal::{self, Registry};
 use crate::record::{Record, RecordError, set};
@@ -157,7 +157,7 @@ impl Control {
     pub(super) async fn open_awaited(
         &self,
         changing: &Rc<Changing>,
-        PoolRecord { name, paths, joining }: PoolRecord,
+        PoolRecord { name, paths, joining, .. }: PoolRecord,
     ) -> Result<(), ControlError> {
         changing.waits_for(WaitsFor::Disks(paths.iter().chain(&joining).cloned().collect()));
         let options = OpenPool { joining: joining.clone(), ..self.opening_pool() };
@@ -171,8 +171,7 @@ impl Control {
                 self.know_pool(&name, &pool.paths(), Opened::Yes(pool.clone()));
                 self.show_pool(changing, &pool).await?;
                 if joining.is_some() {
-                    let record = PoolRecord { name, paths: pool.paths(), joining: None };
-                    self.record_pool(changing, record).await?;
+                    self.record_pool(changing, PoolRecord::of(&pool)).await?;
                 }
                 Ok(())
             }
@@ -240,7 +239,7 @@ impl Control {
                 if source.kind() == ErrorKind::AlreadyExists => {}
             done => return done.map(drop),
         }
-        match self.import_pool(vec![path.clone()], false).await {
+        match self.import_pool(ImportSpec { paths: vec![path.clone()], ..ImportSpec::default() }).await {
             Err(ControlError::Store(StoreError::NotAPool { .. })) => {
                 self.create_pool(spec(None)).await.map(drop)
             }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use node::control::{ControlError, LostMap, Muteness, PoolRemains};
+use node::control::{ControlError, ImportSpec, LostMap, Muteness, PoolRemains};
 use rt::sim::{DiskFaults, DiskLatency};
 use store::MetadataState;
 
-use crate::rig::{DISK, OTHER, POOL, Rig, Shape, TARGET, log_in};
+use crate::rig::{DISK, MIB, OTHER, POOL, Rig, Shape, TARGET, log_in, new_volume};
 use crate::seeds::each_seed;
 use crate::silence::silence;
 
@@ -19,7 +19,8 @@ fn forget(rig: &Rig, unmap: bool) -> Result<(), ControlError> {
 }
 
 fn import(rig: &Rig) {
-    rig.control(|control| async move { control.import_pool(vec![DISK.into()], false).await }).unwrap();
+    let spec = ImportSpec { paths: vec![DISK.into()], ..ImportSpec::default() };
+    rig.control(|control| async move { control.import_pool(spec).await }).unwrap();
 }
 
 fn pools(rig: &Rig) -> Vec<String> {
@@ -152,4 +153,45 @@ fn a_pool_whose_metadata_could_not_be_written_is_closed_and_opened_anew() {
         });
         rig.client("again").run(|portal| async move { drop(log_in(portal, "again", 0).await) });
     });
+}
+
+/// A pool that was given away, called "spare".
+fn give_away_a_pool(rig: &Rig) {
+    rig.world.add_disk(rig.server, "/dev/namesake", 32 * MIB, 512);
+    rig.create_pool("spare", "/dev/namesake");
+    rig.control(|control| async move {
+        let new = new_volume("spare", Shape { name: "theirs", mib: 1, ..Shape::thick() });
+        control.create_volume(new).await.unwrap();
+        control.export_pool("spare").await.unwrap();
+    });
+}
+
+#[test]
+fn a_pool_that_is_not_open_keeps_its_name() {
+    let rig = two_pools(1);
+    give_away_a_pool(&rig);
+    let import = |rig: &Rig, name: Option<&str>| {
+        let paths = vec!["/dev/namesake".into()];
+        let spec = ImportSpec { paths, name: name.map(str::to_owned), force: false };
+        rig.control(|control| async move { control.import_pool(spec).await })
+    };
+    rig.world.crash(rig.server);
+    rig.world.set_disk_dead(rig.server, DISK, true);
+    rig.start();
+    // The names of a pool that is open and of one that is not.
+    assert!(matches!(import(&rig, Some(OTHER)), Err(ControlError::Exists { kind: "pool", .. })));
+    let refused = import(&rig, Some(POOL)).unwrap_err();
+    assert!(matches!(&refused, ControlError::PoolOfThatName(name) if name == POOL), "{refused}");
+    assert!(matches!(import(&rig, Some("no name")), Err(ControlError::Name(_))));
+    assert_eq!(pools(&rig), [OTHER, POOL]);
+    // A refusal gives it back as it was called.
+    let pool = import(&rig, None).unwrap();
+    assert_eq!((pool.name.as_str(), pool.state.unwrap().volumes), ("spare", 1));
+    rig.control(|control| async move { control.export_pool("spare").await }).unwrap();
+    import(&rig, Some("third")).unwrap();
+    rig.world.crash(rig.server);
+    rig.world.set_disk_dead(rig.server, DISK, false);
+    rig.start();
+    assert_eq!(pools(&rig), [OTHER, POOL, "third"]);
+    assert_eq!(maps(&rig, "thick"), 1);
 }

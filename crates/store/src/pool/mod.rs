@@ -26,7 +26,7 @@ use rt::DiskFailure;
 
 use crate::allocator::Allocator;
 use crate::budget::{RamBudget, RamGrant};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, is_name};
 use crate::disks::SharedDisks;
 use crate::error::StoreError;
 use crate::geometry::Geometry;
@@ -173,6 +173,15 @@ impl Pool {
         self.0.layout().disks.share()
     }
 
+    /// Gives the pool another name.
+    ///
+    /// # Errors
+    /// [`StoreError::NameInvalid`], or what writing the metadata met.
+    pub async fn rename(&self, name: &str) -> Result<(), StoreError> {
+        let (inner, name) = (Rc::clone(&self.0), name.to_owned());
+        to_the_end(async move { inner.rename(name).await }).await
+    }
+
     /// Adds a disk to the pool, while it is in use. Then give the cores the new disk ([`SharedDisks::attach_added`]).
     /// Volumes stay where they are; new ones, and what volumes grow by, go where most is left.
     ///
@@ -274,6 +283,16 @@ impl Inner {
     async fn turn(&self) -> Turn<'_> {
         self.turns.acquire(1).await;
         Turn(self)
+    }
+
+    async fn rename(self: Rc<Inner>, name: String) -> Result<(), StoreError> {
+        if !is_name(&name) {
+            return Err(StoreError::NameInvalid(name));
+        }
+        let _change = self.begin_change()?;
+        let _turn = self.turn().await;
+        let catalog = Catalog { name, ..self.state.borrow().catalog.clone() };
+        self.commit(catalog, Superblocks::OfMetadataDisks).await
     }
 
     async fn export(self: Rc<Inner>) -> Result<(), StoreError> {

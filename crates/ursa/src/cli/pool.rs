@@ -49,6 +49,9 @@ pub enum Command {
         /// All of its disks
         #[arg(required = true)]
         paths: Vec<PathBuf>,
+        /// Give it another name
+        #[arg(long)]
+        name: Option<String>,
         /// Take it though its last server has not exported it: that server must certainly be off
         #[arg(long)]
         force: bool,
@@ -114,8 +117,8 @@ impl Command {
             }
             Command::List => output.show(&client.pools()?, |pools| table(pools)),
             Command::Show { name } => output.show(&client.pool(&name)?, one),
-            Command::Import { paths, force } => {
-                let pool = client.import_pool(&PoolImport { paths: absolute(&paths)?, force })?;
+            Command::Import { paths, name, force } => {
+                let pool = client.import_pool(&PoolImport { paths: absolute(&paths)?, name, force })?;
                 output.show(&pool, one)
             }
             Command::Export { name } => {

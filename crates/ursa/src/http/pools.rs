@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ::node::control::{LostMap, Muteness, PoolRemains as Remains, PoolSpec, PoolState as Open, PoolStatus};
+use ::node::control::{
+    ImportSpec, LostMap, Muteness, PoolRemains as Remains, PoolSpec, PoolState as Open, PoolStatus,
+};
 use api::{
     DiskFailure, List, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport, PoolRemains,
     PoolState, Problem, RemainingDisk, RemainingMap, RemainingVolume,
@@ -69,7 +71,7 @@ pub(super) async fn create(
     responses(
         (status = CREATED, description = "The pool", body = Pool),
         (status = CONFLICT, description = "`pool_exists`, `volume_exists`, `pool_used_elsewhere`, `pool_damaged`, `disks_missing`, `wrong_disks`, `pool_version`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = UNPROCESSABLE_ENTITY, description = "`not_a_pool`, `no_disks`, `disk_unusable`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`not_a_pool`, `no_disks`, `disk_unusable`, `name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn import(
@@ -77,8 +79,8 @@ pub(super) async fn import(
     Json(import): Json<PoolImport>,
 ) -> Result<(StatusCode, axum::Json<Pool>), Refusal> {
     let paths = import.paths.into_iter().map(|path| absolute(path, "paths")).collect::<Result<_, _>>()?;
-    let pool =
-        state.call(move |control| async move { control.import_pool(paths, import.force).await }).await?;
+    let import = ImportSpec { paths, name: import.name, force: import.force };
+    let pool = state.call(move |control| async move { control.import_pool(import).await }).await?;
     Ok((StatusCode::CREATED, axum::Json(shown(pool))))
 }
 

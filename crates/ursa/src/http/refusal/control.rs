@@ -66,6 +66,12 @@ impl From<ControlError> for Refusal {
                 Refusal::new(CONFLICT, "pool_open", format!("pool {name:?} is open and takes changes"))
                     .hint("close it with `ursa pool export`")
             }
+            E::PoolOfThatName(name) => {
+                let detail = format!("another pool is called {name:?} here, which is not open");
+                Refusal::new(CONFLICT, "pool_exists", detail).hint(format!(
+                    "choose another name, or bring that one back (`ursa pool reopen {name}`) or give it up (`ursa pool forget {name}`)"
+                ))
+            }
             E::PoolWorks(_) => Refusal::new(CONFLICT, "pool_works", error.to_string()),
             E::LuStateUnreadable(_) => {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "volume_unserved", error.to_string())
