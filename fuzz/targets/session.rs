@@ -156,6 +156,7 @@ impl World<'_> {
             commands_max: WINDOW,
             data_bytes_max: DATA_MAX,
             nop_interval: Duration::from_secs(5),
+            drain_time: Duration::from_secs(10),
         };
         let mut session = Session::new(config, input.discovery);
         let connections = if input.two_connections { 2 } else { 1 };

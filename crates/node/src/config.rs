@@ -24,7 +24,8 @@ pub struct Config {
     pub login_deadline: Duration,
     /// After how long without a word from an initiator it is asked for a sign of life, and after as long again dropped.
     pub nop_interval: Duration,
-    /// How long sessions get to log out when the node stops.
+    /// How long a session gets to log out after it was asked to: because the node stops, an administrator ends it, or nothing
+    /// is mapped for it any more.
     pub drain_deadline: Duration,
 }
 

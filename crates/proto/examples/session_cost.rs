@@ -47,6 +47,7 @@ fn cost(write: bool, digests: bool) -> Duration {
         commands_max: 128,
         data_bytes_max: 16 << 20,
         nop_interval: Duration::from_secs(5),
+        drain_time: Duration::from_secs(10),
     };
     let mut session = Session::new(config, false);
     let connection = session.expect_connection(0).expect("it is the first");

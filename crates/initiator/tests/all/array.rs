@@ -251,6 +251,7 @@ impl Shared {
             commands_max: 64,
             data_bytes_max: 16 << 20,
             nop_interval: Duration::from_secs(60),
+            drain_time: Duration::from_secs(10),
         };
         let mut brain = Session::new(config, login.request.kind == SessionKind::Discovery);
         let connection = brain.expect_connection(login.request.cid).unwrap();

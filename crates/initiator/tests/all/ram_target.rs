@@ -81,6 +81,7 @@ async fn serve_connection(stream: Stream, unit: Rc<Unit>) {
         commands_max: 64,
         data_bytes_max: 16 << 20,
         nop_interval: Duration::from_secs(60),
+        drain_time: Duration::from_secs(10),
     };
     let mut session = Session::new(config, login.request.kind == SessionKind::Discovery);
     let connection = session.expect_connection(login.request.cid).unwrap();

@@ -109,6 +109,7 @@ impl Session {
                 commands_max: config.commands_max,
                 data_bytes_max: DATA_BYTES_MIN,
                 nop_interval: config.nop_interval,
+                drain_time: config.drain_deadline,
             },
             birth.peer.target.is_none(),
         );

@@ -104,3 +104,31 @@ fn nobody_gets_in_while_the_node_stops() {
         });
     });
 }
+
+/// One setting: what an initiator is told, what an administrator's word gives it, and what the node's end does.
+#[test]
+fn who_is_asked_to_leave_gets_the_time_that_was_set() {
+    let deadline = Duration::from_secs(3);
+    let rig = Rig::with_config(1, 2, Config { drain_deadline: deadline, ..Config::default() });
+    rig.add(Shape::thick());
+    let client = rig.client("client");
+    let ends = |end: &dyn Fn(u16)| {
+        let session = client.run(|portal| log_in(portal, "client", 0));
+        let sessions = rig.control(|control| async move { control.sessions().await.unwrap() });
+        let began = rig.world.now();
+        end(sessions[0].tsih);
+        // It stays until it is cut off.
+        client.run(move |_| async move { session.closed().await });
+        rig.world.now() - began
+    };
+    let asked = ends(&|tsih| {
+        rig.control(move |control| async move { control.end_session(tsih).await.unwrap() });
+    });
+    let stopped = ends(&|_| {
+        let handle = Handle::new(rig.world.handle(rig.server));
+        drop(rig.world.spawn_on(client.node, rt::CoreId(0), move || async move { handle.drain().await }));
+    });
+    for took in [asked, stopped] {
+        assert!(took >= deadline && took < deadline + Duration::from_millis(500), "{asked:?} {stopped:?}");
+    }
+}

@@ -45,6 +45,7 @@ impl Pair {
             commands_max,
             data_bytes_max: 100_000,
             nop_interval: Duration::from_secs(10),
+            drain_time: Duration::from_secs(10),
         };
         let mut session = Session::new(config, false);
         join(&mut session, accepted);
@@ -284,8 +285,13 @@ fn large_data_is_received_in_place() {
 #[test]
 fn discovery() {
     let (outcome, accepted) = log_in(Wish::default(), None);
-    let config =
-        SessionConfig { tsih: 1, commands_max: 4, data_bytes_max: 0, nop_interval: Duration::from_secs(10) };
+    let config = SessionConfig {
+        tsih: 1,
+        commands_max: 4,
+        data_bytes_max: 0,
+        nop_interval: Duration::from_secs(10),
+        drain_time: Duration::from_secs(10),
+    };
     let mut session = Session::new(config, true);
     join(&mut session, accepted);
     let mut initiator = Connection::new(&outcome, CID);

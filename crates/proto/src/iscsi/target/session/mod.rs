@@ -209,6 +209,8 @@ pub struct SessionConfig {
     pub data_bytes_max: usize,
     /// A ping is sent after so long without a word from the initiator, and the connection is dropped after as long again.
     pub nop_interval: std::time::Duration,
+    /// How long an initiator may take to log out after it was asked to. open-iscsi does so at once; Windows within a second.
+    pub drain_time: std::time::Duration,
 }
 
 /// The full feature phase of one session. After each `handle_*` call, and after each answer, take the events and each

@@ -40,7 +40,13 @@ fn negotiated() -> Negotiated {
 }
 
 fn config() -> SessionConfig {
-    SessionConfig { tsih: 1, commands_max: 8, data_bytes_max: 1 << 20, nop_interval: Duration::from_secs(5) }
+    SessionConfig {
+        tsih: 1,
+        commands_max: 8,
+        data_bytes_max: 1 << 20,
+        nop_interval: Duration::from_secs(5),
+        drain_time: Duration::from_secs(10),
+    }
 }
 
 /// The first CmdSN of all tests.

@@ -97,8 +97,9 @@ fn silence_is_pinged_and_then_fatal() {
     peer.now = second(6);
     peer.send(nop(u32::MAX, ping.target_tag).encode(0), &[]);
     assert!(peer.output().is_empty());
-    assert_eq!(peer.session.deadline(), Some(second(11)));
-    peer.session.handle_timeout(second(11));
+    let deadline = Instant(8_500_000_000);
+    assert_eq!(peer.session.deadline(), Some(deadline));
+    peer.session.handle_timeout(deadline);
     assert_eq!(peer.output().len(), 1);
     // That the ping was sent is a sign of life of the connection, once.
     peer.session.handle_timeout(second(16));
@@ -249,11 +250,12 @@ fn logouts_that_fail() {
 #[test]
 fn a_drain_asks_first() {
     let second = |seconds: u64| Instant(seconds * 1_000_000_000);
-    let config = SessionConfig { nop_interval: Duration::ZERO, ..config() };
+    let drain_time = Duration::from_millis(7_500);
+    let config = SessionConfig { nop_interval: Duration::ZERO, drain_time, ..config() };
     let mut peer = Peer::with(negotiated(), config);
     peer.session.end(CloseReason::Drained, second(1));
     let (ResponsePdu::Async(message), _) = peer.answer() else { unreachable!() };
-    assert_eq!(message.event, AsyncEvent::LogoutRequested { within: 10 });
+    assert_eq!(message.event, AsyncEvent::LogoutRequested { within: 7 });
     assert_eq!(peer.session.deadline(), Some(second(11)));
     // Still served meanwhile.
     peer.send(command(1, FIRST).encode(0), &[]);
