@@ -121,6 +121,18 @@ impl Disk {
         }
     }
 
+    /// Takes a file away again that was made for this disk: the name is gone at once, and the space when nobody has it open any
+    /// more. What is at `path` stays if it is something else by now.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn remove(self, path: &Path) -> io::Result<()> {
+        match self.0 {
+            Inner::Uring(disk) => disk.remove(path),
+            Inner::Sim(disk) => disk.remove(path),
+        }
+    }
+
     /// The size in bytes.
     pub fn size(&self) -> u64 {
         match &self.0 {

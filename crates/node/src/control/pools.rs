@@ -229,10 +229,15 @@ impl Control {
                 return Err(StoreError::MetadataReadOnly(pool.id()).into());
             }
             pool.volumes().iter().try_for_each(|volume| control.check_unmapped(volume.id, &volume.name))?;
-            control.close_volumes(&changing, &pool).await;
+            control.set_volumes_aside(&changing, &pool).await;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
-            pool.export().await?;
+            if let Err(error) = pool.export().await {
+                // It is still ours: its volumes are served as before.
+                control.open_volumes(&pool).await;
+                return Err(error.into());
+            }
             control.close_pool(&changing, &pool).await;
+            control.stop_expecting(pool.volumes().iter().map(|volume| volume.id).collect()).await;
             let _record = changing.hold([Thing::Record]).await?;
             control.commit(&changing, vec![delete(key(&name))]).await?;
             control.unknow_pool(&name);

@@ -80,12 +80,17 @@ impl Control {
             let _record = changing.hold([Thing::Record]).await?;
             self.announce_volumes().await;
         }
-        for id in volumes {
-            let state = self.close_volume(changing, &pool, id).await;
-            self.set_aside.borrow_mut().insert(id, SetAside { pool: pool.name(), state });
-        }
+        self.set_volumes_aside(changing, &pool).await;
         self.close_pool(changing, &pool).await;
         Ok(())
+    }
+
+    /// Takes a pool's volumes off all cores, and keeps what their units had agreed on until they are opened again.
+    pub(super) async fn set_volumes_aside(&self, changing: &Changing, pool: &Pool) {
+        for volume in pool.volumes() {
+            let state = self.close_volume(changing, pool, volume.id).await;
+            self.set_aside.borrow_mut().insert(volume.id, SetAside { pool: pool.name(), state });
+        }
     }
 
     /// What the unit of a volume that was set aside had agreed on.

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use base::{BlockCount, BlockSize, ByteLen, Lba, Rng};
 use initiator::{Ended, Error, Lun, Session};
-use node::control::{ControlError, MapSpec, NewVolume, TargetSpec};
-use rt::sim::DiskFaults;
-use store::VolumeKind;
+use node::Config;
+use node::control::{ControlError, MapSpec, NewVolume, PoolSpec, TargetSpec};
+use rt::sim::{DiskFaults, DiskImage};
+use store::{MetadataState, NewDisk, VolumeKind};
 
+use crate::commands::register;
 use crate::content::{Stamp, single_stamp, stamped};
 use crate::reservations::slow_writes;
 use crate::rig::{DISK, MIB, POOL, RECORD, Rig, Shape, TARGET, log_in, map, new_volume};
@@ -312,4 +314,64 @@ fn a_volume_grows_onto_a_disk_that_is_added_while_clients_write() {
         let volume = rig.control(|control| async move { control.volume("thick") }).unwrap();
         assert_eq!(volume.info.capacity, ByteLen(80 * MIB));
     });
+}
+
+#[test]
+fn a_pool_that_could_not_be_given_away_is_served_as_before() {
+    let rig = Rig::new(1, 2);
+    rig.add(Shape::thick());
+    let client = rig.client("client");
+    client.run(|portal| async move {
+        let session = log_in(portal, "client", LUN).await;
+        register(&session, LUN, 7, false).await.unwrap();
+    });
+    rig.control(|control| async move { control.unmap(TARGET, LUN, None).await }).unwrap();
+    rig.world.set_disk_faults(
+        rig.server,
+        DISK,
+        DiskFaults { write_error_one_in: 1, ..DiskFaults::default() },
+    );
+    rig.control(|control| async move { control.export_pool(POOL).await }).unwrap_err();
+    let pool = rig.control(|control| async move { control.pool(POOL) }).unwrap().state.unwrap();
+    assert_eq!((pool.metadata, pool.volumes), (MetadataState::Failed, 1));
+    rig.control(|control| async move { map(&control, "thick", LUN).await }).unwrap();
+    client.run(|portal| async move {
+        let session = log_in(portal, "client", LUN).await;
+        read_block(&session, LUN, 0).await.unwrap();
+        assert_eq!(session.read_keys(Lun(LUN)).await.unwrap(), [7], "it is registered still");
+    });
+}
+
+#[test]
+fn a_pool_that_could_not_be_made_leaves_no_files() {
+    let rig = Rig::without_pool(1, 2, Config::default());
+    let disk = |path: &str, create: Option<u64>| NewDisk {
+        path: path.into(),
+        create: create.map(ByteLen),
+        reserve: false,
+    };
+    let create = |disks: Vec<NewDisk>| {
+        let spec = PoolSpec { name: "p".into(), disks, wipe: false };
+        rig.control(|control| async move { control.create_pool(spec).await })
+    };
+    rig.world.add_disk(rig.server, "/dev/small", MIB, 512);
+    rig.world.put_file(rig.server, "/there", DiskImage::new(32 * MIB, 512));
+    let made = || ["/a", "/b", "/there", "/dev/small"].map(|path| rig.world.has_disk(rig.server, path));
+    for disks in [
+        // The second one is missing, exists already, or is too small.
+        vec![disk("/a", Some(32 * MIB)), disk("/missing", None)],
+        vec![disk("/a", Some(32 * MIB)), disk("/there", Some(32 * MIB))],
+        vec![disk("/a", Some(32 * MIB)), disk("/b", Some(MIB))],
+        vec![disk("/there", None), disk("/a", Some(32 * MIB)), disk("/dev/small", None)],
+    ] {
+        create(disks).unwrap_err();
+        assert_eq!(made(), [false, false, true, true]);
+    }
+    // The file system is full.
+    rig.world.set_space(rig.server, Some(0));
+    create(vec![disk("/a", Some(32 * MIB))]).unwrap_err();
+    assert_eq!(made(), [false, false, true, true]);
+    rig.world.set_space(rig.server, None);
+    create(vec![disk("/a", Some(32 * MIB)), disk("/there", None)]).unwrap();
+    assert_eq!(made(), [true, false, true, true]);
 }

@@ -335,6 +335,10 @@ impl Universe {
         Ok(file)
     }
 
+    pub(super) fn remove_disk(&self, node: NodeId, path: &Path, disk: DiskNumber) {
+        self.shelf.borrow_mut().remove_if(node, path, disk);
+    }
+
     pub(super) fn begin_disk_operation(&self, file: &Arc<OpenFile>, operation: Operation) {
         let mut ledger = self.ledger.borrow_mut();
         let begun = self.shelf.borrow_mut().begin(file, operation, &mut ledger.faults);

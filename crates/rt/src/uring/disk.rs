@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -100,6 +101,19 @@ impl Disk {
     /// See [`crate::Disk::share`].
     pub fn share(&self) -> SharedDisk {
         SharedDisk(Arc::clone(&self.file))
+    }
+
+    /// See [`crate::Disk::remove`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn remove(self, path: &Path) -> io::Result<()> {
+        let (ours, there) = (self.file.file.metadata()?, std::fs::symlink_metadata(path)?);
+        if (ours.dev(), ours.ino()) == (there.dev(), there.ino()) {
+            std::fs::remove_file(path)
+        } else {
+            Ok(())
+        }
     }
 
     /// The size in bytes.

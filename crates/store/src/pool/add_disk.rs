@@ -8,9 +8,9 @@ use std::rc::Rc;
 use base::Buf;
 
 use super::commit::{Step, Superblocks, write_and_flush};
-use super::create::{clear_metadata, open_new};
+use super::create::{MadeFiles, clear_metadata, open_new};
 use super::layout::Layout;
-use super::{Inner, NewDisk};
+use super::{Inner, MetadataState, NewDisk};
 use crate::catalog::Catalog;
 use crate::disks::PoolDisk;
 use crate::error::StoreError;
@@ -19,9 +19,24 @@ use crate::id::DiskId;
 
 impl Inner {
     pub(super) async fn add_disk(self: Rc<Inner>, new: NewDisk, wipe: bool) -> Result<(), StoreError> {
+        let mut made = MadeFiles::default();
+        let added = Rc::clone(&self).add_disk_of(new, wipe, &mut made).await;
+        // If the metadata could not be written the pool may name it.
+        if added.is_err() && self.state.borrow().metadata != MetadataState::Failed {
+            made.remove();
+        }
+        added
+    }
+
+    async fn add_disk_of(
+        self: Rc<Inner>,
+        new: NewDisk,
+        wipe: bool,
+        made: &mut MadeFiles,
+    ) -> Result<(), StoreError> {
         let _change = self.begin_change()?;
         self.room_for_a_disk()?;
-        let disk = open_new(&new, wipe).await?;
+        let disk = open_new(&new, wipe, made).await?;
         let geometry = self.lay_out(&new, disk.size())?;
         let disk = Rc::new(PoolDisk::new(disk, new.path));
         // Not in the pool yet: nobody waits for this.

@@ -58,9 +58,22 @@ pub(super) async fn create(disks: Vec<NewDisk>, options: CreateOptions) -> Resul
         count if count > DISKS_MAX => return Err(StoreError::TooManyDisks),
         _ => {}
     }
+    let mut made = MadeFiles::default();
+    let created = create_on(disks, options, &mut made).await;
+    if created.is_err() {
+        made.remove();
+    }
+    created
+}
+
+async fn create_on(
+    disks: Vec<NewDisk>,
+    options: CreateOptions,
+    made: &mut MadeFiles,
+) -> Result<Pool, StoreError> {
     let mut opened = Vec::new();
     for new in &disks {
-        opened.push((open_new(new, options.wipe).await?, new.path.clone()));
+        opened.push((open_new(new, options.wipe, made).await?, new.path.clone()));
     }
     let geometry = lay_out(&opened, options.extent)?;
     let ids = opened.iter().map(|_| DiskId::random()).collect();
@@ -87,11 +100,29 @@ pub(super) async fn create(disks: Vec<NewDisk>, options: CreateOptions) -> Resul
     Ok(Pool(inner))
 }
 
-/// Opens or makes a disk, and looks whether it is empty.
-pub(super) async fn open_new(new: &NewDisk, wipe: bool) -> Result<Disk, StoreError> {
+/// Files that did not exist before a change began, and are not to be left behind if it fails.
+#[derive(Default)]
+pub(super) struct MadeFiles(Vec<(Disk, PathBuf)>);
+
+impl MadeFiles {
+    /// Removes them. One that cannot be removed is named in the log.
+    pub(super) fn remove(self) {
+        for (disk, path) in self.0 {
+            if let Err(error) = disk.remove(&path) {
+                tracing::warn!(path = %path.display(), %error, "a file that was made in vain could not be removed");
+            }
+        }
+    }
+}
+
+/// Opens or makes a disk, and looks whether it is empty. What was made is noted in `made`.
+pub(super) async fn open_new(new: &NewDisk, wipe: bool, made: &mut MadeFiles) -> Result<Disk, StoreError> {
     let options =
         rt::OpenOptions { create: new.create.map(|len| len.0), reserve: new.reserve, ..Default::default() };
     let disk = Disk::open(&new.path, options).await?;
+    if new.create.is_some() {
+        made.0.push((disk.share()(), new.path.clone()));
+    }
     if u64::from(disk.block()) > SUPERBLOCK_BYTES {
         return Err(StoreError::DiskBlock { path: new.path.clone(), block: disk.block() });
     }

@@ -305,7 +305,10 @@ impl Inner {
         self.change_ended.until(|| self.changes.get() == 0).await;
         let _turn = self.turn().await;
         let catalog = Catalog { exported: true, ..self.state.borrow().catalog.clone() };
-        self.commit(catalog, Superblocks::OfAllDisks).await?;
+        let committed = self.commit(catalog, Superblocks::OfAllDisks).await;
+        // Who has it goes on.
+        self.closing.set(committed.is_ok());
+        committed?;
         self.state.borrow_mut().metadata = MetadataState::Exported;
         Ok(())
     }

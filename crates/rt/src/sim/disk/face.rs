@@ -75,6 +75,16 @@ impl Disk {
         SharedDisk(Arc::clone(&self.file))
     }
 
+    /// See [`crate::Disk::remove`].
+    ///
+    /// # Errors
+    /// None: a simulated file system does not refuse it.
+    pub fn remove(self, path: &Path) -> io::Result<()> {
+        let (universe, node) = universe::current();
+        universe.remove_disk(node, path, self.file.disk);
+        Ok(())
+    }
+
     /// The size in bytes.
     pub fn size(&self) -> u64 {
         self.file.size

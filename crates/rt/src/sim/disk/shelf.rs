@@ -121,6 +121,13 @@ impl Shelf {
         drop(self.take(node, path));
     }
 
+    /// Removes what is there if it is this disk.
+    pub(in crate::sim) fn remove_if(&mut self, node: NodeId, path: &Path, disk: DiskNumber) {
+        if self.paths.get(&(node, path.to_owned())) == Some(&disk) {
+            self.remove(node, path);
+        }
+    }
+
     pub(in crate::sim) fn set_space(&mut self, node: NodeId, bytes: Option<u64>) {
         match bytes {
             Some(bytes) => self.space.insert(node, bytes),
