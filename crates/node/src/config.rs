@@ -27,6 +27,8 @@ pub struct Config {
     /// How long a session gets to log out after it was asked to: because the node stops, an administrator ends it, or nothing
     /// is mapped for it any more.
     pub drain_deadline: Duration,
+    /// Whether an initiator that some target asks for a secret must prove itself to see targets, too.
+    pub discovery_chap: bool,
 }
 
 /// The port that IANA has assigned to iSCSI.
@@ -44,6 +46,7 @@ impl Default for Config {
             login_deadline: Duration::from_secs(15),
             nop_interval: Duration::from_secs(30),
             drain_deadline: Duration::from_secs(5),
+            discovery_chap: false,
         }
     }
 }

@@ -143,11 +143,34 @@ impl Access {
         names.iter().filter_map(|name| self.target(name.as_str()))
     }
 
-    /// The targets that `initiator` may log in to.
+    /// The targets that `initiator` may log in to, as far as its name and its address tell.
     pub fn visible(&self, initiator: &str, address: IpAddr) -> impl Iterator<Item = &Target> {
         self.targets().filter(move |target| {
             target.maps.iter().any(|map| self.member(map, initiator, address).is_some())
         })
+    }
+
+    /// As [`Access::visible`], without those that ask `initiator` for a secret which it has not `proven`.
+    pub fn visible_with(
+        &self,
+        initiator: &str,
+        address: IpAddr,
+        proven: Option<&ChapSecret>,
+    ) -> impl Iterator<Item = &Target> {
+        self.visible(initiator, address).filter(move |target| {
+            let admission = self.admit(target.name.as_str(), initiator, address);
+            admission.is_ok_and(|admission| {
+                admission.chap.is_empty() || proven.is_some_and(|proven| admission.chap.contains(proven))
+            })
+        })
+    }
+
+    /// The secrets that any target asks `initiator` for, each once.
+    pub fn secrets_of(&self, initiator: &str, address: IpAddr) -> Vec<ChapSecret> {
+        let maps = self.targets().flat_map(|target| &target.maps);
+        let hosts = maps.filter_map(|map| self.member(map, initiator, address));
+        let by_name: BTreeMap<&HostName, &HostGroup> = hosts.map(|host| (&host.name, host)).collect();
+        by_name.into_values().filter_map(|host| host.chap.clone()).collect()
     }
 
     /// The host groups of `target`'s maps whose LUNs a session of `initiator` may see: of those it belongs to, the ones that ask

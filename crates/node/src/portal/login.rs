@@ -134,6 +134,16 @@ fn secret(credentials: &Credentials) -> Option<ChapSecret> {
     Some(ChapSecret { user: credentials.name.clone(), secret })
 }
 
+/// A challenge that any of `secrets` answers; `None` if there are none.
+fn chap(secrets: &[ChapSecret], target: Option<&ChapSecret>) -> Option<Chap> {
+    (!secrets.is_empty()).then(|| Chap {
+        initiator: secrets.iter().map(credentials).collect(),
+        target: target.map(credentials),
+        challenge: rt::secret_bytes(),
+        identifier: rt::secret_bytes::<1>()[0],
+    })
+}
+
 /// Whether, and how, the initiator may log in.
 fn authorize(request: &LoginRequest, peer: SocketAddr) -> Authorization {
     let shard = Shard::current();
@@ -142,16 +152,15 @@ fn authorize(request: &LoginRequest, peer: SocketAddr) -> Authorization {
     }
     // Discovery shows each initiator no more than what it may log in to.
     let Some(target) = &request.target else {
-        return Authorization::Allow { chap: None, portal_group: PORTAL_GROUP, alias: None };
+        let secrets = match shard.config().discovery_chap {
+            true => shard.access().secrets_of(&request.initiator, peer.ip()),
+            false => Vec::new(),
+        };
+        return Authorization::Allow { chap: chap(&secrets, None), portal_group: PORTAL_GROUP, alias: None };
     };
     match shard.access().admit(target, &request.initiator, peer.ip()) {
         Ok(admission) => {
-            let chap = (!admission.chap.is_empty()).then(|| Chap {
-                initiator: admission.chap.iter().map(credentials).collect(),
-                target: admission.target_chap.as_ref().map(credentials),
-                challenge: rt::secret_bytes(),
-                identifier: rt::secret_bytes::<1>()[0],
-            });
+            let chap = chap(&admission.chap, admission.target_chap.as_ref());
             Authorization::Allow { chap, portal_group: PORTAL_GROUP, alias: admission.alias }
         }
         Err(denied) => {

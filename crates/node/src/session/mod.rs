@@ -31,7 +31,7 @@ use self::budget::ReadBudget;
 use self::connection::Connection;
 pub use self::join::Seat;
 pub use self::view::View;
-use crate::access::{ChapSecret, HostName};
+use crate::access::{ChapSecret, HostName, Target};
 use crate::control::{SessionStatus, Traffic};
 use crate::portal;
 use crate::shard::Shard;
@@ -338,9 +338,14 @@ impl Session {
         let local: Vec<SocketAddr> =
             self.connections.borrow().values().map(|connection| connection.local_address()).collect();
         let addresses = portal::addresses(&shard.portals(), &local);
-        shard
-            .access()
-            .visible(&peer.name.initiator.name, peer.address.ip())
+        let access = shard.access();
+        let (initiator, address) = (&peer.name.initiator.name, peer.address.ip());
+        let targets: Vec<&Target> = match shard.config().discovery_chap {
+            true => access.visible_with(initiator, address, peer.proven.as_ref()).collect(),
+            false => access.visible(initiator, address).collect(),
+        };
+        targets
+            .into_iter()
             .filter(|target| one.is_none_or(|one| one == target.name.as_str()))
             .map(|target| TargetRecord { name: target.name.to_string(), addresses: addresses.clone() })
             .collect()

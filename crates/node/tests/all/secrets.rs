@@ -1,8 +1,10 @@
 //! Which LUNs a session sees of host groups that ask for a secret.
 
-use initiator::{Chap, Credentials, Lun, Options, Session};
-use node::access::{ChapSecret, HostGroup};
-use node::control::MapSpec;
+use initiator::{Chap, Credentials, Lun, Options, Session, discover};
+use node::Config;
+use node::access::{ChapSecret, HostGroup, HostName};
+use node::control::{MapSpec, TargetSpec};
+use proto::iscsi::target::TargetRecord;
 
 use crate::rig::{Rig, Shape, TARGET, log_in, named};
 use crate::seeds::each_seed;
@@ -49,4 +51,50 @@ fn who_proved_nothing_does_not_see_what_is_mapped_for_a_secret_later() {
             assert_eq!(keeper.report_luns().await.unwrap(), [Lun(0), Lun(1), Lun(7)]);
         });
     });
+}
+
+/// Three targets: for everybody, for who knows the secret, and for somebody else.
+fn with_targets(discovery_chap: bool) -> Rig {
+    let rig = Rig::with_config(1, 2, Config { discovery_chap, ..Config::default() });
+    rig.add(Shape::thick());
+    rig.add(Shape { lun: 1, ..Shape::ram() });
+    rig.control(|control| async move {
+        let chap = Some(ChapSecret { user: USER.into(), secret: SECRET.into() });
+        for (name, initiator, chap) in [("vault", "keeper", chap), ("others", "other", None)] {
+            let initiators = vec![format!("iqn.2026-01.org.ursa:{initiator}")];
+            let name: HostName = name.parse().unwrap();
+            let group = HostGroup { name: name.clone(), initiators, addresses: Vec::new(), chap };
+            control.set_host(group, true).await.unwrap();
+            let target = format!("iqn.2026-01.org.ursa:{name}");
+            let spec = TargetSpec { name: target.clone(), alias: None, chap: None };
+            control.create_target(spec).await.unwrap();
+            control.map("ram", MapSpec { target, host: name.to_string(), lun: None }).await.unwrap();
+        }
+    });
+    rig
+}
+
+fn discovered(rig: &Rig, options: Options) -> Option<Vec<String>> {
+    let found = rig.client("client").run(move |portal| async move { discover(portal, &options).await });
+    let name = |target: TargetRecord| target.name.rsplit_once(':').unwrap().1.to_owned();
+    found.ok().map(|targets| targets.into_iter().map(name).collect())
+}
+
+#[test]
+fn discovery_shows_each_initiator_what_it_may_log_in_to() {
+    let rig = with_targets(false);
+    assert_eq!(discovered(&rig, named("stranger")).unwrap(), ["target"]);
+    assert_eq!(discovered(&rig, named("other")).unwrap(), ["others", "target"]);
+    assert_eq!(discovered(&rig, named("keeper")).unwrap(), ["target", "vault"]);
+}
+
+#[test]
+fn discovery_asks_for_the_secret_that_targets_ask_for_if_it_is_told_to() {
+    let rig = with_targets(true);
+    assert_eq!(discovered(&rig, named("stranger")).unwrap(), ["target"]);
+    assert_eq!(discovered(&rig, named("other")).unwrap(), ["others", "target"]);
+    // Who bears a name that is asked for a secret has to know it.
+    assert_eq!(discovered(&rig, named("keeper")), None);
+    assert_eq!(discovered(&rig, with_secret("keeper", "not the secret!!")), None);
+    assert_eq!(discovered(&rig, with_secret("keeper", SECRET)).unwrap(), ["target", "vault"]);
 }

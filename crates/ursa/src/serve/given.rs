@@ -82,6 +82,10 @@ pub struct Given {
     #[arg(long, value_name = "SECONDS", hide_short_help = true)]
     pub drain_timeout: Option<u32>,
 
+    /// Whether an initiator that some target asks for a CHAP secret needs it to see targets, too [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", hide_short_help = true)]
+    pub discovery_chap: Option<bool>,
+
     /// What is logged: error, warn, info, debug or trace, or a filter as in info,node=debug [default: info]
     #[arg(long, value_name = "FILTER")]
     pub log: Option<String>,
@@ -165,6 +169,7 @@ impl Given {
             login_timeout: self.login_timeout.or(file.login_timeout),
             nop_interval: self.nop_interval.or(file.nop_interval),
             drain_timeout: self.drain_timeout.or(file.drain_timeout),
+            discovery_chap: self.discovery_chap.or(file.discovery_chap),
             log: self.log.or(file.log),
             log_format: self.log_format.or(file.log_format),
         }

@@ -99,6 +99,7 @@ impl Settings {
             login_deadline: seconds(given.login_timeout, defaults.login_deadline),
             nop_interval: seconds(given.nop_interval, defaults.nop_interval),
             drain_deadline: seconds(given.drain_timeout, defaults.drain_deadline),
+            discovery_chap: given.discovery_chap.unwrap_or(defaults.discovery_chap),
         };
         Ok(Settings {
             node,
@@ -132,6 +133,7 @@ impl Settings {
             login_timeout: seconds(self.node.login_deadline),
             nop_interval: seconds(self.node.nop_interval),
             drain_timeout: seconds(self.node.drain_deadline),
+            discovery_chap: Some(self.node.discovery_chap),
             log: Some(self.log.clone()),
             log_format: Some(self.log_format),
         };
