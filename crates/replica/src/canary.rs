@@ -1,0 +1,66 @@
+//! Rules that can be left out, to prove that the tests notice.
+//!
+//! Each is one of the protocol's rules whose absence the explicit-state model answers with a counterexample. In the product
+//! nothing can be left out: there the check is a constant.
+
+/// A rule that a test can leave out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// R3: a superseded write is acknowledged before what superseded it is on the disk.
+    AckSuperseded,
+    /// R4: no bit of the dirty map is set before a write.
+    NoIntent,
+    /// R4: only the coordinator sets bits.
+    CoordinatorIntent,
+    /// R5: a write does not wait for joiners.
+    NoJoinerAck,
+    /// R2: the epoch of a message is not looked at.
+    NoEpoch,
+    /// R9: reads need no lease.
+    NoLease,
+    /// R9: reads need no lease of joiners.
+    NoJoinerLease,
+    /// R10: a lease counts whatever revision it was given at.
+    NoRevision,
+    /// R11: a configuration that removes somebody is acted in at once.
+    NoWait,
+    /// R12: a restarted node acts at once.
+    NoBootWait,
+    /// R13a: a joiner is promoted before all know that it joins.
+    NoConfirm,
+    /// R13b: a joiner is promoted before what it was given is on its disk.
+    PromoteEarly,
+    /// R14: a restarted process keeps its membership.
+    NoIncarnation,
+    /// R17: the joiner's own bits are not looked at.
+    NoOwnDirty,
+    /// R17: the joiner does not take over its source's bits for third copies.
+    NoInherit,
+    /// R18: a sync carries no timestamps.
+    NoSyncTimestamp,
+    /// R18: an older write that is sent again makes a block count as synced.
+    OldWriteFresh,
+}
+
+#[cfg(test)]
+thread_local! {
+    static OUT: std::cell::Cell<Option<Canary>> = const { std::cell::Cell::new(None) };
+}
+
+/// Leaves the rule out on this thread from now on; `None`: no rule.
+#[cfg(test)]
+pub(crate) fn leave_out(canary: Option<Canary>) {
+    OUT.set(canary);
+}
+
+/// Whether the rule is left out.
+#[cfg(test)]
+pub(crate) fn left_out(canary: Canary) -> bool {
+    OUT.get() == Some(canary)
+}
+
+/// Whether the rule is left out: never.
+#[cfg(not(test))]
+pub(crate) const fn left_out(_: Canary) -> bool {
+    false
+}

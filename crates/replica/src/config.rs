@@ -1,0 +1,236 @@
+//! Who is in sync: a volume's configuration, and the few ways in which it may change (R13, R14, R16).
+//!
+//! It stands in the cluster's record and changes by compare-and-swap from the newest, one epoch at a time. Each change does
+//! one thing. Members are in-sync copies and joiners; every write needs all of them.
+
+use thiserror::Error;
+
+use crate::{Epoch, Incarnation, NodeId, Revision, Slot, Slots};
+
+/// One volume's configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Its number.
+    pub epoch: Epoch,
+    /// The revision of the cluster's record that holds it.
+    pub revision: Revision,
+    copies: [Option<CopyState>; Slot::MAX],
+}
+
+/// One copy of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyState {
+    /// The node whose disks it is on.
+    pub node: NodeId,
+    /// What it may do.
+    pub standing: Standing,
+}
+
+/// What a copy may do. A restarted process is another incarnation and so stands outside, whatever was said of its last life (R14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It misses writes.
+    Outside,
+    /// It takes every write, and is given what it misses; it may not be read.
+    Joining(Incarnation),
+    /// It has every acknowledged write, and serves.
+    InSync(Incarnation),
+}
+
+/// Why a change of the configuration is none.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum Refusal {
+    /// Somebody must be left.
+    #[error("it is the last copy in sync: without it nobody has the data")]
+    LastInSync,
+    /// There is no copy in this slot, or not in this standing.
+    #[error("the copy is not in the standing that this change begins from")]
+    Standing,
+    /// Only an in-sync copy whose process has been restarted recovers.
+    #[error("the copy's process is the one that is in sync already")]
+    NotRestarted,
+}
+
+impl Config {
+    /// The configuration of a new volume: all copies in sync, because all are empty.
+    pub fn initial(copies: &[(NodeId, Incarnation)], revision: Revision) -> Config {
+        assert!((1..=Slot::MAX).contains(&copies.len()), "a volume has one to four copies");
+        let mut slots = [None; Slot::MAX];
+        for (slot, (node, incarnation)) in slots.iter_mut().zip(copies) {
+            *slot = Some(CopyState { node: *node, standing: Standing::InSync(*incarnation) });
+        }
+        Config { epoch: Epoch(1), revision, copies: slots }
+    }
+
+    /// This configuration as the record holds it, once it was committed.
+    #[must_use]
+    pub fn committed_at(self, revision: Revision) -> Config {
+        Config { revision, ..self }
+    }
+
+    /// The copy in the slot.
+    pub fn copy(&self, slot: Slot) -> Option<CopyState> {
+        self.copies[slot.index()]
+    }
+
+    /// The slot of the node's copy.
+    pub fn slot_of(&self, node: NodeId) -> Option<Slot> {
+        Slot::all().find(|slot| self.copy(*slot).is_some_and(|copy| copy.node == node))
+    }
+
+    /// The slots that have a copy, in sync or not.
+    pub fn configured(&self) -> Slots {
+        self.which(|_| true)
+    }
+
+    /// The slots whose copies are in sync.
+    pub fn in_sync(&self) -> Slots {
+        self.which(|standing| matches!(standing, Standing::InSync(_)))
+    }
+
+    /// The slots whose copies join.
+    pub fn joining(&self) -> Slots {
+        self.which(|standing| matches!(standing, Standing::Joining(_)))
+    }
+
+    /// In-sync copies and joiners: those that a write needs.
+    pub fn members(&self) -> Slots {
+        self.in_sync().or(self.joining())
+    }
+
+    /// The incarnation that is in sync in this slot.
+    pub fn in_sync_incarnation(&self, slot: Slot) -> Option<Incarnation> {
+        match self.copy(slot)?.standing {
+            Standing::InSync(incarnation) => Some(incarnation),
+            Standing::Joining(_) | Standing::Outside => None,
+        }
+    }
+
+    /// What this life of the slot's process may do.
+    pub fn standing(&self, slot: Slot, incarnation: Incarnation) -> Standing {
+        match self.copy(slot).map(|copy| copy.standing) {
+            Some(Standing::InSync(named)) if named == incarnation => Standing::InSync(named),
+            Some(Standing::Joining(named)) if named == incarnation => Standing::Joining(named),
+            _ => Standing::Outside,
+        }
+    }
+
+    /// Whether this life of the slot's process is a member.
+    pub fn has_member(&self, slot: Slot, incarnation: Incarnation) -> bool {
+        self.standing(slot, incarnation) != Standing::Outside
+    }
+
+    fn which(&self, wanted: impl Fn(Standing) -> bool) -> Slots {
+        Slot::all().filter(|slot| self.copy(*slot).is_some_and(|copy| wanted(copy.standing))).collect()
+    }
+
+    fn next(&self, slot: Slot, standing: Standing) -> Result<Config, Refusal> {
+        let mut next = self.clone();
+        next.epoch.0 += 1;
+        next.copies[slot.index()].as_mut().ok_or(Refusal::Standing)?.standing = standing;
+        Ok(next)
+    }
+
+    /// Takes a member out (R13).
+    ///
+    /// # Errors
+    /// [`Refusal::LastInSync`]; [`Refusal::Standing`] if it is no member.
+    pub fn remove(&self, slot: Slot) -> Result<Config, Refusal> {
+        if !self.members().contains(slot) {
+            return Err(Refusal::Standing);
+        }
+        if self.in_sync().without(slot).is_empty() {
+            return Err(Refusal::LastInSync);
+        }
+        self.next(slot, Standing::Outside)
+    }
+
+    /// Lets a copy join (R13).
+    ///
+    /// # Errors
+    /// [`Refusal::Standing`] if it is a member, or there is none.
+    pub fn admit(&self, slot: Slot, incarnation: Incarnation) -> Result<Config, Refusal> {
+        if self.members().contains(slot) {
+            return Err(Refusal::Standing);
+        }
+        self.next(slot, Standing::Joining(incarnation))
+    }
+
+    /// Makes a joiner an in-sync copy. Whoever proposes it knows two things: each in-sync copy acts in the epoch in which it joins,
+    /// and the joiner has all that it missed on its disk (R13 a, b).
+    ///
+    /// # Errors
+    /// [`Refusal::Standing`] if it does not join.
+    pub fn promote(&self, slot: Slot) -> Result<Config, Refusal> {
+        match self.copy(slot).map(|copy| copy.standing) {
+            Some(Standing::Joining(incarnation)) => self.next(slot, Standing::InSync(incarnation)),
+            _ => Err(Refusal::Standing),
+        }
+    }
+
+    /// The restarted process of an in-sync copy goes on alone (R16): it has every acknowledged write on its disk. All others
+    /// are outside until they have joined.
+    ///
+    /// # Errors
+    /// [`Refusal::Standing`] if the copy is not in sync; [`Refusal::NotRestarted`] if the process is the one that is.
+    pub fn recover(&self, slot: Slot, incarnation: Incarnation) -> Result<Config, Refusal> {
+        let last = self.in_sync_incarnation(slot).ok_or(Refusal::Standing)?;
+        if incarnation <= last {
+            return Err(Refusal::NotRestarted);
+        }
+        let mut next = self.next(slot, Standing::InSync(incarnation))?;
+        for (index, copy) in next.copies.iter_mut().enumerate() {
+            if let (Some(copy), true) = (copy, index != slot.index()) {
+                copy.standing = Standing::Outside;
+            }
+        }
+        Ok(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(number: usize) -> Slot {
+        Slot::new(number).unwrap()
+    }
+
+    fn two() -> Config {
+        Config::initial(&[(NodeId(7), Incarnation(1)), (NodeId(9), Incarnation(4))], Revision(1))
+    }
+
+    #[test]
+    fn the_last_copy_in_sync_stays() {
+        let alone = two().remove(slot(0)).unwrap();
+        assert_eq!((alone.epoch, alone.in_sync()), (Epoch(2), Slots::from_bits(0b10)));
+        assert_eq!(alone.remove(slot(1)), Err(Refusal::LastInSync));
+        let joined = alone.admit(slot(0), Incarnation(2)).unwrap();
+        assert_eq!(joined.remove(slot(1)), Err(Refusal::LastInSync), "a joiner is not in sync");
+        assert_eq!(joined.members(), Slots::from_bits(0b11));
+    }
+
+    #[test]
+    fn a_restarted_process_is_no_member() {
+        let config = two();
+        assert_eq!(config.standing(slot(1), Incarnation(4)), Standing::InSync(Incarnation(4)));
+        assert_eq!(config.standing(slot(1), Incarnation(5)), Standing::Outside);
+    }
+
+    #[test]
+    fn recovery_is_for_restarted_in_sync_copies_and_leaves_the_others_outside() {
+        let config = two();
+        assert_eq!(config.recover(slot(0), Incarnation(1)), Err(Refusal::NotRestarted));
+        let recovered = config.recover(slot(0), Incarnation(2)).unwrap();
+        assert_eq!((recovered.in_sync(), recovered.configured()), (Slots::from_bits(1), Slots::from_bits(0b11)));
+        assert_eq!(recovered.recover(slot(1), Incarnation(5)), Err(Refusal::Standing));
+    }
+
+    #[test]
+    fn a_promoted_joiner_keeps_its_incarnation() {
+        let alone = two().remove(slot(1)).unwrap();
+        assert_eq!(alone.promote(slot(1)), Err(Refusal::Standing));
+        let promoted = alone.admit(slot(1), Incarnation(5)).unwrap().promote(slot(1)).unwrap();
+        assert_eq!((promoted.epoch, promoted.in_sync_incarnation(slot(1))), (Epoch(4), Some(Incarnation(5))));
+    }
+}

@@ -1,0 +1,348 @@
+//! The dirty map: for each region and each copy of the volume, one bit that says "that copy may hold something else than I do".
+//!
+//! What it guarantees (R4): before a region is changed on the disk, its bits for every other copy are on the disk. So whatever is lost
+//! together, two copies that differ in a region have a bit for each other there, and a sync that copies the regions with bits makes
+//! them equal.
+//!
+//! Bits are set rarely (the first write to a region that was clean) and cleared lazily. The map is written in pages; a page holds the
+//! bits of all copies for [`PAGE_REGIONS`] regions, so that the first write to a region costs one write of a page whatever the number of
+//! copies. A bit counts as set only when every version of the page that the disk may hold has it: the last one that was written and
+//! the one that is being written.
+
+use std::ops::Range;
+
+use base::Crc32c;
+
+use crate::{Slot, Slots};
+
+/// Bytes of a page on the disk.
+pub const PAGE_BYTES: usize = 4096;
+const HEADER_BYTES: usize = 32;
+const BITS_BYTES: usize = PAGE_BYTES - HEADER_BYTES;
+/// Regions of a page: four bits each.
+pub const PAGE_REGIONS: u64 = BITS_BYTES as u64 * 2;
+const MAGIC: [u8; 8] = *b"URSADMAP";
+
+const _: () = assert!(Slot::MAX == 4, "two regions share a byte");
+
+type Bits = [u8; BITS_BYTES];
+
+/// See the module.
+#[derive(Debug)]
+pub struct DirtyMap {
+    regions: u64,
+    pages: Vec<Page>,
+}
+
+#[derive(Debug, Default)]
+struct Page {
+    /// What is so now; `None`: no bit is set.
+    bits: Option<Box<Bits>>,
+    /// What the disk holds, where that differs from `bits` or did when a write began.
+    durable: Option<Box<Bits>>,
+    /// What is being written.
+    writing: Option<Box<Bits>>,
+    /// Whether bits were set that no write has under way: somebody waits for them.
+    urgent: bool,
+    /// Whether `bits` differs from what was last given to the disk.
+    changed: bool,
+    version: u64,
+}
+
+/// A page to be written to its place of the disk's map, durably.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageWrite {
+    /// Which page.
+    pub page: usize,
+    /// Its bytes, [`PAGE_BYTES`] of them.
+    pub image: Vec<u8>,
+}
+
+/// Why a page that was read is none.
+#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("the page of the dirty map is damaged")]
+pub struct Damaged;
+
+impl DirtyMap {
+    /// A map of so many regions, all clean.
+    pub fn new(regions: u64) -> DirtyMap {
+        let pages = (0..regions.div_ceil(PAGE_REGIONS)).map(|_| Page::default()).collect();
+        DirtyMap { regions, pages }
+    }
+
+    /// How many pages the map takes.
+    pub fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Takes in a page from the disk, at the start. A page of zeros was never written: all is clean.
+    ///
+    /// # Errors
+    /// [`Damaged`]: the caller marks the page's regions for everybody.
+    pub fn load(&mut self, page: usize, image: &[u8; PAGE_BYTES]) -> Result<(), Damaged> {
+        if image.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        let (header, bits) = image.split_at(HEADER_BYTES);
+        let crc = u32::from_le_bytes(header[28..32].try_into().expect("four bytes"));
+        let number = u64::from_le_bytes(header[8..16].try_into().expect("eight bytes"));
+        if header[..8] != MAGIC || number != page as u64 || crc != page_crc(&header[..28], bits) {
+            return Err(Damaged);
+        }
+        let bits: Box<Bits> = Box::new(bits.try_into().expect("the page without its header"));
+        let state = &mut self.pages[page];
+        state.version = u64::from_le_bytes(header[16..24].try_into().expect("eight bytes"));
+        state.durable = Some(bits.clone());
+        state.bits = Some(bits);
+        Ok(())
+    }
+
+    /// The slots whose bits are set for the region.
+    pub fn get(&self, region: u64) -> Slots {
+        let (page, at) = place(region);
+        self.pages[page].bits.as_deref().map_or(Slots::NONE, |bits| read(bits, at))
+    }
+
+    /// Sets bits. They count when [`DirtyMap::is_durable`] says so.
+    pub fn mark(&mut self, regions: Range<u64>, slots: Slots) {
+        for region in regions {
+            let (page, at) = place(region);
+            let page = &mut self.pages[page];
+            let certain = page.certain(at).covers(slots);
+            let bits = page.bits.get_or_insert_with(|| Box::new([0; BITS_BYTES]));
+            if !read(bits, at).covers(slots) {
+                write(bits, at, read(bits, at).or(slots));
+                page.changed = true;
+            }
+            if !certain && !page.writing.as_deref().is_some_and(|writing| read(writing, at).covers(slots)) {
+                page.urgent = true;
+                page.changed = true;
+            }
+        }
+    }
+
+    /// Clears bits. Nobody waits for that to be on the disk: a bit too many costs a copy of its region.
+    pub fn clear(&mut self, region: u64, slots: Slots) {
+        let (page, at) = place(region);
+        let page = &mut self.pages[page];
+        let Some(bits) = page.bits.as_deref_mut() else { return };
+        let before = read(bits, at);
+        if !before.and(slots).is_empty() {
+            write(bits, at, before.minus(slots));
+            page.changed = true;
+        }
+    }
+
+    /// Whether these bits are on the disk for all of the regions.
+    pub fn is_durable(&self, regions: Range<u64>, slots: Slots) -> bool {
+        regions.into_iter().all(|region| {
+            let (page, at) = place(region);
+            self.pages[page].certain(at).covers(slots)
+        })
+    }
+
+    /// The next page to write: one that somebody waits for, or with `idle` any that changed. One write of a page is under way at a time.
+    pub fn poll_write(&mut self, idle: bool) -> Option<PageWrite> {
+        let page =
+            self.pages.iter().position(|page| page.writing.is_none() && (page.urgent || idle && page.changed))?;
+        let state = &mut self.pages[page];
+        state.version += 1;
+        state.urgent = false;
+        state.changed = false;
+        let bits = state.bits.clone().unwrap_or_else(|| Box::new([0; BITS_BYTES]));
+        let mut image = Vec::with_capacity(PAGE_BYTES);
+        image.extend_from_slice(&MAGIC);
+        image.extend_from_slice(&(page as u64).to_le_bytes());
+        image.extend_from_slice(&state.version.to_le_bytes());
+        image.extend_from_slice(&[0; 4]);
+        let crc = page_crc(&image, &bits[..]);
+        image.extend_from_slice(&crc.to_le_bytes());
+        image.extend_from_slice(&bits[..]);
+        state.writing = Some(bits);
+        Some(PageWrite { page, image })
+    }
+
+    /// The write of the page has ended well.
+    pub fn handle_written(&mut self, page: usize) {
+        let state = &mut self.pages[page];
+        state.durable = state.writing.take();
+    }
+
+    /// The first region from `from` on with a bit for one of the slots.
+    pub fn next_dirty(&self, from: u64, slots: Slots) -> Option<u64> {
+        let mut region = from;
+        while region < self.regions {
+            let (page, at) = place(region);
+            match self.pages[page].bits.as_deref() {
+                None => region = (page as u64 + 1) * PAGE_REGIONS,
+                // Eight regions at a time where nothing is set.
+                Some(bits) if at.is_multiple_of(8) && bits[at / 2..].len() >= 4 && bits[at / 2..at / 2 + 4] == [0; 4] => region += 8,
+                Some(bits) if !read(bits, at).and(slots).is_empty() => return Some(region),
+                Some(_) => region += 1,
+            }
+        }
+        None
+    }
+
+    /// The regions with a bit for one of the slots, in order.
+    pub fn dirty(&self, slots: Slots) -> impl Iterator<Item = u64> {
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let region = self.next_dirty(from, slots)?;
+            from = region + 1;
+            Some(region)
+        })
+    }
+}
+
+impl Page {
+    /// The slots whose bits are set in every version that the disk may hold after a crash.
+    fn certain(&self, at: usize) -> Slots {
+        let durable = self.durable.as_deref().map_or(Slots::NONE, |bits| read(bits, at));
+        match self.writing.as_deref() {
+            Some(bits) => durable.and(read(bits, at)),
+            None => durable,
+        }
+    }
+}
+
+fn place(region: u64) -> (usize, usize) {
+    ((region / PAGE_REGIONS) as usize, (region % PAGE_REGIONS) as usize)
+}
+
+fn read(bits: &Bits, at: usize) -> Slots {
+    Slots::from_bits(bits[at / 2] >> (at % 2 * 4))
+}
+
+fn write(bits: &mut Bits, at: usize, slots: Slots) {
+    let shift = at % 2 * 4;
+    bits[at / 2] = bits[at / 2] & !(0xf << shift) | slots.bits() << shift;
+}
+
+fn page_crc(header: &[u8], bits: &[u8]) -> u32 {
+    let mut crc = Crc32c::new();
+    crc.update(header);
+    crc.update(bits);
+    crc.value()
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Rng;
+
+    use super::*;
+
+    fn slots(bits: u8) -> Slots {
+        Slots::from_bits(bits)
+    }
+
+    #[test]
+    fn a_bit_counts_when_the_disk_has_it_whatever_is_under_way() {
+        let mut map = DirtyMap::new(10);
+        map.mark(3..4, slots(0b10));
+        assert!(!map.is_durable(3..4, slots(0b10)));
+        let first = map.poll_write(false).unwrap();
+        assert!(!map.is_durable(3..4, slots(0b10)) && map.poll_write(false).is_none());
+        map.handle_written(first.page);
+        assert!(map.is_durable(3..4, slots(0b10)));
+
+        // Cleared, and the page without it is on its way: set again, it waits for the next write.
+        map.clear(3, slots(0b10));
+        assert!(map.poll_write(false).is_none(), "nobody waits for a bit that is cleared");
+        map.poll_write(true).unwrap();
+        map.mark(3..4, slots(0b10));
+        assert!(!map.is_durable(3..4, slots(0b10)));
+        map.handle_written(0);
+        assert!(!map.is_durable(3..4, slots(0b10)));
+        map.poll_write(false).expect("the bit is set again");
+        map.handle_written(0);
+        assert!(map.is_durable(3..4, slots(0b10)));
+    }
+
+    #[test]
+    fn a_cleared_bit_that_the_disk_still_has_is_set_again_for_nothing() {
+        let mut map = DirtyMap::new(10);
+        map.mark(3..4, slots(0b10));
+        map.poll_write(false).unwrap();
+        map.handle_written(0);
+        map.clear(3, slots(0b10));
+        map.mark(3..4, slots(0b10));
+        assert_eq!(map.get(3), slots(0b10), "what is cleared in memory only must come back in memory, too");
+        assert!(map.is_durable(3..4, slots(0b10)));
+        map.poll_write(true);
+        assert!(map.is_durable(3..4, slots(0b10)));
+    }
+
+    #[test]
+    fn pages_come_back_as_they_were_and_damage_is_noticed() {
+        let regions = PAGE_REGIONS + 5;
+        let mut map = DirtyMap::new(regions);
+        map.mark(1..2, slots(0b1000));
+        map.mark(PAGE_REGIONS..PAGE_REGIONS + 2, slots(0b0110));
+        let mut again = DirtyMap::new(regions);
+        while let Some(write) = map.poll_write(false) {
+            let mut image: [u8; PAGE_BYTES] = write.image.clone().try_into().unwrap();
+            again.load(write.page, &image).unwrap();
+            map.handle_written(write.page);
+            image[100] ^= 1;
+            assert_eq!(DirtyMap::new(regions).load(write.page, &image), Err(Damaged));
+        }
+        assert_eq!(again.dirty(slots(0b1111)).collect::<Vec<_>>(), [1, PAGE_REGIONS, PAGE_REGIONS + 1]);
+        assert!(again.is_durable(1..2, slots(0b1000)));
+        assert_eq!(again.load(0, &[0; PAGE_BYTES]), Ok(()));
+    }
+
+    /// The layout of docs/formats/dirty-map.md.
+    #[test]
+    fn a_page_is_as_documented() {
+        let mut map = DirtyMap::new(4);
+        map.mark(0..1, slots(0b0010));
+        map.mark(3..4, slots(0b0101));
+        let image = map.poll_write(false).unwrap().image;
+        assert_eq!(&image[..28], b"URSADMAP\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0");
+        assert_eq!(&image[32..36], [0x02, 0x50, 0, 0]);
+    }
+
+    /// Whatever version of a page the disk has after a crash, bits that counted are in it.
+    #[test]
+    fn a_crash_never_loses_a_bit_that_counted() {
+        let mut rng = Rng::new(11);
+        for _ in 0..200 {
+            let mut map = DirtyMap::new(16);
+            let mut disk = vec![[0; PAGE_BYTES]];
+            let mut under_way: Option<PageWrite> = None;
+            for _ in 0..80 {
+                let region = rng.below(16);
+                let who = slots(1 + rng.below(15) as u8);
+                match rng.below(5) {
+                    0 | 1 => map.mark(region..region + 1, who),
+                    2 => map.clear(region, who),
+                    3 if under_way.is_none() => {
+                        under_way = map.poll_write(rng.one_in(2));
+                        // A crash may find this version or the last.
+                        disk.extend(under_way.as_ref().map(|write| <[u8; PAGE_BYTES]>::try_from(&write.image[..]).unwrap()));
+                    }
+                    _ => {
+                        if let Some(write) = under_way.take() {
+                            map.handle_written(write.page);
+                            disk.drain(..disk.len() - 1);
+                        }
+                    }
+                }
+                for image in &disk {
+                    let mut after = DirtyMap::new(16);
+                    after.load(0, image).unwrap();
+                    for region in 0..16 {
+                        for slot in Slot::all() {
+                            let bit = Slots::NONE.with(slot);
+                            // What is set and durable now must be in every version.
+                            if map.get(region).covers(bit) && map.is_durable(region..region + 1, bit) {
+                                assert!(after.get(region).covers(bit));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

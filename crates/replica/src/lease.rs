@@ -1,0 +1,242 @@
+//! Leases between two nodes, for all volumes at once (R10 to R12).
+//!
+//! A lease is a promise of the one who gives it: "until my clock passes this, I will not act in any configuration that removes you
+//! and that I had not applied when I promised." Whoever holds a lease of each other member may answer reads alone: nobody can have gone
+//! on without it. A heartbeat is a request for a lease.
+//!
+//! Clocks need not agree; they must run equally fast to within [`Terms::drift_permille`]. The holder counts from when it *asked*, and
+//! less than was promised.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base::Instant;
+
+use crate::canary::{Canary, left_out};
+use crate::{Incarnation, NodeId, Revision};
+
+/// What is promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// How long a lease lasts on the giver's clock. It is also the longest that a lost node makes others wait.
+    pub length: Duration,
+    /// By how many thousandths the clocks' rates may differ.
+    pub drift_permille: u32,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms { length: Duration::from_secs(1), drift_permille: 10 }
+    }
+}
+
+impl Terms {
+    fn drift(self) -> Duration {
+        self.length * self.drift_permille / 1000
+    }
+}
+
+/// A request, which is a heartbeat, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseRequest {
+    /// The life of the one who asks.
+    pub incarnation: Incarnation,
+    /// When it asked, by its own clock; comes back in the answer.
+    pub sent_at: Instant,
+    /// The revision of the cluster's record that it acts by.
+    pub applied: Revision,
+}
+
+/// The answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseGrant {
+    /// The life that was asked.
+    pub incarnation: Incarnation,
+    /// From the request.
+    pub sent_at: Instant,
+    /// The revision that the giver had applied: removals up to there are not promised against.
+    pub revision: Revision,
+}
+
+/// The leases of one node with all others.
+#[derive(Debug)]
+pub struct Leases {
+    terms: Terms,
+    incarnation: Incarnation,
+    applied: Revision,
+    /// Until then an earlier life's promises may stand.
+    quiet_until: Instant,
+    given: BTreeMap<NodeId, Given>,
+    held: BTreeMap<NodeId, Held>,
+}
+
+#[derive(Debug)]
+struct Given {
+    incarnation: Incarnation,
+    /// Until when, by the revision they were given at. Both grow; what has run out is dropped.
+    until: Vec<(Revision, Instant)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    until: Instant,
+    revision: Revision,
+}
+
+impl Leases {
+    /// A node that has just started its life: promises of the one before may stand for the whole length (R12).
+    pub fn new(now: Instant, incarnation: Incarnation, terms: Terms) -> Leases {
+        let quiet_until = if left_out(Canary::NoBootWait) { now } else { now + terms.length + terms.drift() };
+        Leases { terms, incarnation, applied: Revision(0), quiet_until, given: BTreeMap::new(), held: BTreeMap::new() }
+    }
+
+    /// Every volume on every core now acts by this revision of the cluster's record, or knows that it may not act.
+    pub fn set_applied(&mut self, revision: Revision) {
+        self.applied = self.applied.max(revision);
+    }
+
+    /// The revision that this node acts by.
+    pub fn applied(&self) -> Revision {
+        self.applied
+    }
+
+    /// Asks.
+    pub fn request(&self, now: Instant) -> LeaseRequest {
+        LeaseRequest { incarnation: self.incarnation, sent_at: now, applied: self.applied }
+    }
+
+    /// Gives.
+    pub fn handle_request(&mut self, now: Instant, from: NodeId, request: LeaseRequest) -> Option<LeaseGrant> {
+        let given = self
+            .given
+            .entry(from)
+            .or_insert_with(|| Given { incarnation: request.incarnation, until: Vec::new() });
+        if request.incarnation < given.incarnation {
+            return None; // A dead process's last words.
+        }
+        if request.incarnation > given.incarnation {
+            // It restarted, and with it went what it held.
+            *given = Given { incarnation: request.incarnation, until: Vec::new() };
+        }
+        // It has itself applied what removed it: promises from before bind nobody.
+        given.until.retain(|(revision, until)| *revision >= request.applied && *until > now);
+        let until = now + self.terms.length;
+        match given.until.last_mut() {
+            Some((revision, last)) if *revision == self.applied => *last = (*last).max(until),
+            _ => given.until.push((self.applied, until)),
+        }
+        Some(LeaseGrant { incarnation: self.incarnation, sent_at: request.sent_at, revision: self.applied })
+    }
+
+    /// Holds.
+    pub fn handle_grant(&mut self, from: NodeId, grant: LeaseGrant) {
+        let until = grant.sent_at + (self.terms.length - self.terms.drift());
+        let held = self.held.entry(from).or_insert(Held { until, revision: grant.revision });
+        // A later promise says as much as an earlier one, and more: its revision is what counts.
+        if until >= held.until {
+            *held = Held { until, revision: grant.revision };
+        }
+    }
+
+    /// Whether this node holds the other's lease, at what it has applied itself (R9, R10).
+    pub fn holds(&self, now: Instant, from: NodeId) -> bool {
+        self.held.get(&from).is_some_and(|held| {
+            now < held.until && (held.revision <= self.applied || left_out(Canary::NoRevision))
+        })
+    }
+
+    /// Until when this node holds the other's lease, if it does.
+    pub fn held_until(&self, from: NodeId) -> Option<Instant> {
+        Some(self.held.get(&from)?.until)
+    }
+
+    /// The other is proven dead in this and all earlier lives: nothing that it was promised binds any more (R11).
+    pub fn handle_death(&mut self, of: NodeId, incarnation: Incarnation) {
+        if let Some(given) = self.given.get_mut(&of).filter(|given| given.incarnation <= incarnation) {
+            given.until.clear();
+        }
+    }
+
+    /// When this node may act in a configuration of `revision` that removes the other: at once (in the past) if it gave it no lease before
+    /// (R11), and not before promises of an earlier life have run out (R12).
+    pub fn released_at(&self, removed: NodeId, revision: Revision) -> Instant {
+        if left_out(Canary::NoWait) {
+            return Instant(0);
+        }
+        let given = self.given.get(&removed).map_or(&[][..], |given| &given.until);
+        let before = given.iter().filter(|(at, _)| *at < revision).map(|(_, until)| *until);
+        before.max().unwrap_or(Instant(0)).max(self.quiet_until)
+    }
+
+    /// Until when an earlier life's promises may stand.
+    pub fn quiet_until(&self) -> Instant {
+        self.quiet_until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: NodeId = NodeId(1);
+    const B: NodeId = NodeId(2);
+
+    fn at(ms: u64) -> Instant {
+        Instant(ms * 1_000_000)
+    }
+
+    fn leases() -> Leases {
+        let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
+        leases.set_applied(Revision(5));
+        leases
+    }
+
+    #[test]
+    fn a_lease_ends_for_its_holder_before_it_ends_for_its_giver() {
+        let (mut a, mut b) = (leases(), leases());
+        let grant = b.handle_request(at(5010), A, a.request(at(5000))).unwrap();
+        a.handle_grant(B, grant);
+        assert!(a.holds(at(5989), B) && !a.holds(at(5990), B), "from when it asked, less one hundredth");
+        assert_eq!(b.released_at(A, Revision(6)), at(6010));
+        assert_eq!(b.released_at(A, Revision(5)), at(1010), "given when the removal was known: only the start counts");
+    }
+
+    #[test]
+    fn a_lease_counts_once_its_revision_is_applied() {
+        let (mut a, mut b) = (leases(), leases());
+        b.set_applied(Revision(6));
+        let grant = b.handle_request(at(5000), A, a.request(at(5000))).unwrap();
+        a.handle_grant(B, grant);
+        assert!(!a.holds(at(5001), B));
+        a.set_applied(Revision(6));
+        assert!(a.holds(at(5001), B));
+    }
+
+    #[test]
+    fn who_has_applied_its_removal_is_not_waited_for() {
+        let (mut a, mut b) = (leases(), leases());
+        b.handle_request(at(5000), A, a.request(at(5000)));
+        b.set_applied(Revision(6));
+        a.set_applied(Revision(6));
+        b.handle_request(at(5100), A, a.request(at(5100)));
+        assert_eq!(b.released_at(A, Revision(6)), at(1010));
+    }
+
+    #[test]
+    fn a_dead_process_is_not_waited_for_and_gets_nothing() {
+        let (a, mut b) = (leases(), leases());
+        b.handle_request(at(5000), A, a.request(at(5000)));
+        b.handle_death(A, Incarnation(1));
+        assert_eq!(b.released_at(A, Revision(6)), at(1010));
+        let reborn = Leases::new(at(5500), Incarnation(2), Terms::default());
+        assert!(b.handle_request(at(5500), A, reborn.request(at(5500))).is_some());
+        assert_eq!(b.handle_request(at(5600), A, a.request(at(4999))), None);
+    }
+
+    #[test]
+    fn a_restarted_node_waits_out_what_it_may_have_promised() {
+        let leases = leases();
+        assert_eq!(leases.released_at(A, Revision(9)), at(1010));
+        assert_eq!(leases.quiet_until(), at(1010));
+    }
+}

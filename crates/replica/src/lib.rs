@@ -1,0 +1,34 @@
+//! The order of writes to the copies of a volume, and what each copy may do: the replication protocol without any I/O.
+//!
+//! [`Replica`] is one copy of one slice. [`Membership`] says which configuration of the volume a node acts in, [`Leases`] who may
+//! answer reads, [`Config`] how a configuration may change. Time, messages, ends of writes and configurations go in; messages, writes
+//! and answers come out. Whoever drives them carries out what comes out and reports back.
+//!
+//! The protocol is that of Hermes (ASPLOS 2020), completed for disks: restarts, power loss, copies that return. Its rules R1 to R22 and
+//! the reasons for them stand in `docs/why/replication.md`; the names of rules in comments refer to that page.
+
+mod blocks;
+mod canary;
+mod config;
+mod dirty_map;
+mod id;
+mod lease;
+mod media;
+mod membership;
+mod message;
+mod replica;
+mod table;
+mod timestamp;
+#[cfg(test)]
+mod world;
+
+pub use blocks::{Blocks, Geometry, Payload};
+pub use config::{Config, CopyState, Refusal, Standing};
+pub use dirty_map::{Damaged, DirtyMap, PAGE_BYTES, PAGE_REGIONS, PageWrite};
+pub use id::{Epoch, Incarnation, NodeId, Revision, Slot, Slots};
+pub use lease::{LeaseGrant, LeaseRequest, Leases, Terms};
+pub use media::{Apply, ApplyId};
+pub use membership::{Activation, Membership};
+pub use message::{Envelope, Message, RoundId, SyncId};
+pub use replica::{Command, DiskFailed, Outcome, Output, ReadMark, RegionRead, Replica, TICK, Unreadable, Unwritable};
+pub use timestamp::Timestamp;

@@ -1,0 +1,72 @@
+//! The order of a copy's writes to its own disk: intent first (R4), overlapping writes one after the other.
+//!
+//! A write is handed out when its bits of the dirty map are on the disk and no older write that overlaps it still waits. Writes that
+//! were handed out and overlap take effect in the order in which they were handed out: the slice that carries them out sees to that.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::dirty_map::DirtyMap;
+use crate::{Blocks, Geometry, Payload, Slots};
+
+/// A write to the local disk, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ApplyId(pub u64);
+
+/// A write to be carried out, durably.
+#[derive(Clone, Debug)]
+pub struct Apply {
+    /// What [`crate::Replica::handle_applied`] is called with.
+    pub id: ApplyId,
+    /// Where.
+    pub blocks: Blocks,
+    /// What.
+    pub payload: Payload,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Media {
+    last: u64,
+    waiting: VecDeque<(Apply, Slots)>,
+    /// Handed out and not ended.
+    under_way: BTreeMap<ApplyId, Blocks>,
+}
+
+impl Media {
+    /// Takes a write that needs the bits `intents` in its regions.
+    pub fn submit(&mut self, blocks: Blocks, payload: Payload, intents: Slots) -> ApplyId {
+        self.last += 1;
+        let id = ApplyId(self.last);
+        self.waiting.push_back((Apply { id, blocks, payload }, intents));
+        id
+    }
+
+    /// The next write to carry out.
+    pub fn poll(&mut self, map: &DirtyMap, geometry: &Geometry) -> Option<Apply> {
+        let ready = (0..self.waiting.len()).find(|index| {
+            let (apply, intents) = &self.waiting[*index];
+            map.is_durable(geometry.regions_of(apply.blocks), *intents)
+                && self.waiting.range(..index).all(|(older, _)| !older.blocks.overlaps(apply.blocks))
+        })?;
+        let (apply, _) = self.waiting.remove(ready).expect("just found");
+        self.under_way.insert(apply.id, apply.blocks);
+        Some(apply)
+    }
+
+    /// The write has ended; says where it was, or `None` if it is none of this membership's.
+    pub fn end(&mut self, id: ApplyId) -> Option<Blocks> {
+        self.under_way.remove(&id)
+    }
+
+    /// Forgets what waits, and whose ends are waited for: the copy is no member any more. What was handed out still happens.
+    pub fn abandon(&mut self) {
+        self.waiting.clear();
+        self.under_way.clear();
+    }
+
+    /// Whether a write to the region is waiting or under way.
+    pub fn touches(&self, blocks: Blocks) -> bool {
+        self.waiting.iter().any(|(apply, _)| apply.blocks.overlaps(blocks))
+            || self.under_way.values().any(|other| other.overlaps(blocks))
+    }
+}

@@ -1,0 +1,165 @@
+//! When a node may act in a volume's newest configuration (R10 to R12, R14).
+//!
+//! Configurations arrive in order and without gaps. One that takes a copy out may be acted in only when that copy can no longer answer
+//! reads: when the leases it was given before have run out, or it has itself said that it knows. One that leaves this process
+//! itself outside takes effect at once.
+
+use base::Instant;
+
+use crate::lease::Leases;
+use crate::{Config, Incarnation, Slot, Standing};
+
+/// One node's view of one volume's configurations.
+#[derive(Debug)]
+pub struct Membership {
+    slot: Slot,
+    incarnation: Incarnation,
+    /// From the one that is acted in to the newest that is known.
+    configs: Vec<Config>,
+    /// Whether the first of them is acted in; else nothing is yet.
+    active: bool,
+}
+
+/// A configuration to act in from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Activation {
+    /// The configuration.
+    pub config: Config,
+    /// Whether this process was a member all the time since the one it acted in before, so that what it knows still holds.
+    pub kept: bool,
+}
+
+impl Membership {
+    /// A process that holds the slot's copy and has just begun.
+    pub fn new(slot: Slot, incarnation: Incarnation) -> Membership {
+        Membership { slot, incarnation, configs: Vec::new(), active: false }
+    }
+
+    /// Takes the next configuration of the volume. One that is known already changes nothing.
+    pub fn learn(&mut self, config: Config) {
+        match self.configs.last() {
+            Some(newest) if config.epoch <= newest.epoch => {}
+            Some(newest) => {
+                assert_eq!(config.epoch.0, newest.epoch.0 + 1, "the record's changes arrive in order and without gaps");
+                self.configs.push(config);
+            }
+            None => self.configs.push(config),
+        }
+    }
+
+    /// The newest configuration that is known.
+    pub fn newest(&self) -> Option<&Config> {
+        self.configs.last()
+    }
+
+    /// The configuration that is acted in.
+    pub fn active(&self) -> Option<&Config> {
+        self.configs.first().filter(|_| self.active)
+    }
+
+    /// When the newest configuration may be acted in; `None` if it is.
+    pub fn due(&self, leases: &Leases) -> Option<Instant> {
+        let newest = self.configs.last()?;
+        if self.active && self.configs.len() == 1 {
+            return None;
+        }
+        if newest.standing(self.slot, self.incarnation) == Standing::Outside {
+            return Some(Instant(0));
+        }
+        let mut due = leases.quiet_until();
+        for (index, config) in self.configs.iter().enumerate() {
+            for removed in config.in_sync().without(self.slot).iter() {
+                let life = config.in_sync_incarnation(removed);
+                if newest.in_sync_incarnation(removed) == life {
+                    continue;
+                }
+                let copy = config.copy(removed).expect("it is in sync");
+                let gone = self.configs[index..].iter().find(|later| later.in_sync_incarnation(removed) != life);
+                let revision = gone.expect("it is not in the newest").revision;
+                due = due.max(leases.released_at(copy.node, revision));
+            }
+        }
+        Some(due)
+    }
+
+    /// The newest configuration, when it may be acted in.
+    pub fn poll(&mut self, now: Instant, leases: &Leases) -> Option<Activation> {
+        if now < self.due(leases)? {
+            return None;
+        }
+        let me = |config: &Config| config.standing(self.slot, self.incarnation);
+        let newest = self.configs.last().expect("something is due");
+        let before = &self.configs[..self.configs.len() - 1];
+        let always = self.active && self.configs.iter().all(|config| me(config) != Standing::Outside);
+        let demoted = matches!(me(newest), Standing::Joining(_))
+            && before.iter().any(|config| matches!(me(config), Standing::InSync(_)));
+        let activation = Activation { config: newest.clone(), kept: always && !demoted };
+        self.configs.drain(..self.configs.len() - 1);
+        self.active = true;
+        Some(activation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::Terms;
+    use crate::{NodeId, Revision};
+
+    fn at(ms: u64) -> Instant {
+        Instant(ms * 1_000_000)
+    }
+
+    fn slot(number: usize) -> Slot {
+        Slot::new(number).unwrap()
+    }
+
+    fn config() -> Config {
+        Config::initial(&[(NodeId(1), Incarnation(1)), (NodeId(2), Incarnation(1)), (NodeId(3), Incarnation(1))], Revision(1))
+    }
+
+    fn later(config: Config, revision: u64) -> Config {
+        config.committed_at(Revision(revision))
+    }
+
+    #[test]
+    fn a_removed_copys_leases_are_waited_for() {
+        let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
+        leases.set_applied(Revision(1));
+        let mut me = Membership::new(slot(0), Incarnation(1));
+        me.learn(config());
+        assert_eq!(me.poll(at(1000), &leases), None, "an earlier life may have promised something");
+        assert!(!me.poll(at(1010), &leases).unwrap().kept, "it has just begun");
+
+        let other = Leases::new(at(0), Incarnation(1), Terms::default());
+        leases.handle_request(at(4000), NodeId(2), other.request(at(4000)));
+        me.learn(later(config().remove(slot(1)).unwrap(), 2));
+        assert_eq!(me.due(&leases), Some(at(5000)));
+        assert_eq!(me.poll(at(4999), &leases), None);
+        let activation = me.poll(at(5000), &leases).unwrap();
+        assert!(activation.kept && activation.config.epoch.0 == 2);
+        assert_eq!(me.due(&leases), None);
+    }
+
+    #[test]
+    fn who_is_outside_stops_at_once() {
+        let leases = Leases::new(at(0), Incarnation(1), Terms::default());
+        let mut me = Membership::new(slot(1), Incarnation(1));
+        me.learn(later(config().remove(slot(1)).unwrap(), 2));
+        let activation = me.poll(at(0), &leases).unwrap();
+        assert!(!activation.kept);
+    }
+
+    #[test]
+    fn who_was_out_in_between_knows_nothing_any_more() {
+        let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
+        leases.set_applied(Revision(3));
+        let mut me = Membership::new(slot(1), Incarnation(1));
+        me.learn(config());
+        me.poll(at(2000), &leases).unwrap();
+        let out = later(config().remove(slot(1)).unwrap(), 2);
+        me.learn(out.clone());
+        me.learn(later(out.admit(slot(1), Incarnation(1)).unwrap(), 3));
+        assert!(!me.poll(at(2000), &leases).unwrap().kept);
+    }
+}

@@ -1,0 +1,103 @@
+//! What copies of a slice say to each other.
+//!
+//! The link between two nodes keeps the order of what it carries and never delivers twice; what was on its way when it broke is lost,
+//! and nothing of the old link arrives after the new one is up ([`crate::Replica::handle_link_up`]).
+
+use crate::{Blocks, Epoch, Incarnation, Payload, Slots, Timestamp};
+
+/// A message with what is said in each.
+#[derive(Clone, Debug)]
+pub struct Envelope {
+    /// The epoch that the sender acts in.
+    pub epoch: Epoch,
+    /// The sender's life.
+    pub incarnation: Incarnation,
+    /// The message.
+    pub message: Message,
+}
+
+/// One coordinator's attempt, in one epoch, to bring a write to all members. Numbers are the sender's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RoundId(pub u64);
+
+/// One attempt to bring a copy up to date; the joiner counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SyncId(pub u64);
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// A write: take it where it is newer than what is there.
+    Invalidate {
+        /// To be named in the acknowledgement.
+        round: RoundId,
+        /// Its place in the order.
+        ts: Timestamp,
+        /// Where.
+        blocks: Blocks,
+        /// What.
+        payload: Payload,
+    },
+    /// All blocks of the round's write hold it, or something newer, on the sender's disk (R3).
+    Acknowledge {
+        /// From the write.
+        round: RoundId,
+    },
+    /// The write is on the disks of all members (R6).
+    Validate {
+        /// Which write.
+        ts: Timestamp,
+        /// Where.
+        blocks: Blocks,
+    },
+    /// The sender acts in the envelope's epoch. In-sync copies thereby confirm it (R13a).
+    Activated,
+    /// The sender will never again send a write older than this (R15).
+    Floor {
+        /// The least timestamp of what it has not finished.
+        floor: Timestamp,
+    },
+    /// The sender wants what it missed.
+    SyncOpen {
+        /// Its number for what follows.
+        sync: SyncId,
+        /// The regions in which the sender may hold what the receiver does not (R17).
+        dirty: Vec<u64>,
+    },
+    /// To a joiner, first: outside of what follows, it holds what the sender does (R18).
+    SyncClean {
+        /// From the request.
+        sync: SyncId,
+        /// The writes that are known there, all valid.
+        known: Vec<(Blocks, Timestamp)>,
+        /// The sender's bits for third copies, everywhere (R17).
+        inherit: Vec<(u64, Slots)>,
+    },
+    /// One region as the sender holds it.
+    SyncRegion {
+        /// From the request.
+        sync: SyncId,
+        /// Which.
+        region: u64,
+        /// All of its blocks.
+        payload: Payload,
+        /// The writes that are known in it, all valid (R18).
+        known: Vec<(Blocks, Timestamp)>,
+        /// The sender's bits for third copies (R17).
+        inherit: Slots,
+    },
+    /// The region is on the sender's disk.
+    SyncDone {
+        /// From the request.
+        sync: SyncId,
+        /// Which.
+        region: u64,
+    },
+    /// All regions were sent.
+    SyncEnd {
+        /// From the request.
+        sync: SyncId,
+    },
+    /// The sender, who joins, has all that it missed on its disk (R13b).
+    Synced,
+}

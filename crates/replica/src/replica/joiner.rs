@@ -1,0 +1,270 @@
+//! Being given what this copy missed (R17 to R19).
+
+use std::collections::BTreeSet;
+
+use crate::canary::{Canary, left_out};
+use crate::message::{Message, RoundId, SyncId};
+use crate::{Blocks, Config, Epoch, Payload, Slot, Slots, Standing, Timestamp};
+
+use super::Replica;
+use super::debt::Owed;
+
+/// The sync to here, if there is one.
+#[derive(Debug, Default)]
+pub(super) struct Joiner {
+    stage: Stage,
+    /// Counts syncs of this life.
+    last: u64,
+    /// Who gives, once asked.
+    source: Option<Slot>,
+    /// The epoch in which the present membership began.
+    joined: Epoch,
+    /// Whether what is equal is known, and so older writes can be told from newer.
+    clean: bool,
+    /// Writes begun before this copy joined that came before that (R18).
+    deferred: Vec<Deferred>,
+    /// Regions that are not on the disk yet.
+    outstanding: BTreeSet<u64>,
+    /// Bits that were taken over and must be on the disk.
+    inherited: Vec<(u64, Slots)>,
+    /// Whether all was sent.
+    ended: bool,
+    /// Ticks since the source was last heard of in this sync.
+    silent_ticks: u32,
+}
+
+/// After so many ticks without a word the source is asked anew: it may not have acted in this epoch yet, or have been busy elsewhere.
+const SILENT_TICKS_MAX: u32 = 8;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// Nothing is missed, or nobody has said that it should be fetched.
+    #[default]
+    None,
+    /// Outside: much is missed.
+    Bulk,
+    /// Joining.
+    Final,
+    /// Joining, and all is there.
+    Complete,
+}
+
+#[derive(Debug)]
+struct Deferred {
+    from: Slot,
+    round: RoundId,
+    ts: Timestamp,
+    blocks: Blocks,
+    payload: Payload,
+}
+
+/// A region as the source holds it.
+#[derive(Debug)]
+pub(super) struct Region {
+    pub region: u64,
+    pub payload: Payload,
+    pub known: Vec<(Blocks, Timestamp)>,
+    pub inherit: Slots,
+}
+
+impl Joiner {
+    /// A configuration is acted in.
+    pub fn enter(&mut self, config: &Config, standing: Standing, kept: bool) {
+        let stage = match standing {
+            Standing::Outside if self.stage == Stage::None => Stage::None,
+            Standing::Outside => Stage::Bulk,
+            Standing::InSync(_) => Stage::None,
+            Standing::Joining(_) if kept && self.stage == Stage::Complete => Stage::Complete,
+            Standing::Joining(_) => Stage::Final,
+        };
+        let joined = if kept { self.joined } else { config.epoch };
+        let last = self.last;
+        *self = Joiner { stage, joined, last, ..Joiner::default() };
+    }
+
+    /// Whether a write waits until what is equal is known.
+    pub fn defers(&self, ts: Timestamp) -> bool {
+        self.stage == Stage::Final && !self.clean && ts.epoch < self.joined
+    }
+
+    pub fn defer(&mut self, from: Slot, round: RoundId, ts: Timestamp, blocks: Blocks, payload: Payload) {
+        self.deferred.push(Deferred { from, round, ts, blocks, payload });
+    }
+
+    /// The source may have lost what was asked, or what it answered.
+    pub fn reopen(&mut self, slot: Slot) {
+        if self.source == Some(slot) && matches!(self.stage, Stage::Bulk | Stage::Final) {
+            self.source = None;
+        }
+    }
+
+    /// Whether a message is of the sync under way; if so, its source is alive.
+    fn is_from(&mut self, slot: Slot, sync: SyncId) -> bool {
+        let is = self.source == Some(slot) && sync == SyncId(self.last);
+        if is {
+            self.silent_ticks = 0;
+        }
+        is
+    }
+}
+
+impl Replica {
+    /// A copy outside fetches what it missed, from now on.
+    pub fn catch_up(&mut self) {
+        if self.standing() == Standing::Outside && self.joiner.stage == Stage::None {
+            self.joiner.stage = Stage::Bulk;
+            self.open_sync();
+        }
+    }
+
+    /// Asks the first in-sync copy for what is missing, if that is to be done and was not yet.
+    pub(super) fn open_sync(&mut self) {
+        let Some(config) = &self.config else { return };
+        if self.joiner.source.is_some() || !matches!(self.joiner.stage, Stage::Bulk | Stage::Final) {
+            return;
+        }
+        let Some(source) = config.in_sync().without(self.me).iter().next() else { return };
+        self.joiner.last += 1;
+        let Joiner { stage, joined, last, deferred, .. } = std::mem::take(&mut self.joiner);
+        self.joiner = Joiner { stage, joined, last, deferred, source: Some(source), ..Joiner::default() };
+        let dirty = self.map.dirty(Slots::NONE.with(source)).collect();
+        self.send(source, Message::SyncOpen { sync: SyncId(last), dirty });
+    }
+
+    pub(super) fn tick_joiner(&mut self) {
+        self.joiner.silent_ticks += 1;
+        if self.joiner.silent_ticks >= SILENT_TICKS_MAX
+            && let Some(source) = self.joiner.source
+        {
+            self.joiner.reopen(source);
+            self.open_sync();
+        }
+    }
+
+    pub(super) fn handle_sync_clean(
+        &mut self,
+        from: Slot,
+        sync: SyncId,
+        known: Vec<(Blocks, Timestamp)>,
+        inherit: Vec<(u64, Slots)>,
+    ) {
+        if !self.joiner.is_from(from, sync) || self.joiner.stage != Stage::Final || self.joiner.clean {
+            return;
+        }
+        for (blocks, ts) in known {
+            for part in self.table.older_than(blocks, Some(ts)) {
+                self.table.take_over(part, ts);
+            }
+        }
+        for (region, slots) in inherit.into_iter().filter(|(region, _)| *region < self.geometry.regions()) {
+            let slots = slots.without(self.me);
+            self.map.mark(region..region + 1, slots);
+            self.joiner.inherited.push((region, slots));
+        }
+        self.joiner.clean = true;
+        for write in std::mem::take(&mut self.joiner.deferred) {
+            self.handle_invalidate(write.from, write.round, write.ts, write.blocks, write.payload);
+        }
+    }
+
+    pub(super) fn handle_sync_region(&mut self, from: Slot, sync: SyncId, brought: Region) {
+        let stage = self.joiner.stage;
+        let wanted = stage == Stage::Bulk || stage == Stage::Final && self.joiner.clean;
+        if !self.joiner.is_from(from, sync) || !wanted || brought.region >= self.geometry.regions() {
+            return;
+        }
+        let Region { region, payload, known, inherit } = brought;
+        let blocks = self.geometry.blocks_of(region);
+        let inherit = inherit.without(self.me);
+        self.map.mark(region..region + 1, inherit);
+        let mut writes = Vec::new();
+        for (part, ts) in cover(blocks, &known) {
+            let older = match stage {
+                Stage::Bulk => vec![part],
+                _ if left_out(Canary::NoSyncTimestamp) => vec![part],
+                _ if left_out(Canary::OldWriteFresh) => self.table.older_than(part, None),
+                _ => self.table.older_than(part, ts),
+            };
+            for piece in older {
+                let apply = self.media.submit(piece, payload.part(blocks, piece, &self.geometry), inherit);
+                if stage == Stage::Final {
+                    if let Some(ts) = ts {
+                        self.table.take_over(piece, ts);
+                    }
+                    self.table.applying(piece, apply);
+                }
+                writes.push(apply);
+            }
+        }
+        // Newer writes that are here and on their way to the disk count, too (R13b).
+        writes.extend(self.table.under_way(blocks));
+        self.joiner.outstanding.insert(region);
+        if left_out(Canary::PromoteEarly) {
+            writes.clear();
+        }
+        writes.sort_unstable();
+        writes.dedup();
+        if let Some(owed) = self.debts.add(writes, Owed::Region(sync, region)) {
+            self.settle_debt(owed);
+        }
+    }
+
+    pub(super) fn handle_region_applied(&mut self, sync: SyncId, region: u64) {
+        let Some(source) = self.joiner.source else { return };
+        if !self.joiner.is_from(source, sync) {
+            return;
+        }
+        self.joiner.outstanding.remove(&region);
+        if self.joiner.stage == Stage::Bulk {
+            // Equal to the source's as of its read; whatever it changed since, its own bit says.
+            self.map.clear(region, Slots::NONE.with(source));
+        }
+        self.send(source, Message::SyncDone { sync, region });
+        self.finish_joining();
+    }
+
+    pub(super) fn handle_sync_end(&mut self, from: Slot, sync: SyncId) {
+        if self.joiner.is_from(from, sync) {
+            self.joiner.ended = true;
+            self.finish_joining();
+        }
+    }
+
+    /// Says that all is there, when it is.
+    pub(super) fn finish_joining(&mut self) {
+        let joiner = &mut self.joiner;
+        if joiner.stage != Stage::Final || !joiner.clean || !joiner.ended || !joiner.outstanding.is_empty() {
+            return;
+        }
+        let map = &self.map;
+        joiner.inherited.retain(|(region, slots)| !map.is_durable(*region..*region + 1, *slots));
+        if joiner.inherited.is_empty() {
+            joiner.stage = Stage::Complete;
+            self.say_synced();
+        }
+    }
+
+    pub(super) fn say_synced(&mut self) {
+        if self.joiner.stage == Stage::Complete {
+            self.send_to_members(&Message::Synced);
+        }
+    }
+}
+
+/// The blocks in order, each part with the write that is known of it.
+fn cover(blocks: Blocks, known: &[(Blocks, Timestamp)]) -> Vec<(Blocks, Option<Timestamp>)> {
+    let mut parts = Vec::new();
+    let mut at = blocks.start;
+    for (part, ts) in known {
+        let Some(part) = part.intersection(blocks).filter(|part| part.start >= at) else { continue };
+        if at < part.start {
+            parts.push((Blocks::new(at, part.start), None));
+        }
+        parts.push((part, Some(*ts)));
+        at = part.end;
+    }
+    if at < blocks.end {
+        parts.push((Blocks::new(at, blocks.end), None));
+    }
+    parts
+}

@@ -1,0 +1,476 @@
+//! One copy of one slice.
+//!
+//! It is driven by one task: whatever happens is told by a `handle_*` call or a command, and after each of these [`Replica::poll`] is
+//! called until it has nothing more to be done. The driver carries out [`Output::Apply`]s that overlap in the order in which they came.
+//!
+//! A write that a host gave to this copy is a *round*: it is sent to all members and ends when each has it on its disk. What a copy owes
+//! to others until its disk has done something is a *debt*. `write.rs` has the rounds, `debt.rs` the debts, `source.rs` and `joiner.rs`
+//! the two sides of a sync.
+
+mod debt;
+mod joiner;
+mod source;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use base::Instant;
+
+use crate::canary::{Canary, left_out};
+use crate::dirty_map::{DirtyMap, PageWrite};
+use crate::lease::Leases;
+use crate::media::{Apply, ApplyId, Media};
+use crate::message::{Envelope, Message, RoundId, SyncId};
+use crate::table::Table;
+use crate::{Activation, Blocks, Config, Epoch, Geometry, Incarnation, Slot, Slots, Standing, Timestamp};
+use debt::{Debts, Owed};
+use joiner::Joiner;
+use source::Source;
+use write::Round;
+
+/// How often [`Replica::handle_tick`] wants to be called.
+pub const TICK: Duration = Duration::from_millis(250);
+
+/// For how many ticks a region must have been left alone before its bits are cleared: 5 seconds. Shorter, and a file system's
+/// journal would write the map all the time; longer, and a crash finds more to copy.
+const WARM_TICKS: u32 = 20;
+
+/// Regions that one tick looks at for bits to clear: 4 GiB, so that a TiB takes a minute.
+const SWEEP_REGIONS: u64 = 65_536;
+
+/// A host's write, by the driver's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Command(pub u64);
+
+/// What became of a host's write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is on the disks of all members.
+    Done,
+    /// This copy is no member any more: others may have made the write whole, or not.
+    Unknown,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Output {
+    /// Send this to the copy in the slot; if there is no link, drop it.
+    Send(Slot, Envelope),
+    /// Write to the local disk, durably, then [`Replica::handle_applied`].
+    Apply(Apply),
+    /// Write a page of the dirty map, durably, then [`Replica::handle_page_written`].
+    WritePage(PageWrite),
+    /// Read a region from the local disk, then [`Replica::handle_region_read`].
+    ReadRegion(RegionRead),
+    /// Answer the host.
+    Complete(Command, Outcome),
+}
+
+/// A region to be read for a sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionRead {
+    /// Who wants it.
+    pub to: Slot,
+    /// In which sync.
+    pub sync: SyncId,
+    /// Which.
+    pub region: u64,
+    /// Its blocks.
+    pub blocks: Blocks,
+}
+
+/// Why a host's write is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unwritable {
+    /// The copy does not serve.
+    #[error("this copy of the volume is not in sync")]
+    NotInSync,
+    /// Its disk failed.
+    #[error("a disk of this copy of the volume failed")]
+    Failed,
+}
+
+/// Why blocks may not be read now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// The copy does not serve.
+    #[error("this copy of the volume is not in sync")]
+    NotInSync,
+    /// Its disk failed.
+    #[error("a disk of this copy of the volume failed")]
+    Failed,
+    /// A member may have gone on without this copy: ask again soon.
+    #[error("no lease of {0}")]
+    NoLease(Slot),
+    /// A write to the blocks is under way: ask again when something has happened.
+    #[error("a write is under way")]
+    Unsettled,
+}
+
+/// What a read must be compared with when its data has come from the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadMark(u64);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Replica {
+    me: Slot,
+    incarnation: Incarnation,
+    geometry: Geometry,
+    /// What is acted in; `None` before the first activation.
+    config: Option<Config>,
+    /// The greatest counter seen in this epoch.
+    clock: u64,
+    table: Table,
+    map: DirtyMap,
+    media: Media,
+    rounds: BTreeMap<RoundId, Round>,
+    last_round: u64,
+    debts: Debts,
+    /// What each member will not go below, as far as it has said so in this epoch.
+    floors: [Option<Timestamp>; Slot::MAX],
+    /// What was last said of our own.
+    said_floor: Option<Timestamp>,
+    /// The epoch that each other copy last said it acts in.
+    epochs: [Epoch; Slot::MAX],
+    /// Members that join and have said that they have everything.
+    synced: Slots,
+    /// Syncs from here, by who gets them.
+    sources: [Option<Source>; Slot::MAX],
+    /// The sync to here.
+    joiner: Joiner,
+    /// Regions written to, by the tick in which they were: their bits stay.
+    warm: BTreeMap<u64, u32>,
+    ticks: u32,
+    sweep_from: u64,
+    /// [`Table::mark`] of the tick before: an invalid entry from before it has lost its coordinator's word.
+    last_mark: u64,
+    /// The disk failed: nothing is acknowledged any more.
+    failed: bool,
+    outputs: VecDeque<Output>,
+}
+
+impl Replica {
+    /// The copy in slot `me`, with the dirty map that its disk has, before it knows of any configuration.
+    pub fn new(me: Slot, incarnation: Incarnation, geometry: Geometry, map: DirtyMap) -> Replica {
+        Replica {
+            me,
+            incarnation,
+            geometry,
+            config: None,
+            clock: 0,
+            table: Table::new(geometry),
+            map,
+            media: Media::default(),
+            rounds: BTreeMap::new(),
+            last_round: 0,
+            debts: Debts::default(),
+            floors: [None; Slot::MAX],
+            said_floor: None,
+            epochs: [Epoch(0); Slot::MAX],
+            synced: Slots::NONE,
+            sources: Default::default(),
+            joiner: Joiner::default(),
+            warm: BTreeMap::new(),
+            ticks: 0,
+            sweep_from: 0,
+            last_mark: 0,
+            failed: false,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Acts in this configuration from now on. Without `kept` all that was known of writes is forgotten, and hosts are told so.
+    pub fn activate(&mut self, activation: Activation) {
+        let Activation { config, kept } = activation;
+        let standing = config.standing(self.me, self.incarnation);
+        let kept = kept && standing != Standing::Outside;
+        self.epochs[self.me.index()] = config.epoch;
+        self.clock = 0;
+        self.floors = [None; Slot::MAX];
+        self.said_floor = None;
+        self.synced = Slots::NONE;
+        self.sources = Default::default();
+        if !kept {
+            self.forget_membership();
+        }
+        self.joiner.enter(&config, standing, kept);
+        self.config = Some(config);
+        self.debts.leave_epoch();
+        self.send_to_members(&Message::Activated);
+        if kept {
+            self.replay();
+        }
+        self.open_sync();
+        self.say_synced();
+    }
+
+    fn forget_membership(&mut self) {
+        for round in std::mem::take(&mut self.rounds).into_values() {
+            if let Some(command) = round.command {
+                self.outputs.push_back(Output::Complete(command, Outcome::Unknown));
+            }
+        }
+        self.table = Table::new(self.geometry);
+        self.media.abandon();
+        self.debts.clear();
+        self.last_mark = 0;
+    }
+
+    /// The configuration that is acted in.
+    pub fn config(&self) -> Option<&Config> {
+        self.config.as_ref()
+    }
+
+    /// What this copy may do.
+    pub fn standing(&self) -> Standing {
+        self.config.as_ref().map_or(Standing::Outside, |config| config.standing(self.me, self.incarnation))
+    }
+
+    /// The dirty map.
+    pub fn map(&self) -> &DirtyMap {
+        &self.map
+    }
+
+    /// Joiners that have all that they missed, as far as this copy knows, and all in-sync copies act in the epoch in which they join:
+    /// they may be promoted (R13).
+    pub fn promotable(&self) -> Slots {
+        let Some(config) = &self.config else { return Slots::NONE };
+        let confirmed = config.in_sync().iter().all(|slot| self.epochs[slot.index()] == config.epoch);
+        if confirmed || left_out(Canary::NoConfirm) { self.synced.and(config.joining()) } else { Slots::NONE }
+    }
+
+    /// Copies outside that miss so little that they may join: the rest is short (R19).
+    pub fn caught_up(&self) -> Slots {
+        Slot::all().filter(|slot| self.sources[slot.index()].as_ref().is_some_and(Source::is_caught_up)).collect()
+    }
+
+    /// Takes a message from the copy in `from`, over the link that is up.
+    pub fn handle_message(&mut self, from: Slot, envelope: Envelope) {
+        let Some(config) = &self.config else { return };
+        if self.failed {
+            return;
+        }
+        let current = envelope.epoch == config.epoch
+            && config.copy(from).is_some_and(|copy| match copy.standing {
+                Standing::InSync(life) | Standing::Joining(life) => life == envelope.incarnation,
+                Standing::Outside => true,
+            });
+        match envelope.message {
+            Message::Validate { ts, blocks } => self.settle(blocks, ts), // R6: in any epoch
+            Message::Activated => self.handle_activated(from, envelope.epoch, current),
+            Message::Invalidate { round, ts, blocks, payload } if current || left_out(Canary::NoEpoch) => {
+                self.handle_invalidate(from, round, ts, blocks, payload);
+            }
+            Message::Acknowledge { round } if current || left_out(Canary::NoEpoch) => self.handle_acknowledge(from, round),
+            _ if !current => {}
+            Message::Invalidate { .. } | Message::Acknowledge { .. } => {}
+            Message::Floor { floor } => self.floors[from.index()] = Some(floor),
+            Message::SyncOpen { sync, dirty } => self.handle_sync_open(from, sync, dirty),
+            Message::SyncClean { sync, known, inherit } => self.handle_sync_clean(from, sync, known, inherit),
+            Message::SyncRegion { sync, region, payload, known, inherit } => {
+                self.handle_sync_region(from, sync, joiner::Region { region, payload, known, inherit });
+            }
+            Message::SyncDone { sync, region } => self.handle_sync_done(from, sync, region),
+            Message::SyncEnd { sync } => self.handle_sync_end(from, sync),
+            Message::Synced => self.synced = self.synced.with(from),
+        }
+    }
+
+    fn handle_activated(&mut self, from: Slot, epoch: Epoch, current: bool) {
+        let last = &mut self.epochs[from.index()];
+        *last = epoch.max(*last);
+        if current {
+            // What was sent before it acted in this epoch was not taken.
+            self.send_rounds_again(from);
+            self.joiner.reopen(from);
+            self.open_sync();
+            self.say_synced();
+        }
+    }
+
+    /// The link to the copy in the slot is up, anew: what was on its way before is lost.
+    pub fn handle_link_up(&mut self, to: Slot) {
+        self.sources[to.index()] = None;
+        self.send(to, Message::Activated);
+        self.said_floor = None;
+        self.send_rounds_again(to);
+        self.joiner.reopen(to);
+        self.open_sync();
+        self.say_synced();
+    }
+
+    /// The local write has ended. An error ends this copy's part: it acknowledges nothing any more, and must be removed.
+    pub fn handle_applied(&mut self, id: ApplyId, result: Result<(), DiskFailed>) {
+        if result.is_err() {
+            self.failed = true;
+        }
+        if self.failed {
+            return;
+        }
+        let Some(blocks) = self.media.end(id) else { return };
+        self.table.applied(blocks, id);
+        for owed in self.debts.pay(id) {
+            self.settle_debt(owed);
+        }
+    }
+
+    /// The page of the dirty map has been written.
+    pub fn handle_page_written(&mut self, page: usize, result: Result<(), DiskFailed>) {
+        match result {
+            Ok(()) => self.map.handle_written(page),
+            Err(DiskFailed) => self.failed = true,
+        }
+        self.finish_joining();
+    }
+
+    /// A while has passed: [`TICK`].
+    pub fn handle_tick(&mut self) {
+        self.ticks += 1;
+        let Some(config) = &self.config else { return };
+        let members = config.members();
+        if self.failed {
+            return;
+        }
+        self.tick_joiner();
+        if !members.contains(self.me) {
+            return;
+        }
+        self.replay_orphans();
+        self.say_floor();
+        let floors = members.iter().map(|slot| self.floors[slot.index()]).collect::<Option<Vec<_>>>();
+        if let Some(floor) = floors.and_then(|floors| floors.into_iter().min()) {
+            self.table.forget_below(floor);
+        }
+        self.clear_bits();
+        for slot in Slot::all() {
+            self.retry_source(slot);
+        }
+    }
+
+    /// Whether the blocks may be read from the local disk now (R9). When the data has come, [`Replica::still_readable`] must agree.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn readable(
+        &self,
+        now: Instant,
+        leases: &Leases,
+        blocks: Blocks,
+    ) -> Result<ReadMark, Unreadable> {
+        if self.failed {
+            return Err(Unreadable::Failed);
+        }
+        let config = self.config.as_ref().ok_or(Unreadable::NotInSync)?;
+        if !matches!(config.standing(self.me, self.incarnation), Standing::InSync(_)) {
+            return Err(Unreadable::NotInSync);
+        }
+        for slot in config.members().without(self.me).iter() {
+            let needless = left_out(Canary::NoLease)
+                || left_out(Canary::NoJoinerLease) && config.joining().contains(slot);
+            let copy = config.copy(slot).expect("a member is a copy");
+            if !needless && !leases.holds(now, copy.node) {
+                return Err(Unreadable::NoLease(slot));
+            }
+        }
+        if !self.table.is_valid(blocks) {
+            return Err(Unreadable::Unsettled);
+        }
+        Ok(ReadMark(self.table.mark()))
+    }
+
+    /// Whether what was read since the mark is what the blocks hold now: the read takes effect here. If not, it is to be done again.
+    pub fn still_readable(
+        &self,
+        mark: ReadMark,
+        now: Instant,
+        leases: &Leases,
+        blocks: Blocks,
+    ) -> bool {
+        self.readable(now, leases, blocks).is_ok() && self.table.unchanged_since(mark.0, blocks)
+    }
+
+    /// The next thing to do, if there is one.
+    pub fn poll(&mut self) -> Option<Output> {
+        if let Some(output) = self.outputs.pop_front() {
+            return Some(output);
+        }
+        if let Some(write) = self.map.poll_write(false) {
+            return Some(Output::WritePage(write));
+        }
+        self.media.poll(&self.map, &self.geometry).map(Output::Apply)
+    }
+
+    /// The next page of the dirty map whose bits were cleared: to be written when there is nothing better to do.
+    pub fn poll_idle(&mut self) -> Option<PageWrite> {
+        self.map.poll_write(true)
+    }
+
+    /// Whether nothing is under way and nothing is remembered: for tests of whether a quiet volume comes to rest.
+    pub fn is_at_rest(&self) -> bool {
+        self.rounds.is_empty() && self.table.is_empty() && self.debts.is_empty() && self.outputs.is_empty()
+    }
+
+    /// Everybody else that has a copy: for whom a bit is set before a write (R4).
+    fn others(&self) -> Slots {
+        self.config.as_ref().map_or(Slots::NONE, |config| config.configured().without(self.me))
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.config.as_ref().map_or(Epoch(0), |config| config.epoch)
+    }
+
+    fn send(&mut self, to: Slot, message: Message) {
+        let envelope = Envelope { epoch: self.epoch(), incarnation: self.incarnation, message };
+        self.outputs.push_back(Output::Send(to, envelope));
+    }
+
+    fn send_to_members(&mut self, message: &Message) {
+        let Some(config) = &self.config else { return };
+        for slot in config.members().without(self.me).iter() {
+            self.send(slot, message.clone());
+        }
+    }
+
+    fn settle_debt(&mut self, owed: Owed) {
+        match owed {
+            Owed::Own(round) => self.handle_acknowledge(self.me, round),
+            Owed::Peer(slot, round) => self.send(slot, Message::Acknowledge { round }),
+            Owed::Region(sync, region) => self.handle_region_applied(sync, region),
+        }
+    }
+
+    /// Clears the bits of in-sync copies in regions that were left alone (R8): what is valid there, they have, too.
+    fn clear_bits(&mut self) {
+        let Some(config) = &self.config else { return };
+        if !matches!(self.standing(), Standing::InSync(_)) {
+            return;
+        }
+        let others = config.in_sync().without(self.me);
+        let oldest = self.ticks.saturating_sub(WARM_TICKS);
+        self.warm.retain(|_, tick| *tick >= oldest);
+        let end = self.sweep_from + SWEEP_REGIONS;
+        let mut regions = Vec::new();
+        while let Some(region) = self.map.next_dirty(self.sweep_from, others).filter(|region| *region < end) {
+            regions.push(region);
+            self.sweep_from = region + 1;
+        }
+        self.sweep_from = if end >= self.geometry.regions() { 0 } else { end };
+        for region in regions {
+            let blocks = self.geometry.blocks_of(region);
+            if !self.warm.contains_key(&region) && self.table.is_quiet(blocks) && !self.media.touches(blocks) {
+                self.map.clear(region, others);
+            }
+        }
+    }
+}
+
+/// The local disk failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskFailed;
+
+/// The regions that some ranges touch, once each.
+fn regions_of(geometry: &Geometry, parts: &[Blocks]) -> BTreeSet<u64> {
+    parts.iter().flat_map(|part| geometry.regions_of(*part)).collect()
+}

@@ -1,0 +1,203 @@
+//! Giving a copy what it missed (R17 to R19).
+//!
+//! First in bulk, while the copy is outside and takes no writes: regions with a bit are read, sent, and their bits cleared when they are
+//! on the other disk and were not written to meanwhile; again until little is left. Then the copy joins, new writes go to it, too, and one
+//! short pass brings the rest. A region is sent only as it is when all of it is valid: what is under way there reaches a joiner by itself,
+//! and one outside by the next pass.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::canary::{Canary, left_out};
+use crate::message::{Message, SyncId};
+use crate::{Blocks, Payload, Slot, Slots, Standing, Timestamp};
+
+use super::{DiskFailed, Output, RegionRead, Replica};
+
+/// Regions of one sync that are being read or are on their way: 1 MiB.
+const IN_FLIGHT_MAX: usize = 16;
+/// How many regions may be left to the pass in which writes wait for the joiner: 16 MiB, some tenths of a second.
+const FINAL_REGIONS_MAX: usize = 256;
+/// Passes after which a copy joins however much is left: the load writes faster than the sync copies.
+const PASSES_MAX: u32 = 8;
+
+/// A sync from here.
+#[derive(Debug)]
+pub(super) struct Source {
+    sync: SyncId,
+    phase: Phase,
+    todo: BTreeSet<u64>,
+    in_flight: BTreeMap<u64, InFlight>,
+    /// Regions that were being written to; tried again with the next tick.
+    contended: BTreeSet<u64>,
+    passes: u32,
+    caught_up: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// To a copy outside.
+    Bulk,
+    /// To a joiner.
+    Final,
+    /// All was sent and is on the joiner's disk.
+    Ended,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    /// [`crate::table::Table::mark`] before the read.
+    mark: u64,
+    /// Whether the region was written to since.
+    touched: bool,
+}
+
+impl Source {
+    pub fn is_caught_up(&self) -> bool {
+        self.caught_up
+    }
+}
+
+impl Replica {
+    pub(super) fn handle_sync_open(&mut self, from: Slot, sync: SyncId, dirty: Vec<u64>) {
+        let Some(config) = &self.config else { return };
+        if !matches!(self.standing(), Standing::InSync(_)) {
+            return;
+        }
+        let phase = match config.copy(from).map(|copy| copy.standing) {
+            Some(Standing::Outside) => Phase::Bulk,
+            Some(Standing::Joining(_)) => Phase::Final,
+            _ => return,
+        };
+        let mut todo: BTreeSet<u64> = self.map.dirty(Slots::NONE.with(from)).collect();
+        if !left_out(Canary::NoOwnDirty) {
+            todo.extend(dirty.into_iter().filter(|region| *region < self.geometry.regions()));
+        }
+        if phase == Phase::Final {
+            self.send_clean(from, sync, &todo);
+        }
+        let source = Source {
+            sync,
+            phase,
+            todo,
+            in_flight: BTreeMap::new(),
+            contended: BTreeSet::new(),
+            passes: 0,
+            caught_up: false,
+        };
+        self.sources[from.index()] = Some(source);
+        self.pump(from);
+    }
+
+    /// Tells a joiner what is known of the regions that are equal.
+    fn send_clean(&mut self, to: Slot, sync: SyncId, todo: &BTreeSet<u64>) {
+        let all = Blocks::new(0, self.geometry.blocks);
+        let mut known = Vec::new();
+        for (part, entry) in self.table.within(all).filter(|(_, entry)| entry.is_valid()) {
+            for region in self.geometry.regions_of(part).filter(|region| !todo.contains(region)) {
+                let piece = part.intersection(self.geometry.blocks_of(region)).expect("the region is one of the part's");
+                known.push((piece, entry.ts));
+            }
+        }
+        let third = self.others().without(to);
+        let inherit = if left_out(Canary::NoInherit) {
+            Vec::new()
+        } else {
+            self.map.dirty(third).map(|region| (region, self.map.get(region).and(third))).collect()
+        };
+        if left_out(Canary::NoSyncTimestamp) {
+            known.clear();
+        }
+        self.send(to, Message::SyncClean { sync, known, inherit });
+    }
+
+    /// Reads what may be read, and begins the next pass or ends.
+    fn pump(&mut self, to: Slot) {
+        let Some(source) = &mut self.sources[to.index()] else { return };
+        while source.in_flight.len() < IN_FLIGHT_MAX
+            && let Some(region) = source.todo.pop_first()
+        {
+            let blocks = self.geometry.blocks_of(region);
+            if self.table.is_quiet(blocks) {
+                source.in_flight.insert(region, InFlight { mark: self.table.mark(), touched: false });
+                let read = RegionRead { to, sync: source.sync, region, blocks };
+                self.outputs.push_back(Output::ReadRegion(read));
+            } else {
+                source.contended.insert(region);
+            }
+        }
+        if !source.in_flight.is_empty() || !source.todo.is_empty() {
+            return;
+        }
+        match source.phase {
+            Phase::Bulk => {
+                source.passes += 1;
+                let left = self.map.dirty(Slots::NONE.with(to)).take(FINAL_REGIONS_MAX + 1).count();
+                source.caught_up = left <= FINAL_REGIONS_MAX || source.passes >= PASSES_MAX;
+            }
+            Phase::Final if source.contended.is_empty() => {
+                source.phase = Phase::Ended;
+                let sync = source.sync;
+                self.send(to, Message::SyncEnd { sync });
+            }
+            Phase::Final | Phase::Ended => {}
+        }
+    }
+
+    /// The region has been read for a sync.
+    pub fn handle_region_read(&mut self, read: RegionRead, result: Result<Payload, DiskFailed>) {
+        let Ok(payload) = result else {
+            self.failed = true;
+            return;
+        };
+        let RegionRead { to, sync, region, blocks } = read;
+        let Some(source) = self.sources[to.index()].as_mut().filter(|source| source.sync == sync) else { return };
+        let Some(in_flight) = source.in_flight.get(&region) else { return };
+        // As for a host's read: what was read counts if nothing has happened to it since.
+        if !self.table.is_quiet(blocks) || !self.table.unchanged_since(in_flight.mark, blocks) {
+            source.in_flight.remove(&region);
+            source.contended.insert(region);
+            self.pump(to);
+            return;
+        }
+        let mut known: Vec<(Blocks, Timestamp)> =
+            self.table.within(blocks).map(|(part, entry)| (part, entry.ts)).collect();
+        if left_out(Canary::NoSyncTimestamp) {
+            known.clear();
+        }
+        let inherit = if left_out(Canary::NoInherit) {
+            Slots::NONE
+        } else {
+            self.map.get(region).without(to).without(self.me)
+        };
+        self.send(to, Message::SyncRegion { sync, region, payload, known, inherit });
+    }
+
+    pub(super) fn handle_sync_done(&mut self, from: Slot, sync: SyncId, region: u64) {
+        let Some(source) = self.sources[from.index()].as_mut().filter(|source| source.sync == sync) else { return };
+        let Some(in_flight) = source.in_flight.remove(&region) else { return };
+        let blocks = self.geometry.blocks_of(region);
+        if source.phase == Phase::Bulk && !in_flight.touched && self.table.is_quiet(blocks) {
+            // Both disks hold the same, and the next write sets the bit again before it changes ours.
+            self.map.clear(region, Slots::NONE.with(from));
+        }
+        self.pump(from);
+    }
+
+    pub(super) fn touch_sources(&mut self, region: u64) {
+        for source in self.sources.iter_mut().flatten() {
+            if let Some(in_flight) = source.in_flight.get_mut(&region) {
+                in_flight.touched = true;
+            }
+        }
+    }
+
+    /// Tries again what was being written to; in bulk, goes on with what was written to since.
+    pub(super) fn retry_source(&mut self, to: Slot) {
+        let Some(source) = &mut self.sources[to.index()] else { return };
+        source.todo.append(&mut source.contended);
+        if source.phase == Phase::Bulk && source.todo.is_empty() && source.in_flight.is_empty() {
+            source.todo = self.map.dirty(Slots::NONE.with(to)).collect();
+        }
+        self.pump(to);
+    }
+}

@@ -1,0 +1,173 @@
+//! Writes: rounds of invalidation, acknowledgement and validation (R1 to R7, R15).
+
+use crate::canary::{Canary, left_out};
+use crate::message::{Message, RoundId};
+use crate::{Blocks, Payload, Slot, Slots, Standing, Timestamp};
+
+use super::debt::Owed;
+use super::{Command, Outcome, Output, Replica, Unwritable};
+
+/// A write on its way to all members, in this epoch.
+#[derive(Debug)]
+pub(super) struct Round {
+    pub ts: Timestamp,
+    pub blocks: Blocks,
+    pub payload: Payload,
+    /// Who has not acknowledged it yet.
+    pub waiting: Slots,
+    /// Who wants to know; nobody for another coordinator's write that is brought to its end here (R7).
+    pub command: Option<Command>,
+}
+
+impl Replica {
+    /// Begins a host's write (R1). [`Output::Complete`] ends it.
+    ///
+    /// # Errors
+    /// Why it is not taken; nothing of it has happened then.
+    pub fn write(&mut self, command: Command, blocks: Blocks, payload: Payload) -> Result<(), Unwritable> {
+        if self.failed {
+            return Err(Unwritable::Failed);
+        }
+        if !matches!(self.standing(), Standing::InSync(_)) {
+            return Err(Unwritable::NotInSync);
+        }
+        self.clock += 1;
+        let ts = Timestamp { epoch: self.epoch(), counter: self.clock, slot: self.me };
+        self.take(blocks, ts, &payload);
+        self.begin(ts, blocks, payload, Some(command));
+        Ok(())
+    }
+
+    /// Takes a write where it is newer than what is here, and brings that to the disk.
+    fn take(&mut self, blocks: Blocks, ts: Timestamp, payload: &Payload) {
+        let taken = self.table.write(blocks, ts, payload);
+        let intents = match () {
+            () if left_out(Canary::NoIntent) => Slots::NONE,
+            () if left_out(Canary::CoordinatorIntent) && ts.slot != self.me => Slots::NONE,
+            () => self.others(),
+        };
+        for part in &taken {
+            self.map.mark(self.geometry.regions_of(*part), intents);
+            let payload = payload.part(blocks, *part, &self.geometry);
+            let apply = self.media.submit(*part, payload, intents);
+            self.table.applying(*part, apply);
+        }
+        for region in super::regions_of(&self.geometry, &taken) {
+            self.warm.insert(region, self.ticks);
+            self.touch_sources(region);
+        }
+    }
+
+    fn begin(&mut self, ts: Timestamp, blocks: Blocks, payload: Payload, command: Option<Command>) {
+        let Some(config) = &self.config else { return };
+        let members = config.members();
+        let waiting =
+            if left_out(Canary::NoJoinerAck) { members.minus(config.joining()).with(self.me) } else { members };
+        self.last_round += 1;
+        let round = RoundId(self.last_round);
+        for slot in members.without(self.me).iter() {
+            self.send(slot, Message::Invalidate { round, ts, blocks, payload: payload.clone() });
+        }
+        self.rounds.insert(round, Round { ts, blocks, payload, waiting, command });
+        self.owe(blocks, ts, Owed::Own(round));
+    }
+
+    pub(super) fn handle_invalidate(
+        &mut self,
+        from: Slot,
+        round: RoundId,
+        ts: Timestamp,
+        blocks: Blocks,
+        payload: Payload,
+    ) {
+        if !matches!(self.standing(), Standing::InSync(_) | Standing::Joining(_)) {
+            return;
+        }
+        if self.joiner.defers(ts) && !left_out(Canary::OldWriteFresh) {
+            self.joiner.defer(from, round, ts, blocks, payload);
+            return;
+        }
+        if ts.epoch == self.epoch() {
+            self.clock = self.clock.max(ts.counter);
+        }
+        self.take(blocks, ts, &payload);
+        self.owe(blocks, ts, Owed::Peer(from, round));
+    }
+
+    pub(super) fn handle_acknowledge(&mut self, from: Slot, round: RoundId) {
+        let Some(state) = self.rounds.get_mut(&round) else { return };
+        state.waiting = state.waiting.without(from);
+        if !state.waiting.is_empty() {
+            return;
+        }
+        let Round { ts, blocks, command, .. } = self.rounds.remove(&round).expect("just seen");
+        // R5: every member of this epoch has it on its disk.
+        self.settle(blocks, ts);
+        self.send_to_members(&Message::Validate { ts, blocks });
+        if let Some(command) = command {
+            self.outputs.push_back(Output::Complete(command, Outcome::Done));
+        }
+    }
+
+    pub(super) fn settle(&mut self, blocks: Blocks, ts: Timestamp) {
+        self.table.settle(blocks, ts);
+    }
+
+    /// In a new epoch, sends again what is not known to be everywhere: own writes, and what others left here (R7).
+    pub(super) fn replay(&mut self) {
+        let own = std::mem::take(&mut self.rounds);
+        for round in own.into_values().filter(|round| round.command.is_some()) {
+            self.begin(round.ts, round.blocks, round.payload, round.command);
+        }
+        self.replay_invalid(u64::MAX);
+    }
+
+    /// Brings writes to their end whose coordinator has not said for a while that they are everywhere: its word may be lost, or it is.
+    pub(super) fn replay_orphans(&mut self) {
+        self.replay_invalid(self.last_mark);
+        self.last_mark = self.table.mark();
+    }
+
+    fn replay_invalid(&mut self, mark: u64) {
+        let orphans: Vec<(Blocks, Timestamp, Payload)> = self
+            .table
+            .invalid_since_before(mark)
+            .filter(|(blocks, ts, _)| {
+                !self.rounds.values().any(|round| round.ts == *ts && round.blocks.overlaps(*blocks))
+            })
+            .map(|(blocks, ts, payload)| (blocks, ts, payload.clone()))
+            .collect();
+        for (blocks, ts, payload) in orphans {
+            self.begin(ts, blocks, payload, None);
+        }
+    }
+
+    pub(super) fn send_rounds_again(&mut self, to: Slot) {
+        let again: Vec<Message> = self
+            .rounds
+            .iter()
+            .filter(|(_, state)| state.waiting.contains(to))
+            .map(|(round, state)| Message::Invalidate {
+                round: *round,
+                ts: state.ts,
+                blocks: state.blocks,
+                payload: state.payload.clone(),
+            })
+            .collect();
+        for message in again {
+            self.send(to, message);
+        }
+    }
+
+    /// Says below what this copy will never send anything again (R15).
+    pub(super) fn say_floor(&mut self) {
+        let unfinished = self.rounds.values().map(|round| round.ts).chain(self.table.oldest_invalid()).min();
+        let next = Timestamp { counter: self.clock + 1, ..Timestamp::first_of(self.epoch()) };
+        let floor = unfinished.unwrap_or(next);
+        self.floors[self.me.index()] = Some(floor);
+        if self.said_floor != Some(floor) {
+            self.said_floor = Some(floor);
+            self.send_to_members(&Message::Floor { floor });
+        }
+    }
+}

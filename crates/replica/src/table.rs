@@ -1,0 +1,264 @@
+//! The recent writes of a slice, by block: which write a block holds, and whether all members hold it.
+//!
+//! Entries never overlap: a newer write splits older ones. What is not in the table is valid, and older than everything that may
+//! still come (R15). The table knows nothing of epochs, disks or messages.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::{ApplyId, Blocks, Geometry, Payload, Timestamp};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Table {
+    geometry: Geometry,
+    /// By first block.
+    entries: BTreeMap<u64, Entry>,
+    /// Entries that became valid, oldest first, to be forgotten in that order; some are gone or were split since.
+    settled: VecDeque<(Timestamp, u64)>,
+    /// Grows with every write; see [`Entry::serial`].
+    serial: u64,
+    /// The greatest serial of an entry that was forgotten.
+    forgotten: u64,
+    /// How many entries are invalid.
+    invalid: usize,
+}
+
+/// One write's part of the blocks.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    end: u64,
+    /// The write's place in the order.
+    pub ts: Timestamp,
+    /// What it brought, as long as somebody may need it again; `None` once it is valid.
+    pub payload: Option<Payload>,
+    /// The local write to the disk that is still under way.
+    pub apply: Option<ApplyId>,
+    /// When this copy took the write, counted in writes taken.
+    serial: u64,
+}
+
+impl Entry {
+    /// Whether all members are known to hold the write on their disks.
+    pub fn is_valid(&self) -> bool {
+        self.payload.is_none()
+    }
+}
+
+impl Table {
+    /// The table of a slice of these measures: everything is valid.
+    pub fn new(geometry: Geometry) -> Table {
+        Table {
+            geometry,
+            entries: BTreeMap::new(),
+            settled: VecDeque::new(),
+            serial: 0,
+            forgotten: 0,
+            invalid: 0,
+        }
+    }
+
+    /// Takes a write where it is newer than what is there, and says where that is. It is invalid there, and `apply` is under way.
+    pub fn write(&mut self, blocks: Blocks, ts: Timestamp, payload: &Payload) -> Vec<Blocks> {
+        let taken = self.older_than(blocks, Some(ts));
+        self.serial += 1;
+        for part in &taken {
+            self.cut(*part);
+            let payload = Some(payload.part(blocks, *part, &self.geometry));
+            self.insert(*part, Entry { end: part.end, ts, payload, apply: None, serial: self.serial });
+        }
+        taken
+    }
+
+    /// Notes that the blocks hold a write that is valid at another copy, with what a sync brought: see [`Table::older_than`].
+    pub fn take_over(&mut self, blocks: Blocks, ts: Timestamp) {
+        self.serial += 1;
+        self.cut(blocks);
+        self.insert(blocks, Entry { end: blocks.end, ts, payload: None, apply: None, serial: self.serial });
+        self.settled.push_back((ts, blocks.start));
+    }
+
+    /// The parts of the blocks whose write is older than `ts`, or not known. For `None`, which is older than all: where none is known.
+    pub fn older_than(&self, blocks: Blocks, ts: Option<Timestamp>) -> Vec<Blocks> {
+        let mut older: Vec<Blocks> = Vec::new();
+        let mut add = |start: u64, end: u64| match older.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ if start < end => older.push(Blocks { start, end }),
+            _ => {}
+        };
+        let mut at = blocks.start;
+        for (part, entry) in self.within(blocks) {
+            add(at, part.start);
+            if ts.is_some_and(|ts| entry.ts < ts) {
+                add(part.start, part.end);
+            }
+            at = part.end;
+        }
+        add(at, blocks.end);
+        older
+    }
+
+    /// The write is on the disks of all members: where it is still the newest, the block is valid (R6).
+    pub fn settle(&mut self, blocks: Blocks, ts: Timestamp) {
+        let parts: Vec<Blocks> =
+            self.within(blocks).filter(|(_, entry)| entry.ts == ts && !entry.is_valid()).map(|(part, _)| part).collect();
+        for part in parts {
+            self.split(part.start);
+            self.split(part.end);
+            let entry = self.entries.get_mut(&part.start).expect("split at its start, which lies in it");
+            entry.payload = None;
+            self.invalid -= 1;
+            self.settled.push_back((ts, part.start));
+        }
+    }
+
+    /// Notes that `apply` brings the blocks' newest writes to the disk.
+    pub fn applying(&mut self, blocks: Blocks, apply: ApplyId) {
+        self.split(blocks.start);
+        self.split(blocks.end);
+        for (_, entry) in self.entries.range_mut(blocks.start..blocks.end) {
+            entry.apply = Some(apply);
+        }
+    }
+
+    /// The local write has ended; the blocks are those it was given.
+    pub fn applied(&mut self, blocks: Blocks, apply: ApplyId) {
+        let from = self.first_in(blocks);
+        for (_, entry) in self.entries.range_mut(from..blocks.end) {
+            if entry.apply == Some(apply) {
+                entry.apply = None;
+            }
+        }
+    }
+
+    /// The local writes that must end before all that the table says of the blocks is on the disk.
+    pub fn under_way(&self, blocks: Blocks) -> Vec<ApplyId> {
+        let mut applies: Vec<ApplyId> = self.within(blocks).filter_map(|(_, entry)| entry.apply).collect();
+        applies.sort_unstable();
+        applies.dedup();
+        applies
+    }
+
+    /// Whether every block is valid (R9).
+    pub fn is_valid(&self, blocks: Blocks) -> bool {
+        self.invalid == 0 || self.within(blocks).all(|(_, entry)| entry.is_valid())
+    }
+
+    /// Whether nothing is known of the blocks but that they are valid.
+    pub fn is_quiet(&self, blocks: Blocks) -> bool {
+        self.within(blocks).all(|(_, entry)| entry.is_valid() && entry.apply.is_none())
+    }
+
+    /// A mark for [`Table::unchanged_since`].
+    pub fn mark(&self) -> u64 {
+        self.serial
+    }
+
+    /// Whether no write was taken into the blocks since the mark. May say no without need, never yes.
+    pub fn unchanged_since(&self, mark: u64, blocks: Blocks) -> bool {
+        mark == self.serial
+            || self.forgotten <= mark && self.within(blocks).all(|(_, entry)| entry.serial <= mark)
+    }
+
+    /// The invalid parts with their writes that were taken before the mark, in the order of blocks: what must be sent again (R7).
+    pub fn invalid_since_before(&self, mark: u64) -> impl Iterator<Item = (Blocks, Timestamp, &Payload)> {
+        self.entries.iter().filter(move |(_, entry)| self.invalid > 0 && entry.serial <= mark).filter_map(|(start, entry)| {
+            let payload = entry.payload.as_ref()?;
+            Some((Blocks { start: *start, end: entry.end }, entry.ts, payload))
+        })
+    }
+
+    /// The least timestamp of an invalid entry.
+    pub fn oldest_invalid(&self) -> Option<Timestamp> {
+        if self.invalid == 0 {
+            return None;
+        }
+        self.invalid_since_before(u64::MAX).map(|(_, ts, _)| ts).min()
+    }
+
+    /// The entries in the blocks, cut to them.
+    pub fn within(&self, blocks: Blocks) -> impl Iterator<Item = (Blocks, &Entry)> {
+        self.entries.range(self.first_in(blocks)..blocks.end).filter_map(move |(start, entry)| {
+            Some((blocks.intersection(Blocks { start: *start, end: entry.end })?, entry))
+        })
+    }
+
+    /// Forgets valid entries below `floor`, below which no member will ever send anything again (R15).
+    pub fn forget_below(&mut self, floor: Timestamp) {
+        while let Some((ts, start)) = self.settled.front().copied().filter(|(ts, _)| *ts < floor) {
+            match self.entries.get(&start) {
+                Some(entry) if entry.ts == ts && entry.is_valid() => {
+                    if entry.apply.is_some() {
+                        return; // Valid by a sync whose data is still on its way to the disk.
+                    }
+                    self.forgotten = self.forgotten.max(entry.serial);
+                    self.entries.remove(&start);
+                }
+                _ => {} // Overwritten since.
+            }
+            self.settled.pop_front();
+        }
+    }
+
+    /// Whether nothing is known but that all is valid.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn first_in(&self, blocks: Blocks) -> u64 {
+        match self.entries.range(..=blocks.start).next_back() {
+            Some((start, entry)) if entry.end > blocks.start => *start,
+            _ => blocks.start,
+        }
+    }
+
+    /// Makes `at` a border between entries.
+    fn split(&mut self, at: u64) {
+        let Some((start, entry)) = self.entries.range_mut(..at).next_back() else { return };
+        if entry.end <= at {
+            return;
+        }
+        let (start, whole) = (*start, Blocks { start: *start, end: entry.end });
+        let (left, right) = (Blocks { start, end: at }, Blocks { start: at, end: entry.end });
+        let mut tail = entry.clone();
+        entry.end = at;
+        if let Some(payload) = &entry.payload {
+            tail.payload = Some(payload.part(whole, right, &self.geometry));
+            entry.payload = Some(payload.part(whole, left, &self.geometry));
+            self.invalid += 1;
+        } else {
+            self.settled.push_back((tail.ts, at));
+        }
+        self.entries.insert(at, tail);
+    }
+
+    /// Removes what is known of the blocks.
+    fn cut(&mut self, blocks: Blocks) {
+        self.split(blocks.start);
+        self.split(blocks.end);
+        let inside: Vec<u64> = self.entries.range(blocks.start..blocks.end).map(|(start, _)| *start).collect();
+        for start in inside {
+            let entry = self.entries.remove(&start).expect("just seen");
+            self.invalid -= usize::from(!entry.is_valid());
+        }
+    }
+
+    fn insert(&mut self, blocks: Blocks, entry: Entry) {
+        self.invalid += usize::from(!entry.is_valid());
+        self.entries.insert(blocks.start, entry);
+    }
+
+    /// Asserts what must always be so.
+    #[cfg(test)]
+    pub fn check(&self) {
+        let mut at = 0;
+        for (start, entry) in &self.entries {
+            assert!(*start >= at && entry.end > *start, "entries overlap at block {start}");
+            at = entry.end;
+        }
+        assert!(at <= self.geometry.blocks);
+        assert_eq!(self.invalid, self.entries.values().filter(|entry| !entry.is_valid()).count());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+use std::collections::BTreeMap;
+
+use base::{Chain, Rng};
+
+use super::*;
+use crate::{Epoch, Slot};
+
+const GEOMETRY: Geometry = Geometry { blocks: 40, block_bytes: 4, region_blocks: 8 };
+
+fn ts(counter: u64) -> Timestamp {
+    Timestamp { epoch: Epoch(1), counter, slot: Slot::new(0).unwrap() }
+}
+
+fn payload(blocks: Blocks, value: u32) -> Payload {
+    let bytes: Vec<u8> = (blocks.start..blocks.end).flat_map(|block| (value * 100 + block as u32).to_le_bytes()).collect();
+    Payload::Data(Chain::copy_of(&bytes))
+}
+
+#[test]
+fn an_older_write_takes_only_what_is_not_newer() {
+    let mut table = Table::new(GEOMETRY);
+    let (middle, all) = (Blocks::new(4, 6), Blocks::new(2, 9));
+    assert_eq!(table.write(middle, ts(5), &payload(middle, 5)), [middle]);
+    assert_eq!(table.write(all, ts(3), &payload(all, 3)), [Blocks::new(2, 4), Blocks::new(6, 9)]);
+    assert_eq!(table.write(all, ts(3), &payload(all, 3)), [], "the same write again changes nothing");
+    table.check();
+}
+
+#[test]
+fn a_write_is_settled_only_where_it_is_the_newest() {
+    let mut table = Table::new(GEOMETRY);
+    let (old, new) = (Blocks::new(0, 8), Blocks::new(2, 4));
+    table.write(old, ts(1), &payload(old, 1));
+    table.write(new, ts(2), &payload(new, 2));
+    table.settle(old, ts(1));
+    assert!(table.is_valid(Blocks::new(0, 2)) && table.is_valid(Blocks::new(4, 8)));
+    assert!(!table.is_valid(Blocks::new(3, 5)));
+    table.settle(new, ts(2));
+    assert!(table.is_valid(old));
+    table.forget_below(ts(3));
+    assert!(table.is_empty());
+}
+
+#[test]
+fn a_forgotten_write_still_spoils_a_read_that_was_under_way() {
+    let mut table = Table::new(GEOMETRY);
+    let blocks = Blocks::new(0, 1);
+    let mark = table.mark();
+    table.write(blocks, ts(1), &payload(blocks, 1));
+    table.settle(blocks, ts(1));
+    table.forget_below(ts(2));
+    assert!(table.is_empty() && !table.unchanged_since(mark, blocks));
+    assert!(table.unchanged_since(table.mark(), blocks));
+}
+
+/// The obvious version: one entry a block.
+#[derive(Default)]
+struct Slow(BTreeMap<u64, (Timestamp, Option<Vec<u8>>)>);
+
+#[test]
+fn agrees_with_one_entry_a_block() {
+    let mut rng = Rng::new(7);
+    for _ in 0..300 {
+        let (mut table, mut slow) = (Table::new(GEOMETRY), Slow::default());
+        let mut writes: Vec<(Blocks, Timestamp)> = Vec::new();
+        for _ in 0..60 {
+            let start = rng.below(GEOMETRY.blocks);
+            let blocks = Blocks::new(start, (start + 1 + rng.below(12)).min(GEOMETRY.blocks));
+            match rng.below(4) {
+                0 | 1 => {
+                    let (ts, payload) = (ts(rng.below(30)), payload(blocks, rng.below(1000) as u32));
+                    if writes.iter().any(|(_, other)| *other == ts) {
+                        continue;
+                    }
+                    let taken = table.write(blocks, ts, &payload);
+                    writes.push((blocks, ts));
+                    for block in blocks.start..blocks.end {
+                        let one = Blocks::new(block, block + 1);
+                        let newer = slow.0.get(&block).is_none_or(|(there, _)| *there < ts);
+                        assert_eq!(newer, taken.iter().any(|part| part.overlaps(one)), "block {block}");
+                        if newer {
+                            let Payload::Data(data) = payload.part(blocks, one, &GEOMETRY) else { panic!() };
+                            slow.0.insert(block, (ts, Some(data.to_vec())));
+                        }
+                    }
+                }
+                2 if !writes.is_empty() => {
+                    let (whole, ts) = writes[rng.below(writes.len() as u64) as usize];
+                    let part = whole.intersection(blocks).unwrap_or(whole);
+                    table.settle(part, ts);
+                    for block in part.start..part.end {
+                        if let Some((_, payload)) = slow.0.get_mut(&block).filter(|(there, _)| *there == ts) {
+                            *payload = None;
+                        }
+                    }
+                }
+                _ => {
+                    let valid = (blocks.start..blocks.end).all(|block| slow.0.get(&block).is_none_or(|(_, payload)| payload.is_none()));
+                    assert_eq!(table.is_valid(blocks), valid);
+                }
+            }
+            table.check();
+            let mut known = BTreeMap::new();
+            for (part, entry) in table.within(Blocks::new(0, GEOMETRY.blocks)) {
+                for block in part.start..part.end {
+                    let data = entry.payload.as_ref().map(|payload| {
+                        let Payload::Data(data) = payload.part(part, Blocks::new(block, block + 1), &GEOMETRY) else { panic!() };
+                        data.to_vec()
+                    });
+                    known.insert(block, (entry.ts, data));
+                }
+            }
+            assert_eq!(known, slow.0);
+        }
+        table.forget_below(ts(1000));
+        assert!(table.within(Blocks::new(0, GEOMETRY.blocks)).all(|(_, entry)| !entry.is_valid()), "all that is valid is forgotten");
+    }
+}

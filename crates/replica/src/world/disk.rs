@@ -1,0 +1,135 @@
+//! A copy's disk: what was written in the order in which it was asked for, and what a crash makes of the rest.
+
+use base::{Chain, Instant, Rng};
+
+use crate::dirty_map::{PAGE_BYTES, PageWrite};
+use crate::{Apply, ApplyId, Blocks, DirtyMap, Geometry, Payload, Slots};
+
+/// What every block holds before it is written.
+pub const EMPTY: u64 = 0;
+
+/// One value a block, and the pages of the dirty map.
+pub struct Disk {
+    geometry: Geometry,
+    blocks: Vec<u64>,
+    pages: Vec<[u8; PAGE_BYTES]>,
+    writes: Vec<Write>,
+}
+
+struct Write {
+    due: Instant,
+    what: What,
+}
+
+enum What {
+    Data { id: ApplyId, blocks: Blocks, values: Vec<u64> },
+    Page(PageWrite),
+}
+
+/// What has ended.
+pub enum Ended {
+    Data(ApplyId),
+    Page(usize),
+}
+
+impl Disk {
+    pub fn new(geometry: Geometry) -> Disk {
+        let pages = DirtyMap::new(geometry.regions()).pages();
+        Disk { geometry, blocks: vec![EMPTY; geometry.blocks as usize], pages: vec![[0; PAGE_BYTES]; pages], writes: Vec::new() }
+    }
+
+    pub fn apply(&mut self, due: Instant, apply: Apply) {
+        let what = What::Data { id: apply.id, blocks: apply.blocks, values: values(&apply.payload, apply.blocks) };
+        self.writes.push(Write { due, what });
+    }
+
+    pub fn write_page(&mut self, due: Instant, page: PageWrite) {
+        self.writes.push(Write { due, what: What::Page(page) });
+    }
+
+    /// The next write that ends by now: never before an older one that overlaps it.
+    pub fn end(&mut self, now: Instant) -> Option<Ended> {
+        let index = (0..self.writes.len()).find(|index| {
+            self.writes[*index].due <= now && self.writes[..*index].iter().all(|older| !older.what.overlaps(&self.writes[*index].what))
+        })?;
+        Some(match self.writes.remove(index).what {
+            What::Data { id, blocks, values } => {
+                self.blocks[blocks.start as usize..blocks.end as usize].copy_from_slice(&values);
+                Ended::Data(id)
+            }
+            What::Page(PageWrite { page, image }) => {
+                self.pages[page].copy_from_slice(&image);
+                Ended::Page(page)
+            }
+        })
+    }
+
+    /// What was under way happened or not, each block by itself.
+    pub fn crash(&mut self, rng: &mut Rng) {
+        for write in std::mem::take(&mut self.writes) {
+            match write.what {
+                What::Data { blocks, values, .. } => {
+                    for (block, value) in (blocks.start..).zip(values) {
+                        if rng.one_in(2) {
+                            self.blocks[block as usize] = value;
+                        }
+                    }
+                }
+                What::Page(PageWrite { page, image }) if rng.one_in(2) => self.pages[page].copy_from_slice(&image),
+                What::Page(_) => {}
+            }
+        }
+    }
+
+    pub fn read(&self, blocks: Blocks) -> Vec<u64> {
+        self.blocks[blocks.start as usize..blocks.end as usize].to_vec()
+    }
+
+    /// The dirty map as a restarted process finds it.
+    pub fn map(&self) -> DirtyMap {
+        let mut map = DirtyMap::new(self.geometry.regions());
+        for (number, page) in self.pages.iter().enumerate() {
+            map.load(number, page).expect("pages are written whole here");
+        }
+        map
+    }
+
+    /// The bits of a region on the disk.
+    pub fn bits(&self, region: u64) -> Slots {
+        let byte = self.pages[0][32 + region as usize / 2];
+        Slots::from_bits(byte >> (region % 2 * 4))
+    }
+}
+
+impl What {
+    fn overlaps(&self, other: &What) -> bool {
+        match (self, other) {
+            (What::Data { blocks, .. }, What::Data { blocks: others, .. }) => blocks.overlaps(*others),
+            (What::Page(page), What::Page(other)) => page.page == other.page,
+            _ => false,
+        }
+    }
+}
+
+/// A payload with this value in each block.
+pub fn payload(value: u64, blocks: Blocks) -> Payload {
+    from_values(&vec![value; blocks.count() as usize])
+}
+
+/// A payload with these values.
+pub fn from_values(values: &[u64]) -> Payload {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    Payload::Data(Chain::copy_of(&bytes))
+}
+
+fn values(payload: &Payload, blocks: Blocks) -> Vec<u64> {
+    match payload {
+        Payload::Zeros => vec![EMPTY; blocks.count() as usize],
+        Payload::Data(data) => {
+            let values: Vec<u64> =
+                data.to_vec().chunks_exact(8).map(|value| u64::from_le_bytes(value.try_into().unwrap())).collect();
+            assert_eq!(values.len() as u64, blocks.count());
+            values
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Linearizability of one block, checked in O(n log n).
+//!
+//! A volume is a set of independent registers, one per block, so a history is linearizable if and
+//! only if its projection on every block is (P-compositionality). The workload never writes the
+//! same value twice to a block, so every read names the one write it read from. With that, no
+//! search is needed (Gibbons and Korach, "Testing Shared Memories", 1997):
+//!
+//! - A *cluster* is a write and all the reads that returned its value.
+//! - Its *zone* spans from the first response in the cluster to the last invocation. A zone is
+//!   forward if the response comes first, else backward.
+//! - The history is linearizable when no read ends before its write begins, no two forward zones
+//!   overlap, and no backward zone lies inside a forward zone.
+
+use std::collections::BTreeMap;
+
+/// Logical time in the simulator. Every invocation and response has a distinct time.
+pub type Time = u64;
+
+/// A write that was never acknowledged may take effect at any later time.
+pub const NEVER: Time = Time::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Write,
+    Read,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Op {
+    pub kind: Kind,
+    pub value: u64,
+    pub call: Time,
+    pub reply: Time,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// The value was never written.
+    FromNowhere(u64),
+    /// A read returned the value before anyone began to write it.
+    FromTheFuture(u64),
+    /// Both values must be current at the same moment.
+    Overlap(u64, u64),
+    /// The second value must be current while the first still is.
+    Inside(u64, u64),
+}
+
+struct Zone {
+    value: u64,
+    low: Time,
+    high: Time,
+}
+
+/// Checks the history of one block. `initial` is the value before the first write.
+pub fn check(initial: u64, history: &[Op]) -> Result<(), Violation> {
+    let (forward, backward) = zones(initial, history)?;
+
+    for pair in forward.windows(2) {
+        if pair[0].high > pair[1].low {
+            return Err(Violation::Overlap(pair[0].value, pair[1].value));
+        }
+    }
+    for inner in &backward {
+        // The only forward zone that can contain `inner` is the last one to begin before it.
+        let index = forward.partition_point(|zone| zone.low < inner.low);
+        if index > 0 && forward[index - 1].high > inner.high {
+            return Err(Violation::Inside(forward[index - 1].value, inner.value));
+        }
+    }
+    Ok(())
+}
+
+/// Forward zones sorted by `low`, and backward zones in any order.
+fn zones(initial: u64, history: &[Op]) -> Result<(Vec<Zone>, Vec<Zone>), Violation> {
+    let mut clusters: BTreeMap<u64, Vec<Op>> = BTreeMap::new();
+    let first = Op { kind: Kind::Write, value: initial, call: 0, reply: 0 };
+    for op in std::iter::once(&first).chain(history) {
+        assert!(op.call <= op.reply);
+        clusters.entry(op.value).or_default().push(*op);
+    }
+
+    let (mut forward, mut backward) = (Vec::new(), Vec::new());
+    for (value, ops) in clusters {
+        let mut writes = ops.iter().filter(|op| op.kind == Kind::Write);
+        let write = writes.next().ok_or(Violation::FromNowhere(value))?;
+        assert!(writes.next().is_none(), "the workload must write unique values");
+
+        if ops.iter().any(|op| op.kind == Kind::Read && op.reply < write.call) {
+            return Err(Violation::FromTheFuture(value));
+        }
+        if write.reply == NEVER && ops.len() == 1 {
+            continue; // It may never have happened.
+        }
+        let first_reply = ops.iter().map(|op| op.reply).min().unwrap();
+        let last_call = ops.iter().map(|op| op.call).max().unwrap();
+        if first_reply < last_call {
+            forward.push(Zone { value, low: first_reply, high: last_call });
+        } else {
+            backward.push(Zone { value, low: last_call, high: first_reply });
+        }
+    }
+    forward.sort_by_key(|zone| zone.low);
+    Ok((forward, backward))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Rng(u64);
+
+    impl Rng {
+        fn next(&mut self, bound: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0 % bound
+        }
+    }
+
+    /// Tries every order. The specification, and far too slow for anything else.
+    fn brute(state: u64, left: &[Op]) -> bool {
+        if left.iter().all(|op| op.reply == NEVER) {
+            return true;
+        }
+        let first_reply = left.iter().map(|op| op.reply).min().unwrap();
+        (0..left.len()).any(|i| {
+            let op = left[i];
+            if op.call > first_reply {
+                return false; // Another operation ended before this one began.
+            }
+            if op.kind == Kind::Read && op.value != state {
+                return false;
+            }
+            let rest: Vec<Op> = left.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, o)| *o).collect();
+            brute(op.value, &rest)
+        })
+    }
+
+    #[test]
+    fn agrees_with_brute_force() {
+        let mut rng = Rng(0x9E3779B97F4A7C15);
+        let (mut good, mut bad) = (0u32, 0u32);
+        for _ in 0..20_000 {
+            let n = 1 + rng.next(7) as usize;
+            // Distinct times: a random interleaving of n calls and n replies.
+            let mut times: Vec<u64> = (1..=2 * n as u64).collect();
+            for i in (1..times.len()).rev() {
+                let j = rng.next(i as u64 + 1) as usize;
+                times.swap(i, j);
+            }
+            let mut next_value = 1;
+            let mut history = Vec::new();
+            for i in 0..n {
+                let (a, b) = (times[2 * i], times[2 * i + 1]);
+                let (call, mut reply) = (a.min(b), a.max(b));
+                if rng.next(2) == 0 {
+                    if rng.next(6) == 0 { reply = NEVER; }
+                    history.push(Op { kind: Kind::Write, value: next_value, call, reply });
+                    next_value += 1;
+                } else {
+                    history.push(Op { kind: Kind::Read, value: 0, call, reply });
+                }
+            }
+            for op in history.iter_mut().filter(|op| op.kind == Kind::Read) {
+                op.value = rng.next(next_value);
+            }
+            let want = brute(0, &history);
+            let got = check(0, &history).is_ok();
+            assert_eq!(want, got, "{history:?}");
+            if want { good += 1 } else { bad += 1 }
+        }
+        assert!(good > 500 && bad > 500, "{good} linearizable, {bad} not");
+    }
+}

@@ -1,0 +1,559 @@
+//! Whole copies under faults: a network that delays and breaks, disks that lose what was under way, clocks that drift, processes that
+//! die, a record that is out of reach, and hosts that read and write through all of them. Everything comes from a seed.
+//!
+//! Times are those of a fast network with leases of 60 ms, so that a second has many leases, ticks and faults in it.
+
+mod disk;
+mod linear;
+mod run;
+mod scenarios;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use base::{Instant, Rng};
+
+use crate::canary::Canary;
+use crate::lease::{LeaseGrant, LeaseRequest, Leases, Terms};
+use crate::{
+    Blocks, Command, Config, Envelope, Geometry, Incarnation, Membership, NodeId, Outcome, Output, ReadMark, RegionRead, Replica,
+    Revision, Slot, Slots, Standing,
+};
+use disk::{Disk, EMPTY, Ended};
+use linear::{Kind, NEVER, Op};
+
+const TERMS: Terms = Terms { length: Duration::from_millis(60), drift_permille: 10 };
+const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks: 6 };
+const LEASE_EVERY: Duration = Duration::from_millis(15);
+const TICK_EVERY: Duration = Duration::from_millis(10);
+
+/// What a link carries.
+enum Packet {
+    Slice(Envelope),
+    Ask(LeaseRequest),
+    Give(LeaseGrant),
+}
+
+struct Node {
+    up: bool,
+    incarnation: Incarnation,
+    /// How much faster than true time its clock runs, in thousandths, and where it began.
+    drift: i64,
+    clock_from: u64,
+    leases: Leases,
+    membership: Membership,
+    replica: Replica,
+    disk: Disk,
+    /// How many of the record's configurations it knows; `None`: it has just begun and will begin with the newest.
+    learned: Option<usize>,
+    region_reads: Vec<(Instant, RegionRead)>,
+    host_reads: Vec<HostRead>,
+    ask_at: Instant,
+    tick_at: Instant,
+}
+
+/// A host's read whose data is on its way from the disk.
+struct HostRead {
+    look_at: Instant,
+    end_at: Instant,
+    blocks: Blocks,
+    mark: ReadMark,
+    values: Option<Vec<u64>>,
+    called: u64,
+}
+
+struct HostWrite {
+    blocks: Blocks,
+    value: u64,
+    called: u64,
+    node: usize,
+}
+
+pub struct World {
+    rng: Rng,
+    now: Instant,
+    /// The cluster's record of this volume.
+    record: Vec<Config>,
+    /// Until when nobody reaches the record.
+    record_gone_until: Instant,
+    nodes: Vec<Node>,
+    /// By sender and receiver; `None`: broken.
+    links: BTreeMap<(usize, usize), Option<VecDeque<(Instant, Packet)>>>,
+    writes: BTreeMap<Command, HostWrite>,
+    last_value: u64,
+    history: Vec<Vec<Op>>,
+    /// Moments of the history, all different.
+    moment: u64,
+    /// How often what happened: a fault that never did proves nothing.
+    pub counts: BTreeMap<&'static str, u64>,
+    canary: Option<Canary>,
+}
+
+fn slot(index: usize) -> Slot {
+    Slot::new(index).unwrap()
+}
+
+fn node_id(index: usize) -> NodeId {
+    NodeId(index as u16 + 1)
+}
+
+impl World {
+    pub fn new(seed: u64, copies: usize, canary: Option<Canary>) -> World {
+        crate::canary::leave_out(canary);
+        let mut rng = Rng::new(seed);
+        let members: Vec<(NodeId, Incarnation)> = (0..copies).map(|index| (node_id(index), Incarnation(1))).collect();
+        let nodes = (0..copies).map(|index| Node::new(index, &mut rng)).collect();
+        let mut links = BTreeMap::new();
+        for from in 0..copies {
+            for to in (0..copies).filter(|to| *to != from) {
+                links.insert((from, to), Some(VecDeque::new()));
+            }
+        }
+        World {
+            rng,
+            now: Instant(1_000_000_000),
+            record: vec![Config::initial(&members, Revision(1))],
+            record_gone_until: Instant(0),
+            nodes,
+            links,
+            writes: BTreeMap::new(),
+            last_value: EMPTY,
+            history: vec![Vec::new(); GEOMETRY.blocks as usize],
+            moment: 1,
+            counts: BTreeMap::new(),
+            canary,
+        }
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    fn later(&mut self, below: Duration) -> Instant {
+        // Now and then something takes twenty times as long.
+        let below = if self.rng.one_in(40) { below * 20 } else { below };
+        self.now + Duration::from_nanos(self.rng.below(below.as_nanos() as u64))
+    }
+
+    fn tick_moment(&mut self) -> u64 {
+        self.moment += 1;
+        self.moment
+    }
+
+    /// Lets time pass and whatever is due happen.
+    pub fn step(&mut self) {
+        self.now = self.now + Duration::from_micros(200 + self.rng.below(800));
+        self.deliver();
+        for index in 0..self.nodes.len() {
+            if self.nodes[index].up {
+                self.learn(index);
+                self.run_disk(index);
+                self.run_reads(index);
+                self.run_timers(index);
+                self.drain(index);
+            }
+        }
+    }
+
+    fn deliver(&mut self) {
+        let ends: Vec<(usize, usize)> = self.links.keys().copied().collect();
+        for (from, to) in ends {
+            loop {
+                let Some(queue) = self.links.get_mut(&(from, to)).unwrap() else { break };
+                if !queue.front().is_some_and(|(due, _)| *due <= self.now) {
+                    break;
+                }
+                let (_, packet) = queue.pop_front().unwrap();
+                if !self.nodes[to].up {
+                    continue;
+                }
+                let node = &mut self.nodes[to];
+                let now = node.clock(self.now);
+                match packet {
+                    Packet::Slice(envelope) => node.replica.handle_message(slot(from), envelope),
+                    Packet::Give(grant) if grant.incarnation.0 > 0 => node.leases.handle_grant(node_id(from), grant),
+                    Packet::Give(_) => {}
+                    Packet::Ask(request) => {
+                        if let Some(grant) = node.leases.handle_request(now, node_id(from), request) {
+                            self.send(to, from, Packet::Give(grant));
+                        }
+                    }
+                }
+                self.drain(to);
+            }
+        }
+    }
+
+    fn send(&mut self, from: usize, to: usize, packet: Packet) {
+        let due = self.later(Duration::from_millis(3));
+        if let Some(queue) = self.links.get_mut(&(from, to)).unwrap() {
+            let due = queue.back().map_or(due, |(last, _)| due.max(*last));
+            queue.push_back((due, packet));
+        }
+    }
+
+    /// The node hears of the record's next change, and acts on it when it may.
+    fn learn(&mut self, index: usize) {
+        let reachable = self.now >= self.record_gone_until;
+        if reachable && self.rng.one_in(4) {
+            let next = match self.nodes[index].learned {
+                None => self.record.len() - 1,
+                Some(known) => known,
+            };
+            if let Some(config) = self.record.get(next).cloned() {
+                let node = &mut self.nodes[index];
+                node.learned = Some(next + 1);
+                node.membership.learn(config);
+                self.activate(index);
+                let node = &mut self.nodes[index];
+                // Outside it stops at once; and a member may go on in the epoch before: nothing can end without it.
+                node.leases.set_applied(self.record[next].revision);
+            }
+        }
+        self.activate(index);
+    }
+
+    fn activate(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        let now = node.clock(self.now);
+        if let Some(activation) = node.membership.poll(now, &node.leases) {
+            let outside = activation.config.standing(slot(index), node.incarnation) == Standing::Outside;
+            node.replica.activate(activation);
+            if outside {
+                node.replica.catch_up();
+            }
+            self.drain(index);
+        }
+    }
+
+    fn run_disk(&mut self, index: usize) {
+        while let Some(ended) = self.nodes[index].disk.end(self.now) {
+            let replica = &mut self.nodes[index].replica;
+            match ended {
+                Ended::Data(id) => replica.handle_applied(id, Ok(())),
+                Ended::Page(page) => replica.handle_page_written(page, Ok(())),
+            }
+            self.drain(index);
+        }
+    }
+
+    fn run_reads(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        let now = self.now;
+        let (due, later) = std::mem::take(&mut node.region_reads).into_iter().partition(|(due, _)| *due <= now);
+        node.region_reads = later;
+        let due: Vec<(Instant, RegionRead)> = due;
+        for (_, read) in due {
+            let values = node.disk.read(read.blocks);
+            node.replica.handle_region_read(read, Ok(disk::from_values(&values)));
+        }
+        for read in &mut node.host_reads {
+            if read.values.is_none() && read.look_at <= now {
+                read.values = Some(node.disk.read(read.blocks));
+            }
+        }
+        let (ended, open) =
+            std::mem::take(&mut node.host_reads).into_iter().partition(|read| read.values.is_some() && read.end_at <= now);
+        node.host_reads = open;
+        let ended: Vec<HostRead> = ended;
+        for read in ended {
+            let node = &self.nodes[index];
+            if node.replica.still_readable(read.mark, node.clock(now), &node.leases, read.blocks) {
+                let reply = self.tick_moment();
+                for (block, value) in (read.blocks.start..).zip(read.values.unwrap()) {
+                    self.history[block as usize].push(Op { kind: Kind::Read, value, call: read.called, reply });
+                }
+                self.count("read");
+            } else {
+                self.count("read again");
+            }
+        }
+    }
+
+    fn run_timers(&mut self, index: usize) {
+        if self.nodes[index].ask_at <= self.now {
+            self.nodes[index].ask_at = self.now + LEASE_EVERY;
+            let request = self.nodes[index].leases.request(self.nodes[index].clock(self.now));
+            for to in (0..self.nodes.len()).filter(|to| *to != index) {
+                self.send(index, to, Packet::Ask(request));
+            }
+        }
+        if self.nodes[index].tick_at <= self.now {
+            self.nodes[index].tick_at = self.now + TICK_EVERY;
+            self.nodes[index].replica.handle_tick();
+            if let Some(page) = self.nodes[index].replica.poll_idle() {
+                let due = self.later(Duration::from_millis(4));
+                self.nodes[index].disk.write_page(due, page);
+            }
+        }
+    }
+
+    /// Carries out what the copy wants.
+    fn drain(&mut self, index: usize) {
+        while let Some(output) = self.nodes[index].replica.poll() {
+            match output {
+                Output::Send(to, envelope) => self.send(index, to.index(), Packet::Slice(envelope)),
+                Output::Apply(apply) => {
+                    let due = self.later(Duration::from_millis(4));
+                    self.nodes[index].disk.apply(due, apply);
+                }
+                Output::WritePage(page) => {
+                    let due = self.later(Duration::from_millis(4));
+                    self.nodes[index].disk.write_page(due, page);
+                }
+                Output::ReadRegion(read) => {
+                    let due = self.later(Duration::from_millis(4));
+                    self.nodes[index].region_reads.push((due, read));
+                }
+                Output::Complete(command, outcome) => self.complete(command, outcome),
+            }
+        }
+    }
+
+    fn complete(&mut self, command: Command, outcome: Outcome) {
+        let write = self.writes.remove(&command).expect("a write ends once");
+        let reply = match outcome {
+            Outcome::Done => self.tick_moment(),
+            Outcome::Unknown => NEVER,
+        };
+        self.count(if outcome == Outcome::Done { "write" } else { "write of unknown outcome" });
+        self.note(&write, reply);
+    }
+
+    fn note(&mut self, write: &HostWrite, reply: u64) {
+        for block in write.blocks.start..write.blocks.end {
+            self.history[block as usize].push(Op { kind: Kind::Write, value: write.value, call: write.called, reply });
+        }
+    }
+
+    fn any_blocks(&mut self) -> Blocks {
+        let start = self.rng.below(GEOMETRY.blocks);
+        // Most of it in few places, so that writes meet.
+        let start = if self.rng.one_in(3) { start } else { start % 4 };
+        Blocks::new(start, (start + 1 + self.rng.below(3)).min(GEOMETRY.blocks))
+    }
+
+    pub fn host_write(&mut self, index: usize) {
+        let blocks = self.any_blocks();
+        self.last_value += 1;
+        let (value, called) = (self.last_value, self.tick_moment());
+        let command = Command(value);
+        let node = &mut self.nodes[index];
+        if node.up && node.replica.write(command, blocks, disk::payload(value, blocks)).is_ok() {
+            self.writes.insert(command, HostWrite { blocks, value, called, node: index });
+            self.drain(index);
+        }
+    }
+
+    pub fn host_read(&mut self, index: usize) {
+        let blocks = self.any_blocks();
+        let called = self.tick_moment();
+        let node = &self.nodes[index];
+        if !node.up {
+            return;
+        }
+        if let Ok(mark) = node.replica.readable(node.clock(self.now), &node.leases, blocks) {
+            let look_at = self.later(Duration::from_millis(3));
+            let end_at = look_at.max(self.later(Duration::from_millis(6)));
+            self.nodes[index].host_reads.push(HostRead { look_at, end_at, blocks, mark, values: None, called });
+        }
+    }
+
+    pub fn crash(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.nodes[index].up, false) {
+            return;
+        }
+        self.count("crash");
+        let mut rng = self.rng.fork();
+        let node = &mut self.nodes[index];
+        node.disk.crash(&mut rng);
+        node.region_reads.clear();
+        node.host_reads.clear();
+        let lost: Vec<Command> =
+            self.writes.iter().filter(|(_, write)| write.node == index).map(|(command, _)| *command).collect();
+        for command in lost {
+            let write = self.writes.remove(&command).unwrap();
+            self.note(&write, NEVER);
+        }
+        for other in (0..self.nodes.len()).filter(|other| *other != index) {
+            for ends in [(index, other), (other, index)] {
+                if let Some(queue) = self.links.get_mut(&ends).unwrap() {
+                    // What has left the machine still arrives.
+                    queue.retain(|_| ends.0 == index && self.rng.one_in(2));
+                }
+            }
+        }
+    }
+
+    pub fn restart(&mut self, index: usize) {
+        if self.nodes[index].up {
+            return;
+        }
+        self.count("restart");
+        let now = self.now;
+        let keeps_life = self.canary == Some(Canary::NoIncarnation);
+        let node = &mut self.nodes[index];
+        node.up = true;
+        let clock = node.clock(now);
+        if !keeps_life {
+            node.incarnation.0 += 1;
+        }
+        node.leases = Leases::new(clock, node.incarnation, TERMS);
+        node.membership = Membership::new(slot(index), node.incarnation);
+        node.replica = Replica::new(slot(index), node.incarnation, GEOMETRY, node.disk.map());
+        node.learned = None;
+        for other in (0..self.nodes.len()).filter(|other| *other != index) {
+            for ends in [(index, other), (other, index)] {
+                // The old connection is gone with its process.
+                *self.links.get_mut(&ends).unwrap() = None;
+            }
+            self.connect(index, other);
+        }
+    }
+
+    /// Breaks the link between two nodes, or one direction of what is under way.
+    pub fn cut(&mut self, a: usize, b: usize) {
+        self.count("cut");
+        *self.links.get_mut(&(a, b)).unwrap() = None;
+        *self.links.get_mut(&(b, a)).unwrap() = None;
+    }
+
+    pub fn connect(&mut self, a: usize, b: usize) {
+        if self.links[&(a, b)].is_some() || !self.nodes[a].up || !self.nodes[b].up {
+            return;
+        }
+        for (from, to) in [(a, b), (b, a)] {
+            *self.links.get_mut(&(from, to)).unwrap() = Some(VecDeque::new());
+        }
+        for (from, to) in [(a, b), (b, a)] {
+            self.nodes[from].replica.handle_link_up(slot(to));
+            self.drain(from);
+        }
+    }
+
+    /// The record, if this node may change it: it acts in the newest configuration.
+    fn newest_at(&self, index: usize) -> Option<&Config> {
+        let node = &self.nodes[index];
+        let newest = self.record.last().unwrap();
+        let knows = self.now >= self.record_gone_until && node.up && node.membership.active() == Some(newest);
+        (knows && newest.standing(slot(index), node.incarnation) == Standing::InSync(node.incarnation)).then_some(newest)
+    }
+
+    fn commit(&mut self, config: Config, what: &'static str) {
+        let revision = Revision(self.record.len() as u64 + 1);
+        self.record.push(config.committed_at(revision));
+        self.count(what);
+    }
+
+    pub fn remove(&mut self, by: usize, whom: usize) {
+        if let Some(Ok(config)) = self.newest_at(by).map(|newest| newest.remove(slot(whom))) {
+            self.commit(config, "removal");
+        }
+    }
+
+    pub fn admit(&mut self, by: usize, whom: usize) {
+        if !self.nodes[whom].up {
+            return;
+        }
+        let life = self.nodes[whom].incarnation;
+        if let Some(Ok(config)) = self.newest_at(by).map(|newest| newest.admit(slot(whom), life)) {
+            let ready = self.nodes[by].replica.caught_up().contains(slot(whom));
+            self.commit(config, if ready { "admission" } else { "admission without bulk" });
+        }
+    }
+
+    pub fn promote(&mut self, by: usize) {
+        let promotable = self.nodes[by].replica.promotable();
+        let Some(whom) = promotable.iter().next() else { return };
+        if let Some(Ok(config)) = self.newest_at(by).map(|newest| newest.promote(whom)) {
+            self.commit(config, "promotion");
+        }
+    }
+
+    pub fn recover(&mut self, index: usize) {
+        let node = &self.nodes[index];
+        let newest = self.record.last().unwrap();
+        let knows = self.now >= self.record_gone_until && node.up && node.membership.newest() == Some(newest);
+        if knows && let Ok(config) = newest.recover(slot(index), node.incarnation) {
+            self.commit(config, "recovery");
+        }
+    }
+
+    /// A4: where the disks of an in-sync copy and of another differ, one of them has a bit for the other on its disk.
+    fn check_map(&self) {
+        let newest = self.record.last().unwrap();
+        for x in newest.in_sync().iter().map(Slot::index) {
+            for y in (0..self.nodes.len()).filter(|y| *y != x) {
+                for region in 0..GEOMETRY.regions() {
+                    let blocks = GEOMETRY.blocks_of(region);
+                    let (a, b) = (&self.nodes[x].disk, &self.nodes[y].disk);
+                    let said = a.bits(region).contains(slot(y)) || b.bits(region).contains(slot(x));
+                    assert!(
+                        said || a.read(blocks) == b.read(blocks),
+                        "copies {x} and {y} differ in region {region}, and no bit says so: {:?} {:?}",
+                        a.read(blocks),
+                        b.read(blocks)
+                    );
+                }
+            }
+        }
+    }
+
+    /// What clients saw was possible.
+    fn check_history(&mut self) {
+        let open: Vec<Command> = self.writes.keys().copied().collect();
+        for command in open {
+            let write = self.writes.remove(&command).unwrap();
+            self.note(&write, NEVER);
+        }
+        for (block, history) in self.history.iter().enumerate() {
+            if let Err(violation) = linear::check(EMPTY, history) {
+                let mut ops = history.clone();
+                ops.sort_by_key(|op| op.call);
+                panic!("block {block} is not linearizable: {violation:?}");
+            }
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        let newest = self.record.last().unwrap();
+        newest.in_sync().len() as usize == self.nodes.len()
+            && self.nodes.iter().all(|node| node.up && node.membership.active() == Some(newest) && node.replica.is_at_rest())
+            && (0..self.nodes.len()).all(|index| self.nodes[index].replica.map().dirty(all_slots()).next().is_none())
+    }
+}
+
+fn all_slots() -> Slots {
+    Slots::from_bits(0xf)
+}
+
+impl Node {
+    fn new(index: usize, rng: &mut Rng) -> Node {
+        let incarnation = Incarnation(1);
+        let drift = rng.below(11) as i64 - 5;
+        let clock_from = rng.below(1 << 40);
+        let mut node = Node {
+            up: true,
+            incarnation,
+            drift,
+            clock_from,
+            leases: Leases::new(Instant(0), incarnation, TERMS),
+            membership: Membership::new(slot(index), incarnation),
+            replica: Replica::new(slot(index), incarnation, GEOMETRY, Disk::new(GEOMETRY).map()),
+            disk: Disk::new(GEOMETRY),
+            learned: None,
+            region_reads: Vec::new(),
+            host_reads: Vec::new(),
+            ask_at: Instant(0),
+            tick_at: Instant(0),
+        };
+        node.leases = Leases::new(node.clock(Instant(1_000_000_000)), incarnation, TERMS);
+        node
+    }
+
+    /// The node's clock at this true time.
+    fn clock(&self, now: Instant) -> Instant {
+        let rate = (1000 + self.drift) as u64;
+        Instant(self.clock_from + now.0 / 1000 * rate)
+    }
+}
