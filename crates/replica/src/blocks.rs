@@ -1,5 +1,6 @@
 //! Ranges of a slice's blocks, what is written to them, and how a slice is measured.
 
+use std::fmt;
 use std::ops::Range;
 
 use base::Chain;
@@ -81,7 +82,7 @@ impl Geometry {
 }
 
 /// What a write brings.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Payload {
     /// These bytes.
     Data(Chain),
@@ -107,6 +108,15 @@ impl Payload {
         match self {
             Payload::Data(data) => data.len(),
             Payload::Zeros => 0,
+        }
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Payload::Data(data) => write!(f, "{} bytes, CRC32C {:08x}", data.len(), base::crc32c(&data.contiguous())),
+            Payload::Zeros => f.write_str("zeros"),
         }
     }
 }

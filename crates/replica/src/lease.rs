@@ -105,8 +105,12 @@ impl Leases {
         LeaseRequest { incarnation: self.incarnation, sent_at: now, applied: self.applied }
     }
 
-    /// Gives.
+    /// Gives, once this life has read the record: until then it does not know what an earlier life has acted by, and so not what it
+    /// could promise.
     pub fn handle_request(&mut self, now: Instant, from: NodeId, request: LeaseRequest) -> Option<LeaseGrant> {
+        if self.applied == Revision(0) {
+            return None;
+        }
         let given = self
             .given
             .entry(from)
@@ -231,6 +235,14 @@ mod tests {
         let reborn = Leases::new(at(5500), Incarnation(2), Terms::default());
         assert!(b.handle_request(at(5500), A, reborn.request(at(5500))).is_some());
         assert_eq!(b.handle_request(at(5600), A, a.request(at(4999))), None);
+    }
+
+    #[test]
+    fn who_does_not_know_the_record_promises_nothing() {
+        let (a, mut reborn) = (leases(), Leases::new(at(0), Incarnation(2), Terms::default()));
+        assert_eq!(reborn.handle_request(at(10), A, a.request(at(10))), None);
+        reborn.set_applied(Revision(7));
+        assert_eq!(reborn.handle_request(at(10), A, a.request(at(10))).unwrap().revision, Revision(7));
     }
 
     #[test]

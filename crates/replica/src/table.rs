@@ -199,6 +199,18 @@ impl Table {
         }
     }
 
+    /// Forgets valid entries older than `ts` at once, wherever they are.
+    pub fn forget_valid_before(&mut self, ts: Timestamp) {
+        let forgotten = &mut self.forgotten;
+        self.entries.retain(|_, entry| {
+            let forget = entry.is_valid() && entry.ts < ts;
+            if forget {
+                *forgotten = entry.serial.max(*forgotten);
+            }
+            !forget
+        });
+    }
+
     /// Whether nothing is known but that all is valid.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

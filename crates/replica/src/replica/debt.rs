@@ -66,6 +66,10 @@ impl Debts {
         self.by_apply.clear();
     }
 
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
     /// Whether nothing is owed.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()

@@ -91,6 +91,16 @@ impl Joiner {
         self.deferred.push(Deferred { from, round, ts, blocks, payload });
     }
 
+    /// Whether this copy may bring another's write to its end. A joiner that knows of a write from before it joined may not know of
+    /// what superseded it, which others may have forgotten.
+    pub fn may_replay(&self, ts: Timestamp) -> bool {
+        self.stage == Stage::None || ts.epoch >= self.joined
+    }
+
+    pub fn oldest_deferred(&self) -> Option<Timestamp> {
+        self.deferred.iter().map(|write| write.ts).min()
+    }
+
     /// The source may have lost what was asked, or what it answered.
     pub fn reopen(&mut self, slot: Slot) {
         if self.source == Some(slot) && matches!(self.stage, Stage::Bulk | Stage::Final) {
@@ -127,6 +137,9 @@ impl Replica {
         self.joiner.last += 1;
         let Joiner { stage, joined, last, deferred, .. } = std::mem::take(&mut self.joiner);
         self.joiner = Joiner { stage, joined, last, deferred, source: Some(source), ..Joiner::default() };
+        // Writes from before this copy joined that all members hold: the source may have forgotten what superseded them, so they must not
+        // be taken for newer than what it brings.
+        self.table.forget_valid_before(Timestamp::first_of(self.joiner.joined));
         let dirty = self.map.dirty(Slots::NONE.with(source)).collect();
         self.send(source, Message::SyncOpen { sync: SyncId(last), dirty });
     }

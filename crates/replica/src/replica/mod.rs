@@ -283,6 +283,7 @@ impl Replica {
         *last = epoch.max(*last);
         if current {
             // What was sent before it acted in this epoch was not taken.
+            self.said_floor = None;
             self.send_rounds_again(from);
             self.joiner.reopen(from);
             self.open_sync();
@@ -340,7 +341,9 @@ impl Replica {
         self.replay_orphans();
         self.say_floor();
         let floors = members.iter().map(|slot| self.floors[slot.index()]).collect::<Option<Vec<_>>>();
-        if let Some(floor) = floors.and_then(|floors| floors.into_iter().min()) {
+        // A joiner that this copy brings up to date must be told of all that it may have been sent again (R18).
+        let remember = self.sources.iter().flatten().any(Source::is_final);
+        if let Some(floor) = floors.and_then(|floors| floors.into_iter().min()).filter(|_| !remember) {
             self.table.forget_below(floor);
         }
         self.clear_bits();
@@ -410,6 +413,11 @@ impl Replica {
     /// Whether nothing is under way and nothing is remembered: for tests of whether a quiet volume comes to rest.
     pub fn is_at_rest(&self) -> bool {
         self.rounds.is_empty() && self.table.is_empty() && self.debts.is_empty() && self.outputs.is_empty()
+    }
+
+    /// What keeps it from being at rest, for people.
+    pub fn unrest(&self) -> String {
+        format!("{} rounds {:?}, {} debts, table {:?}, {} outputs; {:?}", self.rounds.len(), self.rounds.values().map(|r| (r.ts, r.waiting)).collect::<Vec<_>>(), self.debts.len(), self.table, self.outputs.len(), self.joiner)
     }
 
     /// Everybody else that has a copy: for whom a bit is set before a write (R4).

@@ -55,6 +55,11 @@ impl Source {
     pub fn is_caught_up(&self) -> bool {
         self.caught_up
     }
+
+    /// Whether it brings a joiner up to date.
+    pub fn is_final(&self) -> bool {
+        self.phase == Phase::Final
+    }
 }
 
 impl Replica {

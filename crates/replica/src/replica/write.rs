@@ -133,7 +133,7 @@ impl Replica {
             .table
             .invalid_since_before(mark)
             .filter(|(blocks, ts, _)| {
-                !self.rounds.values().any(|round| round.ts == *ts && round.blocks.overlaps(*blocks))
+                self.joiner.may_replay(*ts) && !self.rounds.values().any(|round| round.ts == *ts && round.blocks.overlaps(*blocks))
             })
             .map(|(blocks, ts, payload)| (blocks, ts, payload.clone()))
             .collect();
@@ -161,7 +161,13 @@ impl Replica {
 
     /// Says below what this copy will never send anything again (R15).
     pub(super) fn say_floor(&mut self) {
-        let unfinished = self.rounds.values().map(|round| round.ts).chain(self.table.oldest_invalid()).min();
+        let unfinished = self
+            .rounds
+            .values()
+            .map(|round| round.ts)
+            .chain(self.table.oldest_invalid())
+            .chain(self.joiner.oldest_deferred())
+            .min();
         let next = Timestamp { counter: self.clock + 1, ..Timestamp::first_of(self.epoch()) };
         let floor = unfinished.unwrap_or(next);
         self.floors[self.me.index()] = Some(floor);

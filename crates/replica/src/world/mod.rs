@@ -46,6 +46,8 @@ struct Node {
     disk: Disk,
     /// How many of the record's configurations it knows; `None`: it has just begun and will begin with the newest.
     learned: Option<usize>,
+    /// Until when it does not reach the record.
+    record_gone_until: Instant,
     region_reads: Vec<(Instant, RegionRead)>,
     host_reads: Vec<HostRead>,
     ask_at: Instant,
@@ -74,8 +76,8 @@ pub struct World {
     now: Instant,
     /// The cluster's record of this volume.
     record: Vec<Config>,
-    /// Until when nobody reaches the record.
-    record_gone_until: Instant,
+    /// How much of it there was a step ago.
+    seen: usize,
     nodes: Vec<Node>,
     /// By sender and receiver; `None`: broken.
     links: BTreeMap<(usize, usize), Option<VecDeque<(Instant, Packet)>>>,
@@ -87,6 +89,8 @@ pub struct World {
     /// How often what happened: a fault that never did proves nothing.
     pub counts: BTreeMap<&'static str, u64>,
     canary: Option<Canary>,
+    /// Whether to print all that happens: `URSA_TRACE`.
+    trace: bool,
 }
 
 fn slot(index: usize) -> Slot {
@@ -112,8 +116,8 @@ impl World {
         World {
             rng,
             now: Instant(1_000_000_000),
+            seen: 1,
             record: vec![Config::initial(&members, Revision(1))],
-            record_gone_until: Instant(0),
             nodes,
             links,
             writes: BTreeMap::new(),
@@ -122,6 +126,13 @@ impl World {
             moment: 1,
             counts: BTreeMap::new(),
             canary,
+            trace: std::env::var_os("URSA_TRACE").is_some(),
+        }
+    }
+
+    fn say(&self, what: impl FnOnce() -> String) {
+        if self.trace {
+            println!("{} {}", self.now, what());
         }
     }
 
@@ -169,6 +180,9 @@ impl World {
                 }
                 let node = &mut self.nodes[to];
                 let now = node.clock(self.now);
+                if let (true, Packet::Slice(envelope)) = (self.trace, &packet) {
+                    println!("{} {from}>{to} epoch {} {:?}", self.now, envelope.epoch.0, envelope.message);
+                }
                 match packet {
                     Packet::Slice(envelope) => node.replica.handle_message(slot(from), envelope),
                     Packet::Give(grant) if grant.incarnation.0 > 0 => node.leases.handle_grant(node_id(from), grant),
@@ -192,10 +206,13 @@ impl World {
         }
     }
 
+    fn reaches_record(&self, index: usize) -> bool {
+        self.now >= self.nodes[index].record_gone_until
+    }
+
     /// The node hears of the record's next change, and acts on it when it may.
     fn learn(&mut self, index: usize) {
-        let reachable = self.now >= self.record_gone_until;
-        if reachable && self.rng.one_in(4) {
+        if self.reaches_record(index) && self.rng.one_in(4) {
             let next = match self.nodes[index].learned {
                 None => self.record.len() - 1,
                 Some(known) => known,
@@ -217,6 +234,9 @@ impl World {
         let node = &mut self.nodes[index];
         let now = node.clock(self.now);
         if let Some(activation) = node.membership.poll(now, &node.leases) {
+            if self.trace {
+                println!("{} {index} acts in epoch {}, kept {}", self.now, activation.config.epoch.0, activation.kept);
+            }
             let outside = activation.config.standing(slot(index), node.incarnation) == Standing::Outside;
             node.replica.activate(activation);
             if outside {
@@ -230,6 +250,10 @@ impl World {
         while let Some(ended) = self.nodes[index].disk.end(self.now) {
             let replica = &mut self.nodes[index].replica;
             match ended {
+                Ended::Data(id) if self.trace => {
+                    println!("{} {index} wrote {id:?}", self.now);
+                    replica.handle_applied(id, Ok(()));
+                }
                 Ended::Data(id) => replica.handle_applied(id, Ok(())),
                 Ended::Page(page) => replica.handle_page_written(page, Ok(())),
             }
@@ -260,6 +284,7 @@ impl World {
             let node = &self.nodes[index];
             if node.replica.still_readable(read.mark, node.clock(now), &node.leases, read.blocks) {
                 let reply = self.tick_moment();
+                self.say(|| format!("{index} host read {:?} of {:?}", read.values, read.blocks));
                 for (block, value) in (read.blocks.start..).zip(read.values.unwrap()) {
                     self.history[block as usize].push(Op { kind: Kind::Read, value, call: read.called, reply });
                 }
@@ -294,6 +319,7 @@ impl World {
             match output {
                 Output::Send(to, envelope) => self.send(index, to.index(), Packet::Slice(envelope)),
                 Output::Apply(apply) => {
+                    self.say(|| format!("{index} writes {apply:?}"));
                     let due = self.later(Duration::from_millis(4));
                     self.nodes[index].disk.apply(due, apply);
                 }
@@ -316,6 +342,7 @@ impl World {
             Outcome::Done => self.tick_moment(),
             Outcome::Unknown => NEVER,
         };
+        self.say(|| format!("host's write {} of {:?} is {outcome:?}", write.value, write.blocks));
         self.count(if outcome == Outcome::Done { "write" } else { "write of unknown outcome" });
         self.note(&write, reply);
     }
@@ -341,6 +368,7 @@ impl World {
         let node = &mut self.nodes[index];
         if node.up && node.replica.write(command, blocks, disk::payload(value, blocks)).is_ok() {
             self.writes.insert(command, HostWrite { blocks, value, called, node: index });
+            self.say(|| format!("{index} host writes {value} to {blocks:?}"));
             self.drain(index);
         }
     }
@@ -364,6 +392,7 @@ impl World {
             return;
         }
         self.count("crash");
+        self.say(|| format!("{index} crashes"));
         let mut rng = self.rng.fork();
         let node = &mut self.nodes[index];
         node.disk.crash(&mut rng);
@@ -390,6 +419,7 @@ impl World {
             return;
         }
         self.count("restart");
+        self.say(|| format!("{index} restarts"));
         let now = self.now;
         let keeps_life = self.canary == Some(Canary::NoIncarnation);
         let node = &mut self.nodes[index];
@@ -414,8 +444,23 @@ impl World {
     /// Breaks the link between two nodes, or one direction of what is under way.
     pub fn cut(&mut self, a: usize, b: usize) {
         self.count("cut");
+        self.say(|| format!("{a} and {b} are cut"));
         *self.links.get_mut(&(a, b)).unwrap() = None;
         *self.links.get_mut(&(b, a)).unwrap() = None;
+    }
+
+    /// A node reaches nobody for a while, and does not know why.
+    pub fn isolate(&mut self, index: usize, below_ms: u64) {
+        self.count("isolation");
+        for other in (0..self.nodes.len()).filter(|other| *other != index) {
+            self.cut(index, other);
+        }
+        let until = self.now + Duration::from_millis(self.rng.below(below_ms));
+        self.nodes[index].record_gone_until = until;
+    }
+
+    fn is_cut(&self, a: usize, b: usize) -> bool {
+        a != b && self.links[&(a, b)].is_none()
     }
 
     pub fn connect(&mut self, a: usize, b: usize) {
@@ -435,12 +480,13 @@ impl World {
     fn newest_at(&self, index: usize) -> Option<&Config> {
         let node = &self.nodes[index];
         let newest = self.record.last().unwrap();
-        let knows = self.now >= self.record_gone_until && node.up && node.membership.active() == Some(newest);
+        let knows = self.reaches_record(index) && node.up && node.membership.active() == Some(newest);
         (knows && newest.standing(slot(index), node.incarnation) == Standing::InSync(node.incarnation)).then_some(newest)
     }
 
     fn commit(&mut self, config: Config, what: &'static str) {
         let revision = Revision(self.record.len() as u64 + 1);
+        self.say(|| format!("{what}: {config:?}"));
         self.record.push(config.committed_at(revision));
         self.count(what);
     }
@@ -473,7 +519,7 @@ impl World {
     pub fn recover(&mut self, index: usize) {
         let node = &self.nodes[index];
         let newest = self.record.last().unwrap();
-        let knows = self.now >= self.record_gone_until && node.up && node.membership.newest() == Some(newest);
+        let knows = self.reaches_record(index) && node.up && node.membership.newest() == Some(newest);
         if knows && let Ok(config) = newest.recover(slot(index), node.incarnation) {
             self.commit(config, "recovery");
         }
@@ -542,6 +588,7 @@ impl Node {
             replica: Replica::new(slot(index), incarnation, GEOMETRY, Disk::new(GEOMETRY).map()),
             disk: Disk::new(GEOMETRY),
             learned: None,
+            record_gone_until: Instant(0),
             region_reads: Vec::new(),
             host_reads: Vec::new(),
             ask_at: Instant(0),

@@ -39,6 +39,10 @@ impl World {
 
     fn fault(&mut self, plan: &mut Rng) {
         let count = self.nodes.len() as u64;
+        // The worst moment to lose somebody is when the record has just changed.
+        if std::mem::replace(&mut self.seen, self.record.len()) < self.record.len() && plan.one_in(4) {
+            self.isolate(plan.below(count) as usize, 300);
+        }
         let (a, b) = (plan.below(count) as usize, plan.below(count) as usize);
         match plan.below(400) {
             0 => self.crash(a),
@@ -59,15 +63,20 @@ impl World {
             91..=93 => self.recover(a),
             94 if plan.one_in(6) => {
                 self.count("record out of reach");
-                self.record_gone_until = self.now + Duration::from_millis(plan.below(300));
+                let until = self.now + Duration::from_millis(plan.below(300));
+                self.nodes.iter_mut().for_each(|node| node.record_gone_until = until);
             }
+            95 if plan.one_in(2) => self.isolate(a, 400),
+            // Who does not answer is suspected.
+            100..=130 if self.is_cut(a, b) => self.remove(a, b),
             _ => {}
         }
     }
 
     /// Everything works again, and somebody sees to it that all join.
     fn make_peace(&mut self, plan: &mut Rng) {
-        self.record_gone_until = self.now;
+        let now = self.now;
+        self.nodes.iter_mut().for_each(|node| node.record_gone_until = now);
         for _ in 0..PEACE_STEPS_MAX {
             for a in 0..self.nodes.len() {
                 self.restart(a);
@@ -121,9 +130,9 @@ impl World {
     fn why_not_whole(&self) -> String {
         let nodes = self.nodes.iter().map(|node| {
             format!(
-                "{:?} at rest {} dirty {} active {:?}",
+                "{:?} {} dirty {} active {:?}",
                 node.replica.standing(),
-                node.replica.is_at_rest(),
+                node.replica.unrest(),
                 node.replica.map().dirty(all_slots()).count(),
                 node.membership.active().map(|config| config.epoch),
             )
