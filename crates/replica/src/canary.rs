@@ -38,6 +38,12 @@ pub enum Canary {
     NoInherit,
     /// R18: a sync carries no timestamps.
     NoSyncTimestamp,
+    /// R15: the source of a joiner forgets what all members hold, as others do.
+    ForgetAsSource,
+    /// R7: a joiner brings writes to their end that were begun before it joined.
+    JoinerReplays,
+    /// R10: who has not read the record yet gives leases.
+    GrantBlind,
     /// R18: an older write that is sent again makes a block count as synced.
     OldWriteFresh,
 }

@@ -94,7 +94,7 @@ impl Joiner {
     /// Whether this copy may bring another's write to its end. A joiner that knows of a write from before it joined may not know of
     /// what superseded it, which others may have forgotten.
     pub fn may_replay(&self, ts: Timestamp) -> bool {
-        self.stage == Stage::None || ts.epoch >= self.joined
+        self.stage == Stage::None || ts.epoch >= self.joined || left_out(Canary::JoinerReplays)
     }
 
     pub fn oldest_deferred(&self) -> Option<Timestamp> {
@@ -127,13 +127,13 @@ impl Replica {
         }
     }
 
-    /// Asks the first in-sync copy for what is missing, if that is to be done and was not yet.
+    /// Asks the first in-sync copy to which there is a link for what is missing, if that is to be done and was not yet.
     pub(super) fn open_sync(&mut self) {
         let Some(config) = &self.config else { return };
         if self.joiner.source.is_some() || !matches!(self.joiner.stage, Stage::Bulk | Stage::Final) {
             return;
         }
-        let Some(source) = config.in_sync().without(self.me).iter().next() else { return };
+        let Some(source) = config.in_sync().and(self.linked).without(self.me).iter().next() else { return };
         self.joiner.last += 1;
         let Joiner { stage, joined, last, deferred, .. } = std::mem::take(&mut self.joiner);
         self.joiner = Joiner { stage, joined, last, deferred, source: Some(source), ..Joiner::default() };

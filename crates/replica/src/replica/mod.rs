@@ -134,6 +134,8 @@ pub struct Replica {
     said_floor: Option<Timestamp>,
     /// The epoch that each other copy last said it acts in.
     epochs: [Epoch; Slot::MAX],
+    /// To whom there is a link.
+    linked: Slots,
     /// Members that join and have said that they have everything.
     synced: Slots,
     /// Syncs from here, by who gets them.
@@ -169,6 +171,7 @@ impl Replica {
             floors: [None; Slot::MAX],
             said_floor: None,
             epochs: [Epoch(0); Slot::MAX],
+            linked: Slots::NONE,
             synced: Slots::NONE,
             sources: Default::default(),
             joiner: Joiner::default(),
@@ -293,6 +296,7 @@ impl Replica {
 
     /// The link to the copy in the slot is up, anew: what was on its way before is lost.
     pub fn handle_link_up(&mut self, to: Slot) {
+        self.linked = self.linked.with(to);
         self.sources[to.index()] = None;
         self.send(to, Message::Activated);
         self.said_floor = None;
@@ -300,6 +304,14 @@ impl Replica {
         self.joiner.reopen(to);
         self.open_sync();
         self.say_synced();
+    }
+
+    /// The link to the copy in the slot broke.
+    pub fn handle_link_down(&mut self, to: Slot) {
+        self.linked = self.linked.without(to);
+        self.sources[to.index()] = None;
+        self.joiner.reopen(to);
+        self.open_sync();
     }
 
     /// The local write has ended. An error ends this copy's part: it acknowledges nothing any more, and must be removed.
@@ -342,7 +354,7 @@ impl Replica {
         self.say_floor();
         let floors = members.iter().map(|slot| self.floors[slot.index()]).collect::<Option<Vec<_>>>();
         // A joiner that this copy brings up to date must be told of all that it may have been sent again (R18).
-        let remember = self.sources.iter().flatten().any(Source::is_final);
+        let remember = self.sources.iter().flatten().any(Source::is_final) && !left_out(Canary::ForgetAsSource);
         if let Some(floor) = floors.and_then(|floors| floors.into_iter().min()).filter(|_| !remember) {
             self.table.forget_below(floor);
         }

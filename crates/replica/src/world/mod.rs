@@ -78,6 +78,10 @@ pub struct World {
     record: Vec<Config>,
     /// How much of it there was a step ago.
     seen: usize,
+    /// In how many blocks hosts mostly are, and how long messages and the disk take at most.
+    hot: u64,
+    network: Duration,
+    disk: Duration,
     nodes: Vec<Node>,
     /// By sender and receiver; `None`: broken.
     links: BTreeMap<(usize, usize), Option<VecDeque<(Instant, Packet)>>>,
@@ -110,13 +114,15 @@ impl World {
         let mut links = BTreeMap::new();
         for from in 0..copies {
             for to in (0..copies).filter(|to| *to != from) {
-                links.insert((from, to), Some(VecDeque::new()));
+                links.insert((from, to), None);
             }
         }
-        World {
-            rng,
+        let mut world = World {
             now: Instant(1_000_000_000),
             seen: 1,
+            hot: 1 + rng.below(6),
+            network: Duration::from_millis(1 + rng.below(5)),
+            disk: Duration::from_millis(1 + rng.below(9)),
             record: vec![Config::initial(&members, Revision(1))],
             nodes,
             links,
@@ -127,7 +133,12 @@ impl World {
             counts: BTreeMap::new(),
             canary,
             trace: std::env::var_os("URSA_TRACE").is_some(),
+            rng,
+        };
+        for a in 0..copies {
+            (a + 1..copies).for_each(|b| world.connect(a, b));
         }
+        world
     }
 
     fn say(&self, what: impl FnOnce() -> String) {
@@ -199,7 +210,7 @@ impl World {
     }
 
     fn send(&mut self, from: usize, to: usize, packet: Packet) {
-        let due = self.later(Duration::from_millis(3));
+        let due = self.later(self.network);
         if let Some(queue) = self.links.get_mut(&(from, to)).unwrap() {
             let due = queue.back().map_or(due, |(last, _)| due.max(*last));
             queue.push_back((due, packet));
@@ -307,7 +318,7 @@ impl World {
             self.nodes[index].tick_at = self.now + TICK_EVERY;
             self.nodes[index].replica.handle_tick();
             if let Some(page) = self.nodes[index].replica.poll_idle() {
-                let due = self.later(Duration::from_millis(4));
+                let due = self.later(self.disk);
                 self.nodes[index].disk.write_page(due, page);
             }
         }
@@ -320,15 +331,15 @@ impl World {
                 Output::Send(to, envelope) => self.send(index, to.index(), Packet::Slice(envelope)),
                 Output::Apply(apply) => {
                     self.say(|| format!("{index} writes {apply:?}"));
-                    let due = self.later(Duration::from_millis(4));
+                    let due = self.later(self.disk);
                     self.nodes[index].disk.apply(due, apply);
                 }
                 Output::WritePage(page) => {
-                    let due = self.later(Duration::from_millis(4));
+                    let due = self.later(self.disk);
                     self.nodes[index].disk.write_page(due, page);
                 }
                 Output::ReadRegion(read) => {
-                    let due = self.later(Duration::from_millis(4));
+                    let due = self.later(self.disk);
                     self.nodes[index].region_reads.push((due, read));
                 }
                 Output::Complete(command, outcome) => self.complete(command, outcome),
@@ -356,7 +367,7 @@ impl World {
     fn any_blocks(&mut self) -> Blocks {
         let start = self.rng.below(GEOMETRY.blocks);
         // Most of it in few places, so that writes meet.
-        let start = if self.rng.one_in(3) { start } else { start % 4 };
+        let start = if self.rng.one_in(3) { start } else { start % self.hot };
         Blocks::new(start, (start + 1 + self.rng.below(3)).min(GEOMETRY.blocks))
     }
 
@@ -381,8 +392,8 @@ impl World {
             return;
         }
         if let Ok(mark) = node.replica.readable(node.clock(self.now), &node.leases, blocks) {
-            let look_at = self.later(Duration::from_millis(3));
-            let end_at = look_at.max(self.later(Duration::from_millis(6)));
+            let look_at = self.later(self.disk);
+            let end_at = look_at.max(self.later(self.disk * 2));
             self.nodes[index].host_reads.push(HostRead { look_at, end_at, blocks, mark, values: None, called });
         }
     }
@@ -433,10 +444,8 @@ impl World {
         node.replica = Replica::new(slot(index), node.incarnation, GEOMETRY, node.disk.map());
         node.learned = None;
         for other in (0..self.nodes.len()).filter(|other| *other != index) {
-            for ends in [(index, other), (other, index)] {
-                // The old connection is gone with its process.
-                *self.links.get_mut(&ends).unwrap() = None;
-            }
+            // The old connection is gone with its process.
+            self.unlink(index, other);
             self.connect(index, other);
         }
     }
@@ -445,8 +454,16 @@ impl World {
     pub fn cut(&mut self, a: usize, b: usize) {
         self.count("cut");
         self.say(|| format!("{a} and {b} are cut"));
-        *self.links.get_mut(&(a, b)).unwrap() = None;
-        *self.links.get_mut(&(b, a)).unwrap() = None;
+        self.unlink(a, b);
+    }
+
+    fn unlink(&mut self, a: usize, b: usize) {
+        for (from, to) in [(a, b), (b, a)] {
+            if self.links.get_mut(&(from, to)).unwrap().take().is_some() && self.nodes[from].up {
+                self.nodes[from].replica.handle_link_down(slot(to));
+                self.drain(from);
+            }
+        }
     }
 
     /// A node reaches nobody for a while, and does not know why.
@@ -457,6 +474,11 @@ impl World {
         }
         let until = self.now + Duration::from_millis(self.rng.below(below_ms));
         self.nodes[index].record_gone_until = until;
+    }
+
+    /// A node hears of no change for a second.
+    pub fn isolate_from_record(&mut self, index: usize) {
+        self.nodes[index].record_gone_until = self.now + Duration::from_secs(1);
     }
 
     fn is_cut(&self, a: usize, b: usize) -> bool {
@@ -545,20 +567,28 @@ impl World {
         }
     }
 
+    fn count_of(&self, what: &str) -> u64 {
+        self.counts.get(what).copied().unwrap_or(0)
+    }
+
+    fn steps(&mut self, count: u32) {
+        (0..count).for_each(|_| self.step());
+    }
+
     /// What clients saw was possible.
     fn check_history(&mut self) {
+        if let Err(violation) = self.try_history() {
+            panic!("the history is not linearizable: {violation:?}");
+        }
+    }
+
+    fn try_history(&mut self) -> Result<(), linear::Violation> {
         let open: Vec<Command> = self.writes.keys().copied().collect();
         for command in open {
             let write = self.writes.remove(&command).unwrap();
             self.note(&write, NEVER);
         }
-        for (block, history) in self.history.iter().enumerate() {
-            if let Err(violation) = linear::check(EMPTY, history) {
-                let mut ops = history.clone();
-                ops.sort_by_key(|op| op.call);
-                panic!("block {block} is not linearizable: {violation:?}");
-            }
-        }
+        self.history.iter().try_for_each(|history| linear::check(EMPTY, history))
     }
 
     fn is_whole(&self) -> bool {

@@ -37,13 +37,107 @@ fn a_seed_is_a_run() {
     assert_eq!(run(5, None), run(5, None));
 }
 
+/// Three copies; 0 does not reach 2, then nobody, while 1 lets 2 join, is lost, and 2 goes on alone. If 2 may be promoted before 0 has
+/// said that it knows of 2, nobody who goes on has ever promised 0 anything.
+fn a_joiner_that_not_all_know_of(canary: Option<Canary>) -> Result<(), linear::Violation> {
+    let mut world = World::new(1, 3, canary);
+    // All of it must happen while a lease lasts.
+    world.network = Duration::from_micros(100);
+    world.disk = Duration::from_micros(100);
+    world.steps(300);
+    world.cut(0, 2);
+    world.remove(1, 2);
+    world.steps(300);
+    world.isolate_from_record(0);
+    world.admit(1, 2);
+    for _ in 0..40 {
+        world.step();
+        world.promote(1);
+        world.remove(2, 1);
+    }
+    world.cut(0, 1);
+    for _ in 0..100 {
+        world.step();
+        world.remove(2, 0);
+        world.host_write(2);
+        world.host_read(0);
+    }
+    world.try_history()
+}
+
+#[test]
+fn a_joiner_is_promoted_only_when_all_know_that_it_joins() {
+    assert_eq!(a_joiner_that_not_all_know_of(None), Ok(()));
+    a_joiner_that_not_all_know_of(Some(Canary::NoConfirm)).expect_err("a stale read");
+}
+
+/// Two copies; 1 joins and is promoted, and in that moment 0 hears of nothing any more, while 1 goes on alone. It never promised 0
+/// anything, and 0 must notice.
+fn a_joiner_whose_lease_is_missing(canary: Option<Canary>) -> Result<(), linear::Violation> {
+    let mut world = World::new(1, 2, canary);
+    world.steps(300);
+    world.remove(0, 1);
+    world.steps(300);
+    world.admit(0, 1);
+    for _ in 0..60 {
+        world.step();
+        world.promote(0);
+        if world.count_of("promotion") == 1 {
+            break;
+        }
+    }
+    world.isolate_from_record(0);
+    world.cut(0, 1);
+    for _ in 0..300 {
+        world.step();
+        world.remove(1, 0);
+        world.host_write(1);
+        world.host_read(0);
+    }
+    world.try_history()
+}
+
+#[test]
+fn reads_need_the_lease_of_a_joiner() {
+    assert_eq!(a_joiner_whose_lease_is_missing(None), Ok(()));
+    a_joiner_whose_lease_is_missing(Some(Canary::NoJoinerLease)).expect_err("a stale read");
+}
+
+/// Two copies; 1 restarts, and goes on alone at once. Its last life has promised 0 not to.
+fn a_restart_within_a_lease(canary: Option<Canary>) -> Result<(), linear::Violation> {
+    let mut world = World::new(1, 2, canary);
+    world.steps(300);
+    world.isolate_from_record(0);
+    world.crash(1);
+    world.cut(0, 1);
+    world.restart(1);
+    world.cut(0, 1);
+    for _ in 0..200 {
+        world.step();
+        world.recover(1);
+        world.host_write(1);
+        world.host_read(0);
+    }
+    world.try_history()
+}
+
+#[test]
+fn a_restarted_node_waits_out_the_promises_of_its_last_life() {
+    assert_eq!(a_restart_within_a_lease(None), Ok(()));
+    a_restart_within_a_lease(Some(Canary::NoBootWait)).expect_err("a stale read");
+}
+
 /// Every rule that the model found to be needed is found to be needed here, too.
 #[test]
 fn every_rule_left_out_is_noticed() {
+    notice(&CANARIES, number("URSA_SEEDS").unwrap_or(400));
+}
+
+fn notice(canaries: &[Canary], seeds: u64) {
     let silent = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let found: Vec<(Canary, Option<(u64, String)>)> =
-        CANARIES.iter().map(|canary| (*canary, first_failure(0, number("URSA_SEEDS").unwrap_or(SEEDS), *canary))).collect();
+        canaries.iter().map(|canary| (*canary, first_failure(0, seeds, *canary))).collect();
     std::panic::set_hook(silent);
     for (canary, failure) in &found {
         match failure {
@@ -55,18 +149,17 @@ fn every_rule_left_out_is_noticed() {
     assert!(missed.is_empty(), "not noticed: {missed:?}");
 }
 
-const CANARIES: [Canary; 17] = [
+/// Rules whose absence seeds find within a few hundred. For those that need a longer story there are scenarios above; two more take
+/// thousands of seeds: [`rare_rules_left_out_are_noticed`].
+const CANARIES: [Canary; 14] = [
     Canary::AckSuperseded,
     Canary::NoIntent,
     Canary::CoordinatorIntent,
     Canary::NoJoinerAck,
     Canary::NoEpoch,
     Canary::NoLease,
-    Canary::NoJoinerLease,
     Canary::NoRevision,
     Canary::NoWait,
-    Canary::NoBootWait,
-    Canary::NoConfirm,
     Canary::PromoteEarly,
     Canary::NoIncarnation,
     Canary::NoOwnDirty,
@@ -74,3 +167,10 @@ const CANARIES: [Canary; 17] = [
     Canary::NoSyncTimestamp,
     Canary::OldWriteFresh,
 ];
+
+/// A long run: `cargo test --release -p replica rare -- --ignored`.
+#[test]
+#[ignore = "takes minutes; a night's command"]
+fn rare_rules_left_out_are_noticed() {
+    notice(&[Canary::ForgetAsSource, Canary::JoinerReplays, Canary::GrantBlind], number("URSA_SEEDS").unwrap_or(40_000));
+}
