@@ -115,7 +115,9 @@ impl Payload {
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Payload::Data(data) => write!(f, "{} bytes, CRC32C {:08x}", data.len(), base::crc32c(&data.contiguous())),
+            Payload::Data(data) => {
+                write!(f, "{} bytes, CRC32C {:08x}", data.len(), base::crc32c(&data.contiguous()))
+            }
             Payload::Zeros => f.write_str("zeros"),
         }
     }
@@ -138,7 +140,9 @@ mod tests {
     fn a_part_has_its_own_bytes() {
         let geometry = Geometry::new(100, 4);
         let payload = Payload::Data(Chain::copy_of(b"aaaabbbbcccc"));
-        let Payload::Data(part) = payload.part(Blocks::new(10, 13), Blocks::new(11, 13), &geometry) else { panic!() };
+        let Payload::Data(part) = payload.part(Blocks::new(10, 13), Blocks::new(11, 13), &geometry) else {
+            panic!()
+        };
         assert_eq!(part.to_vec(), b"bbbbcccc");
     }
 }

@@ -30,7 +30,8 @@ pub enum Canary {
     NoConfirm,
     /// R13b: a joiner is promoted before what it was given is on its disk.
     PromoteEarly,
-    /// R14: a restarted process keeps its membership.
+    /// R14: a restarted process keeps its membership. (The simulator does that: it gives a process its number.)
+    #[cfg(test)]
     NoIncarnation,
     /// R17: the joiner's own bits are not looked at.
     NoOwnDirty,

@@ -222,7 +222,10 @@ mod tests {
         let config = two();
         assert_eq!(config.recover(slot(0), Incarnation(1)), Err(Refusal::NotRestarted));
         let recovered = config.recover(slot(0), Incarnation(2)).unwrap();
-        assert_eq!((recovered.in_sync(), recovered.configured()), (Slots::from_bits(1), Slots::from_bits(0b11)));
+        assert_eq!(
+            (recovered.in_sync(), recovered.configured()),
+            (Slots::from_bits(1), Slots::from_bits(0b11))
+        );
         assert_eq!(recovered.recover(slot(1), Incarnation(5)), Err(Refusal::Standing));
     }
 

@@ -143,8 +143,10 @@ impl DirtyMap {
 
     /// The next page to write: one that somebody waits for, or with `idle` any that changed. One write of a page is under way at a time.
     pub fn poll_write(&mut self, idle: bool) -> Option<PageWrite> {
-        let page =
-            self.pages.iter().position(|page| page.writing.is_none() && (page.urgent || idle && page.changed))?;
+        let page = self
+            .pages
+            .iter()
+            .position(|page| page.writing.is_none() && (page.urgent || idle && page.changed))?;
         let state = &mut self.pages[page];
         state.version += 1;
         state.urgent = false;
@@ -176,7 +178,13 @@ impl DirtyMap {
             match self.pages[page].bits.as_deref() {
                 None => region = (page as u64 + 1) * PAGE_REGIONS,
                 // Eight regions at a time where nothing is set.
-                Some(bits) if at.is_multiple_of(8) && bits[at / 2..].len() >= 4 && bits[at / 2..at / 2 + 4] == [0; 4] => region += 8,
+                Some(bits)
+                    if at.is_multiple_of(8)
+                        && bits[at / 2..].len() >= 4
+                        && bits[at / 2..at / 2 + 4] == [0; 4] =>
+                {
+                    region += 8
+                }
                 Some(bits) if !read(bits, at).and(slots).is_empty() => return Some(region),
                 Some(_) => region += 1,
             }
@@ -320,7 +328,11 @@ mod tests {
                     3 if under_way.is_none() => {
                         under_way = map.poll_write(rng.one_in(2));
                         // A crash may find this version or the last.
-                        disk.extend(under_way.as_ref().map(|write| <[u8; PAGE_BYTES]>::try_from(&write.image[..]).unwrap()));
+                        disk.extend(
+                            under_way
+                                .as_ref()
+                                .map(|write| <[u8; PAGE_BYTES]>::try_from(&write.image[..]).unwrap()),
+                        );
                     }
                     _ => {
                         if let Some(write) = under_way.take() {

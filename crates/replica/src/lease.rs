@@ -67,8 +67,12 @@ pub struct Leases {
     /// Until then an earlier life's promises may stand.
     quiet_until: Instant,
     given: BTreeMap<NodeId, Given>,
-    held: BTreeMap<NodeId, Held>,
+    /// By giver, oldest first; none of them says less than another.
+    held: BTreeMap<NodeId, Vec<Held>>,
 }
+
+/// How many promises of one giver are remembered: a new one is worth less than the last as long as its revision is not known here.
+const HELD_MAX: usize = 8;
 
 #[derive(Debug)]
 struct Given {
@@ -89,7 +93,14 @@ impl Leases {
     /// A node that has just started its life: promises of the one before may stand for the whole length (R12).
     pub fn new(now: Instant, incarnation: Incarnation, terms: Terms) -> Leases {
         let quiet_until = if left_out(Canary::NoBootWait) { now } else { now + terms.length + terms.drift() };
-        Leases { terms, incarnation, applied: Revision(0), quiet_until, given: BTreeMap::new(), held: BTreeMap::new() }
+        Leases {
+            terms,
+            incarnation,
+            applied: Revision(0),
+            quiet_until,
+            given: BTreeMap::new(),
+            held: BTreeMap::new(),
+        }
     }
 
     /// Every volume on every core now acts by this revision of the cluster's record, or knows that it may not act.
@@ -109,14 +120,20 @@ impl Leases {
 
     /// Gives, once this life has read the record: until then it does not know what an earlier life has acted by, and so not what it
     /// could promise.
-    pub fn handle_request(&mut self, now: Instant, from: NodeId, request: LeaseRequest) -> Option<LeaseGrant> {
+    pub fn handle_request(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        request: LeaseRequest,
+    ) -> Option<LeaseGrant> {
         if self.applied == Revision(0) && !left_out(Canary::GrantBlind) {
             return None;
         }
-        let given = self
-            .given
-            .entry(from)
-            .or_insert_with(|| Given { incarnation: request.incarnation, applied: request.applied, until: Vec::new() });
+        let given = self.given.entry(from).or_insert_with(|| Given {
+            incarnation: request.incarnation,
+            applied: request.applied,
+            until: Vec::new(),
+        });
         if request.incarnation < given.incarnation {
             return None; // A dead process's last words.
         }
@@ -136,24 +153,25 @@ impl Leases {
 
     /// Holds.
     pub fn handle_grant(&mut self, from: NodeId, grant: LeaseGrant) {
-        let until = grant.sent_at + (self.terms.length - self.terms.drift());
-        let held = self.held.entry(from).or_insert(Held { until, revision: grant.revision });
-        // A later promise says as much as an earlier one, and more: its revision is what counts.
-        if until >= held.until {
-            *held = Held { until, revision: grant.revision };
+        let held = Held {
+            until: grant.sent_at + (self.terms.length - self.terms.drift()),
+            revision: grant.revision,
+        };
+        let all = self.held.entry(from).or_default();
+        all.retain(|other| other.until > held.until || other.revision < held.revision);
+        if all.len() == HELD_MAX {
+            all.remove(0);
         }
+        all.push(held);
     }
 
     /// Whether this node holds the other's lease, at what it has applied itself (R9, R10).
     pub fn holds(&self, now: Instant, from: NodeId) -> bool {
-        self.held.get(&from).is_some_and(|held| {
-            now < held.until && (held.revision <= self.applied || left_out(Canary::NoRevision))
-        })
-    }
-
-    /// Until when this node holds the other's lease, if it does.
-    pub fn held_until(&self, from: NodeId) -> Option<Instant> {
-        Some(self.held.get(&from)?.until)
+        self.held
+            .get(&from)
+            .into_iter()
+            .flatten()
+            .any(|held| now < held.until && (held.revision <= self.applied || left_out(Canary::NoRevision)))
     }
 
     /// The other is proven dead in this and all earlier lives: nothing that it was promised binds any more (R11).
@@ -207,7 +225,11 @@ mod tests {
         a.handle_grant(B, grant);
         assert!(a.holds(at(5989), B) && !a.holds(at(5990), B), "from when it asked, less one hundredth");
         assert_eq!(b.released_at(A, Revision(6)), at(6010));
-        assert_eq!(b.released_at(A, Revision(5)), at(1010), "given when the removal was known: only the start counts");
+        assert_eq!(
+            b.released_at(A, Revision(5)),
+            at(1010),
+            "given when the removal was known: only the start counts"
+        );
     }
 
     #[test]

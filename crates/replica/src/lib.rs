@@ -30,5 +30,7 @@ pub use lease::{LeaseGrant, LeaseRequest, Leases, Terms};
 pub use media::{Apply, ApplyId};
 pub use membership::{Activation, Membership};
 pub use message::{Envelope, Message, RoundId, SyncId};
-pub use replica::{Command, DiskFailed, Outcome, Output, ReadMark, RegionRead, Replica, TICK, Unreadable, Unwritable};
+pub use replica::{
+    Command, DiskFailed, Outcome, Output, ReadMark, RegionRead, Replica, TICK, Unreadable, Unwritable,
+};
 pub use timestamp::Timestamp;

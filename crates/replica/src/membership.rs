@@ -40,7 +40,11 @@ impl Membership {
         match self.configs.last() {
             Some(newest) if config.epoch <= newest.epoch => {}
             Some(newest) => {
-                assert_eq!(config.epoch.0, newest.epoch.0 + 1, "the record's changes arrive in order and without gaps");
+                assert_eq!(
+                    config.epoch.0,
+                    newest.epoch.0 + 1,
+                    "the record's changes arrive in order and without gaps"
+                );
                 self.configs.push(config);
             }
             None => self.configs.push(config),
@@ -74,7 +78,8 @@ impl Membership {
                     continue;
                 }
                 let copy = config.copy(removed).expect("it is in sync");
-                let gone = self.configs[index..].iter().find(|later| later.in_sync_incarnation(removed) != life);
+                let gone =
+                    self.configs[index..].iter().find(|later| later.in_sync_incarnation(removed) != life);
                 let revision = gone.expect("it is not in the newest").revision;
                 due = due.max(leases.released_at(copy.node, revision));
             }
@@ -115,7 +120,10 @@ mod tests {
     }
 
     fn config() -> Config {
-        Config::initial(&[(NodeId(1), Incarnation(1)), (NodeId(2), Incarnation(1)), (NodeId(3), Incarnation(1))], Revision(1))
+        Config::initial(
+            &[(NodeId(1), Incarnation(1)), (NodeId(2), Incarnation(1)), (NodeId(3), Incarnation(1))],
+            Revision(1),
+        )
     }
 
     fn later(config: Config, revision: u64) -> Config {

@@ -99,8 +99,11 @@ impl Table {
 
     /// The write is on the disks of all members: where it is still the newest, the block is valid (R6).
     pub fn settle(&mut self, blocks: Blocks, ts: Timestamp) {
-        let parts: Vec<Blocks> =
-            self.within(blocks).filter(|(_, entry)| entry.ts == ts && !entry.is_valid()).map(|(part, _)| part).collect();
+        let parts: Vec<Blocks> = self
+            .within(blocks)
+            .filter(|(_, entry)| entry.ts == ts && !entry.is_valid())
+            .map(|(part, _)| part)
+            .collect();
         for part in parts {
             self.split(part.start);
             self.split(part.end);
@@ -161,10 +164,12 @@ impl Table {
 
     /// The invalid parts with their writes that were taken before the mark, in the order of blocks: what must be sent again (R7).
     pub fn invalid_since_before(&self, mark: u64) -> impl Iterator<Item = (Blocks, Timestamp, &Payload)> {
-        self.entries.iter().filter(move |(_, entry)| self.invalid > 0 && entry.serial <= mark).filter_map(|(start, entry)| {
-            let payload = entry.payload.as_ref()?;
-            Some((Blocks { start: *start, end: entry.end }, entry.ts, payload))
-        })
+        self.entries.iter().filter(move |(_, entry)| self.invalid > 0 && entry.serial <= mark).filter_map(
+            |(start, entry)| {
+                let payload = entry.payload.as_ref()?;
+                Some((Blocks { start: *start, end: entry.end }, entry.ts, payload))
+            },
+        )
     }
 
     /// The least timestamp of an invalid entry.
@@ -247,7 +252,8 @@ impl Table {
     fn cut(&mut self, blocks: Blocks) {
         self.split(blocks.start);
         self.split(blocks.end);
-        let inside: Vec<u64> = self.entries.range(blocks.start..blocks.end).map(|(start, _)| *start).collect();
+        let inside: Vec<u64> =
+            self.entries.range(blocks.start..blocks.end).map(|(start, _)| *start).collect();
         for start in inside {
             let entry = self.entries.remove(&start).expect("just seen");
             self.invalid -= usize::from(!entry.is_valid());

@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("rt", &["base"]),
     ("proto", &["base"]),
+    ("replica", &["base"]),
     ("store", &["base", "rt"]),
     ("node", &["base", "rt", "proto", "store"]),
     ("initiator", &["base", "rt", "proto"]),
@@ -45,7 +46,7 @@ const SYSTEM: &[&str] = &[
     "std::process",
 ];
 /// Crates that run in the simulator. (`rt` itself is what touches the system.)
-const SIMULATED: &[&str] = &["base", "proto", "store", "node", "initiator", "bench"];
+const SIMULATED: &[&str] = &["base", "proto", "replica", "store", "node", "initiator", "bench"];
 /// Single files in them that may touch the system, each with its reason.
 const SYSTEM_FILES: &[(&str, &str)] = &[
     ("bench/src/machine/cpu.rs", "reads CPU times from /proc"),

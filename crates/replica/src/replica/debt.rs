@@ -55,19 +55,10 @@ impl Debts {
         due
     }
 
-    /// Rounds and syncs of an epoch end with it: whoever still wants something asks again.
-    pub fn leave_epoch(&mut self) {
-        self.clear();
-    }
-
-    /// Forgets all.
+    /// Forgets all: rounds and syncs of an epoch end with it, and whoever still wants something asks again.
     pub fn clear(&mut self) {
         self.open.clear();
         self.by_apply.clear();
-    }
-
-    pub fn len(&self) -> usize {
-        self.open.len()
     }
 
     /// Whether nothing is owed.
@@ -80,7 +71,11 @@ impl Replica {
     /// Owes something until all that the table says of the blocks is on the disk.
     pub(super) fn owe(&mut self, blocks: Blocks, ts: Timestamp, owed: Owed) {
         let writes = if left_out(Canary::AckSuperseded) {
-            self.table.within(blocks).filter(|(_, entry)| entry.ts == ts).filter_map(|(_, entry)| entry.apply).collect()
+            self.table
+                .within(blocks)
+                .filter(|(_, entry)| entry.ts == ts)
+                .filter_map(|(_, entry)| entry.apply)
+                .collect()
         } else {
             self.table.under_way(blocks)
         };

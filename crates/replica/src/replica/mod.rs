@@ -200,7 +200,7 @@ impl Replica {
         }
         self.joiner.enter(&config, standing, kept);
         self.config = Some(config);
-        self.debts.leave_epoch();
+        self.debts.clear();
         self.send_to_members(&Message::Activated);
         if kept {
             self.replay();
@@ -217,7 +217,6 @@ impl Replica {
         }
         self.table = Table::new(self.geometry);
         self.media.abandon();
-        self.debts.clear();
         self.last_mark = 0;
     }
 
@@ -246,7 +245,9 @@ impl Replica {
 
     /// Copies outside that miss so little that they may join: the rest is short (R19).
     pub fn caught_up(&self) -> Slots {
-        Slot::all().filter(|slot| self.sources[slot.index()].as_ref().is_some_and(Source::is_caught_up)).collect()
+        Slot::all()
+            .filter(|slot| self.sources[slot.index()].as_ref().is_some_and(Source::is_caught_up))
+            .collect()
     }
 
     /// Takes a message from the copy in `from`, over the link that is up.
@@ -266,7 +267,9 @@ impl Replica {
             Message::Invalidate { round, ts, blocks, payload } if current || left_out(Canary::NoEpoch) => {
                 self.handle_invalidate(from, round, ts, blocks, payload);
             }
-            Message::Acknowledge { round } if current || left_out(Canary::NoEpoch) => self.handle_acknowledge(from, round),
+            Message::Acknowledge { round } if current || left_out(Canary::NoEpoch) => {
+                self.handle_acknowledge(from, round)
+            }
             _ if !current => {}
             Message::Invalidate { .. } | Message::Acknowledge { .. } => {}
             Message::Floor { floor } => self.floors[from.index()] = Some(floor),
@@ -354,7 +357,8 @@ impl Replica {
         self.say_floor();
         let floors = members.iter().map(|slot| self.floors[slot.index()]).collect::<Option<Vec<_>>>();
         // A joiner that this copy brings up to date must be told of all that it may have been sent again (R18).
-        let remember = self.sources.iter().flatten().any(Source::is_final) && !left_out(Canary::ForgetAsSource);
+        let remember =
+            self.sources.iter().flatten().any(Source::is_final) && !left_out(Canary::ForgetAsSource);
         if let Some(floor) = floors.and_then(|floors| floors.into_iter().min()).filter(|_| !remember) {
             self.table.forget_below(floor);
         }
@@ -368,12 +372,7 @@ impl Replica {
     ///
     /// # Errors
     /// Why not.
-    pub fn readable(
-        &self,
-        now: Instant,
-        leases: &Leases,
-        blocks: Blocks,
-    ) -> Result<ReadMark, Unreadable> {
+    pub fn readable(&self, now: Instant, leases: &Leases, blocks: Blocks) -> Result<ReadMark, Unreadable> {
         if self.failed {
             return Err(Unreadable::Failed);
         }
@@ -396,13 +395,7 @@ impl Replica {
     }
 
     /// Whether what was read since the mark is what the blocks hold now: the read takes effect here. If not, it is to be done again.
-    pub fn still_readable(
-        &self,
-        mark: ReadMark,
-        now: Instant,
-        leases: &Leases,
-        blocks: Blocks,
-    ) -> bool {
+    pub fn still_readable(&self, mark: ReadMark, now: Instant, leases: &Leases, blocks: Blocks) -> bool {
         self.readable(now, leases, blocks).is_ok() && self.table.unchanged_since(mark.0, blocks)
     }
 
@@ -427,9 +420,11 @@ impl Replica {
         self.rounds.is_empty() && self.table.is_empty() && self.debts.is_empty() && self.outputs.is_empty()
     }
 
-    /// What keeps it from being at rest, for people.
+    /// What keeps it from being at rest.
+    #[cfg(test)]
     pub fn unrest(&self) -> String {
-        format!("{} rounds {:?}, {} debts, table {:?}, {} outputs; {:?}", self.rounds.len(), self.rounds.values().map(|r| (r.ts, r.waiting)).collect::<Vec<_>>(), self.debts.len(), self.table, self.outputs.len(), self.joiner)
+        let rounds: Vec<_> = self.rounds.values().map(|round| (round.ts, round.waiting)).collect();
+        format!("rounds {rounds:?}, {:?}, {:?}, {:?}", self.debts, self.table, self.joiner)
     }
 
     /// Everybody else that has a copy: for whom a bit is set before a write (R4).
@@ -479,7 +474,8 @@ impl Replica {
         self.sweep_from = if end >= self.geometry.regions() { 0 } else { end };
         for region in regions {
             let blocks = self.geometry.blocks_of(region);
-            if !self.warm.contains_key(&region) && self.table.is_quiet(blocks) && !self.media.touches(blocks) {
+            if !self.warm.contains_key(&region) && self.table.is_quiet(blocks) && !self.media.touches(blocks)
+            {
                 self.map.clear(region, others);
             }
         }

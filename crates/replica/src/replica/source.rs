@@ -99,7 +99,9 @@ impl Replica {
         let mut known = Vec::new();
         for (part, entry) in self.table.within(all).filter(|(_, entry)| entry.is_valid()) {
             for region in self.geometry.regions_of(part).filter(|region| !todo.contains(region)) {
-                let piece = part.intersection(self.geometry.blocks_of(region)).expect("the region is one of the part's");
+                let piece = part
+                    .intersection(self.geometry.blocks_of(region))
+                    .expect("the region is one of the part's");
                 known.push((piece, entry.ts));
             }
         }
@@ -155,7 +157,9 @@ impl Replica {
             return;
         };
         let RegionRead { to, sync, region, blocks } = read;
-        let Some(source) = self.sources[to.index()].as_mut().filter(|source| source.sync == sync) else { return };
+        let Some(source) = self.sources[to.index()].as_mut().filter(|source| source.sync == sync) else {
+            return;
+        };
         let Some(in_flight) = source.in_flight.get(&region) else { return };
         // As for a host's read: what was read counts if nothing has happened to it since.
         if !self.table.is_quiet(blocks) || !self.table.unchanged_since(in_flight.mark, blocks) {
@@ -178,7 +182,9 @@ impl Replica {
     }
 
     pub(super) fn handle_sync_done(&mut self, from: Slot, sync: SyncId, region: u64) {
-        let Some(source) = self.sources[from.index()].as_mut().filter(|source| source.sync == sync) else { return };
+        let Some(source) = self.sources[from.index()].as_mut().filter(|source| source.sync == sync) else {
+            return;
+        };
         let Some(in_flight) = source.in_flight.remove(&region) else { return };
         let blocks = self.geometry.blocks_of(region);
         if source.phase == Phase::Bulk && !in_flight.touched && self.table.is_quiet(blocks) {

@@ -61,8 +61,11 @@ impl Replica {
     fn begin(&mut self, ts: Timestamp, blocks: Blocks, payload: Payload, command: Option<Command>) {
         let Some(config) = &self.config else { return };
         let members = config.members();
-        let waiting =
-            if left_out(Canary::NoJoinerAck) { members.minus(config.joining()).with(self.me) } else { members };
+        let waiting = if left_out(Canary::NoJoinerAck) {
+            members.minus(config.joining()).with(self.me)
+        } else {
+            members
+        };
         self.last_round += 1;
         let round = RoundId(self.last_round);
         for slot in members.without(self.me).iter() {
@@ -133,7 +136,8 @@ impl Replica {
             .table
             .invalid_since_before(mark)
             .filter(|(blocks, ts, _)| {
-                self.joiner.may_replay(*ts) && !self.rounds.values().any(|round| round.ts == *ts && round.blocks.overlaps(*blocks))
+                self.joiner.may_replay(*ts)
+                    && !self.rounds.values().any(|round| round.ts == *ts && round.blocks.overlaps(*blocks))
             })
             .map(|(blocks, ts, payload)| (blocks, ts, payload.clone()))
             .collect();

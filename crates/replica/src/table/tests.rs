@@ -12,7 +12,8 @@ fn ts(counter: u64) -> Timestamp {
 }
 
 fn payload(blocks: Blocks, value: u32) -> Payload {
-    let bytes: Vec<u8> = (blocks.start..blocks.end).flat_map(|block| (value * 100 + block as u32).to_le_bytes()).collect();
+    let bytes: Vec<u8> =
+        (blocks.start..blocks.end).flat_map(|block| (value * 100 + block as u32).to_le_bytes()).collect();
     Payload::Data(Chain::copy_of(&bytes))
 }
 
@@ -95,7 +96,8 @@ fn agrees_with_one_entry_a_block() {
                     }
                 }
                 _ => {
-                    let valid = (blocks.start..blocks.end).all(|block| slow.0.get(&block).is_none_or(|(_, payload)| payload.is_none()));
+                    let valid = (blocks.start..blocks.end)
+                        .all(|block| slow.0.get(&block).is_none_or(|(_, payload)| payload.is_none()));
                     assert_eq!(table.is_valid(blocks), valid);
                 }
             }
@@ -104,7 +106,11 @@ fn agrees_with_one_entry_a_block() {
             for (part, entry) in table.within(Blocks::new(0, GEOMETRY.blocks)) {
                 for block in part.start..part.end {
                     let data = entry.payload.as_ref().map(|payload| {
-                        let Payload::Data(data) = payload.part(part, Blocks::new(block, block + 1), &GEOMETRY) else { panic!() };
+                        let Payload::Data(data) =
+                            payload.part(part, Blocks::new(block, block + 1), &GEOMETRY)
+                        else {
+                            panic!()
+                        };
                         data.to_vec()
                     });
                     known.insert(block, (entry.ts, data));
@@ -113,6 +119,9 @@ fn agrees_with_one_entry_a_block() {
             assert_eq!(known, slow.0);
         }
         table.forget_below(ts(1000));
-        assert!(table.within(Blocks::new(0, GEOMETRY.blocks)).all(|(_, entry)| !entry.is_valid()), "all that is valid is forgotten");
+        assert!(
+            table.within(Blocks::new(0, GEOMETRY.blocks)).all(|(_, entry)| !entry.is_valid()),
+            "all that is valid is forgotten"
+        );
     }
 }

@@ -35,11 +35,17 @@ pub enum Ended {
 impl Disk {
     pub fn new(geometry: Geometry) -> Disk {
         let pages = DirtyMap::new(geometry.regions()).pages();
-        Disk { geometry, blocks: vec![EMPTY; geometry.blocks as usize], pages: vec![[0; PAGE_BYTES]; pages], writes: Vec::new() }
+        Disk {
+            geometry,
+            blocks: vec![EMPTY; geometry.blocks as usize],
+            pages: vec![[0; PAGE_BYTES]; pages],
+            writes: Vec::new(),
+        }
     }
 
     pub fn apply(&mut self, due: Instant, apply: Apply) {
-        let what = What::Data { id: apply.id, blocks: apply.blocks, values: values(&apply.payload, apply.blocks) };
+        let what =
+            What::Data { id: apply.id, blocks: apply.blocks, values: values(&apply.payload, apply.blocks) };
         self.writes.push(Write { due, what });
     }
 
@@ -50,7 +56,8 @@ impl Disk {
     /// The next write that ends by now: never before an older one that overlaps it.
     pub fn end(&mut self, now: Instant) -> Option<Ended> {
         let index = (0..self.writes.len()).find(|index| {
-            self.writes[*index].due <= now && self.writes[..*index].iter().all(|older| !older.what.overlaps(&self.writes[*index].what))
+            self.writes[*index].due <= now
+                && self.writes[..*index].iter().all(|older| !older.what.overlaps(&self.writes[*index].what))
         })?;
         Some(match self.writes.remove(index).what {
             What::Data { id, blocks, values } => {
@@ -75,7 +82,9 @@ impl Disk {
                         }
                     }
                 }
-                What::Page(PageWrite { page, image }) if rng.one_in(2) => self.pages[page].copy_from_slice(&image),
+                What::Page(PageWrite { page, image }) if rng.one_in(2) => {
+                    self.pages[page].copy_from_slice(&image)
+                }
                 What::Page(_) => {}
             }
         }
@@ -126,8 +135,11 @@ fn values(payload: &Payload, blocks: Blocks) -> Vec<u64> {
     match payload {
         Payload::Zeros => vec![EMPTY; blocks.count() as usize],
         Payload::Data(data) => {
-            let values: Vec<u64> =
-                data.to_vec().chunks_exact(8).map(|value| u64::from_le_bytes(value.try_into().unwrap())).collect();
+            let values: Vec<u64> = data
+                .to_vec()
+                .chunks_exact(8)
+                .map(|value| u64::from_le_bytes(value.try_into().unwrap()))
+                .collect();
             assert_eq!(values.len() as u64, blocks.count());
             values
         }

@@ -4,6 +4,8 @@
 //! Times are those of a fast network with leases of 60 ms, so that a second has many leases, ticks and faults in it.
 
 mod disk;
+// One checker of histories for all simulations.
+#[path = "../../../node/tests/all/linear.rs"]
 mod linear;
 mod run;
 mod scenarios;
@@ -16,8 +18,8 @@ use base::{Instant, Rng};
 use crate::canary::Canary;
 use crate::lease::{LeaseGrant, LeaseRequest, Leases, Terms};
 use crate::{
-    Blocks, Command, Config, Envelope, Geometry, Incarnation, Membership, NodeId, Outcome, Output, ReadMark, RegionRead, Replica,
-    Revision, Slot, Slots, Standing,
+    Blocks, Command, Config, Envelope, Geometry, Incarnation, Membership, NodeId, Outcome, Output, ReadMark,
+    RegionRead, Replica, Revision, Slot, Slots, Standing,
 };
 use disk::{Disk, EMPTY, Ended};
 use linear::{Kind, NEVER, Op};
@@ -33,6 +35,9 @@ enum Packet {
     Ask(LeaseRequest),
     Give(LeaseGrant),
 }
+
+/// What is on its way in one direction, in order.
+type Wire = VecDeque<(Instant, Packet)>;
 
 struct Node {
     up: bool,
@@ -84,7 +89,7 @@ pub struct World {
     disk: Duration,
     nodes: Vec<Node>,
     /// By sender and receiver; `None`: broken.
-    links: BTreeMap<(usize, usize), Option<VecDeque<(Instant, Packet)>>>,
+    links: BTreeMap<(usize, usize), Option<Wire>>,
     writes: BTreeMap<Command, HostWrite>,
     last_value: u64,
     history: Vec<Vec<Op>>,
@@ -109,7 +114,8 @@ impl World {
     pub fn new(seed: u64, copies: usize, canary: Option<Canary>) -> World {
         crate::canary::leave_out(canary);
         let mut rng = Rng::new(seed);
-        let members: Vec<(NodeId, Incarnation)> = (0..copies).map(|index| (node_id(index), Incarnation(1))).collect();
+        let members: Vec<(NodeId, Incarnation)> =
+            (0..copies).map(|index| (node_id(index), Incarnation(1))).collect();
         let nodes = (0..copies).map(|index| Node::new(index, &mut rng)).collect();
         let mut links = BTreeMap::new();
         for from in 0..copies {
@@ -180,12 +186,7 @@ impl World {
     fn deliver(&mut self) {
         let ends: Vec<(usize, usize)> = self.links.keys().copied().collect();
         for (from, to) in ends {
-            loop {
-                let Some(queue) = self.links.get_mut(&(from, to)).unwrap() else { break };
-                if !queue.front().is_some_and(|(due, _)| *due <= self.now) {
-                    break;
-                }
-                let (_, packet) = queue.pop_front().unwrap();
+            while let Some(packet) = self.next_packet(from, to) {
                 if !self.nodes[to].up {
                     continue;
                 }
@@ -196,7 +197,9 @@ impl World {
                 }
                 match packet {
                     Packet::Slice(envelope) => node.replica.handle_message(slot(from), envelope),
-                    Packet::Give(grant) if grant.incarnation.0 > 0 => node.leases.handle_grant(node_id(from), grant),
+                    Packet::Give(grant) if grant.incarnation.0 > 0 => {
+                        node.leases.handle_grant(node_id(from), grant)
+                    }
                     Packet::Give(_) => {}
                     Packet::Ask(request) => {
                         if let Some(grant) = node.leases.handle_request(now, node_id(from), request) {
@@ -207,6 +210,15 @@ impl World {
                 self.drain(to);
             }
         }
+    }
+
+    fn next_packet(&mut self, from: usize, to: usize) -> Option<Packet> {
+        let wire = self.links.get_mut(&(from, to))?.as_mut()?;
+        let (due, _) = wire.front()?;
+        if *due > self.now {
+            return None;
+        }
+        Some(wire.pop_front()?.1)
     }
 
     fn send(&mut self, from: usize, to: usize, packet: Packet) {
@@ -246,7 +258,10 @@ impl World {
         let now = node.clock(self.now);
         if let Some(activation) = node.membership.poll(now, &node.leases) {
             if self.trace {
-                println!("{} {index} acts in epoch {}, kept {}", self.now, activation.config.epoch.0, activation.kept);
+                println!(
+                    "{} {index} acts in epoch {}, kept {}",
+                    self.now, activation.config.epoch.0, activation.kept
+                );
             }
             let outside = activation.config.standing(slot(index), node.incarnation) == Standing::Outside;
             node.replica.activate(activation);
@@ -275,7 +290,8 @@ impl World {
     fn run_reads(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         let now = self.now;
-        let (due, later) = std::mem::take(&mut node.region_reads).into_iter().partition(|(due, _)| *due <= now);
+        let (due, later) =
+            std::mem::take(&mut node.region_reads).into_iter().partition(|(due, _)| *due <= now);
         node.region_reads = later;
         let due: Vec<(Instant, RegionRead)> = due;
         for (_, read) in due {
@@ -287,8 +303,9 @@ impl World {
                 read.values = Some(node.disk.read(read.blocks));
             }
         }
-        let (ended, open) =
-            std::mem::take(&mut node.host_reads).into_iter().partition(|read| read.values.is_some() && read.end_at <= now);
+        let (ended, open) = std::mem::take(&mut node.host_reads)
+            .into_iter()
+            .partition(|read| read.values.is_some() && read.end_at <= now);
         node.host_reads = open;
         let ended: Vec<HostRead> = ended;
         for read in ended {
@@ -297,7 +314,12 @@ impl World {
                 let reply = self.tick_moment();
                 self.say(|| format!("{index} host read {:?} of {:?}", read.values, read.blocks));
                 for (block, value) in (read.blocks.start..).zip(read.values.unwrap()) {
-                    self.history[block as usize].push(Op { kind: Kind::Read, value, call: read.called, reply });
+                    self.history[block as usize].push(Op {
+                        kind: Kind::Read,
+                        value,
+                        call: read.called,
+                        reply,
+                    });
                 }
                 self.count("read");
             } else {
@@ -360,7 +382,12 @@ impl World {
 
     fn note(&mut self, write: &HostWrite, reply: u64) {
         for block in write.blocks.start..write.blocks.end {
-            self.history[block as usize].push(Op { kind: Kind::Write, value: write.value, call: write.called, reply });
+            self.history[block as usize].push(Op {
+                kind: Kind::Write,
+                value: write.value,
+                call: write.called,
+                reply,
+            });
         }
     }
 
@@ -394,7 +421,14 @@ impl World {
         if let Ok(mark) = node.replica.readable(node.clock(self.now), &node.leases, blocks) {
             let look_at = self.later(self.disk);
             let end_at = look_at.max(self.later(self.disk * 2));
-            self.nodes[index].host_reads.push(HostRead { look_at, end_at, blocks, mark, values: None, called });
+            self.nodes[index].host_reads.push(HostRead {
+                look_at,
+                end_at,
+                blocks,
+                mark,
+                values: None,
+                called,
+            });
         }
     }
 
@@ -409,8 +443,12 @@ impl World {
         node.disk.crash(&mut rng);
         node.region_reads.clear();
         node.host_reads.clear();
-        let lost: Vec<Command> =
-            self.writes.iter().filter(|(_, write)| write.node == index).map(|(command, _)| *command).collect();
+        let lost: Vec<Command> = self
+            .writes
+            .iter()
+            .filter(|(_, write)| write.node == index)
+            .map(|(command, _)| *command)
+            .collect();
         for command in lost {
             let write = self.writes.remove(&command).unwrap();
             self.note(&write, NEVER);
@@ -503,7 +541,8 @@ impl World {
         let node = &self.nodes[index];
         let newest = self.record.last().unwrap();
         let knows = self.reaches_record(index) && node.up && node.membership.active() == Some(newest);
-        (knows && newest.standing(slot(index), node.incarnation) == Standing::InSync(node.incarnation)).then_some(newest)
+        (knows && newest.standing(slot(index), node.incarnation) == Standing::InSync(node.incarnation))
+            .then_some(newest)
     }
 
     fn commit(&mut self, config: Config, what: &'static str) {
@@ -594,8 +633,12 @@ impl World {
     fn is_whole(&self) -> bool {
         let newest = self.record.last().unwrap();
         newest.in_sync().len() as usize == self.nodes.len()
-            && self.nodes.iter().all(|node| node.up && node.membership.active() == Some(newest) && node.replica.is_at_rest())
-            && (0..self.nodes.len()).all(|index| self.nodes[index].replica.map().dirty(all_slots()).next().is_none())
+            && self
+                .nodes
+                .iter()
+                .all(|node| node.up && node.membership.active() == Some(newest) && node.replica.is_at_rest())
+            && (0..self.nodes.len())
+                .all(|index| self.nodes[index].replica.map().dirty(all_slots()).next().is_none())
     }
 }
 

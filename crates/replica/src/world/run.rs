@@ -159,7 +159,9 @@ impl World {
                 .members()
                 .iter()
                 .map(Slot::index)
-                .filter(|index| newest.standing(slot(*index), self.nodes[*index].incarnation) == Standing::Outside)
+                .filter(|index| {
+                    newest.standing(slot(*index), self.nodes[*index].incarnation) == Standing::Outside
+                })
                 .collect();
             match alive {
                 None => self.recover(newest.in_sync().iter().next().unwrap().index()),
@@ -212,6 +214,10 @@ pub fn first_failure(from: u64, count: u64, canary: Canary) -> Option<(u64, Stri
     (from..from + count).find_map(|seed| {
         let message = catch_unwind(AssertUnwindSafe(|| run(seed, Some(canary)))).err()?;
         let text = message.downcast_ref::<String>().cloned();
-        Some((seed, text.or_else(|| message.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()))
+        Some((
+            seed,
+            text.or_else(|| message.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+                .unwrap_or_default(),
+        ))
     })
 }

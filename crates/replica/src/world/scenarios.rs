@@ -25,8 +25,21 @@ fn no_seed_breaks_a_rule() {
     }
     println!("{counts:?}");
     for what in [
-        "write", "write of unknown outcome", "read", "read again", "crash", "restart", "cut", "black-out", "removal", "admission",
-        "admission without bulk", "promotion", "recovery", "record out of reach", "isolation",
+        "write",
+        "write of unknown outcome",
+        "read",
+        "read again",
+        "crash",
+        "restart",
+        "cut",
+        "black-out",
+        "removal",
+        "admission",
+        "admission without bulk",
+        "promotion",
+        "recovery",
+        "record out of reach",
+        "isolation",
     ] {
         assert!(counts.get(what).is_some_and(|count| *count > 10), "{what} hardly ever happened: {counts:?}");
     }
@@ -141,11 +154,14 @@ fn notice(canaries: &[Canary], seeds: u64) {
     std::panic::set_hook(silent);
     for (canary, failure) in &found {
         match failure {
-            Some((seed, message)) => println!("{canary:?}: seed {seed}: {}", message.chars().take(120).collect::<String>()),
+            Some((seed, message)) => {
+                println!("{canary:?}: seed {seed}: {}", message.chars().take(120).collect::<String>())
+            }
             None => println!("{canary:?}: not noticed"),
         }
     }
-    let missed: Vec<Canary> = found.iter().filter(|(_, failure)| failure.is_none()).map(|(canary, _)| *canary).collect();
+    let missed: Vec<Canary> =
+        found.iter().filter(|(_, failure)| failure.is_none()).map(|(canary, _)| *canary).collect();
     assert!(missed.is_empty(), "not noticed: {missed:?}");
 }
 
@@ -172,5 +188,8 @@ const CANARIES: [Canary; 14] = [
 #[test]
 #[ignore = "takes minutes; a night's command"]
 fn rare_rules_left_out_are_noticed() {
-    notice(&[Canary::ForgetAsSource, Canary::JoinerReplays, Canary::GrantBlind], number("URSA_SEEDS").unwrap_or(40_000));
+    notice(
+        &[Canary::ForgetAsSource, Canary::JoinerReplays, Canary::GrantBlind],
+        number("URSA_SEEDS").unwrap_or(40_000),
+    );
 }
