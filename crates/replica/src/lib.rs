@@ -1,7 +1,7 @@
 //! The order of writes to the copies of a volume, and what each copy may do: the replication protocol without any I/O.
 //!
 //! [`Replica`] is one copy of one slice. [`Membership`] says which configuration of the volume a node acts in, [`Leases`] who may
-//! answer reads, [`Config`] how a configuration may change. Time, messages, ends of writes and configurations go in; messages, writes
+//! answer reads, [`Config`] how a configuration may change, and [`Steward`] which change a node proposes. Time, messages, ends of writes and configurations go in; messages, writes
 //! and answers come out. Whoever drives them carries out what comes out and reports back.
 //!
 //! The protocol is that of Hermes (ASPLOS 2020), completed for disks: restarts, power loss, copies that return. Its rules R1 to R22 and
@@ -17,6 +17,7 @@ mod media;
 mod membership;
 mod message;
 mod replica;
+mod steward;
 mod table;
 mod timestamp;
 #[cfg(test)]
@@ -33,4 +34,5 @@ pub use message::{Envelope, Message, RoundId, SyncId};
 pub use replica::{
     Command, DiskFailed, Outcome, Output, ReadMark, RegionRead, Replica, TICK, Unreadable, Unwritable,
 };
+pub use steward::{Proposal, Reason, SILENCE_MAX, Steward, View};
 pub use timestamp::Timestamp;

@@ -19,7 +19,7 @@ use crate::canary::Canary;
 use crate::lease::{LeaseGrant, LeaseRequest, Leases, Terms};
 use crate::{
     Blocks, Command, Config, Envelope, Geometry, Incarnation, Membership, NodeId, Outcome, Output, ReadMark,
-    RegionRead, Replica, Revision, Slot, Slots, Standing,
+    Reason, RegionRead, Replica, Revision, Slot, Slots, Standing, Steward, View,
 };
 use disk::{Disk, EMPTY, Ended};
 use linear::{Kind, NEVER, Op};
@@ -28,6 +28,7 @@ const TERMS: Terms = Terms { length: Duration::from_millis(60), drift_permille: 
 const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks: 6 };
 const LEASE_EVERY: Duration = Duration::from_millis(15);
 const TICK_EVERY: Duration = Duration::from_millis(10);
+const SILENCE_MAX: Duration = Duration::from_millis(45);
 
 /// What a link carries.
 enum Packet {
@@ -47,6 +48,7 @@ struct Node {
     clock_from: u64,
     leases: Leases,
     membership: Membership,
+    steward: Steward,
     replica: Replica,
     disk: Disk,
     /// How many of the record's configurations it knows; `None`: it has just begun and will begin with the newest.
@@ -98,6 +100,8 @@ pub struct World {
     /// How often what happened: a fault that never did proves nothing.
     pub counts: BTreeMap<&'static str, u64>,
     canary: Option<Canary>,
+    /// Whether nodes propose changes by themselves.
+    stewards: bool,
     /// Whether to print all that happens: `URSA_TRACE`.
     trace: bool,
 }
@@ -138,6 +142,7 @@ impl World {
             moment: 1,
             counts: BTreeMap::new(),
             canary,
+            stewards: false,
             trace: std::env::var_os("URSA_TRACE").is_some(),
             rng,
         };
@@ -202,6 +207,7 @@ impl World {
                     }
                     Packet::Give(_) => {}
                     Packet::Ask(request) => {
+                        node.steward.handle_heartbeat(now, slot(from), request.incarnation);
                         if let Some(grant) = node.leases.handle_request(now, node_id(from), request) {
                             self.send(to, from, Packet::Give(grant));
                         }
@@ -339,10 +345,37 @@ impl World {
         if self.nodes[index].tick_at <= self.now {
             self.nodes[index].tick_at = self.now + TICK_EVERY;
             self.nodes[index].replica.handle_tick();
+            if self.stewards {
+                self.steward(index);
+            }
             if let Some(page) = self.nodes[index].replica.poll_idle() {
                 let due = self.later(self.disk);
                 self.nodes[index].disk.write_page(due, page);
             }
+        }
+    }
+
+    /// What the node's steward proposes is committed, if nobody was quicker.
+    fn steward(&mut self, index: usize) {
+        let node = &self.nodes[index];
+        let view = View {
+            caught_up: node.replica.caught_up(),
+            promotable: node.replica.promotable(),
+            ..View::default()
+        };
+        let now = node.clock(self.now);
+        let proposal = node.steward.propose(now, &node.membership, &node.leases, view);
+        let newest = node.membership.newest() == self.record.last();
+        if let Some(proposal) = proposal.filter(|_| newest && self.reaches_record(index)) {
+            let what = match proposal.reason {
+                Reason::Restarted => "steward removes a restarted process",
+                Reason::Silent => "steward removes who is silent",
+                Reason::Complete => "steward promotes",
+                Reason::CaughtUp => "steward admits",
+                Reason::Alone => "steward goes on alone",
+                Reason::Overdue | Reason::Leaves => unreachable!("nobody is said to be so here"),
+            };
+            self.commit(proposal.config, what);
         }
     }
 
@@ -479,6 +512,7 @@ impl World {
         }
         node.leases = Leases::new(clock, node.incarnation, TERMS);
         node.membership = Membership::new(slot(index), node.incarnation);
+        node.steward = Steward::new(clock, slot(index), node.incarnation, SILENCE_MAX);
         node.replica = Replica::new(slot(index), node.incarnation, GEOMETRY, node.disk.map());
         node.learned = None;
         for other in (0..self.nodes.len()).filter(|other| *other != index) {
@@ -658,6 +692,7 @@ impl Node {
             clock_from,
             leases: Leases::new(Instant(0), incarnation, TERMS),
             membership: Membership::new(slot(index), incarnation),
+            steward: Steward::new(Instant(0), slot(index), incarnation, SILENCE_MAX),
             replica: Replica::new(slot(index), incarnation, GEOMETRY, Disk::new(GEOMETRY).map()),
             disk: Disk::new(GEOMETRY),
             learned: None,
@@ -667,7 +702,9 @@ impl Node {
             ask_at: Instant(0),
             tick_at: Instant(0),
         };
-        node.leases = Leases::new(node.clock(Instant(1_000_000_000)), incarnation, TERMS);
+        let now = node.clock(Instant(1_000_000_000));
+        node.leases = Leases::new(now, incarnation, TERMS);
+        node.steward = Steward::new(now, slot(index), incarnation, SILENCE_MAX);
         node
     }
 

@@ -79,6 +79,7 @@ pub fn run(seed: u64, canary: Option<Canary>) -> BTreeMap<&'static str, u64> {
     let mut plan = Plan::new(seed);
     let copies = [2, 2, 3, 3, 3, 4][plan.rng.below(6) as usize];
     let mut world = World::new(seed, copies, canary);
+    world.stewards = plan.rng.one_in(2);
     for step in 0..STEPS {
         world.step();
         if plan.rng.one_in(plan.load) {
@@ -139,8 +140,9 @@ impl World {
         }
     }
 
-    /// Everything works again, and somebody sees to it that all join.
+    /// Everything works again, and the stewards see to it that all join.
     fn make_peace(&mut self, plan: &mut Rng) {
+        self.stewards = true;
         let now = self.now;
         self.nodes.iter_mut().for_each(|node| node.record_gone_until = now);
         for _ in 0..PEACE_STEPS_MAX {
@@ -151,30 +153,6 @@ impl World {
                 }
             }
             self.step();
-            let newest = self.record.last().unwrap();
-            let alive = newest.in_sync().iter().map(Slot::index).find(|index| {
-                newest.in_sync_incarnation(slot(*index)) == Some(self.nodes[*index].incarnation)
-            });
-            let strangers: Vec<usize> = newest
-                .members()
-                .iter()
-                .map(Slot::index)
-                .filter(|index| {
-                    newest.standing(slot(*index), self.nodes[*index].incarnation) == Standing::Outside
-                })
-                .collect();
-            match alive {
-                None => self.recover(newest.in_sync().iter().next().unwrap().index()),
-                Some(by) => {
-                    for whom in strangers {
-                        self.remove(by, whom);
-                    }
-                    for whom in self.nodes[by].replica.caught_up().iter().collect::<Vec<_>>() {
-                        self.admit(by, whom.index());
-                    }
-                    self.promote(by);
-                }
-            }
             if self.is_whole() {
                 let all = Blocks::new(0, GEOMETRY.blocks);
                 let first = self.nodes[0].disk.read(all);

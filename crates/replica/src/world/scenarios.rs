@@ -40,6 +40,11 @@ fn no_seed_breaks_a_rule() {
         "recovery",
         "record out of reach",
         "isolation",
+        "steward removes a restarted process",
+        "steward removes who is silent",
+        "steward promotes",
+        "steward admits",
+        "steward goes on alone",
     ] {
         assert!(counts.get(what).is_some_and(|count| *count > 10), "{what} hardly ever happened: {counts:?}");
     }

@@ -1,0 +1,261 @@
+//! Which change of a volume's configuration a node proposes, and why (R13, R16, R20).
+//!
+//! Every node with a copy has one; none is special. What they propose is compared and swapped against the newest configuration, so that of two
+//! proposals one wins and the other is thought over. Nothing here is needed for safety: a wrong proposal costs a sync, never data.
+
+use std::time::Duration;
+
+use base::Instant;
+
+use crate::lease::Leases;
+use crate::{Config, Incarnation, Membership, Slot, Slots, Standing};
+
+/// After so long without a heartbeat a member is proposed for removal. Four heartbeats, and shorter than a lease: the record is changed
+/// while the lease runs out.
+pub const SILENCE_MAX: Duration = Duration::from_millis(400);
+
+/// What the copies on this node know of the others, of all slices together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Outside, and missing little in every slice ([`crate::Replica::caught_up`]).
+    pub caught_up: Slots,
+    /// Joiners with everything in every slice ([`crate::Replica::promotable`]).
+    pub promotable: Slots,
+    /// Members that owe acknowledgements for too long.
+    pub overdue: Slots,
+    /// Members that have said that they leave: a disk failed, or the node is stopped.
+    pub leaving: Slots,
+}
+
+/// A change to be committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    /// The configuration that follows the newest.
+    pub config: Config,
+    /// Whom it is about.
+    pub slot: Slot,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a change is proposed: logged, counted and shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The member's process has been restarted: this life of it is none.
+    Restarted,
+    /// Nothing was heard of the member for [`SILENCE_MAX`].
+    Silent,
+    /// The member owes acknowledgements for too long.
+    Overdue,
+    /// The member said that it leaves.
+    Leaves,
+    /// The joiner has all that it missed.
+    Complete,
+    /// The copy misses so little that it may join.
+    CaughtUp,
+    /// All in-sync copies were lost, and this one is back: it has every acknowledged write.
+    Alone,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Steward {
+    me: Slot,
+    incarnation: Incarnation,
+    silence_max: Duration,
+    /// When this life began: silence before that is none.
+    began: Instant,
+    heard: [Option<Heard>; Slot::MAX],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    incarnation: Incarnation,
+    at: Instant,
+}
+
+impl Steward {
+    /// The steward of the copy in slot `me`. After `silence_max` ([`SILENCE_MAX`]) without a heartbeat a member is given up.
+    pub fn new(now: Instant, me: Slot, incarnation: Incarnation, silence_max: Duration) -> Steward {
+        Steward { me, incarnation, silence_max, began: now, heard: [None; Slot::MAX] }
+    }
+
+    /// A heartbeat of the copy in the slot.
+    pub fn handle_heartbeat(&mut self, now: Instant, from: Slot, incarnation: Incarnation) {
+        let heard = &mut self.heard[from.index()];
+        if heard.is_none_or(|heard| heard.incarnation <= incarnation) {
+            *heard = Some(Heard { incarnation, at: now });
+        }
+    }
+
+    /// What to propose now. At most one thing: the next is thought of when this one is committed or lost.
+    pub fn propose(
+        &self,
+        now: Instant,
+        membership: &Membership,
+        leases: &Leases,
+        view: View,
+    ) -> Option<Proposal> {
+        let newest = membership.newest()?;
+        match newest.standing(self.me, self.incarnation) {
+            Standing::InSync(_) if membership.active() == Some(newest) => self
+                .remove(now, newest, view)
+                .or_else(|| promote(newest, view))
+                .or_else(|| self.admit(now, newest, view)),
+            Standing::InSync(_) | Standing::Joining(_) => None,
+            Standing::Outside => self.recover(now, newest, leases),
+        }
+    }
+
+    fn remove(&self, now: Instant, newest: &Config, view: View) -> Option<Proposal> {
+        newest.members().without(self.me).iter().find_map(|slot| {
+            let reason = self.fault(now, newest, slot, view)?;
+            Some(Proposal { config: newest.remove(slot).ok()?, slot, reason })
+        })
+    }
+
+    fn fault(&self, now: Instant, newest: &Config, slot: Slot, view: View) -> Option<Reason> {
+        if view.leaving.contains(slot) {
+            return Some(Reason::Leaves);
+        }
+        if self.heard[slot.index()].is_some_and(|heard| !newest.has_member(slot, heard.incarnation)) {
+            return Some(Reason::Restarted);
+        }
+        if self.silence(now, slot) > self.silence_max {
+            return Some(Reason::Silent);
+        }
+        view.overdue.contains(slot).then_some(Reason::Overdue)
+    }
+
+    fn silence(&self, now: Instant, slot: Slot) -> Duration {
+        now.since(self.heard[slot.index()].map_or(self.began, |heard| heard.at))
+    }
+
+    /// One joiner at a time: each delays writes for a moment.
+    fn admit(&self, now: Instant, newest: &Config, view: View) -> Option<Proposal> {
+        if !newest.joining().is_empty() {
+            return None;
+        }
+        let outside = newest.configured().minus(newest.members()).and(view.caught_up).minus(view.leaving);
+        outside.iter().find_map(|slot| {
+            let heard = self.heard[slot.index()].filter(|heard| now.since(heard.at) <= self.silence_max)?;
+            let config = newest.admit(slot, heard.incarnation).ok()?;
+            Some(Proposal { config, slot, reason: Reason::CaughtUp })
+        })
+    }
+
+    /// Goes on alone if this copy was in sync when it was lost, and nobody who is in sync is alive.
+    fn recover(&self, now: Instant, newest: &Config, leases: &Leases) -> Option<Proposal> {
+        let alive = newest.in_sync().without(self.me).iter().any(|slot| {
+            self.heard[slot.index()].is_some_and(|heard| {
+                newest.has_member(slot, heard.incarnation) && now.since(heard.at) <= self.silence_max
+            })
+        });
+        if alive || now < leases.quiet_until() || now.since(self.began) <= self.silence_max {
+            return None;
+        }
+        let config = newest.recover(self.me, self.incarnation).ok()?;
+        Some(Proposal { config, slot: self.me, reason: Reason::Alone })
+    }
+}
+
+fn promote(newest: &Config, view: View) -> Option<Proposal> {
+    let slot = view.promotable.and(newest.joining()).iter().next()?;
+    Some(Proposal { config: newest.promote(slot).ok()?, slot, reason: Reason::Complete })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::Terms;
+    use crate::{NodeId, Revision};
+
+    fn at(ms: u64) -> Instant {
+        Instant(ms * 1_000_000)
+    }
+
+    fn slot(number: usize) -> Slot {
+        Slot::new(number).unwrap()
+    }
+
+    struct Case {
+        steward: Steward,
+        membership: Membership,
+        leases: Leases,
+        view: View,
+    }
+
+    impl Case {
+        /// Copy 0 of two in sync, in this life.
+        fn new(incarnation: u64) -> Case {
+            let life = Incarnation(incarnation);
+            let mut leases = Leases::new(at(0), life, Terms::default());
+            leases.set_applied(Revision(1));
+            let mut membership = Membership::new(slot(0), life);
+            membership.learn(Config::initial(
+                &[(NodeId(1), Incarnation(1)), (NodeId(2), Incarnation(1))],
+                Revision(1),
+            ));
+            membership.poll(at(2000), &leases);
+            let mut steward = Steward::new(at(0), slot(0), life, SILENCE_MAX);
+            steward.handle_heartbeat(at(2000), slot(1), Incarnation(1));
+            Case { steward, membership, leases, view: View::default() }
+        }
+
+        fn proposes(&self, ms: u64) -> Option<(Slot, Reason)> {
+            let proposal = self.steward.propose(at(ms), &self.membership, &self.leases, self.view)?;
+            Some((proposal.slot, proposal.reason))
+        }
+
+        fn goes_on(&mut self, ms: u64) {
+            let proposal = self.steward.propose(at(ms), &self.membership, &self.leases, self.view).unwrap();
+            let revision = Revision(proposal.config.epoch.0);
+            self.leases.set_applied(revision);
+            self.membership.learn(proposal.config.committed_at(revision));
+            self.membership.poll(at(ms), &self.leases).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_member_is_removed_when_it_is_silent_restarted_or_leaves() {
+        let mut case = Case::new(1);
+        assert_eq!(case.proposes(2400), None);
+        assert_eq!(case.proposes(2401), Some((slot(1), Reason::Silent)));
+        case.view.leaving = Slots::NONE.with(slot(1));
+        assert_eq!(case.proposes(2001), Some((slot(1), Reason::Leaves)));
+        case.view.leaving = Slots::NONE;
+        case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(2));
+        assert_eq!(case.proposes(2051), Some((slot(1), Reason::Restarted)));
+    }
+
+    #[test]
+    fn a_copy_comes_back_by_joining() {
+        let mut case = Case::new(1);
+        case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(2));
+        case.goes_on(2051);
+        assert_eq!(case.proposes(2052), None, "it misses too much");
+        case.view.caught_up = Slots::NONE.with(slot(1));
+        assert_eq!(case.proposes(2052), Some((slot(1), Reason::CaughtUp)));
+        assert_eq!(case.proposes(2600), None, "it is not there");
+        case.goes_on(2053);
+        assert_eq!(case.proposes(2054), None);
+        case.view.promotable = Slots::NONE.with(slot(1));
+        assert_eq!(case.proposes(2054), Some((slot(1), Reason::Complete)));
+    }
+
+    #[test]
+    fn a_restarted_copy_goes_on_alone_only_if_nobody_in_sync_is_alive() {
+        let mut case = Case::new(2);
+        assert_eq!(case.proposes(2300), None, "the other is alive and will remove this one's last life");
+        assert_eq!(case.proposes(2401), Some((slot(0), Reason::Alone)));
+        case.steward.handle_heartbeat(at(2402), slot(1), Incarnation(2));
+        assert_eq!(case.proposes(2403), Some((slot(0), Reason::Alone)), "the other was restarted, too");
+    }
+
+    #[test]
+    fn the_last_copy_in_sync_removes_nobody_but_itself_never() {
+        let mut case = Case::new(1);
+        case.goes_on(2401);
+        assert_eq!(case.proposes(5000), None);
+    }
+}
