@@ -30,7 +30,12 @@ class Peer:
         self.memory = tempfile.mkdtemp(prefix="ursa-bench-", dir="/dev/shm")
 
     def __enter__(self):
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            # Nobody else would: what was started does not outlive its failure.
+            self.stop()
+            raise
         return self
 
     def __exit__(self, *_):
@@ -110,6 +115,7 @@ class UrsaThick(Ursa):
 
     name = "ursa, thick"
     kind = "thick"
+    disk = None
 
     def data_dir(self):
         self.disk = tempfile.mkdtemp(prefix="ursa-bench-", dir=".")
@@ -117,7 +123,8 @@ class UrsaThick(Ursa):
 
     def stop(self):
         super().stop()
-        shutil.rmtree(self.disk, ignore_errors=True)
+        if self.disk:
+            shutil.rmtree(self.disk, ignore_errors=True)
 
 
 class Tgt(Peer):
@@ -240,6 +247,7 @@ class RawFile(Peer):
     name = "raw file"
     program = "fio"
     hint = "apt-get install fio"
+    path = None
 
     def start(self):
         handle, self.path = tempfile.mkstemp(prefix="ursa-bench-", dir=".")
@@ -252,7 +260,8 @@ class RawFile(Peer):
 
     def stop(self):
         super().stop()
-        os.unlink(self.path)
+        if self.path:
+            os.unlink(self.path)
 
 
 MEMORY_PEERS = [Ursa, Tgt, Istgt, Spdk]
