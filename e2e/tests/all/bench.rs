@@ -205,7 +205,7 @@ fn a_mail_server_is_measured() {
     assert_eq!(mail["volumes"][2]["reads"]["requests"], 0);
     assert!(number(&mail["volumes"][0]["reads"]["requests"]) > 100.0);
     let html = fs::read_to_string(&page).expect("the page was written");
-    assert!(html.matches("<svg").count() == 7 && html.contains("send mail"));
+    assert!(html.matches("<svg").count() == 8 && html.contains("send mail"));
     assert_eq!(bench(&["report", json_path]).expect_ok(), text, "a record says what its report said");
 }
 

@@ -64,7 +64,30 @@ pub struct Noise {
     pub rate_deviation_percent: Option<f64>,
 }
 
+impl Process {
+    /// What its busy threads used, in percent of a processor each: of Ursa's processes, one a core.
+    pub fn cores(&self) -> String {
+        let percents = self.threads.iter().map(|thread| format!("{:.0}", thread.percent));
+        let percents: Vec<String> = percents.take(CORES_SHOWN_MAX).collect();
+        let more = self.threads.len().saturating_sub(CORES_SHOWN_MAX);
+        match (percents.is_empty(), more) {
+            (true, _) => "–".to_owned(),
+            (false, 0) => format!("{} %", percents.join(" ")),
+            (false, more) => format!("{} % and {more} more", percents.join(" ")),
+        }
+    }
+}
+
+/// A line of a table has room for so many cores.
+const CORES_SHOWN_MAX: usize = 8;
+
 impl Cpu {
+    /// What the busy threads of all servers used.
+    pub fn server_cores(&self) -> String {
+        let cores: Vec<String> = self.servers.iter().map(Process::cores).collect();
+        if cores.is_empty() { "–".to_owned() } else { cores.join(", ") }
+    }
+
     /// CPU time of all servers for one request, microseconds; `None` if no server is known.
     pub fn server_us_per_request(&self) -> Option<f64> {
         (!self.servers.is_empty()).then(|| self.servers.iter().map(|server| server.us_per_request).sum())

@@ -2,7 +2,7 @@
 
 use super::series::{details, html_table};
 use crate::quantity::{grouped, micros};
-use crate::record::{Fleet, FleetStep, Run};
+use crate::record::{Cpu, Fleet, FleetStep, Process, Run};
 use crate::report::chart::{Axis, Bar, Bars, Line, Lines, Mark, Scale, Unit};
 use crate::report::text::short;
 
@@ -21,18 +21,30 @@ pub(super) fn fleet(fleet: &Fleet, runs: &[Run]) -> String {
         totals(fleet),
         gains(fleet),
         latencies(fleet, runs),
-        processors(fleet)
+        processors(fleet, runs)
     ));
     html.push_str(&table(fleet, runs));
     html + &details(runs)
 }
 
 fn table(fleet: &Fleet, runs: &[Run]) -> String {
-    let head = ["clients", "IOPS", "gain a client", "MB/s", "p50", "p99", "client core", "server core"];
+    let head = [
+        "clients",
+        "IOPS",
+        "gain a client",
+        "MB/s",
+        "p50",
+        "p99",
+        "client µs",
+        "server µs",
+        "client cores",
+        "server cores",
+    ];
     let rows = fleet.steps.iter().enumerate().map(|(number, step)| {
         let run = &runs[step.run];
         let latency = run.total.latency.clone().unwrap_or_default();
-        let percent = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.0} %"));
+        let cores = |of: fn(&Cpu) -> String| run.cpu.as_ref().map_or("–".to_owned(), of);
+        let cpu = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
         let cells = vec![
             step.clients.to_string(),
             grouped(step.total),
@@ -40,8 +52,10 @@ fn table(fleet: &Fleet, runs: &[Run]) -> String {
             short(run.total.mb_per_s),
             micros(latency.p50_us),
             micros(latency.p99_us),
-            percent(step.client_core),
-            percent(step.server_core),
+            cpu(run.cpu.as_ref().map(|cpu| cpu.client.us_per_request)),
+            cpu(run.cpu.as_ref().and_then(Cpu::server_us_per_request)),
+            cores(|cpu| cpu.client.cores()),
+            cores(Cpu::server_cores),
         ];
         (cells, Some(number) == fleet.saturation)
     });
@@ -125,20 +139,67 @@ fn latencies(fleet: &Fleet, runs: &[Run]) -> String {
     .html()
 }
 
-fn processors(fleet: &Fleet) -> String {
-    let lines = vec![
-        Line {
-            name: "clients' busiest core".to_owned(),
-            colour: 4,
-            points: points(fleet, |step| step.client_core),
-        },
-        Line {
-            name: "servers' busiest core".to_owned(),
-            colour: 3,
-            points: points(fleet, |step| step.server_core),
-        },
-    ];
-    let y = Axis::new(Scale::from_zero([100.0]), Unit::Percent);
-    let title = "The busiest core of both sides";
+/// Lines of a side that can be told apart by their colours.
+const LINES_MAX: usize = 3;
+
+/// Every core of both sides; of a side with many, the busiest.
+fn processors(fleet: &Fleet, runs: &[Run]) -> String {
+    let of_run = |step: &FleetStep| runs[step.run].cpu.as_ref();
+    let mut lines =
+        side(fleet, "client", [4, 6, 5], |step| of_run(step).map(|cpu| std::slice::from_ref(&cpu.client)));
+    if lines.is_empty() {
+        lines = busiest("client", 4, points(fleet, |step| step.client_core));
+    }
+    let servers = side(fleet, "server", [3, 1, 2], |step| of_run(step).map(|cpu| cpu.servers.as_slice()));
+    lines.extend(match servers.is_empty() {
+        true => busiest("server", 3, points(fleet, |step| step.server_core)),
+        false => servers,
+    });
+    let values = lines.iter().flat_map(|line| &line.points).map(|(_, percent)| *percent);
+    let y = Axis::new(Scale::from_zero(values.chain([100.0]).collect::<Vec<_>>()), Unit::Percent);
+    let title = "The cores of both sides";
     Lines { title, x: clients(fleet), y, x_name: "clients", lines, shaded: None, marks: Vec::new() }.html()
+}
+
+/// A line for each busy thread of a side; none if there are too many.
+fn side<'a>(
+    fleet: &'a Fleet,
+    side: &str,
+    colours: [usize; LINES_MAX],
+    processes: impl Fn(&FleetStep) -> Option<&'a [Process]>,
+) -> Vec<Line> {
+    let mut names: Vec<(usize, String)> = Vec::new();
+    let threads = |step: &FleetStep| -> Vec<((usize, String), f64)> {
+        let all = processes(step).unwrap_or_default().iter().enumerate();
+        all.flat_map(|(number, process)| {
+            process.threads.iter().map(move |thread| ((number, thread.name.clone()), thread.percent))
+        })
+        .collect()
+    };
+    for (name, _) in fleet.steps.iter().flat_map(threads) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if names.len() > LINES_MAX {
+        return Vec::new();
+    }
+    names.sort();
+    let line = |(name, colour): ((usize, String), usize)| Line {
+        name: format!("{side} {}", name.1),
+        colour,
+        // A thread that is not listed used next to nothing.
+        points: points(fleet, |step| {
+            let found = threads(step).into_iter().find(|(other, _)| *other == name);
+            Some(found.map_or(0.0, |(_, percent)| percent))
+        }),
+    };
+    names.into_iter().zip(colours).map(line).collect()
+}
+
+fn busiest(side: &str, colour: usize, points: Vec<(f64, f64)>) -> Vec<Line> {
+    vec![Line { name: format!("{side}, busiest core"), colour, points }]
+        .into_iter()
+        .filter(|line| !line.points.is_empty())
+        .collect()
 }

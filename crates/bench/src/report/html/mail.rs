@@ -1,12 +1,13 @@
 //! A mail server on a page.
 
 use super::run::{
-    conditions, facts, latencies as request_latencies, percentiles, rates as request_rates, tiles_of,
+    conditions, facts, latencies as request_latencies, percentile_chart, percentiles, rates as request_rates,
+    tiles_of,
 };
 use super::series::html_table;
 use crate::mail::LATE;
 use crate::quantity::micros;
-use crate::record::{Mail, MailWindow, Run};
+use crate::record::{Mail, MailWindow, Run, TaskFigures};
 use crate::report::chart::{Axis, Bar, Bars, Line, Lines, Scale, Unit};
 use crate::report::text::{TASK_HEAD, VOLUME_HEAD, short, task_row, volume_rows};
 
@@ -35,13 +36,19 @@ pub(super) fn mail(mail: &Mail, run: &Run) -> String {
     ];
     html.push_str(&format!("<div class=\"card\">{}</div>", facts(&rows)));
     html.push_str(&format!(
-        "<div class=\"charts\">{}{}{}</div>",
+        "<div class=\"charts\">{}{}{}{}</div>",
         rates(mail),
         latencies(mail),
+        sending(mail),
         by_kind(mail)
     ));
     let head: Vec<&str> = std::iter::once("").chain(TASK_HEAD).collect();
-    let tasks = mail.tasks.iter().map(|task| (task_row(task), false));
+    // Numbered, as the chart of kinds has them.
+    let tasks = mail.tasks.iter().enumerate().map(|(number, task)| {
+        let mut row = task_row(task);
+        row[0] = format!("{}. {}", number + 1, row[0]);
+        (row, false)
+    });
     html.push_str(&html_table(&head, tasks.chain([(task_row(&mail.all), true)])));
     html.push_str("<h2>The volumes</h2>");
     let head: Vec<&str> = std::iter::once("").chain(VOLUME_HEAD).collect();
@@ -135,6 +142,14 @@ fn latencies(mail: &Mail) -> String {
     Lines { title, x, y, x_name: "time", lines, shaded, marks: Vec::new() }.html()
 }
 
+/// How long sending took, beside all tasks.
+fn sending(mail: &Mail) -> String {
+    let curve = |task: &TaskFigures| task.latency.as_ref().map(|latency| latency.curve.clone());
+    let curves = [("send mail", 4, mail.send()), ("all tasks", 3, &mail.all)];
+    let curves = curves.map(|(name, colour, task)| (name, colour, curve(task).unwrap_or_default()));
+    percentile_chart("Tasks by percentile", "tasks that took no longer", &curves)
+}
+
 fn by_kind(mail: &Mail) -> String {
     let spans: Vec<_> = mail
         .tasks
@@ -161,7 +176,7 @@ mod tests {
     fn a_page_shows_tasks_and_volumes() {
         let mut figures = sample::mail();
         let html = mail(&figures, &sample::run());
-        assert_eq!(html.matches("<svg").count(), 7);
+        assert_eq!(html.matches("<svg").count(), 8);
         assert!(html.contains("warm-up") && !html.contains("DEGRADED") && !html.contains("NaN"));
         figures.tasks[crate::mail::SEND].latency.as_mut().unwrap().mean_us = 2e6;
         assert!(mail(&figures, &sample::run()).contains("&quot;Send mail&quot; is DEGRADED"));

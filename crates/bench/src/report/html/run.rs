@@ -83,10 +83,22 @@ fn directions(run: &Run) -> Vec<(&'static str, usize, &Direction)> {
 
 /// Latency by percentile, a step to the right for each nine.
 pub(super) fn percentiles(run: &Run) -> String {
+    let curve = |direction: &Direction| direction.latency.as_ref().map(|latency| latency.curve.clone());
+    let curves: Vec<_> = directions(run)
+        .into_iter()
+        .take(2)
+        .map(|(name, colour, direction)| (name, colour, curve(direction).unwrap_or_default()))
+        .collect();
+    percentile_chart("Latency by percentile", "requests that took no longer", &curves)
+}
+
+/// Percentiles and their latencies, with names and colours.
+pub(super) type Curve = (&'static str, usize, Vec<(f64, f64)>);
+
+pub(super) fn percentile_chart(title: &str, x_name: &str, curves: &[Curve]) -> String {
     let mut lines = Vec::new();
     let mut end: f64 = 1.0;
-    for (name, colour, direction) in directions(run).into_iter().take(2) {
-        let curve = direction.latency.as_ref().map(|latency| latency.curve.as_slice()).unwrap_or_default();
+    for (name, colour, curve) in curves {
         let Some(((_, max), rest)) = curve.split_last() else { continue };
         let mut points: Vec<(f64, f64)> =
             rest.iter().map(|(percent, micros)| (nines(*percent), *micros)).collect();
@@ -94,7 +106,7 @@ pub(super) fn percentiles(run: &Run) -> String {
         let last = points.last().map_or(0.0, |(at, _)| at + 0.3);
         points.push((last, *max));
         end = end.max(last);
-        lines.push(Line { name: name.to_owned(), colour, points });
+        lines.push(Line { name: (*name).to_owned(), colour: *colour, points });
     }
     let labels = [
         (50.0, "50 %"),
@@ -109,10 +121,10 @@ pub(super) fn percentiles(run: &Run) -> String {
     labels.push((end, "max".to_owned()));
     let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|(_, micros)| *micros).collect();
     Lines {
-        title: "Latency by percentile",
+        title,
         x: Axis::labelled(Scale::Linear { min: 0.0, max: end }, Unit::Number, labels),
         y: Axis::new(Scale::log(values), Unit::Micros),
-        x_name: "requests that took no longer",
+        x_name,
         lines,
         shaded: None,
         marks: Vec::new(),

@@ -3,7 +3,7 @@
 use super::columns::Columns;
 use super::{Style, losses, short};
 use crate::grouped;
-use crate::record::{Fleet, Run};
+use crate::record::{Cpu, Fleet, Run};
 
 /// One line a size, and where the servers are saturated.
 pub(super) fn fleet(fleet: &Fleet, runs: &[Run], style: Style) -> String {
@@ -20,8 +20,8 @@ pub(super) fn fleet(fleet: &Fleet, runs: &[Run], style: Style) -> String {
         "p99 µs",
         "client µs",
         "server µs",
-        "client core",
-        "server core",
+        "client cores",
+        "server cores",
         "",
     ];
     let mut table = Columns::new(&head);
@@ -29,7 +29,7 @@ pub(super) fn fleet(fleet: &Fleet, runs: &[Run], style: Style) -> String {
         let run = &runs[step.run];
         let latency = run.total.latency.clone().unwrap_or_default();
         let micros = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
-        let percent = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0} %"));
+        let cores = |of: fn(&Cpu) -> String| run.cpu.as_ref().map_or("–".to_owned(), of);
         let mut notes = Vec::new();
         if Some(number) == fleet.saturation {
             notes.push("saturated");
@@ -46,8 +46,8 @@ pub(super) fn fleet(fleet: &Fleet, runs: &[Run], style: Style) -> String {
             short(latency.p99_us),
             micros(run.cpu.as_ref().map(|cpu| cpu.client.us_per_request)),
             micros(run.cpu.as_ref().and_then(|cpu| cpu.server_us_per_request())),
-            percent(step.client_core),
-            percent(step.server_core),
+            cores(|cpu| cpu.client.cores()),
+            cores(Cpu::server_cores),
             notes.join(", "),
         ]);
     }
