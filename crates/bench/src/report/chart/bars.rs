@@ -8,6 +8,8 @@ use super::svg::Svg;
 const BARS_SHARE: f64 = 0.76;
 /// A bar is no lower than this, so that it is seen that there is one.
 const HEIGHT_MIN: f64 = 1.0;
+/// Between two numbers below the axis.
+const LABEL_GAP: f64 = 4.0;
 /// A bar is no wider than this.
 const BAR_MAX: f64 = 44.0;
 
@@ -75,11 +77,13 @@ impl Bars<'_> {
     /// The groups' names if all fit, else their numbers: the table beside has both.
     fn draw_labels(&self, frame: &Frame, svg: &mut Svg, group_width: f64) {
         let fit = self.groups.iter().all(|group| text_width(group) < group_width);
+        // As many numbers as do not touch.
+        let step = ((text_width("00") + LABEL_GAP) / group_width).ceil() as usize;
         for (number, group) in self.groups.iter().enumerate() {
             let x = frame.left + (number as f64 + 0.5) * group_width;
             if fit {
                 frame.label_x(svg, x, group);
-            } else if text_width("00") < group_width {
+            } else if number % step == 0 {
                 frame.label_x(svg, x, &(number + 1).to_string());
             }
         }

@@ -2,7 +2,7 @@
 
 use super::{escape, run};
 use crate::quantity::{grouped, micros};
-use crate::record::{Compare, Direction, PackName, Run, Sweep};
+use crate::record::{Compare, CompareRow, Direction, PackName, Run, Sweep};
 use crate::report::chart::{Axis, Bar, Bars, Line, Lines, Mark, Scale, Unit};
 use crate::report::text::{short, verdict};
 
@@ -24,7 +24,7 @@ pub(super) fn pack(pack: &PackName, runs: &[Run]) -> String {
 pub(super) fn table(runs: &[Run], marked: &[usize]) -> String {
     let ceilings = runs.iter().any(|run| run.ceiling.is_some());
     let mut head =
-        vec!["", "pattern", "t x o", "IOPS", "MB/s", "p50", "p99", "p99.9", "client CPU", "server CPU"];
+        vec!["pattern", "t x o", "IOPS", "MB/s", "p50", "p99", "p99.9", "client CPU", "server CPU"];
     if ceilings {
         head.extend(["ceiling", "of it"]);
     }
@@ -53,12 +53,15 @@ pub(super) fn table(runs: &[Run], marked: &[usize]) -> String {
 
 /// A table that can be scrolled where it is too wide.
 pub(super) fn html_table(head: &[&str], rows: impl Iterator<Item = (Vec<String>, bool)>) -> String {
+    let columns = head.len();
     let head: String = head.iter().map(|name| format!("<th>{}</th>", escape(name))).collect();
     let row = |(cells, marked): (Vec<String>, bool)| {
         let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
         format!("<tr{}>{cells}</tr>", if marked { " class=\"best\"" } else { "" })
     };
-    let rows: String = rows.map(row).collect();
+    let rows: Vec<(Vec<String>, bool)> = rows.collect();
+    assert!(rows.iter().all(|(cells, _)| cells.len() == columns), "every column has its name");
+    let rows: String = rows.into_iter().map(row).collect();
     format!(
         "<div class=\"card scroll\"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
@@ -199,6 +202,9 @@ fn latency_chart(sweep: &Sweep, runs: &[Run]) -> String {
 pub(super) fn compare(compare: &Compare, runs: &[Run]) -> String {
     let names = [("A", compare.a.clone()), ("B", compare.b.clone())];
     let mut html = format!("<div class=\"card\">{}</div>", run::facts(&names));
+    let figures = compare.rows.first().map(|row| row.figures().map(|(name, ..)| name)).unwrap_or_default();
+    let charts = (0..figures.len()).map(|figure| ratios(compare, figure));
+    html.push_str(&format!("<div class=\"charts\">{}</div>", charts.collect::<String>()));
     for row in &compare.rows {
         let rows = row.figures().into_iter().filter_map(|(name, ratio, more_is_better)| {
             let ratio = ratio?;
@@ -217,4 +223,56 @@ pub(super) fn compare(compare: &Compare, runs: &[Run]) -> String {
         html.push_str(&html_table(&["", "A", "B", "B/A", "spread", "rounds", "B is"], rows));
     }
     html + &details(runs)
+}
+
+/// How far a figure's ratios spread, pattern by pattern; nothing if there are none.
+fn ratios(compare: &Compare, figure: usize) -> String {
+    let of = |row: &CompareRow| row.figures()[figure];
+    let Some((name, ..)) = compare.rows.iter().map(of).find(|(_, ratio, _)| ratio.is_some()) else {
+        return String::new();
+    };
+    let spans: Vec<_> =
+        compare.rows.iter().map(|row| of(row).1.map(|ratio| (ratio.min, ratio.max))).collect();
+    // A ratio of one is always on the chart: it is what the others are compared with.
+    let y = Scale::from_zero(spans.iter().flatten().map(|(_, high)| *high).chain([1.0]));
+    Bars {
+        title: &format!("{name}: B/A, lowest to highest round"),
+        y: Axis::new(y, Unit::Number),
+        x_name: "pattern",
+        groups: compare.rows.iter().map(|row| row.name.clone()).collect(),
+        bars: vec![Bar { name: name.to_owned(), colour: 1, spans }],
+    }
+    .html()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{PackName, sample};
+
+    #[test]
+    fn columns_stand_below_their_names() {
+        let name = PackName { name: "sql".to_owned(), about: "a test".to_owned() };
+        let html = pack(&name, &[sample::run()]);
+        let cells = |tag: &str| -> Vec<String> {
+            let tag = format!("<{tag}>");
+            let cells = html.split(&tag).skip(1);
+            cells.map(|cell| cell.split('<').next().unwrap_or_default().to_owned()).collect()
+        };
+        let (head, cells) = (cells("th"), cells("td"));
+        for (name, value) in [("pattern", "1. 4K &lt;random&gt; read"), ("IOPS", "10,000"), ("p50", "99 µs")]
+        {
+            let column = head.iter().position(|found| found == name).unwrap();
+            assert_eq!(cells[column], value, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_comparison_has_a_chart_for_each_figure() {
+        let runs = [sample::run(), sample::run()];
+        let found = Compare::of(("a".into(), &runs), ("b".into(), &runs));
+        let html = compare(&found, &[]);
+        assert_eq!(html.matches("<svg").count(), 5, "{html}");
+        assert!(html.contains("IOPS: B/A, lowest to highest round"));
+    }
 }
