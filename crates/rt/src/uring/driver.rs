@@ -31,6 +31,10 @@ const SUBMISSIONS: u32 = 512;
 const COMPLETIONS: u32 = 4096;
 const _: () = assert!(COMPLETIONS >= 2 * SUBMISSIONS, "the kernel's own proportion");
 
+/// So many requests for disks are not kept back until the end of a turn: when many were answered at once, the disk would stand
+/// still until all of what follows from them has been seen to, and then the core would until the disk has answered.
+const DISK_REQUESTS_MAX: u32 = 8;
+
 /// The user data of requests whose completion tells us nothing (cancellations).
 const UNTRACKED: u64 = u64::MAX;
 
@@ -78,8 +82,8 @@ pub(super) struct Driver {
     /// Sends of the current turn. They are submitted behind all else: the kernel carries a send out at once, copying its
     /// data, and disks would get their requests only after it.
     sends: RefCell<Vec<squeue::Entry>>,
-    /// Requests for disks are in the submission queue.
-    has_disk_requests: Cell<bool>,
+    /// Requests for disks in the submission queue.
+    disk_requests: Cell<u32>,
     /// By the user data of the request. Leaked if the kernel may still use what is in it.
     operations: RefCell<ManuallyDrop<Slab<Operation>>>,
     /// Operations whose last completion has not come.
@@ -128,7 +132,7 @@ impl Driver {
         Ok(Rc::new(Driver {
             ring: RefCell::new(ring),
             sends: RefCell::default(),
-            has_disk_requests: Cell::new(false),
+            disk_requests: Cell::new(0),
             operations: RefCell::default(),
             in_flight: Cell::new(0),
             buffers,
@@ -170,7 +174,12 @@ impl Driver {
         } else {
             // SAFETY: the operation keeps what the caller promised until its completion has come.
             unsafe { self.push(entry) };
-            self.has_disk_requests.set(self.has_disk_requests.get() || is_for_disk);
+            if is_for_disk {
+                self.disk_requests.set(self.disk_requests.get() + 1);
+                if self.disk_requests.get() == DISK_REQUESTS_MAX {
+                    self.submit();
+                }
+            }
         }
         Completion { driver: Rc::clone(self), id: Some(id), cancel: false }
     }
@@ -222,7 +231,7 @@ impl Driver {
         if self.sends.borrow().is_empty() {
             return;
         }
-        if self.has_disk_requests.get() {
+        if self.disk_requests.get() > 0 {
             self.submit();
         }
         for entry in self.sends.borrow_mut().drain(..) {
@@ -234,7 +243,7 @@ impl Driver {
     /// Submits what is in the queue, and hands nothing out: here we may be in the middle of a task.
     fn submit(&self) {
         self.enters.set(self.enters.get() + 1);
-        self.has_disk_requests.set(false);
+        self.disk_requests.set(0);
         accept_enter(self.ring.borrow().submit());
     }
 
@@ -272,7 +281,7 @@ impl Driver {
     /// Submits everything, hands out what has completed, does not wait. Returns whether anything had completed.
     pub(super) fn turn(&self) -> bool {
         self.push_sends();
-        self.has_disk_requests.set(false);
+        self.disk_requests.set(0);
         self.enters.set(self.enters.get() + 1);
         accept_enter(self.ring.borrow().submit_and_wait(0));
         self.dispatch()
@@ -284,7 +293,7 @@ impl Driver {
             return self.turn();
         }
         self.push_sends();
-        self.has_disk_requests.set(false);
+        self.disk_requests.set(0);
         self.enters.set(self.enters.get() + 1);
         let ring = self.ring.borrow();
         accept_enter(match timeout {
