@@ -5,6 +5,7 @@
 //! programs only through [`program`], so that each has a time limit and a missing one says which package has it.
 //! [`raw`] speaks iSCSI byte by byte: it is for what no decent initiator does.
 
+pub mod gate;
 pub mod guest;
 pub mod libiscsi;
 pub mod node;
@@ -15,6 +16,7 @@ pub mod raw;
 pub mod server;
 pub mod tgt;
 
+pub use gate::Gate;
 pub use guest::Guest;
 pub use node::Node;
 pub use server::{Chap, Export, Kind, Server, VolumeSpec};

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::engine::{Misfit, RunError};
-use crate::{Failure, InvalidTarget, Target, WorkloadError};
+use crate::{Failure, InvalidTarget, NoWay, Target, WorkloadError};
 
 /// Why a measurement was not made.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +31,7 @@ pub enum Error {
         target: Target,
         /// Why.
         #[source]
-        source: initiator::Error,
+        source: NoWay,
     },
     /// It would be destroyed.
     #[error(

@@ -33,7 +33,7 @@ mod workload;
 
 pub use ceiling::{Disks, RawDisk};
 pub use content::{Content, InvalidContent};
-pub use device::Failure;
+pub use device::{Failure, NoWay};
 pub use driver::{Driver, Progress, Setup, Watch};
 pub use engine::{Misfit, Phase};
 pub use error::Error;
@@ -44,5 +44,5 @@ pub use pack::{PACKS, Pack};
 pub use quantity::{grouped, micros, short_size};
 pub use ratio::Ratio;
 pub use saturation::{gains, has_stopped_growing, saturation};
-pub use target::{InvalidTarget, PORT, Target, UnitUrl};
+pub use target::{InvalidTarget, PORT, PortalName, Target, UnitUrl};
 pub use workload::{Access, BLOCK_BYTES_MAX, DEPTH_MAX, THREADS_MAX, Workload, WorkloadError};

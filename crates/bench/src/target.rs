@@ -16,17 +16,24 @@ pub enum Target {
     Unit(UnitUrl),
 }
 
-/// `iscsi://portal[:port]/iqn/lun`.
+/// `iscsi://portal[:port][,portal...]/iqn/lun`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitUrl {
-    /// The portal's name or address.
-    pub host: String,
-    /// Its port.
-    pub port: u16,
+    /// The portals, one at least: all of them are used.
+    pub portals: Vec<PortalName>,
     /// TargetName.
     pub name: String,
     /// The number of the unit.
     pub lun: u16,
+}
+
+/// A portal, as people name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortalName {
+    /// Its name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
 }
 
 /// The port of iSCSI portals (RFC 7143 13.1).
@@ -38,7 +45,7 @@ const LUN_END: u16 = 1 << 14;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTarget {
     /// Not of the form.
-    #[error("{0:?} is no unit: write iscsi://PORTAL[:PORT]/IQN/LUN")]
+    #[error("{0:?} is no unit: write iscsi://PORTAL[:PORT][,PORTAL...]/IQN/LUN")]
     Url(String),
     /// A secret for everybody to read.
     #[error(
@@ -68,21 +75,37 @@ impl FromStr for Target {
     }
 }
 
+impl FromStr for UnitUrl {
+    type Err = InvalidTarget;
+
+    fn from_str(text: &str) -> Result<UnitUrl, InvalidTarget> {
+        match text.parse()? {
+            Target::Unit(unit) => Ok(unit),
+            Target::Disk(_) => Err(InvalidTarget::Url(text.to_owned())),
+        }
+    }
+}
+
 fn unit(text: &str, rest: &str) -> Result<UnitUrl, InvalidTarget> {
     let invalid = || InvalidTarget::Url(text.to_owned());
     let mut parts = rest.splitn(3, '/');
-    let (Some(portal), Some(name), Some(lun)) = (parts.next(), parts.next(), parts.next()) else {
+    let (Some(portals), Some(name), Some(lun)) = (parts.next(), parts.next(), parts.next()) else {
         return Err(invalid());
     };
-    if portal.contains('@') {
+    if portals.contains('@') {
         return Err(InvalidTarget::Secret);
     }
-    let (host, port) = split_portal(portal).ok_or_else(invalid)?;
+    let portals = portals.split(',').map(portal).collect::<Option<Vec<_>>>().ok_or_else(invalid)?;
     let lun = lun.parse().ok().filter(|lun| *lun < LUN_END).ok_or_else(invalid)?;
-    if host.is_empty() || name.is_empty() {
+    if name.is_empty() {
         return Err(invalid());
     }
-    Ok(UnitUrl { host: host.to_owned(), port, name: name.to_owned(), lun })
+    Ok(UnitUrl { portals, name: name.to_owned(), lun })
+}
+
+fn portal(text: &str) -> Option<PortalName> {
+    let (host, port) = split_portal(text)?;
+    (!host.is_empty()).then(|| PortalName { host: host.to_owned(), port })
 }
 
 /// `host`, `host:port`, `[v6]` or `[v6]:port`.
@@ -114,10 +137,21 @@ impl fmt::Display for Target {
 
 impl fmt::Display for UnitUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let UnitUrl { host, port, name, lun } = self;
+        let UnitUrl { portals, name, lun } = self;
+        f.write_str("iscsi://")?;
+        for (number, portal) in portals.iter().enumerate() {
+            write!(f, "{}{portal}", if number == 0 { "" } else { "," })?;
+        }
+        write!(f, "/{name}/{lun}")
+    }
+}
+
+impl fmt::Display for PortalName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PortalName { host, port } = self;
         match host.contains(':') {
-            true => write!(f, "iscsi://[{host}]:{port}/{name}/{lun}"),
-            false => write!(f, "iscsi://{host}:{port}/{name}/{lun}"),
+            true => write!(f, "[{host}]:{port}"),
+            false => write!(f, "{host}:{port}"),
         }
     }
 }
@@ -145,12 +179,14 @@ mod tests {
         for (text, shown) in [
             ("iscsi://10.0.0.7/iqn.2026-11.io.ursa:db/0", "iscsi://10.0.0.7:3260/iqn.2026-11.io.ursa:db/0"),
             ("iscsi://san1:860/iqn.2026-11.io.ursa:db/12", "iscsi://san1:860/iqn.2026-11.io.ursa:db/12"),
+            ("iscsi://a,[fe80::1]:860,b:1/iqn.b:c/0", "iscsi://a:3260,[fe80::1]:860,b:1/iqn.b:c/0"),
             ("ISCSI://[fe80::1]/eui.02004567A425678D/1", "iscsi://[fe80::1]:3260/eui.02004567A425678D/1"),
         ] {
             let target: Target = text.parse().unwrap();
             assert_eq!(target.to_string(), shown);
             assert_eq!(shown.parse(), Ok(target));
         }
+        assert!(matches!("/dev/sdb".parse::<UnitUrl>(), Err(InvalidTarget::Url(_))));
         assert_eq!("/dev/sdb".parse(), Ok(Target::Disk("/dev/sdb".into())));
     }
 
@@ -165,6 +201,7 @@ mod tests {
             "iscsi:///iqn/0",
             "iscsi://[::1/iqn/0",
             "iscsi://host//0",
+            "iscsi://host,/iqn/0",
         ] {
             assert!(matches!(text.parse::<Target>(), Err(InvalidTarget::Url(_))), "{text}");
         }

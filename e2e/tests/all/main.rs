@@ -5,7 +5,7 @@ mod clients;
 mod conformance;
 mod connections;
 mod guest;
-
+mod multipath;
 mod power;
 mod qemu;
 mod robustness;

@@ -36,6 +36,9 @@ pub enum Failure {
     /// By the target, or by the way to it.
     #[error(transparent)]
     Session(#[from] initiator::Error),
+    /// By the target, or by all ways to it.
+    #[error(transparent)]
+    Paths(#[from] initiator::multipath::Failure),
     /// It gave something else than what was written.
     #[error("wrong data: {0}")]
     WrongData(WrongSector),
@@ -44,11 +47,30 @@ pub enum Failure {
     Silent(Duration),
 }
 
+/// Why a unit could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum NoWay {
+    /// By the only session.
+    #[error(transparent)]
+    Session(#[from] initiator::Error),
+    /// By several paths.
+    #[error(transparent)]
+    Paths(#[from] initiator::multipath::OpenError),
+    /// By several paths; and then it did not say what it is.
+    #[error(transparent)]
+    Unit(#[from] initiator::multipath::Failure),
+}
+
 impl Failure {
     /// Whether nobody knows if the request took effect.
     pub fn is_unanswered(&self) -> bool {
         use initiator::Error::{Aborted, Ended, TimedOut};
-        matches!(self, Failure::Silent(_) | Failure::Session(Ended(_) | Aborted | TimedOut))
+        use initiator::multipath::EffectKnown::{Perhaps, PerhapsLater};
+        match self {
+            Failure::Silent(_) | Failure::Session(Ended(_) | Aborted | TimedOut) => true,
+            Failure::Paths(failure) => matches!(failure.effect(), Perhaps | PerhapsLater),
+            _ => false,
+        }
     }
 }
 
@@ -59,12 +81,12 @@ impl Device {
     }
 
     /// Logs in.
-    pub(crate) async fn open_unit(address: &UnitAddress) -> Result<Device, initiator::Error> {
+    pub(crate) async fn open_unit(address: &UnitAddress) -> Result<Device, NoWay> {
         Unit::open(address).await.map(Device::Unit)
     }
 
     /// The device of the current core.
-    pub(crate) async fn reach(way: &Way) -> Result<Device, initiator::Error> {
+    pub(crate) async fn reach(way: &Way) -> Result<Device, NoWay> {
         match way {
             Way::Disk(open) => Ok(Device::Disk(open())),
             Way::Unit(address) => Device::open_unit(address).await,

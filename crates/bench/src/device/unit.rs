@@ -1,18 +1,30 @@
-//! A logical unit over one session.
+//! A logical unit: over one session, or over all paths to it.
+//!
+//! With one portal the loss of the session is the loss of the target, and told at once. With several a lost path is a stall:
+//! what was under way there is sent again elsewhere.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::{BlockCount, Buf, Lba, SharedBuf};
-use initiator::command::Write;
-use initiator::{Capacity, Error, Lun, Options, Session};
+use initiator::command::{Inquiry, Write};
+use initiator::{Capacity, Lun, Multipath, MultipathOptions, Options, Policy, Search, Session, Wanted};
+
+use super::{Failure, NoWay};
 
 /// How long a logout may take: the run is over, and so nothing depends on it.
 const LOGOUT_LIMIT: Duration = Duration::from_secs(2);
 
+/// The Block Limits page (SBC-3 6.6.4).
+const BLOCK_LIMITS: u8 = 0xb0;
+const BLOCK_LIMITS_LEN: u16 = 64;
+
+/// What of standard INQUIRY data is of interest.
+const INQUIRY_LEN: u16 = 96;
+
 /// Where a unit is, and how to log in.
 pub(crate) struct UnitAddress {
-    pub(crate) portal: SocketAddr,
+    pub(crate) portals: Vec<SocketAddr>,
     pub(crate) name: String,
     pub(crate) lun: Lun,
     pub(crate) options: Options,
@@ -20,25 +32,43 @@ pub(crate) struct UnitAddress {
 
 /// A logical unit.
 pub(crate) struct Unit {
-    session: Session,
-    lun: Lun,
+    way: Way,
     capacity: Capacity,
     request_max: u64,
     identity: String,
 }
 
+/// How it is reached.
+enum Way {
+    Session(Session, Lun),
+    Paths(Multipath),
+}
+
 impl Unit {
     /// Logs in and asks the unit what it is.
-    pub(crate) async fn open(address: &UnitAddress) -> Result<Unit, Error> {
-        let session = Session::connect(address.portal, &address.name, &address.options).await?;
-        let lun = address.lun;
-        session.make_ready(lun).await?;
-        let capacity = session.read_capacity(lun).await?;
-        let identity = identity(&session.inquiry(lun, None, 96).await?);
+    pub(crate) async fn open(address: &UnitAddress) -> Result<Unit, NoWay> {
+        let (way, capacity, inquiry, limits) = match address.portals.as_slice() {
+            [portal] => {
+                let session = Session::connect(*portal, &address.name, &address.options).await?;
+                let lun = address.lun;
+                session.make_ready(lun).await?;
+                let capacity = session.read_capacity(lun).await?;
+                let inquiry = session.inquiry(lun, None, INQUIRY_LEN).await?;
+                let limits = session.inquiry(lun, Some(BLOCK_LIMITS), BLOCK_LIMITS_LEN).await.ok();
+                (Way::Session(session, lun), capacity, inquiry, limits)
+            }
+            _ => {
+                let paths = open_paths(address).await?;
+                let inquiry = paths.send(&Inquiry { page: None, len: INQUIRY_LEN }).await?;
+                let limits = paths.send(&Inquiry { page: Some(BLOCK_LIMITS), len: BLOCK_LIMITS_LEN }).await;
+                let capacity = paths.capacity();
+                (Way::Paths(paths), capacity, inquiry, limits.ok())
+            }
+        };
+        let identity = identity(&inquiry);
         // Not every target has the page; one that refuses it has no limit to tell.
-        let limits = session.inquiry(lun, Some(0xb0), 64).await.unwrap_or_default();
-        let request_max = request_max(&limits, capacity.block_size.bytes());
-        Ok(Unit { session, lun, capacity, request_max, identity })
+        let request_max = request_max(&limits.unwrap_or_default(), capacity.block_size.bytes());
+        Ok(Unit { way, capacity, request_max, identity })
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -58,29 +88,61 @@ impl Unit {
         &self.identity
     }
 
-    pub(crate) async fn read(&self, offset: u64, len: u32) -> Result<Buf, Error> {
+    pub(crate) async fn read(&self, offset: u64, len: u32) -> Result<Buf, Failure> {
         let size = self.capacity.block_size;
         let count = BlockCount(u64::from(len) >> size.shift());
-        self.session.read(self.lun, self.lba(offset), count, size).await
+        let lba = self.lba(offset);
+        match &self.way {
+            Way::Session(session, lun) => Ok(session.read(*lun, lba, count, size).await?),
+            Way::Paths(paths) => Ok(paths.read(lba, count).await?),
+        }
     }
 
-    pub(crate) async fn write(&self, offset: u64, data: SharedBuf, durable: bool) -> Result<(), Error> {
+    pub(crate) async fn write(&self, offset: u64, data: SharedBuf, durable: bool) -> Result<(), Failure> {
         let (lba, size) = (self.lba(offset), self.capacity.block_size);
-        self.session.send(self.lun, &Write { lba, data: data.into(), size, durable }).await
+        let write = Write { lba, data: data.into(), size, durable };
+        match &self.way {
+            Way::Session(session, lun) => Ok(session.send(*lun, &write).await?),
+            Way::Paths(paths) => Ok(paths.send(&write).await?),
+        }
     }
 
-    pub(crate) async fn flush(&self) -> Result<(), Error> {
-        self.session.flush(self.lun).await
+    pub(crate) async fn flush(&self) -> Result<(), Failure> {
+        match &self.way {
+            Way::Session(session, lun) => Ok(session.flush(*lun).await?),
+            Way::Paths(paths) => Ok(paths.flush().await?),
+        }
     }
 
     pub(crate) async fn close(self) {
         // Whoever does not answer is left alone: closing the connection ends the session as well.
-        let _ = rt::timeout(LOGOUT_LIMIT, self.session.logout()).await;
+        match self.way {
+            Way::Session(session, _) => drop(rt::timeout(LOGOUT_LIMIT, session.logout()).await),
+            Way::Paths(paths) => drop(rt::timeout(LOGOUT_LIMIT, paths.close()).await),
+        }
     }
 
     fn lba(&self, offset: u64) -> Lba {
         Lba(offset >> self.capacity.block_size.shift())
     }
+}
+
+/// All portals are used in turn, so that the figures are of all of them. A path that is lost may be waited for as long as a
+/// command may take.
+async fn open_paths(address: &UnitAddress) -> Result<Multipath, NoWay> {
+    let search = Search {
+        portals: address.portals.clone(),
+        target: Some(address.name.clone()),
+        unit: Wanted::Lun(address.lun),
+        discover: false,
+    };
+    let options = MultipathOptions {
+        login: address.options.clone(),
+        policy: Policy::RoundRobin(1),
+        queue_for: address.options.timeouts.command,
+        ..MultipathOptions::default()
+    };
+    Ok(Multipath::open(&search, options).await?)
 }
 
 /// MAXIMUM TRANSFER LENGTH of the Block Limits page (SBC-3 6.6.4), in bytes.

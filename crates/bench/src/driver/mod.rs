@@ -21,7 +21,7 @@ use crate::device::UnitAddress;
 use crate::engine::{Found, Gauge, LanePlan, Place, Plan, Preparation, conduct, prepare, regions};
 use crate::machine::{file_kind, is_local, listener_of, processors, resolve};
 use crate::record::{Run, Subject};
-use crate::{Content, Error, Phase, Target, Workload};
+use crate::{Content, Error, Phase, PortalName, Target, Workload};
 use cores::{Cores, run_on};
 use observer::Observer;
 
@@ -233,10 +233,12 @@ fn place(target: &Target, login: &Options) -> Result<Place, Error> {
     match target {
         Target::Disk(path) => Ok(Place::Disk(path.clone())),
         Target::Unit(unit) => {
-            let portal = resolve(&unit.host, unit.port)
-                .map_err(|error| Error::Resolve(format!("{}:{}", unit.host, unit.port), error))?;
+            let find = |portal: &PortalName| {
+                resolve(&portal.host, portal.port).map_err(|error| Error::Resolve(portal.to_string(), error))
+            };
+            let portals = unit.portals.iter().map(find).collect::<Result<Vec<_>, _>>()?;
             let (name, lun) = (unit.name.clone(), Lun(unit.lun));
-            let address = UnitAddress { portal, name, lun, options: login.clone() };
+            let address = UnitAddress { portals, name, lun, options: login.clone() };
             Ok(Place::Unit(Arc::new(address)))
         }
     }
@@ -246,9 +248,9 @@ fn place(target: &Target, login: &Options) -> Result<Place, Error> {
 fn servers(setup: &Setup, places: &[Place]) -> Vec<u32> {
     let mut servers = setup.server_pids.clone();
     if servers.is_empty() {
-        let portals = places.iter().filter_map(|place| match place {
-            Place::Unit(address) => Some(address.portal),
-            Place::Disk(_) => None,
+        let portals = places.iter().flat_map(|place| match place {
+            Place::Unit(address) => address.portals.clone(),
+            Place::Disk(_) => Vec::new(),
         });
         servers.extend(portals.filter(|portal| is_local(portal.ip())).filter_map(listener_of));
     }

@@ -22,7 +22,7 @@ use super::plan::Plan;
 use crate::Workload;
 use crate::arrivals::Arrivals;
 use crate::content::Filler;
-use crate::device::{Device, Failure, Way};
+use crate::device::{Device, Failure, NoWay, Way};
 use crate::ledger::{Claim, Ledger};
 use crate::recorder::{Answered, Recorder, Window};
 use crate::sequence::{Region, Sequence};
@@ -114,7 +114,7 @@ struct Request {
 /// Opens the lane's devices, says so, waits for the signal and runs. `None` if there was none.
 pub(super) async fn run(
     start: LaneStart,
-    ready: Sender<Result<(), initiator::Error>>,
+    ready: Sender<Result<(), NoWay>>,
     go: Receiver<Window>,
 ) -> Option<LaneEnd> {
     let devices = match open(&start).await {
@@ -142,7 +142,7 @@ pub(super) async fn run(
     Some(lane.end().await)
 }
 
-async fn open(start: &LaneStart) -> Result<Vec<Device>, initiator::Error> {
+async fn open(start: &LaneStart) -> Result<Vec<Device>, NoWay> {
     let mut devices = vec![Device::reach(&start.ground.way).await?];
     if matches!(start.ground.way, Way::Unit(_)) {
         for _ in 1..start.plan.sessions {

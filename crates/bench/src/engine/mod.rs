@@ -29,7 +29,7 @@ pub(crate) use plan::{LanePlan, Place, Plan, Preparation};
 pub(crate) use prepare::{Found, prepare, regions};
 use prepare::{describe, open, way};
 
-use crate::device::Failure;
+use crate::device::{Failure, NoWay};
 use crate::ledger::{BLOCKS_MAX, Ledger};
 use crate::recorder::{Recorder, Window};
 
@@ -42,7 +42,7 @@ pub(crate) enum RunError {
     Open(rt::OpenError),
     Connect {
         place: usize,
-        error: initiator::Error,
+        error: NoWay,
     },
     HasData {
         place: usize,
@@ -141,7 +141,7 @@ fn ledger(plan: &Plan, blocks: u64) -> Result<Arc<Ledger>, Misfit> {
     Ok(Arc::new(Ledger::new(blocks, plan.filled)))
 }
 
-type Ready = rt::sync::Receiver<Result<(), initiator::Error>>;
+type Ready = rt::sync::Receiver<Result<(), NoWay>>;
 
 /// Starts a lane on its core: it opens its devices, and waits for the signal.
 fn start(lane: LaneStart) -> (Ready, (Sender<Window>, Task<Option<LaneEnd>>)) {

@@ -12,7 +12,7 @@ use super::RunError;
 use super::gauge::{Gauge, Phase};
 use super::plan::{Place, Plan, Preparation, region};
 use crate::content::Filler;
-use crate::device::{Device, Failure, Way, first_data};
+use crate::device::{Device, Failure, NoWay, Way, first_data};
 use crate::sequence::Region;
 
 /// Bytes of one write of a fill.
@@ -132,7 +132,7 @@ pub(crate) fn way(place: &Place, device: &Device) -> Way {
 /// A target could not be opened.
 pub(crate) enum OpenFailure {
     Disk(rt::OpenError),
-    Session(initiator::Error),
+    Unit(NoWay),
 }
 
 impl From<rt::OpenError> for OpenFailure {
@@ -141,9 +141,9 @@ impl From<rt::OpenError> for OpenFailure {
     }
 }
 
-impl From<initiator::Error> for OpenFailure {
-    fn from(error: initiator::Error) -> OpenFailure {
-        OpenFailure::Session(error)
+impl From<NoWay> for OpenFailure {
+    fn from(error: NoWay) -> OpenFailure {
+        OpenFailure::Unit(error)
     }
 }
 
@@ -151,7 +151,7 @@ impl OpenFailure {
     pub(crate) fn at(self, place: usize) -> RunError {
         match self {
             OpenFailure::Disk(error) => RunError::Open(error),
-            OpenFailure::Session(error) => RunError::Connect { place, error },
+            OpenFailure::Unit(error) => RunError::Connect { place, error },
         }
     }
 }

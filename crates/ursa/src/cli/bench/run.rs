@@ -22,7 +22,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Run {
-    /// `iscsi://PORTAL[:PORT]/IQN/LUN`, a file or a block device; several are used at once
+    /// `iscsi://PORTAL[:PORT][,PORTAL...]/IQN/LUN`, a file or a block device; several are used at once
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<Target>,
     /// -t: threads for each target
