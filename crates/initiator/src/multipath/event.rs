@@ -29,6 +29,8 @@ pub enum What {
     Refused(PathName, String),
     /// The unit is reached better or worse through a path.
     Access(PathName, AccessState),
+    /// The unit does not know this host's key any more, and the path is not registered: another host has taken our place.
+    Fenced(PathName),
     /// No path can be used: commands wait.
     NoPath,
     /// A path can be used again.
@@ -44,6 +46,9 @@ impl fmt::Display for What {
             What::Lost(path, why) => write!(f, "path {path} is lost: {why}"),
             What::Refused(path, why) => write!(f, "path {path} does not lead to the unit: {why}"),
             What::Access(path, state) => write!(f, "path {path} is {state}"),
+            What::Fenced(path) => {
+                write!(f, "path {path} is not registered: the unit does not know this host's key any more")
+            }
             What::NoPath => f.write_str("no path can be used"),
             What::Resumed => f.write_str("a path can be used again"),
             What::Resized(capacity) => write!(f, "the unit has {} blocks now", capacity.blocks.0),

@@ -82,6 +82,10 @@ async fn use_link(shared: &Rc<Shared>, path: &Rc<Path>, link: Rc<Link>) -> Rc<Li
     path.state.set(PathState::Checking);
     let mut link = link;
     let mut unfit = check(shared, path, &mut link).await;
+    if unfit.is_ok() {
+        // Nothing is waited for between this and the link's being known.
+        unfit = shared.enroll(path, &link).await.map_err(Unfit::Error);
+    }
     path.tried.set(true);
     shared.changed.notify();
     if unfit.is_ok() {
@@ -201,7 +205,9 @@ async fn identity(session: &Session, lun: Lun) -> Result<Option<Identity>, Error
 }
 
 /// Asks again as long as the unit has something else to say first, or is busy.
-async fn persistently<T, F: Future<Output = Result<T, Error>>>(ask: impl Fn() -> F) -> Result<T, Error> {
+pub(super) async fn persistently<T, F: Future<Output = Result<T, Error>>>(
+    ask: impl Fn() -> F,
+) -> Result<T, Error> {
     let mut attempt = 1;
     loop {
         let result = ask().await;

@@ -4,7 +4,7 @@
 //! names. Each path has a task that keeps a session there (`life`). A command goes by the path that the policy chooses
 //! (`policy`) of those that are good enough (`access`). If that fails, `verdict` says what is known of it, and `trial`
 //! waits for what must be waited for and sends it again, or says why not. `doubt` keeps what may still be under way on a lost
-//! path from overwriting what comes later: see `docs/why/multipath.md`.
+//! path from overwriting what comes later, and `reservations` registers a host by all of its paths: see `docs/why/multipath.md`.
 
 mod access;
 mod attempt;
@@ -17,6 +17,7 @@ mod life;
 mod options;
 mod path;
 mod policy;
+mod reservations;
 mod shared;
 mod trial;
 mod verdict;
@@ -36,6 +37,7 @@ pub use self::options::{MultipathOptions, Search, Wanted};
 use self::path::Path;
 pub use self::path::{PathName, PathState, PathStatus};
 pub use self::policy::Policy;
+pub use self::reservations::Claim;
 use self::shared::Shared;
 use crate::command::{
     Command, CompareAndWrite, GetLbaStatus, LbaStatus, Read, SynchronizeCache, UnitName, Unmap, Write,

@@ -100,6 +100,8 @@ pub(super) struct Path {
     pub(super) access: Cell<AccessState>,
     /// The unit is to be asked who it is.
     pub(super) check_wanted: Cell<bool>,
+    /// The key that it is registered with; as far as we know.
+    pub(super) registered: Cell<Option<u64>>,
     /// The first login has ended, well or not.
     pub(super) tried: Cell<bool>,
     pub(super) losses: Cell<u64>,
@@ -116,6 +118,7 @@ impl Path {
             state: Cell::new(PathState::Connecting),
             access: Cell::new(AccessState::ActiveOptimized),
             check_wanted: Cell::new(false),
+            registered: Cell::new(None),
             tried: Cell::new(false),
             losses: Cell::new(0),
             last_error: RefCell::default(),

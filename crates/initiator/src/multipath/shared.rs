@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use base::Instant;
-use rt::sync::Notify;
+use rt::sync::{Notify, Semaphore};
 
 use super::access::{View, eligible};
 use super::doubt::{Doubt, Place};
@@ -29,6 +29,10 @@ pub(super) struct Shared {
     pub(super) events: RefCell<Events>,
     /// Rung when there is an event.
     pub(super) events_bell: Notify,
+    /// The key that every path is to be registered with.
+    pub(super) key: Cell<Option<u64>>,
+    /// One path at a time looks whether the unit knows the key, and registers.
+    pub(super) registering: Semaphore,
     /// Commands that were sent again after they may have been under way on a lost path.
     pub(super) repeated: Cell<u64>,
 }
@@ -56,6 +60,8 @@ impl Shared {
             out_since: Cell::new(Some(rt::now())),
             events: RefCell::default(),
             events_bell: Notify::new(),
+            key: Cell::new(None),
+            registering: Semaphore::new(1),
             repeated: Cell::new(0),
         }
     }

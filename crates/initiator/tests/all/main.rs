@@ -8,6 +8,7 @@ mod limits;
 mod load;
 mod multipath;
 mod ram_target;
+mod reservations;
 mod session;
 
 use std::net::SocketAddr;
