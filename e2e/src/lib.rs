@@ -5,6 +5,7 @@
 //! programs only through [`program`], so that each has a time limit and a missing one says which package has it.
 //! [`raw`] speaks iSCSI byte by byte: it is for what no decent initiator does.
 
+pub mod attached;
 pub mod gate;
 pub mod guest;
 pub mod libiscsi;
@@ -16,6 +17,7 @@ pub mod raw;
 pub mod server;
 pub mod tgt;
 
+pub use attached::Attached;
 pub use gate::Gate;
 pub use guest::Guest;
 pub use node::Node;

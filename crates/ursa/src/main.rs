@@ -1,8 +1,9 @@
-//! `ursa`: a node (`ursa serve`), and the command line that talks to it.
+//! `ursa`: a node (`ursa serve`), the command line that talks to it, and what uses any target (`ursa attach`, `ursa bench`).
 //!
 //! Here, and only here, are threads, files and tokio; what a node does is in `node`, and reaches the disks and the
 //! network through `rt`.
 
+mod attach;
 mod cli;
 mod host_setup;
 mod http;

@@ -5,6 +5,7 @@ mod bench;
 mod confirm;
 mod exit;
 mod host;
+mod login;
 mod map;
 mod output;
 mod pool;
@@ -23,9 +24,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub use self::attach::attach_lines;
-use self::exit::CliError;
-pub use self::exit::Outcome;
+pub use self::exit::{CliError, Outcome};
+pub use self::login::LoginArgs;
 use self::output::{Format, Output};
+use crate::attach::Attach;
 use crate::host_setup;
 use crate::serve::{self, Given};
 
@@ -84,6 +86,8 @@ enum Command {
     /// Print settings for the machines that use volumes, ready to paste
     #[command(subcommand)]
     HostSetup(host_setup::Command),
+    /// Show a unit of any iSCSI target as a file of this host, whose kernel need not know SCSI; runs until SIGTERM
+    Attach(Box<Attach>),
     /// Measure a file, a block device or any iSCSI target, in DISKSPD's terms
     #[command(subcommand)]
     Bench(bench::Command),
@@ -112,6 +116,7 @@ pub fn main() -> ExitCode {
         Command::Host(command) => command.run(&client, &output),
         Command::Session(command) => command.run(&client, &output),
         Command::HostSetup(command) => output.text(&command.text()),
+        Command::Attach(attach) => return exit::code(attach.run()),
         Command::Bench(command) => command.run(&output),
         Command::Completion { shell } => completion(shell),
     };

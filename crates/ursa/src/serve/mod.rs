@@ -11,7 +11,7 @@ mod given;
 mod greeting;
 mod limits;
 mod logging;
-mod notify;
+pub mod notify;
 mod settings;
 
 use std::net::SocketAddr;

@@ -1,14 +1,14 @@
 //! Arguments that say what is measured, and how it is reached.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use bench::{Content, Setup, Target};
 use clap::Args;
-use initiator::{Chap, Credentials, Options};
+use initiator::Options;
 
 use super::pattern::seconds;
 use crate::cli::exit::CliError;
+use crate::cli::login::LoginArgs;
 use crate::serve::Cores;
 use crate::size::Size;
 
@@ -37,27 +37,8 @@ pub struct SetupArgs {
     /// The server's process, for its CPU time [default: who listens at the portal, if it is this machine]
     #[arg(long, value_name = "PID")]
     server_pid: Vec<u32>,
-    /// The name of this initiator
-    #[arg(long, value_name = "IQN")]
-    initiator: Option<String>,
-    /// The CHAP name
-    #[arg(long, value_name = "USER", requires = "chap_secret_file")]
-    chap_user: Option<String>,
-    /// The file that has the CHAP secret
-    #[arg(long, value_name = "FILE", requires = "chap_user")]
-    chap_secret_file: Option<PathBuf>,
-    /// The CHAP name with which the target must prove itself
-    #[arg(long, value_name = "USER", requires = "chap_user", requires = "chap_target_secret_file")]
-    chap_target_user: Option<String>,
-    /// The file that has the target's CHAP secret
-    #[arg(long, value_name = "FILE", requires = "chap_target_user")]
-    chap_target_secret_file: Option<PathBuf>,
-    /// Protect the headers of all PDUs by CRC32C
-    #[arg(long)]
-    header_digest: bool,
-    /// Protect the data of all PDUs by CRC32C
-    #[arg(long)]
-    data_digest: bool,
+    #[command(flatten)]
+    login: LoginArgs,
 }
 
 /// A list of processors.
@@ -93,25 +74,8 @@ impl SetupArgs {
     }
 
     fn login(&self) -> Result<Options, CliError> {
-        let mut login = Options::default();
-        if let Some(name) = &self.initiator {
-            login.initiator.clone_from(name);
-        }
+        let mut login = self.login.options()?;
         login.timeouts.command = self.timeout;
-        login.wish.header_digest = self.header_digest;
-        login.wish.data_digest = self.data_digest;
-        if let Some(initiator) = credentials(&self.chap_user, &self.chap_secret_file)? {
-            let target = credentials(&self.chap_target_user, &self.chap_target_secret_file)?;
-            login.chap = Some(Chap { initiator, target });
-        }
         Ok(login)
     }
-}
-
-fn credentials(user: &Option<String>, file: &Option<PathBuf>) -> Result<Option<Credentials>, CliError> {
-    let (Some(name), Some(path)) = (user, file) else { return Ok(None) };
-    let secret = std::fs::read_to_string(path).map_err(|error| CliError::Secret(path.clone(), error))?;
-    // A file that an editor has written ends with a line's end, which is not part of the secret.
-    let secret = secret.trim_end_matches(['\r', '\n']).as_bytes().to_vec();
-    Ok(Some(Credentials { name: name.clone(), secret }))
 }

@@ -1,0 +1,304 @@
+//! A unit as bytes: what a file's users ask for, in commands that the unit takes.
+//!
+//! Nothing is kept here: a write has reached the unit when it is answered, and a read asks the unit. What is not a whole block is
+//! read, changed and written as one (`turns` keeps others away meanwhile).
+
+use base::{BlockCount, BlockSize, Buf, Chain, Lba, LbaRange};
+use initiator::Multipath;
+use initiator::command::{Inquiry, Provisioning, Write, WriteSame};
+use initiator::multipath::Failure;
+
+use super::turns::Turns;
+
+/// Bytes of one command at most, whatever the unit would take: what the kernel asks for in one request.
+pub(super) const COMMAND_BYTES_MAX: u32 = 1 << 20;
+
+/// Blocks of one WRITE SAME at most, where the unit names no limit: what 16 bits can say, which all targets take.
+const WRITE_SAME_BLOCKS_MAX: u64 = 65_535;
+
+/// VPD pages Block Limits and Logical Block Provisioning (SBC-3 6.6.4, 6.6.5).
+const BLOCK_LIMITS: u8 = 0xb0;
+const PROVISIONING: u8 = 0xb2;
+const PAGE_LEN: u16 = 64;
+
+/// A unit as bytes.
+pub(super) struct Disk {
+    unit: Multipath,
+    limits: Limits,
+    turns: Turns,
+}
+
+/// What the unit says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limits {
+    /// Bytes of a read or a write: whole blocks.
+    transfer: u64,
+    /// Blocks of a WRITE SAME.
+    write_same: u64,
+    /// Blocks that have no space of their own read as zeros.
+    unmapped_reads_zeros: bool,
+}
+
+/// Why a file's user did not get what they asked for.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DiskError {
+    /// The unit has failed, or all paths to it.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// The unit does not know the command.
+    #[error("the unit does not support that")]
+    Unsupported,
+    /// Behind the unit's end.
+    #[error("the unit ends before that")]
+    BehindEnd,
+}
+
+impl Disk {
+    /// Asks the unit what it takes.
+    pub(super) async fn new(unit: Multipath) -> Disk {
+        // Who does not have a page has nothing to say there.
+        let page = async |page| {
+            let inquiry = Inquiry { page: Some(page), len: PAGE_LEN };
+            unit.send(&inquiry).await.unwrap_or_default()
+        };
+        let limits =
+            Limits::parse(&page(BLOCK_LIMITS).await, &page(PROVISIONING).await, unit.capacity().block_size);
+        Disk { unit, limits, turns: Turns::default() }
+    }
+
+    /// Bytes; as last heard.
+    pub(super) fn size(&self) -> u64 {
+        let capacity = self.unit.capacity();
+        (capacity.blocks * capacity.block_size).0
+    }
+
+    /// Bytes of a block.
+    pub(super) fn block(&self) -> u32 {
+        self.block_size().bytes()
+    }
+
+    fn block_size(&self) -> BlockSize {
+        self.unit.capacity().block_size
+    }
+
+    /// Reads; less than asked for at the unit's end.
+    pub(super) async fn read(&self, offset: u64, len: u32) -> Result<Buf, DiskError> {
+        let end = offset.saturating_add(u64::from(len)).min(self.size());
+        if offset >= end {
+            return Ok(Buf::zeroed(0));
+        }
+        let blocks = self.blocks_around(offset, end);
+        let start = (blocks.start * self.block_size()).0;
+        let whole = self.read_blocks(blocks).await?;
+        let wanted = (offset - start) as usize..(end - start) as usize;
+        Ok(if wanted == (0..whole.len()) { whole } else { Buf::copy_of(&whole[wanted]) })
+    }
+
+    async fn read_blocks(&self, blocks: LbaRange) -> Result<Buf, DiskError> {
+        let size = self.block_size();
+        let step = self.limits.transfer >> size.shift();
+        if blocks.count.0 <= step {
+            return Ok(self.unit.read(blocks.start, blocks.count).await?);
+        }
+        let mut all = Buf::uncleared((blocks.count * size).0 as usize);
+        let mut at = 0;
+        for piece in pieces(blocks, step) {
+            let data = self.unit.read(piece.start, piece.count).await?;
+            all[at..at + data.len()].copy_from_slice(&data);
+            at += data.len();
+        }
+        Ok(all)
+    }
+
+    /// Writes. With `durable`, what is answered is on stable storage.
+    pub(super) async fn write(&self, offset: u64, data: Buf, durable: bool) -> Result<(), DiskError> {
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= self.size());
+        let end = end.ok_or(DiskError::BehindEnd)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let blocks = self.blocks_around(offset, end);
+        let _turn = self.turns.take(blocks).await;
+        let data = match self.is_whole(offset, end) {
+            true => data,
+            false => self.with_surroundings(blocks, offset, &data).await?,
+        };
+        self.write_blocks(blocks, data.into(), durable).await
+    }
+
+    async fn write_blocks(&self, blocks: LbaRange, data: Chain, durable: bool) -> Result<(), DiskError> {
+        let size = self.block_size();
+        let mut at = 0;
+        for piece in pieces(blocks, self.limits.transfer >> size.shift()) {
+            let len = (piece.count * size).0 as usize;
+            let data = data.slice(at..at + len);
+            self.unit.send(&Write { lba: piece.start, data, size, durable }).await?;
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// Whole blocks that hold `data` at `offset`, and around it what is there now. The blocks are the caller's meanwhile.
+    async fn with_surroundings(&self, blocks: LbaRange, offset: u64, data: &[u8]) -> Result<Buf, DiskError> {
+        let size = self.block_size();
+        let (start, block) = ((blocks.start * size).0, size.bytes() as usize);
+        let head = (offset - start) as usize;
+        let mut whole = Buf::uncleared((blocks.count * size).0 as usize);
+        let (first, last) = (blocks.start, Lba(blocks.end().0 - 1));
+        let tail_is_whole = (head + data.len()).is_multiple_of(block);
+        if head > 0 || (first == last && !tail_is_whole) {
+            let before = self.unit.read(first, BlockCount(1)).await?;
+            whole[..block].copy_from_slice(&before);
+        }
+        if first != last && !tail_is_whole {
+            let before = self.unit.read(last, BlockCount(1)).await?;
+            let at = whole.len() - block;
+            whole[at..].copy_from_slice(&before);
+        }
+        whole[head..head + data.len()].copy_from_slice(data);
+        Ok(whole)
+    }
+
+    /// Makes it read as zeros; with `unmap` the unit may give the space back.
+    ///
+    /// Not by UNMAP, which is a mere hint: WRITE SAME leaves zeros whatever the unit does about the space (SBC-3 4.7.3.4.4).
+    pub(super) async fn zero(&self, offset: u64, len: u64, unmap: bool) -> Result<(), DiskError> {
+        let size = self.block_size();
+        let block = u64::from(size.bytes());
+        let end = offset.checked_add(len).filter(|end| *end <= self.size()).ok_or(DiskError::BehindEnd)?;
+        let (inner_start, inner_end) = (offset.next_multiple_of(block), end - end % block);
+        if inner_start >= inner_end {
+            return self.write(offset, Buf::zeroed(len as usize), false).await;
+        }
+        if offset < inner_start {
+            self.write(offset, Buf::zeroed((inner_start - offset) as usize), false).await?;
+        }
+        if inner_end < end {
+            self.write(inner_end, Buf::zeroed((end - inner_end) as usize), false).await?;
+        }
+        let blocks = self.blocks_around(inner_start, inner_end);
+        let _turn = self.turns.take(blocks).await;
+        for piece in pieces(blocks, self.limits.write_same) {
+            let zeros = Buf::zeroed(size.bytes() as usize).into();
+            let command = WriteSame { lba: piece.start, count: piece.count, block: zeros, unmap };
+            self.unit.write_same(&command).await.map_err(unsupported)?;
+        }
+        Ok(())
+    }
+
+    /// Makes what was written durable.
+    pub(super) async fn flush(&self) -> Result<(), DiskError> {
+        Ok(self.unit.flush().await?)
+    }
+
+    /// The first byte from `offset` on that is data, or that is in a hole; the end of the unit is the end of the last data.
+    pub(super) async fn seek(&self, offset: u64, data: bool) -> Result<Option<u64>, DiskError> {
+        let (size, block) = (self.size(), self.block_size());
+        if offset >= size {
+            return Ok(None);
+        }
+        let anywhere = if data { Some(offset) } else { Some(size) };
+        if !self.limits.unmapped_reads_zeros {
+            return Ok(anywhere);
+        }
+        let mut at = offset;
+        while at < size {
+            let answer = self.unit.lba_status(Lba(at >> block.shift())).await;
+            let extents = match answer {
+                Ok(extents) => extents,
+                Err(failure) if is_unsupported(&failure) => return Ok(anywhere),
+                Err(failure) => return Err(failure.into()),
+            };
+            let before = at;
+            for extent in extents {
+                let is_data = extent.provisioning != Provisioning::Deallocated;
+                let end = (extent.blocks.end() * block).0;
+                if end > at && is_data == data {
+                    return Ok(Some(at.min(size)));
+                }
+                at = at.max(end);
+            }
+            if at == before {
+                // A unit that tells nothing.
+                return Ok(anywhere);
+            }
+        }
+        Ok((!data).then_some(size))
+    }
+
+    /// Logs out.
+    pub(super) async fn close(self) {
+        self.unit.close().await;
+    }
+
+    fn is_whole(&self, offset: u64, end: u64) -> bool {
+        let block = u64::from(self.block());
+        offset.is_multiple_of(block) && end.is_multiple_of(block)
+    }
+
+    /// The blocks that have the bytes from `start` to `end`.
+    fn blocks_around(&self, start: u64, end: u64) -> LbaRange {
+        let size = self.block_size();
+        let (first, last) = (start >> size.shift(), end.div_ceil(u64::from(size.bytes())));
+        LbaRange::new(Lba(first), BlockCount(last - first)).expect("they are before the unit's end")
+    }
+}
+
+impl Limits {
+    fn parse(limits: &[u8], provisioning: &[u8], size: BlockSize) -> Limits {
+        let u32_at = |at: usize| {
+            limits.get(at..).and_then(|field| field.first_chunk()).map_or(0, |it| u32::from_be_bytes(*it))
+        };
+        let u64_at = |at: usize| {
+            limits.get(at..).and_then(|field| field.first_chunk()).map_or(0, |it| u64::from_be_bytes(*it))
+        };
+        let or = |limit: u64, none: u64| if limit == 0 { none } else { limit.min(none) };
+        let transfer = or(u64::from(u32_at(8)), u64::from(COMMAND_BYTES_MAX) >> size.shift());
+        Limits {
+            transfer: transfer << size.shift(),
+            write_same: or(u64_at(36), WRITE_SAME_BLOCKS_MAX),
+            // LBPRZ.
+            unmapped_reads_zeros: provisioning.get(5).is_some_and(|byte| byte & 0x04 != 0),
+        }
+    }
+}
+
+/// A range in pieces of at most `step` blocks.
+fn pieces(blocks: LbaRange, step: u64) -> impl Iterator<Item = LbaRange> {
+    let (start, end) = (blocks.start.0, blocks.end().0);
+    (start..end)
+        .step_by(usize::try_from(step).unwrap_or(usize::MAX))
+        .map(move |at| LbaRange::new(Lba(at), BlockCount(step.min(end - at))).expect("it is a part of one"))
+}
+
+fn is_unsupported(failure: &Failure) -> bool {
+    failure.answer().is_some_and(initiator::Error::is_illegal_request)
+}
+
+fn unsupported(failure: Failure) -> DiskError {
+    if is_unsupported(&failure) { DiskError::Unsupported } else { DiskError::Failed(failure) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_says_what_it_takes() {
+        let mut page = [0; 64];
+        let open = Limits::parse(&page, &[], BlockSize::B512);
+        assert_eq!(open, Limits { transfer: 1 << 20, write_same: 65_535, unmapped_reads_zeros: false });
+        (page[10], page[42], page[43]) = (1, 0x10, 0x00); // 256 and 4096 blocks
+        let tight = Limits::parse(&page, &[0, 0xb2, 0, 4, 0, 0xe4, 2, 0], BlockSize::B512);
+        assert_eq!(tight, Limits { transfer: 131_072, write_same: 4096, unmapped_reads_zeros: true });
+        page[8] = 0x7f;
+        assert_eq!(Limits::parse(&page, &[], BlockSize::B4096).transfer, 1 << 20);
+    }
+
+    #[test]
+    fn ranges_are_cut() {
+        let range = |start, count| LbaRange::new(Lba(start), BlockCount(count)).unwrap();
+        assert_eq!(pieces(range(3, 10), 4).collect::<Vec<_>>(), [range(3, 4), range(7, 4), range(11, 2)]);
+        assert_eq!(pieces(range(3, 4), 4).collect::<Vec<_>>(), [range(3, 4)]);
+    }
+}

@@ -1,0 +1,307 @@
+//! The file system that has one file: `disk`.
+//!
+//! The kernel asks on a thread of its own (`fuser`'s); every question goes to the core that has the unit, and is answered from
+//! there when the unit has answered. The file is used past the kernel's page cache (`FOPEN_DIRECT_IO`): what one host writes, another one
+//! reads, and an fsync has nothing to write but what the unit itself caches. Writes of different parts go on side by side.
+
+use std::ffi::OsStr;
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+use base::Buf;
+use fuser::{
+    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+};
+use initiator::Error;
+use rt::{CoreId, Handle};
+use rustix::fs::{FallocateFlags, OFlags};
+
+use super::disk::{COMMAND_BYTES_MAX, Disk, DiskError};
+
+/// The file's name.
+pub(super) const NAME: &str = "disk";
+
+const FILE: INodeNo = INodeNo(2);
+
+/// How long the kernel may believe a size: a unit that has grown is seen after this.
+const ATTRIBUTES_TTL: Duration = Duration::from_secs(1);
+
+/// Requests that nobody waits for (asynchronous ones, of a loop device with direct I/O, say) which the kernel lets be under way.
+const BACKGROUND_MAX: u16 = 128;
+
+/// lseek(2).
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
+
+/// DATA PROTECT; with this code: no space is left for a write (SBC-3 4.7.3.6); else the unit is write protected.
+const DATA_PROTECT: u8 = 0x07;
+const SPACE_ALLOCATION_FAILED: u16 = 0x2707;
+
+/// The file system.
+pub(super) struct File {
+    core: Handle,
+    owner: (u32, u32),
+    read_only: bool,
+    began: SystemTime,
+}
+
+impl File {
+    /// `core` has the disk as its local value.
+    pub(super) fn new(core: Handle, owner: (u32, u32), read_only: bool) -> File {
+        File { core, owner, read_only, began: SystemTime::now() }
+    }
+
+    /// Does something with the disk. If the core is gone, the request is dropped with its reply, which answers with EIO.
+    fn ask<F: Future<Output = ()> + 'static>(&self, function: impl FnOnce(Rc<Disk>) -> F + Send + 'static) {
+        drop(self.core.call(CoreId(0), move || async move {
+            if let Some(disk) = rt::local::<Disk>() {
+                function(disk).await;
+            }
+        }));
+    }
+
+    fn attributes(&self, size: u64, block: u32) -> FileAttr {
+        let (kind, perm) = (FileType::RegularFile, if self.read_only { 0o400 } else { 0o600 });
+        FileAttr {
+            ino: FILE,
+            size,
+            blocks: size.div_ceil(512),
+            blksize: block,
+            kind,
+            perm,
+            nlink: 1,
+            ..self.root()
+        }
+    }
+
+    fn root(&self) -> FileAttr {
+        let at = self.began;
+        let (uid, gid) = self.owner;
+        FileAttr {
+            ino: INodeNo::ROOT,
+            size: 0,
+            blocks: 0,
+            atime: at,
+            mtime: at,
+            ctime: at,
+            crtime: at,
+            kind: FileType::Directory,
+            perm: 0o500,
+            nlink: 2,
+            uid,
+            gid,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+
+    fn copy(&self) -> File {
+        File { core: self.core.clone(), ..*self }
+    }
+}
+
+/// What a user of the file is told; and for people, why.
+fn errno(doing: &str, error: &DiskError) -> Errno {
+    let failure = match error {
+        DiskError::Unsupported => return Errno::EOPNOTSUPP,
+        DiskError::BehindEnd => return Errno::ENOSPC,
+        DiskError::Failed(failure) => failure,
+    };
+    tracing::error!(error = %failure, "a {doing} has failed");
+    match failure.answer().and_then(Error::sense) {
+        Some((DATA_PROTECT, SPACE_ALLOCATION_FAILED)) => Errno::ENOSPC,
+        Some((DATA_PROTECT, _)) => Errno::EROFS,
+        _ => Errno::EIO,
+    }
+}
+
+/// Answers a request that has nothing to tell but how it went.
+fn done(doing: &str, result: Result<(), DiskError>, reply: ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(errno(doing, &error)),
+    }
+}
+
+impl Filesystem for File {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // What an older kernel cannot do costs speed only.
+        let _ = config.set_max_write(COMMAND_BYTES_MAX);
+        let _ = config.set_max_background(BACKGROUND_MAX);
+        let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if parent != INodeNo::ROOT || name != NAME {
+            return reply.error(Errno::ENOENT);
+        }
+        let file = self.copy();
+        self.ask(move |disk| async move {
+            reply.entry(&ATTRIBUTES_TTL, &file.attributes(disk.size(), disk.block()), Generation(0));
+        });
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        if ino == INodeNo::ROOT {
+            return reply.attr(&ATTRIBUTES_TTL, &self.root());
+        }
+        let file = self.copy();
+        self.ask(move |disk| async move {
+            reply.attr(&ATTRIBUTES_TTL, &file.attributes(disk.size(), disk.block()));
+        });
+    }
+
+    /// A block device has no length to be cut to, and neither has this; times are not kept.
+    fn setattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        _: Option<TimeOrNow>,
+        _: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        handle: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        if size.is_some() {
+            return reply.error(Errno::EINVAL);
+        }
+        if mode.is_some() || uid.is_some() || gid.is_some() {
+            return reply.error(Errno::EPERM);
+        }
+        self.getattr(request, ino, handle, reply);
+    }
+
+    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if ino != FILE {
+            return reply.error(Errno::EISDIR);
+        }
+        if self.read_only && flags.acc_mode() != OpenAccMode::O_RDONLY {
+            return reply.error(Errno::EROFS);
+        }
+        reply.opened(
+            FileHandle(0),
+            FopenFlags::FOPEN_DIRECT_IO
+                | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+                | FopenFlags::FOPEN_NOFLUSH,
+        );
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.ask(move |disk| async move {
+            match disk.read(offset, size).await {
+                Ok(data) => reply.data(&data),
+                Err(error) => reply.error(errno("read", &error)),
+            }
+        });
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        flags: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let durable = OFlags::from_bits_retain(flags.0.cast_unsigned()).contains(OFlags::DSYNC);
+        let data = Buf::copy_of(data);
+        let len = data.len() as u32;
+        self.ask(move |disk| async move {
+            match disk.write(offset, data, durable).await {
+                Ok(()) => reply.written(len),
+                Err(error) => reply.error(errno("write", &error)),
+            }
+        });
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.ask(move |disk| async move { done("flush", disk.flush().await, reply) });
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
+        let (kept, zeroed) = (FallocateFlags::KEEP_SIZE, FallocateFlags::ZERO_RANGE);
+        let unmap = mode == kept | FallocateFlags::PUNCH_HOLE;
+        if !unmap && mode != zeroed && mode != kept | zeroed {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
+        self.ask(move |disk| async move {
+            // A hole may be asked for behind the end, where nothing is.
+            let length = if unmap { length.min(disk.size().saturating_sub(offset)) } else { length };
+            done("zeroing", disk.zero(offset, length, unmap).await, reply);
+        });
+    }
+
+    fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        let (Ok(offset), SEEK_DATA | SEEK_HOLE) = (u64::try_from(offset), whence) else {
+            return reply.error(Errno::EINVAL);
+        };
+        self.ask(move |disk| async move {
+            match disk.seek(offset, whence == SEEK_DATA).await {
+                Ok(found) => match found.and_then(|found| i64::try_from(found).ok()) {
+                    Some(found) => reply.offset(found),
+                    None => reply.error(Errno::ENXIO),
+                },
+                Err(error) => reply.error(errno("look for data", &error)),
+            }
+        });
+    }
+
+    fn readdir(&self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let entries = [
+            (INodeNo::ROOT, FileType::Directory, "."),
+            (INodeNo::ROOT, FileType::Directory, ".."),
+            (FILE, FileType::RegularFile, NAME),
+        ];
+        for (next, (ino, kind, name)) in (1..).zip(entries).skip(offset as usize) {
+            if reply.add(ino, next, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        const BLOCK: u32 = 4096;
+        self.ask(move |disk| async move {
+            reply.statfs(disk.size() / u64::from(BLOCK), 0, 0, 1, 0, BLOCK, 255, BLOCK);
+        });
+    }
+}

@@ -1,0 +1,158 @@
+//! Where the file is: mounting, unmounting, and what to do when that is not possible.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fuser::{Config, MountOption, Session};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::geteuid;
+
+use super::file::File;
+
+const DEVICE: &str = "/dev/fuse";
+
+/// What helps those who are not root.
+const HELPER: &str = "fusermount3";
+
+/// Why the file cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// No directory to mount at.
+    #[error("cannot use {0} as the place of the file: choose a directory with --path")]
+    Directory(PathBuf, #[source] io::Error),
+    /// Something is there.
+    #[error("{0} is not empty: choose another directory with --path")]
+    NotEmpty(PathBuf),
+    /// The kernel has no FUSE.
+    #[error(
+        "there is no {DEVICE}: load the kernel module (`modprobe fuse`); a container needs the device (`--device {DEVICE} --cap-add SYS_ADMIN`)"
+    )]
+    NoDevice,
+    /// It may not be used.
+    #[error("{DEVICE} may not be used: run this as root, or let this user read and write it")]
+    Denied(#[source] io::Error),
+    /// Nobody to mount for a user.
+    #[error(
+        "{HELPER} is not installed, and only root can mount without it: install the package fuse3, or run this as root"
+    )]
+    NoHelper,
+    /// Anything else.
+    #[error("cannot mount at {0}")]
+    Mount(PathBuf, #[source] io::Error),
+    /// It was mounted, and nobody can take it away.
+    #[error("cannot unmount {0}: `umount {0}` may tell more")]
+    Unmount(PathBuf, #[source] io::Error),
+}
+
+/// A directory that the file can be shown in.
+pub(super) struct Place {
+    path: PathBuf,
+    /// It was made for this.
+    is_ours: bool,
+}
+
+impl Place {
+    /// Makes the directory if need be, and clears away what a former attachment has left that was killed.
+    pub(super) fn make(path: &Path) -> Result<Place, MountError> {
+        let failed = |error| MountError::Directory(path.to_owned(), error);
+        if is_dead(path) {
+            take_away(path, UnmountFlags::DETACH)
+                .map_err(|error| MountError::Unmount(path.to_owned(), error))?;
+        }
+        let is_ours = !path.exists();
+        fs::create_dir_all(path).map_err(failed)?;
+        if fs::read_dir(path).map_err(failed)?.next().is_some() {
+            return Err(MountError::NotEmpty(path.to_owned()));
+        }
+        let path = path.canonicalize().map_err(failed)?;
+        Ok(Place { path, is_ours })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Shows the file.
+    pub(super) fn mount(&self, file: File, name: &str, read_only: bool) -> Result<Session<File>, MountError> {
+        if !Path::new(DEVICE).exists() {
+            return Err(MountError::NoDevice);
+        }
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName(source_name(name)),
+            MountOption::Subtype("ursa".to_owned()),
+            MountOption::DefaultPermissions,
+            MountOption::NoDev,
+            MountOption::NoSuid,
+            MountOption::NoExec,
+        ];
+        if read_only {
+            config.mount_options.push(MountOption::RO);
+        }
+        Session::new(file, &self.path, &config).map_err(|error| match error.kind() {
+            // The device and the directory are there, so it was the program.
+            io::ErrorKind::NotFound if !geteuid().is_root() => MountError::NoHelper,
+            io::ErrorKind::PermissionDenied => MountError::Denied(error),
+            _ => MountError::Mount(self.path.clone(), error),
+        })
+    }
+
+    /// Takes the file away; `false` if somebody uses it.
+    pub(super) fn unmount(&self) -> Result<bool, MountError> {
+        match take_away(&self.path, UnmountFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Ok(false),
+            // Somebody else has done it.
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(true),
+            Err(error) => Err(MountError::Unmount(self.path.clone(), error)),
+        }
+    }
+
+    /// Takes the file away whoever uses it.
+    pub(super) fn give_up(&self) {
+        if let Err(error) = take_away(&self.path, UnmountFlags::DETACH) {
+            tracing::error!(%error, path = %self.path.display(), "cannot unmount");
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_ours {
+            // It stays if something is there still.
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+}
+
+/// Whether there is a file system whose process is gone. Its directory is asked for what is in it, because the kernel may still know its
+/// attributes.
+fn is_dead(path: &Path) -> bool {
+    let first = fs::read_dir(path).and_then(|mut entries| entries.next().transpose());
+    first.is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()))
+}
+
+/// Unmounts: by ourselves if we may, else by the program that may.
+fn take_away(path: &Path, flags: UnmountFlags) -> io::Result<()> {
+    match unmount(path, flags) {
+        Err(Errno::PERM) => {}
+        result => return Ok(result?),
+    }
+    let lazily = flags.contains(UnmountFlags::DETACH);
+    let mut command = Command::new(HELPER);
+    command.arg("-u").args(lazily.then_some("-z")).arg("--").arg(path);
+    let output = command.output()?;
+    match String::from_utf8_lossy(&output.stderr) {
+        _ if output.status.success() => Ok(()),
+        text if text.contains("busy") => Err(Errno::BUSY.into()),
+        text => Err(io::Error::other(text.trim().to_owned())),
+    }
+}
+
+/// The options of a mount are separated by commas.
+fn source_name(url: &str) -> String {
+    url.replace(',', ";")
+}
