@@ -117,6 +117,15 @@ impl Drop for Attached {
     }
 }
 
+/// Whether loop devices and mounts can be made here: only root can. Says so if not.
+pub fn can_mount() -> bool {
+    let can = rustix::process::geteuid().is_root();
+    if !can {
+        println!("skipped: only root can make loop devices and mount them");
+    }
+    can
+}
+
 /// A loop device on a file, with direct I/O. Dropping it takes it away.
 pub struct Loop(Option<String>);
 

@@ -109,6 +109,8 @@ fn package_of(program: &str) -> &str {
         }
         "qemu-img" => "qemu-utils qemu-block-extra",
         "qemu-system-x86_64" => "qemu-system-x86",
+        "mkfs.ext4" | "e2fsck" => "e2fsprogs",
+        "losetup" | "mount" | "umount" => "mount",
         "tgtd" | "tgtadm" => "tgt",
         other => other,
     }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use e2e::attached::{Loop, Mounted, run};
+use e2e::attached::{Loop, Mounted, can_mount, run};
 use e2e::{Attached, Export, Gate, Kind, Node, VolumeSpec, node, program};
 use rustix::fs::{FallocateFlags, SeekFrom as RawSeek, fallocate};
 use tempfile::TempDir;
@@ -46,6 +46,9 @@ fn checksum(directory: &Path) -> u32 {
 
 #[test]
 fn a_file_system_outlives_detaching_and_a_restart_of_the_target() {
+    if !can_mount() {
+        return;
+    }
     let mut node = Node::start();
     let export = node.create(&VolumeSpec::new("attached", 256 * MIB));
     let dir = TempDir::new().expect("a temporary directory can be made");
