@@ -20,6 +20,7 @@ mod replica;
 mod steward;
 mod table;
 mod timestamp;
+pub mod wire;
 #[cfg(test)]
 mod world;
 

@@ -19,7 +19,7 @@ use crate::canary::Canary;
 use crate::lease::{LeaseGrant, LeaseRequest, Leases, Terms};
 use crate::{
     Blocks, Command, Config, Envelope, Geometry, Incarnation, Membership, NodeId, Outcome, Output, ReadMark,
-    Reason, RegionRead, Replica, Revision, Slot, Slots, Standing, Steward, View,
+    Reason, RegionRead, Replica, Revision, Slot, Slots, Standing, Steward, View, wire,
 };
 use disk::{Disk, EMPTY, Ended};
 use linear::{Kind, NEVER, Op};
@@ -104,6 +104,14 @@ pub struct World {
     stewards: bool,
     /// Whether to print all that happens: `URSA_TRACE`.
     trace: bool,
+}
+
+/// What the receiver makes of the message's bytes.
+fn through_the_wire(envelope: &Envelope) -> Envelope {
+    let (head, payload) = wire::encode(envelope);
+    let bytes = head[..wire::HEADER_BYTES].try_into().unwrap();
+    let header = wire::Header::parse(bytes).unwrap();
+    wire::decode(header, bytes, &head[wire::HEADER_BYTES..], payload, &GEOMETRY).unwrap()
 }
 
 fn slot(index: usize) -> Slot {
@@ -383,7 +391,9 @@ impl World {
     fn drain(&mut self, index: usize) {
         while let Some(output) = self.nodes[index].replica.poll() {
             match output {
-                Output::Send(to, envelope) => self.send(index, to.index(), Packet::Slice(envelope)),
+                Output::Send(to, envelope) => {
+                    self.send(index, to.index(), Packet::Slice(through_the_wire(&envelope)))
+                }
                 Output::Apply(apply) => {
                     self.say(|| format!("{index} writes {apply:?}"));
                     let due = self.later(self.disk);

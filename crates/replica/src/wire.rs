@@ -1,0 +1,510 @@
+//! Messages as bytes: `docs/formats/replication-link.md`.
+//!
+//! A message is a head (32 bytes and a body) and, for those that bring data, a payload behind it that is never copied. What a peer sends is
+//! checked here once: ranges are inside the slice, lists are bounded, payloads are as long as their blocks, and all of it is as it was
+//! sent by CRC32C.
+
+use base::{Chain, Crc32c};
+
+use crate::{
+    Blocks, Envelope, Epoch, Geometry, Incarnation, Message, Payload, RoundId, Slot, Slots, SyncId, Timestamp,
+};
+
+/// Bytes before a message's body.
+pub const HEADER_BYTES: usize = 32;
+/// The longest payload: the largest write that a volume takes, in one piece.
+pub const PAYLOAD_MAX: u32 = 8 << 20;
+/// The longest body: the regions of 2 TiB of a slice, each named in a list. A slice is no longer than that.
+pub const BODY_MAX: u32 = 256 << 20;
+
+/// Where a message's parts end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    kind: u8,
+    zeros: bool,
+    epoch: Epoch,
+    incarnation: Incarnation,
+    /// Bytes of the body, which follows the header.
+    pub body_bytes: u32,
+    /// Bytes of the payload, which follows the body.
+    pub payload_bytes: u32,
+    crc: u32,
+}
+
+/// Why bytes are no message. The link they came over is of no use any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// It ends too soon, or something is left over.
+    #[error("a message of the wrong length")]
+    Length,
+    /// A kind that this version does not know.
+    #[error("a message of unknown kind {0}")]
+    Kind(u8),
+    /// It is not what was sent.
+    #[error("a message whose CRC32C is wrong")]
+    Checksum,
+    /// A value that no peer of ours sends.
+    #[error("a message with a value out of range")]
+    Value,
+}
+
+mod kind {
+    pub(super) const INVALIDATE: u8 = 1;
+    pub(super) const ACKNOWLEDGE: u8 = 2;
+    pub(super) const VALIDATE: u8 = 3;
+    pub(super) const ACTIVATED: u8 = 4;
+    pub(super) const FLOOR: u8 = 5;
+    pub(super) const SYNC_OPEN: u8 = 6;
+    pub(super) const SYNC_CLEAN: u8 = 7;
+    pub(super) const SYNC_REGION: u8 = 8;
+    pub(super) const SYNC_DONE: u8 = 9;
+    pub(super) const SYNC_END: u8 = 10;
+    pub(super) const SYNCED: u8 = 11;
+}
+
+/// The flag of a payload of zeros, which takes no bytes.
+const ZEROS: u8 = 1;
+
+/// The message's head, and the data that follows it.
+pub fn encode(envelope: &Envelope) -> (Vec<u8>, Chain) {
+    let mut body = Writer(vec![0; HEADER_BYTES]);
+    let mut payload = None;
+    let kind = match &envelope.message {
+        Message::Invalidate { round, ts, blocks, payload: data } => {
+            body.u64(round.0).timestamp(*ts).blocks(*blocks).payload_crc(data);
+            payload = Some(data);
+            kind::INVALIDATE
+        }
+        Message::Acknowledge { round } => {
+            body.u64(round.0);
+            kind::ACKNOWLEDGE
+        }
+        Message::Validate { ts, blocks } => {
+            body.timestamp(*ts).blocks(*blocks);
+            kind::VALIDATE
+        }
+        Message::Activated => kind::ACTIVATED,
+        Message::Floor { floor } => {
+            body.timestamp(*floor);
+            kind::FLOOR
+        }
+        Message::SyncOpen { sync, dirty } => {
+            body.u64(sync.0).u32(dirty.len() as u32);
+            for region in dirty {
+                body.u64(*region);
+            }
+            kind::SYNC_OPEN
+        }
+        Message::SyncClean { sync, known, inherit } => {
+            body.u64(sync.0).known(known).u32(inherit.len() as u32);
+            for (region, slots) in inherit {
+                body.u64(*region).u32(u32::from(slots.bits()));
+            }
+            kind::SYNC_CLEAN
+        }
+        Message::SyncRegion { sync, region, payload: data, known, inherit } => {
+            body.u64(sync.0).u64(*region).u32(u32::from(inherit.bits())).known(known).payload_crc(data);
+            payload = Some(data);
+            kind::SYNC_REGION
+        }
+        Message::SyncDone { sync, region } => {
+            body.u64(sync.0).u64(*region);
+            kind::SYNC_DONE
+        }
+        Message::SyncEnd { sync } => {
+            body.u64(sync.0);
+            kind::SYNC_END
+        }
+        Message::Synced => kind::SYNCED,
+    };
+    let data = match payload {
+        Some(Payload::Data(data)) => data.clone(),
+        Some(Payload::Zeros) | None => Chain::new(),
+    };
+    let flags = if matches!(payload, Some(Payload::Zeros)) { ZEROS } else { 0 };
+    let Writer(mut head) = body;
+    let body_bytes = (head.len() - HEADER_BYTES) as u32;
+    head[0] = kind;
+    head[1] = flags;
+    head[4..8].copy_from_slice(&(data.len() as u32).to_le_bytes());
+    head[8..16].copy_from_slice(&envelope.epoch.0.to_le_bytes());
+    head[16..24].copy_from_slice(&envelope.incarnation.0.to_le_bytes());
+    head[24..28].copy_from_slice(&body_bytes.to_le_bytes());
+    let crc = head_crc(&head[..28], &head[HEADER_BYTES..]);
+    head[28..32].copy_from_slice(&crc.to_le_bytes());
+    (head, data)
+}
+
+impl Header {
+    /// The header of a message.
+    ///
+    /// # Errors
+    /// [`Malformed::Value`] if a length is above what there can be: nothing of it is read then.
+    pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Header, Malformed> {
+        let mut reader = Reader(bytes);
+        let (kind, flags) = (reader.u8()?, reader.u8()?);
+        let reserved = reader.take(2)?;
+        let payload_bytes = reader.u32()?;
+        let header = Header {
+            kind,
+            zeros: flags == ZEROS,
+            epoch: Epoch(reader.u64()?),
+            incarnation: Incarnation(reader.u64()?),
+            body_bytes: reader.u32()?,
+            payload_bytes,
+            crc: reader.u32()?,
+        };
+        let fits = header.payload_bytes <= PAYLOAD_MAX && header.body_bytes <= BODY_MAX;
+        if !fits || flags & !ZEROS != 0 || reserved != [0, 0] || header.zeros && payload_bytes != 0 {
+            return Err(Malformed::Value);
+        }
+        Ok(header)
+    }
+}
+
+/// The message of a header with the body and the payload of the lengths that it says, for a slice of these measures. `bytes` are those of
+/// the header.
+///
+/// # Errors
+/// Why it is none.
+pub fn decode(
+    header: Header,
+    bytes: &[u8; HEADER_BYTES],
+    body: &[u8],
+    payload: Chain,
+    geometry: &Geometry,
+) -> Result<Envelope, Malformed> {
+    if body.len() != header.body_bytes as usize || payload.len() != header.payload_bytes as usize {
+        return Err(Malformed::Length);
+    }
+    if head_crc(&bytes[..28], body) != header.crc {
+        return Err(Malformed::Checksum);
+    }
+    let mut reader = Reader(body);
+    let message = match header.kind {
+        kind::INVALIDATE => {
+            let round = RoundId(reader.u64()?);
+            let ts = reader.timestamp()?;
+            let blocks = reader.blocks(geometry)?;
+            let payload = reader.payload(header, payload, blocks, geometry)?;
+            Message::Invalidate { round, ts, blocks, payload }
+        }
+        kind::ACKNOWLEDGE => Message::Acknowledge { round: RoundId(reader.u64()?) },
+        kind::VALIDATE => Message::Validate { ts: reader.timestamp()?, blocks: reader.blocks(geometry)? },
+        kind::ACTIVATED => Message::Activated,
+        kind::FLOOR => Message::Floor { floor: reader.timestamp()? },
+        kind::SYNC_OPEN => {
+            let sync = SyncId(reader.u64()?);
+            let dirty = reader.list(8, |reader| reader.region(geometry))?;
+            Message::SyncOpen { sync, dirty }
+        }
+        kind::SYNC_CLEAN => {
+            let sync = SyncId(reader.u64()?);
+            let known = reader.known(geometry)?;
+            let inherit = reader.list(12, |reader| Ok((reader.region(geometry)?, reader.slots()?)))?;
+            Message::SyncClean { sync, known, inherit }
+        }
+        kind::SYNC_REGION => {
+            let sync = SyncId(reader.u64()?);
+            let region = reader.region(geometry)?;
+            let inherit = reader.slots()?;
+            let known = reader.known(geometry)?;
+            let payload = reader.payload(header, payload, geometry.blocks_of(region), geometry)?;
+            Message::SyncRegion { sync, region, payload, known, inherit }
+        }
+        kind::SYNC_DONE => {
+            Message::SyncDone { sync: SyncId(reader.u64()?), region: reader.region(geometry)? }
+        }
+        kind::SYNC_END => Message::SyncEnd { sync: SyncId(reader.u64()?) },
+        kind::SYNCED => Message::Synced,
+        unknown => return Err(Malformed::Kind(unknown)),
+    };
+    let brings_data = matches!(message, Message::Invalidate { .. } | Message::SyncRegion { .. });
+    if !reader.0.is_empty() || !brings_data && header.payload_bytes != 0 {
+        return Err(Malformed::Length);
+    }
+    Ok(Envelope { epoch: header.epoch, incarnation: header.incarnation, message })
+}
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn u32(&mut self, value: u32) -> &mut Writer {
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    fn u64(&mut self, value: u64) -> &mut Writer {
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    fn timestamp(&mut self, ts: Timestamp) -> &mut Writer {
+        self.u64(ts.epoch.0).u64(ts.counter).u32(ts.slot.index() as u32)
+    }
+
+    fn blocks(&mut self, blocks: Blocks) -> &mut Writer {
+        self.u64(blocks.start).u64(blocks.end)
+    }
+
+    fn known(&mut self, known: &[(Blocks, Timestamp)]) -> &mut Writer {
+        self.u32(known.len() as u32);
+        for (blocks, ts) in known {
+            self.blocks(*blocks).timestamp(*ts);
+        }
+        self
+    }
+
+    fn payload_crc(&mut self, payload: &Payload) -> &mut Writer {
+        self.u32(match payload {
+            Payload::Data(data) => data_crc(data),
+            Payload::Zeros => 0,
+        })
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed::Length)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn u8(&mut self) -> Result<u8, Malformed> {
+        Ok(self.take(1)?[0])
+    }
+
+    fn u32(&mut self) -> Result<u32, Malformed> {
+        Ok(u32::from_le_bytes(self.take(4)?.try_into().expect("four bytes")))
+    }
+
+    fn u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("eight bytes")))
+    }
+
+    fn slot(&mut self) -> Result<Slot, Malformed> {
+        Slot::new(self.u32()? as usize).ok_or(Malformed::Value)
+    }
+
+    fn slots(&mut self) -> Result<Slots, Malformed> {
+        let bits = u8::try_from(self.u32()?).map_err(|_| Malformed::Value)?;
+        let slots = Slots::from_bits(bits);
+        if slots.bits() == bits { Ok(slots) } else { Err(Malformed::Value) }
+    }
+
+    fn timestamp(&mut self) -> Result<Timestamp, Malformed> {
+        Ok(Timestamp { epoch: Epoch(self.u64()?), counter: self.u64()?, slot: self.slot()? })
+    }
+
+    fn blocks(&mut self, geometry: &Geometry) -> Result<Blocks, Malformed> {
+        let (start, end) = (self.u64()?, self.u64()?);
+        if start < end && end <= geometry.blocks {
+            Ok(Blocks::new(start, end))
+        } else {
+            Err(Malformed::Value)
+        }
+    }
+
+    fn region(&mut self, geometry: &Geometry) -> Result<u64, Malformed> {
+        let region = self.u64()?;
+        if region < geometry.regions() { Ok(region) } else { Err(Malformed::Value) }
+    }
+
+    /// A list whose elements take `size` bytes each, so that its length cannot promise more than there is.
+    fn list<T>(
+        &mut self,
+        size: usize,
+        element: impl Fn(&mut Reader<'a>) -> Result<T, Malformed>,
+    ) -> Result<Vec<T>, Malformed> {
+        let count = self.u32()? as usize;
+        if self.0.len() / size < count {
+            return Err(Malformed::Length);
+        }
+        (0..count).map(|_| element(self)).collect()
+    }
+
+    fn known(&mut self, geometry: &Geometry) -> Result<Vec<(Blocks, Timestamp)>, Malformed> {
+        self.list(36, |reader| Ok((reader.blocks(geometry)?, reader.timestamp()?)))
+    }
+
+    fn payload(
+        &mut self,
+        header: Header,
+        payload: Chain,
+        blocks: Blocks,
+        geometry: &Geometry,
+    ) -> Result<Payload, Malformed> {
+        let crc = self.u32()?;
+        if header.zeros {
+            return Ok(Payload::Zeros);
+        }
+        if payload.len() as u64 != blocks.count() * u64::from(geometry.block_bytes) {
+            return Err(Malformed::Length);
+        }
+        if data_crc(&payload) != crc {
+            return Err(Malformed::Checksum);
+        }
+        Ok(Payload::Data(payload))
+    }
+}
+
+fn head_crc(header: &[u8], body: &[u8]) -> u32 {
+    let mut crc = Crc32c::new();
+    crc.update(header);
+    crc.update(body);
+    crc.value()
+}
+
+fn data_crc(data: &Chain) -> u32 {
+    let mut crc = Crc32c::new();
+    data.parts().iter().for_each(|part| crc.update(part));
+    crc.value()
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Rng;
+
+    use super::*;
+
+    const GEOMETRY: Geometry = Geometry { blocks: 1000, block_bytes: 4, region_blocks: 16 };
+
+    fn slot(number: usize) -> Slot {
+        Slot::new(number).unwrap()
+    }
+
+    fn ts() -> Timestamp {
+        Timestamp { epoch: Epoch(6), counter: 0x1122, slot: slot(3) }
+    }
+
+    fn all() -> Vec<Message> {
+        let data = |blocks: usize| Payload::Data(Chain::copy_of(&vec![7; blocks * 4]));
+        let known = vec![(Blocks::new(3, 5), ts()), (Blocks::new(9, 10), ts())];
+        vec![
+            Message::Invalidate { round: RoundId(9), ts: ts(), blocks: Blocks::new(2, 5), payload: data(3) },
+            Message::Invalidate {
+                round: RoundId(9),
+                ts: ts(),
+                blocks: Blocks::new(2, 900),
+                payload: Payload::Zeros,
+            },
+            Message::Acknowledge { round: RoundId(u64::MAX) },
+            Message::Validate { ts: ts(), blocks: Blocks::new(999, 1000) },
+            Message::Activated,
+            Message::Floor { floor: ts() },
+            Message::SyncOpen { sync: SyncId(1), dirty: vec![0, 7, 62] },
+            Message::SyncClean {
+                sync: SyncId(1),
+                known: known.clone(),
+                inherit: vec![(5, Slots::from_bits(0b1010))],
+            },
+            Message::SyncRegion {
+                sync: SyncId(1),
+                region: 62,
+                payload: data(8),
+                known,
+                inherit: Slots::NONE,
+            },
+            Message::SyncDone { sync: SyncId(1), region: 3 },
+            Message::SyncEnd { sync: SyncId(1) },
+            Message::Synced,
+        ]
+    }
+
+    fn parse(head: &[u8], payload: Chain) -> Result<Envelope, Malformed> {
+        let bytes = head[..HEADER_BYTES].try_into().unwrap();
+        decode(Header::parse(bytes)?, bytes, &head[HEADER_BYTES..], payload, &GEOMETRY)
+    }
+
+    #[test]
+    fn what_is_sent_is_what_is_understood() {
+        for message in all() {
+            let envelope = Envelope { epoch: Epoch(6), incarnation: Incarnation(2), message };
+            let (head, payload) = encode(&envelope);
+            let again = parse(&head, payload).unwrap();
+            assert_eq!(format!("{again:?}"), format!("{envelope:?}"));
+        }
+    }
+
+    /// The table of docs/formats/replication-link.md.
+    #[test]
+    fn a_write_is_as_documented() {
+        let message = Message::Invalidate {
+            round: RoundId(9),
+            ts: ts(),
+            blocks: Blocks::new(2, 3),
+            payload: Payload::Data(Chain::copy_of(b"123\0")),
+        };
+        let (head, payload) = encode(&Envelope { epoch: Epoch(6), incarnation: Incarnation(2), message });
+        assert_eq!(payload.to_vec(), b"123\0");
+        let header = [1, 0, 0, 0, 4, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 48, 0, 0, 0];
+        assert_eq!(head[..28], header);
+        let body = [
+            9, 0, 0, 0, 0, 0, 0, 0, // round
+            6, 0, 0, 0, 0, 0, 0, 0, 0x22, 0x11, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, // timestamp
+            2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, // blocks
+        ];
+        assert_eq!(head[32..76], body);
+        assert_eq!(head.len(), 80, "and the CRC32C of the payload");
+    }
+
+    #[test]
+    fn one_changed_byte_is_noticed_wherever_it_is() {
+        for message in all() {
+            let (head, payload) = encode(&Envelope { epoch: Epoch(6), incarnation: Incarnation(2), message });
+            for at in 0..head.len() {
+                let mut broken = head.clone();
+                broken[at] ^= 0x40;
+                assert!(parse(&broken, payload.clone()).is_err(), "byte {at}");
+            }
+            if !payload.is_empty() {
+                let mut bytes = payload.to_vec();
+                bytes[5] ^= 1;
+                assert_eq!(parse(&head, Chain::copy_of(&bytes)).unwrap_err(), Malformed::Checksum);
+            }
+        }
+    }
+
+    /// Peers are ours, but not always of our version, nor always sane.
+    #[test]
+    fn values_that_are_out_of_range_are_refused_though_their_checksums_are_right() {
+        let wrong = [
+            Message::Validate { ts: ts(), blocks: Blocks::new(999, 1001) },
+            Message::SyncDone { sync: SyncId(1), region: 63 },
+            Message::SyncOpen { sync: SyncId(1), dirty: vec![63] },
+        ];
+        for message in wrong {
+            let (head, payload) = encode(&Envelope { epoch: Epoch(6), incarnation: Incarnation(2), message });
+            assert_eq!(parse(&head, payload).unwrap_err(), Malformed::Value);
+        }
+        let short = Message::Invalidate {
+            round: RoundId(1),
+            ts: ts(),
+            blocks: Blocks::new(0, 9),
+            payload: Payload::Data(Chain::copy_of(b"1234")),
+        };
+        let (head, payload) =
+            encode(&Envelope { epoch: Epoch(6), incarnation: Incarnation(2), message: short });
+        assert_eq!(parse(&head, payload).unwrap_err(), Malformed::Length);
+    }
+
+    #[test]
+    fn garbage_is_refused_without_taking_memory_for_it() {
+        let mut rng = Rng::new(3);
+        for _ in 0..20_000 {
+            let mut head = vec![0; HEADER_BYTES + rng.below(60) as usize];
+            rng.fill(&mut head);
+            head[0] = rng.below(13) as u8;
+            head[1..8].fill(0);
+            let body = (head.len() - HEADER_BYTES) as u32;
+            head[24..28].copy_from_slice(&body.to_le_bytes());
+            let crc = head_crc(&head[..28], &head[HEADER_BYTES..]);
+            head[28..32].copy_from_slice(&crc.to_le_bytes());
+            if let Ok(envelope) = parse(&head, Chain::new()) {
+                assert_eq!(encode(&envelope).0, head, "what is understood can be said in one way only");
+            }
+        }
+    }
+}

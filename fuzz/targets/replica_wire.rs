@@ -1,0 +1,26 @@
+//! Bytes of another node as a message between copies: never a panic, no memory that the bytes do not justify, and what is understood can be
+//! said in one way only.
+#![no_main]
+
+use base::{Chain, crc32c};
+use libfuzzer_sys::fuzz_target;
+use replica::Geometry;
+use replica::wire::{HEADER_BYTES, Header, decode, encode};
+
+fuzz_target!(|input: (&[u8], &[u8])| {
+    let (bytes, payload) = input;
+    if bytes.len() < HEADER_BYTES {
+        return;
+    }
+    // The checksum is right, or nothing behind it would ever be looked at.
+    let mut bytes = bytes.to_vec();
+    let crc = crc32c(&[&bytes[..28], &bytes[HEADER_BYTES..]].concat());
+    bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+    let (header_bytes, body) = bytes.split_first_chunk::<HEADER_BYTES>().expect("long enough");
+    let Ok(header) = Header::parse(header_bytes) else { return };
+    let geometry = Geometry::new(100_000, 512);
+    if let Ok(envelope) = decode(header, header_bytes, body, Chain::copy_of(payload), &geometry) {
+        let (head, data) = encode(&envelope);
+        assert_eq!((head, data.to_vec()), (bytes, payload.to_vec()));
+    }
+});
