@@ -5,7 +5,8 @@
 //! it panic, and memory stays below what [`SessionConfig`] bounds:
 //!
 //! - unsolicited data: `commands_max` times FirstBurstLength; solicited data: `data_bytes_max`. A write that is larger
-//!   than `data_bytes_max` alone is answered ILLEGAL REQUEST, INVALID FIELD IN CDB, without asking for its data.
+//!   than `data_bytes_max` alone is answered ILLEGAL REQUEST, INVALID FIELD IN CDB, without asking for its data. What the
+//!   driver has counts until it has ended it, also if it was aborted (`orphan`).
 //! - answers: one for each command in the window, and no more bytes are wanted above [`TRANSMIT_BYTES_MAX`].
 //!
 //! A header digest error, a broken sequence of data or the loss of a connection ends the whole session, as level 0 has no
@@ -28,6 +29,7 @@ mod end;
 mod join;
 mod logout;
 mod nop;
+mod orphan;
 mod receive;
 mod request;
 mod solicit;
@@ -41,13 +43,14 @@ mod transmit;
 mod window;
 mod write_data;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use base::{Buf, Chain, Instant, SendBatch};
 use slab::Slab;
 
 use self::connection::Connection;
 use self::logout::Logout;
+use self::orphan::Orphan;
 use self::task::{TaskKey, TaskTable};
 use self::task_management::Management;
 use self::window::Window;
@@ -141,6 +144,8 @@ pub enum CloseReason {
     NopTimeout,
     Reinstated,
     Drained,
+    /// Tasks that the initiator wants aborted do not come to their end.
+    AbortTimeout,
 }
 
 /// What the driver must see to.
@@ -230,6 +235,8 @@ pub struct Session {
     leading: Option<Negotiated>,
     window: Window,
     tasks: TaskTable,
+    /// Commands that are forgotten, and that the driver has not ended.
+    orphans: BTreeMap<TaskKey, Orphan>,
     /// Task management requests that were handed out.
     management: Slab<Management>,
     /// Immediate ones that wait for requests before them which other connections bring.
@@ -238,7 +245,7 @@ pub struct Session {
     logouts: Slab<Logout>,
     /// Immediate commands among `tasks`.
     immediate_tasks: usize,
-    /// Bytes of write buffers, from their allocation to the command's answer.
+    /// Bytes of write buffers, from their allocation to the command's answer, or to its end if it is answered before.
     write_bytes: usize,
     /// How many tasks among them were given a buffer for solicited data.
     write_grants: usize,
@@ -274,6 +281,7 @@ impl Session {
             leading: None,
             window: Window::new(Serial(0), commands_max),
             tasks: TaskTable::new(),
+            orphans: BTreeMap::new(),
             management: Slab::new(),
             early_management: Vec::new(),
             logouts: Slab::new(),
@@ -358,9 +366,10 @@ impl Session {
         self.events.pop_front()
     }
 
-    /// The answer to a command. Ignored if the command was aborted.
+    /// A command has ended: nothing of it takes effect any more, and its data is no longer held. This is its answer, unless
+    /// it was aborted. To be called for each command, also for those that are aborted: their memory counts until then.
     pub fn complete(&mut self, id: CommandId, outcome: Outcome) {
-        self.answer(TaskKey::from(id), outcome);
+        self.end_command(TaskKey::from(id), outcome);
     }
 
     /// The answer to a task management request.
@@ -378,7 +387,8 @@ impl Session {
         self.answer_send_targets(TaskKey::from(id), targets);
     }
 
-    /// Aborts a command from above (PREEMPT AND ABORT, a reset by another session): it is answered TASK ABORTED if `answer`.
+    /// Aborts a command from above (PREEMPT AND ABORT, a reset by another session): it is answered TASK ABORTED if `answer`, when
+    /// it has ended.
     pub fn abort(&mut self, id: CommandId, answer: bool) {
         self.abort_from_above(TaskKey::from(id), answer);
     }

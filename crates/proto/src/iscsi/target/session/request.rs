@@ -358,17 +358,24 @@ impl Session {
                 }));
             }
             TaskState::Collecting => self.solicit(key),
-            TaskState::Running | TaskState::Answering(_) => {}
+            TaskState::Running | TaskState::Aborted | TaskState::Answering(_) => {}
+        }
+    }
+
+    /// The driver has ended a command.
+    #[inline]
+    pub(super) fn end_command(&mut self, key: TaskKey, outcome: Outcome) {
+        match self.tasks.get(key).map(|task| &task.state) {
+            Some(TaskState::Aborted) => self.answer(key, Verdict::TaskAborted.into()),
+            Some(_) => self.answer(key, outcome),
+            None => self.end_orphan(key),
         }
     }
 
     /// The answer to a running command.
     #[inline]
-    pub(super) fn answer(&mut self, key: TaskKey, outcome: Outcome) {
-        let Some(task) = self.tasks.get_mut(key).filter(|task| matches!(task.state, TaskState::Running))
-        else {
-            return;
-        };
+    fn answer(&mut self, key: TaskKey, outcome: Outcome) {
+        let Some(task) = self.tasks.get_mut(key).filter(|task| task.state.is_handed_out()) else { return };
         let mut data = outcome.data_in;
         let read_max = if task.read { task.expected } else { 0 };
         if data.len() > read_max as usize {
@@ -401,10 +408,10 @@ impl Session {
         if let Some(connection) = self.connections.iter_mut().find(|connection| connection.id == from) {
             connection.counters.aborts += 1;
         }
-        if answer {
-            self.answer(key, Outcome::status(Status::TaskAborted));
-        } else {
+        if !answer {
             self.remove_task(key);
+        } else if let Some(task) = self.tasks.get_mut(key) {
+            task.state = TaskState::Aborted;
         }
     }
 
@@ -433,20 +440,29 @@ impl Session {
     /// Forgets a task: its answer was sent, or nobody waits for one. Says whether the driver still has it.
     #[inline]
     pub(super) fn remove_task(&mut self, key: TaskKey) -> bool {
+        if self.tasks.get(key).is_some_and(|task| task.state.is_handed_out()) {
+            return self.orphan(key);
+        }
         self.release_memory(key);
         let Some(task) = self.tasks.remove(key) else { return false };
-        if task.immediate {
-            self.immediate_tasks -= 1;
-        } else {
-            self.window.release();
-        }
+        self.give_up_place(task.immediate);
         if let TaskState::Answering(answer) = &task.state
             && let Some(connection) =
                 self.connections.iter_mut().find(|connection| connection.id == task.connection)
         {
             connection.queued_bytes -= answer.data.len() - answer.sent as usize;
         }
-        matches!(task.state, TaskState::Running)
+        false
+    }
+
+    /// Another request may come for one that is over.
+    #[inline]
+    pub(super) fn give_up_place(&mut self, immediate: bool) {
+        if immediate {
+            self.immediate_tasks -= 1;
+        } else {
+            self.window.release();
+        }
     }
 
     fn refuse_in_discovery(&mut self, at: usize, header: &[u8; HEADER_LEN]) {

@@ -10,7 +10,7 @@ use crate::iscsi::wire::{InitiatorTag, Residual, Serial, TargetTag};
 use crate::scsi::{Cdb, Outcome, Sense, Status};
 
 /// A slot and which of its users is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TaskKey {
     pub(super) slot: u32,
     pub(super) generation: u32,
@@ -46,8 +46,17 @@ pub(super) enum TaskState {
     Refusing(Verdict),
     /// Handed out to the driver.
     Running,
+    /// Handed out to the driver, and aborted from above: it is answered so when the driver has ended it.
+    Aborted,
     /// Answered: waits for its place in the transmit queue, or is partly sent.
     Answering(Answer),
+}
+
+impl TaskState {
+    /// The driver has it.
+    pub(super) fn is_handed_out(&self) -> bool {
+        matches!(self, TaskState::Running | TaskState::Aborted)
+    }
 }
 
 /// Why a command is not carried out.
@@ -199,7 +208,7 @@ impl TaskTable {
             match task.state {
                 TaskState::Collecting => census.collecting += 1,
                 TaskState::Refusing(_) => census.refusing += 1,
-                TaskState::Running => census.running += 1,
+                TaskState::Running | TaskState::Aborted => census.running += 1,
                 TaskState::Answering(_) => census.answering += 1,
             }
         }

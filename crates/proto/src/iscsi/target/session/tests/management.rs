@@ -58,6 +58,51 @@ fn abort_task_of_a_running_command() {
     assert!(peer.output().is_empty());
 }
 
+/// The driver has the data of what runs, aborted or not: others get its room when it is really over.
+#[test]
+fn the_memory_of_an_aborted_write_is_free_when_the_driver_has_ended_it() {
+    let config = SessionConfig { data_bytes_max: 8192, ..config() };
+    let mut peer = Peer::with(negotiated(), config);
+    peer.send(write(1, FIRST, 8192).encode(0), &[]);
+    let r2t = peer.r2t();
+    peer.send(data_out(1, r2t.target_tag, 0, 0, true).encode(8192), &[0; 8192]);
+    let running = peer.command();
+    peer.send(abort_task(2, 1, FIRST, FIRST + 1).encode(), &[]);
+    let (id, _, abort) = peer.task_event();
+    assert_eq!(abort, vec![running.id]);
+    assert_eq!(peer.session.write_bytes(), 8192);
+    peer.send(write(3, FIRST + 1, 8192).encode(0), &[]);
+    assert!(peer.output().is_empty(), "there is no room");
+    peer.session.complete(running.id, Outcome::good());
+    assert_eq!(peer.r2t().initiator_tag, InitiatorTag(3));
+    assert_eq!(peer.session.write_bytes(), 8192);
+    peer.session.complete(running.id, Outcome::good());
+    assert_eq!(peer.session.write_bytes(), 8192, "once");
+    peer.session.task_done(id, TaskResponse::Complete);
+    assert_eq!(peer.task_response(), (2, 0));
+}
+
+/// Aborting makes room in the window, but not without end.
+#[test]
+fn what_was_aborted_and_runs_on_is_bounded() {
+    let mut peer = Peer::new();
+    let (mut number, mut running) = (FIRST, Vec::new());
+    // The driver ends none of them.
+    for round in 0..2000 {
+        peer.send(command(round * 2 + 1, number).encode(0), &[]);
+        let Some(Event::Command(command)) = peer.events().pop() else { break };
+        running.push(command.id);
+        peer.session.abort(command.id, false);
+        number += 1;
+    }
+    assert!(running.len() > 100, "a disk that is slow for one unit leaves the others their window");
+    assert!(running.len() <= 1024 + 8, "{}", running.len());
+    let last = running.pop().unwrap();
+    peer.session.complete(last, Outcome::good());
+    peer.send(command(5001, number).encode(0), &[]);
+    peer.command();
+}
+
 #[test]
 fn abort_task_of_a_command_that_waits_for_data() {
     let mut peer = Peer::new();
