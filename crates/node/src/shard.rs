@@ -19,7 +19,7 @@ use crate::access::{Access, Concerned};
 use crate::config::Config;
 use crate::control::Control;
 use crate::session::Session;
-use crate::unit::Unit;
+use crate::unit::{Unit, Waiting};
 use crate::volume::{Volume, VolumeId};
 
 /// One core's state.
@@ -225,16 +225,21 @@ impl Shard {
     pub async fn abort_commands_of(&self, id: VolumeId, victims: &[ItNexus]) {
         let Some(unit) = self.unit(id) else { return };
         for session in self.sessions().into_iter().filter(|session| victims.contains(session.name())) {
-            session.abort_on(&unit);
-            unit.drained(Some(session.nexus())).await;
+            let copies = session.abort_on(&unit);
+            unit.drained(Waiting::Of(session.nexus())).await;
+            session.ended(&copies).await;
         }
     }
 
     /// Aborts what all sessions of this core have running on a unit (a reset), and waits until none of it can take effect.
     pub async fn abort_all(&self, id: VolumeId) {
         let Some(unit) = self.unit(id) else { return };
-        self.sessions().iter().for_each(|session| session.abort_on(&unit));
-        unit.drained(None).await;
+        let sessions = self.sessions();
+        let copies: Vec<_> = sessions.iter().map(|session| session.abort_on(&unit)).collect();
+        unit.drained(Waiting::All).await;
+        for (session, copies) in sessions.iter().zip(&copies) {
+            session.ended(copies).await;
+        }
     }
 }
 

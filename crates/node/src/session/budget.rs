@@ -1,7 +1,9 @@
-//! How much memory the reads of a session may hold: data on its way from the disk, and data that the initiator has not taken yet.
+//! How much memory the commands of a session may hold besides the data that came with them: what they read from the disk, for
+//! the initiator or to compare, to change or to copy it, and what the initiator has not taken yet.
 //!
-//! Without a limit, an initiator that asks for 128 times 8 MiB and reads nothing would hold a gigabyte. A read that does not fit
-//! waits; one alone always fits, however large.
+//! Without a limit, an initiator that asks for 128 times 8 MiB and reads nothing would hold a gigabyte. A command that does not
+//! fit waits; one alone always fits, however large. It has its room before it claims blocks, so that none that holds
+//! blocks waits for one that waits for them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -9,23 +11,23 @@ use std::collections::BTreeSet;
 use rt::sync::Notify;
 
 /// The budget of one session.
-pub struct ReadBudget {
+pub struct Budget {
     max: Cell<usize>,
-    /// Bytes of reads that were admitted and are not answered.
+    /// Bytes of commands that were admitted and have not ended.
     running: Cell<usize>,
     /// Bytes of answers that were not sent.
     queued: Cell<usize>,
-    /// Reads that wait, by age: the oldest goes first, or a large one would wait for ever.
+    /// Commands that wait, by age: the oldest goes first, or a large one would wait for ever.
     waiting: RefCell<BTreeSet<u64>>,
     next_ticket: Cell<u64>,
     /// Rung when the next in line may fit.
     freed: Notify,
 }
 
-impl ReadBudget {
+impl Budget {
     /// A budget of `max` bytes.
-    pub fn new(max: usize) -> ReadBudget {
-        ReadBudget {
+    pub fn new(max: usize) -> Budget {
+        Budget {
             max: Cell::new(max),
             running: Cell::new(0),
             queued: Cell::new(0),
@@ -67,14 +69,14 @@ impl ReadBudget {
     }
 }
 
-/// A read that waits.
+/// A command that waits.
 struct Place<'a> {
-    budget: &'a ReadBudget,
+    budget: &'a Budget,
     ticket: u64,
 }
 
 impl<'a> Place<'a> {
-    fn in_line(budget: &'a ReadBudget) -> Place<'a> {
+    fn in_line(budget: &'a Budget) -> Place<'a> {
         let ticket = budget.next_ticket.get();
         budget.next_ticket.set(ticket + 1);
         budget.waiting.borrow_mut().insert(ticket);
@@ -89,9 +91,9 @@ impl Drop for Place<'_> {
     }
 }
 
-/// A read that was admitted.
+/// What a command was admitted with.
 pub struct Admitted<'a> {
-    budget: &'a ReadBudget,
+    budget: &'a Budget,
     bytes: usize,
 }
 
@@ -115,7 +117,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_waits_and_one_alone_fits() {
-        let budget = ReadBudget::new(10);
+        let budget = Budget::new(10);
         let Poll::Ready(large) = poll(pin!(budget.admit(100))) else { panic!("nothing else is held") };
         let mut small = pin!(budget.admit(1));
         assert!(poll(small.as_mut()).is_pending());

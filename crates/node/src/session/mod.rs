@@ -6,6 +6,7 @@
 //! in one send.
 
 mod budget;
+mod caller;
 mod connection;
 mod join;
 mod task;
@@ -27,7 +28,8 @@ use proto::scsi::limits::TRANSFER_BYTES_MAX;
 use proto::scsi::{ItNexus, Lun, NexusId, Outcome, Request, Status, Step, UnitAttention, absent};
 use rt::sync::Notify;
 
-use self::budget::ReadBudget;
+use self::budget::Budget;
+pub use self::caller::{Aborted, Caller};
 use self::connection::Connection;
 pub use self::join::Seat;
 pub use self::view::View;
@@ -39,6 +41,9 @@ use crate::unit::Unit;
 
 /// What every session may hold of write data, and again of answers: one command of the largest size.
 const DATA_BYTES_MIN: usize = TRANSFER_BYTES_MAX as usize;
+
+/// The operation code of EXTENDED COPY (SPC-4).
+const EXTENDED_COPY: u8 = 0x83;
 
 /// Who is at the other end, and what it logged in to.
 #[derive(Clone, Debug)]
@@ -74,6 +79,10 @@ struct Running {
     on: Rc<Unit>,
     /// The connection that it came on.
     cid: u16,
+    /// A copy waits for no other command, and ends soon when it is aborted: who aborts it can wait for it.
+    is_copy: bool,
+    /// It should begin nothing more.
+    aborted: bool,
 }
 
 /// One session on its core.
@@ -85,10 +94,12 @@ pub struct Session {
     view: RefCell<Rc<View>>,
     /// The host groups whose LUNs it sees. A secret that a group gets later counts from the next login on.
     entered: RefCell<BTreeSet<HostName>>,
-    /// What its reads may hold.
-    reads: Rc<ReadBudget>,
+    /// What its commands may hold besides the data that came with them.
+    budget: Budget,
     /// Commands that run as tasks of their own, also those that the brain has forgotten.
     running: RefCell<BTreeMap<CommandId, Running>>,
+    /// Rung when running commands were aborted.
+    aborted: Notify,
     /// Rung when a command has ended that somebody may wait for.
     command_ended: Notify,
     /// Rung when a deadline may have come nearer.
@@ -113,16 +124,16 @@ impl Session {
             },
             birth.peer.target.is_none(),
         );
-        let reads = Rc::new(ReadBudget::new(DATA_BYTES_MIN));
-        let view = View::empty(birth.peer.name.clone(), Rc::clone(&reads));
+        let view = View::empty(birth.peer.name.clone());
         let session = Rc::new(Session {
             view: RefCell::new(Rc::new(view)),
             entered: RefCell::default(),
-            reads,
+            budget: Budget::new(DATA_BYTES_MIN),
             birth,
             brain: RefCell::new(brain),
             connections: RefCell::default(),
             running: RefCell::default(),
+            aborted: Notify::new(),
             command_ended: Notify::new(),
             deadline_changed: Notify::new(),
             ended: Cell::new(false),
@@ -196,11 +207,11 @@ impl Session {
     pub fn set_data_bytes(&self, bytes: usize) {
         let bytes = bytes.max(DATA_BYTES_MIN);
         self.brain.borrow_mut().set_data_bytes_max(bytes);
-        self.reads.set_max(bytes);
+        self.budget.set_max(bytes);
     }
 
     fn empty_view(&self) -> View {
-        View::empty(self.birth.peer.name.clone(), Rc::clone(&self.reads))
+        View::empty(self.birth.peer.name.clone())
     }
 
     /// Looks its LUNs up again after the access rules have changed.
@@ -245,13 +256,33 @@ impl Session {
         self.view.replace(new);
     }
 
-    /// Answers what is running on `unit` with TASK ABORTED; the operations themselves go on to their end.
-    pub fn abort_on(self: &Rc<Session>, unit: &Rc<Unit>) {
-        let running = self.running.borrow();
-        let ids = running.iter().filter(|(_, running)| Rc::ptr_eq(&running.on, unit)).map(|(id, _)| *id);
-        ids.for_each(|id| self.brain.borrow_mut().abort(id, true));
-        drop(running);
+    /// Aborts the commands to `unit`: what has not begun will not, and what is at the volume goes on to its end, after which it is
+    /// answered TASK ABORTED. Gives those whose end can be waited for besides what is at the volume ([`Session::ended`]).
+    pub fn abort_on(self: &Rc<Session>, unit: &Rc<Unit>) -> Vec<CommandId> {
+        let is_on = |running: &Running| Rc::ptr_eq(&running.on, unit);
+        let ids: Vec<(CommandId, bool)> = {
+            let running = self.running.borrow();
+            let on = running.iter().filter(|(_, running)| is_on(running));
+            on.map(|(id, running)| (*id, running.is_copy)).collect()
+        };
+        ids.iter().for_each(|(id, _)| self.brain.borrow_mut().abort(*id, true));
+        self.stop(is_on);
+        let view = self.view();
+        for (lun, _) in view.luns().iter().filter(|(_, other)| Rc::ptr_eq(other, unit)) {
+            self.brain.borrow_mut().abort_waiting(*lun);
+        }
         self.pump();
+        ids.into_iter().filter(|(_, is_copy)| *is_copy).map(|(id, _)| id).collect()
+    }
+
+    /// Lets running commands begin nothing more.
+    fn stop(&self, which: impl Fn(&Running) -> bool) {
+        self.running
+            .borrow_mut()
+            .values_mut()
+            .filter(|running| which(running))
+            .for_each(|running| running.aborted = true);
+        self.aborted.notify();
     }
 
     /// Sees to everything that the brain asks for, and lets the connections send.
@@ -269,10 +300,12 @@ impl Session {
                     self.brain.borrow_mut().send_targets(id, &targets);
                 }
                 Event::Logout { id, cid } => {
+                    self.stop(|running| cid.is_none_or(|cid| running.cid == cid));
                     rt::spawn(Rc::clone(self).log_out(id, cid)).detach();
                 }
-                // Commands whose answers nobody waits for run to their end: who must wait for that finds them in `running`.
+                // Commands whose answers nobody waits for come to their end: who must wait for that finds them in `running`.
                 Event::Close { id, reason } => {
+                    self.stop(|running| running.cid == id.cid);
                     tracing::debug!(tsih = self.birth.tsih, cid = id.cid, ?reason, "connection closes");
                     let connection = self.connections.borrow().get(&id).cloned();
                     match connection {
@@ -293,7 +326,7 @@ impl Session {
 
     /// Tells the budget what waits to be sent.
     fn count_answers(&self) {
-        self.reads.set_queued(self.brain.borrow().answer_bytes());
+        self.budget.set_queued(self.brain.borrow().answer_bytes());
     }
 
     /// Runs one command: to its end if it does not have to wait, else as a task.
@@ -311,13 +344,15 @@ impl Session {
             self.brain.borrow_mut().complete(id, outcome);
             return;
         };
+        let is_copy = cdb.0[0] == EXTENDED_COPY;
         let request = Request { nexus: self.birth.nexus, cdb, data_out };
         let on = Rc::clone(&unit);
-        let mut execution = Box::pin(async move { unit.execute(&view, request).await });
+        let caller = Caller::new(Rc::clone(self), id, view);
+        let mut execution = Box::pin(async move { unit.execute(&caller, request).await });
         match execution.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => self.brain.borrow_mut().complete(id, outcome),
             Poll::Pending => {
-                self.running.borrow_mut().insert(id, Running { on, cid });
+                self.running.borrow_mut().insert(id, Running { on, cid, is_copy, aborted: false });
                 let session = Rc::clone(self);
                 rt::spawn(async move { session.finish(id, execution.await) }).detach();
             }
@@ -358,6 +393,7 @@ impl Session {
         }
         let view = self.view.replace(Rc::new(self.empty_view()));
         self.deadline_changed.notify();
+        self.stop(|_| true);
         let session = Rc::clone(self);
         rt::spawn(async move {
             // A write that is still at a disk must not land after what the initiator writes in its next session, so that one

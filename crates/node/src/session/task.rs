@@ -1,21 +1,26 @@
 //! Task management: what is aborted must take no effect after the answer.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use proto::iscsi::target::{CommandId, TaskFunction, TaskResponse};
+use proto::iscsi::target::{CloseReason, CommandId, TaskFunction, TaskResponse};
 use proto::scsi::Reset;
 
 use super::Session;
 use crate::shard::{Shard, on_all_cores};
 use crate::unit::Unit;
 
-/// How long aborted commands get to come to their end. A disk that takes longer is sick, and the initiator, which is
-/// told that the function was rejected, will escalate.
-const ABORT_DEADLINE: Duration = Duration::from_secs(10);
+/// How long aborted commands get to come to their end. A disk that takes longer is sick. Initiators escalate by themselves
+/// before (open-iscsi waits 15 s for an abort and 30 s for a reset); those that do not are cut off after this time. An
+/// answer before the end would not be true, whichever it is: "complete" lets the initiator write over what still
+/// lands, "rejected" makes it wait for commands that are gone.
+const ABORT_DEADLINE: Duration = Duration::from_secs(60);
 
 impl Session {
-    /// Carries out a task management function and answers it.
+    /// Carries out a task management function and answers it, when nothing of what it ends takes effect any more. If that takes
+    /// too long the session is ended instead; its successor begins when all is over (see `portal`). The function is carried
+    /// out to its end in any case, since others depend on it: a reset that has begun is one.
     pub(super) async fn manage_task(
         self: Rc<Session>,
         id: CommandId,
@@ -24,7 +29,8 @@ impl Session {
         abort: Vec<CommandId>,
     ) {
         tracing::info!(tsih = self.birth.tsih, ?function, commands = abort.len(), "task management");
-        let work = async {
+        self.stop_these(&abort);
+        let mut work = pin!(async {
             self.ended(&abort).await;
             match function {
                 TaskFunction::AbortTask | TaskFunction::AbortTaskSet => TaskResponse::Complete,
@@ -43,21 +49,35 @@ impl Session {
                     TaskResponse::Complete
                 }
             }
-        };
-        let response = rt::timeout(ABORT_DEADLINE, work).await.unwrap_or_else(|_| {
-            tracing::error!(
-                tsih = self.birth.tsih,
-                ?function,
-                "aborted commands did not come to their end in time"
-            );
-            TaskResponse::Rejected
         });
+        let response = match rt::timeout(ABORT_DEADLINE, work.as_mut()).await {
+            Ok(response) => response,
+            Err(rt::Elapsed) => {
+                tracing::error!(
+                    tsih = self.birth.tsih,
+                    ?function,
+                    "commands that are to be aborted do not come back from their disk; the session is ended"
+                );
+                self.end(CloseReason::AbortTimeout);
+                work.await
+            }
+        };
         self.brain.borrow_mut().task_done(id, response);
         self.pump();
     }
 
+    fn stop_these(&self, commands: &[CommandId]) {
+        let mut running = self.running.borrow_mut();
+        for id in commands {
+            if let Some(running) = running.get_mut(id) {
+                running.aborted = true;
+            }
+        }
+        self.aborted.notify();
+    }
+
     /// Waits until none of these commands runs any more.
-    async fn ended(&self, commands: &[CommandId]) {
+    pub async fn ended(&self, commands: &[CommandId]) {
         while commands.iter().any(|id| self.running.borrow().contains_key(id)) {
             self.command_ended.notified().await;
         }

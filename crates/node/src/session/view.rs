@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 use proto::scsi::{ItNexus, Lun, NexusId, Outcome, ReportLuns};
 
-use super::budget::ReadBudget;
 use crate::shard::Shard;
 use crate::unit::{Unit, naa};
 use crate::volume::VolumeId;
@@ -13,7 +12,6 @@ use crate::volume::VolumeId;
 /// The units behind a session's LUNs, at one moment. Commands keep the view they began with.
 pub struct View {
     nexus: ItNexus,
-    reads: Rc<ReadBudget>,
     luns: BTreeMap<Lun, Rc<Unit>>,
     /// LUNs whose volumes will be back soon.
     away: BTreeMap<Lun, VolumeId>,
@@ -21,8 +19,8 @@ pub struct View {
 
 impl View {
     /// A view of nothing.
-    pub fn empty(nexus: ItNexus, reads: Rc<ReadBudget>) -> View {
-        View { nexus, reads, luns: BTreeMap::new(), away: BTreeMap::new() }
+    pub fn empty(nexus: ItNexus) -> View {
+        View { nexus, luns: BTreeMap::new(), away: BTreeMap::new() }
     }
 
     /// The view of these volumes, as far as the core has them.
@@ -47,11 +45,6 @@ impl View {
     pub fn inventory(&self) -> BTreeMap<Lun, VolumeId> {
         let present = self.luns.iter().map(|(lun, unit)| (*lun, unit.id()));
         present.chain(self.away.iter().map(|(lun, volume)| (*lun, *volume))).collect()
-    }
-
-    /// What the session's reads may hold.
-    pub fn reads(&self) -> &ReadBudget {
-        &self.reads
     }
 
     /// Whose view it is.

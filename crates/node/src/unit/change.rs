@@ -9,7 +9,7 @@
 use proto::scsi::{BlockDone, ChangeRequest, Outcome, Status};
 use rt::CoreId;
 
-use super::Unit;
+use super::{Unit, Waiting};
 use crate::control::Control;
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
@@ -61,7 +61,7 @@ async fn change_at_home(id: VolumeId, change: ChangeRequest) -> Outcome {
     if decision.flush {
         on_all_cores(move || async move {
             if let Some(unit) = Shard::current().unit(id) {
-                unit.drained(None).await;
+                unit.drained(Waiting::Writes).await;
             }
         })
         .await;

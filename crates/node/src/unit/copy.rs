@@ -1,27 +1,51 @@
 //! EXTENDED COPY between volumes of this node: the data never leaves it.
+//!
+//! A copy goes in steps. Before each it has room in its session's memory, may still do what it does to both units, and is
+//! wanted: when it is aborted, it ends with the step that it is at.
 
 use base::{BlockCount, BlockSize, Chain, LbaRange};
 use proto::scsi::{BlockDone, BlockError, CopyFailure, CopyFault, CopySegment, ItNexus, NexusId, Refusal};
 use rt::Durability;
 
 use super::{AtVolume, Unit};
-use crate::session::View;
+use crate::session::{Aborted, Caller};
 use crate::volume::Standing;
 
 /// What is in memory at once.
 const STEP_BYTES: u64 = 1 << 20;
 
+/// Why a segment was not done.
+enum Stop {
+    Fault(CopyFault),
+    Aborted,
+}
+
+impl From<CopyFault> for Stop {
+    fn from(fault: CopyFault) -> Stop {
+        Stop::Fault(fault)
+    }
+}
+
+impl From<Aborted> for Stop {
+    fn from(_: Aborted) -> Stop {
+        Stop::Aborted
+    }
+}
+
 /// Copies the segments in order. A unit must be visible to the session that asks: a copy is not a way around LUN maps.
 pub(super) async fn copy(
-    view: &View,
+    caller: &Caller,
     nexus: NexusId,
     segments: &[CopySegment],
 ) -> Result<BlockDone, BlockError> {
     for (number, segment) in (0..).zip(segments) {
         let mut written = BlockCount(0);
-        copy_segment(view, nexus, segment, &mut written).await.map_err(|fault| {
-            let residual = (written.0 > 0).then(|| segment.target_range.count.0 - written.0);
-            BlockError::Copy(CopyFailure { segment: number, residual, fault })
+        copy_segment(caller, nexus, segment, &mut written).await.map_err(|stop| match stop {
+            Stop::Aborted => BlockError::Aborted,
+            Stop::Fault(fault) => {
+                let residual = (written.0 > 0).then(|| segment.target_range.count.0 - written.0);
+                BlockError::Copy(CopyFailure { segment: number, residual, fault })
+            }
         })?;
     }
     Ok(BlockDone::Done)
@@ -29,11 +53,12 @@ pub(super) async fn copy(
 
 /// Copies one segment; `written` counts the target's blocks.
 async fn copy_segment(
-    view: &View,
+    caller: &Caller,
     nexus: NexusId,
     segment: &CopySegment,
     written: &mut BlockCount,
-) -> Result<(), CopyFault> {
+) -> Result<(), Stop> {
+    let view = caller.view();
     let source = view.by_naa(&segment.source).ok_or(CopyFault::Unreachable)?;
     let target = view.by_naa(&segment.target).ok_or(CopyFault::Unreachable)?;
     check(&source, segment.source_range, segment.source_block_size)?;
@@ -48,6 +73,7 @@ async fn copy_segment(
             start: range.start + BlockCount(done >> shift),
             count: BlockCount(step >> shift),
         };
+        let _held = caller.admit(step as usize).await?;
         // Each step asks anew, and is seen by those who wait for a unit's commands: the copy of an initiator that was
         // preempted, or to a unit that was protected, ends here.
         let data = read(&source, view.nexus(), nexus, part(segment.source_range, source_shift));
@@ -61,7 +87,7 @@ async fn copy_segment(
 }
 
 async fn read(source: &Unit, name: &ItNexus, nexus: NexusId, range: LbaRange) -> Result<Chain, Refusal> {
-    let _at_source = AtVolume::enter(source, nexus);
+    let _at_source = AtVolume::enter(source, nexus, false);
     source.brain().borrow().may_copy_from(name)?;
     Ok(source.volume().read(range, Standing::Ordinary).await?)
 }
@@ -73,7 +99,7 @@ async fn write(
     range: LbaRange,
     data: Chain,
 ) -> Result<(), Refusal> {
-    let _at_target = AtVolume::enter(target, nexus);
+    let _at_target = AtVolume::enter(target, nexus, true);
     target.brain().borrow().may_copy_to(name)?;
     let cached = target.brain().borrow().state().write_cache();
     let durability = if cached { Durability::Cached } else { Durability::Durable };

@@ -12,20 +12,33 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use proto::scsi::{
-    BlockOp, ItNexus, LogicalUnit, LuConfig, LuState, NexusId, Outcome, PortGroup, Request, Step,
+    BlockError, BlockOp, ItNexus, LogicalUnit, LuConfig, LuState, NexusId, Outcome, PortGroup, Request, Step,
 };
 use rt::sync::{Notify, Sender, oneshot};
 
 pub use self::identity::{identity, naa};
 pub use self::stats::{Operation, UnitStats};
-use crate::session::View;
+use crate::session::{Aborted, Caller};
 use crate::volume::{Volume, VolumeId};
 
-/// How many commands of one nexus that began in one epoch are at the volume.
+/// How many commands of one nexus and kind that began in one epoch are at the volume.
 struct Presence {
     nexus: NexusId,
     epoch: u64,
+    /// They write, or may.
+    writes: bool,
     count: u32,
+}
+
+/// Which commands at the volume are waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// All.
+    All,
+    /// Those of a nexus.
+    Of(NexusId),
+    /// Those that write. A read may wait for an initiator that takes its data slowly; they do not.
+    Writes,
 }
 
 /// A logical unit on one core.
@@ -101,8 +114,8 @@ impl Unit {
         }
     }
 
-    /// Carries out one command. `view` is what its session sees: the units that a copy may name.
-    pub async fn execute(&self, view: &View, request: Request) -> Outcome {
+    /// Carries out one command.
+    pub async fn execute(&self, caller: &Caller, request: Request) -> Outcome {
         let nexus = request.nexus;
         let began = rt::now();
         let step = self.brain.borrow_mut().start(request);
@@ -110,18 +123,21 @@ impl Unit {
             Step::Done(outcome) => (Operation::Other, 0, outcome),
             Step::Block(pending, op) => {
                 let (operation, bytes) = self.measure(&op);
-                let _held = match operation {
-                    Operation::Read => Some(view.reads().admit(bytes as usize).await),
-                    _ => None,
+                let _at_volume = AtVolume::enter(self, nexus, !op.is_read_only());
+                let room = match self.volume.working_bytes(&op) {
+                    0 => Ok(None),
+                    bytes => caller.admit(bytes).await.map(Some),
                 };
-                let _at_volume = AtVolume::enter(self, nexus);
-                let result = self.volume.perform(op).await;
+                let result = match room {
+                    Ok(_held) => self.volume.perform(op).await,
+                    Err(Aborted) => Err(BlockError::Aborted),
+                };
                 (operation, bytes, self.brain.borrow_mut().finish(pending, result))
             }
-            Step::ReportLuns(report) => (Operation::Other, 0, view.report(nexus, &report)),
+            Step::ReportLuns(report) => (Operation::Other, 0, caller.view().report(nexus, &report)),
             Step::Change(change) => (Operation::Other, 0, self.change(change).await),
             Step::Copy(pending, segments) => {
-                let result = copy::copy(view, nexus, &segments).await;
+                let result = copy::copy(caller, nexus, &segments).await;
                 (Operation::Copy, 0, self.brain.borrow_mut().finish(pending, result))
             }
         };
@@ -134,13 +150,19 @@ impl Unit {
         (Operation::of(op), bytes)
     }
 
-    /// Waits until no command of this nexus (`None`: of any) that began before is at the volume.
-    pub async fn drained(&self, of: Option<NexusId>) {
+    /// Waits until none of these commands that began before is at the volume.
+    pub async fn drained(&self, which: Waiting) {
         let epoch = self.epoch.get() + 1;
         self.epoch.set(epoch);
         self.at_volume.borrow_mut().retain(|presence| presence.count > 0);
         let waited_for = |presence: &Presence| {
-            presence.count > 0 && presence.epoch < epoch && of.is_none_or(|of| of == presence.nexus)
+            presence.count > 0
+                && presence.epoch < epoch
+                && match which {
+                    Waiting::All => true,
+                    Waiting::Of(nexus) => nexus == presence.nexus,
+                    Waiting::Writes => presence.writes,
+                }
         };
         while self.at_volume.borrow().iter().any(waited_for) {
             self.quiet.notified().await;
@@ -170,31 +192,33 @@ struct AtVolume<'a> {
     unit: &'a Unit,
     nexus: NexusId,
     epoch: u64,
+    writes: bool,
 }
 
 impl<'a> AtVolume<'a> {
-    fn enter(unit: &'a Unit, nexus: NexusId) -> AtVolume<'a> {
+    fn enter(unit: &'a Unit, nexus: NexusId, writes: bool) -> AtVolume<'a> {
         let epoch = unit.epoch.get();
         let mut at_volume = unit.at_volume.borrow_mut();
         // Few nexuses use one unit on one core: a list is quicker than a map.
-        match at_volume.iter_mut().find(|presence| presence.is(nexus, epoch)) {
+        match at_volume.iter_mut().find(|presence| presence.is(nexus, epoch, writes)) {
             Some(presence) => presence.count += 1,
-            None => at_volume.push(Presence { nexus, epoch, count: 1 }),
+            None => at_volume.push(Presence { nexus, epoch, writes, count: 1 }),
         }
-        AtVolume { unit, nexus, epoch }
+        AtVolume { unit, nexus, epoch, writes }
     }
 }
 
 impl Presence {
-    fn is(&self, nexus: NexusId, epoch: u64) -> bool {
-        self.nexus == nexus && self.epoch == epoch
+    fn is(&self, nexus: NexusId, epoch: u64, writes: bool) -> bool {
+        self.nexus == nexus && self.epoch == epoch && self.writes == writes
     }
 }
 
 impl Drop for AtVolume<'_> {
     fn drop(&mut self) {
         let mut at_volume = self.unit.at_volume.borrow_mut();
-        if let Some(presence) = at_volume.iter_mut().find(|presence| presence.is(self.nexus, self.epoch)) {
+        let is_own = |presence: &&mut Presence| presence.is(self.nexus, self.epoch, self.writes);
+        if let Some(presence) = at_volume.iter_mut().find(is_own) {
             presence.count -= 1;
             if presence.count == 0 {
                 self.unit.quiet.notify();

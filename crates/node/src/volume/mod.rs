@@ -6,6 +6,7 @@
 //! ORWRITE) takes all of its pieces first, in the order of the slices, so that two of them cannot wait for each other.
 
 mod claims;
+mod memory;
 mod order;
 mod piece;
 mod scan;
@@ -23,7 +24,7 @@ use store::{CoreDisks, Piece, SliceError, SliceSpec, Stripe};
 use self::piece::{PieceOp, Taken};
 pub use self::slice::{Slice, Standing};
 
-/// How much of a long operation without data (VERIFY, WRITE SAME) is in memory at once.
+/// How much of what a long operation reads for itself (VERIFY, ORWRITE) or makes (WRITE SAME) is in memory at once.
 const STEP_BYTES: u64 = 1 << 20;
 
 /// One volume, as one core knows it.
@@ -212,12 +213,17 @@ impl Volume {
 
     async fn or_write(&self, range: LbaRange, data: &Chain, fua: bool) -> Result<BlockDone, BlockError> {
         let _taken = self.take(range).await?;
-        let found = self.read(range, Standing::Holder).await?;
-        let mut result = Buf::uncleared(found.len());
-        found.copy_to(&mut result);
-        let or = data.parts().iter().flat_map(|part| part.iter());
-        result.iter_mut().zip(or).for_each(|(byte, or)| *byte |= or);
-        self.write(range, result.into(), durability(fua), Standing::Holder).await?;
+        let mut at = 0;
+        for step in self.steps(range) {
+            let found = self.read(step, Standing::Holder).await?;
+            let mut result = Buf::uncleared(found.len());
+            found.copy_to(&mut result);
+            let data = data.slice(at..at + found.len());
+            let or = data.parts().iter().flat_map(|part| part.iter());
+            result.iter_mut().zip(or).for_each(|(byte, or)| *byte |= or);
+            at += found.len();
+            self.write(step, result.into(), durability(fua), Standing::Holder).await?;
+        }
         Ok(BlockDone::Done)
     }
 

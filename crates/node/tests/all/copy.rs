@@ -2,16 +2,19 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::{BlockCount, BlockSize, Lba};
-use initiator::{Error, Lun, Session};
+use initiator::command::{CopySegment, ExtendedCopy};
+use initiator::{Error, Lun, Session, TaskFunction};
 use rt::sim::DiskFaults;
 
 use crate::commands::{Copy, extended_copy, naa, set_write_protection, start_stop};
 use crate::content::{Stamp, stamped};
+use crate::reservations::slow_writes;
 use crate::rig::{DISK, MIB, POOL, Rig, Shape, log_in, new_volume};
 use crate::seeds::each_seed;
-use crate::workload::volume_number;
+use crate::workload::{read_all, volume_number};
 
 /// COPY ABORTED, COPY TARGET DEVICE NOT REACHABLE (SPC-4).
 const NOT_REACHABLE: (u8, u16) = (0x0a, 0x0d02);
@@ -180,4 +183,58 @@ fn a_copy_is_no_way_around_lun_maps() {
             }
         });
     });
+}
+
+/// A copy of 192 MiB, to a disk that needs 20 s for it: aborted by its own session or by a reset of another one.
+#[test]
+fn a_copy_ends_when_it_is_aborted_and_nothing_of_it_lands_after_the_answer() {
+    for (function, by_another) in
+        [(TaskFunction::AbortTaskSet, false), (TaskFunction::LogicalUnitReset, true)]
+    {
+        each_seed(2, |seed| {
+            let rig = Rig::new(seed, 2);
+            rig.add(Shape { lun: 1, ..Shape::thick() });
+            rig.add(Shape { lun: 0, ..Shape::ram() });
+            let client = rig.client("client");
+            let (session, other) = client.run(|portal| async move {
+                let session = log_in(portal, "client", 0).await;
+                session.make_ready(Lun(1)).await.unwrap();
+                let other = log_in(portal, "other", 0).await;
+                other.make_ready(Lun(1)).await.unwrap();
+                (session, other)
+            });
+            rig.world.set_disk_latency(rig.server, DISK, slow_writes());
+            client.run(move |_| async move {
+                for round in 1..=6 {
+                    let stamp = Stamp { client: 1, sequence: round };
+                    let data = stamped(volume_number(0), 0, 2048 * 8, stamp);
+                    session.write(Lun(0), Lba(0), data, BlockSize::B4096).await.unwrap();
+                }
+                let (source, destination) = (naa(&session, 0).await, naa(&session, 1).await);
+                let copier = Rc::clone(&session);
+                let copying = rt::spawn(async move {
+                    let whole = CopySegment { source: Lba(0), destination: Lba(0), count: BlockCount(2048) };
+                    let segments = [whole; 24];
+                    let size = BlockSize::B4096;
+                    let copy = ExtendedCopy { source, destination, size, segments: &segments };
+                    copier.extended_copy(Lun(0), copy).await
+                });
+                rt::sleep(Duration::from_millis(500)).await;
+                let began = rt::now();
+                let who = if by_another { &other } else { &session };
+                assert_eq!(who.manage(function, Lun(0)).await.unwrap(), 0);
+                let took = rt::now().since(began);
+                assert!(took < Duration::from_secs(1), "one step takes 200 ms at most, this took {took:?}");
+                let at_the_answer = read_all(&other, Shape { lun: 1, ..Shape::thick() }).await;
+                rt::sleep(Duration::from_secs(2)).await;
+                let later = read_all(&other, Shape { lun: 1, ..Shape::thick() }).await;
+                assert!(at_the_answer == later, "the copy goes on");
+                let result = copying.await;
+                assert!(
+                    matches!(result, Err(Error::Aborted | Error::Status { status: 0x40, .. })),
+                    "{result:?}"
+                );
+            });
+        });
+    }
 }

@@ -23,6 +23,7 @@ mod faults;
 mod forgetting;
 mod kernel;
 mod lba_status;
+mod memory;
 mod order;
 mod power;
 mod provisioning;

@@ -5,11 +5,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BlockSize, Lba};
-use initiator::{Error, Lun, Session, TaskFunction};
+use initiator::{Error, Lun, Options, Session, TaskFunction};
+use rt::sim::{DiskLatency, NetProfile};
 
 use crate::content::{Stamp, stamped};
 use crate::reservations::slow_writes;
-use crate::rig::{DISK, Rig, Shape, log_in};
+use crate::rig::{DISK, MIB, Rig, Shape, TARGET, log_in, named};
 use crate::seeds::each_seed;
 use crate::workload::{read_all, volume_number};
 
@@ -108,6 +109,144 @@ fn a_unit_reset_does_not_wait_for_those_who_come_after_it() {
             assert_eq!(other.manage(TaskFunction::LogicalUnitReset, Lun(LUN)).await.unwrap(), 0);
             let took = rt::now().since(began);
             assert!(took < Duration::from_secs(1), "writes take 200 ms at most, this took {took:?}");
+        });
+    });
+}
+
+/// A disk whose writes take that many seconds.
+fn writes_that_take(seconds: u64) -> DiskLatency {
+    let write = Duration::from_secs(seconds)..Duration::from_secs(seconds + 1);
+    DiskLatency { write, spike_one_in: 0, ..DiskLatency::default() }
+}
+
+/// RFC 7143 11.6.1: "function complete" says that nothing of the tasks takes effect any more, and no other answer would be
+/// true of tasks that are gone.
+#[test]
+fn a_function_is_answered_when_its_tasks_are_over_however_long_that_takes() {
+    for function in [TaskFunction::AbortTaskSet, TaskFunction::LogicalUnitReset] {
+        each_seed(2, |seed| {
+            let rig = Rig::new(seed, 2);
+            rig.add(Shape::thick());
+            let client = rig.client("client");
+            let session = client.run(|portal| log_in(portal, "client", LUN));
+            // Less than the 30 s after which the client aborts it by itself.
+            rig.world.set_disk_latency(rig.server, DISK, writes_that_take(20));
+            client.run(move |_| async move {
+                let writer = Rc::clone(&session);
+                let write = rt::spawn(async move { write(&writer, 0, 1).await });
+                rt::sleep(Duration::from_millis(10)).await;
+                let began = rt::now();
+                assert_eq!(session.manage(function, Lun(LUN)).await.unwrap(), 0);
+                let took = rt::now().since(began);
+                assert!(took > Duration::from_secs(19), "the write is at the disk, this took {took:?}");
+                assert!(matches!(write.await, Err(Error::Aborted)));
+                session.make_ready(Lun(LUN)).await.unwrap();
+                let at_the_answer = read_all(&session, Shape::thick()).await;
+                rt::sleep(Duration::from_secs(40)).await;
+                assert!(at_the_answer == read_all(&session, Shape::thick()).await, "a write landed late");
+            });
+        });
+    }
+}
+
+/// Nobody is left waiting for ever: who asked is cut off without an answer, and comes in again when the write has landed.
+#[test]
+fn a_function_whose_tasks_do_not_end_ends_the_session() {
+    each_seed(2, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        let client = rig.client("client");
+        // The same names again: another ISID would be another initiator port, with which nobody has to wait.
+        let options = || Options { isid: Some([0x80, 0, 0, 1, 0, 1]), ..named("client") };
+        let session = client.run(move |portal| async move {
+            let session = Session::connect(portal, TARGET, &options()).await.unwrap();
+            session.make_ready(Lun(LUN)).await.unwrap();
+            Rc::new(session)
+        });
+        rig.world.set_disk_latency(rig.server, DISK, writes_that_take(100));
+        client.run(move |portal| async move {
+            let began = rt::now();
+            let writer = Rc::clone(&session);
+            let write = rt::spawn(async move { write(&writer, 0, 1).await });
+            rt::sleep(Duration::from_millis(10)).await;
+            let answer = session.manage(TaskFunction::LogicalUnitReset, Lun(LUN)).await;
+            assert!(matches!(answer, Err(Error::Ended(_))), "{answer:?}");
+            let took = rt::now().since(began);
+            assert!(took < Duration::from_secs(70), "{took:?}");
+            assert!(write.await.is_err());
+            let again = loop {
+                match Session::connect(portal, TARGET, &options()).await {
+                    Ok(session) => break session,
+                    Err(_) => rt::sleep(Duration::from_secs(1)).await,
+                }
+            };
+            again.make_ready(Lun(LUN)).await.unwrap();
+            assert!(rt::now().since(began) >= Duration::from_secs(100), "the write is at the disk");
+            let at_the_login = read_all(&again, Shape::thick()).await;
+            rt::sleep(Duration::from_secs(40)).await;
+            assert!(at_the_login == read_all(&again, Shape::thick()).await, "a write landed late");
+        });
+    });
+}
+
+/// A write that waits for its data is in the task set as well (SAM-5): a reset by another session aborts it.
+#[test]
+fn a_write_whose_data_is_on_its_way_is_aborted_by_the_reset_of_another_session() {
+    each_seed(2, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        let client = rig.client("client");
+        let (victim, other) = client.run(move |portal| async move {
+            rt::join_all(["victim", "other"].map(|name| log_in(portal, name, LUN)))
+                .await
+                .try_into()
+                .map(|[victim, other]: [_; 2]| (victim, other))
+                .unwrap_or_else(|_| unreachable!())
+        });
+        rig.world.set_net_profile(NetProfile { bandwidth: MIB, ..NetProfile::default() });
+        client.run(move |_| async move {
+            let writer = Rc::clone(&victim);
+            let write = rt::spawn(async move {
+                let data = stamped(volume_number(LUN), 0, 1024 * 8, Stamp { client: 1, sequence: 1 });
+                writer.write(Lun(LUN), Lba(0), data, BlockSize::B4096).await
+            });
+            rt::sleep(Duration::from_secs(1)).await;
+            assert_eq!(other.manage(TaskFunction::LogicalUnitReset, Lun(LUN)).await.unwrap(), 0);
+            let result = write.await;
+            assert!(matches!(result, Err(Error::Status { status: 0x40, .. })), "TASK ABORTED: {result:?}");
+            other.make_ready(Lun(LUN)).await.unwrap();
+            let found = other.read(Lun(LUN), Lba(0), base::BlockCount(64), BlockSize::B4096).await.unwrap();
+            assert!(found.iter().all(|byte| *byte == 0), "it was written");
+        });
+    });
+}
+
+/// TASK ABORTED says that nothing comes any more, too: who gets it may write anew by another way.
+#[test]
+fn no_write_lands_after_it_was_answered_as_aborted() {
+    each_seed(2, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        let client = rig.client("client");
+        let (victim, other) = client.run(move |portal| async move {
+            (log_in(portal, "victim", LUN).await, log_in(portal, "other", LUN).await)
+        });
+        rig.world.set_disk_latency(rig.server, DISK, writes_that_take(3));
+        client.run(move |_| async move {
+            let writer = Rc::clone(&victim);
+            let write = rt::spawn(async move { write(&writer, 0, 1).await });
+            rt::sleep(Duration::from_millis(10)).await;
+            let resetter = Rc::clone(&other);
+            let reset =
+                rt::spawn(async move { resetter.manage(TaskFunction::LogicalUnitReset, Lun(LUN)).await });
+            let result = write.await;
+            assert!(matches!(result, Err(Error::Status { status: 0x40, .. })), "TASK ABORTED: {result:?}");
+            victim.make_ready(Lun(LUN)).await.unwrap();
+            let at_the_answer = read_all(&victim, Shape::thick()).await;
+            assert_eq!(reset.await.unwrap(), 0);
+            rt::sleep(Duration::from_secs(10)).await;
+            victim.make_ready(Lun(LUN)).await.unwrap();
+            assert!(at_the_answer == read_all(&victim, Shape::thick()).await, "it landed late");
         });
     });
 }

@@ -135,6 +135,25 @@ impl BlockOp {
             BlockOp::Unmap { .. } | BlockOp::Flush | BlockOp::LbaStatus { .. } => None,
         }
     }
+
+    /// Whether it changes no block.
+    pub fn is_read_only(&self) -> bool {
+        match self {
+            BlockOp::Read { .. }
+            | BlockOp::Verify { .. }
+            | BlockOp::Compare { .. }
+            | BlockOp::Flush
+            | BlockOp::Prefetch { .. }
+            | BlockOp::LbaStatus { .. } => true,
+            BlockOp::Write { .. }
+            | BlockOp::WriteAndVerify { .. }
+            | BlockOp::WriteAtomic { .. }
+            | BlockOp::WriteSame { .. }
+            | BlockOp::Unmap { .. }
+            | BlockOp::CompareAndWrite { .. }
+            | BlockOp::OrWrite { .. } => false,
+        }
+    }
 }
 
 /// PROVISIONING STATUS (SBC-3 clause 5, GET LBA STATUS).

@@ -1,0 +1,36 @@
+//! What an operation holds in memory while it is carried out.
+
+use proto::scsi::BlockOp;
+
+use super::{STEP_BYTES, Volume};
+
+/// What a comparison holds of the blocks: as they were read, and both sides in one piece.
+const COMPARED: u64 = 3;
+
+/// What one descriptor of a state takes, with the extents that it is made from.
+const STATUS_BYTES: u64 = 64;
+
+impl Volume {
+    /// How much memory `op` takes at the most besides the data that came with it; its session must have room for it.
+    pub fn working_bytes(&self, op: &BlockOp) -> usize {
+        let all = op.range().map_or(0, |range| (range.count * self.block_size).0);
+        let step = all.min(STEP_BYTES);
+        let bytes = match op {
+            BlockOp::Read { .. } => all,
+            BlockOp::Verify { .. } | BlockOp::WriteAndVerify { compare: false, .. } => step,
+            BlockOp::Compare { .. } | BlockOp::WriteAndVerify { compare: true, .. } => COMPARED * step,
+            BlockOp::CompareAndWrite { .. } => COMPARED * all,
+            // What was read, and what is written.
+            BlockOp::OrWrite { .. } => 2 * step,
+            // One block, repeated.
+            BlockOp::WriteSame { .. } => step,
+            BlockOp::LbaStatus { max, .. } => *max as u64 * STATUS_BYTES,
+            BlockOp::Write { .. }
+            | BlockOp::WriteAtomic { .. }
+            | BlockOp::Unmap { .. }
+            | BlockOp::Flush
+            | BlockOp::Prefetch { .. } => 0,
+        };
+        bytes as usize
+    }
+}
