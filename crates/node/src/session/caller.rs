@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use proto::iscsi::target::CommandId;
+use proto::scsi::Outcome;
 
 use super::budget::Admitted;
 use super::{Session, View};
@@ -35,6 +36,15 @@ impl Caller {
     pub fn is_aborted(&self) -> bool {
         // Before its first wait it is not there, and nobody can abort it.
         self.session.running.borrow().get(&self.id).is_some_and(|running| running.aborted)
+    }
+
+    /// Answers it before it has ended. It is still waited for by those who must know that nothing of it takes effect any more; one
+    /// that was aborted gets no answer before.
+    pub fn answer(&self, outcome: Outcome) {
+        if !self.is_aborted() {
+            self.session.brain.borrow_mut().complete(self.id, outcome);
+            self.session.pump();
+        }
     }
 
     /// Waits until it may hold so many bytes besides the data that came with it.

@@ -5,35 +5,93 @@
 //! aborts, everywhere, and wait until none of them can take effect any more; flush if the write cache was turned off, when
 //! all that was written to it is there; answer. The new state comes before the waiting: from then on no core admits a
 //! command under the old one, and what was admitted before is waited for.
+//!
+//! A change that was begun comes to its end, and holds its turn until then, whatever its initiator is told: so the answer GOOD
+//! of a later one is as true as its own would have been. An initiator that would have to wait too long is told that an
+//! operation is in progress: its own goes on if it had begun; one that waits for its turn is given up, and changes nothing.
+
+use std::pin::pin;
+use std::time::Duration;
 
 use proto::scsi::{BlockDone, ChangeRequest, Outcome, Status};
 use rt::CoreId;
+use rt::sync::{Closed, oneshot};
 
 use super::{Unit, Waiting};
 use crate::control::Control;
+use crate::session::Caller;
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
 /// Where changes of every unit are decided.
 pub const HOME: CoreId = CoreId(0);
 
+/// How long an initiator waits for a change before it is told that it goes on: less than the 30 s after which Linux
+/// aborts a command, which would have to wait for the same.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
+
 impl Unit {
-    /// Has `change` decided and carried out; gives the answer for the command that asked for it.
+    /// Has `change` decided and carried out; gives the answer for the command that asked for it. It is carried out to its end also
+    /// when nobody waits for this any more.
     pub async fn change(&self, change: ChangeRequest) -> Outcome {
+        self.change_at_home(change, None).await
+    }
+
+    /// As [`Unit::change`], for a command, which is answered in time and ends when the change has.
+    pub(super) async fn change_for(&self, caller: &Caller, change: ChangeRequest) -> Outcome {
+        let mut work = pin!(self.change_at_home(change, Some(ANSWER_DEADLINE)));
+        match rt::timeout(ANSWER_DEADLINE, work.as_mut()).await {
+            Ok(outcome) => outcome,
+            Err(rt::Elapsed) => {
+                caller.answer(self.brain().borrow().in_progress());
+                work.await
+            }
+        }
+    }
+
+    async fn change_at_home(&self, change: ChangeRequest, turn_deadline: Option<Duration>) -> Outcome {
         let id = self.id();
-        rt::call(HOME, move || change_at_home(id, change)).await
+        let (reply, outcome) = oneshot();
+        rt::send(HOME, move || {
+            rt::spawn(async move { reply.send(decide(id, change, turn_deadline).await) }).detach();
+        });
+        match outcome.await {
+            Ok(outcome) => outcome,
+            // The node stops and the home core is gone already; this core is next.
+            Err(Closed) => std::future::pending().await,
+        }
     }
 }
 
-async fn change_at_home(id: VolumeId, change: ChangeRequest) -> Outcome {
+/// Waits for a part of a change as long as it takes, and tells administrators what for if that is long.
+async fn waiting_for<T>(id: VolumeId, what: &'static str, part: impl Future<Output = T>) -> T {
+    let mut part = pin!(part);
+    match rt::timeout(ANSWER_DEADLINE, part.as_mut()).await {
+        Ok(done) => done,
+        Err(rt::Elapsed) => {
+            tracing::warn!(volume = %id, what, "a change of reservations or mode pages waits; its initiator is told so");
+            part.await
+        }
+    }
+}
+
+async fn decide(id: VolumeId, change: ChangeRequest, turn_deadline: Option<Duration>) -> Outcome {
     let shard = Shard::current();
     // The volume may have been deleted while the message was on its way: the session will find out.
     let Some(unit) = shard.unit(id) else { return Outcome::status(Status::Busy) };
-    let _turn = shard.changes(id).await;
+    let turn = waiting_for(id, "an earlier change", shard.changes(id));
+    let _turn = match turn_deadline {
+        None => turn.await,
+        Some(deadline) => match rt::timeout(deadline, turn).await {
+            Ok(turn) => turn,
+            Err(rt::Elapsed) => return unit.brain().borrow().in_progress(),
+        },
+    };
     let decision = unit.brain().borrow().decide(&change);
 
     if let Some(state) = decision.state.as_ref().filter(|_| decision.durable)
-        && let Err(error) = Control::current().store_lu_state(id, state.to_durable()).await
+        && let Err(error) =
+            waiting_for(id, "the pool", Control::current().store_lu_state(id, state.to_durable())).await
     {
         tracing::error!(volume = %id, error = &error as &dyn std::error::Error, "a change of reservations or mode pages could not be stored");
         return Outcome::status(Status::Busy);
@@ -52,20 +110,20 @@ async fn change_at_home(id: VolumeId, change: ChangeRequest) -> Outcome {
     }
     if !decision.abort.is_empty() {
         let victims = decision.abort.clone();
-        on_all_cores(move || {
+        let aborted = on_all_cores(move || {
             let victims = victims.clone();
             async move { Shard::current().abort_commands_of(id, &victims).await }
-        })
-        .await;
+        });
+        waiting_for(id, "commands that it aborts", aborted).await;
     }
     if decision.flush {
-        on_all_cores(move || async move {
+        let drained = on_all_cores(move || async move {
             if let Some(unit) = Shard::current().unit(id) {
                 unit.drained(Waiting::Writes).await;
             }
-        })
-        .await;
-        if !matches!(unit.volume().flush().await, Ok(BlockDone::Done)) {
+        });
+        waiting_for(id, "commands that write", drained).await;
+        if !matches!(waiting_for(id, "a flush", unit.volume().flush()).await, Ok(BlockDone::Done)) {
             tracing::error!(volume = %id, "the volume could not be flushed to turn its write cache off");
             return Outcome::status(Status::Busy);
         }

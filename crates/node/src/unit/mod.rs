@@ -135,7 +135,7 @@ impl Unit {
                 (operation, bytes, self.brain.borrow_mut().finish(pending, result))
             }
             Step::ReportLuns(report) => (Operation::Other, 0, caller.view().report(nexus, &report)),
-            Step::Change(change) => (Operation::Other, 0, self.change(change).await),
+            Step::Change(change) => (Operation::Other, 0, self.change_for(caller, change).await),
             Step::Copy(pending, segments) => {
                 let result = copy::copy(caller, nexus, &segments).await;
                 (Operation::Copy, 0, self.brain.borrow_mut().finish(pending, result))

@@ -99,6 +99,52 @@ fn no_write_of_a_preempted_initiator_lands_after_the_answer() {
     });
 }
 
+/// Who asks for what cannot be done in time is told that it goes on, before it gives up on its own.
+#[test]
+fn a_preemption_that_waits_for_a_stuck_write_says_so() {
+    each_seed(4, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        let client = rig.client("client");
+        let (victim, preempter) = client.run(move |portal| async move {
+            let victim = log_in(portal, "victim", LUN).await;
+            let preempter = log_in(portal, "preempter", LUN).await;
+            register(&victim, LUN, 1, false).await.unwrap();
+            reserve(&victim, LUN, Reserve, 1, 0).await.unwrap();
+            register(&preempter, LUN, 2, false).await.unwrap();
+            (victim, preempter)
+        });
+        let write_time = Duration::from_secs(40)..Duration::from_secs(41);
+        let stuck = DiskLatency { write: write_time, spike_one_in: 0, ..DiskLatency::default() };
+        rig.world.set_disk_latency(rig.server, DISK, stuck);
+        client.run(move |_| async move {
+            let writer = std::rc::Rc::clone(&victim);
+            let stuck = rt::spawn(async move { write(&writer, 0, 1).await });
+            rt::sleep(Duration::from_millis(10)).await;
+            for _ in 0..2 {
+                // The second waits for its turn.
+                let began = rt::now();
+                let said = reserve(&preempter, LUN, PreemptAndAbort, 2, 1).await.unwrap_err();
+                assert_eq!(said.sense(), Some((0x02, 0x0407)), "NOT READY, operation in progress: {said}");
+                let took = rt::now().since(began);
+                assert!(took < Duration::from_secs(20), "{took:?}");
+            }
+            // TASK ABORTED, unless our initiator was tired of waiting and aborted it itself.
+            let aborted = stuck.await.unwrap_err();
+            let told = matches!(aborted, Error::TimedOut | Error::Status { status: 0x40, .. });
+            assert!(told, "{aborted}");
+            rt::sleep(Duration::from_secs(20)).await;
+            // It was done all the same.
+            let reservation = preempter.read_reservation(Lun(LUN)).await.unwrap();
+            assert_eq!(reservation.map(|reservation| reservation.key), Some(2));
+            let at_the_end = read_all(&preempter, Shape::thick()).await;
+            rt::sleep(Duration::from_secs(60)).await;
+            assert!(at_the_end == read_all(&preempter, Shape::thick()).await, "a write landed late");
+            reserve(&preempter, LUN, Release, 2, 0).await.unwrap();
+        });
+    });
+}
+
 #[test]
 fn no_copy_of_a_preempted_initiator_lands_after_the_answer() {
     each_seed(6, |seed| {

@@ -210,6 +210,14 @@ impl LogicalUnit {
         outcome
     }
 
+    /// The answer to a command whose change is under way and takes longer than the initiator should wait for it.
+    pub fn in_progress(&self) -> Outcome {
+        let code = code::LOGICAL_UNIT_NOT_READY_OPERATION_IN_PROGRESS;
+        let mut outcome = Outcome::check(Sense::new(SenseKey::NotReady, code));
+        self.put_format(&mut outcome);
+        outcome
+    }
+
     /// Whether a copy may read here on behalf of `nexus`: as a READ from it.
     ///
     /// # Errors
