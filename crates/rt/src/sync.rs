@@ -99,6 +99,13 @@ impl Notify {
         waiting.into_iter().for_each(Waker::wake);
     }
 
+    /// Waits until `condition` holds: it is looked at now, and after each `notify`.
+    pub async fn until(&self, condition: impl Fn() -> bool) {
+        while !condition() {
+            self.notified().await;
+        }
+    }
+
     /// Waits for the next `notify`.
     pub async fn notified(&self) {
         let mut since = None;
@@ -266,5 +273,35 @@ mod tests {
         let (sender, mut receiver) = oneshot();
         sender.send(7);
         assert_eq!(poll(Pin::new(&mut receiver)), Poll::Ready(Ok(7)));
+    }
+}
+
+#[cfg(test)]
+mod notify_tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn until_looks_again_at_each_notify_and_at_nothing_else() {
+        let (bell, ready, looks) = (Notify::new(), Cell::new(false), Cell::new(0));
+        // One that nobody waited for: it is no reason to believe that the condition holds.
+        bell.notify();
+        let wait = bell.until(|| {
+            looks.set(looks.get() + 1);
+            ready.get()
+        });
+        let mut wait = pin!(wait);
+        let mut poll = || wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!((poll(), poll()), (Poll::Pending, Poll::Pending));
+        let before = looks.get();
+        ready.set(true);
+        assert_eq!((poll(), looks.get()), (Poll::Pending, before));
+        bell.notify();
+        assert_eq!(poll(), Poll::Ready(()));
+        let holds = pin!(bell.until(|| true)).poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(holds, Poll::Ready(()), "it waits for no notify");
     }
 }

@@ -6,9 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::{Buf, SharedBuf};
+use rt::sync::Notify;
 use rt::{Disk, DiskError, DiskFailure, Durability};
-
-use crate::waiters::Waiters;
 
 /// A disk of a pool on one core. All slices of the core share it, and with it its flushes.
 pub(crate) struct PoolDisk {
@@ -20,7 +19,7 @@ pub(crate) struct PoolDisk {
     durable: Cell<u64>,
     /// A flush is under way.
     flushing: Cell<bool>,
-    flushed: Waiters,
+    flushed: Notify,
     /// That it is out of service has been logged.
     told: Cell<bool>,
 }
@@ -33,7 +32,7 @@ impl PoolDisk {
             written: Cell::new(0),
             durable: Cell::new(0),
             flushing: Cell::new(false),
-            flushed: Waiters::default(),
+            flushed: Notify::default(),
             told: Cell::new(false),
         }
     }
@@ -131,7 +130,7 @@ impl Flushing<'_> {
 impl Drop for Flushing<'_> {
     fn drop(&mut self) {
         self.0.flushing.set(false);
-        self.0.flushed.wake();
+        self.0.flushed.notify();
     }
 }
 

@@ -30,7 +30,6 @@ mod slot;
 mod stripe;
 mod superblock;
 mod thick;
-mod waiters;
 
 pub use budget::{RamBudget, RamGrant};
 pub use catalog::{

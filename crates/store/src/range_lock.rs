@@ -3,14 +3,14 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::waiters::Waiters;
+use rt::sync::Notify;
 
 #[derive(Default)]
 pub(crate) struct RangeLock {
     /// Those who hold a range and those who wait for one, by age. As many as writes are in flight on the slice.
     claims: RefCell<Vec<Claim>>,
     next: Cell<u64>,
-    waiters: Waiters,
+    waiters: Notify,
 }
 
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ impl RangeLock {
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
         self.lock.claims.borrow_mut().retain(|claim| claim.ticket != self.ticket);
-        self.lock.waiters.wake();
+        self.lock.waiters.notify();
     }
 }
 

@@ -145,13 +145,8 @@ impl Registry {
     /// Waits until this session has begun, or is gone: the initiator may know its number a moment before we know that it
     /// does.
     pub async fn begun(&self, tsih: u16) -> Option<Place> {
-        loop {
-            let place = self.place(tsih)?;
-            if place.begun {
-                return Some(place);
-            }
-            self.changed.notified().await;
-        }
+        self.changed.until(|| self.place(tsih).is_none_or(|place| place.begun)).await;
+        self.place(tsih)
     }
 
     /// Whether these names had a session before; they have one now.
@@ -181,16 +176,12 @@ impl Registry {
 
     /// Waits until this session has ended.
     pub async fn gone(&self, tsih: u16) {
-        while self.places.borrow().contains_key(&tsih) {
-            self.changed.notified().await;
-        }
+        self.changed.until(|| !self.places.borrow().contains_key(&tsih)).await;
     }
 
     /// Waits until there is no session.
     pub async fn emptied(&self) {
-        while !self.places.borrow().is_empty() {
-            self.changed.notified().await;
-        }
+        self.changed.until(|| self.places.borrow().is_empty()).await;
     }
 
     /// The core with the fewest sessions.

@@ -41,9 +41,8 @@ impl Budget {
     pub async fn admit(&self, bytes: usize) -> Admitted<'_> {
         if !self.waiting.borrow().is_empty() || !self.fits(bytes) {
             let place = Place::in_line(self);
-            while self.waiting.borrow().first() != Some(&place.ticket) || !self.fits(bytes) {
-                self.freed.notified().await;
-            }
+            let is_next = || self.waiting.borrow().first() == Some(&place.ticket);
+            self.freed.until(|| is_next() && self.fits(bytes)).await;
         }
         self.running.set(self.running.get() + bytes);
         Admitted { budget: self, bytes }

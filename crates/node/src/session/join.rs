@@ -131,8 +131,6 @@ impl Session {
     /// Waits until no command of this connection (`None`: of any) runs.
     pub(super) async fn quiet(&self, cid: Option<u16>) {
         let is_of = |running: &super::Running| cid.is_none_or(|cid| running.cid == cid);
-        while self.running.borrow().values().any(is_of) {
-            self.command_ended.notified().await;
-        }
+        self.command_ended.until(|| !self.running.borrow().values().any(is_of)).await;
     }
 }

@@ -78,9 +78,8 @@ impl Session {
 
     /// Waits until none of these commands runs any more.
     pub async fn ended(&self, commands: &[CommandId]) {
-        while commands.iter().any(|id| self.running.borrow().contains_key(id)) {
-            self.command_ended.notified().await;
-        }
+        let runs = |id| self.running.borrow().contains_key(id);
+        self.command_ended.until(|| !commands.iter().any(runs)).await;
     }
 
     async fn clear(self: &Rc<Session>, unit: &Rc<Unit>) -> TaskResponse {

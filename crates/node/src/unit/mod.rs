@@ -164,9 +164,7 @@ impl Unit {
                     Waiting::Writes => presence.writes,
                 }
         };
-        while self.at_volume.borrow().iter().any(waited_for) {
-            self.quiet.notified().await;
-        }
+        self.quiet.until(|| !self.at_volume.borrow().iter().any(waited_for)).await;
     }
 
     /// Gives up the unit, waits until everybody else has, and returns the state that it had in the end; `None` if somebody

@@ -101,9 +101,7 @@ impl Order {
         }
         self.waiting.set(self.waiting.get() + 1);
         let _waiting = Waiting(&self.waiting);
-        while !free() {
-            self.ended.notified().await;
-        }
+        self.ended.until(free).await;
     }
 
     fn end(&self, claims: &RefCell<Claims>, number: u64, range: &Range<u64>) {

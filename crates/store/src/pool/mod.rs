@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use base::ByteLen;
 use rt::DiskFailure;
+use rt::sync::Notify;
 
 use crate::allocator::Allocator;
 use crate::budget::{RamBudget, RamGrant};
@@ -31,7 +32,6 @@ use crate::disks::SharedDisks;
 use crate::error::StoreError;
 use crate::geometry::Geometry;
 use crate::id::{DiskId, PoolId, VolumeId};
-use crate::waiters::Waiters;
 
 use commit::Superblocks;
 pub use create::{CreateOptions, NewDisk};
@@ -61,7 +61,7 @@ struct Inner {
     turns: rt::sync::Semaphore,
     /// Changes that are under way, the zeroing that belongs to them included.
     changes: Cell<usize>,
-    change_ended: Waiters,
+    change_ended: Notify,
     /// An export has begun, which waits for the changes under way and lets no other begin.
     closing: Cell<bool>,
     state: RefCell<State>,
@@ -226,7 +226,7 @@ struct Change(Rc<Inner>);
 impl Drop for Change {
     fn drop(&mut self) {
         self.0.changes.set(self.0.changes.get() - 1);
-        self.0.change_ended.wake();
+        self.0.change_ended.notify();
     }
 }
 
@@ -258,7 +258,7 @@ impl Inner {
             ram,
             turns: rt::sync::Semaphore::new(1),
             changes: Cell::new(0),
-            change_ended: Waiters::default(),
+            change_ended: Notify::default(),
             closing: Cell::new(false),
             state: RefCell::new(State { generation, catalog, metadata, allocator, volumes }),
         }
