@@ -15,10 +15,11 @@ use slab::Slab;
 
 use super::LoginOutcome;
 use crate::iscsi::Negotiated;
+use crate::iscsi::keys::text::{Pair, pairs};
 use crate::iscsi::target::{InPlace, TargetRecord, TaskFunction};
 use crate::iscsi::wire::{
-    AsyncEvent, DataIn, DataOut, Framing, InitiatorTag, KeyValues, LogoutReason, LogoutRequest, LogoutResult,
-    NopIn, NopOut, R2t, Reject, RejectReason, Residual, ResponsePdu, ScsiCommand, ScsiResponse, Serial,
+    AsyncEvent, DataIn, DataOut, Framing, InitiatorTag, LogoutReason, LogoutRequest, LogoutResult, NopIn,
+    NopOut, R2t, Reject, RejectReason, Residual, ResponsePdu, ScsiCommand, ScsiResponse, Serial,
     SerialNumbers, ServiceResponse, TargetTag, TaskAttribute, TaskManagementFunction, TaskRequest,
     TaskResponsePdu, TextRequest, TextResponse, sense_segment,
 };
@@ -636,8 +637,9 @@ struct Sequence {
 /// RFC 7143 appendix C: each TargetName is followed by its addresses.
 fn parse_targets(text: &[u8]) -> Option<Vec<TargetRecord>> {
     let mut targets: Vec<TargetRecord> = Vec::new();
-    for pair in KeyValues(text) {
-        match pair.ok()? {
+    for pair in pairs(text) {
+        let Pair { key, value } = pair.ok()?;
+        match (key, value) {
             ("TargetName", name) => {
                 targets.push(TargetRecord { name: name.to_owned(), addresses: Vec::new() });
             }

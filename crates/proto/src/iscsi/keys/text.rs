@@ -37,8 +37,7 @@ pub struct Pair<'a> {
     pub value: &'a str,
 }
 
-/// The pairs of a text, in order. The NUL behind the last may be missing, and there may be some to spare: padding that
-/// was counted into the data segment.
+/// The pairs of a text that is one exchange, in order.
 ///
 /// # Errors
 /// See [`TextError`].
@@ -46,14 +45,14 @@ pub fn parse(text: &[u8]) -> Result<Vec<Pair<'_>>, TextError> {
     if text.len() > TEXT_MAX {
         return Err(TextError::TooLong);
     }
-    let mut pairs = Vec::new();
-    for piece in text.split(|byte| *byte == 0).filter(|piece| !piece.is_empty()) {
-        if pairs.len() == PAIRS_MAX {
-            return Err(TextError::TooLong);
-        }
-        pairs.push(parse_pair(piece)?);
-    }
-    Ok(pairs)
+    let parsed: Vec<Pair<'_>> = pairs(text).take(PAIRS_MAX + 1).collect::<Result<_, _>>()?;
+    if parsed.len() > PAIRS_MAX { Err(TextError::TooLong) } else { Ok(parsed) }
+}
+
+/// The pairs of a text of any length, as a list of targets is, in order. The NUL behind the last may be missing, and there
+/// may be some to spare: padding that was counted into the data segment.
+pub fn pairs(text: &[u8]) -> impl Iterator<Item = Result<Pair<'_>, TextError>> {
+    text.split(|byte| *byte == 0).filter(|piece| !piece.is_empty()).map(parse_pair)
 }
 
 fn parse_pair(piece: &[u8]) -> Result<Pair<'_>, TextError> {

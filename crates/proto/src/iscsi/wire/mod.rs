@@ -43,4 +43,4 @@ pub use reject::{Reject, RejectReason};
 pub use serial::Serial;
 pub use snack::Snack;
 pub use task::{TaskManagementFunction, TaskRequest, TaskResponsePdu};
-pub use text::{KeyValues, TextRequest, TextResponse};
+pub use text::{TextRequest, TextResponse};

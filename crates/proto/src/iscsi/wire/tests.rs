@@ -391,14 +391,6 @@ fn async_and_reject() {
     );
 }
 
-#[test]
-fn key_values() {
-    let pairs = |bytes| KeyValues(bytes).collect::<Result<Vec<_>, _>>();
-    assert_eq!(pairs(b"SendTargets=All\0A=\0\0"), Ok(vec![("SendTargets", "All"), ("A", "")]));
-    assert_eq!(pairs(b"X=1=2"), Ok(vec![("X", "1=2")]));
-    assert!(pairs(b"no value\0").is_err() && pairs(b"=v\0").is_err() && pairs(b"k=\xff\0").is_err());
-}
-
 /// The same ping, framed in all four ways.
 #[test]
 fn digests_are_framed() {
@@ -489,7 +481,6 @@ proptest! {
             assert!(used <= bytes.len() && pdu.data.len() <= 512);
             assert!(ScsiCommand::ahs(pdu.ahs).count() <= pdu.ahs.len());
         }
-        let _ = KeyValues(&bytes).count();
         let _ = sense_segment(&bytes);
     }
 }

@@ -1,4 +1,4 @@
-//! Text request and response (RFC 7143 11.10, 11.11), and the key=value pairs in their data and in that of login.
+//! Text request and response (RFC 7143 11.10, 11.11). The pairs in their data: `keys::text`.
 
 use super::header::{
     get_initiator_tag, get_lun, get_serial, get_serial_numbers, get_target_tag, put_lun, put_serial_numbers,
@@ -113,34 +113,5 @@ impl TextResponse {
         put_u32(&mut header, 20, self.target_tag.0);
         put_serial_numbers(&mut header, self.numbers);
         header
-    }
-}
-
-/// The pairs of a text (RFC 7143 6.1): each `key=value` ends with a zero byte.
-#[derive(Clone, Copy, Debug)]
-pub struct KeyValues<'a>(pub &'a [u8]);
-
-impl<'a> Iterator for KeyValues<'a> {
-    /// Key and value, or an error for a pair without `=`, with an empty key, or that is not UTF-8.
-    type Item = Result<(&'a str, &'a str), HeaderError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if self.0.is_empty() {
-                return None;
-            }
-            let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
-            let pair = &self.0[..end];
-            self.0 = self.0.get(end + 1..).unwrap_or(&[]);
-            // Some initiators pad with zeros inside the data segment.
-            if pair.is_empty() {
-                continue;
-            }
-            let pair = std::str::from_utf8(pair).ok().and_then(|pair| pair.split_once('='));
-            return Some(match pair {
-                Some((key, value)) if !key.is_empty() => Ok((key, value)),
-                _ => Err(HeaderError::Field("key=value")),
-            });
-        }
     }
 }

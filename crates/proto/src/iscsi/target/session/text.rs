@@ -3,11 +3,8 @@
 use super::task::TaskKey;
 use super::transmit::Output;
 use super::{CommandId, ConnectionId, Event, Session, TargetRecord};
-use crate::iscsi::wire::{HEADER_LEN, InitiatorTag, KeyValues, RejectReason, TargetTag, TextRequest};
-
-/// The longest text that is put together of several requests. The longest sensible one is a SendTargets with a name of 223
-/// bytes.
-const TEXT_BYTES_MAX: usize = 8 << 10;
+use crate::iscsi::keys::text::{Pair, TEXT_MAX, parse};
+use crate::iscsi::wire::{HEADER_LEN, InitiatorTag, RejectReason, TargetTag, TextRequest};
 
 /// The target transfer tag of all text exchanges: a connection has one at a time, and R2Ts never use the top bit.
 const TEXT_TAG: TargetTag = TargetTag(0x8000_0000);
@@ -72,7 +69,7 @@ impl Session {
             }
             None => Vec::new(),
         };
-        if text.len() + data.len() > TEXT_BYTES_MAX {
+        if text.len() + data.len() > TEXT_MAX {
             return self.refuse_text(at, &request, RejectReason::OutOfResources);
         }
         text.extend_from_slice(&data);
@@ -112,8 +109,7 @@ impl Session {
             answers.extend_from_slice(format!("{key}={value}\0").as_bytes());
         };
         let mut asked = None;
-        for pair in KeyValues(text) {
-            let (key, value) = pair.map_err(|_| RejectReason::ProtocolError)?;
+        for Pair { key, value } in parse(text).map_err(|_| RejectReason::ProtocolError)? {
             match key {
                 // Appendix C: All belongs to discovery sessions, the empty value (this session's target) to others.
                 "SendTargets" => match (value, self.discovery) {
