@@ -3,7 +3,7 @@
 use base::Chain;
 
 use super::receive::Sink;
-use super::task::{Answer, NewTask, Task, TaskKey, TaskState, Verdict};
+use super::task::{Answer, Task, TaskKey, TaskState, Verdict};
 use super::transmit::Output;
 use super::window::{Arrival, Sequenced};
 use super::write_data::{Mistake, Place, WriteData};
@@ -247,7 +247,10 @@ impl Session {
             WriteData::new(command.expected_length, immediate_length, is_final, first_burst)
         });
         let is_wanted = write.is_some() && matches!(state, TaskState::Collecting);
-        let key = self.tasks.insert(NewTask {
+        let key = self.tasks.insert(Task {
+            generation: 0,
+            charged: 0,
+            granted: false,
             connection: connection.id,
             tag: command.initiator_tag,
             lun: command.lun,

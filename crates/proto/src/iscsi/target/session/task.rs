@@ -91,7 +91,8 @@ pub(super) struct Answer {
 
 #[derive(Debug)]
 pub(super) struct Task {
-    generation: u32,
+    /// Given by [`TaskTable::insert`].
+    pub(super) generation: u32,
     /// The connection that it came on and is answered on.
     pub(super) connection: ConnectionId,
     pub(super) tag: InitiatorTag,
@@ -114,21 +115,6 @@ pub(super) struct Task {
     pub(super) state: TaskState,
 }
 
-/// What a new task is made of.
-pub(super) struct NewTask {
-    pub(super) connection: ConnectionId,
-    pub(super) tag: InitiatorTag,
-    pub(super) lun: [u8; 8],
-    pub(super) cdb: Cdb,
-    pub(super) cmd_sn: Serial,
-    pub(super) immediate: bool,
-    pub(super) in_order: bool,
-    pub(super) read: bool,
-    pub(super) expected: u32,
-    pub(super) write: Option<WriteData>,
-    pub(super) state: TaskState,
-}
-
 pub(super) struct TaskTable {
     slots: Slab<Task>,
     tags: TagIndex,
@@ -148,25 +134,9 @@ impl TaskTable {
 
     /// The tag must be unused.
     #[inline]
-    pub(super) fn insert(&mut self, new: NewTask) -> TaskKey {
-        let generation = self.next_generation();
-        let tag = new.tag;
-        let slot = self.slots.insert(Task {
-            generation,
-            connection: new.connection,
-            tag,
-            lun: new.lun,
-            cdb: new.cdb,
-            cmd_sn: new.cmd_sn,
-            immediate: new.immediate,
-            in_order: new.in_order,
-            read: new.read,
-            expected: new.expected,
-            write: new.write,
-            charged: 0,
-            granted: false,
-            state: new.state,
-        }) as u32;
+    pub(super) fn insert(&mut self, task: Task) -> TaskKey {
+        let (generation, tag) = (self.next_generation(), task.tag);
+        let slot = self.slots.insert(Task { generation, ..task }) as u32;
         self.tags.insert(tag, slot);
         TaskKey { slot, generation }
     }
