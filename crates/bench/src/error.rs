@@ -83,6 +83,11 @@ pub enum Error {
         /// Its format.
         format: u32,
     },
+    /// A record's runs cannot be made again one by one.
+    #[error(
+        "{0} is a record of a mail server, whose load is more than its patterns: leave out --rounds to compare records as they are"
+    )]
+    NotRepeatable(PathBuf),
     /// A report or a record cannot be written.
     #[error("cannot write {0}")]
     Write(PathBuf, #[source] io::Error),

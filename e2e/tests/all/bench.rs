@@ -207,6 +207,9 @@ fn a_mail_server_is_measured() {
     let html = fs::read_to_string(&page).expect("the page was written");
     assert!(html.matches("<svg").count() == 8 && html.contains("send mail"));
     assert_eq!(bench(&["report", json_path]).expect_ok(), text, "a record says what its report said");
+    // Its pages and logs alone would be another load.
+    let again = bench(&["compare", json_path, json_path, "--rounds", "1", "--overwrite"]);
+    assert!(!again.ok() && again.output.contains("leave out --rounds"), "{}", again.output);
 }
 
 /// The disk without a target, and a volume on it.

@@ -43,7 +43,14 @@ impl Compare {
         self.results.check()?;
         let (a, b) = match self.rounds {
             None => (a.runs, b.runs),
-            Some(rounds) => self.measure(&a, &b, rounds)?,
+            Some(rounds) => {
+                for (path, document) in [(&self.a, &a), (&self.b, &b)] {
+                    if matches!(document.analysis, Some(Analysis::Mail(_))) {
+                        return Err(bench::Error::NotRepeatable(path.clone()).into());
+                    }
+                }
+                self.measure(&a, &b, rounds)?
+            }
         };
         let [label_a, label_b] = labels;
         let compare = Ratios::of((label_a, &a), (label_b, &b));
