@@ -622,13 +622,9 @@ impl Step<'_> {
                 && joiner.block == Block::Unsynced
                 && before.sync[j] == Sync::None;
             if wants {
-                let offer = Offer {
-                    epoch: node.epoch,
-                    value: node.value,
-                    ts: node.ts,
-                    from: i as u8,
-                    dirty: node.dirty,
-                };
+                let ts = if self.left_out(Without::SyncTimestamps) { 0 } else { node.ts };
+                let offer =
+                    Offer { epoch: node.epoch, value: node.value, ts, from: i as u8, dirty: node.dirty };
                 let differs = node.dirty & (1 << j) != 0;
                 self.next(None, |state| {
                     state.sync[j] = if differs { Sync::Data(offer) } else { Sync::Clean(offer) }
