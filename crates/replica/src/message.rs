@@ -93,6 +93,11 @@ pub enum Message {
         /// Which.
         region: u64,
     },
+    /// What is left is being written to all the time: the sender has not forgotten it.
+    SyncWait {
+        /// From the request.
+        sync: SyncId,
+    },
     /// All regions were sent.
     SyncEnd {
         /// From the request.

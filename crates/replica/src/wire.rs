@@ -60,6 +60,7 @@ mod kind {
     pub(super) const SYNC_DONE: u8 = 9;
     pub(super) const SYNC_END: u8 = 10;
     pub(super) const SYNCED: u8 = 11;
+    pub(super) const SYNC_WAIT: u8 = 12;
 }
 
 /// The flag of a payload of zeros, which takes no bytes.
@@ -110,6 +111,10 @@ pub fn encode(envelope: &Envelope) -> (Vec<u8>, Chain) {
         Message::SyncDone { sync, region } => {
             body.u64(sync.0).u64(*region);
             kind::SYNC_DONE
+        }
+        Message::SyncWait { sync } => {
+            body.u64(sync.0);
+            kind::SYNC_WAIT
         }
         Message::SyncEnd { sync } => {
             body.u64(sync.0);
@@ -215,6 +220,7 @@ pub fn decode(
         kind::SYNC_DONE => {
             Message::SyncDone { sync: SyncId(reader.u64()?), region: reader.region(geometry)? }
         }
+        kind::SYNC_WAIT => Message::SyncWait { sync: SyncId(reader.u64()?) },
         kind::SYNC_END => Message::SyncEnd { sync: SyncId(reader.u64()?) },
         kind::SYNCED => Message::Synced,
         unknown => return Err(Malformed::Kind(unknown)),
@@ -408,6 +414,7 @@ mod tests {
                 inherit: Slots::NONE,
             },
             Message::SyncDone { sync: SyncId(1), region: 3 },
+            Message::SyncWait { sync: SyncId(4) },
             Message::SyncEnd { sync: SyncId(1) },
             Message::Synced,
         ]
@@ -496,7 +503,7 @@ mod tests {
         for _ in 0..20_000 {
             let mut head = vec![0; HEADER_BYTES + rng.below(60) as usize];
             rng.fill(&mut head);
-            head[0] = rng.below(13) as u8;
+            head[0] = rng.below(14) as u8;
             head[1..8].fill(0);
             let body = (head.len() - HEADER_BYTES) as u32;
             head[24..28].copy_from_slice(&body.to_le_bytes());

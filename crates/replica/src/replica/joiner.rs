@@ -236,6 +236,11 @@ impl Replica {
         self.finish_joining();
     }
 
+    pub(super) fn handle_sync_wait(&mut self, from: Slot, sync: SyncId) {
+        // That it is the source's is all that counts: it is alive.
+        self.joiner.is_from(from, sync);
+    }
+
     pub(super) fn handle_sync_end(&mut self, from: Slot, sync: SyncId) {
         if self.joiner.is_from(from, sync) {
             self.joiner.ended = true;

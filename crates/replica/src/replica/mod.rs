@@ -279,6 +279,7 @@ impl Replica {
                 self.handle_sync_region(from, sync, joiner::Region { region, payload, known, inherit });
             }
             Message::SyncDone { sync, region } => self.handle_sync_done(from, sync, region),
+            Message::SyncWait { sync } => self.handle_sync_wait(from, sync),
             Message::SyncEnd { sync } => self.handle_sync_end(from, sync),
             Message::Synced => self.synced = self.synced.with(from),
         }

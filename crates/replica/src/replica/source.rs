@@ -205,9 +205,13 @@ impl Replica {
     /// Tries again what was being written to; in bulk, goes on with what was written to since.
     pub(super) fn retry_source(&mut self, to: Slot) {
         let Some(source) = &mut self.sources[to.index()] else { return };
+        let waiting = (!source.contended.is_empty()).then_some(source.sync);
         source.todo.append(&mut source.contended);
         if source.phase == Phase::Bulk && source.todo.is_empty() && source.in_flight.is_empty() {
             source.todo = self.map.dirty(Slots::NONE.with(to)).collect();
+        }
+        if let Some(sync) = waiting {
+            self.send(to, Message::SyncWait { sync });
         }
         self.pump(to);
     }
