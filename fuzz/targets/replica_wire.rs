@@ -19,7 +19,7 @@ fuzz_target!(|input: (&[u8], &[u8])| {
     let (header_bytes, body) = bytes.split_first_chunk::<HEADER_BYTES>().expect("long enough");
     let Ok(header) = Header::parse(header_bytes) else { return };
     let geometry = Geometry::new(100_000, 512);
-    if let Ok(envelope) = decode(header, header_bytes, body, Chain::copy_of(payload), &geometry) {
+    if let Ok(envelope) = decode(header, body, Chain::copy_of(payload), &geometry) {
         let (head, data) = encode(&envelope);
         assert_eq!((head, data.to_vec()), (bytes, payload.to_vec()));
     }

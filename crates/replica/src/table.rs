@@ -164,12 +164,10 @@ impl Table {
 
     /// The invalid parts with their writes that were taken before the mark, in the order of blocks: what must be sent again (R7).
     pub fn invalid_since_before(&self, mark: u64) -> impl Iterator<Item = (Blocks, Timestamp, &Payload)> {
-        self.entries.iter().filter(move |(_, entry)| self.invalid > 0 && entry.serial <= mark).filter_map(
-            |(start, entry)| {
-                let payload = entry.payload.as_ref()?;
-                Some((Blocks { start: *start, end: entry.end }, entry.ts, payload))
-            },
-        )
+        self.entries.iter().filter(move |(_, entry)| entry.serial <= mark).filter_map(|(start, entry)| {
+            let payload = entry.payload.as_ref()?;
+            Some((Blocks { start: *start, end: entry.end }, entry.ts, payload))
+        })
     }
 
     /// The least timestamp of an invalid entry.

@@ -18,7 +18,7 @@ pub const PAYLOAD_MAX: u32 = 8 << 20;
 pub const BODY_MAX: u32 = 256 << 20;
 
 /// Where a message's parts end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Header {
     kind: u8,
     zeros: bool,
@@ -29,6 +29,8 @@ pub struct Header {
     /// Bytes of the payload, which follows the body.
     pub payload_bytes: u32,
     crc: u32,
+    /// Of the header's own bytes, to be continued with the body.
+    crc_so_far: Crc32c,
 }
 
 /// Why bytes are no message. The link they came over is of no use any more.
@@ -135,7 +137,7 @@ pub fn encode(envelope: &Envelope) -> (Vec<u8>, Chain) {
     head[8..16].copy_from_slice(&envelope.epoch.0.to_le_bytes());
     head[16..24].copy_from_slice(&envelope.incarnation.0.to_le_bytes());
     head[24..28].copy_from_slice(&body_bytes.to_le_bytes());
-    let crc = head_crc(&head[..28], &head[HEADER_BYTES..]);
+    let crc = head_crc(&head);
     head[28..32].copy_from_slice(&crc.to_le_bytes());
     (head, data)
 }
@@ -158,6 +160,7 @@ impl Header {
             body_bytes: reader.u32()?,
             payload_bytes,
             crc: reader.u32()?,
+            crc_so_far: crc_of(&bytes[..28]),
         };
         let fits = header.payload_bytes <= PAYLOAD_MAX && header.body_bytes <= BODY_MAX;
         if !fits || flags & !ZEROS != 0 || reserved != [0, 0] || header.zeros && payload_bytes != 0 {
@@ -167,14 +170,12 @@ impl Header {
     }
 }
 
-/// The message of a header with the body and the payload of the lengths that it says, for a slice of these measures. `bytes` are those of
-/// the header.
+/// The message of a header with the body and the payload of the lengths that it says, for a slice of these measures.
 ///
 /// # Errors
 /// Why it is none.
 pub fn decode(
     header: Header,
-    bytes: &[u8; HEADER_BYTES],
     body: &[u8],
     payload: Chain,
     geometry: &Geometry,
@@ -182,7 +183,9 @@ pub fn decode(
     if body.len() != header.body_bytes as usize || payload.len() != header.payload_bytes as usize {
         return Err(Malformed::Length);
     }
-    if head_crc(&bytes[..28], body) != header.crc {
+    let mut crc = header.crc_so_far;
+    crc.update(body);
+    if crc.value() != header.crc {
         return Err(Malformed::Checksum);
     }
     let mut reader = Reader(body);
@@ -356,11 +359,17 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn head_crc(header: &[u8], body: &[u8]) -> u32 {
-    let mut crc = Crc32c::new();
-    crc.update(header);
-    crc.update(body);
+/// The CRC32C of a head, whose own place in it is left out.
+fn head_crc(head: &[u8]) -> u32 {
+    let mut crc = crc_of(&head[..28]);
+    crc.update(&head[HEADER_BYTES..]);
     crc.value()
+}
+
+fn crc_of(bytes: &[u8]) -> Crc32c {
+    let mut crc = Crc32c::new();
+    crc.update(bytes);
+    crc
 }
 
 fn data_crc(data: &Chain) -> u32 {
@@ -422,7 +431,7 @@ mod tests {
 
     fn parse(head: &[u8], payload: Chain) -> Result<Envelope, Malformed> {
         let bytes = head[..HEADER_BYTES].try_into().unwrap();
-        decode(Header::parse(bytes)?, bytes, &head[HEADER_BYTES..], payload, &GEOMETRY)
+        decode(Header::parse(bytes)?, &head[HEADER_BYTES..], payload, &GEOMETRY)
     }
 
     #[test]
@@ -507,7 +516,7 @@ mod tests {
             head[1..8].fill(0);
             let body = (head.len() - HEADER_BYTES) as u32;
             head[24..28].copy_from_slice(&body.to_le_bytes());
-            let crc = head_crc(&head[..28], &head[HEADER_BYTES..]);
+            let crc = head_crc(&head);
             head[28..32].copy_from_slice(&crc.to_le_bytes());
             if let Ok(envelope) = parse(&head, Chain::new()) {
                 assert_eq!(encode(&envelope).0, head, "what is understood can be said in one way only");

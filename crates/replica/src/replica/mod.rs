@@ -262,16 +262,14 @@ impl Replica {
                 Standing::Outside => true,
             });
         match envelope.message {
-            Message::Validate { ts, blocks } => self.settle(blocks, ts), // R6: in any epoch
+            Message::Validate { ts, blocks } => self.table.settle(blocks, ts), // R6: in any epoch
             Message::Activated => self.handle_activated(from, envelope.epoch, current),
-            Message::Invalidate { round, ts, blocks, payload } if current || left_out(Canary::NoEpoch) => {
+            _ if !current && !left_out(Canary::NoEpoch) => {}
+            Message::Invalidate { round, ts, blocks, payload } => {
                 self.handle_invalidate(from, round, ts, blocks, payload);
             }
-            Message::Acknowledge { round } if current || left_out(Canary::NoEpoch) => {
-                self.handle_acknowledge(from, round)
-            }
-            _ if !current => {}
-            Message::Invalidate { .. } | Message::Acknowledge { .. } => {}
+            Message::Acknowledge { round } => self.handle_acknowledge(from, round),
+            _ if !current => {} // Reached only with that rule left out, which is about writes.
             Message::Floor { floor } => self.floors[from.index()] = Some(floor),
             Message::SyncOpen { sync, dirty } => self.handle_sync_open(from, sync, dirty),
             Message::SyncClean { sync, known, inherit } => self.handle_sync_clean(from, sync, known, inherit),

@@ -105,15 +105,11 @@ impl Replica {
         }
         let Round { ts, blocks, command, .. } = self.rounds.remove(&round).expect("just seen");
         // R5: every member of this epoch has it on its disk.
-        self.settle(blocks, ts);
+        self.table.settle(blocks, ts);
         self.send_to_members(&Message::Validate { ts, blocks });
         if let Some(command) = command {
             self.outputs.push_back(Output::Complete(command, Outcome::Done));
         }
-    }
-
-    pub(super) fn settle(&mut self, blocks: Blocks, ts: Timestamp) {
-        self.table.settle(blocks, ts);
     }
 
     /// In a new epoch, sends again what is not known to be everywhere: own writes, and what others left here (R7).
