@@ -1,6 +1,7 @@
 //! A core's ring and the operations in flight on it.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -33,7 +34,12 @@ const _: () = assert!(COMPLETIONS >= 2 * SUBMISSIONS, "the kernel's own proporti
 
 /// So many requests for disks are not kept back until the end of a turn: when many were answered at once, the disk would stand
 /// still until all of what follows from them has been seen to, and then the core would until the disk has answered.
-const DISK_REQUESTS_MAX: u32 = 8;
+const DISK_REQUESTS_MAX: u32 = 4;
+
+/// So many ends of disk requests are handed out in one turn. An initiator's next commands come when it has been answered: were
+/// all that a disk has ended answered together, one batch would go round between initiator, core and disk, and two of the three
+/// stand still.
+const DISK_COMPLETIONS_MAX: usize = 4;
 
 /// The user data of requests whose completion tells us nothing (cancellations).
 const UNTRACKED: u64 = u64::MAX;
@@ -48,6 +54,13 @@ pub(super) enum Kept {
     Receive { socket: Arc<TcpStream>, buf: Buf },
     Send(Box<Sending>),
     Connect { socket: Arc<TcpStream>, address: Box<Address> },
+}
+
+impl Kept {
+    /// Whether the operation is a disk's.
+    fn is_for_disk(&self) -> bool {
+        matches!(self, Kept::Read { .. } | Kept::Write { .. } | Kept::File(_))
+    }
 }
 
 /// One slot of the table of operations.
@@ -96,8 +109,8 @@ pub(super) struct Driver {
     /// Those that could not receive because no buffer was free.
     starved: RefCell<Vec<Rc<Receiver>>>,
     /// Completions on their way from the ring to their operations; empty between turns but for those that had to be
-    /// taken from a full ring. Kept to reuse its memory.
-    arrived: RefCell<Vec<cqueue::Entry>>,
+    /// taken from a full ring, and those behind [`DISK_COMPLETIONS_MAX`].
+    arrived: RefCell<VecDeque<cqueue::Entry>>,
     enters: Cell<u64>,
     completions: Cell<u64>,
 }
@@ -166,7 +179,7 @@ impl Driver {
     /// the file or socket in `kept`.
     pub(super) unsafe fn start(self: &Rc<Driver>, entry: squeue::Entry, kept: Kept) -> Completion {
         let is_send = matches!(kept, Kept::Send(_));
-        let is_for_disk = matches!(kept, Kept::Read { .. } | Kept::Write { .. } | Kept::File(_));
+        let is_for_disk = kept.is_for_disk();
         let id = self.insert(Operation::Single { kept, state: State::Waiting(None) });
         let entry = entry.user_data(id.0 as u64);
         if is_send {
@@ -307,31 +320,32 @@ impl Driver {
         self.dispatch()
     }
 
-    /// Gives every completion in the ring to its operation.
+    /// Gives completions to their operations, in order: all that are in the ring, but of disks only so many. The rest is work for
+    /// the next turn.
     fn dispatch(&self) -> bool {
+        let mut of_disks = 0;
         let mut any = false;
-        loop {
-            let mut arrived = self.arrived.take();
-            arrived.extend(self.ring.borrow_mut().completion());
-            if arrived.is_empty() {
-                self.arrived.replace(arrived);
-                return any;
-            }
+        while of_disks < DISK_COMPLETIONS_MAX {
+            let Some(entry) = self.next_completion() else { break };
             any = true;
-            self.completions.set(self.completions.get() + arrived.len() as u64);
-            for entry in arrived.drain(..) {
-                if entry.user_data() != UNTRACKED {
-                    self.completed(entry);
-                }
-            }
-            // Nearly always there is nothing new, and the memory is kept.
-            if self.arrived.borrow().is_empty() {
-                self.arrived.replace(arrived);
+            self.completions.set(self.completions.get() + 1);
+            if entry.user_data() != UNTRACKED {
+                of_disks += usize::from(self.completed(entry));
             }
         }
+        any
     }
 
-    fn completed(&self, entry: cqueue::Entry) {
+    fn next_completion(&self) -> Option<cqueue::Entry> {
+        let mut arrived = self.arrived.borrow_mut();
+        if arrived.is_empty() {
+            arrived.extend(self.ring.borrow_mut().completion());
+        }
+        arrived.pop_front()
+    }
+
+    /// Gives the completion to its operation. Returns whether that was one of a disk.
+    fn completed(&self, entry: cqueue::Entry) -> bool {
         let id = entry.user_data() as usize;
         let last = !cqueue::more(entry.flags());
         if last {
@@ -341,20 +355,24 @@ impl Driver {
         let mut operations = self.operations.borrow_mut();
         let operation = &mut operations[id];
         match operation {
-            Operation::Single { state, .. } => match std::mem::replace(state, State::Done(entry.result())) {
-                State::Waiting(waker) => {
-                    drop(operations);
-                    if let Some(waker) = waker {
-                        waker.wake();
+            Operation::Single { kept, state } => {
+                let is_of_disk = kept.is_for_disk();
+                match std::mem::replace(state, State::Done(entry.result())) {
+                    State::Waiting(waker) => {
+                        drop(operations);
+                        if let Some(waker) = waker {
+                            waker.wake();
+                        }
                     }
+                    State::Abandoned => {
+                        let abandoned = operations.remove(id);
+                        drop(operations);
+                        drop(abandoned);
+                    }
+                    State::Done(_) => unreachable!("a request with one completion has completed twice"),
                 }
-                State::Abandoned => {
-                    let abandoned = operations.remove(id);
-                    drop(operations);
-                    drop(abandoned);
-                }
-                State::Done(_) => unreachable!("a request with one completion has completed twice"),
-            },
+                return is_of_disk;
+            }
             Operation::Receive(receiver) => {
                 let receiver = Rc::clone(receiver);
                 let ended = last.then(|| operations.remove(id));
@@ -380,6 +398,7 @@ impl Driver {
                 }
             }
         }
+        false
     }
 
     /// Counts a stream's receiving side among those that may be asked to give back buffers.
