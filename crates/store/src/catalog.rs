@@ -10,11 +10,13 @@ use std::rc::Rc;
 
 use base::{BlockSize, ByteLen};
 
+use crate::copy::{self, COPIES_MAX, CopyOf, CopyState, MAP_PAGE_BYTES};
 use crate::cursor::{Cursor, put_text};
 use crate::extent::ExtentRun;
 use crate::geometry::DISKS_MAX;
-use crate::id::{DiskId, HostId, VolumeId};
+use crate::id::{ClusterId, DiskId, HostId, VolumeId};
 use crate::stripe::Stripe;
+use crate::superblock::Version;
 
 /// Volumes in a pool: four times what a node is expected to have.
 pub const VOLUMES_MAX: usize = 4096;
@@ -54,6 +56,11 @@ pub enum VolumeKind {
     /// In memory: empty after each start. Only its definition is in the pool.
     Ram,
 }
+
+/// What a copy's content is worth, in the catalogue.
+const COPY_NONE: u8 = 0;
+const COPY_BLANK: u8 = 1;
+const COPY_TRUSTED: u8 = 2;
 
 impl VolumeKind {
     fn code(self) -> u8 {
@@ -102,19 +109,30 @@ pub(crate) struct VolumeEntry {
     pub capacity: ByteLen,
     /// Seconds since 1970.
     pub created: u64,
-    /// The last epoch that this copy of the volume was part of; 0 for a volume without other copies.
-    pub epoch: u64,
+    /// Which copy of a volume it is, if it has others.
+    pub copy: Option<CopyOf>,
     /// Opaque.
     pub lu_state: Vec<u8>,
     /// By slice; empty lists for a volume in memory.
     pub slices: Vec<Vec<ExtentRun>>,
+    /// The pages of its slices' dirty maps, if it is a copy on disks.
+    pub map: Vec<ExtentRun>,
 }
 
 impl VolumeEntry {
+    /// All that it has of the pool.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = ExtentRun> {
+        self.slices.iter().flatten().chain(&self.map).copied()
+    }
+
     /// How many extents it has.
     pub(crate) fn extents(&self) -> u64 {
-        self.slices.iter().flatten().map(|run| u64::from(run.count)).sum()
+        count(self.runs())
     }
+}
+
+fn count(runs: impl IntoIterator<Item = ExtentRun>) -> u64 {
+    runs.into_iter().map(|run| u64::from(run.count)).sum()
 }
 
 /// How a catalogue with a good checksum can be wrong all the same.
@@ -149,7 +167,19 @@ impl Catalog {
         self.disks.iter().any(|disk| disk.id == id)
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// The first version that can say all of this: a pool can be taken back to an older program as long as it has nothing that
+    /// only a newer one knows.
+    pub(crate) fn version(&self) -> Version {
+        if self.volumes.values().any(|volume| volume.copy.is_some()) {
+            Version::Copies
+        } else {
+            Version::First
+        }
+    }
+
+    /// Its bytes in `version`, which is not older than [`Catalog::version`].
+    pub(crate) fn encode(&self, version: Version) -> Vec<u8> {
+        assert!(version >= self.version(), "{version:?} has no room for copies");
         let mut bytes = Vec::new();
         put_text(&mut bytes, &self.name);
         bytes.extend_from_slice(&self.host.id.0);
@@ -164,13 +194,13 @@ impl Catalog {
         bytes.extend_from_slice(&(self.volumes.len() as u32).to_le_bytes());
         for (id, volume) in &self.volumes {
             bytes.extend_from_slice(&id.0);
-            volume.encode(&mut bytes);
+            volume.encode(version, &mut bytes);
         }
         bytes
     }
 
     /// Reads what [`Catalog::encode`] wrote, and checks that it can be true, with extents of `extent_bytes`.
-    pub(crate) fn decode(bytes: &[u8], extent_bytes: u64) -> Result<Catalog, Malformed> {
+    pub(crate) fn decode(version: Version, bytes: &[u8], extent_bytes: u64) -> Result<Catalog, Malformed> {
         let mut fields = Cursor::new(bytes);
         let mut catalog = Catalog::decode_pool(&mut fields)?;
         let count = fields.u32().ok_or(Malformed::Length)?;
@@ -179,7 +209,7 @@ impl Catalog {
         }
         for _ in 0..count {
             let id = VolumeId(fields.id().ok_or(Malformed::Length)?);
-            let volume = VolumeEntry::decode(&mut fields).ok_or(Malformed::Volume(id))?;
+            let volume = VolumeEntry::decode(version, &mut fields).ok_or(Malformed::Volume(id))?;
             if catalog.volumes.insert(id, Rc::new(volume)).is_some() {
                 return Err(Malformed::Twice(id));
             }
@@ -218,7 +248,7 @@ impl Catalog {
             if !volume.has_room(extent_bytes) {
                 return Err(Malformed::Extents(*id));
             }
-            runs.extend(volume.slices.iter().flatten().map(|run| (*run, *id)));
+            runs.extend(volume.runs().map(|run| (run, *id)));
         }
         let inside = |run: &ExtentRun| {
             let disk = self.disks.get(usize::from(run.disk));
@@ -240,7 +270,7 @@ impl Catalog {
 }
 
 impl VolumeEntry {
-    fn encode(&self, bytes: &mut Vec<u8>) {
+    fn encode(&self, version: Version, bytes: &mut Vec<u8>) {
         put_text(bytes, &self.name);
         bytes.push(self.kind.code());
         bytes.push(self.block_size.shift() as u8);
@@ -248,21 +278,35 @@ impl VolumeEntry {
         bytes.push(self.stripe.unit().0.trailing_zeros() as u8);
         bytes.extend_from_slice(&self.capacity.0.to_le_bytes());
         bytes.extend_from_slice(&self.created.to_le_bytes());
-        bytes.extend_from_slice(&self.epoch.to_le_bytes());
+        let epoch = match self.copy.map(|copy| copy.state) {
+            None | Some(CopyState::Blank) => 0,
+            Some(CopyState::Trusted { epoch }) => epoch,
+        };
+        bytes.extend_from_slice(&epoch.to_le_bytes());
         bytes.extend_from_slice(&(self.lu_state.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&self.lu_state);
         bytes.extend_from_slice(&(self.slices.len() as u16).to_le_bytes());
-        for runs in &self.slices {
-            bytes.extend_from_slice(&(runs.len() as u32).to_le_bytes());
-            for run in runs {
-                bytes.extend_from_slice(&run.disk.to_le_bytes());
-                bytes.extend_from_slice(&run.start.to_le_bytes());
-                bytes.extend_from_slice(&run.count.to_le_bytes());
-            }
+        self.slices.iter().for_each(|runs| encode_runs(runs, bytes));
+        if version >= Version::Copies {
+            self.encode_copy(bytes);
         }
     }
 
-    fn decode(fields: &mut Cursor<'_>) -> Option<VolumeEntry> {
+    fn encode_copy(&self, bytes: &mut Vec<u8>) {
+        let Some(copy) = self.copy else {
+            bytes.push(COPY_NONE);
+            return;
+        };
+        bytes.push(match copy.state {
+            CopyState::Blank => COPY_BLANK,
+            CopyState::Trusted { .. } => COPY_TRUSTED,
+        });
+        bytes.push(copy.slot);
+        bytes.extend_from_slice(&copy.cluster.0);
+        encode_runs(&self.map, bytes);
+    }
+
+    fn decode(version: Version, fields: &mut Cursor<'_>) -> Option<VolumeEntry> {
         let name = fields.text()?.to_owned();
         let kind = VolumeKind::from_code(fields.u8()?)?;
         let block_size = BlockSize::from_bytes(1u32.checked_shl(fields.u8()?.into())?)?;
@@ -289,6 +333,11 @@ impl VolumeEntry {
         }
         let slices = (0..count).map(|_| decode_runs(fields)).collect::<Option<Vec<Vec<ExtentRun>>>>()?;
         let stripe = Stripe::new(count, ByteLen(unit));
+        let (copy, map) = match version {
+            Version::First if epoch == 0 => (None, Vec::new()),
+            Version::First => return None,
+            Version::Copies => decode_copy(epoch, fields)?,
+        };
         Some(VolumeEntry {
             name,
             kind,
@@ -297,16 +346,18 @@ impl VolumeEntry {
             stripe,
             capacity,
             created,
-            epoch,
+            copy,
             lu_state,
             slices,
+            map,
         })
     }
 
-    /// Whether each slice has just the extents that it needs.
+    /// Whether each slice, and the map, has just the extents that it needs.
     fn has_room(&self, extent_bytes: u64) -> bool {
-        let count = |runs: &[ExtentRun]| runs.iter().map(|run| u64::from(run.count)).sum::<u64>();
-        self.slices.len() == usize::from(self.stripe.slices())
+        let count = |runs: &[ExtentRun]| count(runs.iter().copied());
+        count(&self.map) == self.map_extents_wanted(self.capacity, extent_bytes)
+            && self.slices.len() == usize::from(self.stripe.slices())
             && self
                 .slices
                 .iter()
@@ -321,6 +372,52 @@ impl VolumeEntry {
             VolumeKind::Ram => 0,
         }
     }
+
+    /// How many extents the map needs if the volume has `capacity`.
+    pub(crate) fn map_extents_wanted(&self, capacity: ByteLen, extent_bytes: u64) -> u64 {
+        match self.kind {
+            VolumeKind::Thick => self.map_bytes(capacity).div_ceil(extent_bytes),
+            VolumeKind::Ram => 0,
+        }
+    }
+
+    /// How much memory a volume in memory takes if it has `capacity`.
+    pub(crate) fn memory_wanted(&self, capacity: ByteLen) -> ByteLen {
+        ByteLen(capacity.0 + self.map_bytes(capacity))
+    }
+
+    /// The pages of the map, of all slices alike.
+    fn map_bytes(&self, capacity: ByteLen) -> u64 {
+        match self.copy {
+            None => 0,
+            Some(_) => {
+                let pages = copy::map_pages(self.stripe.slice_len(0, capacity));
+                pages * u64::from(self.stripe.slices()) * MAP_PAGE_BYTES as u64
+            }
+        }
+    }
+}
+
+fn encode_runs(runs: &[ExtentRun], bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&(runs.len() as u32).to_le_bytes());
+    for run in runs {
+        bytes.extend_from_slice(&run.disk.to_le_bytes());
+        bytes.extend_from_slice(&run.start.to_le_bytes());
+        bytes.extend_from_slice(&run.count.to_le_bytes());
+    }
+}
+
+/// Which copy a volume is, and where its map lies.
+fn decode_copy(epoch: u64, fields: &mut Cursor<'_>) -> Option<(Option<CopyOf>, Vec<ExtentRun>)> {
+    let state = match fields.u8()? {
+        COPY_NONE if epoch == 0 => return Some((None, Vec::new())),
+        COPY_BLANK if epoch == 0 => CopyState::Blank,
+        COPY_TRUSTED => CopyState::Trusted { epoch },
+        _ => return None,
+    };
+    let slot = fields.u8().filter(|slot| *slot < COPIES_MAX)?;
+    let cluster = ClusterId(fields.id()?);
+    Some((Some(CopyOf { cluster, slot, state }), decode_runs(fields)?))
 }
 
 fn decode_runs(fields: &mut Cursor<'_>) -> Option<Vec<ExtentRun>> {

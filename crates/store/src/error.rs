@@ -6,6 +6,7 @@ use base::{ByteLen, ByteOffset};
 use rt::{DiskError, OpenError};
 
 use crate::catalog::{CAPACITY_MAX, Host, LU_STATE_BYTES_MAX, NAME_BYTES_MAX, SLICES_MAX, VOLUMES_MAX};
+use crate::copy::COPIES_MAX;
 use crate::geometry::{DISKS_MAX, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN};
 use crate::id::{DiskId, PoolId, VolumeId};
 use crate::signature::Content;
@@ -232,6 +233,15 @@ pub enum StoreError {
     /// No volume has this identity.
     #[error("there is no volume {0} in the pool")]
     NoSuchVolume(VolumeId),
+    /// A volume with this identity is in the pool already.
+    #[error("volume {0} is in the pool already: a pool holds one copy of a volume")]
+    VolumeExists(VolumeId),
+    /// It has no other copies.
+    #[error("volume {0} is not a copy of a volume that other nodes have")]
+    NotACopy(VolumeId),
+    /// No copy can have this place.
+    #[error("{0} is no copy's slot: a volume has at most {COPIES_MAX} copies, counted from 0")]
+    SlotInvalid(u8),
     /// Another volume has this name.
     #[error("a volume named {0:?} exists: choose another name")]
     NameTaken(String),

@@ -3,7 +3,7 @@
 use base::crc32c;
 
 use crate::catalog::Catalog;
-use crate::superblock::Superblock;
+use crate::superblock::{Superblock, Version};
 
 /// Decodes a superblock with this content.
 pub fn superblock(content: &[u8]) {
@@ -16,12 +16,15 @@ pub fn superblock(content: &[u8]) {
     }
 }
 
-/// Decodes a catalogue.
+/// Decodes a catalogue of either version.
 pub fn catalog(bytes: &[u8]) {
     const EXTENT_BYTES: u64 = 4 << 20;
-    if let Ok(catalog) = Catalog::decode(bytes, EXTENT_BYTES) {
-        let encoded = catalog.encode();
-        let again = Catalog::decode(&encoded, EXTENT_BYTES).expect("what is written can be read");
-        assert_eq!(again.encode(), encoded);
+    for version in [Version::First, Version::Copies] {
+        if let Ok(catalog) = Catalog::decode(version, bytes, EXTENT_BYTES) {
+            let encoded = catalog.encode(version);
+            let again =
+                Catalog::decode(version, &encoded, EXTENT_BYTES).expect("what is written can be read");
+            assert_eq!(again.encode(version), encoded);
+        }
     }
 }

@@ -46,7 +46,7 @@ pub const DISK_BYTES_MIN: u64 = 2 << 20;
 /// Volumes that every pool's metadata area has room for on average.
 const SLOT_VOLUMES_MIN: u64 = 64;
 
-/// A volume's record without its slices and the state of its logical unit: 46 bytes and the name, rounded up.
+/// A volume's record without its slices and the state of its logical unit: 46 bytes, 22 more if it is a copy, and the name, rounded up.
 const SLOT_RECORD_BYTES: u64 = 192;
 
 /// The state of a logical unit on average: a handful of registered initiators with long names.

@@ -7,12 +7,13 @@ use std::rc::Rc;
 use base::{BlockSize, ByteLen, Rng};
 
 use crate::catalog::{Catalog, DiskEntry, Host, Malformed, VolumeEntry, VolumeKind};
+use crate::copy::{CopyOf, CopyState};
 use crate::extent::ExtentRun;
 use crate::geometry::Geometry;
-use crate::id::{DiskId, HostId, PoolId, VolumeId};
+use crate::id::{ClusterId, DiskId, HostId, PoolId, VolumeId};
 use crate::slot::{self, Header};
 use crate::stripe::Stripe;
-use crate::superblock::{Superblock, Unreadable};
+use crate::superblock::{Superblock, Unreadable, Version};
 
 /// Sixteen bytes that count up from `first`.
 fn id(first: u8) -> [u8; 16] {
@@ -35,6 +36,9 @@ const SUPERBLOCK: [u8; 84] = [
 
 /// The checksum at the end, over 4092 bytes.
 const SUPERBLOCK_CRC: [u8; 4] = [0xe8, 0xd7, 0xe5, 0x10];
+
+/// The same with version 2 at byte 8.
+const SUPERBLOCK_CRC_2: [u8; 4] = [0xfc, 0x8c, 0x53, 0x85];
 
 const SLOT_HEADER: [u8; 64] = [
     b'U', b'R', b'S', b'A', b'M', b'E', b'T', b'A', // magic
@@ -72,8 +76,43 @@ const CATALOG: [u8; 154] = [
     0x00, 0x00, 0x05, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, // disk 0, from extent 5 on, 1
 ];
 
+/// What a slot of version 2 with 254 bytes has where the versions differ: version, checksum, length.
+const SLOT_HEADER_2: [(usize, [u8; 4]); 3] =
+    [(8, [0x02, 0x00, 0x00, 0x00]), (12, [0xcd, 0x1c, 0xa1, 0xdc]), (40, [0xfe, 0x00, 0x00, 0x00])];
+
+/// How many volumes there are.
+const COUNT_AT: usize = 56;
+
+/// What version 2 has behind the first volume: that it is no copy, and a second volume, which is one.
+const COPY: [u8; 100] = [
+    0x00, // no copy
+    0x40, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48, 0x49, 0x4a, 0x4b, 0x4c, 0x4d, 0x4e,
+    0x4f, // volume
+    0x02, b'c', b'p', // its name
+    0x01, 0x09, 0x03, 0x10, // thick, 2^9 a block, 2^3 blocks a physical block, 2^16 a stripe unit
+    0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, // 64 KiB
+    0x00, 0xf1, 0x53, 0x65, 0x00, 0x00, 0x00, 0x00, // made in November 2023
+    0x02, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // epoch 258
+    0x00, 0x00, 0x00, 0x00, // no state of a logical unit
+    0x01, 0x00, // one slice
+    0x01, 0x00, 0x00, 0x00, // of one run
+    0x00, 0x00, 0x06, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, // disk 0, from extent 6 on, 1
+    0x02, 0x03, // a copy with content that counts, in slot 3
+    0x50, 0x51, 0x52, 0x53, 0x54, 0x55, 0x56, 0x57, 0x58, 0x59, 0x5a, 0x5b, 0x5c, 0x5d, 0x5e,
+    0x5f, // cluster
+    0x01, 0x00, 0x00, 0x00, // its map has one run
+    0x00, 0x00, 0x07, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, // disk 0, from extent 7 on, 1
+];
+
+fn catalog_2_bytes() -> Vec<u8> {
+    let mut bytes = [&CATALOG[..], &COPY[..]].concat();
+    bytes[COUNT_AT] = 2;
+    bytes
+}
+
 fn superblock() -> Superblock {
     Superblock {
+        version: Version::First,
         pool: PoolId(id(0x10)),
         disk: DiskId(id(0x20)),
         index: 1,
@@ -98,9 +137,10 @@ fn catalog() -> Catalog {
         stripe: Stripe::new(2, ByteLen(64 << 10)),
         capacity: ByteLen(192 << 10),
         created: 1_700_000_000,
-        epoch: 0,
+        copy: None,
         lu_state: vec![1, 2, 3],
         slices: vec![vec![run(4), run(9)], vec![run(5)]],
+        map: Vec::new(),
     };
     Catalog {
         name: "p".into(),
@@ -111,6 +151,28 @@ fn catalog() -> Catalog {
     }
 }
 
+/// With a volume that is a copy.
+fn catalog_2() -> Catalog {
+    let mut catalog = catalog();
+    let run = |start| ExtentRun { disk: 0, start, count: 1 };
+    let volume = VolumeEntry {
+        name: "cp".into(),
+        stripe: Stripe::new(1, ByteLen(64 << 10)),
+        capacity: ByteLen(64 << 10),
+        copy: Some(CopyOf {
+            cluster: ClusterId(id(0x50)),
+            slot: 3,
+            state: CopyState::Trusted { epoch: 258 },
+        }),
+        lu_state: Vec::new(),
+        slices: vec![vec![run(6)]],
+        map: vec![run(7)],
+        ..(*catalog.volumes[&VolumeId(id(0x30))]).clone()
+    };
+    catalog.volumes.insert(VolumeId(id(0x40)), Rc::new(volume));
+    catalog
+}
+
 #[test]
 fn superblock_bytes() {
     let bytes = superblock().encode();
@@ -119,32 +181,53 @@ fn superblock_bytes() {
     assert!(bytes[84..4092].iter().all(|byte| *byte == 0));
     assert_eq!(bytes[4092..], SUPERBLOCK_CRC);
     assert_eq!(Superblock::decode(&bytes), Ok(superblock()));
+    let newer = Superblock { version: Version::Copies, ..superblock() };
+    let bytes = newer.encode();
+    assert_eq!((bytes[8], &bytes[9..84], &bytes[4092..]), (2, &SUPERBLOCK[9..], &SUPERBLOCK_CRC_2[..]));
+    assert_eq!(Superblock::decode(&bytes), Ok(newer));
 }
 
 #[test]
 fn slot_bytes() {
-    let bytes = slot::encode(PoolId(id(0x10)), 7, &CATALOG);
+    let bytes = slot::encode(Version::First, PoolId(id(0x10)), 7, &CATALOG);
     assert_eq!(bytes[..64], SLOT_HEADER);
     let header = slot::decode_header(PoolId(id(0x10)), &bytes);
-    assert_eq!(header, Some(Header { generation: 7, len: 154 }));
+    assert_eq!(header, Some(Header { version: Version::First, generation: 7, len: 154 }));
     assert_eq!(slot::decode(header.unwrap(), &bytes), Some(&CATALOG[..]));
     assert_eq!(slot::decode_header(PoolId(id(0x11)), &bytes), None, "a slot of another pool");
+
+    let bytes = slot::encode(Version::Copies, PoolId(id(0x10)), 7, &catalog_2_bytes());
+    let mut expected = SLOT_HEADER;
+    for (at, field) in SLOT_HEADER_2 {
+        expected[at..at + 4].copy_from_slice(&field);
+    }
+    assert_eq!(bytes[..64], expected);
+    let header = slot::decode_header(PoolId(id(0x10)), &bytes);
+    assert_eq!(header, Some(Header { version: Version::Copies, generation: 7, len: 254 }));
 }
 
 #[test]
 fn catalog_bytes() {
-    assert_eq!(catalog().encode(), CATALOG);
-    assert_eq!(Catalog::decode(&CATALOG, 64 << 10), Ok(catalog()));
+    assert_eq!(catalog().version(), Version::First);
+    assert_eq!(catalog().encode(Version::First), CATALOG);
+    assert_eq!(Catalog::decode(Version::First, &CATALOG, 64 << 10), Ok(catalog()));
+    assert_eq!(catalog_2().version(), Version::Copies);
+    assert_eq!(catalog_2().encode(Version::Copies), catalog_2_bytes());
+    assert_eq!(Catalog::decode(Version::Copies, &catalog_2_bytes(), 64 << 10), Ok(catalog_2()));
+    // What a pool is, on its way to the next version.
+    let bytes = [&CATALOG[..], &[0]].concat();
+    assert_eq!(catalog().encode(Version::Copies), bytes);
+    assert_eq!(Catalog::decode(Version::Copies, &bytes, 64 << 10), Ok(catalog()));
 }
 
 #[test]
 fn a_newer_version_is_told_apart_from_damage() {
     let mut bytes = superblock().encode();
-    bytes[8] = 2;
+    bytes[8] = 3;
     assert_eq!(Superblock::decode(&bytes), Err(Unreadable::Damaged));
     let crc = base::crc32c(&bytes[..4092]);
     bytes[4092..].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(Superblock::decode(&bytes), Err(Unreadable::Version(2)));
+    assert_eq!(Superblock::decode(&bytes), Err(Unreadable::Version(3)));
     assert_eq!(Superblock::decode(&[0; 4096]), Err(Unreadable::Absent));
     assert_eq!(Superblock::decode(b"URSAPOOL"), Err(Unreadable::Damaged));
 }
@@ -161,7 +244,7 @@ fn every_flipped_bit_of_a_superblock_is_noticed() {
 
 #[test]
 fn every_flipped_bit_of_a_slot_is_noticed() {
-    let good = slot::encode(PoolId(id(0x10)), 7, &CATALOG);
+    let good = slot::encode(Version::First, PoolId(id(0x10)), 7, &CATALOG);
     for bit in 0..good.len() * 8 {
         let mut bytes = good.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
@@ -175,14 +258,19 @@ fn every_flipped_bit_of_a_slot_is_noticed() {
 #[test]
 fn no_catalogue_makes_the_decoder_panic() {
     let mut rng = Rng::new(1);
-    for _ in 0..200_000 {
-        let mut bytes = CATALOG.to_vec();
+    for round in 0..400_000 {
+        let (version, mut bytes) = match round % 2 {
+            0 => (Version::First, CATALOG.to_vec()),
+            _ => (Version::Copies, catalog_2_bytes()),
+        };
         for _ in 0..=rng.below(3) {
             let at = rng.below(bytes.len() as u64) as usize;
             bytes[at] = if rng.one_in(2) { 0xff } else { rng.next() as u8 };
         }
-        bytes.truncate(if rng.one_in(4) { rng.below(155) as usize } else { 154 });
-        if let Ok(catalog) = Catalog::decode(&bytes, 64 << 10) {
+        if rng.one_in(4) {
+            bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize);
+        }
+        if let Ok(catalog) = Catalog::decode(version, &bytes, 64 << 10) {
             assert_eq!(catalog.check(64 << 10), Ok(()));
         }
     }
@@ -195,7 +283,7 @@ fn contradictions_are_found() {
         let mut volume = (*catalog.volumes[&VolumeId(id(0x30))]).clone();
         change(&mut volume);
         catalog.volumes.insert(VolumeId(id(0x30)), Rc::new(volume));
-        Catalog::decode(&catalog.encode(), 64 << 10)
+        Catalog::decode(Version::First, &catalog.encode(Version::First), 64 << 10)
     };
     let extents = Err(Malformed::Extents(VolumeId(id(0x30))));
     assert_eq!(changed(|volume| volume.slices[1][0].start = 9), extents, "on another extent of the volume");
@@ -213,6 +301,27 @@ fn contradictions_are_found() {
         ..(*twice.volumes[&VolumeId(id(0x30))]).clone()
     };
     twice.volumes.insert(VolumeId(id(0x31)), Rc::new(volume));
-    assert_eq!(Catalog::decode(&twice.encode(), 64 << 10), Err(Malformed::Twice(VolumeId(id(0x31)))));
-    assert_eq!(Catalog::decode(&[&CATALOG[..], &[0]].concat(), 64 << 10), Err(Malformed::Length));
+    let bytes = twice.encode(Version::First);
+    let found = Catalog::decode(Version::First, &bytes, 64 << 10);
+    assert_eq!(found, Err(Malformed::Twice(VolumeId(id(0x31)))));
+    let bytes = [&CATALOG[..], &[0]].concat();
+    assert_eq!(Catalog::decode(Version::First, &bytes, 64 << 10), Err(Malformed::Length));
+}
+
+#[test]
+fn contradictions_of_copies_are_found() {
+    let decoded = |at: usize, byte: u8| {
+        let mut bytes = catalog_2_bytes();
+        bytes[at] = byte;
+        Catalog::decode(Version::Copies, &bytes, 64 << 10)
+    };
+    let (state, slot, map_start, map_count) = (222, 223, 246, 250);
+    let field = Err(Malformed::Volume(VolumeId(id(0x40))));
+    assert_eq!(decoded(state, 3), field);
+    assert_eq!(decoded(state, 1), field, "blank, and of an epoch");
+    assert_eq!(decoded(slot, 4), field);
+    let extents = Err(Malformed::Extents(VolumeId(id(0x40))));
+    assert_eq!(decoded(map_start, 6), extents, "on the volume's own extent");
+    assert_eq!(decoded(map_start, 113), extents, "behind the disk");
+    assert_eq!(decoded(map_count, 2), extents, "more than the map needs");
 }

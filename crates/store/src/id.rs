@@ -56,6 +56,10 @@ id!(
     /// A server that uses pools.
     HostId
 );
+id!(
+    /// A cluster of servers whose volumes have copies on several of them.
+    ClusterId
+);
 
 #[cfg(test)]
 mod tests {

@@ -2,9 +2,11 @@
 //! in the [`RamBudget`](crate::RamBudget) all the same, so that a write cannot fail.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use base::{Buf, ByteLen, ByteOffset, Chain, SharedBuf};
 
+use crate::copy::MAP_PAGE_BYTES;
 use crate::slice::{SliceSpec, join};
 
 /// Memory is taken in chunks of this many bytes. Reads are answered with the chunks' own memory, so a write to a chunk that is
@@ -28,11 +30,13 @@ pub struct RamSlice {
     memory: Memory,
     /// What it was opened with, or grown to. Its grants keep the memory set aside.
     spec: RefCell<SliceSpec>,
+    /// The pages of the dirty map that were ever written.
+    map: RefCell<BTreeMap<usize, Box<[u8; MAP_PAGE_BYTES]>>>,
 }
 
 impl RamSlice {
     pub(crate) fn new(spec: SliceSpec) -> RamSlice {
-        RamSlice { memory: Memory::default(), spec: RefCell::new(spec) }
+        RamSlice { memory: Memory::default(), spec: RefCell::new(spec), map: RefCell::default() }
     }
 
     /// The number of the slice in its volume.
@@ -53,6 +57,19 @@ impl RamSlice {
     /// The memory that it takes now.
     pub fn resident(&self) -> ByteLen {
         self.memory.resident()
+    }
+
+    pub(crate) fn map_pages(&self) -> u64 {
+        self.spec.borrow().map_pages
+    }
+
+    pub(crate) fn map_page(&self, page: usize) -> [u8; MAP_PAGE_BYTES] {
+        self.map.borrow().get(&page).map_or([0; MAP_PAGE_BYTES], |bytes| **bytes)
+    }
+
+    pub(crate) fn set_map_page(&self, page: usize, image: &[u8]) {
+        let mut map = self.map.borrow_mut();
+        map.entry(page).or_insert_with(|| Box::new([0; MAP_PAGE_BYTES])).copy_from_slice(image);
     }
 
     pub(crate) fn memory(&self) -> &Memory {

@@ -6,6 +6,7 @@ use base::{BlockSize, ByteLen, ByteOffset, Chain};
 use rt::Durability;
 
 use crate::budget::RamGrant;
+use crate::copy::MAP_PAGE_BYTES;
 use crate::disks::CoreDisks;
 use crate::error::SliceError;
 use crate::extent::ExtentRun;
@@ -19,6 +20,8 @@ use crate::thick::ThickSlice;
 pub struct SliceSpec {
     pub(crate) index: u16,
     pub(crate) len: ByteLen,
+    /// Of its dirty map; none if the volume is not a copy.
+    pub(crate) map_pages: u64,
     pub(crate) kind: SpecKind,
     /// Counted by the pool: as long as there is a clone, the volume is in use.
     #[expect(dead_code, reason = "it is held, not read")]
@@ -33,6 +36,10 @@ pub(crate) enum SpecKind {
         /// Where the extents begin, by disk.
         extents_offset: Arc<[u64]>,
         block_size: BlockSize,
+        /// Of the volume's map: that of all slices.
+        map: Vec<ExtentRun>,
+        /// Of the volume.
+        slices: u16,
     },
     Ram {
         /// The memory that the volume may take.
@@ -82,7 +89,7 @@ impl Slice {
     /// A slice in memory that belongs to no pool: for a scratch volume, and for tests.
     pub fn in_memory(index: u16, len: ByteLen, grant: RamGrant) -> Slice {
         let kind = SpecKind::Ram { grants: vec![Arc::new(grant)] };
-        Slice::Ram(RamSlice::new(SliceSpec { index, len, kind, in_use: Arc::default() }))
+        Slice::Ram(RamSlice::new(SliceSpec { index, len, map_pages: 0, kind, in_use: Arc::default() }))
     }
 
     /// The number of the slice in its volume.
@@ -104,6 +111,56 @@ impl Slice {
     /// Whether the volume is so small that this slice has nothing.
     pub fn is_empty(&self) -> bool {
         self.len().0 == 0
+    }
+
+    /// Whether it is empty after each start, its map as well.
+    pub fn is_volatile(&self) -> bool {
+        matches!(self, Slice::Ram(_))
+    }
+
+    /// How many pages its dirty map has; none if the volume is not a copy. They are apart from the slice's bytes.
+    pub fn map_pages(&self) -> usize {
+        let pages = match self {
+            Slice::Thick(slice) => slice.map_pages(),
+            Slice::Ram(slice) => slice.map_pages(),
+        };
+        // A slice of the largest volume has 2^27.
+        pages as usize
+    }
+
+    /// Reads a page of the dirty map: zeros if it was never written.
+    ///
+    /// # Errors
+    /// [`SliceError::Unreadable`] with the first byte of the slice whose bit is in the page, [`SliceError::Offline`].
+    ///
+    /// # Panics
+    /// If the map has no such page.
+    pub async fn read_map_page(&self, page: usize) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
+        self.check_page(page);
+        match self {
+            Slice::Thick(slice) => slice.read_map_page(page as u64).await,
+            Slice::Ram(slice) => Ok(slice.map_page(page)),
+        }
+    }
+
+    /// Writes a page of the dirty map, durably where [`Slice::is_volatile`] does not say otherwise. Two writes of one page follow each
+    /// other: the caller sees to that. A write that is cut off may leave some sectors of the page as they were.
+    ///
+    /// # Errors
+    /// As for [`Slice::write`], with the first byte of the slice whose bit is in the page. What the page holds is then unknown.
+    ///
+    /// # Panics
+    /// If the map has no such page, or `image` is not [`MAP_PAGE_BYTES`] long.
+    pub async fn write_map_page(&self, page: usize, image: &[u8]) -> Result<(), SliceError> {
+        self.check_page(page);
+        assert_eq!(image.len(), MAP_PAGE_BYTES, "a page is written as a whole");
+        match self {
+            Slice::Thick(slice) => slice.write_map_page(page as u64, image).await,
+            Slice::Ram(slice) => {
+                slice.set_map_page(page, image);
+                Ok(())
+            }
+        }
     }
 
     /// Reads `len` bytes at `offset`.
@@ -193,10 +250,16 @@ impl Slice {
     /// If `spec` is of another slice, or shorter.
     pub fn grow(&self, spec: SliceSpec, disks: &CoreDisks) {
         assert!(spec.index == self.index() && spec.len >= self.len(), "{spec:?} is not this slice, grown");
+        assert!(spec.map_pages as usize >= self.map_pages(), "a copy stays one: {spec:?}");
         match self {
             Slice::Thick(slice) => slice.grow(spec, disks),
             Slice::Ram(slice) => slice.grow(spec),
         }
+    }
+
+    fn check_page(&self, page: usize) {
+        let pages = self.map_pages();
+        assert!(page < pages, "page {page} is outside a map of {pages}");
     }
 
     fn check(&self, offset: ByteOffset, len: ByteLen) {

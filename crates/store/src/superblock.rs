@@ -9,14 +9,41 @@ use crate::id::{DiskId, PoolId};
 
 const MAGIC: &[u8; 8] = b"URSAPOOL";
 
-/// The version of everything in a pool but the contents of volumes.
-pub(crate) const VERSION: u16 = 1;
+/// The version of everything in a pool but the contents of volumes. A pool has the first that can say what it has, so that it can be
+/// taken back to an older program; how it goes from one to the next is in `pool::commit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Version {
+    First,
+    /// Volumes can be copies of what other nodes have.
+    Copies,
+}
+
+impl Version {
+    pub(crate) const NEWEST: Version = Version::Copies;
+
+    pub(crate) fn code(self) -> u16 {
+        match self {
+            Version::First => 1,
+            Version::Copies => 2,
+        }
+    }
+
+    pub(crate) fn from_code(code: u16) -> Option<Version> {
+        match code {
+            1 => Some(Version::First),
+            2 => Some(Version::Copies),
+            _ => None,
+        }
+    }
+}
 
 /// Where the checksum is: over all before it.
 pub(crate) const CRC_AT: usize = SUPERBLOCK_BYTES as usize - 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
+    /// Of the generation that it promises.
+    pub version: Version,
     pub pool: PoolId,
     pub disk: DiskId,
     pub index: u16,
@@ -41,7 +68,7 @@ impl Superblock {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(SUPERBLOCK_BYTES as usize);
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.version.code().to_le_bytes());
         bytes.extend_from_slice(&self.index.to_le_bytes());
         bytes.extend_from_slice(&self.count.to_le_bytes());
         bytes.extend_from_slice(&[0; 2]);
@@ -66,14 +93,12 @@ impl Superblock {
             return Err(Unreadable::Damaged);
         }
         let mut fields = Cursor::new(&covered[MAGIC.len()..]);
-        let version = fields.u16().ok_or(Unreadable::Damaged)?;
-        if version != VERSION {
-            return Err(Unreadable::Version(version));
-        }
-        Superblock::decode_fields(fields).ok_or(Unreadable::Damaged)
+        let code = fields.u16().ok_or(Unreadable::Damaged)?;
+        let version = Version::from_code(code).ok_or(Unreadable::Version(code))?;
+        Superblock::decode_fields(version, fields).ok_or(Unreadable::Damaged)
     }
 
-    fn decode_fields(mut fields: Cursor<'_>) -> Option<Superblock> {
+    fn decode_fields(version: Version, mut fields: Cursor<'_>) -> Option<Superblock> {
         let index = fields.u16()?;
         let count = fields.u16()?;
         fields.take(2)?;
@@ -88,6 +113,6 @@ impl Superblock {
             && usize::from(count) <= crate::geometry::DISKS_MAX
             && geometry.disk_bytes == disk_bytes
             && geometry.extents == fields.u32()?;
-        sound.then_some(Superblock { pool, disk, index, count, generation, geometry })
+        sound.then_some(Superblock { version, pool, disk, index, count, generation, geometry })
     }
 }

@@ -5,6 +5,8 @@
 //!
 //! Where the disk's block is larger than the volume's (a 512-byte volume on a disk of 4096), a write of partial blocks
 //! reads, changes and writes them back, under a [`RangeLock`] that all writes of such a slice take.
+//!
+//! The dirty map of a copy lies apart from its slices, a page a block of any disk: it needs no lock.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
@@ -13,6 +15,7 @@ use std::rc::Rc;
 use base::{Buf, ByteLen, ByteOffset, Chain, SharedBuf};
 use rt::{DiskError, Durability};
 
+use crate::copy::{MAP_PAGE_BYTES, MAP_PAGE_REGIONS, MAP_REGION_BYTES};
 use crate::disks::{CoreDisks, PoolDisk};
 use crate::error::SliceError;
 use crate::range_lock::{Locked, RangeLock};
@@ -182,6 +185,41 @@ impl ThickSlice {
         Ok(found)
     }
 
+    pub(crate) fn map_pages(&self) -> u64 {
+        self.spec.borrow().map_pages
+    }
+
+    pub(crate) async fn read_map_page(&self, page: u64) -> Result<[u8; MAP_PAGE_BYTES], SliceError> {
+        let (disk, disk_offset) = self.map_place(page);
+        let read = disk.read(disk_offset, Buf::uncleared(MAP_PAGE_BYTES)).await;
+        let bytes = read.map_err(|error| read_error(&error, covered_from(page)))?;
+        Ok(bytes[..].try_into().expect("as long as was asked for"))
+    }
+
+    pub(crate) async fn write_map_page(&self, page: u64, image: &[u8]) -> Result<(), SliceError> {
+        let (disk, disk_offset) = self.map_place(page);
+        let written = disk.write(disk_offset, Buf::copy_of(image).share(), Durability::Durable).await;
+        written.map_err(|error| write_error(&error, covered_from(page)))
+    }
+
+    /// Where a page of the slice's map is. It stays there when the volume grows.
+    fn map_place(&self, page: u64) -> (Rc<PoolDisk>, u64) {
+        let spec = self.spec.borrow();
+        let SpecKind::Thick { map, slices, extent_bytes, extents_offset, .. } = &spec.kind else {
+            panic!("the specification of a thick slice")
+        };
+        let mut at = (page * u64::from(*slices) + u64::from(spec.index)) * MAP_PAGE_BYTES as u64;
+        for run in map {
+            let len = u64::from(run.count) * extent_bytes;
+            if at < len {
+                let start = extents_offset[run.disk as usize] + u64::from(run.start) * extent_bytes;
+                return (Rc::clone(self.disks.borrow().disk(run.disk)), start + at);
+            }
+            at -= len;
+        }
+        panic!("page {page} is beyond the map's extents")
+    }
+
     /// Waits until the blocks of the range are not being changed in parts, if that can be.
     async fn lock(&self, range: Range<u64>) -> Option<Locked<'_>> {
         match self.lock.get() {
@@ -207,6 +245,11 @@ impl ThickSlice {
             len: (place.len - within).min(end - at),
         }
     }
+}
+
+/// The first byte of a slice whose bit is in this page of its map.
+fn covered_from(page: u64) -> u64 {
+    page * MAP_PAGE_REGIONS * MAP_REGION_BYTES
 }
 
 /// Where the slice of `spec` lies.

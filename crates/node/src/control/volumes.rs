@@ -129,6 +129,8 @@ impl Control {
             capacity,
             slices: new.slices,
             created: new.created,
+            id: None,
+            copy: None,
         };
         changing.waits_for(WaitsFor::Disks(pool.paths()));
         let info = pool.create_volume(spec).await?;

@@ -3,6 +3,10 @@
 //! A new generation of the catalogue goes to the slots that hold the generation before the last, on both ends of the
 //! metadata disks, and is flushed; then superblocks promise it, and are flushed. Whatever is cut off: a slot with the
 //! last generation is never written to, and no superblock promises what is not there.
+//!
+//! A program that is older than a version sees neither slots nor superblocks of it: were there any of an older version left, it would go
+//! back in time to them. So before the first generation of a newer version that says anything new, the pool writes what it is already,
+//! in that version: what an older program can still read until the next one is complete is then no older than that.
 
 use std::rc::Rc;
 
@@ -16,7 +20,7 @@ use crate::disks::PoolDisk;
 use crate::error::StoreError;
 use crate::geometry::{End, SUPERBLOCK_BYTES};
 use crate::slot;
-use crate::superblock::Superblock;
+use crate::superblock::{Superblock, Version};
 
 /// Which disks get a new superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +29,13 @@ pub(super) enum Superblocks {
     OfMetadataDisks,
     /// All: when a pool is made, opened or exported, which also repairs damaged ones.
     OfAllDisks,
+}
+
+/// What superblocks say of a generation.
+#[derive(Clone, Copy)]
+struct Promise {
+    generation: u64,
+    version: Version,
 }
 
 impl Inner {
@@ -45,23 +56,22 @@ impl Inner {
         room: u64,
     ) -> Result<(), StoreError> {
         self.writable()?;
-        let generation = self.state.borrow().generation + 1;
-        let slot = self.encode_slot(generation, &catalog, room)?;
-        let written = self.write(&layout, generation, slot, superblocks).await;
-        let mut state = self.state.borrow_mut();
-        match written {
-            Ok(()) => {
-                state.generation = generation;
-                state.catalog = catalog;
-                self.layout.replace(layout);
-                Ok(())
-            }
-            Err(error) => {
-                state.metadata = MetadataState::Failed;
-                tracing::error!(pool = %self.id, %error, "writing the metadata failed: no changes until it is reopened");
-                Err(error)
-            }
+        let version = catalog.version();
+        let mut generation = self.state.borrow().generation + 1;
+        if self.state.borrow().version < version && !skips(Step::Upgrade) {
+            // What does not fit is refused before anything is written.
+            self.encode_slot(version, generation, &catalog, room)?;
+            let before = self.state.borrow().catalog.clone();
+            let slot = self.encode_slot(version, generation, &before, 0)?;
+            self.write(&self.layout(), Promise { generation, version }, slot, Superblocks::OfAllDisks)
+                .await?;
+            generation += 1;
         }
+        let slot = self.encode_slot(version, generation, &catalog, room)?;
+        self.write(&layout, Promise { generation, version }, slot, superblocks).await?;
+        self.state.borrow_mut().catalog = catalog;
+        self.layout.replace(layout);
+        Ok(())
     }
 
     /// Whether changes are possible.
@@ -74,8 +84,14 @@ impl Inner {
     }
 
     /// The slot's bytes, padded to whole blocks.
-    fn encode_slot(&self, generation: u64, catalog: &Catalog, room: u64) -> Result<SharedBuf, StoreError> {
-        let bytes = slot::encode(self.id, generation, &catalog.encode());
+    fn encode_slot(
+        &self,
+        version: Version,
+        generation: u64,
+        catalog: &Catalog,
+        room: u64,
+    ) -> Result<SharedBuf, StoreError> {
+        let bytes = slot::encode(version, self.id, generation, &catalog.encode(version));
         let padded = (bytes.len() as u64).next_multiple_of(SUPERBLOCK_BYTES);
         let (wanted, available) = ((bytes.len() as u64 + room).max(padded), self.slot_bytes);
         if wanted > available {
@@ -86,10 +102,30 @@ impl Inner {
         Ok(slot.share())
     }
 
+    /// Writes a generation. If that fails nobody knows what is on the disks.
     async fn write(
         &self,
         layout: &Layout,
-        generation: u64,
+        promise: Promise,
+        slot: SharedBuf,
+        superblocks: Superblocks,
+    ) -> Result<(), StoreError> {
+        let written = self.write_generation(layout, promise, slot, superblocks).await;
+        let mut state = self.state.borrow_mut();
+        match &written {
+            Ok(()) => (state.generation, state.version) = (promise.generation, promise.version),
+            Err(error) => {
+                state.metadata = MetadataState::Failed;
+                tracing::error!(pool = %self.id, %error, "writing the metadata failed: no changes until it is reopened");
+            }
+        }
+        written
+    }
+
+    async fn write_generation(
+        &self,
+        layout: &Layout,
+        Promise { generation, version }: Promise,
         slot: SharedBuf,
         superblocks: Superblocks,
     ) -> Result<(), StoreError> {
@@ -103,7 +139,7 @@ impl Inner {
             Superblocks::OfAllDisks => layout.len(),
         };
         let promise = |disk: usize| -> Vec<(u64, SharedBuf)> {
-            let bytes = Buf::copy_of(&self.superblock(layout, disk, generation).encode()).share();
+            let bytes = Buf::copy_of(&self.superblock(layout, disk, generation, version).encode()).share();
             End::BOTH
                 .map(|end| (layout.geometry[disk].superblock_offset(end, generation), bytes.clone()))
                 .into()
@@ -111,8 +147,15 @@ impl Inner {
         write_disks(layout, (0..count).map(|disk| (disk, promise(disk))), Step::Superblocks).await
     }
 
-    pub(super) fn superblock(&self, layout: &Layout, disk: usize, generation: u64) -> Superblock {
+    pub(super) fn superblock(
+        &self,
+        layout: &Layout,
+        disk: usize,
+        generation: u64,
+        version: Version,
+    ) -> Superblock {
         Superblock {
+            version,
             pool: self.id,
             disk: layout.ids[disk],
             index: disk as u16,
@@ -141,7 +184,7 @@ async fn write_disks(
     result
 }
 
-/// What is being written: canaries leave out a flush of one kind.
+/// What is being done: canaries leave out a flush of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Slots,
@@ -149,6 +192,19 @@ pub(super) enum Step {
     Zeros,
     /// The superblocks of a disk that is being added.
     Joining,
+    /// Not a flush: what a pool is already, in the version that it is about to need.
+    Upgrade,
+}
+
+/// Whether a canary leaves this out.
+fn skips(step: Step) -> bool {
+    #[cfg(test)]
+    return canary::SKIPPED.get() == Some(step);
+    #[cfg(not(test))]
+    {
+        let _ = step;
+        false
+    }
 }
 
 pub(super) async fn write_and_flush(
@@ -165,11 +221,9 @@ pub(super) async fn write_and_flush(
 
 /// Makes durable what was written to `disk`.
 pub(super) async fn flush(disk: &PoolDisk, step: Step) -> Result<(), StoreError> {
-    #[cfg(test)]
-    if canary::SKIPPED.get() == Some(step) {
+    if skips(step) {
         return Ok(());
     }
-    let _ = step;
     disk.flush().await.map_err(|source| StoreError::Disk { path: disk.path().to_owned(), source })
 }
 
@@ -180,7 +234,7 @@ pub(super) mod canary {
     use std::cell::Cell;
 
     thread_local! {
-        /// Flushes of this kind are left out.
+        /// This is left out.
         pub(crate) static SKIPPED: Cell<Option<Step>> = const { Cell::new(None) };
     }
 }

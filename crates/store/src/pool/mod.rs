@@ -32,6 +32,7 @@ use crate::disks::SharedDisks;
 use crate::error::StoreError;
 use crate::geometry::Geometry;
 use crate::id::{DiskId, PoolId, VolumeId};
+use crate::superblock::Version;
 
 use commit::Superblocks;
 pub use create::{CreateOptions, NewDisk};
@@ -70,6 +71,8 @@ struct Inner {
 struct State {
     /// Of the catalogue.
     generation: u64,
+    /// What the generation was written in since the pool was opened; the first while nothing was.
+    version: Version,
     /// What is durable.
     catalog: Catalog,
     metadata: MetadataState,
@@ -246,7 +249,7 @@ impl Inner {
         let mut allocator = Allocator::new(layout.geometry.iter().map(|geometry| geometry.extents));
         let mut volumes = BTreeMap::new();
         for (id, volume) in &catalog.volumes {
-            volume.slices.iter().flatten().for_each(|run| allocator.take(*run));
+            volume.runs().for_each(|run| allocator.take(run));
             volumes.insert(*id, Live::default());
         }
         let metadata = MetadataState::Writable;
@@ -260,7 +263,14 @@ impl Inner {
             changes: Cell::new(0),
             change_ended: Notify::default(),
             closing: Cell::new(false),
-            state: RefCell::new(State { generation, catalog, metadata, allocator, volumes }),
+            state: RefCell::new(State {
+                generation,
+                version: Version::First,
+                catalog,
+                metadata,
+                allocator,
+                volumes,
+            }),
         }
     }
 

@@ -16,8 +16,8 @@ use crate::error::{MissingDisk, StoreError};
 use crate::geometry::{self, DISK_BYTES_MIN, End, SUPERBLOCK_BYTES};
 use crate::id::{DiskId, PoolId};
 use crate::signature::{Content, LOOKED_AT_BYTES};
-use crate::slot;
-use crate::superblock::{Superblock, Unreadable, VERSION};
+use crate::slot::{self, Header};
+use crate::superblock::{Superblock, Unreadable, Version};
 
 /// How to open a pool.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ pub async fn probe(path: &Path) -> Result<Probe, StoreError> {
     let member = Member::open(path, true).await?;
     let superblock = member.superblock;
     let contents = newest_catalog(std::slice::from_ref(&member)).await.and_then(|found| {
-        let catalog = Catalog::decode(&found.catalog, superblock.geometry.extent_bytes).ok()?;
+        let catalog = found.decode(superblock.geometry.extent_bytes).ok()?;
         let volumes = volumes::infos(&catalog, superblock.geometry.extent_bytes);
         Some(ProbedContents { name: catalog.name, host: catalog.host, exported: catalog.exported, volumes })
     });
@@ -100,7 +100,7 @@ pub(super) async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, S
         }
     }
     let found = newest_catalog(&members).await;
-    let catalog = found.as_ref().map(|found| Catalog::decode(&found.catalog, first.geometry.extent_bytes));
+    let catalog = found.as_ref().map(|found| found.decode(first.geometry.extent_bytes));
     let known = catalog.as_ref().and_then(|catalog| catalog.as_ref().ok());
     if let (Some(path), Some(known)) = (&options.joining, known) {
         members.retain(|member| member.path != *path || known.has_disk(member.superblock.disk));
@@ -199,7 +199,7 @@ async fn newest_superblock(disk: &Disk, path: &Path) -> Result<Superblock, Store
         (None, Unreadable::Absent) => Err(not_a_pool(disk, path).await),
         (None, Unreadable::Damaged) => Err(StoreError::SuperblockDamaged { path: path.to_owned() }),
         (None, Unreadable::Version(found)) => {
-            Err(StoreError::Version { path: path.to_owned(), found, known: VERSION })
+            Err(StoreError::Version { path: path.to_owned(), found, known: Version::NEWEST.code() })
         }
     }
 }
@@ -213,8 +213,15 @@ async fn not_a_pool(disk: &Disk, path: &Path) -> StoreError {
 
 /// A generation of the catalogue that was found whole.
 struct Found {
+    version: Version,
     generation: u64,
     catalog: Vec<u8>,
+}
+
+impl Found {
+    fn decode(&self, extent_bytes: u64) -> Result<Catalog, Malformed> {
+        Catalog::decode(self.version, &self.catalog, extent_bytes)
+    }
 }
 
 /// The newest whole catalogue on any of the disks.
@@ -239,7 +246,8 @@ async fn newest_catalog(members: &[Member]) -> Option<Found> {
             continue;
         }
         if let Some(catalog) = slot::decode(header, &bytes) {
-            return Some(Found { generation: header.generation, catalog: catalog.to_vec() });
+            let Header { version, generation, .. } = header;
+            return Some(Found { version, generation, catalog: catalog.to_vec() });
         }
     }
     None

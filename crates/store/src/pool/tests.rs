@@ -15,9 +15,10 @@ use super::commit::{Step, canary};
 use super::{CreateOptions, NewDisk, OpenPool, Pool, VolumeSpec};
 use crate::budget::RamBudget;
 use crate::catalog::{Host, VolumeKind};
+use crate::copy::{CopyOf, CopyState, MAP_PAGE_BYTES};
 use crate::error::StoreError;
 use crate::geometry::{End, Geometry};
-use crate::id::{HostId, VolumeId};
+use crate::id::{ClusterId, HostId, VolumeId};
 use crate::slice::Slice;
 use crate::slot;
 
@@ -85,6 +86,11 @@ enum Act {
     Zero(char, u64, u64),
     Flush(char),
     AddDisk,
+    /// A volume that is a copy, blank.
+    CreateCopy(char, u64),
+    SetCopy(char, CopyState),
+    /// Writes the first page of this slice's map, each sector with a new number.
+    WriteMap(char, u16),
 }
 
 /// A life with all changes, in which extents change hands.
@@ -123,6 +129,35 @@ const LIFE_WITH_MORE: &[Act] = &[
     Act::Create('c', 2 * EXTENT),
 ];
 
+/// A life in which the pool gets copies, and extents change hands between them, their maps and volumes that are none.
+const LIFE_OF_COPIES: &[Act] = &[
+    Act::Create('a', 2 * EXTENT),
+    Act::Write('a', 1, 5, Durability::Durable),
+    Act::CreateCopy('b', 2 * EXTENT),
+    Act::WriteMap('b', 0),
+    Act::Write('b', 126, 4, Durability::Durable),
+    Act::WriteMap('b', 1),
+    Act::SetCopy('b', CopyState::Trusted { epoch: 7 }),
+    Act::WriteMap('b', 0),
+    Act::Grow('b', 5 * EXTENT),
+    Act::LuState('a', 700),
+    Act::Delete('b'),
+    Act::Create('c', 3 * EXTENT),
+    Act::Write('c', 0, 8, Durability::Durable),
+    Act::CreateCopy('d', EXTENT),
+    Act::SetCopy('d', CopyState::Blank),
+    Act::WriteMap('d', 0),
+    Act::Delete('a'),
+];
+
+/// Sectors of a volume's map, in the numbers of sectors: behind those of any volume.
+const MAP_SECTORS: u64 = 1 << 50;
+
+/// The first of the sectors of a slice's first page.
+fn map_sector(slice: u16) -> u64 {
+    MAP_SECTORS + u64::from(slice) * MAP_PAGE_BYTES as u64 / SECTOR
+}
+
 /// What is done to a pool that is made of so many disks.
 #[derive(Clone, Copy)]
 struct Life {
@@ -136,6 +171,10 @@ struct Life {
 impl Life {
     fn of(disks: usize, block: u32) -> Life {
         Life { acts: LIFE, disks, all_disks: disks, block }
+    }
+
+    fn of_copies(disks: usize, block: u32) -> Life {
+        Life { acts: LIFE_OF_COPIES, disks, all_disks: disks, block }
     }
 
     fn with_more(disks: usize) -> Life {
@@ -155,6 +194,7 @@ struct Known {
     name: String,
     capacity: u64,
     lu_state: Vec<u8>,
+    copy: Option<CopyOf>,
     /// The number that a sector is known to keep from now on; 0: zeros.
     durable: BTreeMap<u64, u64>,
     /// The same, after the next flush.
@@ -190,7 +230,9 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
         *state.iter().find(|(_, known)| known.name == name.to_string()).expect("a volume of this name").0
     };
     match act {
-        Act::Create(name, capacity) => {
+        Act::Create(name, capacity) | Act::CreateCopy(name, capacity) => {
+            let copy = CopyOf { cluster: ClusterId([9; 16]), slot: 2, state: CopyState::Blank };
+            let copy = matches!(act, Act::CreateCopy(..)).then_some(copy);
             let spec = VolumeSpec {
                 name: name.into(),
                 kind: VolumeKind::Thick,
@@ -199,9 +241,11 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
                 capacity: ByteLen(capacity),
                 slices: Some(2),
                 created: 0,
+                id: None,
+                copy,
             };
             let info = pool.create_volume(spec).await.unwrap();
-            state.insert(info.id, Known { name: name.into(), capacity, ..Known::default() });
+            state.insert(info.id, Known { name: name.into(), capacity, copy, ..Known::default() });
         }
         Act::Delete(name) => {
             let id = find(state, name);
@@ -264,6 +308,22 @@ async fn act(pool: &Pool, act: Act, state: &mut State, history: &RefCell<History
             let cached = std::mem::take(&mut known.cached);
             known.durable.extend(cached);
         }
+        Act::SetCopy(name, worth) => {
+            let id = find(state, name);
+            pool.set_copy(id, worth).await.unwrap();
+            state.get_mut(&id).unwrap().copy.as_mut().unwrap().state = worth;
+        }
+        Act::WriteMap(name, slice) => {
+            let id = find(state, name);
+            let mut image = Vec::new();
+            for at in (map_sector(slice)..).take(MAP_PAGE_BYTES / SECTOR as usize) {
+                *numbers += 1;
+                history.borrow_mut().written.entry((id, at)).or_default().insert(*numbers);
+                state.get_mut(&id).unwrap().durable.insert(at, *numbers);
+                image.extend(sector(*numbers));
+            }
+            slices(pool, id)[usize::from(slice)].write_map_page(0, &image).await.unwrap();
+        }
         Act::AddDisk => {
             let disk = NewDisk { path: path(pool.paths().len()), create: None, reserve: false };
             pool.add_disk(disk, true).await.unwrap();
@@ -305,10 +365,9 @@ fn record(life: Life, skipped: Option<Step>) -> (Recording, Rc<RefCell<History>>
 }
 
 /// Without what only matters to sectors.
-fn outline(state: &State) -> Vec<(VolumeId, String, u64, Vec<u8>)> {
-    let known =
-        |(id, known): (&VolumeId, &Known)| (*id, known.name.clone(), known.capacity, known.lu_state.clone());
-    state.iter().map(known).collect()
+fn outline(state: &State) -> State {
+    let known = |known: &Known| Known { durable: BTreeMap::new(), cached: BTreeMap::new(), ..known.clone() };
+    state.iter().map(|(id, volume)| (*id, known(volume))).collect()
 }
 
 /// What is found on the disks of a cut.
@@ -326,9 +385,18 @@ async fn recover(life: Life) -> Result<Found, StoreError> {
     let mut sectors = BTreeMap::new();
     for info in pool.volumes() {
         let lu_state = pool.lu_state(info.id)?;
-        let (name, capacity) = (info.name, info.capacity.0);
-        state.insert(info.id, Known { name, capacity, lu_state, ..Known::default() });
+        let (name, capacity, copy) = (info.name, info.capacity.0, info.copy);
+        state.insert(info.id, Known { name, capacity, lu_state, copy, ..Known::default() });
         for slice in slices(&pool, info.id) {
+            assert_eq!(slice.map_pages(), usize::from(copy.is_some() && !slice.is_empty()));
+            for page in 0..slice.map_pages() {
+                let found = slice.read_map_page(page).await.expect("no fault");
+                for (at, found) in (map_sector(slice.index())..).zip(found.chunks(SECTOR as usize)) {
+                    if found.iter().any(|byte| *byte != 0) {
+                        sectors.insert((info.id, at), found.to_vec());
+                    }
+                }
+            }
             let data = slice.read(ByteOffset(0), slice.len()).await.expect("no fault").to_vec();
             for (number, found) in (0u64..).zip(data.chunks(SECTOR as usize)) {
                 let at = info.stripe.volume_offset(slice.index(), ByteOffset(number * SECTOR));
@@ -428,6 +496,31 @@ fn judge_promise(cut: &Cut, life: Life, geometry: &[Geometry], history: &History
     );
 }
 
+/// A program that knows the first version only, instead of ours, opens the pool after a cut: it refuses, or shows what was acknowledged or
+/// one change more. It takes a slot of a newer version for none, and a superblock of one for no superblock.
+fn judge_older_program(cut: &Cut, life: Life, geometry: &[Geometry], history: &History) {
+    let mut images = cut.images.clone();
+    for (image, geometry) in images.iter_mut().zip(geometry) {
+        for (end, parity) in End::BOTH.into_iter().flat_map(|end| [(end, 0), (end, 1)]) {
+            for offset in [geometry.superblock_offset(end, parity), geometry.slot_offset(end, parity)] {
+                let mut version = [0; 2];
+                image.read(offset + 8, &mut version);
+                if version == [2, 0] {
+                    image.write(offset, &[0xff; 512]);
+                }
+            }
+        }
+    }
+    let world = World::new(15);
+    let node = machine(&world, images);
+    if let Ok(found) = world.block_on(node, CORE, move || recover(life)) {
+        let acked = cut.acked as usize;
+        let next = (acked + 1).min(history.states.len() - 1);
+        let possible = [&history.states[acked], &history.states[next]].map(outline);
+        assert!(possible.contains(&outline(&found.state)), "{cut}: an older program went back in time");
+    }
+}
+
 /// Records, cuts and judges; returns how many cuts there were.
 fn cut_everywhere(life: Life, bits: u32, skipped: Option<Step>) -> usize {
     let (recording, history, geometry) = record(life, skipped);
@@ -438,6 +531,7 @@ fn cut_everywhere(life: Life, bits: u32, skipped: Option<Step>) -> usize {
         judge(cut, life, &history);
         if cut.subset == 0 {
             judge_promise(cut, life, &geometry, &history);
+            judge_older_program(cut, life, &geometry, &history);
         }
         if life.disks < life.all_disks {
             judge_without(cut, life);
@@ -470,6 +564,19 @@ fn adding_a_disk_that_gets_metadata_survives_every_cut() {
 #[test]
 fn adding_a_disk_that_gets_none_survives_every_cut() {
     assert!(cut_everywhere(Life::with_more(3), 3, None) > 300);
+}
+
+#[test]
+fn copies_survive_every_cut() {
+    assert!(cut_everywhere(Life::of_copies(1, 512), 3, None) > 500);
+    assert!(cut_everywhere(Life::of_copies(1, 4096), 2, None) > 200);
+    assert!(cut_everywhere(Life::of_copies(4, 512), 1, None) > 200);
+}
+
+#[test]
+#[should_panic(expected = "an older program went back in time")]
+fn canary_a_newer_version_at_once_is_noticed() {
+    cut_everywhere(Life::of_copies(1, 512), 0, Some(Step::Upgrade));
 }
 
 #[test]

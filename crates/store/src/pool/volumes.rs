@@ -11,6 +11,7 @@ use super::{Inner, Live, Pool, Superblocks, to_the_end};
 use crate::catalog::{
     CAPACITY_MAX, Catalog, LU_STATE_BYTES_MAX, SLICES_MAX, VOLUMES_MAX, VolumeEntry, VolumeKind, is_name,
 };
+use crate::copy::{self, COPIES_MAX, CopyOf, CopyState};
 use crate::error::StoreError;
 use crate::extent::{ExtentRun, append};
 use crate::geometry::SLOT_LU_STATE_BYTES;
@@ -35,6 +36,10 @@ pub struct VolumeSpec {
     pub slices: Option<u16>,
     /// When it is made, in seconds since 1970.
     pub created: u64,
+    /// Who it is; `None`: somebody new. All copies of a volume are the same, on all nodes: that is how hosts know it.
+    pub id: Option<VolumeId>,
+    /// Which copy of a volume it is, if other nodes have some as well. Such a volume keeps a dirty map for each slice.
+    pub copy: Option<CopyOf>,
 }
 
 /// A volume.
@@ -58,6 +63,8 @@ pub struct VolumeInfo {
     pub created: u64,
     /// What it takes of the pool (thick) or of memory at most (RAM).
     pub reserved: ByteLen,
+    /// Which copy it is, if other nodes have some as well.
+    pub copy: Option<CopyOf>,
 }
 
 impl Pool {
@@ -126,6 +133,22 @@ impl Pool {
         .await
     }
 
+    /// Says what the content of a copy is worth from now on. Durable when done.
+    ///
+    /// # Errors
+    /// [`StoreError::NotACopy`], or what writing the metadata met.
+    pub async fn set_copy(&self, id: VolumeId, state: CopyState) -> Result<VolumeInfo, StoreError> {
+        let inner = Rc::clone(&self.0);
+        to_the_end(async move {
+            let keep = |_: &Catalog, volume: &mut VolumeEntry| {
+                volume.copy.as_mut().ok_or(StoreError::NotACopy(id))?.state = state;
+                Ok(())
+            };
+            inner.change_volume(id, keep).await
+        })
+        .await
+    }
+
     /// Keeps the state of a volume's logical unit (reservations, mode pages): bytes that mean nothing here. Durable
     /// when done.
     ///
@@ -176,9 +199,11 @@ impl Pool {
         let live = state.volumes.get(&id).ok_or(StoreError::NoSuchVolume(id))?;
         let slices =
             (0..entry.stripe.slices()).filter(|slice| usize::from(*slice) % cores == usize::from(core.0));
+        let map_pages = |len| entry.copy.map_or(0, |_| copy::map_pages(len));
         let spec = |index: u16| SliceSpec {
             index,
             len: entry.stripe.slice_len(index, entry.capacity),
+            map_pages: map_pages(entry.stripe.slice_len(index, entry.capacity)),
             kind: kind(index),
             in_use: Arc::clone(&live.in_use),
         };
@@ -206,8 +231,9 @@ fn info(id: VolumeId, volume: &VolumeEntry, extent_bytes: u64) -> VolumeInfo {
         created: volume.created,
         reserved: match volume.kind {
             VolumeKind::Thick => ByteLen(volume.extents() * extent_bytes),
-            VolumeKind::Ram => volume.capacity,
+            VolumeKind::Ram => volume.memory_wanted(volume.capacity),
         },
+        copy: volume.copy,
     }
 }
 
@@ -227,6 +253,11 @@ fn check_name(catalog: &Catalog, name: &str, of: Option<VolumeId>) -> Result<(),
         true => Err(StoreError::NameTaken(name.to_owned())),
         false => Ok(()),
     }
+}
+
+/// Whether a new volume may be `id`.
+fn check_id(catalog: &Catalog, id: VolumeId) -> Result<(), StoreError> {
+    if catalog.volumes.contains_key(&id) { Err(StoreError::VolumeExists(id)) } else { Ok(()) }
 }
 
 fn check_capacity(capacity: ByteLen, block_size: BlockSize) -> Result<(), StoreError> {
@@ -249,8 +280,15 @@ fn slices_for(cores: usize, capacity: ByteLen, piece: u64) -> u16 {
 /// Memory or extents that a volume is about to get.
 struct Space {
     /// By slice.
-    runs: Vec<Vec<ExtentRun>>,
+    slices: Vec<Vec<ExtentRun>>,
+    map: Vec<ExtentRun>,
     grant: Option<crate::budget::RamGrant>,
+}
+
+impl Space {
+    fn runs(&self) -> Vec<ExtentRun> {
+        self.slices.iter().flatten().chain(&self.map).copied().collect()
+    }
 }
 
 impl Inner {
@@ -263,6 +301,10 @@ impl Inner {
         check_capacity(spec.capacity, spec.block_size)?;
         let state = self.state.borrow();
         check_name(&state.catalog, &spec.name, None)?;
+        spec.id.map_or(Ok(()), |id| check_id(&state.catalog, id))?;
+        if let Some(copy) = spec.copy.filter(|copy| copy.slot >= COPIES_MAX) {
+            return Err(StoreError::SlotInvalid(copy.slot));
+        }
         let piece = match spec.kind {
             VolumeKind::Thick => self.extent_bytes,
             VolumeKind::Ram => STRIPE_UNIT.0,
@@ -279,35 +321,41 @@ impl Inner {
             stripe: Stripe::new(slices, ByteLen(STRIPE_UNIT.0.min(piece))),
             capacity: spec.capacity,
             created: spec.created,
-            epoch: 0,
+            copy: spec.copy,
             lu_state: Vec::new(),
             slices: vec![Vec::new(); slices.into()],
+            map: Vec::new(),
         })
     }
 
     async fn create_volume(self: Rc<Inner>, spec: VolumeSpec) -> Result<VolumeInfo, StoreError> {
         let _change = self.begin_change()?;
+        let id = spec.id.unwrap_or_else(VolumeId::random);
         let mut volume = self.new_entry(spec)?;
-        let id = VolumeId::random();
         let space = self.take_space(&volume, ByteLen(0), volume.capacity)?;
-        if let Err(error) = self.zero(&space.runs).await {
-            self.put_back(&space.runs);
+        let runs = space.runs();
+        if let Err(error) = self.zero(&runs).await {
+            self.put_back(&runs);
             return Err(error);
         }
         let _turn = self.turn().await;
         let mut catalog = self.state.borrow().catalog.clone();
-        let allowed = check_name(&catalog, &volume.name, None).and(match catalog.volumes.len() {
+        let allowed = check_name(&catalog, &volume.name, None).and(check_id(&catalog, id)).and(match catalog
+            .volumes
+            .len()
+        {
             count if count >= VOLUMES_MAX => Err(StoreError::TooManyVolumes(count)),
             _ => Ok(()),
         });
         if let Err(error) = allowed {
-            self.put_back(&space.runs);
+            self.put_back(&runs);
             return Err(error);
         }
-        volume.slices.clone_from(&space.runs);
+        volume.slices = space.slices;
+        volume.map = space.map;
         let info = info(id, &volume, self.extent_bytes);
         catalog.volumes.insert(id, Rc::new(volume));
-        self.commit_or_put_back(catalog, &space.runs).await?;
+        self.commit_or_put_back(catalog, &runs).await?;
         let live = Live { grants: space.grant.into_iter().map(Arc::new).collect(), ..Live::default() };
         self.state.borrow_mut().volumes.insert(id, live);
         Ok(info)
@@ -323,11 +371,12 @@ impl Inner {
             }
             if before.kind == VolumeKind::Ram {
                 // Of a pool that was opened since: what it has must be set aside before what it gets.
-                self.grants(id, before.capacity)?;
+                self.grants(id, &before)?;
             }
             let space = self.take_space(&before, before.capacity, capacity)?;
-            if let Err(error) = self.zero(&space.runs).await {
-                self.put_back(&space.runs);
+            let runs = space.runs();
+            if let Err(error) = self.zero(&runs).await {
+                self.put_back(&runs);
                 return Err(error);
             }
             let _turn = self.turn().await;
@@ -335,22 +384,23 @@ impl Inner {
             let now =
                 catalog.volumes.get(&id).filter(|_| self.state.borrow().volumes.contains_key(&id)).cloned();
             let Some(mut now) = now else {
-                self.put_back(&space.runs);
+                self.put_back(&runs);
                 return Err(StoreError::NoSuchVolume(id));
             };
             if now.capacity != before.capacity {
                 // Somebody else was faster: what we took does not fit any more.
-                self.put_back(&space.runs);
+                self.put_back(&runs);
                 continue;
             }
             let volume = Rc::make_mut(&mut now);
             volume.capacity = capacity;
-            for (runs, added) in volume.slices.iter_mut().zip(&space.runs) {
+            for (runs, added) in volume.slices.iter_mut().zip(&space.slices) {
                 added.iter().for_each(|run| append(runs, *run));
             }
+            space.map.iter().for_each(|run| append(&mut volume.map, *run));
             let info = info(id, volume, self.extent_bytes);
             catalog.volumes.insert(id, now);
-            self.commit_or_put_back(catalog, &space.runs).await?;
+            self.commit_or_put_back(catalog, &runs).await?;
             if let Some(live) = self.state.borrow_mut().volumes.get_mut(&id) {
                 live.grants.extend(space.grant.map(Arc::new));
             }
@@ -377,10 +427,11 @@ impl Inner {
         }
         drop(turn);
         // Nobody else gets the extents before they are zeroed: a late zero would hit the next owner's data.
-        if let Err(error) = self.zero(&volume.slices).await {
+        let runs: Vec<ExtentRun> = volume.runs().collect();
+        if let Err(error) = self.zero(&runs).await {
             tracing::warn!(volume = %id, %error, "the space of a deleted volume was not given back to the disk");
         }
-        self.put_back(&volume.slices);
+        self.put_back(&runs);
         Ok(())
     }
 
@@ -407,43 +458,45 @@ impl Inner {
         let wanted = |slice: u16| {
             volume.extents_wanted(slice, to, extent_bytes) - volume.extents_wanted(slice, from, extent_bytes)
         };
-        let wanted: Vec<u64> = (0..volume.stripe.slices()).map(wanted).collect();
+        let mut wanted: Vec<u64> = (0..volume.stripe.slices()).map(wanted).collect();
+        let map = volume.map_extents_wanted(to, extent_bytes) - volume.map_extents_wanted(from, extent_bytes);
+        wanted.extend((map > 0).then_some(map));
         let mut state = self.state.borrow_mut();
-        let runs = state.allocator.allocate(&wanted).ok_or_else(|| StoreError::NoSpace {
+        let mut slices = state.allocator.allocate(&wanted).ok_or_else(|| StoreError::NoSpace {
             wanted: ByteLen(wanted.iter().sum::<u64>().saturating_mul(extent_bytes)),
             free: ByteLen(state.allocator.free() * extent_bytes),
         })?;
         let grant = match volume.kind {
             VolumeKind::Thick => None,
-            VolumeKind::Ram => Some(self.ram.reserve(ByteLen(to.0 - from.0))?),
+            VolumeKind::Ram => {
+                let more = volume.memory_wanted(to).0 - volume.memory_wanted(from).0;
+                Some(self.ram.reserve(ByteLen(more))?)
+            }
         };
-        Ok(Space { runs, grant })
+        let map = slices.split_off(volume.stripe.slices().into()).pop().unwrap_or_default();
+        Ok(Space { slices, map, grant })
     }
 
-    fn put_back(&self, slices: &[Vec<ExtentRun>]) {
+    fn put_back(&self, runs: &[ExtentRun]) {
         let mut state = self.state.borrow_mut();
-        slices.iter().flatten().for_each(|run| state.allocator.put(*run));
+        runs.iter().for_each(|run| state.allocator.put(*run));
     }
 
     /// Commits; gives the extents back if nothing was written. If something was, they stay taken until the pool is
     /// reopened, because the disks may or may not say that they are.
-    async fn commit_or_put_back(
-        &self,
-        catalog: Catalog,
-        slices: &[Vec<ExtentRun>],
-    ) -> Result<(), StoreError> {
+    async fn commit_or_put_back(&self, catalog: Catalog, runs: &[ExtentRun]) -> Result<(), StoreError> {
         let room = room_for_lu_states(&catalog);
         let committed = self.commit_on(self.layout(), catalog, Superblocks::OfMetadataDisks, room).await;
         if committed.is_err() && self.writable().is_ok() {
-            self.put_back(slices);
+            self.put_back(runs);
         }
         committed
     }
 
     /// Makes extents read as zeros, durably.
-    async fn zero(&self, slices: &[Vec<ExtentRun>]) -> Result<(), StoreError> {
+    async fn zero(&self, runs: &[ExtentRun]) -> Result<(), StoreError> {
         let layout = self.layout();
-        for run in slices.iter().flatten() {
+        for run in runs {
             let disk = layout.disks.disk(run.disk);
             let geometry = &layout.geometry[usize::from(run.disk)];
             let offset = geometry.extents_offset() + u64::from(run.start) * geometry.extent_bytes;
@@ -464,7 +517,7 @@ impl Inner {
     ) -> Result<impl Fn(u16) -> SpecKind + use<>, StoreError> {
         let grants = match entry.kind {
             VolumeKind::Thick => Vec::new(),
-            VolumeKind::Ram => self.grants(id, entry.capacity)?,
+            VolumeKind::Ram => self.grants(id, entry)?,
         };
         let extents_offset: Arc<[u64]> =
             self.layout().geometry.iter().map(|geometry| geometry.extents_offset()).collect();
@@ -476,6 +529,8 @@ impl Inner {
                 extent_bytes,
                 extents_offset: Arc::clone(&extents_offset),
                 block_size: entry.block_size,
+                map: entry.map.clone(),
+                slices: entry.stripe.slices(),
             },
             VolumeKind::Ram => SpecKind::Ram { grants: grants.clone() },
         })
@@ -485,12 +540,12 @@ impl Inner {
     fn grants(
         &self,
         id: VolumeId,
-        capacity: ByteLen,
+        entry: &VolumeEntry,
     ) -> Result<Vec<Arc<crate::budget::RamGrant>>, StoreError> {
         let mut state = self.state.borrow_mut();
         let live = state.volumes.get_mut(&id).ok_or(StoreError::NoSuchVolume(id))?;
         if live.grants.is_empty() {
-            live.grants.push(Arc::new(self.ram.reserve(capacity)?));
+            live.grants.push(Arc::new(self.ram.reserve(entry.memory_wanted(entry.capacity))?));
         }
         Ok(live.grants.clone())
     }

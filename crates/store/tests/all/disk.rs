@@ -43,6 +43,8 @@ pub(crate) fn thick(name: &str, capacity: u64) -> VolumeSpec {
         capacity: ByteLen(capacity),
         slices: Some(2),
         created: 1_700_000_000,
+        id: None,
+        copy: None,
     }
 }
 

@@ -7,7 +7,9 @@ use base::{BlockSize, ByteLen};
 use proptest::prelude::*;
 use rt::Durability;
 use rt::sim::World;
-use store::{NewDisk, Pool, StoreError, VolumeId, VolumeKind, VolumeSpec};
+use store::{
+    ClusterId, CopyOf, CopyState, MAP_PAGE_BYTES, NewDisk, Pool, StoreError, VolumeId, VolumeKind, VolumeSpec,
+};
 
 use crate::disk::{CORE, Volume, creating, existing, machine, opening, path, paths};
 
@@ -20,6 +22,8 @@ enum Op {
         block: BlockSize,
         units: u64,
         slices: u16,
+        /// Whether it is a copy.
+        copy: bool,
     },
     Delete(prop::sample::Index),
     Grow(prop::sample::Index, u64),
@@ -43,6 +47,9 @@ enum Op {
         blocks: u64,
     },
     Flush(prop::sample::Index),
+    SetCopy(prop::sample::Index, u64),
+    /// The first page of one of the slices.
+    WriteMap(prop::sample::Index, prop::sample::Index),
     AddDisk,
     Reopen,
     Move,
@@ -53,8 +60,8 @@ fn op() -> impl Strategy<Value = Op> {
     let block = prop_oneof![Just(BlockSize::B512), Just(BlockSize::B4096)];
     let slices = prop_oneof![Just(1u16), Just(2), Just(4)];
     prop_oneof![
-        3 => (prop::bool::weighted(0.25), block, 1u64..70, slices)
-            .prop_map(|(ram, block, units, slices)| Op::Create { ram, block, units, slices }),
+        3 => (prop::bool::weighted(0.25), block, 1u64..70, slices, any::<bool>())
+            .prop_map(|(ram, block, units, slices, copy)| Op::Create { ram, block, units, slices, copy }),
         1 => index().prop_map(Op::Delete),
         1 => (index(), 0u64..40).prop_map(|(volume, units)| Op::Grow(volume, units)),
         1 => (index(), 0u8..3).prop_map(|(volume, name)| Op::Rename(volume, name)),
@@ -66,6 +73,8 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(volume, at, blocks)| Op::WriteTogether { volume, at, blocks }),
         4 => (index(), index(), 0u64..300).prop_map(|(volume, at, blocks)| Op::Zero { volume, at, blocks }),
         1 => index().prop_map(Op::Flush),
+        1 => (index(), 0u64..3).prop_map(|(volume, epoch)| Op::SetCopy(volume, epoch)),
+        3 => (index(), index()).prop_map(|(volume, slice)| Op::WriteMap(volume, slice)),
         1 => Just(Op::AddDisk),
         1 => Just(Op::Reopen),
         1 => Just(Op::Move),
@@ -82,6 +91,9 @@ struct Expected {
     lu_state: Vec<u8>,
     /// The number written to a sector last; absent: zeros.
     sectors: BTreeMap<u64, u64>,
+    copy: Option<CopyOf>,
+    /// The number written to the first page of a slice's map last; absent: zeros.
+    maps: BTreeMap<u16, u64>,
 }
 
 struct Model {
@@ -133,7 +145,11 @@ impl Model {
 
     async fn apply(&mut self, op: Op) {
         match op {
-            Op::Create { ram, block, units, slices } => self.create(ram, block, units, slices).await,
+            Op::Create { ram, block, units, slices, copy } => {
+                let state = CopyState::Trusted { epoch: 0 };
+                let copy = copy.then_some(CopyOf { cluster: ClusterId([5; 16]), slot: 1, state });
+                self.create(ram, block, units, slices, copy).await;
+            }
             Op::Delete(index) => {
                 let Some(id) = self.pick(index) else { return };
                 let refused = self.pool().delete_volume(id).await;
@@ -195,6 +211,25 @@ impl Model {
                 let Some(id) = self.pick(index) else { return };
                 self.volumes[&id].flush().await.unwrap();
             }
+            Op::SetCopy(index, epoch) => {
+                let Some(id) = self.pick(index) else { return };
+                let state = if epoch == 0 { CopyState::Blank } else { CopyState::Trusted { epoch } };
+                let set = self.pool().set_copy(id, state).await;
+                match &mut self.expected.get_mut(&id).unwrap().copy {
+                    Some(copy) => copy.state = state,
+                    None => assert!(matches!(set, Err(StoreError::NotACopy(of)) if of == id)),
+                }
+            }
+            Op::WriteMap(index, slice) => {
+                let Some(id) = self.pick(index) else { return };
+                let slice = slice.get(&self.volumes[&id].slices);
+                if slice.map_pages() > 0 {
+                    self.written += 1;
+                    let image = self.written.to_le_bytes().repeat(MAP_PAGE_BYTES / 8);
+                    slice.write_map_page(0, &image).await.unwrap();
+                    self.expected.get_mut(&id).unwrap().maps.insert(slice.index(), self.written);
+                }
+            }
             Op::AddDisk if self.disks < self.all_disks => {
                 let disk = NewDisk { path: path(self.disks), create: None, reserve: false };
                 let before = self.pool().usage();
@@ -226,7 +261,7 @@ impl Model {
         }
     }
 
-    async fn create(&mut self, ram: bool, block: BlockSize, units: u64, slices: u16) {
+    async fn create(&mut self, ram: bool, block: BlockSize, units: u64, slices: u16, copy: Option<CopyOf>) {
         let kind = if ram { VolumeKind::Ram } else { VolumeKind::Thick };
         self.written += 1;
         let spec = VolumeSpec {
@@ -237,6 +272,8 @@ impl Model {
             capacity: ByteLen(units * 8192 + u64::from(block.bytes())),
             slices: Some(slices),
             created: self.written,
+            id: None,
+            copy,
         };
         let free = self.pool().usage().free;
         let info = match self.pool().create_volume(spec.clone()).await {
@@ -254,6 +291,8 @@ impl Model {
             capacity: spec.capacity.0,
             lu_state: Vec::new(),
             sectors: BTreeMap::new(),
+            copy,
+            maps: BTreeMap::new(),
         };
         self.volumes.insert(info.id, Rc::new(Volume::open(self.pool(), info.id)));
         self.expected.insert(info.id, expected);
@@ -280,6 +319,7 @@ impl Model {
         for (id, expected) in &mut self.expected {
             if expected.kind == VolumeKind::Ram {
                 expected.sectors.clear();
+                expected.maps.clear();
             }
             self.volumes.insert(*id, Rc::new(Volume::open(&pool, *id)));
         }
@@ -306,7 +346,17 @@ impl Model {
                 (&expected.name, expected.kind, expected.capacity)
             );
             assert_eq!(self.pool().lu_state(info.id).unwrap(), expected.lu_state);
+            assert_eq!(info.copy, expected.copy);
             let volume = &self.volumes[&info.id];
+            for slice in &volume.slices {
+                assert_eq!(slice.map_pages(), usize::from(expected.copy.is_some() && !slice.is_empty()));
+                assert_eq!(slice.is_volatile(), info.kind == VolumeKind::Ram);
+                let wanted = expected.maps.get(&slice.index()).unwrap_or(&0);
+                if slice.map_pages() > 0 {
+                    let page = slice.read_map_page(0).await.unwrap();
+                    assert_eq!(page[..], wanted.to_le_bytes().repeat(MAP_PAGE_BYTES / 8));
+                }
+            }
             assert_eq!(volume.slices.iter().map(|slice| slice.len().0).sum::<u64>(), expected.capacity);
             let data = volume.read(0, expected.capacity).await.unwrap();
             let allocated = volume.allocated().await;

@@ -1,0 +1,69 @@
+//! A copy: a volume that other nodes have as well, and what this pool keeps of that.
+//!
+//! A copy's slices have a dirty map each (`docs/formats/dirty-map.md`): pages that say in which regions another copy may hold something
+//! else. What the bits mean is not known here, only where the pages are: apart from the slices' own extents, so that a copy's bytes
+//! lie as those of any volume, and page `p` of slice `s` of `n` is page `p * n + s` of the map. All slices of a volume are as long as
+//! the first or shorter, so pages have their places for ever, however the volume grows.
+
+use base::ByteLen;
+
+use crate::id::ClusterId;
+
+/// Copies that a volume can have.
+pub const COPIES_MAX: u8 = 4;
+
+/// Bytes of a page of the map: a block of any disk, so that two cores that write pages never touch one block.
+pub const MAP_PAGE_BYTES: usize = 4096;
+
+/// Bytes of the slice that a bit stands for.
+pub const MAP_REGION_BYTES: u64 = 64 << 10;
+
+/// Regions of a page: four bits each, behind a header of 32 bytes.
+pub const MAP_PAGE_REGIONS: u64 = 8128;
+
+const _: () =
+    assert!(32 + MAP_PAGE_REGIONS * COPIES_MAX as u64 / 8 == MAP_PAGE_BYTES as u64, "a page is full");
+
+/// Which copy of a volume this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyOf {
+    /// The cluster whose record names the copies. A pool that was moved to another cluster has copies of nothing that this one knows.
+    pub cluster: ClusterId,
+    /// The copy's place among the volume's, below [`COPIES_MAX`]: whose bit is whose in the others' maps.
+    pub slot: u8,
+    /// What its content is worth.
+    pub state: CopyState,
+}
+
+/// What a copy's content is worth. For a copy in memory that is what it is worth until the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyState {
+    /// Nothing: the disk is new, and neither the bytes nor the map say anything. All of it is to be copied from another before the copy
+    /// counts, whatever the cluster's record still says of the slot.
+    Blank,
+    /// The bytes and the map are what the copy made of them.
+    Trusted {
+        /// The last epoch of the volume that it knows to have been part of; 0 before the first. A disk that was set back to an earlier
+        /// day is told by this.
+        epoch: u64,
+    },
+}
+
+/// The pages that the map of a slice of `len` takes.
+pub(crate) fn map_pages(len: ByteLen) -> u64 {
+    len.0.div_ceil(MAP_REGION_BYTES).div_ceil(MAP_PAGE_REGIONS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_for_508_mib() {
+        assert_eq!(map_pages(ByteLen(0)), 0);
+        assert_eq!(map_pages(ByteLen(1)), 1);
+        assert_eq!(map_pages(ByteLen(532_676_608)), 1);
+        assert_eq!(map_pages(ByteLen(532_676_609)), 2);
+        assert_eq!(map_pages(ByteLen(1 << 40)), 2065);
+    }
+}

@@ -1,0 +1,216 @@
+//! Copies of volumes that other nodes have, too: who they are, what they are worth, and their dirty maps.
+
+use base::{ByteLen, ByteOffset, Chain};
+use rt::Durability;
+use rt::sim::{DiskFaults, DiskImage, NodeId, World};
+use store::{
+    ClusterId, CopyOf, CopyState, CreateOptions, OpenPool, Pool, RamBudget, SliceError, StoreError, VolumeId,
+    VolumeKind, VolumeSpec,
+};
+
+use crate::disk::{CORE, Volume, creating, existing, machine, opening, path, paths, thick};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+const ID: VolumeId = VolumeId([0x42; 16]);
+
+fn blank(slot: u8) -> CopyOf {
+    CopyOf { cluster: ClusterId([7; 16]), slot, state: CopyState::Blank }
+}
+
+fn copy(name: &str, capacity: u64) -> VolumeSpec {
+    VolumeSpec { id: Some(ID), copy: Some(blank(3)), ..thick(name, capacity) }
+}
+
+/// A machine with one disk that takes memory only where it is written to.
+fn large(world: &World, bytes: u64) -> NodeId {
+    let node = world.add_node("node", 1, |_| std::future::pending());
+    world.put_disk(node, path(0), DiskImage::new(bytes, 512));
+    node
+}
+
+/// A page that no other slice and no other page has.
+fn page_of(slice: u16, page: usize) -> [u8; 4096] {
+    let number = (u64::from(slice) << 32) + page as u64 + 1;
+    number.to_le_bytes().repeat(512).try_into().unwrap()
+}
+
+async fn write_pages(volume: &Volume) {
+    for slice in &volume.slices {
+        for page in 0..slice.map_pages() {
+            slice.write_map_page(page, &page_of(slice.index(), page)).await.unwrap();
+        }
+    }
+}
+
+/// That the first `written` pages of each slice are those of [`write_pages`], and the others zeros.
+async fn check_pages(volume: &Volume, written: usize) {
+    for slice in &volume.slices {
+        for page in 0..slice.map_pages() {
+            let expected = if page < written { page_of(slice.index(), page) } else { [0; 4096] };
+            assert_eq!(slice.read_map_page(page).await.unwrap(), expected, "{page} of {}", slice.index());
+        }
+    }
+}
+
+#[test]
+fn a_copy_is_who_it_is_told_to_be() {
+    let world = World::new(1);
+    let node = machine(&world, &[(4 << 20, 512)]);
+    world.block_on(node, CORE, || async {
+        let pool = Pool::create(existing(1), creating()).await.unwrap();
+        let other = pool.create_volume(thick("other", 4096)).await.unwrap();
+        assert_eq!(other.copy, None);
+        let free = pool.usage().free;
+        let info = pool.create_volume(copy("mail", MIB)).await.unwrap();
+        assert_eq!((info.id, info.copy), (ID, Some(blank(3))));
+        // Sixteen extents of 64 KiB, and one for the map.
+        assert_eq!((info.reserved.0, free.0 - pool.usage().free.0), (17 << 16, 17 << 16));
+
+        let free = pool.usage().free;
+        let again = pool.create_volume(copy("again", 4096)).await;
+        assert!(matches!(again, Err(StoreError::VolumeExists(ID))), "{again:?}");
+        let fifth = VolumeSpec { copy: Some(blank(4)), ..thick("fifth", 4096) };
+        assert!(matches!(pool.create_volume(fifth).await, Err(StoreError::SlotInvalid(4))));
+        let none = pool.set_copy(other.id, CopyState::Blank).await;
+        assert!(matches!(none, Err(StoreError::NotACopy(id)) if id == other.id), "{none:?}");
+        assert_eq!(pool.usage().free, free, "refusals take nothing");
+
+        let state = CopyState::Trusted { epoch: 12 };
+        assert_eq!(pool.set_copy(ID, state).await.unwrap().copy, Some(CopyOf { state, ..blank(3) }));
+        drop(pool);
+        let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
+        assert_eq!(pool.volume(ID).unwrap().copy, Some(CopyOf { state, ..blank(3) }));
+        pool.set_copy(ID, CopyState::Blank).await.unwrap();
+        drop(pool);
+        let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
+        assert_eq!(pool.volume(ID).unwrap().copy, Some(blank(3)));
+        assert_eq!(Volume::open(&pool, other.id).slices[0].map_pages(), 0);
+
+        // The same again, once the first is gone.
+        pool.delete_volume(ID).await.unwrap();
+        pool.delete_volume(other.id).await.unwrap();
+        assert_eq!(pool.usage().free, pool.usage().total);
+        assert_eq!(pool.create_volume(copy("again", 4096)).await.unwrap().id, ID);
+    });
+}
+
+/// Two that are made at the same time cannot be one.
+#[test]
+fn one_of_two_that_claim_an_identity_is_made() {
+    let world = World::new(1);
+    let node = machine(&world, &[(4 << 20, 512)]);
+    world.block_on(node, CORE, || async {
+        let pool = Pool::create(existing(1), creating()).await.unwrap();
+        let makes = ["one", "two"].map(|name| {
+            let pool = pool.clone();
+            rt::spawn(async move { pool.create_volume(copy(name, MIB)).await })
+        });
+        let mut made = Vec::new();
+        for make in makes {
+            made.push(make.await);
+        }
+        assert!(
+            matches!(&made[..], [Ok(info), Err(StoreError::VolumeExists(ID))] if info.name == "one"),
+            "{made:?}"
+        );
+        pool.delete_volume(ID).await.unwrap();
+        assert_eq!(pool.usage().free, pool.usage().total, "who was refused has given back what it took");
+    });
+}
+
+#[test]
+fn pages_stay_where_they_are_while_a_volume_grows() {
+    let world = World::new(1);
+    let node = large(&world, 12 * GIB);
+    world.block_on(node, CORE, || async {
+        let pool = Pool::create(existing(1), creating()).await.unwrap();
+        // Each slice has three times 508 MiB, and some.
+        pool.create_volume(copy("mail", 3 * GIB)).await.unwrap();
+        // In between, so that the map cannot stay in one piece.
+        pool.create_volume(thick("between", 64 << 10)).await.unwrap();
+        let mut volume = Volume::open(&pool, ID);
+        assert_eq!(volume.slices.iter().map(store::Slice::map_pages).collect::<Vec<_>>(), [4, 4]);
+        check_pages(&volume, 0).await;
+        write_pages(&volume).await;
+        let last = volume.slices[1].len().0 - 512;
+        let data = Chain::copy_of(&[9; 512]);
+        volume.slices[1].write(ByteOffset(last), data, Durability::Durable).await.unwrap();
+
+        pool.grow_volume(ID, ByteLen(10 * GIB)).await.unwrap();
+        volume.grow(&pool);
+        assert_eq!(volume.slices.iter().map(store::Slice::map_pages).collect::<Vec<_>>(), [11, 11]);
+        check_pages(&volume, 4).await;
+        write_pages(&volume).await;
+        drop((pool, volume));
+
+        let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
+        let volume = Volume::open(&pool, ID);
+        check_pages(&volume, 11).await;
+        let read = volume.slices[1].read(ByteOffset(last), ByteLen(512)).await.unwrap();
+        assert_eq!(read.to_vec(), [9; 512]);
+    });
+}
+
+#[test]
+fn a_copy_in_memory_has_its_map_there() {
+    let world = World::new(1);
+    let node = large(&world, 16 * MIB);
+    world.block_on(node, CORE, || async {
+        let budget = RamBudget::new(ByteLen(4 * GIB));
+        let options = CreateOptions { ram: budget.clone(), ..creating() };
+        let pool = Pool::create(existing(1), options).await.unwrap();
+        let spec = |capacity| VolumeSpec { kind: VolumeKind::Ram, ..copy("mail", capacity) };
+        let info = pool.create_volume(spec(GIB)).await.unwrap();
+        // Two slices of two pages.
+        assert_eq!(info.reserved.0, GIB + 4 * 4096);
+        assert_eq!(budget.free().0, 3 * GIB - 4 * 4096);
+        let mut volume = Volume::open(&pool, ID);
+        assert!(volume.slices.iter().all(store::Slice::is_volatile));
+        write_pages(&volume).await;
+        pool.grow_volume(ID, ByteLen(3 * GIB)).await.unwrap();
+        volume.grow(&pool);
+        assert_eq!(volume.slices[0].map_pages(), 4);
+        assert_eq!(budget.free().0, GIB - 8 * 4096);
+        check_pages(&volume, 2).await;
+        let whole = pool.create_volume(VolumeSpec { id: None, name: "rest".into(), ..spec(GIB) }).await;
+        assert!(matches!(whole, Err(StoreError::NoMemory { .. })), "{whole:?}");
+        drop((pool, volume));
+
+        let pool = Pool::open(&paths(1), OpenPool { ram: budget.clone(), ..opening(1) }).await.unwrap();
+        let volume = Volume::open(&pool, ID);
+        assert_eq!(budget.free().0, GIB - 8 * 4096);
+        check_pages(&volume, 0).await;
+    });
+}
+
+#[test]
+fn a_page_that_cannot_be_read_is_told_by_the_first_byte_that_it_is_about() {
+    let world = World::new(1);
+    let node = large(&world, 4 * GIB);
+    let volume = world.block_on(node, CORE, || async {
+        let pool = Pool::create(existing(1), creating()).await.unwrap();
+        pool.create_volume(VolumeSpec { slices: Some(1), ..copy("mail", 2 * GIB) }).await.unwrap();
+        let volume = Volume::open(&pool, ID);
+        write_pages(&volume).await;
+        volume
+    });
+    // Find the second page.
+    let image = world.disk_image(node, path(0));
+    let mut chunk = vec![0; 4096];
+    let at = (0..4 * GIB).step_by(4096).find(|at| {
+        image.read(*at, &mut chunk);
+        chunk == page_of(0, 1)
+    });
+    let at = at.expect("it is on the disk");
+    let unreadable = std::iter::once(at + 512..at + 1024).collect();
+    world.set_disk_faults(node, path(0), DiskFaults { unreadable, ..DiskFaults::default() });
+    world.block_on(node, CORE, move || async move {
+        let slice = &volume.slices[0];
+        let failed = slice.read_map_page(1).await.unwrap_err();
+        assert_eq!(failed, SliceError::Unreadable(ByteOffset(508 * MIB)));
+        assert_eq!(slice.read_map_page(0).await.unwrap(), page_of(0, 0));
+        assert_eq!(slice.read_map_page(2).await.unwrap(), page_of(0, 2));
+    });
+}
