@@ -123,8 +123,8 @@ pub(crate) struct Core {
     remotes: Arc<[Arc<Remote>]>,
     /// Messages taken from the inbox in one go; kept to reuse its memory.
     taken: RefCell<VecDeque<Message>>,
-    /// What the node keeps on this core; see [`set_local`].
-    local: RefCell<Option<Rc<dyn Any>>>,
+    /// What is kept on this core, one of each type; see [`set_local`].
+    local: RefCell<Vec<Rc<dyn Any>>>,
 }
 
 thread_local! {
@@ -219,7 +219,8 @@ impl Core {
 
     /// Cancels every task, as the end of the process would. The core must be entered.
     pub(crate) fn tear_down(&self) {
-        drop(self.local.take());
+        let local = self.local.take();
+        drop(local);
         // Dropping a task may wake or spawn others: go on until all are gone.
         loop {
             let wakers: Vec<Waker> = self.active.borrow_mut().drain().collect();
@@ -313,16 +314,27 @@ pub fn random() -> u64 {
     with_current(|core| core.rng.borrow_mut().next())
 }
 
-/// Keeps `value` on this core for [`local`]: the one thing that functions sent here start from. A thread-local
-/// would not do, since in the simulator many cores share a thread.
+/// Keeps `value` on this core for [`local`], instead of the one of its type that was kept before: what functions sent
+/// here start from. A thread-local would not do, since in the simulator many cores share a thread.
 pub fn set_local<T: 'static>(value: Rc<T>) {
-    let previous = with_current(|core| core.local.replace(Some(value)));
+    let previous = with_current(|core| {
+        let mut local = core.local.borrow_mut();
+        match local.iter_mut().find(|kept| kept.is::<T>()) {
+            Some(kept) => Some(std::mem::replace(kept, value)),
+            None => {
+                local.push(value);
+                None
+            }
+        }
+    });
     drop(previous);
 }
 
-/// What [`set_local`] has put on this core, or `None` if there is nothing or it is of another type.
+/// What [`set_local`] keeps on this core of this type.
 pub fn local<T: 'static>() -> Option<Rc<T>> {
-    with_current(|core| core.local.borrow().clone())?.downcast().ok()
+    // There are two or three of them: looking at each costs less than a map.
+    let kept = with_current(|core| core.local.borrow().iter().find(|kept| kept.is::<T>()).map(Rc::clone));
+    kept?.downcast().ok()
 }
 
 /// Bytes that nobody can guess: from the system in production, from the seed in the simulator.

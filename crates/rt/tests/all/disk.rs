@@ -1,5 +1,6 @@
 //! Disks on real files, and on what else this machine lets us make.
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -120,13 +121,13 @@ fn a_disk_has_one_user() {
         rt::call(CoreId(1), move || async move {
             let disk = share();
             disk.write(0, pattern(4096).share(), Durability::Cached).await.unwrap();
-            rt::set_local(std::rc::Rc::new(disk));
+            rt::set_local(std::rc::Rc::new(Cell::new(Some(disk))));
         })
         .await;
         assert!(disk.read(0, Buf::zeroed(4096)).await.unwrap()[..] == pattern(4096)[..]);
         drop(disk);
         assert!(matches!(Disk::open(&path, OpenOptions::default()).await, Err(OpenError::InUse(_))));
-        rt::call(CoreId(1), || async { rt::set_local(std::rc::Rc::new(())) }).await;
+        rt::call(CoreId(1), || async { drop(rt::local::<Cell<Option<Disk>>>().unwrap().take()) }).await;
         Disk::open(&path, OpenOptions::default()).await.unwrap();
     });
 }

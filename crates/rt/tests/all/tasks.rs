@@ -158,3 +158,15 @@ fn the_stats_outlive_the_threads() {
     running.join();
     assert!(stats[0].cpu > Duration::ZERO && stats[0].busy_turns > 0 && stats[0].enters > 0, "{stats:?}");
 }
+
+#[test]
+fn a_core_keeps_one_value_of_each_type() {
+    run(|| async {
+        rt::set_local(std::rc::Rc::new(1u8));
+        rt::set_local(std::rc::Rc::new("one"));
+        rt::set_local(std::rc::Rc::new(2u8));
+        assert_eq!(rt::local::<u8>().as_deref(), Some(&2));
+        assert_eq!(rt::local::<&str>().as_deref(), Some(&"one"));
+        assert_eq!(rt::local::<u16>(), None);
+    });
+}
