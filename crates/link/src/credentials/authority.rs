@@ -1,0 +1,144 @@
+//! The authority of a cluster.
+
+use std::fmt;
+use std::path::Path;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, PublicKeyData, SanType,
+};
+use replica::NodeId;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::name::dns_name;
+use super::{CredentialsError, NodeCredentials, files};
+use crate::ClusterId;
+
+const KEY_FILE: &str = "authority-key.pem";
+pub(super) const CERTIFICATE_FILE: &str = "authority.pem";
+
+/// Signs the certificates of a cluster's nodes. Who has it can let any machine into the cluster.
+pub struct ClusterAuthority {
+    cluster: ClusterId,
+    issuer: Issuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
+}
+
+impl fmt::Debug for ClusterAuthority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClusterAuthority({})", self.cluster)
+    }
+}
+
+impl ClusterAuthority {
+    /// Makes the authority of a new cluster.
+    ///
+    /// # Errors
+    /// If the system has no randomness for a key.
+    pub fn create(cluster: ClusterId) -> Result<ClusterAuthority, CredentialsError> {
+        let make = |source| CredentialsError::Make { what: "the cluster's authority", source };
+        let key = KeyPair::generate().map_err(make)?;
+        let certificate = authority_params(cluster).self_signed(&key).map_err(make)?.der().clone();
+        Ok(ClusterAuthority { cluster, issuer: Issuer::new(authority_params(cluster), key), certificate })
+    }
+
+    /// Reads the authority of a cluster from the files in a directory.
+    ///
+    /// # Errors
+    /// If they are not there, or not what they should be.
+    pub fn load(directory: &Path, cluster: ClusterId) -> Result<ClusterAuthority, CredentialsError> {
+        let key = files::read(&directory.join(KEY_FILE))?;
+        let certificate = files::read(&directory.join(CERTIFICATE_FILE))?;
+        ClusterAuthority::from_pem(cluster, &key, &certificate)
+    }
+
+    /// Writes the authority into a directory that is there: `authority-key.pem` and `authority.pem`, of mode 0600.
+    ///
+    /// # Errors
+    /// If that cannot be done.
+    pub fn save(&self, directory: &Path) -> Result<(), CredentialsError> {
+        files::write(&directory.join(KEY_FILE), &self.key_pem())?;
+        files::write(&directory.join(CERTIFICATE_FILE), &super::node::certificate_pem(&self.certificate))?;
+        Ok(())
+    }
+
+    /// The authority whose key and certificate these are, in PEM: how it travels to another member.
+    ///
+    /// # Errors
+    /// If they are not.
+    pub fn from_pem(
+        cluster: ClusterId,
+        key: &str,
+        certificate: &str,
+    ) -> Result<ClusterAuthority, CredentialsError> {
+        let key = KeyPair::from_pem(key)
+            .map_err(|_| CredentialsError::Invalid { what: "the key of the cluster's authority" })?;
+        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())
+            .map_err(|_| CredentialsError::Invalid { what: "the certificate of the cluster's authority" })?;
+        let authority =
+            ClusterAuthority { cluster, issuer: Issuer::new(authority_params(cluster), key), certificate };
+        // That the three belong together shows in a certificate that is signed and checked.
+        authority.issue(NodeId(0))?;
+        Ok(authority)
+    }
+
+    /// The key in PEM. A secret.
+    pub fn key_pem(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
+    /// The certificate, in DER: what every node trusts.
+    pub fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    /// The cluster that it is the authority of.
+    pub fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// Makes key and certificate of a node.
+    ///
+    /// # Errors
+    /// If the system has no randomness for a key.
+    pub fn issue(&self, node: NodeId) -> Result<NodeCredentials, CredentialsError> {
+        let make = |source| CredentialsError::Make { what: "the node's key", source };
+        let key = KeyPair::generate().map_err(make)?;
+        let certificate = self.sign(node, &key)?;
+        NodeCredentials::new(self.cluster, node, key, certificate, self.certificate.clone())
+    }
+
+    /// Signs the certificate of a node with this key.
+    pub(super) fn sign(
+        &self,
+        node: NodeId,
+        key: &impl PublicKeyData,
+    ) -> Result<CertificateDer<'static>, CredentialsError> {
+        let make = |source| CredentialsError::Make { what: "the node's certificate", source };
+        let mut params = params(&format!("Ursa {node} of cluster {}", self.cluster));
+        let name = dns_name(self.cluster, node).try_into().map_err(make)?;
+        params.subject_alt_names = vec![SanType::DnsName(name)];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.use_authority_key_identifier_extension = true;
+        Ok(params.signed_by(key, &self.issuer).map_err(make)?.der().clone())
+    }
+}
+
+/// The authority's certificate follows from the cluster's identity and the key alone.
+fn authority_params(cluster: ClusterId) -> CertificateParams {
+    let mut params = params(&format!("Ursa cluster {cluster}"));
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    params
+}
+
+/// A certificate that does not expire: its times are those that the library takes where none are given, 1975 and 4096.
+fn params(common_name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    params
+}

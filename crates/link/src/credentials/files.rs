@@ -1,0 +1,57 @@
+//! Credentials as files: PEM, for their owner's eyes only.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// A file of credentials cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}: {hint}", path.display())]
+pub struct FileError {
+    action: &'static str,
+    path: PathBuf,
+    hint: &'static str,
+    #[source]
+    source: io::Error,
+}
+
+impl FileError {
+    fn new(action: &'static str, path: &Path, source: io::Error) -> FileError {
+        let hint = match source.kind() {
+            io::ErrorKind::NotFound => {
+                "it is not there; let this node join a cluster, or restore it from a backup"
+            }
+            io::ErrorKind::PermissionDenied => "the user that runs Ursa must own it",
+            _ => "see the system's message",
+        };
+        FileError { action, path: path.to_owned(), hint, source }
+    }
+
+    /// Whether the file is simply not there.
+    pub fn is_absent(&self) -> bool {
+        self.source.kind() == io::ErrorKind::NotFound
+    }
+}
+
+pub(super) fn read(path: &Path) -> Result<String, FileError> {
+    fs::read_to_string(path).map_err(|source| FileError::new("read", path, source))
+}
+
+/// Writes a file of mode 0600 that is there as a whole or not at all, and makes it durable.
+pub(super) fn write(path: &Path, content: &str) -> Result<(), FileError> {
+    let new = path.with_extension("new");
+    let written = (|| {
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(content.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    })();
+    written.map_err(|source| FileError::new("write", path, source))
+}

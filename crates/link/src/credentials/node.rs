@@ -1,0 +1,110 @@
+//! What a node proves its identity with.
+
+use std::fmt;
+use std::path::Path;
+
+use pem::{EncodeConfig, LineEnding, Pem};
+use rcgen::KeyPair;
+use replica::NodeId;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use super::authority::CERTIFICATE_FILE as AUTHORITY_FILE;
+use super::{CredentialsError, files};
+use crate::ClusterId;
+use crate::tls;
+
+const KEY_FILE: &str = "node-key.pem";
+const CERTIFICATE_FILE: &str = "node.pem";
+
+/// The key and the certificate of a node, and the certificate of its cluster's authority. They belong together.
+pub struct NodeCredentials {
+    cluster: ClusterId,
+    node: NodeId,
+    key: KeyPair,
+    certificate: CertificateDer<'static>,
+    authority: CertificateDer<'static>,
+}
+
+impl fmt::Debug for NodeCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NodeCredentials({} of cluster {})", self.node, self.cluster)
+    }
+}
+
+impl NodeCredentials {
+    /// Of these parts.
+    ///
+    /// # Errors
+    /// If they do not belong together.
+    pub(super) fn new(
+        cluster: ClusterId,
+        node: NodeId,
+        key: KeyPair,
+        certificate: CertificateDer<'static>,
+        authority: CertificateDer<'static>,
+    ) -> Result<NodeCredentials, CredentialsError> {
+        let credentials = NodeCredentials { cluster, node, key, certificate, authority };
+        tls::Configs::new(&credentials).map_err(CredentialsError::Mismatch)?;
+        Ok(credentials)
+    }
+
+    /// Reads the credentials of a node from the files in a directory.
+    ///
+    /// # Errors
+    /// If they are not there, or not what they should be.
+    pub fn load(
+        directory: &Path,
+        cluster: ClusterId,
+        node: NodeId,
+    ) -> Result<NodeCredentials, CredentialsError> {
+        let read = |file| files::read(&directory.join(file));
+        let key = KeyPair::from_pem(&read(KEY_FILE)?)
+            .map_err(|_| CredentialsError::Invalid { what: "the node's key" })?;
+        let certificate = CertificateDer::from_pem_slice(read(CERTIFICATE_FILE)?.as_bytes())
+            .map_err(|_| CredentialsError::Invalid { what: "the node's certificate" })?;
+        let authority = CertificateDer::from_pem_slice(read(AUTHORITY_FILE)?.as_bytes())
+            .map_err(|_| CredentialsError::Invalid { what: "the certificate of the cluster's authority" })?;
+        NodeCredentials::new(cluster, node, key, certificate, authority)
+    }
+
+    /// Writes them into a directory that is there: `node-key.pem`, `node.pem` and `authority.pem`, of mode 0600.
+    ///
+    /// # Errors
+    /// If that cannot be done.
+    pub fn save(&self, directory: &Path) -> Result<(), CredentialsError> {
+        files::write(&directory.join(AUTHORITY_FILE), &certificate_pem(&self.authority))?;
+        files::write(&directory.join(CERTIFICATE_FILE), &certificate_pem(&self.certificate))?;
+        files::write(&directory.join(KEY_FILE), &self.key.serialize_pem())?;
+        Ok(())
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// The node.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// The certificate of the cluster's authority.
+    pub fn authority(&self) -> &CertificateDer<'static> {
+        &self.authority
+    }
+
+    pub(crate) fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    pub(crate) fn private_key(&self) -> PrivateKeyDer<'static> {
+        PrivatePkcs8KeyDer::from(self.key.serialize_der()).into()
+    }
+}
+
+/// A certificate in PEM.
+pub(super) fn certificate_pem(certificate: &CertificateDer<'_>) -> String {
+    let config = EncodeConfig::new().set_line_ending(LineEnding::LF);
+    pem::encode_config(&Pem::new("CERTIFICATE", certificate.as_ref()), config)
+}

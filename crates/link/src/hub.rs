@@ -1,0 +1,314 @@
+//! What core 0 knows of all links: who the members are, which of their lives have been seen, which connections are up.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use replica::{Incarnation, NodeId};
+use rt::CoreId;
+use rt::sync::{Notify, Semaphore, oneshot};
+
+use crate::hello::{Hello, Refusal};
+use crate::link::{End, Identity};
+use crate::said::Said;
+use crate::seat::Seat;
+use crate::tls::Configs;
+use crate::wire::{DetachedWire, Wire};
+use crate::{ClusterId, Limits, LinkName, Peer, Role, dialler};
+
+/// Core 0's part; [`rt::local`] finds it there.
+pub(crate) struct Hub {
+    pub(crate) me: NodeId,
+    pub(crate) cluster: ClusterId,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) cores: u16,
+    pub(crate) limits: Limits,
+    pub(crate) tls: Option<Configs>,
+    /// What was said to the log and need not be again.
+    pub(crate) said: Said,
+    members: RefCell<BTreeMap<NodeId, Rc<Member>>>,
+    /// The latest life of each node that was seen, of removed ones, too.
+    lives: RefCell<BTreeMap<NodeId, Incarnation>>,
+    next_serial: Cell<u64>,
+    next_attempt: Cell<u64>,
+    stopped: Cell<bool>,
+}
+
+/// Another member of the cluster.
+pub(crate) struct Member {
+    pub(crate) id: NodeId,
+    pub(crate) peer: RefCell<Peer>,
+    /// No longer a member.
+    removed: Cell<bool>,
+    /// The links that are up, or about to be.
+    live: RefCell<BTreeMap<(Role, u16), Live>>,
+    /// One connection at a time becomes a link, or ends.
+    turn: Semaphore,
+    /// Told when a link has ended.
+    pub(crate) ended: Notify,
+    /// The tasks that connect, by link; where this node is the one that does.
+    diallers: RefCell<BTreeMap<(Role, u16), rt::Task<()>>>,
+}
+
+/// A connection that is a link.
+#[derive(Clone, Copy)]
+struct Live {
+    serial: u64,
+    incarnation: Incarnation,
+    attempt: u64,
+}
+
+impl Member {
+    fn new(peer: Peer) -> Rc<Member> {
+        Rc::new(Member {
+            id: peer.id,
+            peer: RefCell::new(peer),
+            removed: Cell::new(false),
+            live: RefCell::default(),
+            turn: Semaphore::new(1),
+            ended: Notify::new(),
+            diallers: RefCell::default(),
+        })
+    }
+
+    /// Whether this connection is the link still.
+    pub(crate) fn has(&self, role: Role, number: u16, serial: u64) -> bool {
+        self.live.borrow().get(&(role, number)).is_some_and(|live| live.serial == serial)
+    }
+}
+
+/// What a hub is made of.
+pub(crate) struct Identification {
+    pub(crate) me: NodeId,
+    pub(crate) cluster: ClusterId,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) limits: Limits,
+    pub(crate) tls: Option<Configs>,
+}
+
+impl Hub {
+    pub(crate) fn new(identification: Identification) -> Rc<Hub> {
+        let Identification { me, cluster, incarnation, limits, tls } = identification;
+        Rc::new(Hub {
+            me,
+            cluster,
+            incarnation,
+            cores: u16::try_from(rt::cores()).unwrap_or(u16::MAX),
+            limits,
+            tls,
+            said: Said::default(),
+            members: RefCell::default(),
+            lives: RefCell::default(),
+            next_serial: Cell::new(0),
+            next_attempt: Cell::new(0),
+            stopped: Cell::new(false),
+        })
+    }
+
+    /// From now on these are the other members.
+    pub(crate) fn set_peers(self: &Rc<Hub>, peers: Vec<Peer>) {
+        let mut wanted: BTreeMap<NodeId, Peer> = peers.into_iter().map(|peer| (peer.id, peer)).collect();
+        wanted.remove(&self.me);
+        let gone: Vec<Rc<Member>> = {
+            let mut members = self.members.borrow_mut();
+            let gone: Vec<NodeId> = members.keys().filter(|id| !wanted.contains_key(id)).copied().collect();
+            gone.iter().filter_map(|id| members.remove(id)).collect()
+        };
+        gone.into_iter().for_each(|member| self.dismiss(member));
+        for (id, peer) in wanted {
+            let known = self.members.borrow().get(&id).cloned();
+            if let Some(member) = known {
+                member.peer.replace(peer);
+                continue;
+            }
+            let member = Member::new(peer);
+            self.members.borrow_mut().insert(id, Rc::clone(&member));
+            self.dial(&member, Role::Control, 0);
+        }
+    }
+
+    pub(crate) fn member(&self, id: NodeId) -> Option<Rc<Member>> {
+        self.members.borrow().get(&id).cloned()
+    }
+
+    /// Ends all links with a node that is no longer a member.
+    fn dismiss(&self, member: Rc<Member>) {
+        member.removed.set(true);
+        drop(member.diallers.take());
+        let cores = self.cores;
+        rt::spawn(async move {
+            let _turn = Turn::take(&member).await;
+            member.retire(cores, |_| true, || End::Removed).await;
+        })
+        .detach();
+    }
+
+    /// Nothing comes up any more, and what is up comes down.
+    pub(crate) async fn stop(&self) {
+        self.stopped.set(true);
+        let members: Vec<Rc<Member>> = self.members.borrow().values().cloned().collect();
+        for member in &members {
+            drop(member.diallers.take());
+        }
+        for core in 0..self.cores {
+            rt::call(CoreId(core), || async { Seat::current().close() }).await;
+        }
+    }
+
+    /// Starts to connect, if this node is the one that does and does not do so yet.
+    fn dial(self: &Rc<Hub>, member: &Rc<Member>, role: Role, number: u16) {
+        if self.me < member.id || self.stopped.get() || member.removed.get() {
+            return;
+        }
+        member
+            .diallers
+            .borrow_mut()
+            .entry((role, number))
+            .or_insert_with(|| rt::spawn(dialler::keep_up(Rc::clone(self), Rc::clone(member), role, number)));
+    }
+
+    /// The peer has said how many cores it has: there are as many replication links as the side with more has cores.
+    fn dial_replication(self: &Rc<Hub>, member: &Rc<Member>, peer_cores: u16) {
+        let links = self.cores.max(peer_cores);
+        (0..links).for_each(|number| self.dial(member, Role::Replication, number));
+        let too_many = member.diallers.borrow_mut().split_off(&(Role::Replication, links));
+        drop(too_many);
+    }
+
+    pub(crate) fn next_attempt(&self) -> u64 {
+        self.next_attempt.set(self.next_attempt.get() + 1);
+        self.next_attempt.get()
+    }
+
+    /// What this node says of itself for a link.
+    pub(crate) fn hello(&self, name: LinkName, attempt: u64) -> Hello {
+        Hello {
+            role: name.role,
+            number: name.number,
+            refusal: None,
+            cluster: self.cluster,
+            from: self.me,
+            to: name.peer,
+            cores: self.cores,
+            incarnation: self.incarnation,
+            attempt,
+        }
+    }
+
+    /// Whether this node wants a link with who says this, as far as that can be told from it.
+    pub(crate) fn judge(&self, hello: &Hello, wire: &Wire) -> Result<(), Refusal> {
+        let links = match hello.role {
+            Role::Control => 1,
+            Role::Replication => self.cores.max(hello.cores),
+        };
+        if hello.cluster != self.cluster {
+            Err(Refusal::Cluster)
+        } else if hello.to != self.me {
+            Err(Refusal::OtherNode)
+        } else if wire.tls().is_some_and(|tls| !tls.peer_is(self.cluster, hello.from)) {
+            Err(Refusal::Certificate)
+        } else if self.member(hello.from).is_none() || self.stopped.get() {
+            Err(Refusal::Membership)
+        } else if hello.number >= links {
+            Err(Refusal::Name)
+        } else if self.lives.borrow().get(&hello.from).is_some_and(|seen| hello.incarnation < *seen) {
+            Err(Refusal::Incarnation)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Makes a link of a connection that both sides want; gives its number. `hello` is the other side's.
+    ///
+    /// This runs to its end even if who asked for it goes away.
+    pub(crate) async fn admit(self: &Rc<Hub>, wire: Wire, hello: Hello) -> Result<u64, Refusal> {
+        let hub = Rc::clone(self);
+        let (reply, result) = oneshot();
+        rt::spawn(async move { reply.send(hub.admit_in_turn(wire, hello).await) }).detach();
+        result.await.unwrap_or(Err(Refusal::Membership))
+    }
+
+    async fn admit_in_turn(self: Rc<Hub>, wire: Wire, hello: Hello) -> Result<u64, Refusal> {
+        let member = self.member(hello.from).ok_or(Refusal::Membership)?;
+        let _turn = Turn::take(&member).await;
+        if member.removed.get() || self.stopped.get() {
+            return Err(Refusal::Membership);
+        }
+        self.judge(&hello, &wire)?;
+        let key = (hello.role, hello.number);
+        let newer = |live: &Live| live.incarnation == hello.incarnation && live.attempt > hello.attempt;
+        if member.live.borrow().get(&key).is_some_and(newer) {
+            return Err(Refusal::Superseded);
+        }
+        self.lives.borrow_mut().insert(hello.from, hello.incarnation);
+        self.said.forget(hello.from);
+        // Links with an earlier life of the peer lead nowhere, and nobody is to see both.
+        member.retire(self.cores, |live| live.incarnation < hello.incarnation, || End::Restarted).await;
+        let serial = self.next_serial.get();
+        self.next_serial.set(serial + 1);
+        let live = Live { serial, incarnation: hello.incarnation, attempt: hello.attempt };
+        member.live.borrow_mut().insert(key, live);
+        let name = LinkName { peer: hello.from, role: hello.role, number: hello.number };
+        let identity =
+            Identity { name, peer_incarnation: hello.incarnation, peer_cores: hello.cores, serial };
+        let wire = wire.detach().await;
+        bring_up(name.core(self.cores), identity, wire).await;
+        self.dial_replication(&member, hello.cores);
+        Ok(serial)
+    }
+
+    /// A link is down.
+    pub(crate) fn ended(&self, name: LinkName, serial: u64) {
+        let Some(member) = self.member(name.peer) else { return };
+        if member.has(name.role, name.number, serial) {
+            member.live.borrow_mut().remove(&(name.role, name.number));
+            member.ended.notify();
+        }
+    }
+}
+
+async fn bring_up(core: CoreId, identity: Identity, wire: DetachedWire) {
+    rt::call(core, move || async move { Seat::current().bring_up(identity, wire) }).await;
+}
+
+impl Member {
+    /// Brings down the links that are to be, and waits until that has been told everywhere.
+    async fn retire(
+        &self,
+        cores: u16,
+        which: impl Fn(&Live) -> bool,
+        end: impl Fn() -> End + Copy + Send + 'static,
+    ) {
+        let retired: Vec<((Role, u16), Live)> = {
+            let live = self.live.borrow();
+            live.iter().filter(|(_, live)| which(live)).map(|(key, live)| (*key, *live)).collect()
+        };
+        for ((role, number), live) in retired {
+            let name = LinkName { peer: self.id, role, number };
+            let serial = live.serial;
+            rt::call(name.core(cores), move || async move { Seat::current().retire(name, serial, end()) })
+                .await;
+            // `ended` comes later, or not at all if the link has ended before: whoever connects waits for it.
+            if self.has(role, number, serial) {
+                self.live.borrow_mut().remove(&(role, number));
+                self.ended.notify();
+            }
+        }
+    }
+}
+
+/// The right to make or end links with a member.
+struct Turn<'a>(&'a Semaphore);
+
+impl Turn<'_> {
+    async fn take(member: &Member) -> Turn<'_> {
+        member.turn.acquire(1).await;
+        Turn(&member.turn)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.release(1);
+    }
+}

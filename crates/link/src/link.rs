@@ -1,0 +1,422 @@
+//! One link, as its user sees it and as it runs on its core.
+//!
+//! A link that is up has three tasks. One receives: what arrives together is taken apart and handed to the user at once, so that what the
+//! user answers leaves together. One sends: all that was put on the link in a turn of the executor is one send. One watches: it tells the
+//! user once that the link is down, shows the peer that this side lives when there is nothing else to say, and gives up a peer that is silent.
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::SendBatch;
+use replica::Incarnation;
+use rt::Stream;
+use rt::sync::Notify;
+
+use crate::frame::{self, Decoder, Frame, Malformed};
+use crate::tls::{FeedError, Tls};
+use crate::{Handler, LinkName};
+
+/// From this many missing bytes of a payload on, it is received in place.
+const IN_PLACE_MIN: usize = 32 << 10;
+/// In parts of this size, so that a slow network shows that it makes progress.
+const IN_PLACE_PART: usize = 1 << 20;
+/// What is encrypted at once: the core does nothing else meanwhile (about 100 µs).
+const SEAL_PART: usize = 256 << 10;
+/// How often a peer that has nothing else to say shows that it lives, while the other waits for it.
+const KEEP_ALIVES: u32 = 10;
+
+/// Why a link ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum End {
+    #[error("closed by this node: {0}")]
+    ByUser(Cow<'static, str>),
+    #[error("the other node closed it")]
+    ByPeer,
+    #[error("the connection failed: {0}")]
+    Io(#[from] io::Error),
+    #[error("TLS failed: {0}")]
+    Tls(#[from] rustls::Error),
+    #[error("the other node sent {0}")]
+    Malformed(#[from] Malformed),
+    #[error("the other node was silent for {0:?}")]
+    Silent(Duration),
+    #[error("{0} bytes are queued, which the other node does not take")]
+    Full(usize),
+    #[error("a newer connection takes its place")]
+    Replaced,
+    #[error("the other node has started again")]
+    Restarted,
+    #[error("the other node is no longer a member, or this one stops")]
+    Removed,
+}
+
+impl From<FeedError<Malformed>> for End {
+    fn from(error: FeedError<Malformed>) -> End {
+        match error {
+            FeedError::Tls(error) => End::Tls(error),
+            FeedError::User(malformed) => End::Malformed(malformed),
+        }
+    }
+}
+
+/// What is known of a link before it is up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identity {
+    pub(crate) name: LinkName,
+    pub(crate) peer_incarnation: Incarnation,
+    pub(crate) peer_cores: u16,
+    /// The number of this connection among all of this node.
+    pub(crate) serial: u64,
+}
+
+/// Bounds of a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) queued_bytes: usize,
+    pub(crate) silence: Duration,
+}
+
+/// The sending side of a link, on its core. It stays what it is when the link is down: what is put on it then goes nowhere.
+pub struct Link {
+    identity: Identity,
+    bounds: Bounds,
+    /// What was put on the link and is not being sent yet.
+    queue: RefCell<SendBatch>,
+    /// How much is being sent.
+    sending_bytes: Cell<usize>,
+    /// Told when there is something to send.
+    work: Notify,
+    tls: Option<RefCell<Tls>>,
+    /// Something was received, or sent, since the watch looked.
+    received: Cell<bool>,
+    sent: Cell<bool>,
+    /// Why the link is over. Set once.
+    end: RefCell<Option<End>>,
+    /// The user was told that it is down.
+    down: Cell<bool>,
+    /// Told when the link is over.
+    ended: Notify,
+    /// Until the link is down.
+    stream: RefCell<Option<Rc<Stream>>>,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = if self.is_over() { "over" } else { "up" };
+        write!(f, "Link({}, {state})", self.identity.name)
+    }
+}
+
+impl Link {
+    pub(crate) fn new(identity: Identity, bounds: Bounds, stream: Stream, tls: Option<Tls>) -> Rc<Link> {
+        Rc::new(Link {
+            identity,
+            bounds,
+            queue: RefCell::default(),
+            sending_bytes: Cell::new(0),
+            work: Notify::new(),
+            tls: tls.map(RefCell::new),
+            received: Cell::new(false),
+            sent: Cell::new(false),
+            end: RefCell::new(None),
+            down: Cell::new(false),
+            ended: Notify::new(),
+            stream: RefCell::new(Some(Rc::new(stream))),
+        })
+    }
+
+    /// Which link this is.
+    pub fn name(&self) -> LinkName {
+        self.identity.name
+    }
+
+    /// The life of the peer that it leads to.
+    pub fn peer_incarnation(&self) -> Incarnation {
+        self.identity.peer_incarnation
+    }
+
+    /// How many cores the peer has.
+    pub fn peer_cores(&self) -> u16 {
+        self.identity.peer_cores
+    }
+
+    pub(crate) fn serial(&self) -> u64 {
+        self.identity.serial
+    }
+
+    /// Sends a frame after all those before it; never waits. Frames of one turn of the core leave together. On a link that is over
+    /// it does nothing; on one that has more queued than its limit it ends the link.
+    ///
+    /// # Panics
+    /// If the frame is longer than frames are.
+    pub fn send(&self, frame: Frame) {
+        if self.is_over() {
+            return;
+        }
+        let queued = self.queued_bytes();
+        if queued > self.bounds.queued_bytes {
+            self.end_with(End::Full(queued));
+            return;
+        }
+        let mut queue = self.queue.borrow_mut();
+        let idle = queue.is_empty();
+        frame::encode(&frame, &mut queue);
+        drop(queue);
+        if idle {
+            self.work.notify();
+        }
+    }
+
+    /// Bytes of frames that the network has not taken yet.
+    pub fn queued_bytes(&self) -> usize {
+        self.queue.borrow().len() + self.sending_bytes.get()
+    }
+
+    /// Ends the link: nothing that is queued is sent, no further frame is handed over, and the user is told that it is down, though not before
+    /// this returns. A new one is made if this node is the one that connects.
+    pub fn close(&self, reason: impl Into<Cow<'static, str>>) {
+        self.end_with(End::ByUser(reason.into()));
+    }
+
+    /// Whether it has ended, be it that its user was told or not.
+    pub(crate) fn is_over(&self) -> bool {
+        self.end.borrow().is_some()
+    }
+
+    /// It is over; the first reason counts.
+    pub(crate) fn end_with(&self, end: End) {
+        if self.is_over() {
+            return;
+        }
+        self.end.replace(Some(end));
+        if let Some(stream) = &*self.stream.borrow() {
+            // What is on its way must not arrive after a new connection is up.
+            stream.abort();
+        }
+        self.ended.notify();
+        self.work.notify();
+    }
+
+    /// Tells the user that the link is over, unless that was done. It must be over.
+    pub(crate) fn tell(&self, handler: &dyn Handler) {
+        if self.down.replace(true) {
+            return;
+        }
+        let name = self.identity.name;
+        if let Some(end) = &*self.end.borrow() {
+            match end {
+                End::ByUser(_) | End::Replaced | End::Restarted | End::Removed => {
+                    tracing::info!(reason = %end, "{name} is down");
+                }
+                _ => tracing::warn!(reason = %end, "{name} is down"),
+            }
+        }
+        self.stream.replace(None);
+        self.queue.borrow_mut().clear();
+        self.sending_bytes.set(0);
+        handler.down(name);
+    }
+
+    /// Whether the user was told that it is down.
+    pub(crate) fn is_down(&self) -> bool {
+        self.down.get()
+    }
+
+    /// Runs the link until it is over. `incoming` is what has arrived already.
+    pub(crate) async fn run(self: Rc<Link>, handler: Rc<dyn Handler>, incoming: Vec<u8>) {
+        let stream = self.stream.borrow().clone();
+        let Some(stream) = stream else { return };
+        let (link, its_stream) = (Rc::clone(&self), Rc::clone(&stream));
+        let _receive = rt::spawn(async move {
+            if let Err(end) = link.receive(&its_stream, &*handler, incoming).await {
+                link.end_with(end);
+            }
+        });
+        let link = Rc::clone(&self);
+        let _send = rt::spawn(async move {
+            if let Err(end) = link.send_all(&stream).await {
+                link.end_with(end);
+            }
+        });
+        self.watch().await;
+    }
+
+    /// Waits until the link is over, and sees to it that it is if the peer is silent.
+    async fn watch(&self) {
+        let tick = self.bounds.silence / KEEP_ALIVES;
+        // Ticks are counted, not time: where this core was late itself, what has arrived meanwhile comes to its turn first.
+        let mut silent_ticks = 0;
+        while !self.is_over() {
+            if rt::timeout(tick, self.ended.until(|| self.is_over())).await.is_ok() {
+                return;
+            }
+            if !self.sent.replace(false) && self.queued_bytes() == 0 {
+                frame::encode_keep_alive(&mut self.queue.borrow_mut());
+                self.work.notify();
+            }
+            silent_ticks = if self.received.replace(false) { 0 } else { silent_ticks + 1 };
+            if silent_ticks > KEEP_ALIVES {
+                self.end_with(End::Silent(tick * silent_ticks));
+            }
+        }
+    }
+
+    async fn receive(
+        self: &Rc<Link>,
+        stream: &Stream,
+        handler: &dyn Handler,
+        incoming: Vec<u8>,
+    ) -> Result<(), End> {
+        let mut decoder = Decoder::default();
+        self.hand_over(&mut decoder, &incoming, handler)?;
+        drop(incoming);
+        while !self.is_over() {
+            if self.tls.is_none() && decoder.payload_missing() >= IN_PLACE_MIN {
+                let frame = self.receive_in_place(stream, &mut decoder).await?;
+                if !self.is_over() {
+                    handler.frame(self, frame);
+                }
+                continue;
+            }
+            let received = stream.receive().await?;
+            self.received.set(true);
+            if received.is_empty() {
+                return Err(End::ByPeer);
+            }
+            match &self.tls {
+                None => self.hand_over(&mut decoder, &received, handler)?,
+                Some(_) => self.decrypt(&mut decoder, &received, handler)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over the frames that are complete with `bytes`.
+    fn hand_over(
+        self: &Rc<Link>,
+        decoder: &mut Decoder,
+        mut bytes: &[u8],
+        handler: &dyn Handler,
+    ) -> Result<(), Malformed> {
+        while !self.is_over()
+            && let Some(frame) = decoder.next(&mut bytes)?
+        {
+            handler.frame(self, frame);
+        }
+        Ok(())
+    }
+
+    /// As [`Link::hand_over`], of encrypted bytes.
+    fn decrypt(
+        self: &Rc<Link>,
+        decoder: &mut Decoder,
+        received: &[u8],
+        handler: &dyn Handler,
+    ) -> Result<(), End> {
+        let Some(tls) = &self.tls else { return Ok(()) };
+        // What the user does with a frame may be to send: frames are handed over when nobody has the TLS state.
+        let mut frames = Vec::new();
+        let fed = tls.borrow_mut().feed(received, |mut plain| {
+            while let Some(frame) = decoder.next(&mut plain)? {
+                frames.push(frame);
+            }
+            Ok::<_, Malformed>(())
+        });
+        for frame in frames {
+            if self.is_over() {
+                return Ok(());
+            }
+            handler.frame(self, frame);
+        }
+        fed?;
+        if tls.borrow().has_output() {
+            self.work.notify();
+        }
+        Ok(())
+    }
+
+    /// Receives the rest of a large payload straight into its place.
+    async fn receive_in_place(&self, stream: &Stream, decoder: &mut Decoder) -> Result<Frame, End> {
+        let (mut buf, mut filled) = decoder.take_payload().expect("it misses bytes");
+        let len = buf.len();
+        while filled < len {
+            let part = len.min(filled + IN_PLACE_PART);
+            buf.truncate(part);
+            buf = stream.receive_exact(buf, filled).await?;
+            buf.restore_len(len);
+            filled = part;
+            self.received.set(true);
+        }
+        Ok(decoder.give_payload(buf))
+    }
+
+    async fn send_all(&self, stream: &Stream) -> Result<(), End> {
+        let mut spare = SendBatch::new();
+        loop {
+            self.work.until(|| self.is_over() || self.has_work()).await;
+            // Whoever is ready to run may have something to send, too.
+            rt::yield_now().await;
+            if self.is_over() {
+                return Ok(());
+            }
+            let batch = self.queue.replace(spare);
+            self.sending_bytes.set(batch.len());
+            self.sent.set(true);
+            spare = match &self.tls {
+                None => stream.send(batch).await?,
+                Some(tls) => self.send_sealed(stream, tls, batch).await?,
+            };
+            self.sending_bytes.set(0);
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        !self.queue.borrow().is_empty() || self.tls.as_ref().is_some_and(|tls| tls.borrow().has_output())
+    }
+
+    /// Encrypts and sends a batch, part by part; gives it back empty.
+    async fn send_sealed(
+        &self,
+        stream: &Stream,
+        tls: &RefCell<Tls>,
+        mut batch: SendBatch,
+    ) -> Result<SendBatch, End> {
+        let mut sealed = SendBatch::new();
+        let mut pieces = batch.iter();
+        let mut rest: &[u8] = &[];
+        loop {
+            let done = {
+                let mut tls = tls.borrow_mut();
+                let mut part: Vec<IoSlice<'_>> = Vec::new();
+                let mut room = SEAL_PART;
+                while room > 0 {
+                    if rest.is_empty() {
+                        let Some(piece) = pieces.next() else { break };
+                        rest = piece;
+                    }
+                    let (now, later) = rest.split_at(rest.len().min(room));
+                    part.push(IoSlice::new(now));
+                    room -= now.len();
+                    rest = later;
+                }
+                if !part.is_empty() {
+                    tls.seal(&part)?;
+                }
+                tls.take_output(&mut sealed);
+                room > 0
+            };
+            sealed = stream.send(sealed).await?;
+            self.sent.set(true);
+            if done {
+                break;
+            }
+        }
+        drop(pieces);
+        batch.clear();
+        Ok(batch)
+    }
+}

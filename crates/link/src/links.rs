@@ -1,0 +1,111 @@
+//! The links of a node.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use rt::sync::Semaphore;
+use rt::{CoreId, Listener, Task};
+
+use crate::hub::{Hub, Identification};
+use crate::link::{Bounds, Link};
+use crate::seat::Seat;
+use crate::tls::Configs;
+use crate::{Frame, LinkName, Peer, Settings, acceptor};
+
+/// What the user of links does with them: one on each core, called there. None of the calls may take long. A link that one of them closes
+/// is down later, not within the call.
+pub trait Handler {
+    /// A link is up. None of this name is.
+    fn up(&self, link: Rc<Link>);
+    /// The link of this name is down: no frame of it comes any more, and what was sent and not answered may or may not have arrived.
+    fn down(&self, name: LinkName);
+    /// A frame has come, in the order in which the peer sent it.
+    fn frame(&self, link: &Rc<Link>, frame: Frame);
+}
+
+/// The links could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address is not to be had.
+    #[error(
+        "cannot listen for other nodes at {address}: choose an address of this machine and a port that nobody uses"
+    )]
+    Listen {
+        /// Which one.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Credentials of another node or cluster.
+    #[error("the credentials belong to another node or cluster: let this node join the cluster again")]
+    Credentials,
+    /// Credentials that TLS does not take.
+    #[error("the credentials are of no use: let this node join the cluster again")]
+    Tls(#[source] rustls::Error),
+}
+
+/// The links of this node with all others of its cluster. Lives on core 0.
+pub struct Links {
+    hub: Rc<Hub>,
+    addresses: Vec<SocketAddr>,
+    accepting: std::cell::RefCell<Vec<Task<()>>>,
+}
+
+impl Links {
+    /// Listens, and prepares all cores for links; `install_handler` is called on each. There are no peers yet. To be called on core 0.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    ///
+    /// # Panics
+    /// On another core than 0.
+    pub async fn start(
+        settings: Settings,
+        install_handler: impl Fn() -> Rc<dyn Handler> + Send + Clone + 'static,
+    ) -> Result<Links, StartError> {
+        assert_eq!(rt::core(), CoreId(0), "links are started on core 0");
+        let Settings { me, cluster, incarnation, listen, tls, limits } = settings;
+        if tls.as_ref().is_some_and(|tls| (tls.node(), tls.cluster()) != (me, cluster)) {
+            return Err(StartError::Credentials);
+        }
+        let tls = tls.as_ref().map(Configs::new).transpose().map_err(StartError::Tls)?;
+        let mut listeners = Vec::new();
+        for address in listen {
+            let listener = Listener::bind(address).await;
+            listeners.push(Rc::new(listener.map_err(|source| StartError::Listen { address, source })?));
+        }
+        let bounds = Bounds { queued_bytes: limits.queued_bytes, silence: limits.silence };
+        for core in 0..rt::cores() {
+            let install_handler = install_handler.clone();
+            let core = CoreId(u16::try_from(core).expect("cores have numbers of 16 bits"));
+            rt::call(core, move || async move { Seat::install(install_handler(), bounds) }).await;
+        }
+        let room = Rc::new(Semaphore::new(limits.handshakes));
+        let hub = Hub::new(Identification { me, cluster, incarnation, limits, tls });
+        rt::set_local(Rc::clone(&hub));
+        let addresses = listeners.iter().map(|listener| listener.local_address()).collect();
+        let accepting = listeners
+            .into_iter()
+            .map(|listener| rt::spawn(acceptor::accept(Rc::clone(&hub), listener, Rc::clone(&room))));
+        let accepting = std::cell::RefCell::new(accepting.collect());
+        Ok(Links { hub, addresses, accepting })
+    }
+
+    /// From now on these are the other members of the cluster; this node itself may be among them. Links with who is none of them end.
+    pub fn set_peers(&self, peers: Vec<Peer>) {
+        self.hub.set_peers(peers);
+    }
+
+    /// Where this node listens.
+    pub fn local_addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Ends all links; when this returns every core was told, and nothing comes up again.
+    pub async fn stop(&self) {
+        drop(self.accepting.take());
+        self.hub.stop().await;
+    }
+}

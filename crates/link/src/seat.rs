@@ -1,0 +1,101 @@
+//! The links that live on one core.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use rt::CoreId;
+
+use crate::hub::Hub;
+use crate::link::{Bounds, End, Identity, Link};
+use crate::wire::DetachedWire;
+use crate::{Handler, LinkName};
+
+/// What a core has of the links; [`rt::local`] finds it.
+pub(crate) struct Seat {
+    handler: Rc<dyn Handler>,
+    bounds: Bounds,
+    links: RefCell<BTreeMap<LinkName, Rc<Link>>>,
+    /// Nothing comes up any more.
+    closed: Cell<bool>,
+}
+
+impl Seat {
+    /// Makes this core one that has links.
+    pub(crate) fn install(handler: Rc<dyn Handler>, bounds: Bounds) {
+        rt::set_local(Rc::new(Seat { handler, bounds, links: RefCell::default(), closed: Cell::new(false) }));
+    }
+
+    pub(crate) fn current() -> Rc<Seat> {
+        rt::local().expect("every core is installed before any link is made")
+    }
+
+    /// Brings up a link with this connection. One of the same name is brought down before.
+    pub(crate) fn bring_up(self: &Rc<Seat>, identity: Identity, wire: DetachedWire) {
+        let DetachedWire { stream, tls, incoming } = wire;
+        if self.closed.get() {
+            return;
+        }
+        let name = identity.name;
+        let old = self.links.borrow_mut().remove(&name);
+        if let Some(old) = old {
+            self.bring_down(&old, End::Replaced);
+        }
+        let link = Link::new(identity, self.bounds, stream.attach(), tls);
+        self.links.borrow_mut().insert(name, Rc::clone(&link));
+        tracing::info!(
+            incarnation = identity.peer_incarnation.0,
+            cores = identity.peer_cores,
+            "{name} is up"
+        );
+        self.handler.up(Rc::clone(&link));
+        let seat = Rc::clone(self);
+        rt::spawn(async move {
+            Rc::clone(&link).run(Rc::clone(&seat.handler), incoming).await;
+            seat.remove(&link);
+        })
+        .detach();
+    }
+
+    /// Brings a link down, if it still is the one with this number.
+    pub(crate) fn retire(&self, name: LinkName, serial: u64, end: End) {
+        let link = self.links.borrow().get(&name).filter(|link| link.serial() == serial).cloned();
+        if let Some(link) = link {
+            link.end_with(end);
+            self.remove(&link);
+        }
+    }
+
+    /// Brings all links down for good.
+    pub(crate) fn close(&self) {
+        self.closed.set(true);
+        let links = self.links.take();
+        links.values().for_each(|link| self.bring_down(link, End::Removed));
+    }
+
+    /// A link is over: its user is told, and core 0.
+    fn remove(&self, link: &Rc<Link>) {
+        let name = link.name();
+        {
+            let mut links = self.links.borrow_mut();
+            if links.get(&name).is_some_and(|known| Rc::ptr_eq(known, link)) {
+                links.remove(&name);
+            }
+        }
+        self.bring_down(link, End::Removed);
+    }
+
+    fn bring_down(&self, link: &Rc<Link>, end: End) {
+        if link.is_down() {
+            return;
+        }
+        link.end_with(end);
+        link.tell(&*self.handler);
+        let (name, serial) = (link.name(), link.serial());
+        rt::send(CoreId(0), move || {
+            if let Some(hub) = rt::local::<Hub>() {
+                hub.ended(name, serial);
+            }
+        });
+    }
+}

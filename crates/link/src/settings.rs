@@ -1,0 +1,110 @@
+//! What the links of a node are told.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use replica::{Incarnation, NodeId};
+
+use crate::{ClusterId, NodeCredentials, Role};
+
+/// Who a node is and where it listens.
+#[derive(Debug)]
+pub struct Settings {
+    /// This node.
+    pub me: NodeId,
+    /// Its cluster.
+    pub cluster: ClusterId,
+    /// Its life.
+    pub incarnation: Incarnation,
+    /// Where it listens; port 0 chooses a free one.
+    pub listen: Vec<SocketAddr>,
+    /// What it proves its identity with. `None`: links are not encrypted, and anybody who reaches the address can claim to be a member. For
+    /// simulated worlds.
+    pub tls: Option<NodeCredentials>,
+    /// Times and bounds.
+    pub limits: Limits,
+}
+
+/// Times and bounds of links.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// How long a connection may take to be made.
+    pub connect: Duration,
+    /// How long it may then take until both sides have agreed on it.
+    pub handshake: Duration,
+    /// How long a peer may be silent, at least; it is told as long a time as this and a tenth later. A peer says something ten times in this time.
+    pub silence: Duration,
+    /// What waits before the second attempt to connect; it doubles with each.
+    pub backoff_min: Duration,
+    /// What waits between two attempts at most.
+    pub backoff_max: Duration,
+    /// Bytes that may be queued on a link when a frame is added; a link on which more are is ended: its peer does not take what it is sent.
+    pub queued_bytes: usize,
+    /// Connections that have not yet agreed on what they are, at once; further ones wait in the kernel.
+    pub handshakes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connect: Duration::from_secs(2),
+            handshake: Duration::from_secs(5),
+            silence: Duration::from_secs(5),
+            backoff_min: Duration::from_millis(50),
+            backoff_max: Duration::from_secs(1),
+            // Two seconds of a 10 Gbit/s network, shared by sixteen links.
+            queued_bytes: 128 << 20,
+            // A few of each of the other nodes' cores at once, and room for strangers.
+            handshakes: 256,
+        }
+    }
+}
+
+/// Another member of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its number.
+    pub id: NodeId,
+    /// Where it listens, and what for. `None`: for everything. A link is tried at the addresses for its role first, and at those for
+    /// everything after that.
+    pub addresses: Vec<(Option<Role>, SocketAddr)>,
+}
+
+impl Peer {
+    /// Where to try a link, in order. Links of a role that has several addresses are spread over them.
+    pub(crate) fn addresses_of(&self, role: Role, number: u16) -> Vec<SocketAddr> {
+        let those = |wanted: Option<Role>| -> Vec<SocketAddr> {
+            let all = self.addresses.iter().filter(|(what, _)| *what == wanted);
+            let mut all: Vec<SocketAddr> = all.map(|(_, address)| *address).collect();
+            let len = all.len().max(1);
+            all.rotate_left(usize::from(number) % len);
+            all
+        };
+        let mut addresses = those(Some(role));
+        addresses.extend(those(None));
+        addresses
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_spread_over_the_addresses_of_their_role() {
+        let address = |port| SocketAddr::from(([10, 0, 0, 1], port));
+        let replication = Some(Role::Replication);
+        let addresses = vec![
+            (None, address(1)),
+            (replication, address(2)),
+            (Some(Role::Control), address(3)),
+            (replication, address(4)),
+        ];
+        let peer = Peer { id: NodeId(2), addresses };
+        assert_eq!(peer.addresses_of(Role::Control, 0), [address(3), address(1)]);
+        assert_eq!(peer.addresses_of(Role::Replication, 0), [address(2), address(4), address(1)]);
+        assert_eq!(peer.addresses_of(Role::Replication, 3), [address(4), address(2), address(1)]);
+        let nowhere = Peer { id: NodeId(2), addresses: Vec::new() };
+        assert!(nowhere.addresses_of(Role::Control, 0).is_empty());
+    }
+}

@@ -1,0 +1,154 @@
+//! A connection while the two sides agree on what it is.
+
+use std::io;
+
+use base::SendBatch;
+use rt::{DetachedStream, Stream};
+
+use crate::hello::{Opening, PREAMBLE_BYTES, Refusal};
+use crate::tls::{FeedError, Tls};
+
+/// What a side may have sent before it was asked for: a few messages of the handshake, and the first frames behind them.
+const INCOMING_MAX: usize = 1 << 20;
+
+/// Why the two sides did not get to agree.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WireError {
+    #[error("the connection failed")]
+    Io(#[from] io::Error),
+    #[error("the other side closed the connection")]
+    Closed,
+    #[error("TLS failed")]
+    Tls(#[from] rustls::Error),
+    #[error("refused by the other node: {0}")]
+    Refused(Refusal),
+    #[error("the other side sent more than belongs here")]
+    TooMuch,
+}
+
+/// The connection.
+pub(crate) struct Wire {
+    stream: Stream,
+    tls: Option<Tls>,
+    /// What came, in the clear, and was not asked for yet.
+    incoming: Vec<u8>,
+}
+
+/// The same, on its way to another core.
+pub(crate) struct DetachedWire {
+    pub(crate) stream: DetachedStream,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) incoming: Vec<u8>,
+}
+
+impl Wire {
+    pub(crate) fn new(stream: Stream) -> Wire {
+        Wire { stream, tls: None, incoming: Vec::new() }
+    }
+
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
+    /// Does the handshake of TLS.
+    pub(crate) async fn start_tls(&mut self, mut tls: Tls) -> Result<(), WireError> {
+        assert!(self.tls.is_none(), "TLS is started once");
+        self.flush(&mut tls).await?;
+        if tls.is_client() {
+            // Who does not want to talk says so in the clear; TLS never begins like that.
+            self.fill(PREAMBLE_BYTES).await?;
+            let opening = std::array::from_fn(|at| self.incoming[at]);
+            if let Opening::Refused(refusal) = Opening::parse(opening) {
+                return Err(WireError::Refused(refusal));
+            }
+        }
+        let mut arrived = std::mem::take(&mut self.incoming);
+        loop {
+            let incoming = &mut self.incoming;
+            let fed = tls.feed(&arrived, |plain| keep(incoming, plain));
+            // An alert says to the other side what is wrong.
+            self.flush(&mut tls).await?;
+            fed?;
+            if !tls.is_handshaking() {
+                self.tls = Some(tls);
+                return Ok(());
+            }
+            let received = self.stream.receive().await?;
+            if received.is_empty() {
+                return Err(WireError::Closed);
+            }
+            arrived = received.to_vec();
+        }
+    }
+
+    async fn flush(&self, tls: &mut Tls) -> io::Result<()> {
+        let mut batch = SendBatch::new();
+        tls.take_output(&mut batch);
+        self.stream.send(batch).await.map(drop)
+    }
+
+    /// Sends bytes.
+    pub(crate) async fn send(&mut self, bytes: &[u8]) -> Result<(), WireError> {
+        let mut batch = SendBatch::new();
+        match &mut self.tls {
+            None => batch.push(bytes),
+            Some(tls) => {
+                tls.seal(&[io::IoSlice::new(bytes)])?;
+                tls.take_output(&mut batch);
+            }
+        }
+        self.stream.send(batch).await?;
+        Ok(())
+    }
+
+    /// Waits for so many bytes.
+    pub(crate) async fn receive<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        self.fill(N).await?;
+        let bytes = std::array::from_fn(|at| self.incoming[at]);
+        self.incoming.drain(..N);
+        Ok(bytes)
+    }
+
+    /// Waits until so many bytes are there.
+    async fn fill(&mut self, len: usize) -> Result<(), WireError> {
+        while self.incoming.len() < len {
+            let received = self.stream.receive().await?;
+            if received.is_empty() {
+                return Err(WireError::Closed);
+            }
+            let incoming = &mut self.incoming;
+            let Some(tls) = &mut self.tls else {
+                keep(incoming, &received)?;
+                continue;
+            };
+            let fed = tls.feed(&received, |plain| keep(incoming, plain));
+            let mut batch = SendBatch::new();
+            tls.take_output(&mut batch);
+            self.stream.send(batch).await?;
+            fed?;
+        }
+        Ok(())
+    }
+
+    /// Takes it off this core.
+    pub(crate) async fn detach(self) -> DetachedWire {
+        DetachedWire { stream: self.stream.detach().await, tls: self.tls, incoming: self.incoming }
+    }
+}
+
+fn keep(incoming: &mut Vec<u8>, bytes: &[u8]) -> Result<(), WireError> {
+    if incoming.len() + bytes.len() > INCOMING_MAX {
+        return Err(WireError::TooMuch);
+    }
+    incoming.extend_from_slice(bytes);
+    Ok(())
+}
+
+impl From<FeedError<WireError>> for WireError {
+    fn from(error: FeedError<WireError>) -> WireError {
+        match error {
+            FeedError::Tls(error) => WireError::Tls(error),
+            FeedError::User(error) => error,
+        }
+    }
+}

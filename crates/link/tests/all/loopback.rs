@@ -1,0 +1,296 @@
+//! Nodes in this process, over loopback, with TLS and without.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use link::{ClusterAuthority, ClusterId, Limits, LinkName, Links, NodeCredentials, Peer, Role, Settings};
+use replica::{Incarnation, NodeId};
+use rt::sync::Notify;
+use rt::uring::{Config, Running};
+use rt::{CoreId, Handle};
+
+use crate::recorder::{ANSWER, ASK, Log, Recorder, SAY, Told, frame, link};
+
+const CLUSTER: ClusterId = ClusterId([0xc1; 16]);
+const PATIENCE: Duration = Duration::from_secs(20);
+const CORES: u16 = 2;
+
+fn limits() -> Limits {
+    Limits { handshake: Duration::from_millis(500), ..Limits::default() }
+}
+
+/// A node on threads of its own.
+struct Node {
+    id: NodeId,
+    log: Log,
+    address: SocketAddr,
+    handle: Handle,
+    running: Option<Running>,
+}
+
+/// What core 0 keeps.
+struct Held {
+    links: Links,
+    over: Notify,
+}
+
+impl Node {
+    fn start(id: u16, tls: Option<NodeCredentials>) -> Node {
+        let (log, id) = (Log::default(), NodeId(id));
+        let (told, address) = mpsc::channel();
+        let settings = Settings {
+            me: id,
+            cluster: CLUSTER,
+            incarnation: Incarnation(1),
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            tls,
+            limits: limits(),
+        };
+        let settings = std::sync::Arc::new(std::sync::Mutex::new(Some(settings)));
+        let its_log = log.clone();
+        let config =
+            Config { processors: vec![0; usize::from(CORES)], pin: false, poll: Duration::from_micros(20) };
+        let running = Running::start(config, move |core| {
+            let (settings, log, told) = (settings.clone(), its_log.clone(), told.clone());
+            async move {
+                if core != CoreId(0) {
+                    return std::future::pending().await;
+                }
+                let settings = settings.lock().unwrap().take().unwrap();
+                let links = Links::start(settings, Recorder::install(&log)).await.unwrap();
+                let address = links.local_addresses()[0];
+                let held = Rc::new(Held { links, over: Notify::new() });
+                rt::set_local(Rc::clone(&held));
+                told.send(address).unwrap();
+                held.over.notified().await;
+                held.links.stop().await;
+            }
+        });
+        let running = running.unwrap();
+        Node { id, log, address: address.recv().unwrap(), handle: running.handle(), running: Some(running) }
+    }
+
+    /// Runs something on a core.
+    fn on<T: Send + 'static>(&self, core: u16, what: impl FnOnce() -> T + Send + 'static) -> T {
+        let (told, result) = mpsc::channel();
+        let call = self.handle.call(CoreId(core), move || async move { told.send(what()).unwrap() });
+        let result = result.recv_timeout(PATIENCE).unwrap();
+        drop(call);
+        result
+    }
+
+    fn peer(&self) -> Peer {
+        Peer { id: self.id, addresses: vec![(None, self.address)] }
+    }
+
+    fn set_peers(&self, peers: Vec<Peer>) {
+        self.on(0, move || rt::local::<Held>().unwrap().links.set_peers(peers));
+    }
+
+    fn wait(&self, what: impl Fn(&Log) -> bool) {
+        let began = Instant::now();
+        while !what(&self.log) {
+            assert!(began.elapsed() < PATIENCE, "{:?}", self.log.up());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn wait_for_links(&self, count: usize) {
+        self.wait(|log| log.up().len() == count);
+    }
+
+    fn ups(&self) -> usize {
+        self.log.count(|told| matches!(told, Told::Up(..)))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let Some(running) = self.running.take() else { return };
+        if !std::thread::panicking() {
+            self.on(0, || rt::local::<Held>().unwrap().over.notify());
+            running.join();
+            assert_eq!(self.log.up(), [], "stopping brings all links down");
+        }
+    }
+}
+
+fn control(peer: u16) -> LinkName {
+    LinkName { peer: NodeId(peer), role: Role::Control, number: 0 }
+}
+
+fn replication(peer: u16, number: u16) -> LinkName {
+    LinkName { peer: NodeId(peer), role: Role::Replication, number }
+}
+
+/// Two nodes that are to be linked.
+fn pair(first: Option<NodeCredentials>, second: Option<NodeCredentials>) -> (Node, Node) {
+    let (a, b) = (Node::start(1, first), Node::start(2, second));
+    let peers = vec![a.peer(), b.peer()];
+    a.set_peers(peers.clone());
+    b.set_peers(peers);
+    (a, b)
+}
+
+fn authority() -> ClusterAuthority {
+    ClusterAuthority::create(CLUSTER).unwrap()
+}
+
+fn secure_pair() -> (Node, Node) {
+    let authority = authority();
+    pair(Some(authority.issue(NodeId(1)).unwrap()), Some(authority.issue(NodeId(2)).unwrap()))
+}
+
+fn frames(log: &Log, wanted: u8) -> Vec<(u64, Vec<u8>)> {
+    let frames = log.all().into_iter().filter_map(|(_, told)| match told {
+        Told::Frame { channel, kind, payload, .. } if kind == wanted => Some((channel, payload)),
+        _ => None,
+    });
+    frames.collect()
+}
+
+fn carries_everything(a: &Node, b: &Node) {
+    a.wait_for_links(3);
+    b.wait_for_links(3);
+    // Thousands of small frames, with large ones between them.
+    let content = |n: u64| match n % 1000 {
+        0 => vec![n as u8; 0],
+        500 => vec![n as u8; (8 << 20) + (64 << 10)],
+        501 => vec![n as u8; 40_000],
+        _ => vec![n as u8; (n % 50) as usize],
+    };
+    const COUNT: u64 = 3_000;
+    b.on(1, move || {
+        let link = link(replication(1, 1)).unwrap();
+        (0..COUNT).for_each(|n| link.send(frame(n, ASK, b"head", content(n))));
+    });
+    b.wait(|log| log.count(|told| matches!(told, Told::Frame { kind: ANSWER, .. })) == COUNT as usize);
+    for (log, kind) in [(&a.log, ASK), (&b.log, ANSWER)] {
+        let frames = frames(log, kind);
+        assert_eq!(frames.len() as u64, COUNT);
+        for (n, (channel, payload)) in (0..).zip(frames) {
+            assert!(channel == n && payload == content(n), "frame {n}");
+        }
+    }
+    let queued = b.on(1, || link(replication(1, 1)).unwrap().queued_bytes());
+    assert_eq!(queued, 0);
+    assert_eq!(b.log.count(|told| matches!(told, Told::Down(_))), 0);
+}
+
+#[test]
+fn a_plain_link_carries_everything() {
+    let (a, b) = pair(None, None);
+    carries_everything(&a, &b);
+}
+
+#[test]
+fn an_encrypted_link_carries_everything() {
+    let (a, b) = secure_pair();
+    carries_everything(&a, &b);
+}
+
+#[test]
+fn a_closed_link_comes_back() {
+    let (a, b) = secure_pair();
+    for round in 1..4 {
+        a.wait_for_links(3);
+        b.wait_for_links(3);
+        assert_eq!(a.log.count(|told| matches!(told, Told::Down(_))), round - 1);
+        a.on(0, || link(control(2)).unwrap().close("the test wants it"));
+        a.wait(|log| log.count(|told| matches!(told, Told::Down(_))) == round);
+        b.wait(|log| log.count(|told| matches!(told, Told::Down(_))) == round);
+    }
+}
+
+/// Waits long enough for a few attempts, and makes sure that none has succeeded.
+fn gets_no_link(a: &Node, b: &Node) {
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!((a.ups(), b.ups()), (0, 0));
+}
+
+#[test]
+fn a_node_of_another_authority_is_refused() {
+    let other = authority();
+    let (a, b) = pair(Some(authority().issue(NodeId(1)).unwrap()), Some(other.issue(NodeId(2)).unwrap()));
+    gets_no_link(&a, &b);
+}
+
+#[test]
+fn tls_and_no_tls_do_not_mix() {
+    let (a, b) = pair(Some(authority().issue(NodeId(1)).unwrap()), None);
+    gets_no_link(&a, &b);
+    let (a, b) = pair(None, Some(authority().issue(NodeId(2)).unwrap()));
+    gets_no_link(&a, &b);
+}
+
+#[test]
+fn a_node_cannot_be_started_with_the_credentials_of_another() {
+    let credentials = authority().issue(NodeId(3)).unwrap();
+    let config = Config { processors: vec![0], pin: false, poll: Duration::ZERO };
+    let (told, result) = mpsc::channel();
+    let credentials = std::sync::Arc::new(std::sync::Mutex::new(Some(credentials)));
+    let running = Running::start(config, move |_| {
+        let (credentials, told) = (credentials.clone(), told.clone());
+        async move {
+            let settings = Settings {
+                me: NodeId(2),
+                cluster: CLUSTER,
+                incarnation: Incarnation(1),
+                listen: Vec::new(),
+                tls: credentials.lock().unwrap().take(),
+                limits: limits(),
+            };
+            let started = Links::start(settings, Recorder::install(&Log::default())).await;
+            told.send(started.err().map(|error| error.to_string())).unwrap();
+        }
+    });
+    running.unwrap().join();
+    let error = result.recv().unwrap().unwrap();
+    assert!(error.contains("another node"), "{error}");
+}
+
+#[test]
+fn garbage_and_slow_strangers_do_no_harm() {
+    let (a, b) = secure_pair();
+    a.wait_for_links(3);
+    for begin in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        b"URSA\x01\x01\x01\0\x16\x03\x01\xff\xff",
+        b"URSA\x01\x01\x01\0zzzz",
+        b"U",
+        b"",
+    ] {
+        let mut stream = TcpStream::connect(a.address).unwrap();
+        stream.write_all(begin).unwrap();
+        let began = Instant::now();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut rest = Vec::new();
+        // It ends by itself, in order or not.
+        if let Err(error) = stream.read_to_end(&mut rest) {
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{begin:?}");
+        }
+        assert!(began.elapsed() < limits().handshake * 4, "{begin:?}");
+    }
+    // One byte a time keeps nobody busy for ever.
+    let mut slow = TcpStream::connect(a.address).unwrap();
+    let began = Instant::now();
+    while slow.write_all(b"U").is_ok() {
+        assert!(began.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    b.on(0, || link(control(1)).unwrap().send(frame(7, SAY, b"", vec![1; 100])));
+    a.wait(|log| frames(log, SAY) == [(7, vec![1; 100])]);
+    assert_eq!((a.ups(), b.ups()), (3, 3));
+}
+
+#[test]
+fn idle_links_stay() {
+    let (a, b) = secure_pair();
+    a.wait_for_links(3);
+    std::thread::sleep(limits().silence + Duration::from_secs(1));
+    assert_eq!((a.ups(), b.ups()), (3, 3));
+    assert_eq!((a.log.up().len(), b.log.up().len()), (3, 3));
+}

@@ -1,0 +1,119 @@
+//! A user of links that writes down what it is told, and checks the order of it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use base::Chain;
+use link::{Frame, Handler, Link, LinkName};
+use replica::Incarnation;
+use rt::CoreId;
+
+/// A frame of this kind is answered with the same of kind `ANSWER`.
+pub const ASK: u8 = 1;
+/// See [`ASK`].
+pub const ANSWER: u8 = 2;
+/// A frame of any other kind is only written down.
+pub const SAY: u8 = 3;
+
+/// What a core was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    Up(LinkName, Incarnation),
+    Down(LinkName),
+    Frame { name: LinkName, channel: u64, kind: u8, head: Vec<u8>, payload: Vec<u8> },
+}
+
+/// What all cores of a node were told, and by which.
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<(CoreId, Told)>>>);
+
+impl Log {
+    pub fn all(&self) -> Vec<(CoreId, Told)> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub fn clear(&self) {
+        self.0.lock().unwrap().clear();
+    }
+
+    pub fn count(&self, wanted: impl Fn(&Told) -> bool) -> usize {
+        self.0.lock().unwrap().iter().filter(|(_, told)| wanted(told)).count()
+    }
+
+    /// Links that are up now.
+    pub fn up(&self) -> Vec<(LinkName, CoreId, Incarnation)> {
+        let mut up = BTreeMap::new();
+        for (core, told) in self.0.lock().unwrap().iter() {
+            match told {
+                Told::Up(name, incarnation) => assert_eq!(up.insert(*name, (*core, *incarnation)), None),
+                Told::Down(name) => assert_eq!(up.remove(name).unwrap().0, *core),
+                Told::Frame { .. } => {}
+            }
+        }
+        up.into_iter().map(|(name, (core, incarnation))| (name, core, incarnation)).collect()
+    }
+}
+
+/// The user on one core; [`rt::local`] finds it.
+pub struct Recorder {
+    log: Log,
+    links: RefCell<BTreeMap<LinkName, Rc<Link>>>,
+}
+
+impl Recorder {
+    /// What [`link::Links::start`] wants.
+    pub fn install(log: &Log) -> impl Fn() -> Rc<dyn Handler> + Send + Clone + 'static {
+        let log = log.clone();
+        move || {
+            let recorder = Rc::new(Recorder { log: log.clone(), links: RefCell::default() });
+            rt::set_local(Rc::clone(&recorder));
+            recorder
+        }
+    }
+
+    fn tell(&self, told: Told) {
+        self.log.0.lock().unwrap().push((rt::core(), told));
+    }
+}
+
+/// A link of this core.
+pub fn link(name: LinkName) -> Option<Rc<Link>> {
+    rt::local::<Recorder>().unwrap().links.borrow().get(&name).cloned()
+}
+
+/// A frame.
+pub fn frame(channel: u64, kind: u8, head: &[u8], payload: Vec<u8>) -> Frame {
+    Frame { channel, kind, head: head.to_vec(), payload: Chain::copy_of(&payload) }
+}
+
+impl Handler for Recorder {
+    fn up(&self, link: Rc<Link>) {
+        let previous = self.links.borrow_mut().insert(link.name(), Rc::clone(&link));
+        assert!(previous.is_none(), "{} is up twice", link.name());
+        self.tell(Told::Up(link.name(), link.peer_incarnation()));
+    }
+
+    fn down(&self, name: LinkName) {
+        assert!(self.links.borrow_mut().remove(&name).is_some(), "{name} is down twice");
+        self.tell(Told::Down(name));
+    }
+
+    fn frame(&self, link: &Rc<Link>, frame: Frame) {
+        let current = self.links.borrow().get(&link.name()).cloned();
+        assert!(current.is_some_and(|current| Rc::ptr_eq(&current, link)), "a frame of a link that is down");
+        assert!(frame.payload.parts().len() <= 1);
+        assert!(frame.payload.parts().iter().all(|part| part.as_ptr().addr() % base::ALIGNMENT == 0));
+        self.tell(Told::Frame {
+            name: link.name(),
+            channel: frame.channel,
+            kind: frame.kind,
+            head: frame.head.clone(),
+            payload: frame.payload.to_vec(),
+        });
+        if frame.kind == ASK {
+            link.send(Frame { kind: ANSWER, ..frame });
+        }
+    }
+}

@@ -1,0 +1,533 @@
+//! Nodes in a simulated world.
+
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use link::{ClusterId, Limits, LinkName, Links, Peer, Role, Settings};
+use replica::{Incarnation, NodeId};
+use rt::sim::{NetProfile, World};
+use rt::{CoreId, Stream};
+
+use crate::recorder::{ANSWER, ASK, Log, Recorder, SAY, Told, frame, link};
+
+const PORT: u16 = 3261;
+const CLUSTER: ClusterId = ClusterId([7; 16]);
+const SECOND: Duration = Duration::from_secs(1);
+const CORE: CoreId = CoreId(0);
+
+/// A node of a world: number `n` is the world's node `n - 1`.
+struct Node {
+    id: NodeId,
+    sim: rt::sim::NodeId,
+    log: Log,
+}
+
+/// What core 0 keeps.
+struct Held(Links);
+
+struct Cluster {
+    world: World,
+    nodes: Vec<Node>,
+}
+
+fn settings(me: NodeId, address: IpAddr, incarnation: u64) -> Settings {
+    Settings {
+        me,
+        cluster: CLUSTER,
+        incarnation: Incarnation(incarnation),
+        listen: vec![SocketAddr::new(address, PORT)],
+        tls: None,
+        limits: Limits::default(),
+    }
+}
+
+impl Cluster {
+    /// Nodes 1, 2, … with so many cores each, all of them members, and started.
+    fn new(seed: u64, cores: &[usize]) -> Cluster {
+        let world = World::new(seed);
+        let nodes = (1..).zip(cores).map(|(number, cores)| Node {
+            id: NodeId(number),
+            sim: world.add_machine(&format!("node {number}"), *cores),
+            log: Log::default(),
+        });
+        let nodes = nodes.collect();
+        let cluster = Cluster { world, nodes };
+        for node in &cluster.nodes {
+            cluster.start(node, 1);
+        }
+        cluster
+    }
+
+    fn peers(&self) -> Vec<Peer> {
+        let peer = |node: &Node| Peer { id: node.id, addresses: vec![(None, self.address(node))] };
+        self.nodes.iter().map(peer).collect()
+    }
+
+    fn address(&self, node: &Node) -> SocketAddr {
+        SocketAddr::new(self.world.address(node.sim), PORT)
+    }
+
+    fn start(&self, node: &Node, incarnation: u64) {
+        let settings = settings(node.id, self.world.address(node.sim), incarnation);
+        self.start_with(node, settings);
+    }
+
+    fn start_with(&self, node: &Node, settings: Settings) {
+        let (log, peers) = (node.log.clone(), self.peers());
+        let settings = Rc::new(RefCell::new(Some(settings)));
+        self.world.restart(node.sim, move |core| {
+            let (log, peers, settings) = (log.clone(), peers.clone(), Rc::clone(&settings));
+            async move {
+                if core == CORE {
+                    let settings = settings.take().unwrap();
+                    let links = Links::start(settings, Recorder::install(&log)).await.unwrap();
+                    links.set_peers(peers);
+                    rt::set_local(Rc::new(Held(links)));
+                }
+                std::future::pending::<()>().await;
+            }
+        });
+    }
+
+    fn kill(&self, node: &Node) {
+        self.world.kill(node.sim);
+        node.log.clear();
+    }
+
+    /// Runs something on a core of a node and gives its result.
+    fn on<T: Send + 'static>(
+        &self,
+        node: &Node,
+        core: CoreId,
+        what: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        self.world.block_on(node.sim, core, move || async move { what() })
+    }
+
+    fn set_peers(&self, node: &Node, peers: Vec<Peer>) {
+        self.on(node, CORE, move || {
+            // A node that has just been started sets them itself.
+            if let Some(held) = rt::local::<Held>() {
+                held.0.set_peers(peers);
+            }
+        });
+    }
+
+    fn settle(&self) {
+        self.world.run_for(2 * SECOND);
+    }
+
+    fn send(&self, node: &Node, name: LinkName, frames: Vec<(u64, u8, Vec<u8>)>) {
+        let cores = self.world.handle(node.sim).cores() as u16;
+        let core = match name.role {
+            Role::Control => CORE,
+            Role::Replication => CoreId(name.number % cores),
+        };
+        self.on(node, core, move || {
+            let link = link(name).unwrap();
+            for (channel, kind, payload) in frames {
+                link.send(frame(channel, kind, b"head", payload));
+            }
+        });
+    }
+}
+
+fn control(peer: u16) -> LinkName {
+    LinkName { peer: NodeId(peer), role: Role::Control, number: 0 }
+}
+
+fn replication(peer: u16, number: u16) -> LinkName {
+    LinkName { peer: NodeId(peer), role: Role::Replication, number }
+}
+
+/// The links that a node with so many cores has with a peer.
+fn all_links(
+    peer: u16,
+    peer_incarnation: u64,
+    cores: u16,
+    links: u16,
+) -> Vec<(LinkName, CoreId, Incarnation)> {
+    let incarnation = Incarnation(peer_incarnation);
+    let mut all = vec![(control(peer), CORE, incarnation)];
+    all.extend((0..links).map(|number| (replication(peer, number), CoreId(number % cores), incarnation)));
+    all
+}
+
+#[test]
+fn every_pair_gets_its_links_on_their_cores() {
+    for seed in 0..5 {
+        let cluster = Cluster::new(seed, &[2, 3, 1]);
+        cluster.settle();
+        let [a, b, c] = &cluster.nodes[..] else { panic!("three nodes") };
+        assert_eq!(a.log.up(), [all_links(2, 1, 2, 3), all_links(3, 1, 2, 2)].concat());
+        assert_eq!(b.log.up(), [all_links(1, 1, 3, 3), all_links(3, 1, 3, 3)].concat());
+        assert_eq!(c.log.up(), [all_links(1, 1, 1, 2), all_links(2, 1, 1, 3)].concat());
+        let cores = cluster.on(a, CoreId(1), || link(replication(2, 1)).unwrap().peer_cores());
+        assert_eq!(cores, 3);
+        cluster.world.run_for(20 * SECOND);
+        assert_eq!(a.log.count(|told| matches!(told, Told::Down(_))), 0, "idle links stay");
+    }
+}
+
+#[test]
+fn frames_arrive_in_order_with_what_they_carry() {
+    for seed in 0..10 {
+        let cluster = Cluster::new(seed, &[2, 2]);
+        cluster.settle();
+        let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
+        let sizes = [0, 1, 512, 4096, 100_000, 5, 1 << 20, 0, 33_000];
+        let sent: Vec<_> = (0..).zip(sizes).map(|(n, size)| (n, ASK, vec![n as u8 + 1; size])).collect();
+        cluster.send(b, replication(1, 1), sent.clone());
+        cluster.settle();
+        let frames = |log: &Log, name, kind| {
+            let frames = log.all().into_iter().filter_map(|(core, told)| match told {
+                Told::Frame { name: its, channel, kind: its_kind, head, payload } => {
+                    assert_eq!((its, its_kind, core, &head[..]), (name, kind, CoreId(1), &b"head"[..]));
+                    Some((channel, ASK, payload))
+                }
+                _ => None,
+            });
+            frames.collect::<Vec<_>>()
+        };
+        assert!(frames(&a.log, replication(2, 1), ASK) == sent);
+        assert!(frames(&b.log, replication(1, 1), ANSWER) == sent);
+    }
+}
+
+#[test]
+fn a_broken_link_goes_down_on_both_sides_and_comes_back() {
+    for seed in 0..20 {
+        let cluster = Cluster::new(seed, &[2, 2]);
+        cluster.settle();
+        let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
+        for _ in 0..3 {
+            let frames = (0..200).map(|n| (n, ASK, vec![1; 5000])).collect();
+            cluster.send(b, replication(1, 0), frames);
+            assert_eq!(cluster.world.break_connections(a.sim, b.sim), 3);
+            cluster.settle();
+            assert_eq!((a.log.up().len(), b.log.up().len()), (3, 3));
+        }
+        assert_eq!(a.log.count(|told| matches!(told, Told::Down(_))), 9);
+        // Of each life of the link an uninterrupted beginning arrived.
+        let mut next = 0;
+        for (_, told) in a.log.all() {
+            match told {
+                Told::Up(name, _) if name == replication(2, 0) => next = 0,
+                Told::Frame { channel, .. } => {
+                    assert_eq!(channel, next);
+                    next += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn a_silent_peer_is_given_up_after_five_seconds_and_found_again() {
+    for seed in 0..5 {
+        let cluster = Cluster::new(seed, &[1, 1]);
+        cluster.settle();
+        let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
+        cluster.world.cut(a.sim, b.sim);
+        let began = cluster.world.now();
+        assert!(cluster.world.run_until(|| a.log.up().is_empty() && b.log.up().is_empty(), 20 * SECOND));
+        let took = cluster.world.now() - began;
+        assert!((4 * SECOND..7 * SECOND).contains(&took), "{took:?}");
+        cluster.world.run_for(20 * SECOND);
+        cluster.world.heal_all();
+        cluster.world.run_for(4 * SECOND);
+        assert_eq!((a.log.up().len(), b.log.up().len()), (2, 2));
+    }
+}
+
+#[test]
+fn a_link_cut_one_way_goes_down_on_both_sides() {
+    for (seed, from) in (0..6).zip([0, 1].into_iter().cycle()) {
+        let cluster = Cluster::new(seed, &[1, 1]);
+        cluster.settle();
+        let (from, to) = (&cluster.nodes[from], &cluster.nodes[1 - from]);
+        cluster.world.cut_one_way(from.sim, to.sim);
+        assert!(cluster.world.run_until(|| from.log.up().is_empty() && to.log.up().is_empty(), 30 * SECOND));
+        cluster.world.heal_all();
+        cluster.world.run_for(4 * SECOND);
+        assert_eq!((from.log.up().len(), to.log.up().len()), (2, 2));
+    }
+}
+
+#[test]
+fn a_paused_node_does_not_take_its_own_pause_for_silence() {
+    let cluster = Cluster::new(3, &[1, 1]);
+    cluster.settle();
+    let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
+    // Not as long as the peer waits, but with all of this node's own timers late.
+    cluster.world.pause(b.sim);
+    cluster.world.run_for(4 * SECOND);
+    cluster.world.resume(b.sim);
+    cluster.world.run_for(10 * SECOND);
+    assert_eq!(b.log.count(|told| matches!(told, Told::Down(_))), 0);
+    assert_eq!(a.log.count(|told| matches!(told, Told::Down(_))), 0);
+    cluster.world.pause(b.sim);
+    cluster.world.run_for(10 * SECOND);
+    assert_eq!(a.log.up(), []);
+    cluster.world.resume(b.sim);
+    cluster.world.run_for(10 * SECOND);
+    assert_eq!((a.log.up().len(), b.log.up().len()), (2, 2));
+}
+
+#[test]
+fn a_restarted_peer_takes_the_place_of_its_earlier_life() {
+    for seed in 0..10 {
+        let cluster = Cluster::new(seed, &[2, 2]);
+        cluster.settle();
+        let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
+        for (node, other) in [(a, b), (b, a)] {
+            // Without power nobody tells the other that the connections are gone.
+            cluster.world.crash(node.sim);
+            node.log.clear();
+            cluster.start(node, 2);
+            cluster.world.run_for(20 * SECOND);
+            assert_eq!(other.log.up(), all_links(node.id.0, 2, 2, 2));
+        }
+        // Nobody saw a link with the new life while one with the old was up.
+        let mut up = std::collections::BTreeMap::new();
+        for (_, told) in a.log.all() {
+            match told {
+                Told::Up(name, incarnation) => {
+                    up.insert(name, incarnation);
+                    assert!(up.values().all(|other| *other == incarnation), "{up:?}");
+                }
+                Told::Down(name) => drop(up.remove(&name)),
+                Told::Frame { .. } => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn an_earlier_life_is_refused() {
+    for seed in 0..5 {
+        let cluster = Cluster::new(seed, &[1, 1]);
+        let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
+        cluster.kill(b);
+        cluster.start(b, 5);
+        cluster.settle();
+        assert_eq!(a.log.up(), all_links(2, 5, 1, 1));
+        for (node, other) in [(b, a), (a, b)] {
+            cluster.kill(node);
+            cluster.start(node, if node.id == b.id { 4 } else { 0 });
+            cluster.settle();
+            assert_eq!((other.log.up(), node.log.up()), (Vec::new(), Vec::new()));
+            cluster.kill(node);
+            cluster.start(node, 6);
+            cluster.settle();
+            assert_eq!((other.log.up().len(), node.log.up().len()), (2, 2));
+        }
+    }
+}
+
+#[test]
+fn who_is_no_member_gets_no_link_and_a_removed_one_loses_its() {
+    let cluster = Cluster::new(1, &[2, 2, 1]);
+    cluster.settle();
+    let [a, b, c] = &cluster.nodes[..] else { panic!("three nodes") };
+    let without =
+        |node: &Node| cluster.peers().into_iter().filter(|peer| peer.id != node.id).collect::<Vec<_>>();
+    cluster.set_peers(a, without(b));
+    cluster.settle();
+    assert_eq!(a.log.up(), all_links(3, 1, 2, 2));
+    assert_eq!(b.log.up(), all_links(3, 1, 2, 2));
+    assert_eq!(c.log.up().len(), 6);
+    // Back again.
+    cluster.set_peers(a, cluster.peers());
+    cluster.settle();
+    assert_eq!(a.log.up().len(), 6);
+    // Removed by the one that connects, and back at once.
+    cluster.set_peers(b, without(a));
+    cluster.set_peers(b, cluster.peers());
+    cluster.settle();
+    assert_eq!((a.log.up().len(), b.log.up().len()), (6, 6));
+    assert_eq!(b.log.count(|told| *told == Told::Down(control(1))), 2);
+}
+
+#[test]
+fn another_cluster_is_refused() {
+    let cluster = Cluster::new(1, &[1, 1]);
+    let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
+    cluster.kill(b);
+    let theirs = settings(b.id, cluster.world.address(b.sim), 2);
+    cluster.start_with(b, Settings { cluster: ClusterId([8; 16]), ..theirs });
+    cluster.settle();
+    assert_eq!((a.log.up(), b.log.up()), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn an_address_that_leads_to_another_node_is_noticed() {
+    let cluster = Cluster::new(1, &[1, 1, 1]);
+    let [a, b, c] = &cluster.nodes[..] else { panic!("three nodes") };
+    let mut peers = cluster.peers();
+    let of_b = peers[1].addresses.clone();
+    peers[0].addresses = of_b;
+    cluster.settle();
+    cluster.set_peers(c, peers);
+    cluster.world.break_connections(a.sim, c.sim);
+    cluster.settle();
+    assert_eq!(c.log.up(), all_links(2, 1, 1, 1));
+    assert_eq!((a.log.up(), b.log.up().len()), (all_links(2, 1, 1, 1), 4));
+    // With the right one behind the wrong one it works, too.
+    let mut peers = cluster.peers();
+    peers[0].addresses = vec![(Some(Role::Control), cluster.address(b)), (None, cluster.address(a))];
+    cluster.set_peers(c, peers);
+    cluster.settle();
+    assert_eq!(c.log.up().len(), 4);
+}
+
+#[test]
+fn a_queue_that_is_not_taken_ends_the_link() {
+    let cluster = Cluster::new(1, &[1, 1]);
+    let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
+    cluster.kill(b);
+    let mut settings = settings(b.id, cluster.world.address(b.sim), 2);
+    settings.limits.queued_bytes = 1 << 20;
+    cluster.start_with(b, settings);
+    cluster.settle();
+    let queued = cluster.on(b, CORE, || {
+        let link = link(replication(1, 0)).unwrap();
+        let before = link.queued_bytes();
+        (0..100).for_each(|_| link.send(frame(0, SAY, b"", vec![1; 10_000])));
+        // A frame that does not fit is taken while the limit is not exceeded.
+        link.send(frame(0, SAY, b"", vec![1; 2 << 20]));
+        (before, link.queued_bytes())
+    });
+    assert_eq!(queued.0, 0);
+    assert!(queued.1 > 3_000_000);
+    cluster.settle();
+    assert_eq!(b.log.count(|told| matches!(told, Told::Down(_))), 0);
+    cluster.on(b, CORE, || {
+        let link = link(replication(1, 0)).unwrap();
+        assert_eq!(link.queued_bytes(), 0);
+        (0..200).for_each(|_| link.send(frame(0, SAY, b"", vec![1; 10_000])));
+    });
+    cluster.world.run_for(Duration::from_millis(10));
+    assert_eq!(b.log.count(|told| *told == Told::Down(replication(1, 0))), 1);
+    cluster.settle();
+    assert_eq!((a.log.up().len(), b.log.up().len()), (2, 2));
+}
+
+#[test]
+fn a_user_may_close_a_link_within_a_call() {
+    let cluster = Cluster::new(1, &[1, 1]);
+    cluster.settle();
+    let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
+    cluster.on(a, CORE, || {
+        let link = link(control(2)).unwrap();
+        link.close("the test wants it");
+        link.close("once more");
+        link.send(frame(0, SAY, b"", vec![1]));
+        assert_eq!(link.queued_bytes(), 0);
+    });
+    cluster.settle();
+    for node in [a, b] {
+        assert_eq!(node.log.count(|told| matches!(told, Told::Down(_))), 1);
+        assert_eq!(node.log.up().len(), 2);
+        assert_eq!(node.log.count(|told| matches!(told, Told::Frame { .. })), 0);
+    }
+}
+
+#[test]
+fn stopping_tells_every_core_and_nothing_comes_back() {
+    let cluster = Cluster::new(1, &[2, 2]);
+    cluster.settle();
+    let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
+    cluster.world.block_on(a.sim, CORE, || async { rt::local::<Held>().unwrap().0.stop().await });
+    assert_eq!(a.log.up(), []);
+    cluster.settle();
+    assert_eq!((a.log.up(), b.log.up()), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn what_is_no_link_does_no_harm() {
+    let cluster = Cluster::new(1, &[1, 1]);
+    cluster.settle();
+    let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
+    let address = cluster.address(a);
+    for garbage in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        b"URSA\x01\x01\x00\x00UHELxxxxxxx",
+        b"URSA\x09\x01\x00\x00",
+        b"x",
+        b"",
+    ] {
+        let garbage = garbage.to_vec();
+        let answered = cluster.world.block_on(b.sim, CORE, move || async move {
+            let stream = Stream::connect(address, SECOND).await.unwrap();
+            let mut batch = base::SendBatch::new();
+            batch.push(&garbage);
+            stream.send(batch).await.unwrap();
+            let began = rt::now();
+            while stream.receive().await.is_ok_and(|received| !received.is_empty()) {}
+            rt::now().since(began)
+        });
+        assert!(answered < 7 * SECOND, "a handshake has a deadline");
+    }
+    assert_eq!(a.log.count(|told| matches!(told, Told::Down(_))), 0);
+    assert_eq!((a.log.up().len(), b.log.up().len()), (2, 2));
+}
+
+/// Everything at once; the recorders check the order of what they are told.
+fn storm(seed: u64) -> u64 {
+    let cluster = Cluster::new(seed, &[2, 1, 3]);
+    let profile = NetProfile { break_one_in: 3_000, ..NetProfile::default() };
+    cluster.world.set_net_profile(profile);
+    let mut rng = base::Rng::new(seed);
+    let mut lives = [1; 3];
+    for _ in 0..60 {
+        let (at, to) = (rng.below(3) as usize, rng.below(3) as usize);
+        let (node, other) = (&cluster.nodes[at], &cluster.nodes[to]);
+        match rng.below(8) {
+            0 => cluster.world.cut(node.sim, other.sim),
+            1 => cluster.world.heal_all(),
+            2 => drop(cluster.world.break_connections(node.sim, other.sim)),
+            3 => {
+                cluster.kill(node);
+                lives[at] += 1;
+                cluster.start(node, lives[at]);
+            }
+            4 if at != to => {
+                let id = other.id;
+                let peers = cluster.peers().into_iter().filter(|peer| peer.id != id);
+                cluster.set_peers(node, peers.collect());
+                cluster.set_peers(node, cluster.peers());
+            }
+            _ => {}
+        }
+        for (name, core, _) in node.log.up() {
+            cluster.on(node, core, move || {
+                // It may just have gone.
+                let Some(link) = link(name) else { return };
+                (0..10).for_each(|n| link.send(frame(n, ASK, b"storm", vec![n as u8; 3000 * n as usize])));
+            });
+        }
+        cluster.world.run_for(Duration::from_millis(rng.below(1500)));
+    }
+    cluster.world.heal_all();
+    cluster.world.set_net_profile(NetProfile::default());
+    cluster.world.run_for(30 * SECOND);
+    let links: Vec<usize> = cluster.nodes.iter().map(|node| node.log.up().len()).collect();
+    assert_eq!(links, [2 + 2 + 3, 2 + 2 + 3, 2 + 3 + 3]);
+    cluster.world.log_hash()
+}
+
+#[test]
+fn after_a_storm_all_links_are_up() {
+    for seed in 0..15 {
+        storm(seed);
+    }
+}
+
+#[test]
+fn a_seed_is_a_run() {
+    assert_eq!(storm(99), storm(99));
+}
