@@ -11,6 +11,7 @@ use crate::LinkName;
 use crate::error::chain;
 use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal};
 use crate::hub::Hub;
+use crate::join::{self, Admission, JoinAnswered, JoinWireError};
 use crate::wire::{Wire, WireError};
 
 /// When a connection cannot be accepted, as without descriptors: how long until the next try.
@@ -41,14 +42,29 @@ pub(crate) async fn accept(hub: Rc<Hub>, listener: Rc<Listener>, room: Rc<Semaph
 }
 
 async fn welcome(hub: &Rc<Hub>, stream: DetachedStream, address: SocketAddr) {
-    let agreed = rt::timeout(hub.limits.handshake, agree(hub, stream)).await;
-    let error = match agreed {
-        Ok(Ok(Some((wire, hello)))) => match hub.admit(wire, hello).await {
+    let mut wire = Wire::new(stream.attach());
+    let error = match rt::timeout(hub.limits.handshake, agree(hub, &mut wire)).await {
+        Ok(Ok(Agreed::Link(hello))) => match hub.admit(wire, hello).await {
             Ok(_) => return,
             Err(refusal) => AcceptError::ByMe { refusal, hello },
         },
-        Ok(Ok(None)) => return,
-        Ok(Err(error)) => error,
+        Ok(Ok(Agreed::Join(admission))) => {
+            match join::serve(&mut wire, hub.limits.handshake, admission).await {
+                Ok(JoinAnswered::Joined(node)) => {
+                    wire.linger().await;
+                    return tracing::info!(%address, "{node} has joined the cluster");
+                }
+                Ok(JoinAnswered::Refused(reason)) => {
+                    wire.linger().await;
+                    AcceptError::Join(reason)
+                }
+                Err(error) => AcceptError::Joiner(error),
+            }
+        }
+        Ok(Err(error)) => {
+            wire.linger().await;
+            error
+        }
         Err(_) => AcceptError::Late,
     };
     let node = match &error {
@@ -62,8 +78,20 @@ async fn welcome(hub: &Rc<Hub>, stream: DetachedStream, address: SocketAddr) {
     }
 }
 
+/// What the two sides want of the connection.
+enum Agreed {
+    /// To be the link that the other has asked for so.
+    Link(Hello),
+    /// To let the other join, if this agrees.
+    Join(Admission),
+}
+
 #[derive(Debug, thiserror::Error)]
 enum AcceptError {
+    #[error("a node could not join: {0}")]
+    Join(String),
+    #[error("a node could not join: {0}")]
+    Joiner(JoinWireError),
     #[error("{0}")]
     Wire(#[from] WireError),
     #[error("the two sides did not agree in time")]
@@ -78,44 +106,53 @@ enum AcceptError {
     ByPeer { refusal: Refusal, hello: Hello },
 }
 
-/// Both sides want the link when this gives what the other has said.
-async fn agree(hub: &Rc<Hub>, stream: DetachedStream) -> Result<Option<(Wire, Hello)>, AcceptError> {
-    let mut wire = Wire::new(stream.attach());
+async fn agree(hub: &Rc<Hub>, wire: &mut Wire) -> Result<Agreed, AcceptError> {
     let opening: [u8; PREAMBLE_BYTES] = wire.receive().await?;
     let preamble = match Opening::parse(opening) {
         Opening::Preamble(preamble) => preamble,
-        Opening::Version(_) => return refuse(&mut wire, Refusal::Version).await,
+        Opening::Version(_) => return refuse(wire, Refusal::Version).await,
         Opening::Refused(_) | Opening::Foreign => return Err(AcceptError::Foreign),
     };
-    match preamble {
-        Preamble { purpose: Purpose::Join, .. } => return refuse(&mut wire, Refusal::Join).await,
-        Preamble { tls, .. } if tls != hub.tls.is_some() => {
-            return refuse(&mut wire, Refusal::Security).await;
-        }
-        Preamble { purpose: Purpose::Link, .. } => {}
+    if preamble.purpose == Purpose::Join {
+        return agree_to_join(hub, wire, preamble).await;
+    }
+    if preamble.tls != hub.tls.is_some() {
+        return refuse(wire, Refusal::Security).await;
     }
     if let Some(tls) = &hub.tls {
         wire.start_tls(tls.server().map_err(WireError::Tls)?).await?;
     }
     let opening: [u8; PREAMBLE_BYTES] = wire.receive().await?;
-    let hello = Hello::read(&mut wire, opening).await?.ok_or(AcceptError::Foreign)?;
+    let hello = Hello::read(wire, opening).await?.ok_or(AcceptError::Foreign)?;
     // Of two nodes that with the higher number connects.
-    let verdict = if hello.from > hub.me { hub.judge(&hello, &wire) } else { Err(Refusal::Name) };
+    let connects = if hello.from > hub.me { Ok(()) } else { Err(Refusal::Name) };
+    let verdict = hub.judge(&hello, wire).and(connects);
     let name = LinkName { peer: hello.from, role: hello.role, number: hello.number };
     let mut mine = hub.hello(name, hello.attempt);
     mine.refusal = verdict.err();
     wire.send(&mine.encode()).await?;
     verdict.map_err(|refusal| AcceptError::ByMe { refusal, hello })?;
     let opening: [u8; PREAMBLE_BYTES] = wire.receive().await?;
-    let agreed = Hello::read(&mut wire, opening).await?.ok_or(AcceptError::Foreign)?;
+    let agreed = Hello::read(wire, opening).await?.ok_or(AcceptError::Foreign)?;
     match agreed.refusal {
-        None if agreed == hello => Ok(Some((wire, hello))),
+        None if agreed == hello => Ok(Agreed::Link(hello)),
         None => Err(AcceptError::Foreign),
         Some(refusal) => Err(AcceptError::ByPeer { refusal, hello }),
     }
+}
+
+async fn agree_to_join(hub: &Rc<Hub>, wire: &mut Wire, preamble: Preamble) -> Result<Agreed, AcceptError> {
+    let (Some(tls), Some(admission), true) = (&hub.tls, hub.admission(), preamble.tls) else {
+        return refuse(wire, Refusal::Join).await;
+    };
+    wire.start_tls(tls.join().map_err(WireError::Tls)?).await?;
+    Ok(Agreed::Join(admission))
 }
 
 async fn refuse<T>(wire: &mut Wire, refusal: Refusal) -> Result<T, AcceptError> {
     wire.send(&refusal.encode()).await?;
     Err(AcceptError::Opening(refusal))
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use rt::CoreId;
 use rt::sync::{Notify, Semaphore, oneshot};
 
 use crate::hello::{Hello, Refusal};
+use crate::join::Admission;
 use crate::link::{End, Identity};
 use crate::said::Said;
 use crate::seat::Seat;
@@ -32,6 +33,8 @@ pub(crate) struct Hub {
     next_serial: Cell<u64>,
     next_attempt: Cell<u64>,
     stopped: Cell<bool>,
+    /// Decides who may join, if anybody may.
+    admission: RefCell<Option<Admission>>,
 }
 
 /// Another member of the cluster.
@@ -102,7 +105,16 @@ impl Hub {
             next_serial: Cell::new(0),
             next_attempt: Cell::new(0),
             stopped: Cell::new(false),
+            admission: RefCell::new(None),
         })
+    }
+
+    pub(crate) fn let_join(&self, admission: Option<Admission>) {
+        self.admission.replace(admission);
+    }
+
+    pub(crate) fn admission(&self) -> Option<Admission> {
+        self.admission.borrow().clone().filter(|_| !self.stopped.get())
     }
 
     /// From now on these are the other members.

@@ -20,6 +20,7 @@ mod error;
 mod frame;
 mod hello;
 mod hub;
+mod join;
 mod link;
 mod links;
 mod name;
@@ -29,9 +30,13 @@ mod settings;
 mod tls;
 mod wire;
 
-pub use credentials::{ClusterAuthority, CredentialsError, FileError, NodeCredentials};
+pub use credentials::{
+    ClusterAuthority, CredentialsError, FileError, NodeCredentials, OpenToken, Secret, SecretDigest, Token,
+    TokenError, UnixSeconds, Unredeemed,
+};
 pub use frame::{Decoder, Frame, HEAD_MAX, HEADER_BYTES, Malformed, PAYLOAD_MAX, encode};
 pub use hello::Refusal;
+pub use join::{ABOUT_MAX, JoinAnswer, JoinError, JoinRequest, Joined, join};
 pub use link::Link;
 pub use links::{Handler, Links, StartError};
 pub use name::{ClusterId, LinkName, Role};

@@ -11,7 +11,7 @@ use crate::hub::{Hub, Identification};
 use crate::link::{Bounds, Link};
 use crate::seat::Seat;
 use crate::tls::Configs;
-use crate::{Frame, LinkName, Peer, Settings, acceptor};
+use crate::{Frame, JoinAnswer, JoinRequest, LinkName, Peer, Settings, acceptor};
 
 /// What the user of links does with them: one on each core, called there. None of the calls may take long. A link that one of them closes
 /// is down later, not within the call.
@@ -96,6 +96,20 @@ impl Links {
     /// From now on these are the other members of the cluster; this node itself may be among them. Links with who is none of them end.
     pub fn set_peers(&self, peers: Vec<Peer>) {
         self.hub.set_peers(peers);
+    }
+
+    /// From now on `admission` decides who may join by this node, which must have TLS; until then nobody may. A refusal is a text that says what to
+    /// do. It is called on core 0 and may wait; after 30 s who wants to join is told that it took too long.
+    pub fn let_join<F>(&self, admission: impl Fn(JoinRequest) -> F + 'static)
+    where
+        F: Future<Output = Result<JoinAnswer, String>> + 'static,
+    {
+        self.hub.let_join(Some(Rc::new(move |request| Box::pin(admission(request)))));
+    }
+
+    /// Nobody may join by this node any more.
+    pub fn let_nobody_join(&self) {
+        self.hub.let_join(None);
     }
 
     /// Where this node listens.

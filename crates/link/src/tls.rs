@@ -8,18 +8,19 @@ use std::sync::Arc;
 
 use base::SendBatch;
 use replica::NodeId;
-use rustls::client::danger::ServerCertVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::time_provider::TimeProvider;
 use rustls::{
-    ClientConfig, ClientConnection, Connection, InvalidMessage, RootCertStore, ServerConfig, ServerConnection,
+    CertificateError, ClientConfig, ClientConnection, Connection, DigitallySignedStruct, InvalidMessage,
+    PeerIncompatible, RootCertStore, ServerConfig, ServerConnection, SignatureScheme,
 };
 
-use crate::ClusterId;
-use crate::credentials::{NodeCredentials, server_name};
+use crate::credentials::{fingerprint, server_name};
+use crate::{ClusterId, NodeCredentials, Token};
 
 /// The time at which certificates are checked: any time is as good (2033).
 const TIME_OF_CHECKS: u64 = 2_000_000_000;
@@ -52,6 +53,8 @@ pub(crate) struct Configs {
     cluster: ClusterId,
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    /// For a node that has no certificate yet.
+    join: Arc<ServerConfig>,
 }
 
 impl Configs {
@@ -60,12 +63,7 @@ impl Configs {
     /// # Errors
     /// If they do not belong together.
     pub(crate) fn new(credentials: &NodeCredentials) -> Result<Configs, rustls::Error> {
-        let mut roots = RootCertStore::empty();
-        roots.add(credentials.authority().clone())?;
-        let roots = Arc::new(roots);
-        let invalid = |_| rustls::Error::General("the authority's certificate is of no use".to_owned());
-        let servers = WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), provider());
-        let servers = servers.build().map_err(invalid)?;
+        let servers = servers_of(credentials.authority())?;
         let name = server_name(credentials.cluster(), credentials.node());
         let time = UnixTime::since_unix_epoch(std::time::Duration::from_secs(TIME_OF_CHECKS));
         servers.verify_server_cert(credentials.certificate(), &[], &name, &[], time)?;
@@ -76,28 +74,133 @@ impl Configs {
             .with_webpki_verifier(servers)
             .with_client_auth_cert(chain(), credentials.private_key())?;
         client.resumption = Resumption::disabled();
-        let clients = WebPkiClientVerifier::builder_with_provider(roots, provider());
-        let clients = clients.build().map_err(invalid)?;
+        let clients =
+            WebPkiClientVerifier::builder_with_provider(trust_in(credentials.authority())?, provider());
+        let clients = clients.build().map_err(|_| no_authority())?;
         let mut server = ServerConfig::builder_with_details(provider(), Arc::new(NoClock))
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_client_cert_verifier(clients)
             .with_single_cert(chain(), credentials.private_key())?;
         server.send_tls13_tickets = 0;
-        Ok(Configs { cluster: credentials.cluster(), client: Arc::new(client), server: Arc::new(server) })
+        // A node that joins knows the authority's certificate only by what its token says of it, so it is shown, too.
+        let with_authority = vec![credentials.certificate().clone(), credentials.authority().clone()];
+        let mut join = ServerConfig::builder_with_details(provider(), Arc::new(NoClock))
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_no_client_auth()
+            .with_single_cert(with_authority, credentials.private_key())?;
+        join.send_tls13_tickets = 0;
+        Ok(Configs {
+            cluster: credentials.cluster(),
+            client: Arc::new(client),
+            server: Arc::new(server),
+            join: Arc::new(join),
+        })
     }
 
     /// To call this node, and no other.
     pub(crate) fn client(&self, node: NodeId) -> Result<Tls, rustls::Error> {
-        self.client_named(server_name(self.cluster, node))
+        let name = server_name(self.cluster, node);
+        ClientConnection::new(Arc::clone(&self.client), name).map(|client| Tls::new(client.into()))
     }
 
-    fn client_named(&self, name: ServerName<'static>) -> Result<Tls, rustls::Error> {
-        ClientConnection::new(Arc::clone(&self.client), name).map(|client| Tls::new(client.into()))
+    /// To be called by a node that wants to join.
+    pub(crate) fn join(&self) -> Result<Tls, rustls::Error> {
+        ServerConnection::new(Arc::clone(&self.join)).map(|server| Tls::new(server.into()))
     }
 
     /// To be called by a node of the cluster.
     pub(crate) fn server(&self) -> Result<Tls, rustls::Error> {
         ServerConnection::new(Arc::clone(&self.server)).map(|server| Tls::new(server.into()))
+    }
+}
+
+/// For a node with a token, to call the member that it names.
+pub(crate) fn joiner(token: &Token) -> Result<Tls, rustls::Error> {
+    let known = Arc::new(KnownAuthority(token.authority));
+    let mut client = ClientConfig::builder_with_details(provider(), Arc::new(NoClock))
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(known)
+        .with_no_client_auth();
+    client.resumption = Resumption::disabled();
+    let name = server_name(token.cluster, token.member);
+    ClientConnection::new(Arc::new(client), name).map(|client| Tls::new(client.into()))
+}
+
+/// Trusts the authority whose certificate has this SHA-256, and those that it has signed.
+#[derive(Debug)]
+struct KnownAuthority([u8; 32]);
+
+impl ServerCertVerifier for KnownAuthority {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let authority = others.iter().find(|other| fingerprint(other) == self.0);
+        let authority = authority.ok_or(rustls::CertificateError::UnknownIssuer)?;
+        servers_of(authority)?.verify_server_cert(certificate, &[], name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = provider().signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// What checks the certificates of who is called.
+fn servers_of(authority: &CertificateDer<'_>) -> Result<Arc<WebPkiServerVerifier>, rustls::Error> {
+    let servers = WebPkiServerVerifier::builder_with_provider(trust_in(authority)?, provider());
+    servers.build().map_err(|_| no_authority())
+}
+
+fn trust_in(authority: &CertificateDer<'_>) -> Result<Arc<RootCertStore>, rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.clone().into_owned())?;
+    Ok(Arc::new(roots))
+}
+
+fn no_authority() -> rustls::Error {
+    rustls::Error::General("the authority's certificate is of no use".to_owned())
+}
+
+/// What to do about a failure.
+pub(crate) fn advice(error: &rustls::Error) -> &'static str {
+    match error {
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => {
+            "the certificate is another node's: correct the address of the member, or give the node its own credentials"
+        }
+        rustls::Error::InvalidCertificate(_) => {
+            "the certificate is not signed by this cluster's authority: let the node that does not belong here join the cluster"
+        }
+        rustls::Error::NoCertificatesPresented => {
+            "the other side shows no certificate: let it join the cluster"
+        }
+        rustls::Error::AlertReceived(_) => "the other side does not accept this node; its log says why",
+        _ => "what answers may be no node of a cluster",
     }
 }
 
@@ -129,6 +232,11 @@ impl Tls {
     /// Whether the two sides are not done with the handshake.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.0.is_handshaking()
+    }
+
+    /// The certificates that the other side has shown.
+    pub(crate) fn peer_chain(&self) -> &[CertificateDer<'static>] {
+        self.0.peer_certificates().unwrap_or_default()
     }
 
     /// Whether the other side has shown the certificate of this node.

@@ -1,15 +1,19 @@
 //! A connection while the two sides agree on what it is.
 
 use std::io;
+use std::time::Duration;
 
 use base::SendBatch;
 use rt::{DetachedStream, Stream};
 
 use crate::hello::{Opening, PREAMBLE_BYTES, Refusal};
-use crate::tls::{FeedError, Tls};
+use crate::tls::{self, FeedError, Tls};
 
 /// What a side may have sent before it was asked for: a few messages of the handshake, and the first frames behind them.
 const INCOMING_MAX: usize = 1 << 20;
+
+/// How long [`Wire::linger`] takes at most.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Why the two sides did not get to agree.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +22,7 @@ pub(crate) enum WireError {
     Io(#[from] io::Error),
     #[error("the other side closed the connection")]
     Closed,
-    #[error("TLS failed")]
+    #[error("TLS failed: {}", tls::advice(.0))]
     Tls(#[from] rustls::Error),
     #[error("refused by the other node: {0}")]
     Refused(Refusal),
@@ -109,6 +113,13 @@ impl Wire {
         Ok(bytes)
     }
 
+    /// The same, of a number that is known only now: at most [`INCOMING_MAX`].
+    pub(crate) async fn receive_bytes(&mut self, len: usize) -> Result<Vec<u8>, WireError> {
+        self.fill(len).await?;
+        let rest = self.incoming.split_off(len);
+        Ok(std::mem::replace(&mut self.incoming, rest))
+    }
+
     /// Waits until so many bytes are there.
     async fn fill(&mut self, len: usize) -> Result<(), WireError> {
         while self.incoming.len() < len {
@@ -128,6 +139,22 @@ impl Wire {
             fed?;
         }
         Ok(())
+    }
+
+    /// Gives the other side a moment to take what it was told last: closing a connection on which something has come that nobody reads
+    /// makes the system forget what was sent.
+    pub(crate) async fn linger(&self) {
+        let drain = async {
+            let mut left = INCOMING_MAX;
+            while let Ok(received) = self.stream.receive().await
+                && !received.is_empty()
+                && received.len() <= left
+            {
+                left -= received.len();
+            }
+        };
+        // Whoever does not close by itself is closed on.
+        let _ = rt::timeout(LINGER, drain).await;
     }
 
     /// Takes it off this core.

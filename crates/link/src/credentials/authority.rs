@@ -1,19 +1,20 @@
 //! The authority of a cluster.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, PublicKeyData, SanType,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType, SignatureAlgorithm,
 };
 use replica::NodeId;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::name::dns_name;
-use super::{CredentialsError, NodeCredentials, files};
-use crate::ClusterId;
+use super::{CredentialsError, NodeCredentials, OpenToken, Secret, Token, UnixSeconds, files, fingerprint};
+use crate::{ClusterId, JoinRequest};
 
 const KEY_FILE: &str = "authority-key.pem";
 pub(super) const CERTIFICATE_FILE: &str = "authority.pem";
@@ -38,7 +39,7 @@ impl ClusterAuthority {
     /// If the system has no randomness for a key.
     pub fn create(cluster: ClusterId) -> Result<ClusterAuthority, CredentialsError> {
         let make = |source| CredentialsError::Make { what: "the cluster's authority", source };
-        let key = KeyPair::generate().map_err(make)?;
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(make)?;
         let certificate = authority_params(cluster).self_signed(&key).map_err(make)?.der().clone();
         Ok(ClusterAuthority { cluster, issuer: Issuer::new(authority_params(cluster), key), certificate })
     }
@@ -104,13 +105,37 @@ impl ClusterAuthority {
     /// If the system has no randomness for a key.
     pub fn issue(&self, node: NodeId) -> Result<NodeCredentials, CredentialsError> {
         let make = |source| CredentialsError::Make { what: "the node's key", source };
-        let key = KeyPair::generate().map_err(make)?;
-        let certificate = self.sign(node, &key)?;
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(make)?;
+        let certificate = self.sign_key(node, &key)?;
         NodeCredentials::new(self.cluster, node, key, certificate, self.certificate.clone())
     }
 
-    /// Signs the certificate of a node with this key.
-    pub(super) fn sign(
+    /// Signs the certificate of a node that joins.
+    ///
+    /// # Errors
+    /// If that cannot be done.
+    pub fn sign(
+        &self,
+        node: NodeId,
+        request: &JoinRequest,
+    ) -> Result<CertificateDer<'static>, CredentialsError> {
+        self.sign_key(node, &PublicKey(&request.public_key))
+    }
+
+    /// The token that lets one node join by a member that listens at these addresses; and what the member keeps of it.
+    pub fn token(
+        &self,
+        member: NodeId,
+        addresses: Vec<SocketAddr>,
+        expires: UnixSeconds,
+    ) -> (Token, OpenToken) {
+        let secret = Secret::new();
+        let open = OpenToken { digest: secret.digest(), expires };
+        let authority = fingerprint(&self.certificate);
+        (Token { cluster: self.cluster, member, addresses, authority, secret, expires }, open)
+    }
+
+    fn sign_key(
         &self,
         node: NodeId,
         key: &impl PublicKeyData,
@@ -124,6 +149,19 @@ impl ClusterAuthority {
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         params.use_authority_key_identifier_extension = true;
         Ok(params.signed_by(key, &self.issuer).map_err(make)?.der().clone())
+    }
+}
+
+/// The key of another node. That it has the private half shows when it uses the certificate.
+struct PublicKey<'a>(&'a [u8]);
+
+impl PublicKeyData for PublicKey<'_> {
+    fn der_bytes(&self) -> &[u8] {
+        self.0
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        &PKCS_ECDSA_P256_SHA256
     }
 }
 

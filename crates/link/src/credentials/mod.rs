@@ -9,12 +9,18 @@ mod authority;
 mod files;
 mod name;
 mod node;
+mod secret;
+mod token;
 
 pub use authority::ClusterAuthority;
 pub use files::FileError;
 pub use node::NodeCredentials;
+pub use secret::{Secret, SecretDigest};
+pub use token::{OpenToken, Token, TokenError, UnixSeconds, Unredeemed};
 
 pub(crate) use name::server_name;
+pub(crate) use secret::SECRET_BYTES;
+pub(crate) use token::fingerprint;
 
 /// Credentials that cannot be made or used.
 #[derive(Debug, thiserror::Error)]

@@ -37,7 +37,7 @@ impl NodeCredentials {
     ///
     /// # Errors
     /// If they do not belong together.
-    pub(super) fn new(
+    pub(crate) fn new(
         cluster: ClusterId,
         node: NodeId,
         key: KeyPair,

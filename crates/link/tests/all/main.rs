@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod credentials;
+mod joining;
 mod loopback;
+mod node;
 mod recorder;
+mod refusals;
 mod world;

@@ -1,0 +1,47 @@
+//! Letting a node join.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::message::{ABOUT_MAX, JoinAnswer, JoinRequest, JoinWireError, Verdict, send_verdict};
+use crate::wire::{Wire, WireError};
+
+/// How long the user may take to decide: a change of the cluster's record, perhaps with an election before.
+const DECISION: Duration = Duration::from_secs(30);
+
+/// What the user decides with.
+pub(crate) type Admission = Rc<dyn Fn(JoinRequest) -> Pin<Box<dyn Future<Output = Verdict>>>>;
+
+/// Hears who wants to join over this connection, on which TLS is done. The handshake's deadline is for what the other side says, not
+/// for the user.
+pub(crate) async fn serve(
+    wire: &mut Wire,
+    handshake: Duration,
+    admission: Admission,
+) -> Result<JoinAnswered, JoinWireError> {
+    let late = |_| WireError::Io(std::io::ErrorKind::TimedOut.into());
+    let request = rt::timeout(handshake, JoinRequest::receive(wire)).await.map_err(late)??;
+    let decided = rt::timeout(DECISION, admission(request)).await;
+    let verdict =
+        decided.unwrap_or_else(|_| Err("the cluster did not decide in time: look at its state".to_owned()));
+    let verdict = verdict.and_then(|answer: JoinAnswer| {
+        if answer.about.len() > ABOUT_MAX {
+            Err("the cluster has more to say than fits".to_owned())
+        } else {
+            Ok(answer)
+        }
+    });
+    rt::timeout(handshake, send_verdict(wire, &verdict)).await.map_err(late)??;
+    Ok(match verdict {
+        Ok(answer) => JoinAnswered::Joined(answer.node),
+        Err(reason) => JoinAnswered::Refused(reason),
+    })
+}
+
+/// How it ended.
+pub(crate) enum JoinAnswered {
+    Joined(replica::NodeId),
+    Refused(String),
+}

@@ -1,0 +1,125 @@
+//! What is said when a node joins: `docs/formats/replication-link.md`.
+
+use std::fmt;
+
+use replica::NodeId;
+use rustls::pki_types::CertificateDer;
+
+use crate::Secret;
+use crate::credentials::SECRET_BYTES;
+use crate::wire::{Wire, WireError};
+
+/// What the users on both sides tell each other, at most.
+pub const ABOUT_MAX: usize = 256 << 10;
+/// A point of P-256, uncompressed.
+pub(crate) const KEY_BYTES: usize = 65;
+/// Far longer than ours are.
+const CERTIFICATE_MAX: usize = 16 << 10;
+
+const REQUEST_MAGIC: [u8; 4] = *b"UJRQ";
+const ANSWER_MAGIC: [u8; 4] = *b"UJAN";
+
+/// A node wants to join.
+pub struct JoinRequest {
+    /// Of its token: see [`crate::OpenToken::redeem`].
+    pub secret: Secret,
+    /// What the user on its side says of it.
+    pub about: Vec<u8>,
+    pub(crate) public_key: [u8; KEY_BYTES],
+}
+
+impl fmt::Debug for JoinRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JoinRequest({} bytes about the node)", self.about.len())
+    }
+}
+
+/// It may.
+#[derive(Debug)]
+pub struct JoinAnswer {
+    /// The number that it has got.
+    pub node: NodeId,
+    /// Its certificate.
+    pub certificate: CertificateDer<'static>,
+    /// What the user on the other side is to know.
+    pub about: Vec<u8>,
+}
+
+/// What came is no message.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JoinWireError {
+    #[error("{0}")]
+    Wire(#[from] WireError),
+    #[error("the other side says what does not belong here")]
+    Malformed,
+}
+
+impl JoinRequest {
+    pub(crate) async fn send(&self, wire: &mut Wire) -> Result<(), WireError> {
+        let mut bytes = Vec::with_capacity(4 + SECRET_BYTES + KEY_BYTES + 4 + self.about.len());
+        bytes.extend(REQUEST_MAGIC);
+        bytes.extend(self.secret.bytes());
+        bytes.extend(self.public_key);
+        bytes.extend((self.about.len() as u32).to_le_bytes());
+        bytes.extend(&self.about);
+        wire.send(&bytes).await
+    }
+
+    pub(crate) async fn receive(wire: &mut Wire) -> Result<JoinRequest, JoinWireError> {
+        if wire.receive().await? != REQUEST_MAGIC {
+            return Err(JoinWireError::Malformed);
+        }
+        let secret = Secret::from_bytes(wire.receive().await?);
+        let public_key: [u8; KEY_BYTES] = wire.receive().await?;
+        let about = receive_bytes(wire, ABOUT_MAX).await?;
+        // RFC 5480, 2.2: an uncompressed point.
+        if public_key[0] != 4 {
+            return Err(JoinWireError::Malformed);
+        }
+        Ok(JoinRequest { secret, about, public_key })
+    }
+}
+
+/// What the member says: the answer, or why there is none.
+pub(crate) type Verdict = Result<JoinAnswer, String>;
+
+pub(crate) async fn send_verdict(wire: &mut Wire, verdict: &Verdict) -> Result<(), WireError> {
+    let mut bytes = Vec::from(ANSWER_MAGIC);
+    let (refused, node, certificate, about) = match verdict {
+        Ok(answer) => (0, answer.node, answer.certificate.as_ref(), &answer.about[..]),
+        Err(reason) => (1, NodeId(0), &[][..], reason.as_bytes()),
+    };
+    bytes.extend([refused, 0]);
+    bytes.extend(node.0.to_le_bytes());
+    for field in [certificate, about] {
+        bytes.extend((field.len() as u32).to_le_bytes());
+        bytes.extend(field);
+    }
+    wire.send(&bytes).await
+}
+
+pub(crate) async fn receive_verdict(wire: &mut Wire) -> Result<Verdict, JoinWireError> {
+    if wire.receive().await? != ANSWER_MAGIC {
+        return Err(JoinWireError::Malformed);
+    }
+    let [refused, _] = wire.receive().await?;
+    let node = NodeId(u16::from_le_bytes(wire.receive().await?));
+    let certificate = receive_bytes(wire, CERTIFICATE_MAX).await?;
+    let about = receive_bytes(wire, ABOUT_MAX).await?;
+    match refused {
+        0 => Ok(Ok(JoinAnswer { node, certificate: certificate.into(), about })),
+        1 => {
+            let reason = String::from_utf8_lossy(&about);
+            Ok(Err(reason.chars().filter(|c| !c.is_control()).collect()))
+        }
+        _ => Err(JoinWireError::Malformed),
+    }
+}
+
+async fn receive_bytes(wire: &mut Wire, max: usize) -> Result<Vec<u8>, JoinWireError> {
+    let len = u32::from_le_bytes(wire.receive().await?) as usize;
+    if len > max {
+        return Err(JoinWireError::Malformed);
+    }
+    Ok(wire.receive_bytes(len).await?)
+}

@@ -1,0 +1,136 @@
+//! Joining, from the side of the node that does.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData};
+use rt::Stream;
+
+use super::message::{ABOUT_MAX, JoinRequest, JoinWireError, receive_verdict};
+use crate::credentials::fingerprint;
+use crate::error::chain;
+use crate::hello::{Preamble, Purpose};
+use crate::tls;
+use crate::wire::{Wire, WireError};
+use crate::{CredentialsError, Limits, NodeCredentials, Token, TokenError, UnixSeconds};
+
+/// How long the member may take to answer: longer than its user may take to decide.
+const ANSWER: Duration = Duration::from_secs(40);
+
+/// This node is a member now.
+#[derive(Debug)]
+pub struct Joined {
+    /// What it proves that with: to be saved before anything else.
+    pub credentials: NodeCredentials,
+    /// What the member's user says.
+    pub about: Vec<u8>,
+}
+
+/// The node could not join.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The token is of no use.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// Nobody answers at any of its addresses.
+    #[error(
+        "no member could be reached at {addresses}: check that it runs, and that this machine reaches it ({reason})"
+    )]
+    Unreachable {
+        /// All that were tried.
+        addresses: String,
+        /// Why the last one failed.
+        reason: String,
+    },
+    /// The member did not agree.
+    #[error("the member at {address} refused: {reason}")]
+    Refused {
+        /// Where.
+        address: SocketAddr,
+        /// In its words.
+        reason: String,
+    },
+    /// It is not clear whether the member took the token.
+    #[error(
+        "the connection with the member at {address} ended before it answered ({reason}): make a new token, the old one may have been used"
+    )]
+    Unanswered {
+        /// Where.
+        address: SocketAddr,
+        /// How it ended.
+        reason: String,
+    },
+    /// No key, or a certificate that does not fit.
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+}
+
+/// Joins the cluster that the token is of. `about` is for the member's user: at most [`ABOUT_MAX`] bytes.
+///
+/// # Errors
+/// See [`JoinError`].
+///
+/// # Panics
+/// If `about` is longer.
+pub async fn join(
+    token: &Token,
+    about: Vec<u8>,
+    now: UnixSeconds,
+    limits: &Limits,
+) -> Result<Joined, JoinError> {
+    assert!(about.len() <= ABOUT_MAX, "{} bytes about a node are too many", about.len());
+    token.check(now)?;
+    let make = |source| CredentialsError::Make { what: "the node's key", source };
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(make)?;
+    let public_key = key.der_bytes().try_into().expect("keys are made of P-256, whose points have 65 bytes");
+    let request = JoinRequest { secret: token.secret.clone(), about, public_key };
+    let mut reason = "the token names none".to_owned();
+    for address in &token.addresses {
+        match reach(token, *address, limits).await {
+            Ok(wire) => return ask(token, wire, *address, request, key).await,
+            Err(WireError::Refused(refusal)) => {
+                return Err(JoinError::Refused { address: *address, reason: refusal.to_string() });
+            }
+            Err(error) => reason = format!("{address}: {}", chain(&error)),
+        }
+    }
+    let addresses: Vec<String> = token.addresses.iter().map(SocketAddr::to_string).collect();
+    Err(JoinError::Unreachable { addresses: addresses.join(", "), reason })
+}
+
+/// A connection with the member, known to be one.
+async fn reach(token: &Token, address: SocketAddr, limits: &Limits) -> Result<Wire, WireError> {
+    let mut wire = Wire::new(Stream::connect(address, limits.connect).await?);
+    let handshake = async {
+        wire.send(&Preamble { purpose: Purpose::Join, tls: true }.encode()).await?;
+        wire.start_tls(tls::joiner(token)?).await
+    };
+    let late = |_| WireError::Io(io::ErrorKind::TimedOut.into());
+    rt::timeout(limits.handshake, handshake).await.map_err(late)??;
+    Ok(wire)
+}
+
+async fn ask(
+    token: &Token,
+    mut wire: Wire,
+    address: SocketAddr,
+    request: JoinRequest,
+    key: KeyPair,
+) -> Result<Joined, JoinError> {
+    let unanswered = |reason: String| JoinError::Unanswered { address, reason };
+    let exchange = async {
+        request.send(&mut wire).await?;
+        receive_verdict(&mut wire).await
+    };
+    let verdict = rt::timeout(ANSWER, exchange).await.map_err(|late| unanswered(late.to_string()))?;
+    let verdict = verdict.map_err(|error: JoinWireError| unanswered(chain(&error)))?;
+    let answer = verdict.map_err(|reason| JoinError::Refused { address, reason })?;
+    let chain = wire.tls().map(|tls| tls.peer_chain()).unwrap_or_default();
+    let authority = chain.iter().find(|certificate| fingerprint(certificate) == token.authority).cloned();
+    let authority =
+        authority.ok_or_else(|| unanswered("it does not show the authority's certificate".to_owned()))?;
+    let credentials =
+        NodeCredentials::new(token.cluster, answer.node, key, answer.certificate, authority.into_owned())?;
+    Ok(Joined { credentials, about: answer.about })
+}
