@@ -1,0 +1,78 @@
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use rt::sync::{Receiver, Sender, oneshot};
+
+use crate::error::Error;
+use crate::limits::{DEADLINE_MAX, GRACE};
+
+/// An answer that is on its way. On a core it is awaited; a thread that may block waits with [`Call::wait`]. Both end at the
+/// deadline at the latest (and a second later where the engine's disk hangs, so that it cannot even say so).
+pub struct Call<T> {
+    answer: Receiver<Result<T, Error>>,
+    /// From the first poll on.
+    patience: Duration,
+    /// What is said when no answer comes at all.
+    late: Error,
+    sleep: Option<rt::Sleep>,
+}
+
+/// The engine's side of a call.
+pub(crate) type Answer<T> = Sender<Result<T, Error>>;
+
+/// A call with its other side; and its deadline within the limit.
+pub(crate) fn call<T>(deadline: Duration, late: Error) -> (Answer<T>, Call<T>, Duration) {
+    let deadline = deadline.min(DEADLINE_MAX);
+    let (sender, answer) = oneshot();
+    (sender, Call { answer, patience: deadline + GRACE, late, sleep: None }, deadline)
+}
+
+impl<T> Call<T> {
+    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<T, Error>> {
+        Pin::new(&mut self.answer).poll(context).map(|answer| answer.unwrap_or(Err(Error::Stopped)))
+    }
+
+    /// Blocks this thread until the answer is there.
+    pub fn wait(mut self) -> Result<T, Error> {
+        let until = Instant::now() + self.patience;
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if let Poll::Ready(answer) = self.poll_answer(&mut context) {
+                return answer;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(self.late);
+            }
+            thread::park_timeout(left);
+        }
+    }
+}
+
+impl<T> Future for Call<T> {
+    type Output = Result<T, Error>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T, Error>> {
+        if let Poll::Ready(answer) = self.poll_answer(context) {
+            return Poll::Ready(answer);
+        }
+        let patience = self.patience;
+        let sleep = self.sleep.get_or_insert_with(|| rt::sleep(patience));
+        match pin!(sleep).poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(self.late.clone())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}

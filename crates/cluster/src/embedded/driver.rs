@@ -1,0 +1,292 @@
+//! Runs an engine on a thread of its own, with its file, a clock, and whoever carries its messages.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+use super::engine::{Answered, CallId, Engine, Settings, Told};
+use super::file::{File, FileError};
+use crate::call::Answer;
+use crate::error::Error;
+use crate::limits::{INBOX_MAX, TICK, WATCHES_MAX};
+use crate::node_id::NodeId;
+use crate::store::{Request, Store};
+use crate::transaction::{Outcome, Revision, Versioned};
+use crate::watch::{Everything, Watches};
+
+/// The embedded engine of this node, running. It stops when this is dropped; see also [`Embedded::stop`].
+pub struct Embedded {
+    inbox: SyncSender<Input>,
+    ended: Mutex<Receiver<()>>,
+    store: Store,
+}
+
+/// Why it does not run.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// Its file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// No thread could be started.
+    #[error("no thread for the cluster's record")]
+    Thread(#[source] std::io::Error),
+}
+
+/// Carries a message to a node. It must not wait; a message that cannot be carried now is lost.
+type Send = Box<dyn FnMut(NodeId, Vec<u8>) + std::marker::Send>;
+
+enum Input {
+    Request(Request),
+    Message(NodeId, Vec<u8>),
+    Unreachable(NodeId),
+    Stop,
+}
+
+impl Embedded {
+    /// Goes on from the file at `path`, which [`File::create`] made. `send` carries messages to other nodes: it is called on the engine's
+    /// thread, must not wait, and may lose messages.
+    pub fn start(
+        path: &Path,
+        settings: Settings,
+        send: impl FnMut(NodeId, Vec<u8>) + std::marker::Send + 'static,
+    ) -> Result<Embedded, StartError> {
+        let (file, saved) = File::open(path)?;
+        let (inbox, inputs) = sync_channel(INBOX_MAX);
+        let (running, ended) = sync_channel(0);
+        let send: Send = Box::new(send);
+        let run = move || {
+            // raft-rs panics when a node does what Raft rules out. That ends this node's part in the record, not the node.
+            let run = AssertUnwindSafe(|| Driver::new(Engine::new(saved, settings), file, send).run(&inputs));
+            match catch_unwind(run) {
+                Ok(Ok(())) => tracing::debug!("the cluster's record has stopped"),
+                Ok(Err(error)) => tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the cluster's record has stopped: restart the node when its disk is well"
+                ),
+                Err(_) => tracing::error!(
+                    "the cluster's record has stopped by a defect: restart the node and report this"
+                ),
+            }
+            drop(running);
+        };
+        thread::Builder::new().name("record".to_owned()).spawn(run).map_err(StartError::Thread)?;
+        let requests = inbox.clone();
+        let store = Store::new(move |request| match requests.try_send(Input::Request(request)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(Input::Request(request))) => request.refuse(&Error::Busy),
+            // Dropped: whoever waits learns that the engine has stopped.
+            Err(_) => {}
+        });
+        Ok(Embedded { inbox, ended: Mutex::new(ended), store })
+    }
+
+    /// The calls.
+    pub fn store(&self) -> Store {
+        self.store.clone()
+    }
+
+    /// A message that the node `from` has sent, whose identity was proved. Lost if too many wait.
+    pub fn deliver(&self, from: NodeId, bytes: Vec<u8>) {
+        let _ = self.inbox.try_send(Input::Message(from, bytes));
+    }
+
+    /// Messages to `node` may have been lost: its link broke.
+    pub fn unreachable(&self, node: NodeId) {
+        let _ = self.inbox.try_send(Input::Unreachable(node));
+    }
+
+    /// Stops it and waits until it has ended, but not for longer than `patience`; says whether it has.
+    pub fn stop(self, patience: Duration) -> bool {
+        let _ = self.inbox.try_send(Input::Stop);
+        let ended = self.ended.lock().expect("only held here");
+        matches!(ended.recv_timeout(patience), Err(RecvTimeoutError::Disconnected))
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        let _ = self.inbox.try_send(Input::Stop);
+    }
+}
+
+/// A caller who waits for the engine's reply.
+enum Waiting {
+    Get(String, Answer<Option<Versioned>>),
+    List(String, Answer<Everything>),
+    Cas(Answer<Outcome>),
+    Members(Answer<()>),
+}
+
+impl Waiting {
+    fn fail(self, error: Error) {
+        match self {
+            Waiting::Get(_, answer) => answer.send(Err(error)),
+            Waiting::List(_, answer) => answer.send(Err(error)),
+            Waiting::Cas(answer) => answer.send(Err(error)),
+            Waiting::Members(answer) => answer.send(Err(error)),
+        }
+    }
+}
+
+struct Driver {
+    engine: Engine,
+    file: File,
+    send: Send,
+    began: Instant,
+    waiting: BTreeMap<CallId, Waiting>,
+    calls: CallId,
+    watches: Watches,
+    /// The last leader and term that were logged.
+    led: (Option<u64>, u64),
+}
+
+impl Driver {
+    fn new(engine: Engine, file: File, send: Send) -> Driver {
+        let watches = Watches::new(engine.record().revision());
+        let began = Instant::now();
+        Driver { engine, file, send, began, waiting: BTreeMap::new(), calls: 0, watches, led: (None, 0) }
+    }
+
+    fn now(&self) -> base::Instant {
+        base::Instant::default() + self.began.elapsed()
+    }
+
+    fn run(&mut self, inputs: &Receiver<Input>) -> Result<(), FileError> {
+        let mut tick = Instant::now() + TICK;
+        self.settle()?;
+        loop {
+            match inputs.recv_timeout(tick.saturating_duration_since(Instant::now())) {
+                Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return self.end(),
+                Ok(input) => {
+                    self.take(input);
+                    // All that has come shares a transaction of the disk.
+                    for input in inputs.try_iter().take(INBOX_MAX) {
+                        if matches!(input, Input::Stop) {
+                            return self.end();
+                        }
+                        self.take(input);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            // Ticks that were missed while the disk took its time are not made up for: messages that came meanwhile were seen first, and
+            // nobody stands for election because of its own disk.
+            if Instant::now() >= tick {
+                self.engine.handle_tick(self.now());
+                tick = Instant::now() + TICK;
+            }
+            self.settle()?;
+        }
+    }
+
+    fn end(&mut self) -> Result<(), FileError> {
+        self.settle()?;
+        match self.engine.poll_rest() {
+            Some(rest) => self.file.write(&rest),
+            None => Ok(()),
+        }
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Request(request) => self.request(request),
+            Input::Message(from, bytes) => {
+                if let Err(refused) = self.engine.handle_message(from, &bytes) {
+                    tracing::warn!(%from, %refused, "a message about the cluster's record was refused");
+                }
+            }
+            Input::Unreachable(node) => self.engine.handle_unreachable(node),
+            Input::Stop => {}
+        }
+    }
+
+    fn request(&mut self, request: Request) {
+        self.calls += 1;
+        let (call, now) = (self.calls, self.now());
+        let waiting = match request {
+            Request::Get { key, deadline, answer } => {
+                self.engine.read(call, now + deadline);
+                Waiting::Get(key, answer)
+            }
+            Request::List { prefix, deadline, answer } => {
+                self.engine.read(call, now + deadline);
+                Waiting::List(prefix, answer)
+            }
+            Request::Cas { transaction, deadline, answer } => {
+                self.engine.propose(call, transaction, now + deadline);
+                Waiting::Cas(answer)
+            }
+            Request::Members { change, deadline, answer } => {
+                self.engine.change_members(call, change, now + deadline);
+                Waiting::Members(answer)
+            }
+            Request::Watch { answer, .. } if self.watches.count() >= WATCHES_MAX => {
+                return answer.send(Err(Error::Busy));
+            }
+            Request::Watch { after, answer } => return self.watch(after, answer),
+            Request::Status { answer } => return answer.send(Ok(self.engine.status())),
+        };
+        self.waiting.insert(call, waiting);
+    }
+
+    fn watch(&mut self, after: Revision, answer: Answer<crate::watch::Watch>) {
+        // What was applied is told first, so that the watch begins with what the record is now.
+        self.tell();
+        answer.send(Ok(self.watches.watch(after, self.engine.record().everything())));
+    }
+
+    /// Does all that the engine wants done.
+    fn settle(&mut self) -> Result<(), FileError> {
+        while let Some(batch) = self.engine.poll_batch() {
+            // A leader's entries are on their way while its own disk writes them.
+            self.send_all();
+            self.file.write(&batch)?;
+            self.engine.handle_persisted();
+        }
+        self.send_all();
+        self.tell();
+        while let Some(reply) = self.engine.poll_reply() {
+            let Some(waiting) = self.waiting.remove(&reply.call) else { continue };
+            let record = self.engine.record();
+            match (waiting, reply.result) {
+                (Waiting::Get(key, answer), Ok(_)) => answer.send(Ok(record.get(&key).cloned())),
+                (Waiting::List(prefix, answer), Ok(_)) => {
+                    let entries = record.list(&prefix).map(|(key, it)| (key.clone(), it.clone())).collect();
+                    answer.send(Ok(Everything { revision: record.revision(), entries }));
+                }
+                (Waiting::Cas(answer), Ok(Answered::Outcome(outcome))) => answer.send(Ok(outcome)),
+                (Waiting::Members(answer), Ok(_)) => answer.send(Ok(())),
+                (Waiting::Cas(_), Ok(_)) => unreachable!("a transaction is answered by its outcome"),
+                (waiting, Err(error)) => waiting.fail(error),
+            }
+        }
+        let status = self.engine.status();
+        if self.led != (status.leader, status.term) {
+            self.led = (status.leader, status.term);
+            tracing::info!(leader = status.leader, term = status.term, "leader of the cluster's record");
+        }
+        Ok(())
+    }
+
+    fn send_all(&mut self) {
+        while let Some((to, bytes)) = self.engine.poll_message() {
+            (self.send)(to, bytes);
+        }
+    }
+
+    fn tell(&mut self) {
+        while let Some(told) = self.engine.poll_told() {
+            let now = self.engine.record().everything();
+            match told {
+                Told::Change(change) => self.watches.change(change, now),
+                Told::Replaced => self.watches.replaced(now),
+            }
+        }
+    }
+}

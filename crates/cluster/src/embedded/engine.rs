@@ -1,0 +1,687 @@
+//! The engine of one node, without I/O: raft-rs, the record, and the calls that wait.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use base::{Instant, Rng};
+use raft::eraftpb::{Entry, EntryType, Message, MessageType, Snapshot};
+use raft::{Config, RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
+use thiserror::Error;
+
+use super::entry::{self, Command, Content, Proposal};
+use super::message;
+use super::pending::{Pending, What};
+use super::reads::Reads;
+use super::saved::{Batch, Position, Saved, Vote, decode_state};
+use crate::error;
+use crate::limits::{
+    APPEND_BYTES_MAX, APPENDS_MAX, CALL_BYTES_MAX, CALLS_MAX, COMMITTED_BYTES_MAX, DEFERRED_TICKS,
+    ELECTION_TICKS_MAX, ELECTION_TICKS_MIN, HEARTBEAT_TICKS, LOG_BYTES_MAX, LOG_ENTRIES_MAX, LOG_KEPT_PART,
+    PROMOTION_LAG_MAX, SNAPSHOT_TICKS, UNCOMMITTED_BYTES_MAX, WITNESS_PATIENCE_TICKS,
+};
+use crate::members::{MemberChange, Members};
+use crate::node_id::NodeId;
+use crate::record::{Applied, Record};
+use crate::store::Status;
+use crate::transaction::{Outcome, Transaction};
+use crate::watch::Change;
+
+/// A caller's name for a call.
+pub type CallId = u64;
+
+/// What the engine of a node is told once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// It leads only if nobody else can.
+    pub witness: bool,
+    /// Of election timeouts and names; different in each life of each node.
+    pub seed: u64,
+    /// Entries of the log above which it is shortened to a quarter of that; [`LOG_ENTRIES_MAX`] outside of tests.
+    pub log_entries: usize,
+}
+
+impl Settings {
+    /// Of a node with volumes.
+    pub fn new(seed: u64) -> Settings {
+        Settings { witness: false, seed, log_entries: LOG_ENTRIES_MAX }
+    }
+}
+
+/// A call's result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Which call.
+    pub call: CallId,
+    /// What its caller is told.
+    pub result: Result<Answered, error::Error>,
+}
+
+/// The answer to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// [`Engine::record`] may be read for it, now or later.
+    Read,
+    /// Of a transaction.
+    Outcome(Outcome),
+    /// The members are so now.
+    Members,
+}
+
+/// What watches are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The next change.
+    Change(Change),
+    /// The record came as a snapshot.
+    Replaced,
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refused {
+    /// It is of another version, or damaged, or not from who it says.
+    #[error("a malformed message")]
+    Malformed,
+    /// Of another cluster.
+    #[error("a message of another cluster")]
+    OtherCluster,
+    /// Of another generation of this cluster: a survivor was made a new cluster.
+    #[error(
+        "a message of another generation of this cluster: one of the nodes belongs to a cluster that was given up"
+    )]
+    OtherGeneration,
+    /// The sender was removed.
+    #[error("a message of a node that was removed from the cluster")]
+    Gone,
+}
+
+/// The engine of one node.
+///
+/// After each input (`handle_*`) and each command: take messages and send them, take a batch, make it durable, say so with
+/// [`Engine::handle_persisted`], and so on until there is none; then take messages, replies and what watches are told. Whatever
+/// depends on a batch comes out after it was said to be durable. A batch that cannot be made durable is the end of the engine.
+pub struct Engine {
+    raft: RawNode<Saved>,
+    rng: Rng,
+    settings: Settings,
+    /// A unique name of this life of this node.
+    life: [u8; 10],
+    ticks: u64,
+    /// The election timeout in force, and of which term and role.
+    timeout: (usize, u64, StateRole),
+    /// When the leader was last heard of, and who it was in which term.
+    heard: u64,
+    leader: (u64, u64),
+    /// Since when nobody leads.
+    leaderless: u64,
+    pending: Pending,
+    reads: Reads,
+    /// What is not durable yet; not asked for while [`Engine::unconfirmed`].
+    deferred: Deferred,
+    /// The batch that is being made durable: its number, and the messages that wait for it.
+    unconfirmed: Option<(u64, Vec<Message>)>,
+    /// Since when a follower gets a snapshot.
+    snapshots: BTreeMap<u64, u64>,
+    messages: VecDeque<(NodeId, Vec<u8>)>,
+    replies: VecDeque<Reply>,
+    told: VecDeque<Told>,
+}
+
+/// What has changed since the last batch.
+#[derive(Default)]
+struct Deferred {
+    /// When the first of it changed.
+    since: Option<u64>,
+    replaced: bool,
+    members: bool,
+    entries: Vec<Entry>,
+    keys: BTreeSet<String>,
+    /// Results after this sequence number are new.
+    sequence: u64,
+}
+
+impl Engine {
+    /// Goes on from what was `saved`.
+    pub fn new(saved: Saved, settings: Settings) -> Engine {
+        let config = Config {
+            id: saved.identity.node.raft(),
+            election_tick: ELECTION_TICKS_MIN,
+            min_election_tick: ELECTION_TICKS_MIN,
+            max_election_tick: ELECTION_TICKS_MAX,
+            heartbeat_tick: HEARTBEAT_TICKS,
+            applied: saved.applied,
+            max_size_per_msg: APPEND_BYTES_MAX,
+            max_inflight_msgs: APPENDS_MAX,
+            check_quorum: true,
+            pre_vote: true,
+            read_only_option: ReadOnlyOption::Safe,
+            priority: if settings.witness { -1 } else { 0 },
+            max_uncommitted_size: UNCOMMITTED_BYTES_MAX,
+            max_committed_size_per_ready: COMMITTED_BYTES_MAX,
+            ..Config::default()
+        };
+        let mut rng = Rng::new(settings.seed);
+        let mut life = [0; 10];
+        life[..2].copy_from_slice(&saved.identity.node.get().to_le_bytes());
+        rng.fill(&mut life[2..]);
+        let sequence = saved.record.sequence();
+        let silent = slog::Logger::root(slog::Discard, slog::o!());
+        let raft = RawNode::new(&config, saved, &silent)
+            .expect("the configuration is right and memory does not fail");
+        let mut engine = Engine {
+            timeout: (0, u64::MAX, StateRole::Follower),
+            raft,
+            rng,
+            settings,
+            life,
+            ticks: 0,
+            heard: 0,
+            leader: (0, 0),
+            leaderless: 0,
+            pending: Pending::default(),
+            reads: Reads::default(),
+            deferred: Deferred { sequence, ..Deferred::default() },
+            unconfirmed: None,
+            snapshots: BTreeMap::new(),
+            messages: VecDeque::new(),
+            replies: VecDeque::new(),
+            told: VecDeque::new(),
+        };
+        // Nobody else can lead a cluster of one.
+        let alone = engine.members().voters.len() == 1 && engine.is_voter();
+        if alone {
+            engine.raft.campaign().expect("a voter may stand for election");
+        }
+        engine.settle();
+        engine
+    }
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.saved().identity.node
+    }
+
+    /// The record as far as this node has applied it.
+    pub fn record(&self) -> &Record {
+        &self.saved().record
+    }
+
+    /// The members as far as this node has applied their changes.
+    pub fn members(&self) -> &Members {
+        &self.saved().members
+    }
+
+    /// How it is doing.
+    pub fn status(&self) -> Status {
+        let leader = self.known_leader();
+        let numbers = |nodes: &BTreeSet<NodeId>| nodes.iter().map(|node| node.raft()).collect();
+        Status {
+            node: Some(self.node()),
+            leader,
+            term: self.raft.raft.term,
+            quorum: leader.is_some(),
+            revision: self.record().revision(),
+            generation: self.saved().identity.generation,
+            voters: numbers(&self.members().voters),
+            learners: numbers(&self.members().learners),
+        }
+    }
+
+    /// Another [`TICK`](crate::limits::TICK) has passed.
+    pub fn handle_tick(&mut self, now: Instant) {
+        self.ticks += 1;
+        let standing = self.raft.raft.election_elapsed;
+        self.raft.tick();
+        if self.raft.raft.election_elapsed < standing {
+            // The time was over: another one for the next election, also in the same term.
+            self.timeout.1 = u64::MAX;
+        }
+        self.settle();
+        self.resend_lost_snapshots();
+        for call in self.reads.expire(now) {
+            let error =
+                if self.known_leader().is_some() { error::Error::NoQuorum } else { error::Error::NoLeader };
+            self.replies.push_back(Reply { call, result: Err(error) });
+        }
+        for (call, error) in self.pending.expire(now, self.known_leader().is_some()) {
+            self.replies.push_back(Reply { call, result: Err(error) });
+        }
+        self.hand_on();
+    }
+
+    /// A message that the node `from` has sent.
+    pub fn handle_message(&mut self, from: NodeId, bytes: &[u8]) -> Result<(), Refused> {
+        let (envelope, mut message) = message::decode(bytes).map_err(|_| Refused::Malformed)?;
+        let identity = self.saved().identity;
+        if envelope.cluster != identity.cluster {
+            return Err(Refused::OtherCluster);
+        }
+        if envelope.generation != identity.generation {
+            return Err(Refused::OtherGeneration);
+        }
+        if message.from != from.raft() || message.to != identity.node.raft() {
+            return Err(Refused::Malformed);
+        }
+        if self.members().gone.contains(&from) {
+            return Err(Refused::Gone);
+        }
+        if message.get_msg_type() == MessageType::MsgPropose {
+            let entries = message.take_entries().into_iter().filter(|entry| self.admits(entry)).collect();
+            message.set_entries(entries);
+            if message.entries.is_empty() {
+                return Ok(());
+            }
+        }
+        // A peer that is not known, or a proposal that cannot be taken now: the sender tries again.
+        let _ = self.raft.step(message);
+        if self.raft.raft.leader_id == from.raft() {
+            self.heard = self.ticks;
+        }
+        self.settle();
+        self.hand_on();
+        Ok(())
+    }
+
+    /// Messages to `node` may have been lost.
+    pub fn handle_unreachable(&mut self, node: NodeId) {
+        self.raft.report_unreachable(node.raft());
+        if self.snapshots.remove(&node.raft()).is_some() {
+            self.raft.report_snapshot(node.raft(), SnapshotStatus::Failure);
+        }
+        self.settle();
+    }
+
+    /// Carries out `transaction`, whose limits were checked. A reply will say what became of it.
+    pub fn propose(&mut self, call: CallId, transaction: Transaction, deadline: Instant) {
+        if self.is_busy() {
+            return self.replies.push_back(Reply { call, result: Err(error::Error::Busy) });
+        }
+        let (op_id, seen) = (transaction.op_id, self.record().sequence());
+        self.pending
+            .push(op_id, call, deadline, || What::Transaction(Command { seen, transaction }.encode()));
+        self.hand_on();
+    }
+
+    /// A reply will say when the record may be read.
+    pub fn read(&mut self, call: CallId, deadline: Instant) {
+        if self.is_busy() {
+            return self.replies.push_back(Reply { call, result: Err(error::Error::Busy) });
+        }
+        self.reads.push(call, deadline);
+        self.hand_on();
+    }
+
+    /// Changes the members. A reply will say when they are so.
+    pub fn change_members(&mut self, call: CallId, change: MemberChange, deadline: Instant) {
+        if self.is_busy() {
+            return self.replies.push_back(Reply { call, result: Err(error::Error::Busy) });
+        }
+        let op_id = u128::from(self.rng.next()) << 64 | u128::from(self.rng.next());
+        let generation = self.saved().identity.generation;
+        self.pending.push(op_id, call, deadline, || What::Members(Proposal { op_id, generation, change }));
+        self.hand_on();
+    }
+
+    /// The next batch to make durable. What only says what was applied is kept back for a moment: it is in the log.
+    pub fn poll_batch(&mut self) -> Option<Batch> {
+        while self.unconfirmed.is_none() && self.raft.has_ready() {
+            let mut ready = self.raft.ready();
+            let number = ready.number();
+            self.send(ready.take_messages());
+            if !ready.snapshot().is_empty() {
+                let snapshot = ready.snapshot().clone();
+                self.restore(&snapshot);
+            }
+            let entries = ready.take_entries();
+            self.saved_mut().append(&entries);
+            if !entries.is_empty() {
+                let kept = self.deferred.entries.partition_point(|it| it.index < entries[0].index);
+                self.deferred.entries.truncate(kept);
+                self.deferred.entries.extend(entries);
+            }
+            if let Some(state) = ready.hs() {
+                let vote = Vote::of(state);
+                self.saved_mut().vote = vote;
+                self.deferred.since.get_or_insert(self.ticks);
+            }
+            for read in ready.take_read_states() {
+                self.reads.answered(&read.request_ctx, read.index);
+            }
+            let committed = ready.take_committed_entries();
+            let messages = ready.take_persisted_messages();
+            let must_sync = ready.must_sync();
+            self.raft.advance_append_async(ready);
+            if must_sync {
+                self.unconfirmed = Some((number, messages));
+            } else {
+                self.raft.on_persist_ready(number);
+                self.send(messages);
+            }
+            self.apply(committed);
+            self.settle();
+            if must_sync {
+                return Some(self.take_batch());
+            }
+        }
+        self.answer_reads();
+        let late = |since: u64| self.ticks >= since + DEFERRED_TICKS;
+        let due = self.unconfirmed.is_none() && self.deferred.since.is_some_and(late);
+        if due { self.poll_rest() } else { None }
+    }
+
+    /// What was kept back: at the end.
+    pub fn poll_rest(&mut self) -> Option<Batch> {
+        if self.unconfirmed.is_some() || self.deferred.since.is_none() {
+            return None;
+        }
+        // Number 0 is no ready of raft-rs's.
+        self.unconfirmed = Some((0, Vec::new()));
+        Some(self.take_batch())
+    }
+
+    /// The batch that was taken is durable.
+    pub fn handle_persisted(&mut self) {
+        let (number, messages) = self.unconfirmed.take().expect("a batch was taken");
+        if number > 0 {
+            self.raft.on_persist_ready(number);
+            self.send(messages);
+        }
+        // A snapshot is applied when it is durable.
+        let applied = self.saved().applied;
+        if self.raft.raft.raft_log.applied < applied {
+            self.raft.advance_apply_to(applied);
+        }
+        self.settle();
+    }
+
+    /// The next message to send. It may be lost.
+    pub fn poll_message(&mut self) -> Option<(NodeId, Vec<u8>)> {
+        self.messages.pop_front()
+    }
+
+    /// The next result of a call.
+    pub fn poll_reply(&mut self) -> Option<Reply> {
+        self.replies.pop_front()
+    }
+
+    /// What watches are told next.
+    pub fn poll_told(&mut self) -> Option<Told> {
+        self.told.pop_front()
+    }
+
+    /// What it will save, as a whole.
+    pub fn saved(&self) -> &Saved {
+        self.raft.store()
+    }
+
+    /// That its parts agree.
+    pub fn check(&self) {
+        self.saved().check();
+        let raft = &self.raft.raft;
+        assert!(self.saved().applied <= raft.raft_log.committed);
+        let counted: BTreeSet<u64> = raft.prs().conf().voters().ids().iter().collect();
+        let voters: BTreeSet<u64> = self.members().voters.iter().map(|node| node.raft()).collect();
+        assert_eq!(counted, voters, "raft-rs counts the voters that we do");
+    }
+
+    fn saved_mut(&mut self) -> &mut Saved {
+        self.raft.mut_store()
+    }
+
+    fn is_voter(&self) -> bool {
+        self.members().voters.contains(&self.node())
+    }
+
+    fn is_leader(&self) -> bool {
+        self.raft.raft.state == StateRole::Leader
+    }
+
+    fn is_busy(&self) -> bool {
+        self.pending.calls() + self.reads.len() >= CALLS_MAX || self.pending.bytes() >= CALL_BYTES_MAX
+    }
+
+    fn known_leader(&self) -> Option<u64> {
+        let raft = &self.raft.raft;
+        let lately = self.ticks <= self.heard + ELECTION_TICKS_MAX as u64;
+        (raft.leader_id != 0 && (self.is_leader() || lately)).then_some(raft.leader_id)
+    }
+
+    /// After each call of raft-rs: the election timeout, which it draws from the thread's random numbers, is ours again.
+    fn settle(&mut self) {
+        let (term, role) = (self.raft.raft.term, self.raft.raft.state);
+        if (self.timeout.1, self.timeout.2) != (term, role) {
+            let range = (ELECTION_TICKS_MAX - ELECTION_TICKS_MIN) as u64;
+            self.timeout = (ELECTION_TICKS_MIN + self.rng.below(range) as usize, term, role);
+        }
+        self.raft.raft.set_randomized_election_timeout(self.timeout.0);
+        let leader = (self.raft.raft.leader_id, term);
+        if leader != self.leader {
+            self.leader = leader;
+            self.heard = self.ticks;
+            self.pending.all_due();
+        }
+        if leader.0 != 0 {
+            self.leaderless = self.ticks;
+        }
+        // A witness may have what no other voter has, and then nobody but it can be elected, while those others, whose priority is
+        // higher, do not vote for it.
+        if self.settings.witness {
+            let patient = self.ticks < self.leaderless + WITNESS_PATIENCE_TICKS;
+            self.raft.set_priority(if patient { -1 } else { 0 });
+        }
+    }
+
+    /// Hands on what is due to be proposed and asked.
+    fn hand_on(&mut self) {
+        for (op_id, what) in self.pending.due(self.ticks) {
+            let entry = match what {
+                What::Transaction(bytes) => Entry { data: bytes.into(), ..Entry::default() },
+                What::Members(proposal) => proposal.entry(),
+            };
+            if self.raft.raft.leader_id == 0 || (self.is_leader() && !self.admits(&entry)) {
+                continue;
+            }
+            let mut message = Message::default();
+            message.set_msg_type(MessageType::MsgPropose);
+            message.from = self.node().raft();
+            message.set_entries(vec![entry].into());
+            if self.raft.step(message).is_ok() {
+                self.pending.handed_on(op_id, self.ticks);
+            }
+        }
+        if let Some(name) = self.reads.ask(&self.life, self.ticks) {
+            self.raft.read_index(name);
+        }
+        self.settle();
+    }
+
+    /// Whether a leader proposes `entry` now. Who asked tries again.
+    fn admits(&mut self, entry: &Entry) -> bool {
+        if !self.is_leader() || entry.get_entry_type() != EntryType::EntryConfChange {
+            return true;
+        }
+        let Ok(Content::Members(proposal)) = entry::content(entry) else { return false };
+        let (me, change) = (self.node(), proposal.change);
+        let raft = &self.raft.raft;
+        if change.ends_vote() && change.node() == me {
+            // Somebody else must lead first.
+            let matched = |node: &&NodeId| raft.prs().get(node.raft()).map_or(0, |it| it.matched);
+            let others = self.members().voters.iter().filter(|node| **node != me);
+            let Some(next) = others.max_by_key(matched).copied() else { return true };
+            self.raft.transfer_leader(next.raft());
+            return false;
+        }
+        if let MemberChange::Promote(node) = change
+            && self.members().learners.contains(&node)
+        {
+            let last = raft.raft_log.last_index();
+            return raft.prs().get(node.raft()).is_some_and(|it| it.matched + PROMOTION_LAG_MAX >= last);
+        }
+        true
+    }
+
+    fn send(&mut self, messages: Vec<Message>) {
+        let identity = self.saved().identity;
+        for message in messages {
+            if message.get_msg_type() == MessageType::MsgSnapshot {
+                self.snapshots.insert(message.to, self.ticks);
+            }
+            self.messages.extend(message::encode(&identity, &message));
+        }
+    }
+
+    /// raft-rs waits for a snapshot's fate without end.
+    fn resend_lost_snapshots(&mut self) {
+        let late: Vec<u64> = {
+            let late = self.snapshots.iter().filter(|(_, since)| self.ticks >= *since + SNAPSHOT_TICKS);
+            late.map(|(node, _)| *node).collect()
+        };
+        for node in late {
+            self.snapshots.remove(&node);
+            self.raft.report_snapshot(node, SnapshotStatus::Failure);
+        }
+    }
+
+    fn restore(&mut self, snapshot: &Snapshot) {
+        let (members, record) = decode_state(&snapshot.data).expect("checked when it came");
+        let metadata = snapshot.get_metadata();
+        let position = Position { index: metadata.index, term: metadata.term };
+        self.deferred = Deferred {
+            since: Some(self.ticks),
+            replaced: true,
+            members: true,
+            keys: record.everything().entries.keys().cloned().collect(),
+            entries: Vec::new(),
+            sequence: 0,
+        };
+        let saved = self.saved_mut();
+        saved.entries.clear();
+        (saved.compacted, saved.applied) = (position, position.index);
+        saved.vote.commit = saved.vote.commit.max(position.index);
+        (saved.members, saved.record) = (members, record);
+        self.told.push_back(Told::Replaced);
+    }
+
+    fn apply(&mut self, entries: Vec<Entry>) {
+        let Some(last) = entries.last().map(|entry| entry.index) else { return };
+        self.deferred.since.get_or_insert(self.ticks);
+        for entry in entries {
+            match entry::content(&entry).expect("checked when it came") {
+                Content::Nothing => {}
+                Content::Transaction(command) => self.apply_transaction(&command),
+                Content::Members(proposal) => self.apply_members(proposal),
+            }
+            self.saved_mut().applied = entry.index;
+        }
+        let committed = self.raft.raft.raft_log.committed;
+        self.saved_mut().vote.commit = committed;
+        self.raft.advance_apply_to(last);
+    }
+
+    fn apply_transaction(&mut self, command: &Command) {
+        let transaction = &command.transaction;
+        let applied = self.saved_mut().record.apply(transaction, command.seen);
+        if let Applied::Done { outcome: Outcome::Committed(revision), again: false } = applied {
+            self.deferred.keys.extend(transaction.writes.iter().map(|(key, _)| key.clone()));
+            let value = |key: &String| self.record().get(key).map(|entry| entry.value.clone());
+            let writes = transaction.writes.iter().map(|(key, _)| (key.clone(), value(key))).collect();
+            self.told.push_back(Told::Change(Change { revision, writes }));
+        }
+        let result = match applied {
+            Applied::Done { outcome, .. } => Ok(Answered::Outcome(outcome)),
+            Applied::Full => Err(error::Error::Full),
+            Applied::TooOld => Err(error::Error::OutcomeUnknown),
+        };
+        self.reply(transaction.op_id, &result);
+    }
+
+    fn apply_members(&mut self, proposal: Proposal) {
+        if proposal.generation != self.saved().identity.generation {
+            return;
+        }
+        let after = match self.members().after(proposal.change) {
+            Ok(after) => after,
+            Err(refusal) => return self.reply(proposal.op_id, &Err(refusal.into())),
+        };
+        if after != *self.members() {
+            // It can fail though it is committed; then it has no effect, on every node alike.
+            if self.raft.apply_conf_change(&proposal.conf_change()).is_err() {
+                return;
+            }
+            self.saved_mut().members = after;
+            self.deferred.members = true;
+            if self.is_leader() && !self.is_voter() {
+                // raft-rs lets a leader that is no member go on, and it could propose nothing.
+                let term = self.raft.raft.term;
+                self.raft.raft.become_follower(term, 0);
+            }
+        }
+        self.reply(proposal.op_id, &Ok(Answered::Members));
+    }
+
+    fn reply(&mut self, op_id: u128, result: &Result<Answered, error::Error>) {
+        for call in self.pending.take(op_id) {
+            self.replies.push_back(Reply { call, result: result.clone() });
+        }
+    }
+
+    fn answer_reads(&mut self) {
+        let mut answered = self.reads.ready(self.saved().applied);
+        while !answered.is_empty() {
+            let replies = answered.into_iter().map(|call| Reply { call, result: Ok(Answered::Read) });
+            self.replies.extend(replies);
+            answered = Vec::new();
+            if let Some(name) = self.reads.ask(&self.life, self.ticks) {
+                self.raft.read_index(name);
+            }
+        }
+    }
+
+    /// All that has changed since the last batch, and what of the log may go.
+    fn take_batch(&mut self) -> Batch {
+        self.shorten();
+        let saved = self.raft.store();
+        let record = &saved.record;
+        let new = |it: &&crate::record::Remembered| it.sequence > self.deferred.sequence;
+        let writes = self.deferred.keys.iter().map(|key| (key.clone(), record.get(key).cloned()));
+        let batch = Batch {
+            replaced: self.deferred.replaced,
+            vote: saved.vote,
+            entries: std::mem::take(&mut self.deferred.entries),
+            compacted: saved.compacted,
+            applied: saved.applied,
+            revision: record.revision(),
+            sequence: record.sequence(),
+            members: self.deferred.members.then(|| saved.members.clone()),
+            writes: writes.collect(),
+            results: record.remembered().filter(new).copied().collect(),
+            forgotten: record.forgotten(),
+        };
+        self.deferred = Deferred { sequence: batch.sequence, ..Deferred::default() };
+        batch
+    }
+
+    /// Drops entries of the log that everybody has, or gets with a snapshot.
+    fn shorten(&mut self) {
+        let entries_max = self.settings.log_entries;
+        let saved = self.raft.mut_store();
+        let bytes = |entry: &Entry| entry.data.len() + entry.context.len();
+        let total: usize = saved.entries.iter().map(bytes).sum();
+        if saved.entries.len() <= entries_max && total <= LOG_BYTES_MAX {
+            return;
+        }
+        let mut left = LOG_BYTES_MAX / 2;
+        let fits = |entry: &&Entry| {
+            let fits = bytes(entry) <= left;
+            left = left.saturating_sub(bytes(entry));
+            fits
+        };
+        let kept =
+            saved.entries.iter().rev().take(entries_max / LOG_KEPT_PART).take_while(fits).count() as u64;
+        let index = saved.applied.min(saved.last().index - kept);
+        if index > saved.compacted.index {
+            let term = raft::Storage::term(saved, index).expect("what was applied is in the log");
+            saved.compacted = Position { index, term };
+            saved.compact();
+        }
+    }
+}

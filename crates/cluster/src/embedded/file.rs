@@ -1,0 +1,405 @@
+//! What an engine keeps, in one SQLite file; `docs/formats/cluster.md`. One batch is one transaction, durable when it returns.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Transaction, params};
+use thiserror::Error;
+
+use super::entry;
+use super::saved::{Batch, Identity, Position, Saved, Vote};
+use crate::members::Members;
+use crate::node_id::NodeId;
+use crate::record::{Record, Remembered, Remembrance};
+use crate::transaction::{Revision, Versioned};
+use crate::watch::Everything;
+
+/// `URSC`, in SQLite's header.
+const APPLICATION_ID: i32 = 0x5552_5343;
+const FORMAT: i32 = 1;
+/// How long another process may hold the file when it is opened: one that is just ending.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Only two tables have values that are worth a checksum of their own: SQLite has none. Of the rest each row is checked to make sense.
+const TABLES: &str = "
+    CREATE TABLE state (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        cluster BLOB NOT NULL, generation INTEGER NOT NULL, node INTEGER NOT NULL,
+        term INTEGER NOT NULL, vote INTEGER NOT NULL, commit_index INTEGER NOT NULL,
+        compacted_index INTEGER NOT NULL, compacted_term INTEGER NOT NULL,
+        applied INTEGER NOT NULL, revision INTEGER NOT NULL, sequence INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE members (node INTEGER PRIMARY KEY, role INTEGER NOT NULL) STRICT;
+    CREATE TABLE log (
+        position INTEGER PRIMARY KEY, term INTEGER NOT NULL, kind INTEGER NOT NULL, content BLOB NOT NULL, crc INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE record (key TEXT PRIMARY KEY, revision INTEGER NOT NULL, value BLOB NOT NULL, crc INTEGER NOT NULL)
+        STRICT, WITHOUT ROWID;
+    CREATE TABLE results (
+        sequence INTEGER PRIMARY KEY, op_id BLOB NOT NULL, kind INTEGER NOT NULL, precondition INTEGER NOT NULL,
+        revision INTEGER NOT NULL
+    ) STRICT;
+";
+const VOTER: i64 = 1;
+const LEARNER: i64 = 2;
+const GONE: i64 = 3;
+
+/// The open file. No other process can open it meanwhile.
+pub struct File {
+    connection: Connection,
+    path: PathBuf,
+}
+
+/// Why the file cannot be used.
+#[derive(Debug, Error)]
+pub enum FileError {
+    /// There is one already.
+    #[error("{0} exists: a node is founded or added once")]
+    Exists(PathBuf),
+    /// Also when it is empty.
+    #[error("{0} is not the cluster's record, or of a version that this program does not know")]
+    Foreign(PathBuf),
+    /// Another process has it.
+    #[error("{0} is in use: does another ursa serve run on this data directory?")]
+    InUse(PathBuf),
+    /// Bytes decayed.
+    #[error(
+        "{path} is damaged ({what}): remove this node from the cluster and add it again under a new number"
+    )]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What does not hold.
+        what: &'static str,
+    },
+    /// The disk, or SQLite.
+    #[error("{path}: {doing}")]
+    Sqlite {
+        /// Which file.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+    /// The directory.
+    #[error("{path}: the new file's directory was not flushed")]
+    Directory {
+        /// Which file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+}
+
+impl File {
+    /// Makes the file of a node that begins with `saved`.
+    pub fn create(path: &Path, saved: &Saved) -> Result<File, FileError> {
+        if path.exists() {
+            return Err(FileError::Exists(path.to_owned()));
+        }
+        let mut file = File::connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
+        file.replace(saved, true)?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let flushed = fs::File::open(parent).and_then(|parent| parent.sync_all());
+        flushed.map_err(|source| FileError::Directory { path: path.to_owned(), source })?;
+        Ok(file)
+    }
+
+    /// Opens the file, and reads all of it.
+    pub fn open(path: &Path) -> Result<(File, Saved), FileError> {
+        let file = File::connect(path, OpenFlags::empty())?;
+        let sqlite = |source| file.error("reading", source);
+        let pragma = |name| file.connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+        if pragma("application_id").map_err(sqlite)? != APPLICATION_ID
+            || pragma("user_version").map_err(sqlite)? != FORMAT
+        {
+            return Err(FileError::Foreign(path.to_owned()));
+        }
+        let saved = file.read()?;
+        Ok((file, saved))
+    }
+
+    /// Makes `batch` durable, all of it or nothing. After an error nobody knows which: the file must be opened again.
+    pub fn write(&mut self, batch: &Batch) -> Result<(), FileError> {
+        let written = write(&mut self.connection, batch);
+        written.map_err(|source| self.error("writing a batch", source))
+    }
+
+    /// Puts `saved` in the place of all that there is: after [`Saved::force_new_cluster`].
+    pub fn write_forced(&mut self, saved: &Saved) -> Result<(), FileError> {
+        self.replace(saved, false)
+    }
+
+    fn connect(path: &Path, more: OpenFlags) -> Result<File, FileError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
+        let failed = |doing| move |source| error(path, doing, source);
+        let connection = Connection::open_with_flags(path, flags).map_err(failed("opening"))?;
+        connection.busy_timeout(BUSY).map_err(failed("opening"))?;
+        // One process only, and no file of shared memory. Each commit is one write and one flush of the write-ahead log.
+        let settings =
+            "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+            PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;";
+        connection.execute_batch(settings).map_err(failed("opening"))?;
+        // The lock is taken with the first write.
+        connection.execute_batch("BEGIN IMMEDIATE; COMMIT").map_err(failed("opening"))?;
+        let mode: String = connection
+            .pragma_query_value(None, "journal_mode", |row| row.get(0))
+            .map_err(failed("opening"))?;
+        if mode != "wal" {
+            return Err(FileError::Foreign(path.to_owned()));
+        }
+        Ok(File { connection, path: path.to_owned() })
+    }
+
+    fn error(&self, doing: &'static str, source: rusqlite::Error) -> FileError {
+        error(&self.path, doing, source)
+    }
+
+    fn replace(&mut self, saved: &Saved, new: bool) -> Result<(), FileError> {
+        let replaced = replace(&mut self.connection, saved, new);
+        replaced.map_err(|source| self.error("writing the record", source))
+    }
+
+    fn read(&self) -> Result<Saved, FileError> {
+        let sqlite = |source| self.error("reading", source);
+        let damaged = |what| FileError::Damaged { path: self.path.clone(), what };
+        let rows = |sql: &str, mut each: RowReader<'_>| {
+            let mut statement = self.connection.prepare(sql).map_err(sqlite)?;
+            let mut rows = statement.query([]).map_err(sqlite)?;
+            while let Some(row) = rows.next().map_err(sqlite)? {
+                each(row).map_err(sqlite)?.ok_or_else(|| damaged("a row that makes no sense"))?;
+            }
+            Ok(())
+        };
+
+        let mut members = Members::default();
+        rows(
+            "SELECT node, role FROM members",
+            Box::new(|row| {
+                let node = u16::try_from(row.get::<_, i64>(0)?).ok().and_then(NodeId::new);
+                let nodes = match row.get::<_, i64>(1)? {
+                    VOTER => &mut members.voters,
+                    LEARNER => &mut members.learners,
+                    GONE => &mut members.gone,
+                    _ => return Ok(None),
+                };
+                Ok(node.map(|node| nodes.insert(node)).map(drop))
+            }),
+        )?;
+        let mut entries = Vec::new();
+        rows(
+            "SELECT position, term, kind, content, crc FROM log ORDER BY position",
+            Box::new(|row| {
+                let (index, term) = (number(row, 0)?, number(row, 1)?);
+                let content = row.get_ref(3)?.as_blob()?;
+                if row.get::<_, i64>(4)? != i64::from(base::crc32c(content)) {
+                    return Ok(None);
+                }
+                let kind = u8::try_from(row.get::<_, i64>(2)?).ok();
+                let entry = kind.and_then(|kind| entry::from_parts(index, term, kind, content).ok());
+                Ok(entry.map(|entry| entries.push(entry)))
+            }),
+        )?;
+        let mut keys = BTreeMap::new();
+        rows(
+            "SELECT key, revision, value, crc FROM record",
+            Box::new(|row| {
+                let (key, revision) = (row.get::<_, String>(0)?, Revision(number(row, 1)?));
+                let value = row.get_ref(2)?.as_blob()?;
+                if row.get::<_, i64>(3)? != i64::from(sum(&key, value)) {
+                    return Ok(None);
+                }
+                keys.insert(key, Versioned { value: value.into(), revision });
+                Ok(Some(()))
+            }),
+        )?;
+        let mut results = Vec::new();
+        rows(
+            "SELECT sequence, op_id, kind, precondition, revision FROM results ORDER BY sequence",
+            Box::new(|row| {
+                let sequence = number(row, 0)?;
+                let op_id = <[u8; 16]>::try_from(row.get_ref(1)?.as_blob()?).ok().map(u128::from_le_bytes);
+                let kind = u8::try_from(row.get::<_, i64>(2)?).ok();
+                let precondition = u16::try_from(row.get::<_, i64>(3)?).ok();
+                let revision = number(row, 4)?;
+                let result = kind.zip(precondition);
+                let result = result.and_then(|(kind, at)| Remembrance::of_parts(kind, at, revision).ok());
+                let both = op_id.zip(result);
+                Ok(both.map(|(op_id, result)| results.push(Remembered { sequence, op_id, result })))
+            }),
+        )?;
+        let mut saved = None;
+        rows(
+            "SELECT cluster, generation, node, term, vote, commit_index, compacted_index, compacted_term, applied, revision, sequence
+             FROM state",
+            Box::new(|row| {
+                let cluster = <[u8; 16]>::try_from(row.get_ref(0)?.as_blob()?).ok().map(u128::from_le_bytes);
+                let node = u16::try_from(row.get::<_, i64>(2)?).ok().and_then(NodeId::new);
+                let Some((cluster, node)) = cluster.zip(node) else { return Ok(None) };
+                let now =
+                    Everything { revision: Revision(number(row, 9)?), entries: std::mem::take(&mut keys) };
+                saved = Some(Saved {
+                    identity: Identity { cluster, generation: number(row, 1)?, node },
+                    vote: Vote { term: number(row, 3)?, vote: number(row, 4)?, commit: number(row, 5)? },
+                    compacted: Position { index: number(row, 6)?, term: number(row, 7)? },
+                    entries: std::mem::take(&mut entries).into(),
+                    applied: number(row, 8)?,
+                    members: std::mem::take(&mut members),
+                    record: Record::from_parts(now, number(row, 10)?, std::mem::take(&mut results)),
+                });
+                Ok(Some(()))
+            }),
+        )?;
+        let saved = saved.ok_or_else(|| damaged("its state is missing"))?;
+        saved.verify().map_err(damaged)?;
+        Ok(saved)
+    }
+}
+
+/// Takes a row; `None`: it makes no sense.
+type RowReader<'a> = Box<dyn FnMut(&Row<'_>) -> rusqlite::Result<Option<()>> + 'a>;
+
+fn error(path: &Path, doing: &'static str, source: rusqlite::Error) -> FileError {
+    let path = path.to_owned();
+    match source.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => FileError::InUse(path),
+        Some(ErrorCode::NotADatabase) => FileError::Foreign(path),
+        Some(ErrorCode::DatabaseCorrupt) => FileError::Damaged { path, what: "SQLite cannot read it" },
+        _ => FileError::Sqlite { path, doing, source },
+    }
+}
+
+/// SQLite's integers are signed; ours are not, and none of them comes near the difference but the votes of a broken file.
+fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(column).map(i64::cast_unsigned)
+}
+
+fn sum(key: &str, value: &[u8]) -> u32 {
+    base::crc32c(&[key.as_bytes(), &[0], value].concat())
+}
+
+fn write(connection: &mut Connection, batch: &Batch) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    if batch.replaced {
+        transaction.execute_batch("DELETE FROM log; DELETE FROM record; DELETE FROM results")?;
+    }
+    let state = "UPDATE state SET term = ?1, vote = ?2, commit_index = ?3, compacted_index = ?4, compacted_term = ?5, applied = ?6,
+        revision = ?7, sequence = ?8";
+    let fields = [
+        batch.vote.term,
+        batch.vote.vote,
+        batch.vote.commit,
+        batch.compacted.index,
+        batch.compacted.term,
+        batch.applied,
+        batch.revision.0,
+        batch.sequence,
+    ];
+    transaction.prepare_cached(state)?.execute(fields.map(u64::cast_signed))?;
+    if let Some(first) = batch.entries.first() {
+        let mut truncate = transaction.prepare_cached("DELETE FROM log WHERE position >= ?1")?;
+        truncate.execute([first.index.cast_signed()])?;
+    }
+    put_entries(&transaction, &batch.entries)?;
+    let mut compact = transaction.prepare_cached("DELETE FROM log WHERE position <= ?1")?;
+    compact.execute([batch.compacted.index.cast_signed()])?;
+    drop(compact);
+    if let Some(members) = &batch.members {
+        put_members(&transaction, members)?;
+    }
+    for (key, value) in &batch.writes {
+        match value {
+            Some(value) => put_value(&transaction, key, value)?,
+            None => {
+                transaction.prepare_cached("DELETE FROM record WHERE key = ?1")?.execute([key])?;
+            }
+        }
+    }
+    put_results(&transaction, &batch.results)?;
+    let mut forget = transaction.prepare_cached("DELETE FROM results WHERE sequence <= ?1")?;
+    forget.execute([batch.forgotten.cast_signed()])?;
+    drop(forget);
+    transaction.commit()
+}
+
+fn replace(connection: &mut Connection, saved: &Saved, new: bool) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    if new {
+        transaction.execute_batch(TABLES)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", FORMAT)?;
+    } else {
+        let all = "DELETE FROM state; DELETE FROM log; DELETE FROM record; DELETE FROM results";
+        transaction.execute_batch(all)?;
+    }
+    let identity = saved.identity;
+    transaction.execute(
+        "INSERT INTO state VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        params![
+            identity.cluster.to_le_bytes(),
+            identity.generation.cast_signed(),
+            i64::from(identity.node.get()),
+            saved.vote.term.cast_signed(),
+            saved.vote.vote.cast_signed(),
+            saved.vote.commit.cast_signed(),
+            saved.compacted.index.cast_signed(),
+            saved.compacted.term.cast_signed(),
+            saved.applied.cast_signed(),
+            saved.record.revision().0.cast_signed(),
+            saved.record.sequence().cast_signed(),
+        ],
+    )?;
+    put_members(&transaction, &saved.members)?;
+    put_entries(&transaction, &saved.entries)?;
+    for (key, value) in &saved.record.everything().entries {
+        put_value(&transaction, key, value)?;
+    }
+    put_results(&transaction, saved.record.remembered())?;
+    transaction.commit()
+}
+
+fn put_members(transaction: &Transaction<'_>, members: &Members) -> rusqlite::Result<()> {
+    transaction.execute("DELETE FROM members", [])?;
+    let mut put = transaction.prepare_cached("INSERT INTO members VALUES (?1, ?2)")?;
+    for (nodes, role) in [(&members.voters, VOTER), (&members.learners, LEARNER), (&members.gone, GONE)] {
+        for node in nodes {
+            put.execute([i64::from(node.get()), role])?;
+        }
+    }
+    Ok(())
+}
+
+fn put_entries<'a>(
+    transaction: &Transaction<'_>,
+    entries: impl IntoIterator<Item = &'a raft::eraftpb::Entry>,
+) -> rusqlite::Result<()> {
+    let mut put = transaction.prepare_cached("INSERT INTO log VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    for entry in entries {
+        let (kind, content) = entry::to_parts(entry);
+        let (index, term) = (entry.index.cast_signed(), entry.term.cast_signed());
+        put.execute(params![index, term, kind, content, base::crc32c(content)])?;
+    }
+    Ok(())
+}
+
+fn put_value(transaction: &Transaction<'_>, key: &str, value: &Versioned) -> rusqlite::Result<()> {
+    let mut put = transaction.prepare_cached("INSERT OR REPLACE INTO record VALUES (?1, ?2, ?3, ?4)")?;
+    let crc = sum(key, &value.value);
+    put.execute(params![key, value.revision.0.cast_signed(), &value.value[..], crc]).map(drop)
+}
+
+fn put_results<'a>(
+    transaction: &Transaction<'_>,
+    results: impl IntoIterator<Item = &'a Remembered>,
+) -> rusqlite::Result<()> {
+    let mut put = transaction.prepare_cached("INSERT INTO results VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    for it in results {
+        let (kind, precondition, revision) = it.result.parts();
+        let (sequence, op_id) = (it.sequence.cast_signed(), it.op_id.to_le_bytes());
+        put.execute(params![sequence, op_id, kind, precondition, revision.cast_signed()])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,17 @@
+//! The engine that needs nobody else: raft-rs, in every node. [`engine`](Engine) decides, [`file`](File) keeps, [`driver`](Embedded)
+//! runs both on a thread. `docs/why/record.md`.
+
+mod driver;
+mod engine;
+mod entry;
+mod file;
+mod log;
+mod message;
+mod pending;
+mod reads;
+mod saved;
+
+pub use driver::{Embedded, StartError};
+pub use engine::{Answered, CallId, Engine, Refused, Reply, Settings, Told};
+pub use file::{File, FileError};
+pub use saved::{Batch, Identity, Position, Saved, Unforceable, Vote};

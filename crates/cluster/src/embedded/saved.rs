@@ -1,0 +1,216 @@
+//! What a node's engine keeps across restarts, all of it, and the batches that change it. A batch is one transaction of the disk: the
+//! log, the vote, the members and what was applied never disagree.
+
+use std::collections::VecDeque;
+
+use raft::eraftpb::Entry;
+use thiserror::Error;
+
+use crate::codec::{Malformed, Reader, Writer};
+use crate::members::Members;
+use crate::node_id::NodeId;
+use crate::record::{Record, Remembered};
+use crate::transaction::{Revision, Versioned};
+use crate::watch::Everything;
+
+/// Whose record it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster, drawn at random when it is founded.
+    pub cluster: u128,
+    /// How often a survivor was made a new cluster. Messages of another generation are refused.
+    pub generation: u64,
+    /// This node.
+    pub node: NodeId,
+}
+
+/// An entry's place in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// From 1.
+    pub index: u64,
+    /// Of the leader who wrote it.
+    pub term: u64,
+}
+
+/// What Raft calls the hard state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vote {
+    /// The newest term known.
+    pub term: u64,
+    /// Who this node voted for in it; 0: nobody.
+    pub vote: u64,
+    /// The last entry known to be committed; never less than what is applied.
+    pub commit: u64,
+}
+
+/// The state of an engine as it is on the disk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Saved {
+    /// Whose.
+    pub identity: Identity,
+    /// The hard state.
+    pub vote: Vote,
+    /// The last entry that is not in the log any more.
+    pub compacted: Position,
+    /// The log, from the entry after `compacted`.
+    pub(crate) entries: VecDeque<Entry>,
+    /// Up to here `members` and `record` are.
+    pub applied: u64,
+    /// Who is in the cluster.
+    pub members: Members,
+    /// What the cluster knows.
+    pub record: Record,
+}
+
+/// One transaction of the disk.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Batch {
+    /// The log is emptied and the record begins anew, before everything else.
+    pub(crate) replaced: bool,
+    pub(crate) vote: Vote,
+    /// They replace all entries from the first one's index on.
+    pub(crate) entries: Vec<Entry>,
+    /// Entries up to here go.
+    pub(crate) compacted: Position,
+    pub(crate) applied: u64,
+    pub(crate) revision: Revision,
+    /// Of transactions carried out.
+    pub(crate) sequence: u64,
+    /// Only if they changed.
+    pub(crate) members: Option<Members>,
+    /// Keys whose values changed.
+    pub(crate) writes: Vec<(String, Option<Versioned>)>,
+    pub(crate) results: Vec<Remembered>,
+    /// Results up to this sequence number go.
+    pub(crate) forgotten: u64,
+}
+
+/// Why a node cannot be made a new cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("this node has never heard from its cluster: there is nothing to go on with")]
+pub struct Unforceable;
+
+impl Saved {
+    /// A cluster of one. It begins behind an entry that is in no log, so that every other node gets a snapshot first, with the members
+    /// in it: raft-rs cannot replay changes of members onto nobody.
+    pub fn founding(cluster: u128, node: NodeId) -> Saved {
+        let start = Position { index: 1, term: 1 };
+        Saved {
+            vote: Vote { term: 1, vote: 0, commit: 1 },
+            compacted: start,
+            applied: 1,
+            members: Members::only(node),
+            ..Saved::joining(Identity { cluster, generation: 1, node })
+        }
+    }
+
+    /// A node that is added to a cluster, which sends it everything.
+    pub fn joining(identity: Identity) -> Saved {
+        Saved {
+            identity,
+            vote: Vote::default(),
+            compacted: Position::default(),
+            entries: VecDeque::new(),
+            applied: 0,
+            members: Members::default(),
+            record: Record::default(),
+        }
+    }
+
+    /// Makes this node the only voter of a new generation of the cluster, with all that it has: also entries that no quorum may have
+    /// had. Changes of members among these have no effect, because their generation is another. The other nodes are gone; they come
+    /// back as new ones.
+    pub fn force_new_cluster(&mut self) -> Result<(), Unforceable> {
+        if self.applied == 0 {
+            return Err(Unforceable);
+        }
+        let me = self.identity.node;
+        let others = self.members.voters.iter().chain(&self.members.learners).filter(|node| **node != me);
+        let gone = self.members.gone.iter().chain(others).copied().filter(|node| *node != me).collect();
+        self.members = Members { gone, ..Members::only(me) };
+        self.identity.generation += 1;
+        Ok(())
+    }
+
+    /// The last entry's place.
+    pub(crate) fn last(&self) -> Position {
+        let last = self.entries.back().map(|entry| Position { index: entry.index, term: entry.term });
+        last.unwrap_or(self.compacted)
+    }
+
+    /// What the disk does with `batch`.
+    pub fn write(&mut self, batch: &Batch) {
+        if batch.replaced {
+            self.entries.clear();
+        }
+        self.compacted = batch.compacted;
+        self.append(&batch.entries);
+        self.compact();
+        self.vote = batch.vote;
+        self.applied = batch.applied;
+        if let Some(members) = &batch.members {
+            self.members = members.clone();
+        }
+        let mut now = if batch.replaced { Everything::default() } else { self.record.everything().clone() };
+        now.revision = batch.revision;
+        for (key, value) in &batch.writes {
+            match value {
+                Some(value) => now.entries.insert(key.clone(), value.clone()),
+                None => now.entries.remove(key),
+            };
+        }
+        let known = self.record.remembered().filter(|_| !batch.replaced);
+        let results = known.chain(&batch.results).filter(|it| it.sequence > batch.forgotten).copied();
+        self.record = Record::from_parts(now, batch.sequence, results);
+    }
+
+    /// Puts `entries` in the place of all from the first one's index on.
+    pub(crate) fn append(&mut self, entries: &[Entry]) {
+        let Some(first) = entries.first() else { return };
+        assert!(first.index <= self.last().index + 1, "the log has no gap");
+        let kept = self.entries.partition_point(|entry| entry.index < first.index);
+        self.entries.truncate(kept);
+        self.entries.extend(entries.iter().cloned());
+    }
+
+    /// Drops the entries up to `compacted`.
+    pub(crate) fn compact(&mut self) {
+        let gone = self.entries.partition_point(|entry| entry.index <= self.compacted.index);
+        self.entries.drain(..gone);
+    }
+
+    /// Members and record as bytes.
+    pub(crate) fn encode_state(&self) -> Vec<u8> {
+        let mut to = Writer::default();
+        self.members.encode(&mut to);
+        to.0.extend(self.record.encode());
+        to.0
+    }
+
+    /// That its parts agree, or what does not hold of what was read from a disk.
+    pub(super) fn verify(&self) -> Result<(), &'static str> {
+        let indices = self.entries.iter().map(|entry| entry.index);
+        let holds = |condition: bool, what| if condition { Ok(()) } else { Err(what) };
+        holds(indices.eq(self.compacted.index + 1..=self.last().index), "the log has a gap")?;
+        holds(self.compacted.index <= self.applied, "the log lacks what was not applied")?;
+        holds(self.applied <= self.vote.commit, "more was applied than committed")?;
+        holds(self.vote.commit <= self.last().index, "more was committed than there is")?;
+        holds(self.last().term <= self.vote.term, "the log is newer than the term")?;
+        holds(self.members.voters.is_disjoint(&self.members.learners), "a node has two roles")?;
+        holds(!self.members.gone.iter().any(|node| self.members.has(*node)), "a node that is gone is there")?;
+        self.record.verify()
+    }
+
+    /// That its parts agree.
+    pub fn check(&self) {
+        assert_eq!(self.verify(), Ok(()));
+    }
+}
+
+/// What [`Saved::encode_state`] made.
+pub(crate) fn decode_state(bytes: &[u8]) -> Result<(Members, Record), Malformed> {
+    let mut from = Reader::new(bytes);
+    let members = Members::decode(&mut from)?;
+    Ok((members, Record::decode(from.rest())?))
+}

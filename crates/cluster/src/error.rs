@@ -1,0 +1,55 @@
+use thiserror::Error;
+
+/// Why a call of the cluster's record has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Error {
+    /// Nothing was changed.
+    #[error(
+        "no node led the cluster's record before the deadline: are more than half of its voters up and connected?"
+    )]
+    NoLeader,
+    /// Of reads only.
+    #[error("the leader of the cluster's record did not answer before the deadline, or has no quorum")]
+    NoQuorum,
+    /// The change was handed on and may take effect, now or later. The same transaction (with its `op_id`) may be sent again.
+    #[error("the change may have been made: its result did not arrive before the deadline")]
+    OutcomeUnknown,
+    /// Nothing was changed.
+    #[error("too many calls wait for the cluster's record")]
+    Busy,
+    /// Nothing was changed.
+    #[error("the cluster's record is full: {} MiB at most", crate::limits::RECORD_BYTES_MAX >> 20)]
+    Full,
+    /// Nothing was changed.
+    #[error("not a transaction: {0}")]
+    Invalid(#[from] Invalid),
+    /// Nothing was changed.
+    #[error("the members of the cluster stay as they are: {0}")]
+    Membership(#[from] crate::members::Refusal),
+    /// Nothing was changed.
+    #[error("etcd has its own members: change them with its own means")]
+    Foreign,
+    /// The engine was stopped, or its disk failed; the log says which. A transaction may have taken effect.
+    #[error("the cluster's record does not run on this node any more")]
+    Stopped,
+}
+
+/// What is wrong with a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Invalid {
+    /// Keys are not empty and of at most `KEY_BYTES_MAX`.
+    #[error("a key is empty or longer than {} bytes", crate::limits::KEY_BYTES_MAX)]
+    Key,
+    /// At most `VALUE_BYTES_MAX`.
+    #[error("a value is longer than {} KiB", crate::limits::VALUE_BYTES_MAX >> 10)]
+    Value,
+    /// At most `PRECONDITIONS_MAX` and `WRITES_MAX`.
+    #[error("more than {} preconditions or writes", crate::limits::WRITES_MAX)]
+    Count,
+    /// At most `TRANSACTION_BYTES_MAX`.
+    #[error("larger than {} KiB", crate::limits::TRANSACTION_BYTES_MAX >> 10)]
+    Size,
+    /// A key may be written once.
+    #[error("a key is written twice")]
+    Twice,
+}

@@ -1,0 +1,193 @@
+//! Who is in the cluster, and whose word counts.
+
+use std::collections::BTreeSet;
+
+use thiserror::Error;
+
+use crate::codec::{Malformed, Reader, Writer};
+use crate::node_id::NodeId;
+
+/// The nodes that follow the record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// More than half of them make a quorum.
+    pub voters: BTreeSet<NodeId>,
+    /// They follow, and their word does not count.
+    pub learners: BTreeSet<NodeId>,
+    /// They were members. Their numbers are never given away again.
+    pub gone: BTreeSet<NodeId>,
+}
+
+/// One step; more than one node at a time never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberChange {
+    /// A new node becomes a learner.
+    Add(NodeId),
+    /// A learner becomes a voter, as soon as it has caught up.
+    Promote(NodeId),
+    /// A voter becomes a learner.
+    Demote(NodeId),
+    /// A node leaves for good.
+    Remove(NodeId),
+}
+
+/// Why a change of members is not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// Numbers are not given away twice.
+    #[error("{0} was removed, and a node's number is never used again: give the node a new one")]
+    Gone(NodeId),
+    /// Only members can be promoted or demoted.
+    #[error("{0} is no member")]
+    Unknown(NodeId),
+    /// Somebody must be left.
+    #[error("{0} is the only voter")]
+    LastVoter(NodeId),
+}
+
+impl MemberChange {
+    /// Who changes.
+    pub fn node(self) -> NodeId {
+        match self {
+            MemberChange::Add(node)
+            | MemberChange::Promote(node)
+            | MemberChange::Demote(node)
+            | MemberChange::Remove(node) => node,
+        }
+    }
+
+    /// Whether the node's word counts afterwards.
+    pub(crate) fn ends_vote(self) -> bool {
+        matches!(self, MemberChange::Demote(_) | MemberChange::Remove(_))
+    }
+}
+
+impl Members {
+    /// A cluster of one.
+    pub fn only(node: NodeId) -> Members {
+        Members { voters: [node].into(), ..Members::default() }
+    }
+
+    /// Whether `node` is one now.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.voters.contains(&node) || self.learners.contains(&node)
+    }
+
+    /// What `change` makes of them. What is so already is no mistake.
+    pub fn after(&self, change: MemberChange) -> Result<Members, Refusal> {
+        let mut after = self.clone();
+        let node = change.node();
+        if self.gone.contains(&node) {
+            return if change == MemberChange::Remove(node) { Ok(after) } else { Err(Refusal::Gone(node)) };
+        }
+        if change.ends_vote() && self.voters.len() == 1 && self.voters.contains(&node) {
+            return Err(Refusal::LastVoter(node));
+        }
+        match change {
+            MemberChange::Add(_) if self.has(node) => {}
+            MemberChange::Add(_) => {
+                after.learners.insert(node);
+            }
+            _ if !self.has(node) => return Err(Refusal::Unknown(node)),
+            MemberChange::Promote(_) => {
+                after.learners.remove(&node);
+                after.voters.insert(node);
+            }
+            MemberChange::Demote(_) => {
+                after.voters.remove(&node);
+                after.learners.insert(node);
+            }
+            MemberChange::Remove(_) => {
+                after.voters.remove(&node);
+                after.learners.remove(&node);
+                after.gone.insert(node);
+            }
+        }
+        Ok(after)
+    }
+
+    pub(crate) fn encode(&self, to: &mut Writer) {
+        for nodes in [&self.voters, &self.learners, &self.gone] {
+            to.count(nodes.len());
+            nodes.iter().for_each(|node| to.u16(node.get()));
+        }
+    }
+
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Members, Malformed> {
+        let mut nodes = || {
+            let count = from.count(2)?;
+            (0..count).map(|_| NodeId::new(from.u16()?).ok_or(Malformed)).collect::<Result<_, _>>()
+        };
+        Ok(Members { voters: nodes()?, learners: nodes()?, gone: nodes()? })
+    }
+}
+
+/// A node that could be a voter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Which.
+    pub node: NodeId,
+    /// It has no volumes.
+    pub witness: bool,
+    /// It is a voter already: nobody is changed without need.
+    pub votes: bool,
+}
+
+/// Who should vote: all of up to three nodes with volumes, three of four, five of more; and the witness where there are two.
+pub fn voters_for(nodes: &[Candidate]) -> BTreeSet<NodeId> {
+    let (witnesses, mut hosts): (Vec<&Candidate>, Vec<&Candidate>) = nodes.iter().partition(|it| it.witness);
+    hosts.sort_by_key(|it| (!it.votes, it.node));
+    let count = match hosts.len() {
+        0..=3 => hosts.len(),
+        4 => 3,
+        _ => 5,
+    };
+    let mut voters: BTreeSet<NodeId> = hosts.iter().take(count).map(|it| it.node).collect();
+    if hosts.len() == 2 {
+        voters.extend(witnesses.iter().min_by_key(|it| (!it.votes, it.node)).map(|it| it.node));
+    }
+    voters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(number: u16) -> NodeId {
+        NodeId::new(number).unwrap()
+    }
+
+    #[test]
+    fn a_number_is_never_given_away_again() {
+        let one = Members::only(node(1));
+        let two = one.after(MemberChange::Add(node(2))).unwrap();
+        assert_eq!(two.after(MemberChange::Add(node(2))), Ok(two.clone()));
+        let voting = two.after(MemberChange::Promote(node(2))).unwrap();
+        assert_eq!(voting.voters, [node(1), node(2)].into());
+        let gone = voting.after(MemberChange::Remove(node(2))).unwrap();
+        assert_eq!(gone.voters, [node(1)].into());
+        assert_eq!(gone.after(MemberChange::Remove(node(2))), Ok(gone.clone()));
+        for change in [MemberChange::Add(node(2)), MemberChange::Promote(node(2))] {
+            assert_eq!(gone.after(change), Err(Refusal::Gone(node(2))));
+        }
+        assert_eq!(gone.after(MemberChange::Remove(node(1))), Err(Refusal::LastVoter(node(1))));
+        assert_eq!(gone.after(MemberChange::Demote(node(3))), Err(Refusal::Unknown(node(3))));
+        assert_eq!(voting.after(MemberChange::Demote(node(1))).unwrap().learners, [node(1)].into());
+    }
+
+    #[test]
+    fn voters_by_rule() {
+        let host = |number| Candidate { node: node(number), witness: false, votes: false };
+        let votes = |number| Candidate { votes: true, ..host(number) };
+        let witness = |number| Candidate { witness: true, ..host(number) };
+        let voters = |nodes: &[Candidate]| voters_for(nodes).iter().map(|it| it.get()).collect::<Vec<_>>();
+        assert_eq!(voters(&[host(1)]), [1]);
+        assert_eq!(voters(&[host(1), witness(2)]), [1], "two voters are worse than one");
+        assert_eq!(voters(&[host(1), host(2)]), [1, 2]);
+        assert_eq!(voters(&[host(1), witness(2), host(3)]), [1, 2, 3]);
+        assert_eq!(voters(&[host(1), witness(2), host(3), host(4)]), [1, 3, 4]);
+        assert_eq!(voters(&[host(1), votes(2), votes(3), votes(4)]), [2, 3, 4]);
+        assert_eq!(voters(&[1, 2, 3, 4, 5, 6, 7].map(host)), [1, 2, 3, 4, 5]);
+        assert_eq!(voters(&[host(1), host(2), host(3), host(4), host(5), votes(6)]), [1, 2, 3, 4, 6]);
+    }
+}

@@ -1,0 +1,178 @@
+//! The simulator's engine: one record in the process, which all nodes share. What happens is decided by the calls' order alone.
+//! A node can be cut off, its answers can get lost, and its watches can be held up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::error::Error;
+use crate::limits::{CALLS_MAX, WATCHES_MAX};
+use crate::members::Members;
+use crate::node_id::NodeId;
+use crate::record::{Applied, Record};
+use crate::store::{Request, Status, Store};
+use crate::transaction::{Outcome, Transaction};
+use crate::watch::{Change, Everything, Watches};
+
+/// The record of a simulated cluster. Cheap to clone.
+#[derive(Clone)]
+pub struct Memory(Arc<Mutex<Shared>>);
+
+struct Shared {
+    record: Record,
+    members: Members,
+    nodes: BTreeMap<NodeId, Node>,
+}
+
+/// A node as the record sees it.
+struct Node {
+    watches: Watches,
+    /// What its watches were told of.
+    told: Everything,
+    /// What they were not told of yet.
+    held: Vec<Change>,
+    faults: BTreeSet<Fault>,
+    /// Calls that were made while it was cut off.
+    parked: Vec<Request>,
+}
+
+/// What is wrong between a node and the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// No call has an answer, and its watches see nothing. Calls whose callers have given up may take effect when the fault ends.
+    Unreachable,
+    /// Transactions take effect and their callers never learn of it.
+    AnswersLost,
+    /// Calls are answered; watches see nothing until the fault ends.
+    WatchHeld,
+}
+
+impl Memory {
+    /// An empty record, and a cluster of `nodes`, who all vote.
+    pub fn new(nodes: impl IntoIterator<Item = NodeId>) -> Memory {
+        let members = Members { voters: nodes.into_iter().collect(), ..Members::default() };
+        let shared = Shared { record: Record::default(), members, nodes: BTreeMap::new() };
+        Memory(Arc::new(Mutex::new(shared)))
+    }
+
+    /// The calls, as `node` makes them.
+    pub fn store(&self, node: NodeId) -> Store {
+        self.lock().node(node);
+        let memory = self.clone();
+        Store::new(move |request| memory.lock().request(node, request))
+    }
+
+    /// Begins a fault of `node`.
+    pub fn begin(&self, node: NodeId, fault: Fault) {
+        self.lock().node(node).faults.insert(fault);
+    }
+
+    /// Ends a fault of `node`: what it held up happens now.
+    pub fn end(&self, node: NodeId, fault: Fault) {
+        let mut shared = self.lock();
+        shared.node(node).faults.remove(&fault);
+        shared.tell(node);
+        if !shared.node(node).faults.contains(&Fault::Unreachable) {
+            let parked = std::mem::take(&mut shared.node(node).parked);
+            parked.into_iter().for_each(|request| shared.request(node, request));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.0.lock().expect("no code panics while it holds the record")
+    }
+}
+
+impl Shared {
+    fn node(&mut self, id: NodeId) -> &mut Node {
+        let now = self.record.everything();
+        self.nodes.entry(id).or_insert_with(|| Node {
+            watches: Watches::new(now.revision),
+            told: now.clone(),
+            held: Vec::new(),
+            faults: BTreeSet::new(),
+            parked: Vec::new(),
+        })
+    }
+
+    fn request(&mut self, id: NodeId, request: Request) {
+        let node = self.node(id);
+        if node.faults.contains(&Fault::Unreachable) && !matches!(request, Request::Status { .. }) {
+            // Its caller gives up at its deadline.
+            return if node.parked.len() < CALLS_MAX {
+                node.parked.push(request);
+            } else {
+                request.refuse(&Error::Busy);
+            };
+        }
+        match request {
+            Request::Get { key, answer, .. } => answer.send(Ok(self.record.get(&key).cloned())),
+            Request::List { prefix, answer, .. } => {
+                let entries = self.record.list(&prefix).map(|(key, it)| (key.clone(), it.clone())).collect();
+                answer.send(Ok(Everything { revision: self.record.revision(), entries }));
+            }
+            Request::Cas { transaction, answer, .. } => {
+                let result = self.cas(&transaction);
+                let lost = self.node(id).faults.contains(&Fault::AnswersLost);
+                // Not even that it is lost is told: the caller finds out at its deadline.
+                if lost { std::mem::forget(answer) } else { answer.send(result) }
+            }
+            Request::Watch { after, answer } => {
+                let node = self.node(id);
+                let full = node.watches.count() >= WATCHES_MAX;
+                answer.send(if full { Err(Error::Busy) } else { Ok(node.watches.watch(after, &node.told)) });
+            }
+            Request::Status { answer } => answer.send(Ok(self.status(id))),
+            Request::Members { change, answer, .. } => {
+                let after = self.members.after(change);
+                answer.send(after.map(|after| self.members = after).map_err(Error::from));
+            }
+        }
+    }
+
+    fn cas(&mut self, transaction: &Transaction) -> Result<Outcome, Error> {
+        let seen = self.record.sequence();
+        match self.record.apply(transaction, seen) {
+            Applied::Done { outcome, again } => {
+                if let (Outcome::Committed(revision), false) = (&outcome, again) {
+                    let written = |key: &String| self.record.get(key).map(|entry| entry.value.clone());
+                    let keys = transaction.writes.iter().map(|(key, _)| key);
+                    let writes = keys.map(|key| (key.clone(), written(key))).collect();
+                    let change = Change { revision: *revision, writes };
+                    self.nodes.values_mut().for_each(|node| node.held.push(change.clone()));
+                    let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
+                    nodes.into_iter().for_each(|node| self.tell(node));
+                }
+                Ok(outcome)
+            }
+            Applied::Full => Err(Error::Full),
+            Applied::TooOld => Err(Error::OutcomeUnknown),
+        }
+    }
+
+    /// Tells the watches of `id` what they were not told yet, unless something holds that up.
+    fn tell(&mut self, id: NodeId) {
+        let node = self.node(id);
+        if !node.faults.contains(&Fault::Unreachable) && !node.faults.contains(&Fault::WatchHeld) {
+            for change in std::mem::take(&mut node.held) {
+                node.told.change(&change);
+                node.watches.change(change, &node.told);
+            }
+        }
+    }
+
+    fn status(&mut self, id: NodeId) -> Status {
+        let reachable = !self.node(id).faults.contains(&Fault::Unreachable);
+        let numbers = |nodes: &BTreeSet<NodeId>| nodes.iter().map(|node| node.raft()).collect();
+        let leader = self.members.voters.first().filter(|_| reachable).map(|node| node.raft());
+        Status {
+            node: Some(id),
+            leader,
+            term: 1,
+            quorum: leader.is_some(),
+            revision: self.nodes[&id].told.revision,
+            generation: 1,
+            voters: numbers(&self.members.voters),
+            learners: numbers(&self.members.learners),
+        }
+    }
+}

@@ -1,0 +1,37 @@
+use std::fmt;
+use std::num::NonZeroU16;
+
+/// The number of a node in its cluster. It is never given to another node, nor to the same node after it lost its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(NonZeroU16);
+
+impl NodeId {
+    /// Node `number`; there is no node 0.
+    pub const fn new(number: u16) -> Option<NodeId> {
+        match NonZeroU16::new(number) {
+            Some(number) => Some(NodeId(number)),
+            None => None,
+        }
+    }
+
+    /// Its number.
+    pub const fn get(self) -> u16 {
+        self.0.get()
+    }
+
+    /// As raft-rs calls it.
+    pub(crate) fn raft(self) -> u64 {
+        u64::from(self.get())
+    }
+
+    /// Of raft-rs's name, in which 0 is nobody.
+    pub(crate) fn of_raft(id: u64) -> Option<NodeId> {
+        NodeId::new(u16::try_from(id).ok()?)
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {}", self.0)
+    }
+}

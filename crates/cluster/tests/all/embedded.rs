@@ -1,0 +1,236 @@
+//! The embedded engine on its threads, with files on a real disk.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use cluster::embedded::{Embedded, Engine, File, FileError, Identity, Saved, Settings};
+use cluster::{Error, MemberChange, NodeId, Outcome, Refusal, Revision, Store, Transaction};
+use tempfile::TempDir;
+
+use crate::conformance::{SOON, op_id, suite};
+
+fn node(number: u16) -> NodeId {
+    NodeId::new(number).unwrap()
+}
+
+/// Nodes whose messages are carried by calling each other.
+#[derive(Clone, Default)]
+struct Net(Arc<Mutex<BTreeMap<NodeId, Embedded>>>);
+
+impl Net {
+    fn start(&self, path: &Path, number: u16) -> Store {
+        let (me, net) = (node(number), self.clone());
+        let send = move |to, bytes| {
+            let nodes = net.0.lock().unwrap();
+            // A node that was stopped sends nothing, though its thread may not have noticed.
+            if nodes.contains_key(&me)
+                && let Some(peer) = nodes.get(&to)
+            {
+                peer.deliver(me, bytes);
+            }
+        };
+        let embedded = Embedded::start(path, Settings::new(number.into()), send).unwrap();
+        let store = embedded.store();
+        self.0.lock().unwrap().insert(me, embedded);
+        store
+    }
+
+    fn stop(&self, number: u16) {
+        let embedded = self.0.lock().unwrap().remove(&node(number)).unwrap();
+        assert!(embedded.stop(SOON), "it ends");
+    }
+}
+
+fn path(dir: &TempDir, number: u16) -> PathBuf {
+    dir.path().join(format!("record-{number}.db"))
+}
+
+/// A cluster of one, and so many more that vote; with their stores.
+fn cluster(dir: &TempDir, count: u16) -> (Net, Vec<Store>) {
+    let net = Net::default();
+    drop(File::create(&path(dir, 1), &Saved::founding(5, node(1))).unwrap());
+    let first = net.start(&path(dir, 1), 1);
+    let mut stores = vec![first.clone()];
+    for number in 2..=count {
+        let joining = Saved::joining(Identity { cluster: 5, generation: 1, node: node(number) });
+        drop(File::create(&path(dir, number), &joining).unwrap());
+        stores.push(net.start(&path(dir, number), number));
+        first.change_members(MemberChange::Add(node(number)), SOON).wait().unwrap();
+        first.change_members(MemberChange::Promote(node(number)), SOON).wait().unwrap();
+    }
+    (net, stores)
+}
+
+fn put(store: &Store, key: &str, value: &str) -> Revision {
+    match store.cas(Transaction::new(op_id()).put(key, value), SOON).wait() {
+        Ok(Outcome::Committed(revision)) => revision,
+        other => panic!("not committed: {other:?}"),
+    }
+}
+
+fn get(store: &Store, key: &str) -> Option<String> {
+    let entry = store.get(key, SOON).wait().unwrap();
+    entry.map(|entry| String::from_utf8(entry.value.to_vec()).unwrap())
+}
+
+#[test]
+fn one_embedded_node_conforms() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_net, stores) = cluster(&dir, 1);
+    suite(&stores[0], &stores[0], "one");
+}
+
+#[test]
+fn three_embedded_nodes_conform() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_net, stores) = cluster(&dir, 3);
+    suite(&stores[1], &stores[2], "three");
+}
+
+#[test]
+fn what_was_committed_outlives_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (net, stores) = cluster(&dir, 1);
+    let first = put(&stores[0], "a", "1");
+    net.stop(1);
+    assert_eq!(stores[0].get("a", SOON).wait(), Err(Error::Stopped));
+    let store = net.start(&path(&dir, 1), 1);
+    assert_eq!(get(&store, "a").as_deref(), Some("1"));
+    assert_eq!(put(&store, "a", "2"), Revision(first.0 + 1));
+}
+
+#[test]
+fn two_of_three_go_on_and_one_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (net, stores) = cluster(&dir, 3);
+    put(&stores[0], "a", "1");
+    net.stop(1);
+    put(&stores[1], "a", "2");
+    assert_eq!(get(&stores[2], "a").as_deref(), Some("2"));
+    net.stop(2);
+    let began = Instant::now();
+    let short = Duration::from_millis(300);
+    let stale = stores[2].get("a", short).wait();
+    assert!(matches!(stale, Err(Error::NoLeader | Error::NoQuorum)), "{stale:?}");
+    let lost = stores[2].cas(Transaction::new(op_id()).put("a", "3"), short).wait();
+    assert!(matches!(lost, Err(Error::NoLeader | Error::OutcomeUnknown)), "{lost:?}");
+    assert!(began.elapsed() < Duration::from_secs(4), "at their deadlines: {:?}", began.elapsed());
+    let without = Instant::now() + SOON;
+    while stores[2].status(SOON).wait().unwrap().quorum {
+        assert!(Instant::now() < without, "it notices that it is alone");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let nobody = stores[2].cas(Transaction::new(op_id()).put("b", "3"), short).wait();
+    assert_eq!(nobody, Err(Error::NoLeader), "then a change certainly has no effect");
+    let again = net.start(&path(&dir, 1), 1);
+    assert!(matches!(get(&again, "a").as_deref(), Some("2" | "3")));
+    assert_eq!(get(&again, "b"), None);
+}
+
+#[test]
+fn members_come_and_go_from_any_node() {
+    let dir = tempfile::tempdir().unwrap();
+    let (net, stores) = cluster(&dir, 3);
+    put(&stores[0], "a", "1");
+    // Whoever leads is removed by another.
+    let leader = stores[2].status(SOON).wait().unwrap().leader.unwrap();
+    let leader = u16::try_from(leader).unwrap();
+    let other = stores[usize::from(leader % 3)].clone();
+    other.change_members(MemberChange::Remove(node(leader)), SOON).wait().unwrap();
+    net.stop(leader);
+    put(&other, "a", "2");
+    let status = other.status(SOON).wait().unwrap();
+    assert_eq!((status.voters.len(), status.learners.len()), (2, 0));
+    assert!(!status.voters.contains(&leader.into()));
+    let again = other.change_members(MemberChange::Add(node(leader)), SOON).wait();
+    assert_eq!(again, Err(Error::Membership(Refusal::Gone(node(leader)))));
+    let learner = node(9);
+    let joining = Saved::joining(Identity { cluster: 5, generation: 1, node: learner });
+    drop(File::create(&path(&dir, 9), &joining).unwrap());
+    let ninth = net.start(&path(&dir, 9), 9);
+    other.change_members(MemberChange::Add(learner), SOON).wait().unwrap();
+    assert_eq!(get(&ninth, "a").as_deref(), Some("2"), "a learner reads what is true now");
+    put(&ninth, "a", "3");
+    assert_eq!(get(&other, "a").as_deref(), Some("3"));
+}
+
+#[test]
+fn a_survivor_becomes_a_cluster_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let (net, stores) = cluster(&dir, 3);
+    put(&stores[2], "a", "1");
+    assert_eq!(get(&stores[1], "a").as_deref(), Some("1"));
+    (1..=3).for_each(|number| net.stop(number));
+    let (mut file, mut saved) = File::open(&path(&dir, 2)).unwrap();
+    saved.force_new_cluster().unwrap();
+    file.write_forced(&saved).unwrap();
+    drop(file);
+    let survivor = net.start(&path(&dir, 2), 2);
+    assert_eq!(get(&survivor, "a").as_deref(), Some("1"));
+    put(&survivor, "a", "2");
+    // Those who were given up come back, and are not listened to, nor do they lead it astray.
+    let others = [net.start(&path(&dir, 1), 1), net.start(&path(&dir, 3), 3)];
+    put(&others[0], "a", "forked");
+    assert_eq!(get(&survivor, "a").as_deref(), Some("2"));
+    let status = survivor.status(SOON).wait().unwrap();
+    assert_eq!((status.voters, status.generation), (vec![2], 2));
+}
+
+#[test]
+fn a_file_is_made_once_and_used_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = path(&dir, 1);
+    let file = File::create(&at, &Saved::founding(5, node(1))).unwrap();
+    assert!(matches!(File::create(&at, &Saved::founding(6, node(1))), Err(FileError::Exists(_))));
+    assert!(matches!(File::open(&at), Err(FileError::InUse(_))));
+    drop(file);
+    let (_, saved) = File::open(&at).unwrap();
+    assert_eq!(saved, Saved::founding(5, node(1)));
+    std::fs::write(
+        dir.path().join("text"),
+        "a file of somebody's with more bytes than SQLite's header has".repeat(9),
+    )
+    .unwrap();
+    assert!(matches!(File::open(&dir.path().join("text")), Err(FileError::Foreign(_))));
+    assert!(matches!(File::open(&dir.path().join("missing")), Err(FileError::Sqlite { .. })));
+}
+
+#[test]
+fn the_file_holds_what_the_engine_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = path(&dir, 1);
+    let saved = Saved::founding(5, node(1));
+    let mut file = File::create(&at, &saved).unwrap();
+    // A log this short is cut many times.
+    let mut engine = Engine::new(saved.clone(), Settings { log_entries: 8, ..Settings::new(1) });
+    let mut model = saved;
+    let later = base::Instant::default() + SOON;
+    for number in 0..60_u64 {
+        let change = Transaction::new(number.into()).put(&format!("k{}", number % 7), number.to_le_bytes());
+        let change = change.delete(&format!("k{}", (number + 3) % 7)).expect("k1", None);
+        engine.propose(number, change, later);
+        engine.handle_tick(base::Instant::default());
+        let mut batches: Vec<_> = Vec::new();
+        while let Some(batch) = engine.poll_batch() {
+            batches.push(batch.clone());
+            engine.handle_persisted();
+        }
+        for batch in batches {
+            file.write(&batch).unwrap();
+            model.write(&batch);
+        }
+        if number % 13 == 0 {
+            drop(file);
+            let (reopened, saved) = File::open(&at).unwrap();
+            assert_eq!(saved, model);
+            file = reopened;
+        }
+    }
+    let rest = engine.poll_rest().unwrap();
+    file.write(&rest).unwrap();
+    drop(file);
+    assert_eq!(File::open(&at).unwrap().1, *engine.saved());
+    assert!(engine.saved().compacted.index > 30);
+}
