@@ -4,6 +4,9 @@ use std::ops::Range;
 
 use crate::{Chain, SharedBuf};
 
+/// Memory for small pieces that an empty batch keeps at most: a batch of large pieces is seldom followed by another.
+const SMALL_KEPT_MAX: usize = 1 << 20;
+
 enum Part {
     /// A range of `SendBatch::small`.
     Small(Range<usize>),
@@ -76,9 +79,10 @@ impl SendBatch {
         })
     }
 
-    /// Empties it and keeps its memory.
+    /// Empties it and keeps its memory, unless that is unusually much.
     pub fn clear(&mut self) {
         self.small.clear();
+        self.small.shrink_to(SMALL_KEPT_MAX);
         self.parts.clear();
         self.len = 0;
     }
@@ -106,5 +110,16 @@ mod tests {
         assert_eq!(batch.to_vec(), b"abcdDATAef");
         batch.clear();
         assert!(batch.is_empty() && batch.iter().next().is_none());
+    }
+
+    #[test]
+    fn an_empty_batch_keeps_memory_but_not_much() {
+        let mut batch = SendBatch::new();
+        batch.push(&[1; 1000]);
+        batch.clear();
+        assert!(batch.small.capacity() >= 1000);
+        batch.push(&vec![1; 100 << 20]);
+        batch.clear();
+        assert!(batch.small.capacity() <= SMALL_KEPT_MAX);
     }
 }
