@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use rt::sync::Semaphore;
 use rt::{DetachedStream, Listener};
 
 use crate::LinkName;
@@ -12,21 +11,27 @@ use crate::error::chain;
 use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal};
 use crate::hub::Hub;
 use crate::join::{self, Admission, JoinAnswered, JoinWireError};
+use crate::room::Room;
 use crate::wire::{Wire, WireError};
 
 /// When a connection cannot be accepted, as without descriptors: how long until the next try.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts connections for ever.
-pub(crate) async fn accept(hub: Rc<Hub>, listener: Rc<Listener>, room: Rc<Semaphore>) {
+pub(crate) async fn accept(hub: Rc<Hub>, listener: Rc<Listener>, room: Rc<Room>) {
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                room.acquire(1).await;
-                let (hub, room) = (Rc::clone(&hub), Rc::clone(&room));
+                let Some(place) = room.enter(address.ip()).await else {
+                    if hub.said.is_news(None, &format!("{} is full", address.ip())) {
+                        tracing::warn!(%address, "too many connections of one address at once that are no links: some are closed");
+                    }
+                    continue;
+                };
+                let hub = Rc::clone(&hub);
                 rt::spawn(async move {
+                    let _place = place;
                     welcome(&hub, stream, address).await;
-                    room.release(1);
                 })
                 .detach();
             }
@@ -72,6 +77,9 @@ async fn welcome(hub: &Rc<Hub>, stream: DetachedStream, address: SocketAddr) {
         _ => None,
     };
     let reason = chain(&error);
+    if let Some(node) = node {
+        hub.note_trouble(node, &reason);
+    }
     // Ports of clients change with every attempt.
     if hub.said.is_news(node, &format!("{} {reason}", address.ip())) {
         tracing::warn!(%address, reason, "a connection to this node did not become a link");

@@ -52,6 +52,7 @@ pub(crate) async fn keep_up(hub: Rc<Hub>, member: Rc<Member>, role: Role, number
                 attempts += 1;
                 let address = address.map(|address| address.to_string()).unwrap_or_default();
                 let reason = chain(&error);
+                hub.note_trouble(member.id, &reason);
                 if hub.said.is_news(Some(member.id), &format!("{role} {address} {reason}")) {
                     tracing::warn!(address, reason, "{name} cannot be made; this node goes on trying");
                 }

@@ -15,7 +15,7 @@ use crate::said::Said;
 use crate::seat::Seat;
 use crate::tls::Configs;
 use crate::wire::{DetachedWire, Wire};
-use crate::{ClusterId, Limits, LinkName, Peer, Role, dialler};
+use crate::{ClusterId, Limits, LinkName, Peer, PeerState, Role, dialler};
 
 /// Core 0's part; [`rt::local`] finds it there.
 pub(crate) struct Hub {
@@ -49,6 +49,8 @@ pub(crate) struct Member {
     turn: Semaphore,
     /// Told when a link has ended.
     pub(crate) ended: Notify,
+    /// Why the last attempt failed, if none has succeeded since.
+    trouble: RefCell<Option<String>>,
     /// The tasks that connect, by link; where this node is the one that does.
     diallers: RefCell<BTreeMap<(Role, u16), rt::Task<()>>>,
 }
@@ -70,6 +72,7 @@ impl Member {
             live: RefCell::default(),
             turn: Semaphore::new(1),
             ended: Notify::new(),
+            trouble: RefCell::default(),
             diallers: RefCell::default(),
         })
     }
@@ -136,6 +139,24 @@ impl Hub {
             let member = Member::new(peer);
             self.members.borrow_mut().insert(id, Rc::clone(&member));
             self.dial(&member, Role::Control, 0);
+        }
+    }
+
+    pub(crate) fn peers(&self) -> Vec<PeerState> {
+        let members = self.members.borrow();
+        let state = |member: &Rc<Member>| PeerState {
+            id: member.id,
+            incarnation: self.lives.borrow().get(&member.id).copied(),
+            links: member.live.borrow().len(),
+            trouble: member.trouble.borrow().clone(),
+        };
+        members.values().map(state).collect()
+    }
+
+    /// An attempt to make a link with this node has failed.
+    pub(crate) fn note_trouble(&self, node: NodeId, reason: &str) {
+        if let Some(member) = self.member(node) {
+            member.trouble.replace(Some(reason.to_owned()));
         }
     }
 
@@ -254,6 +275,7 @@ impl Hub {
         }
         self.lives.borrow_mut().insert(hello.from, hello.incarnation);
         self.said.forget(hello.from);
+        member.trouble.replace(None);
         // Links with an earlier life of the peer lead nowhere, and nobody is to see both.
         member.retire(self.cores, |live| live.incarnation < hello.incarnation, || End::Restarted).await;
         let serial = self.next_serial.get();

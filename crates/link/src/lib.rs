@@ -24,6 +24,7 @@ mod join;
 mod link;
 mod links;
 mod name;
+mod room;
 mod said;
 mod seat;
 mod settings;
@@ -38,6 +39,6 @@ pub use frame::{Decoder, Frame, HEAD_MAX, HEADER_BYTES, Malformed, PAYLOAD_MAX, 
 pub use hello::Refusal;
 pub use join::{ABOUT_MAX, JoinAnswer, JoinError, JoinRequest, Joined, join};
 pub use link::Link;
-pub use links::{Handler, Links, StartError};
+pub use links::{Handler, Links, PeerState, StartError};
 pub use name::{ClusterId, LinkName, Role};
 pub use settings::{Limits, Peer, Settings};

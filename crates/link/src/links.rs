@@ -1,14 +1,16 @@
 //! The links of a node.
 
+use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use rt::sync::Semaphore;
+use replica::{Incarnation, NodeId};
 use rt::{CoreId, Listener, Task};
 
 use crate::hub::{Hub, Identification};
 use crate::link::{Bounds, Link};
+use crate::room::Room;
 use crate::seat::Seat;
 use crate::tls::Configs;
 use crate::{Frame, JoinAnswer, JoinRequest, LinkName, Peer, Settings, acceptor};
@@ -22,6 +24,19 @@ pub trait Handler {
     fn down(&self, name: LinkName);
     /// A frame has come, in the order in which the peer sent it.
     fn frame(&self, link: &Rc<Link>, frame: Frame);
+}
+
+/// How it stands with another member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerState {
+    /// Its number.
+    pub id: NodeId,
+    /// Its latest life that was seen.
+    pub incarnation: Option<Incarnation>,
+    /// The links that are up.
+    pub links: usize,
+    /// Why the last attempt to make a link failed, if none was made since: by this node, or by the other.
+    pub trouble: Option<String>,
 }
 
 /// The links could not be started.
@@ -50,7 +65,7 @@ pub enum StartError {
 pub struct Links {
     hub: Rc<Hub>,
     addresses: Vec<SocketAddr>,
-    accepting: std::cell::RefCell<Vec<Task<()>>>,
+    accepting: RefCell<Vec<Task<()>>>,
 }
 
 impl Links {
@@ -82,18 +97,19 @@ impl Links {
             let core = CoreId(u16::try_from(core).expect("cores have numbers of 16 bits"));
             rt::call(core, move || async move { Seat::install(install_handler(), bounds) }).await;
         }
-        let room = Rc::new(Semaphore::new(limits.handshakes));
+        let room = Room::new(limits.handshakes);
         let hub = Hub::new(Identification { me, cluster, incarnation, limits, tls });
         rt::set_local(Rc::clone(&hub));
         let addresses = listeners.iter().map(|listener| listener.local_address()).collect();
         let accepting = listeners
             .into_iter()
             .map(|listener| rt::spawn(acceptor::accept(Rc::clone(&hub), listener, Rc::clone(&room))));
-        let accepting = std::cell::RefCell::new(accepting.collect());
+        let accepting = RefCell::new(accepting.collect());
         Ok(Links { hub, addresses, accepting })
     }
 
-    /// From now on these are the other members of the cluster; this node itself may be among them. Links with who is none of them end.
+    /// From now on these are the other members of the cluster; this node itself may be among them. Links with who is none of them end. Where
+    /// a member's addresses have changed, links that are up stay where they are.
     pub fn set_peers(&self, peers: Vec<Peer>) {
         self.hub.set_peers(peers);
     }
@@ -115,6 +131,11 @@ impl Links {
     /// Where this node listens.
     pub fn local_addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// How it stands with each of the other members, in the order of their numbers.
+    pub fn peers(&self) -> Vec<PeerState> {
+        self.hub.peers()
     }
 
     /// Ends all links; when this returns every core was told, and nothing comes up again.

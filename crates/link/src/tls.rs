@@ -324,3 +324,6 @@ impl Write for Pushed<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,7 +29,7 @@ impl Handler for Nobody {
     fn frame(&self, _: &Rc<Link>, _: Frame) {}
 }
 
-/// What an attacker does after TLS, if there is any.
+/// What an attacker says after TLS, if there is any.
 type Attack = fn(Hello) -> Hello;
 
 /// Node 1 with members 2 and 3 is called with these credentials and hello; gives its answer's refusal, or `None` if it closed without one.

@@ -437,6 +437,64 @@ fn a_user_may_close_a_link_within_a_call() {
 }
 
 #[test]
+fn a_new_connection_replaces_one_that_only_one_side_has_lost() {
+    for seed in 0..10 {
+        let cluster = Cluster::new(seed, &[2, 2]);
+        cluster.settle();
+        let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
+        // The other side gets to know of the end by the new connection only.
+        cluster.world.cut_one_way(b.sim, a.sim);
+        cluster.on(b, CoreId(1), || {
+            let link = link(replication(1, 1)).unwrap();
+            link.send(frame(1, SAY, b"", vec![1; 100]));
+            link.close("the test wants it");
+        });
+        cluster.world.run_for(Duration::from_millis(10));
+        assert_eq!(a.log.up().len(), 3);
+        cluster.world.heal_all();
+        cluster.settle();
+        let lives = |log: &Log| {
+            let of_it = |told: &Told| match told {
+                Told::Up(name, _) | Told::Down(name) | Told::Frame { name, .. } => name.number == 1,
+            };
+            log.all().into_iter().map(|(_, told)| told).filter(of_it).collect::<Vec<_>>()
+        };
+        let name = replication(2, 1);
+        let up = Told::Up(name, Incarnation(1));
+        assert_eq!(lives(&a.log), [up.clone(), Told::Down(name), up]);
+        assert_eq!(lives(&b.log).len(), 3);
+        assert_eq!((a.log.up().len(), b.log.up().len()), (3, 3));
+    }
+}
+
+#[test]
+fn how_it_stands_with_the_others_can_be_asked() {
+    let cluster = Cluster::new(1, &[1, 2]);
+    let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
+    let state = |node| cluster.on(node, CORE, || rt::local::<Held>().unwrap().0.peers());
+    cluster.settle();
+    let [of_b] = &state(a)[..] else { panic!("one peer") };
+    assert_eq!((of_b.id, of_b.incarnation, of_b.links), (NodeId(2), Some(Incarnation(1)), 3));
+    assert_eq!(of_b.trouble, None);
+    cluster.kill(a);
+    cluster.settle();
+    let [of_a] = &state(b)[..] else { panic!("one peer") };
+    assert_eq!((of_a.incarnation, of_a.links), (Some(Incarnation(1)), 0));
+    assert!(of_a.trouble.as_ref().unwrap().contains("connection refused"), "{of_a:?}");
+    cluster.start(a, 0);
+    cluster.settle();
+    let troubles = [state(a), state(b)].map(|peers| peers[0].trouble.clone().unwrap());
+    assert!(
+        troubles.iter().all(|trouble| trouble.contains("a later start of the same node")),
+        "{troubles:?}"
+    );
+    cluster.kill(a);
+    cluster.start(a, 2);
+    cluster.settle();
+    assert_eq!(state(b)[0].trouble, None);
+}
+
+#[test]
 fn stopping_tells_every_core_and_nothing_comes_back() {
     let cluster = Cluster::new(1, &[2, 2]);
     cluster.settle();
