@@ -230,7 +230,7 @@ impl Driver {
                 return answer.send(Err(Error::Busy));
             }
             Request::Watch { after, answer } => return self.watch(after, answer),
-            Request::Status { answer } => return answer.send(Ok(self.engine.status())),
+            Request::Status { answer, .. } => return answer.send(Ok(self.engine.status())),
         };
         self.waiting.insert(call, waiting);
     }

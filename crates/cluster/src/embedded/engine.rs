@@ -117,13 +117,23 @@ pub struct Engine {
     reads: Reads,
     /// What is not durable yet; not asked for while [`Engine::unconfirmed`].
     deferred: Deferred,
-    /// The batch that is being made durable: its number, and the messages that wait for it.
-    unconfirmed: Option<(u64, Vec<Message>)>,
+    /// The batch that is being made durable.
+    unconfirmed: Option<Unconfirmed>,
+    /// Results of changes of members, which wait for the batch that is to be taken next.
+    member_replies: Vec<Reply>,
     /// Since when a follower gets a snapshot.
     snapshots: BTreeMap<u64, u64>,
     messages: VecDeque<(NodeId, Vec<u8>)>,
     replies: VecDeque<Reply>,
     told: VecDeque<Told>,
+}
+
+/// What waits for a batch to be durable.
+struct Unconfirmed {
+    /// raft-rs's; 0 if it does not wait.
+    number: u64,
+    messages: Vec<Message>,
+    replies: Vec<Reply>,
 }
 
 /// What has changed since the last batch.
@@ -181,6 +191,7 @@ impl Engine {
             reads: Reads::default(),
             deferred: Deferred { sequence, ..Deferred::default() },
             unconfirmed: None,
+            member_replies: Vec::new(),
             snapshots: BTreeMap::new(),
             messages: VecDeque::new(),
             replies: VecDeque::new(),
@@ -326,7 +337,16 @@ impl Engine {
         while self.unconfirmed.is_none() && self.raft.has_ready() {
             let mut ready = self.raft.ready();
             let number = ready.number();
-            self.send(ready.take_messages());
+            let committed = ready.take_committed_entries();
+            // What was applied is in the log, and need not be durable as such; but who is a member must be before anybody acts on it.
+            // Else the last of two voters forgets that the other was removed and switched off, and waits for its vote.
+            let members = committed.iter().any(|entry| entry.get_entry_type() == EntryType::EntryConfChange);
+            let must_sync = ready.must_sync() || members;
+            let mut messages = ready.take_messages();
+            if !members {
+                self.send(std::mem::take(&mut messages));
+            }
+            messages.extend(ready.take_persisted_messages());
             if !ready.snapshot().is_empty() {
                 let snapshot = ready.snapshot().clone();
                 self.restore(&snapshot);
@@ -346,21 +366,14 @@ impl Engine {
             for read in ready.take_read_states() {
                 self.reads.answered(&read.request_ctx, read.index);
             }
-            let committed = ready.take_committed_entries();
-            let messages = ready.take_persisted_messages();
-            let must_sync = ready.must_sync();
             self.raft.advance_append_async(ready);
-            if must_sync {
-                self.unconfirmed = Some((number, messages));
-            } else {
-                self.raft.on_persist_ready(number);
-                self.send(messages);
-            }
             self.apply(committed);
             self.settle();
             if must_sync {
-                return Some(self.take_batch());
+                return Some(self.take_batch(number, messages));
             }
+            self.raft.on_persist_ready(number);
+            self.send(messages);
         }
         self.answer_reads();
         let late = |since: u64| self.ticks >= since + DEFERRED_TICKS;
@@ -373,18 +386,17 @@ impl Engine {
         if self.unconfirmed.is_some() || self.deferred.since.is_none() {
             return None;
         }
-        // Number 0 is no ready of raft-rs's.
-        self.unconfirmed = Some((0, Vec::new()));
-        Some(self.take_batch())
+        Some(self.take_batch(0, Vec::new()))
     }
 
     /// The batch that was taken is durable.
     pub fn handle_persisted(&mut self) {
-        let (number, messages) = self.unconfirmed.take().expect("a batch was taken");
-        if number > 0 {
-            self.raft.on_persist_ready(number);
-            self.send(messages);
+        let done = self.unconfirmed.take().expect("a batch was taken");
+        if done.number > 0 {
+            self.raft.on_persist_ready(done.number);
         }
+        self.send(done.messages);
+        self.replies.extend(done.replies);
         // A snapshot is applied when it is durable.
         let applied = self.saved().applied;
         if self.raft.raft.raft_log.applied < applied {
@@ -615,7 +627,8 @@ impl Engine {
                 self.raft.raft.become_follower(term, 0);
             }
         }
-        self.reply(proposal.op_id, &Ok(Answered::Members));
+        let calls = self.pending.take(proposal.op_id).into_iter();
+        self.member_replies.extend(calls.map(|call| Reply { call, result: Ok(Answered::Members) }));
     }
 
     fn reply(&mut self, op_id: u128, result: &Result<Answered, error::Error>) {
@@ -637,7 +650,9 @@ impl Engine {
     }
 
     /// All that has changed since the last batch, and what of the log may go.
-    fn take_batch(&mut self) -> Batch {
+    fn take_batch(&mut self, number: u64, messages: Vec<Message>) -> Batch {
+        let replies = std::mem::take(&mut self.member_replies);
+        self.unconfirmed = Some(Unconfirmed { number, messages, replies });
         self.shorten();
         let saved = self.raft.store();
         let record = &saved.record;

@@ -134,7 +134,7 @@ impl Saved {
     }
 
     /// The last entry's place.
-    pub(crate) fn last(&self) -> Position {
+    pub fn last(&self) -> Position {
         let last = self.entries.back().map(|entry| Position { index: entry.index, term: entry.term });
         last.unwrap_or(self.compacted)
     }

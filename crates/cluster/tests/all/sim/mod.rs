@@ -2,6 +2,7 @@
 //! late, partitions, and changes of members.
 
 mod history;
+mod scenarios;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -193,9 +193,10 @@ impl World {
         self.deliver();
     }
 
-    /// Nodes that were removed run on for a while, and then somebody switches them off.
+    /// Nodes that were removed run on for a while, and then somebody who heard of it from a member switches them off.
     fn retire(&mut self) {
         let engines = self.nodes.values().filter_map(|node| node.engine.as_ref());
+        let engines = engines.filter(|engine| engine.members().has(engine.node()));
         let gone: Vec<NodeId> = engines.flat_map(|engine| engine.members().gone.iter().copied()).collect();
         for id in gone {
             if self.nodes.contains_key(&id) && self.rng.one_in(100) {
