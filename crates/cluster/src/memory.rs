@@ -121,7 +121,7 @@ impl Shared {
                 let full = node.watches.count() >= WATCHES_MAX;
                 answer.send(if full { Err(Error::Busy) } else { Ok(node.watches.watch(after, &node.told)) });
             }
-            Request::Status { answer } => answer.send(Ok(self.status(id))),
+            Request::Status { answer, .. } => answer.send(Ok(self.status(id))),
             Request::Members { change, answer, .. } => {
                 let after = self.members.after(change);
                 answer.send(after.map(|after| self.members = after).map_err(Error::from));

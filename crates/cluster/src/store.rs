@@ -25,11 +25,11 @@ pub(crate) enum Request {
     List { prefix: String, deadline: Duration, answer: Answer<Everything> },
     Cas { transaction: Transaction, deadline: Duration, answer: Answer<Outcome> },
     Watch { after: Revision, answer: Answer<Watch> },
-    Status { answer: Answer<Status> },
+    Status { deadline: Duration, answer: Answer<Status> },
     Members { change: MemberChange, deadline: Duration, answer: Answer<()> },
 }
 
-/// How the record is doing, as this node sees it without asking anybody.
+/// How the record is doing, as this node sees it without asking anybody; or etcd's node, which it asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// This node; of etcd: nobody.
@@ -89,8 +89,8 @@ impl Store {
 
     /// How the record is doing.
     pub fn status(&self, deadline: Duration) -> Call<Status> {
-        let (answer, call, _) = call(deadline, Error::NoLeader);
-        (self.take)(Request::Status { answer });
+        let (answer, call, deadline) = call(deadline, Error::NoLeader);
+        (self.take)(Request::Status { deadline, answer });
         call
     }
 

@@ -44,7 +44,7 @@ impl Everything {
 pub struct Change {
     /// The transaction's.
     pub revision: Revision,
-    /// Keys and new values; `None`: it is deleted. (In the order of the keys where it came from etcd.)
+    /// Keys and new values; `None`: it is deleted. Each key once, in no order that means anything.
     pub writes: Vec<(String, Option<Arc<[u8]>>)>,
 }
 

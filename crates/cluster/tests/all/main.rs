@@ -4,5 +4,6 @@
 
 mod conformance;
 mod embedded;
+mod etcd;
 mod memory;
 mod sim;

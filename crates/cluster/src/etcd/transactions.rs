@@ -1,0 +1,138 @@
+//! A transaction as etcd carries it out: once.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::Shared;
+use super::gateway::{Failed, Refused, number};
+use super::layout::{COMMITTED, CONFLICTED, base64};
+use crate::error::Error;
+use crate::transaction::{Outcome, Revision, Transaction};
+
+/// How long etcd keeps the results that hang on a lease, at the longest: two hours.
+const LEASE_SECONDS: u64 = 7200;
+/// When the next results get a new one: so each is kept for an hour at least, which is sixty times as long as a call may take.
+const LEASE_AGE_MAX: Duration = Duration::from_secs(3600);
+const _: () = assert!(LEASE_SECONDS >= 2 * LEASE_AGE_MAX.as_secs(), "a result outlives its call by far");
+
+/// Results hang on it, and go with it.
+pub(super) struct Lease {
+    id: String,
+    granted: Instant,
+}
+
+impl Shared {
+    pub(super) fn carry_out(&self, transaction: &Transaction, until: Instant) -> Result<Outcome, Error> {
+        loop {
+            // Without a lease nothing was done.
+            let lease = self.lease(until).map_err(|_| Error::NoLeader)?;
+            let body = self.body(transaction, &lease);
+            let answer = match self.gateway.ask("kv/txn", &body, until) {
+                Ok(answer) => answer,
+                Err(Failed::Refused(Refused::Lease)) => {
+                    *self.lease.lock().expect("no code panics while it holds the lease") = None;
+                    if Instant::now() >= until {
+                        return Err(Error::NoLeader);
+                    }
+                    continue;
+                }
+                Err(Failed::Refused(Refused::Full)) => return Err(Error::Full),
+                Err(Failed::Unreached) => return Err(Error::NoLeader),
+                Err(Failed::Unknown) => return Err(Error::OutcomeUnknown),
+            };
+            let revision = number(&answer["header"]["revision"]);
+            let response = &answer["responses"][0];
+            if answer["succeeded"] != true {
+                // It was carried out before.
+                let result = &response["response_range"]["kvs"][0];
+                let committed = result["value"] == base64(COMMITTED.as_bytes());
+                let revision = Revision(number(&result["create_revision"]));
+                return if committed {
+                    Ok(Outcome::Committed(revision))
+                } else {
+                    self.conflict(transaction, until)
+                };
+            }
+            let inner = &response["response_txn"];
+            if inner["succeeded"] == true {
+                return Ok(Outcome::Committed(Revision(revision)));
+            }
+            let found =
+                inner["responses"].as_array().map(|all| all.iter().skip(1).collect()).unwrap_or_default();
+            return Ok(mismatch(transaction, found));
+        }
+    }
+
+    /// If there is no result yet: if the preconditions hold, the writes and the result; else the other result and what is there.
+    fn body(&self, transaction: &Transaction, lease: &str) -> Value {
+        let result = self.layout.result(transaction.op_id);
+        let put_result = |value: &str| json!({ "request_put": { "key": result, "value": base64(value.as_bytes()), "lease": lease } });
+        let compare: Vec<Value> = transaction
+            .preconditions
+            .iter()
+            .map(|(key, revision)| match revision {
+                Some(revision) => json!({ "key": self.layout.key(key), "target": "MOD", "mod_revision": revision.0.to_string() }),
+                None => json!({ "key": self.layout.key(key), "target": "CREATE", "create_revision": "0" }),
+            })
+            .collect();
+        let writes = transaction.writes.iter().map(|(key, value)| match value {
+            Some(value) => json!({ "request_put": { "key": self.layout.key(key), "value": base64(value) } }),
+            None => json!({ "request_delete_range": { "key": self.layout.key(key) } }),
+        });
+        let success: Vec<Value> = std::iter::once(put_result(COMMITTED)).chain(writes).collect();
+        let failure: Vec<Value> =
+            std::iter::once(put_result(CONFLICTED)).chain(self.reads(transaction)).collect();
+        let inner = json!({ "compare": compare, "success": success, "failure": failure });
+        json!({
+            "compare": [{ "key": result, "target": "CREATE", "create_revision": "0" }],
+            "success": [{ "request_txn": inner }],
+            "failure": [{ "request_range": { "key": result } }],
+        })
+    }
+
+    fn reads(&self, transaction: &Transaction) -> impl Iterator<Item = Value> {
+        let keys = transaction.preconditions.iter().map(|(key, _)| self.layout.key(key));
+        keys.map(|key| json!({ "request_range": { "key": key, "keys_only": true } }))
+    }
+
+    /// What is there now, for a transaction that conflicted before.
+    fn conflict(&self, transaction: &Transaction, until: Instant) -> Result<Outcome, Error> {
+        let reads: Vec<Value> = self.reads(transaction).collect();
+        let found = self.gateway.ask("kv/txn", &json!({ "success": reads }), until);
+        // It certainly has had no effect; only what it conflicted with is not known.
+        let found = found.map_err(|_| Error::NoQuorum)?;
+        Ok(mismatch(
+            transaction,
+            found["responses"].as_array().map(|all| all.iter().collect()).unwrap_or_default(),
+        ))
+    }
+
+    /// The lease for results of now.
+    fn lease(&self, until: Instant) -> Result<String, Failed> {
+        let mut lease = self.lease.lock().expect("no code panics while it holds the lease");
+        if let Some(lease) = lease.as_ref().filter(|lease| lease.granted.elapsed() < LEASE_AGE_MAX) {
+            return Ok(lease.id.clone());
+        }
+        let granted = Instant::now();
+        let answer = self.gateway.ask("lease/grant", &json!({ "TTL": LEASE_SECONDS.to_string() }), until)?;
+        let id = answer["ID"].as_str().ok_or(Failed::Unknown)?.to_owned();
+        *lease = Some(Lease { id: id.clone(), granted });
+        Ok(id)
+    }
+}
+
+/// The first precondition that does not hold by what was `found` at the keys; where all hold by now, the first one.
+fn mismatch(transaction: &Transaction, found: Vec<&Value>) -> Outcome {
+    let found: Vec<Option<Revision>> = (0..transaction.preconditions.len())
+        .map(|at| {
+            let kv = &found.get(at).copied().unwrap_or(&Value::Null)["response_range"]["kvs"][0];
+            Some(Revision(number(&kv["mod_revision"]))).filter(|revision| revision.0 > 0)
+        })
+        .collect();
+    let all = transaction.preconditions.iter().zip(&found);
+    let first =
+        all.clone().find(|((_, expected), found)| *expected != **found).or_else(|| all.clone().next());
+    let (key, found) = first.map(|((key, _), found)| (key.clone(), *found)).unwrap_or_default();
+    Outcome::Conflict { key, found }
+}
