@@ -4,6 +4,8 @@ use base::{BlockCount, BlockSize};
 
 use super::RelativePort;
 use super::limits::AtomicWrites;
+use super::operations::Reach;
+use super::sense::{Sense, SenseKey, code};
 
 /// Names that never change over a unit's life.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,4 +120,28 @@ pub enum AccessState {
     Unavailable = 0x3,
     Offline = 0xe,
     Transitioning = 0xf,
+}
+
+impl AccessState {
+    /// Whether a command of this reach is carried out in it.
+    ///
+    /// # Errors
+    /// What it is answered instead.
+    pub(super) fn admits(self, reach: Reach) -> Result<(), Sense> {
+        let code = match (self, reach) {
+            (AccessState::ActiveOptimized | AccessState::ActiveNonOptimized, _)
+            | (AccessState::Standby, Reach::Standby)
+            | (_, Reach::Any) => return Ok(()),
+            (AccessState::Standby, Reach::Active) => {
+                code::LOGICAL_UNIT_NOT_ACCESSIBLE_TARGET_PORT_IN_STANDBY_STATE
+            }
+            (AccessState::Unavailable | AccessState::Offline, _) => {
+                code::LOGICAL_UNIT_NOT_ACCESSIBLE_TARGET_PORT_IN_UNAVAILABLE_STATE
+            }
+            (AccessState::Transitioning, _) => {
+                code::LOGICAL_UNIT_NOT_ACCESSIBLE_ASYMMETRIC_ACCESS_STATE_TRANSITION
+            }
+        };
+        Err(Sense::new(SenseKey::NotReady, code))
+    }
 }

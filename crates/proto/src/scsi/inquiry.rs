@@ -1,6 +1,6 @@
 //! INQUIRY: standard data (SPC-4 6.6.2) and the way to the vital product data pages.
 
-use super::operations::{Access, OnAttention, Operation};
+use super::operations::{Access, OnAttention, Operation, Reach};
 use super::{Cdb, Identity, LogicalUnit, Outcome, Request, Sense, Step, operations, vpd};
 
 pub(super) const INQUIRY: Operation = Operation {
@@ -11,6 +11,7 @@ pub(super) const INQUIRY: Operation = Operation {
     access: Access::Free,
     attention: OnAttention::Run,
     needs_ready: false,
+    reach: Reach::Any,
     run: inquiry,
 };
 

@@ -1,8 +1,8 @@
 //! What one core knows of one logical unit, and the way of a command through it.
 //!
 //! Every command passes the same gates, in the order of [`LogicalUnit::start`]: is there such a command
-//! ([`operations`](super::operations)), is a unit attention to be told first, does a reservation of another nexus forbid it,
-//! is the unit started. Then its row in the table of operations says which function carries it out:
+//! ([`operations`](super::operations)), is a unit attention to be told first, does the access state of the port's group admit it, does a
+//! reservation of another nexus forbid it, is the unit started. Then its row in the table of operations says which function carries it out:
 //!
 //! ```text
 //!  operations.rs       table: name, usage, gates, function
@@ -22,7 +22,7 @@ use base::Chain;
 use super::attention::Attentions;
 use super::change::Change;
 use super::commands::{self, BlockState, CopySegment, Pending};
-use super::operations::{self, Access, OnAttention, Operation};
+use super::operations::{self, Access, OnAttention, Operation, Reach};
 use super::power;
 use super::reservations::conflict::Standing;
 use super::sense::{Sense, SenseFormat, SenseKey, code};
@@ -178,7 +178,9 @@ impl LogicalUnit {
         step
     }
 
-    /// The gates (SAM-5, Status precedence): news of a reset comes before a reservation conflict, all other news after it.
+    /// The gates (SAM-5, Status precedence): news of a reset comes before a reservation conflict, all other news after it. Through a
+    /// port in a state that does not admit the command there is no conflict to tell of: a node that is out of reach of the others knows
+    /// their reservations as they were.
     fn admit(&mut self, request: &Request) -> Result<operations::Run, Outcome> {
         // A nexus that was detached meanwhile: nobody will read the answer.
         let nexus = self.nexuses.get_mut(&request.nexus).ok_or(Outcome::status(Status::Busy))?;
@@ -187,7 +189,9 @@ impl LogicalUnit {
         if reports && let Some(reset) = nexus.attentions.take_reset() {
             return Err(reset.sense().into());
         }
-        if let Ok(operation) = operation
+        let admitted = operation.as_ref().map_or(Ok(()), |operation| nexus.access.admits(operation.reach));
+        if admitted.is_ok()
+            && let Ok(operation) = operation
             && !nexus.standing.permits(operation.access, &request.cdb)
         {
             return Err(Outcome::status(Status::ReservationConflict));
@@ -197,8 +201,9 @@ impl LogicalUnit {
         }
         let operation = operation?;
         check_control(&request.cdb, operation)?;
+        admitted?;
         if operation.needs_ready {
-            check_ready(self.state.stopped, nexus.access)?;
+            check_started(self.state.stopped)?;
         }
         Ok(operation.run)
     }
@@ -236,10 +241,11 @@ impl LogicalUnit {
     }
 
     fn may_copy(&self, nexus: &ItNexus, access: Access) -> Result<(), Refusal> {
+        self.config.access_state(nexus.port).admits(Reach::Active)?;
         if !self.state.reservations.standing(nexus).permits(access, &Cdb([0; 16])) {
             return Err(Refusal::Conflict);
         }
-        Ok(check_ready(self.state.stopped, self.config.access_state(nexus.port))?)
+        Ok(check_started(self.state.stopped)?)
     }
 
     /// Gives sense data the format that D_SENSE asks for.
@@ -255,26 +261,20 @@ impl LogicalUnit {
         self.nexuses.get(&id).map(|nexus| &nexus.name)
     }
 
+    /// Why the medium cannot be reached through the port of a nexus, if so.
+    pub(super) fn inaccessible(&self, id: NexusId) -> Option<Sense> {
+        self.nexuses.get(&id)?.access.admits(Reach::Active).err()
+    }
+
     /// Tells the next attention in another way than by CHECK CONDITION.
     pub(super) fn take_attention(&mut self, id: NexusId) -> Option<UnitAttention> {
         self.nexuses.get_mut(&id)?.attentions.take()
     }
 }
 
-/// The unit is started, and the target port group lets it be used (SPC-4, Target port asymmetric access states).
-fn check_ready(stopped: bool, access: AccessState) -> Result<(), Sense> {
-    if stopped {
-        return Err(power::STOPPED);
-    }
-    let code = match access {
-        AccessState::ActiveOptimized | AccessState::ActiveNonOptimized => return Ok(()),
-        AccessState::Standby => code::LOGICAL_UNIT_NOT_ACCESSIBLE_TARGET_PORT_IN_STANDBY_STATE,
-        AccessState::Unavailable | AccessState::Offline => {
-            code::LOGICAL_UNIT_NOT_ACCESSIBLE_TARGET_PORT_IN_UNAVAILABLE_STATE
-        }
-        AccessState::Transitioning => code::LOGICAL_UNIT_NOT_ACCESSIBLE_ASYMMETRIC_ACCESS_STATE_TRANSITION,
-    };
-    Err(Sense::new(SenseKey::NotReady, code))
+/// The unit was not stopped (SBC-3, START STOP UNIT).
+fn check_started(stopped: bool) -> Result<(), Sense> {
+    if stopped { Err(power::STOPPED) } else { Ok(()) }
 }
 
 /// NACA in the CONTROL byte asks for auto contingent allegiance, which there is none of (NORMACA is zero, SAM-5).

@@ -1,6 +1,6 @@
 //! Logical unit numbers (SAM-5), REPORT LUNS, and commands to a LUN without a unit.
 
-use super::operations::{Access, OnAttention, Operation};
+use super::operations::{Access, OnAttention, Operation, Reach};
 use super::sense::{Sense, SenseFormat, code};
 use super::{Cdb, Identity, LogicalUnit, Outcome, Request, Step, inquiry, vpd};
 
@@ -48,6 +48,7 @@ pub(super) const REPORT_LUNS: Operation = Operation {
     access: Access::Free,
     attention: OnAttention::Run,
     needs_ready: false,
+    reach: Reach::Any,
     run: report_luns,
 };
 

@@ -33,6 +33,8 @@ pub(super) struct Operation {
     pub(super) attention: OnAttention,
     /// It needs a started unit: answered NOT READY otherwise.
     pub(super) needs_ready: bool,
+    /// Through which ports it is carried out.
+    pub(super) reach: Reach,
     /// Carries it out. Reservations, attentions and readiness have been checked.
     pub(super) run: Run,
 }
@@ -71,6 +73,17 @@ pub(super) enum OnAttention {
     Report,
     /// It runs, and the attention stays: INQUIRY, REPORT LUNS, and REQUEST SENSE, which tells it as data.
     Run,
+}
+
+/// In which asymmetric access states of its port's group a command is carried out (SPC-4 5.15.2.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// In all: what tells which unit it is, how else it can be reached, and why not here.
+    Any,
+    /// In standby, too: what needs the unit and not its medium.
+    Standby,
+    /// Only where the unit is active.
+    Active,
 }
 
 /// All commands, by where they are.

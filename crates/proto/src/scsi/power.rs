@@ -2,7 +2,7 @@
 //! PREVENT ALLOW MEDIUM REMOVAL.
 
 use super::change::Change;
-use super::operations::{Access, OnAttention, Operation};
+use super::operations::{Access, OnAttention, Operation, Reach};
 use super::sense::{Sense, SenseFormat, SenseKey, code};
 use super::{LogicalUnit, Outcome, Request, Step};
 
@@ -14,6 +14,7 @@ pub(super) const TEST_UNIT_READY: Operation = Operation {
     access: Access::Status,
     attention: OnAttention::Report,
     needs_ready: true,
+    reach: Reach::Active,
     run: |_, _| Ok(Step::Done(Outcome::good())),
 };
 
@@ -25,6 +26,7 @@ pub(super) const REQUEST_SENSE: Operation = Operation {
     access: Access::Free,
     attention: OnAttention::Run,
     needs_ready: false,
+    reach: Reach::Any,
     run: request_sense,
 };
 
@@ -36,6 +38,7 @@ pub(super) const START_STOP_UNIT: Operation = Operation {
     access: Access::StartStop,
     attention: OnAttention::Report,
     needs_ready: false,
+    reach: Reach::Active,
     run: start_stop_unit,
 };
 
@@ -47,6 +50,7 @@ pub(super) const SEND_DIAGNOSTIC: Operation = Operation {
     access: Access::Exclusive,
     attention: OnAttention::Report,
     needs_ready: true,
+    reach: Reach::Standby,
     run: send_diagnostic,
 };
 
@@ -58,6 +62,7 @@ pub(super) const PREVENT_ALLOW_MEDIUM_REMOVAL: Operation = Operation {
     access: Access::PreventAllow,
     attention: OnAttention::Report,
     needs_ready: false,
+    reach: Reach::Active,
     run: prevent_allow,
 };
 
@@ -68,10 +73,11 @@ pub(super) const STOPPED: Sense =
 /// SPC-4 6.39: tells a pending attention as data, or else why the unit is not ready.
 fn request_sense(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let format = if request.cdb.bit(1, 0) { SenseFormat::Descriptor } else { SenseFormat::Fixed };
-    let sense = match unit.take_attention(request.nexus) {
-        Some(attention) => attention.sense(),
-        None if unit.state().stopped => STOPPED,
-        None => Sense::new(SenseKey::NoSense, code::NO_ADDITIONAL_SENSE_INFORMATION),
+    let sense = match (unit.take_attention(request.nexus), unit.inaccessible(request.nexus)) {
+        (Some(attention), _) => attention.sense(),
+        (None, Some(inaccessible)) => inaccessible,
+        (None, None) if unit.state().stopped => STOPPED,
+        (None, None) => Sense::new(SenseKey::NoSense, code::NO_ADDITIONAL_SENSE_INFORMATION),
     };
     let bytes = Sense { format, ..sense }.encode();
     Ok(Step::Done(Outcome::parameters(&bytes, usize::from(request.cdb.u8(4)))))

@@ -1,6 +1,6 @@
 //! MAINTENANCE IN: what the unit can do and how it can be reached (SPC-4).
 
-use super::operations::{self, Access, OnAttention, Operation};
+use super::operations::{self, Access, OnAttention, Operation, Reach};
 use super::{LogicalUnit, Outcome, PortGroup, Request, Sense, Step, commands};
 
 pub(super) const REPORT_TARGET_PORT_GROUPS: Operation = Operation {
@@ -11,6 +11,7 @@ pub(super) const REPORT_TARGET_PORT_GROUPS: Operation = Operation {
     access: Access::Status,
     attention: OnAttention::Report,
     needs_ready: false,
+    reach: Reach::Any,
     run: report_target_port_groups,
 };
 
@@ -22,6 +23,7 @@ pub(super) const REPORT_SUPPORTED_OPERATION_CODES: Operation = Operation {
     access: Access::Exclusive,
     attention: OnAttention::Report,
     needs_ready: false,
+    reach: Reach::Standby,
     run: report_supported_operation_codes,
 };
 
@@ -33,6 +35,7 @@ pub(super) const REPORT_SUPPORTED_TASK_MANAGEMENT: Operation = Operation {
     access: Access::Exclusive,
     attention: OnAttention::Report,
     needs_ready: false,
+    reach: Reach::Standby,
     run: report_supported_task_management,
 };
 

@@ -22,7 +22,7 @@ mod verify;
 mod write;
 mod write_same;
 
-use super::operations::{Access, OnAttention, Operation, Run};
+use super::operations::{Access, OnAttention, Operation, Reach, Run};
 use super::{LuConfig, NexusId};
 
 pub use copy::CopySegment;
@@ -51,8 +51,8 @@ use Access::{Exclusive, Read, Status};
 pub(super) const OPERATIONS: &[Operation] = &[
     row("READ(6)", Read, read::read_6, &[0x08, 0x1f, 0xff, 0xff, 0xff, 0x07]),
     row("WRITE(6)", Exclusive, write::write_6, &[0x0a, 0x1f, 0xff, 0xff, 0xff, 0x07]),
-    row("READ CAPACITY(10)", Status, capacity::read_capacity_10,
-        &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0x07]),
+    in_standby(row("READ CAPACITY(10)", Status, capacity::read_capacity_10,
+        &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0x07])),
     row("READ(10)", Read, read::read,
         &[0x28, 0x18, 0xff, 0xff, 0xff, 0xff, 0x1f, 0xff, 0xff, 0x07]),
     row("WRITE(10)", Exclusive, write::write,
@@ -99,8 +99,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         &[0x93, 0x09, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0x07]),
     row("WRITE ATOMIC(16)", Exclusive, write::write_atomic,
         &[write::ATOMIC_OPCODE, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0xff, 0xff, 0x1f, 0x07]),
-    action("READ CAPACITY(16)", Status, capacity::read_capacity_16, 0x10,
-        &[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x07]),
+    in_standby(action("READ CAPACITY(16)", Status, capacity::read_capacity_16, 0x10,
+        &[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x07])),
     action("GET LBA STATUS", Read, lba_status::get_lba_status, 0x12,
         &[0x9e, 0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0x07]),
     row("READ(12)", Read, read::read,
@@ -132,6 +132,7 @@ const fn row(name: &'static str, access: Access, run: Run, usage: &'static [u8])
         access,
         attention: OnAttention::Report,
         needs_ready: true,
+        reach: Reach::Active,
         run,
     }
 }
@@ -145,4 +146,9 @@ const fn action(
     usage: &'static [u8],
 ) -> Operation {
     Operation { service_action: Some(service_action), ..row(name, access, run, usage) }
+}
+
+/// A command that does not need the medium.
+const fn in_standby(operation: Operation) -> Operation {
+    Operation { reach: Reach::Standby, ..operation }
 }

@@ -259,6 +259,92 @@ fn a_group_in_standby_is_not_ready() {
     assert_eq!(rig.data(A, &[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0])[4], 0x02);
 }
 
+/// SPC-4 5.15.2.4: what is carried out through a port in each access state, and what all else is answered.
+#[test]
+fn each_access_state_admits_what_it_should() {
+    use crate::scsi::AccessState::{
+        ActiveNonOptimized, ActiveOptimized, Offline, Standby, Transitioning, Unavailable,
+    };
+    let always: [&[u8]; 5] = [
+        &[0x12, 0, 0, 0, 96, 0],                     // INQUIRY
+        &[0x12, 1, 0x83, 0, 255, 0],                 // INQUIRY
+        &[0xa0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0],    // REPORT LUNS
+        &[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], // REPORT TARGET PORT GROUPS
+        &[0x03, 0, 0, 0, 18, 0],                     // REQUEST SENSE
+    ];
+    let in_standby: [&[u8]; 7] = [
+        &[0x1a, 0, 0x3f, 0, 255, 0],                              // MODE SENSE (6)
+        &[0x5e, 0, 0, 0, 0, 0, 0, 1, 0, 0],                       // PERSISTENT RESERVE IN, READ KEYS
+        &[0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0],                      // PERSISTENT RESERVE OUT, REGISTER
+        &[0x1d, 4, 0, 0, 0, 0],                                   // SEND DIAGNOSTIC
+        &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0],                       // READ CAPACITY (10)
+        &[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0], // READ CAPACITY (16)
+        &[0xa3, 0x0c, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0],              // REPORT SUPPORTED OPERATION CODES
+    ];
+    let if_active: [&[u8]; 8] = [
+        &[0x00, 0, 0, 0, 0, 0],                                   // TEST UNIT READY
+        &[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0],                       // READ (10)
+        &[0x2a, 0, 0, 0, 0, 0, 0, 0, 0, 0],                       // WRITE (10)
+        &[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0],                       // SYNCHRONIZE CACHE (10)
+        &[0x9e, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0], // GET LBA STATUS
+        &[0x1b, 0, 0, 0, 1, 0],                                   // START STOP UNIT
+        &[0x16, 0, 0, 0, 0, 0],                                   // RESERVE (6)
+        &[0x17, 0, 0, 0, 0, 0],                                   // RELEASE (6)
+    ];
+    for (state, standby, active) in [
+        (ActiveOptimized, None, None),
+        (ActiveNonOptimized, None, None),
+        (Standby, None, Some(0x040b)),
+        (Unavailable, Some(0x040c), Some(0x040c)),
+        (Offline, Some(0x040c), Some(0x040c)),
+        (Transitioning, Some(0x040a), Some(0x040a)),
+    ] {
+        let mut rig = Rig::new();
+        let mut config = config();
+        config.port_groups[0].state = state;
+        rig.unit.reconfigure(config);
+        // Told once to each nexus.
+        if state != ActiveOptimized {
+            assert_eq!([A, B, A2].map(|nexus| rig.news(nexus)), [vec![0x2a06], vec![0x2a06], vec![0x2a06]]);
+        }
+        let expected = always.iter().map(|cdb| (cdb, None));
+        let expected = expected.chain(in_standby.iter().map(|cdb| (cdb, standby)));
+        let expected = expected.chain(if_active.iter().map(|cdb| (cdb, active)));
+        for (cdb, code) in expected {
+            let data: &[u8] = if cdb[0] == 0x5f { &[0; 24] } else { &[] };
+            let outcome = rig.run(A, cdb, data);
+            let found = outcome.sense.map(|sense| (sense.key, sense.code));
+            assert_eq!(found, code.map(|code| (SenseKey::NotReady, code)), "{state:?}: {cdb:02x?}");
+        }
+        // REQUEST SENSE tells it as data: NOT READY, and the code.
+        let sense = rig.data(A, &[0x03, 0, 0, 0, 18, 0]);
+        let [high, low] = active.unwrap_or(0).to_be_bytes();
+        assert_eq!((sense[2], sense[12], sense[13]), (if active.is_some() { 0x02 } else { 0 }, high, low));
+    }
+}
+
+/// A node that is out of reach of the others knows reservations as they were: it tells of no conflict.
+#[test]
+fn no_conflict_is_told_through_a_port_that_is_unavailable() {
+    let mut rig = Rig::new();
+    let register = [[0; 8], [0, 0, 0, 0, 0, 0, 0, 7], [0; 8]].concat();
+    let reserve = [[0, 0, 0, 0, 0, 0, 0, 7], [0; 8], [0; 8]].concat();
+    assert_eq!(rig.status(B, &[0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0], &register), Status::Good);
+    assert_eq!(rig.status(B, &[0x5f, 1, 3, 0, 0, 0, 0, 0, 24, 0], &reserve), Status::Good);
+    let write = [0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    assert_eq!(rig.status(A, &write, &[0; 512]), Status::ReservationConflict);
+    assert_eq!(rig.status(A2, &write, &[0; 512]), Status::ReservationConflict);
+    let mut two = config();
+    let moved = two.port_groups[0].ports.remove(1);
+    let state = crate::scsi::AccessState::Unavailable;
+    two.port_groups.push(crate::scsi::PortGroup { id: 2, state, preferred: false, ports: vec![moved] });
+    rig.unit.reconfigure(two);
+    assert_eq!(rig.code(A2, &write, &[0; 512]), 0x2a06);
+    assert_eq!(rig.code(A2, &write, &[0; 512]), 0x040c);
+    assert_eq!(rig.unit.may_copy_to(&nexus(A2)), Err(Refusal::Check(Sense::new(SenseKey::NotReady, 0x040c))));
+    assert_eq!(rig.status(A, &write, &[0; 512]), Status::ReservationConflict);
+}
+
 /// A port that comes or goes changes the state of none that stays.
 #[test]
 fn another_port_is_no_news() {

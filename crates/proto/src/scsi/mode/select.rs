@@ -4,7 +4,7 @@ use base::Chain;
 
 use super::{Mode, PAGES, Page};
 use crate::scsi::change::{Change, Decision, Notice};
-use crate::scsi::operations::{Access, OnAttention, Operation};
+use crate::scsi::operations::{Access, OnAttention, Operation, Reach};
 use crate::scsi::{Affected, ItNexus, LogicalUnit, LuConfig, LuState, Request, Sense, Step, UnitAttention};
 
 pub(in crate::scsi) const MODE_SELECT_6: Operation = Operation {
@@ -15,6 +15,7 @@ pub(in crate::scsi) const MODE_SELECT_6: Operation = Operation {
     access: Access::Exclusive,
     attention: OnAttention::Report,
     needs_ready: false,
+    reach: Reach::Standby,
     run: |unit, request| {
         let list = usize::from(request.cdb.u8(4));
         select(unit, request, Header { bytes: 4, list, list_at: 4 })
@@ -29,6 +30,7 @@ pub(in crate::scsi) const MODE_SELECT_10: Operation = Operation {
     access: Access::Exclusive,
     attention: OnAttention::Report,
     needs_ready: false,
+    reach: Reach::Standby,
     run: |unit, request| {
         let list = usize::from(request.cdb.u16(7));
         select(unit, request, Header { bytes: 8, list, list_at: 7 })

@@ -1,7 +1,7 @@
 //! MODE SENSE(6) and MODE SENSE(10) (SPC-4 6.11, 6.12).
 
 use super::{Mode, PAGES, Page};
-use crate::scsi::operations::{Access, OnAttention, Operation};
+use crate::scsi::operations::{Access, OnAttention, Operation, Reach};
 use crate::scsi::{Cdb, LogicalUnit, LuConfig, Outcome, Request, Sense, Step};
 
 pub(in crate::scsi) const MODE_SENSE_6: Operation = Operation {
@@ -12,6 +12,7 @@ pub(in crate::scsi) const MODE_SENSE_6: Operation = Operation {
     access: Access::Exclusive,
     attention: OnAttention::Report,
     needs_ready: false,
+    reach: Reach::Standby,
     run: mode_sense_6,
 };
 
@@ -23,6 +24,7 @@ pub(in crate::scsi) const MODE_SENSE_10: Operation = Operation {
     access: Access::Exclusive,
     attention: OnAttention::Report,
     needs_ready: false,
+    reach: Reach::Standby,
     run: mode_sense_10,
 };
 

@@ -2,7 +2,7 @@
 
 use super::Reservations;
 use crate::scsi::change::Change;
-use crate::scsi::operations::{Access, OnAttention, Operation};
+use crate::scsi::operations::{Access, OnAttention, Operation, Reach};
 use crate::scsi::{ItNexus, LogicalUnit, Request, Sense, Status, Step};
 
 /// The four commands.
@@ -35,6 +35,7 @@ const fn operation(
         access,
         attention: OnAttention::Report,
         needs_ready: false,
+        reach: Reach::Active,
         run,
     }
 }

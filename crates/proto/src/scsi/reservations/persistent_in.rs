@@ -1,7 +1,7 @@
 //! PERSISTENT RESERVE IN (SPC-4): answered from what this core knows.
 
 use super::{Kind, Reservations, transport_id};
-use crate::scsi::operations::{Access, OnAttention, Operation, Run};
+use crate::scsi::operations::{Access, OnAttention, Operation, Reach, Run};
 use crate::scsi::{LogicalUnit, Outcome, Request, Sense, Step};
 
 /// The four service actions.
@@ -33,6 +33,7 @@ const fn operation(action: u8, name: &'static str, run: Run) -> Operation {
         access: Access::Status,
         attention: OnAttention::Report,
         needs_ready: false,
+        reach: Reach::Standby,
         run,
     }
 }

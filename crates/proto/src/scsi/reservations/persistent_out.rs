@@ -2,7 +2,7 @@
 
 use super::{Kind, transport_id};
 use crate::scsi::change::Change;
-use crate::scsi::operations::{Access, OnAttention, Operation, Run};
+use crate::scsi::operations::{Access, OnAttention, Operation, Reach, Run};
 use crate::scsi::sense::code;
 use crate::scsi::{InitiatorPort, ItNexus, LogicalUnit, RelativePort, Request, Sense, Step};
 
@@ -38,6 +38,7 @@ pub(in crate::scsi) const PERSISTENT_RESERVE_OUT: [Operation; COUNT] = {
         access: Access::PersistentOut,
         attention: OnAttention::Report,
         needs_ready: false,
+        reach: Reach::Standby,
         run: RUN,
     }; COUNT];
     let mut action = 0;
