@@ -42,6 +42,7 @@ impl Unit {
             solid_state: true,
             read_only: false,
             atomic: AtomicWrites { blocks_max: 16, alignment: 1, granularity: 1 },
+            unlisted: AccessState::ActiveOptimized,
             port_groups: vec![PortGroup {
                 id: 1,
                 state: AccessState::ActiveOptimized,

@@ -4,11 +4,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::port_numbers::NodeNumber;
+
 /// The settings of a node.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The node's name, for people.
     pub name: String,
+    /// Its number, if it belongs to a cluster: its ports are numbered by it from the first login to the last.
+    pub node_number: Option<NodeNumber>,
     /// Where the record lies, and pools made without a path.
     pub data_dir: PathBuf,
     /// Where to listen for iSCSI.
@@ -38,6 +42,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             name: "ursa".into(),
+            node_number: None,
             data_dir: "ursa-data".into(),
             portals: vec![SocketAddr::from(([0, 0, 0, 0], ISCSI_PORT))],
             ram_bytes_max: 1 << 30,

@@ -8,6 +8,7 @@ pub mod access;
 pub mod config;
 pub mod control;
 mod histogram;
+mod port_numbers;
 mod portal;
 mod record;
 mod session;
@@ -27,9 +28,10 @@ use rt::sync::Sender;
 pub use self::config::Config;
 pub use self::control::{Control, DefaultPool, Handle, NotRunning, StartError, Wanted};
 pub use self::histogram::{BUCKETS, Histogram, bucket_bound};
+pub use self::port_numbers::{NodeNumber, PortNumbers};
 pub use self::record::{RecordError, RecordFault};
 use self::shard::{Shard, on_all_cores};
-pub use self::unit::{Operation, UnitStats, naa};
+pub use self::unit::{Operation, Paths, UnitStats, Way, naa};
 pub use self::volume::VolumeId;
 
 /// What a node tells when it serves: the addresses of its portals.

@@ -18,6 +18,7 @@ use store::{CoreDisks, PoolId};
 use crate::access::{Access, Concerned};
 use crate::config::Config;
 use crate::control::Control;
+use crate::port_numbers::{NodeNumber, PortNumbers};
 use crate::session::Session;
 use crate::unit::{Unit, Waiting};
 use crate::volume::{Volume, VolumeId};
@@ -38,6 +39,8 @@ pub struct Shard {
     disks: RefCell<BTreeMap<PoolId, CoreDisks>>,
     /// Where the node listens.
     portals: RefCell<Vec<SocketAddr>>,
+    /// Where the other nodes of the cluster do.
+    peer_portals: RefCell<BTreeMap<NodeNumber, Vec<SocketAddr>>>,
     /// On core 0, once it has started.
     control: RefCell<Option<Rc<Control>>>,
     /// On core 0: rung when the node is to stop.
@@ -57,6 +60,7 @@ impl Shard {
             draining: Cell::new(false),
             disks: RefCell::default(),
             portals: RefCell::default(),
+            peer_portals: RefCell::default(),
             control: RefCell::default(),
             stopping: Notify::new(),
         });
@@ -97,6 +101,22 @@ impl Shard {
     /// The node listens at these addresses.
     pub fn set_portals(&self, portals: Vec<SocketAddr>) {
         self.portals.replace(portals);
+    }
+
+    /// By which numbers initiators know the node's ports.
+    pub fn port_numbers(&self) -> PortNumbers {
+        PortNumbers::of(self.config.node_number)
+    }
+
+    /// Where another node listens.
+    pub fn peer_portals(&self, node: NodeNumber) -> Vec<SocketAddr> {
+        self.peer_portals.borrow().get(&node).cloned().unwrap_or_default()
+    }
+
+    /// The other nodes of the cluster listen at these addresses: whoever asks for the portals of a target that leads to a volume of
+    /// theirs is told of them.
+    pub fn set_peer_portals(&self, portals: BTreeMap<NodeNumber, Vec<SocketAddr>>) {
+        self.peer_portals.replace(portals);
     }
 
     /// A pool's disks on this core.

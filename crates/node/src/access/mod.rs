@@ -40,7 +40,8 @@ pub struct LunMap {
 pub struct Target {
     /// Its iSCSI name.
     pub name: TargetName,
-    /// Its relative target port identifier: unique in the node and never changed, since reservations are kept by it.
+    /// Its number: unique in the node and never changed. Its relative target port identifiers are made from it
+    /// ([`PortNumbers`](crate::PortNumbers)), and reservations are kept by these.
     pub port: u16,
     /// A name for people.
     pub alias: Option<String>,

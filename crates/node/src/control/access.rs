@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::change::{Changing, WaitsFor, Work};
 use super::turns::Thing;
-use super::volumes::port_groups;
 use super::{Control, ControlError};
 use crate::access::{
     Access, AccessChange, AddressRange, ChapSecret, Concerned, HostGroup, HostName, LUN_MAX, LunMap, Target,
@@ -247,7 +246,25 @@ impl Control {
             return Err(ControlError::not_found("host", &spec.host));
         }
         let lun = free_lun(&target, &host, volume, spec.lun)?;
+        if let Some(volume) = volume {
+            self.check_port(&target, volume)?;
+        }
         Ok(Place { target, host, lun })
+    }
+
+    /// That no other target leads to the volume by the same port: reservations could not tell the two from each other.
+    fn check_port(&self, target: &Target, volume: VolumeId) -> Result<(), ControlError> {
+        let (access, numbers) = (self.access(), Shard::current().port_numbers());
+        let meets = |other: &Target| {
+            other.name != target.name && numbers.port(other.port) == numbers.port(target.port)
+        };
+        match access.targets_of(volume).any(meets) {
+            true => Err(ControlError::Invalid {
+                field: "target",
+                reason: "another target of the volume has the same port number in the cluster: map it in a new target",
+            }),
+            false => Ok(()),
+        }
     }
 
     fn new_target(&self, spec: TargetSpec) -> Result<Target, ControlError> {
@@ -361,7 +378,7 @@ async fn announce(access: Access, concerned: Concerned) {
         async move {
             let shard = Shard::current();
             for unit in concerned.volumes().filter_map(|volume| shard.unit(volume)) {
-                unit.set_port_groups(port_groups(unit.id(), &access));
+                unit.look_at_targets(&access);
             }
             shard.set_access(access, &concerned);
         }

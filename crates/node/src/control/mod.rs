@@ -8,6 +8,7 @@ mod access;
 mod change;
 mod error;
 mod forgetting;
+mod paths;
 mod pools;
 mod predecessor;
 mod reopening;

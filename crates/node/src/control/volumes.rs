@@ -2,7 +2,7 @@
 
 use base::{BlockCount, BlockSize, ByteLen};
 use proto::scsi::limits::AtomicWrites;
-use proto::scsi::{AccessState, LuConfig, LuState, PortGroup, RelativePort, TargetPort};
+use proto::scsi::{AccessState, LuConfig, LuState};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,10 +12,9 @@ use super::access::MapSpec;
 use super::change::{Changing, WaitsFor, Work};
 use super::turns::Thing;
 use super::{Control, ControlError};
-use crate::access::{Access, VolumeName};
-use crate::portal::PORTAL_GROUP;
+use crate::access::VolumeName;
 use crate::shard::{Shard, on_all_cores};
-use crate::unit::{Unit, identity};
+use crate::unit::{Paths, Unit, identity};
 use crate::volume::{Volume, VolumeId};
 
 /// A volume to be made.
@@ -64,6 +63,7 @@ struct Opening {
     /// By core.
     specs: Vec<Vec<SliceSpec>>,
     config: LuConfig,
+    paths: Paths,
     state: LuState,
 }
 
@@ -354,6 +354,9 @@ impl Control {
             .state_set_aside(info.id)
             .or_else(|| LuState::from_durable(&durable))
             .ok_or_else(|| ControlError::LuStateUnreadable(info.name.clone()))?;
+        // What other nodes have, too, is served when the cluster says so.
+        let paths = if info.copy.is_some() { Paths::not_known() } else { Paths::only() };
+        let numbers = Shard::current().port_numbers();
         Ok(Opening {
             pool: pool.id(),
             id: info.id,
@@ -361,7 +364,8 @@ impl Control {
             blocks: BlockCount(info.capacity.0 >> info.block_size.shift()),
             stripe: info.stripe,
             specs: self.specs_by_core(pool, info.id)?,
-            config: lu_config(info, &self.access()),
+            config: paths.in_config(info.id, &self.access(), numbers, &lu_config(info)),
+            paths,
             state,
         })
     }
@@ -421,7 +425,8 @@ fn open_here(opening: &Opening) {
     let specs = opening.specs[usize::from(rt::core().0)].iter().cloned();
     let slices = specs.map(|spec| spec.open(&disks)).collect();
     let volume = Volume::new(opening.id, opening.block_size, opening.blocks, opening.stripe, slices);
-    let unit = Unit::new(Rc::new(volume), opening.config.clone(), opening.state.clone());
+    let (config, paths) = (opening.config.clone(), opening.paths.clone());
+    let unit = Unit::new(Rc::new(volume), config, paths, opening.state.clone());
     shard.add_unit(Rc::new(unit));
 }
 
@@ -434,8 +439,8 @@ fn whole_blocks(size: ByteLen, block: BlockSize) -> Result<ByteLen, ControlError
     )
 }
 
-/// How a volume shows itself over SCSI.
-fn lu_config(info: &VolumeInfo, access: &Access) -> LuConfig {
+/// How a volume shows itself over SCSI, but for the ways that lead to it.
+fn lu_config(info: &VolumeInfo) -> LuConfig {
     LuConfig {
         identity: identity(info.id),
         block_size: info.block_size,
@@ -446,23 +451,7 @@ fn lu_config(info: &VolumeInfo, access: &Access) -> LuConfig {
         read_only: false,
         // A power cut may tear a write in place at any sector: nothing to promise.
         atomic: AtomicWrites::default(),
-        port_groups: port_groups(info.id, access),
+        port_groups: Vec::new(),
+        unlisted: AccessState::Unavailable,
     }
-}
-
-/// The ports that lead to a volume: one a target, all in one group, since one node has one way to the data.
-pub(super) fn port_groups(volume: VolumeId, access: &Access) -> Vec<PortGroup> {
-    let mut ports: Vec<TargetPort> = access
-        .targets_of(volume)
-        .map(|target| TargetPort {
-            relative: RelativePort(target.port),
-            target: target.name.to_string(),
-            portal_group: PORTAL_GROUP,
-        })
-        .collect();
-    ports.sort_by_key(|port| port.relative);
-    if ports.is_empty() {
-        return Vec::new();
-    }
-    vec![PortGroup { id: 1, state: AccessState::ActiveOptimized, preferred: false, ports }]
 }

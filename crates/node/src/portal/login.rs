@@ -10,7 +10,6 @@ use proto::iscsi::target::{
 use proto::scsi::{InitiatorPort, ItNexus, NexusId, RelativePort};
 use rt::{DetachedStream, Stream};
 
-use super::PORTAL_GROUP;
 use super::registry::SessionName;
 use crate::access::{ChapSecret, Denied};
 use crate::control::Control;
@@ -150,18 +149,19 @@ fn authorize(request: &LoginRequest, peer: SocketAddr) -> Authorization {
     if shard.is_draining() {
         return Authorization::Deny(LoginStatus::ServiceUnavailable);
     }
+    let portal_group = shard.port_numbers().portal_group();
     // Discovery shows each initiator no more than what it may log in to.
     let Some(target) = &request.target else {
         let secrets = match shard.config().discovery_chap {
             true => shard.access().secrets_of(&request.initiator, peer.ip()),
             false => Vec::new(),
         };
-        return Authorization::Allow { chap: chap(&secrets, None), portal_group: PORTAL_GROUP, alias: None };
+        return Authorization::Allow { chap: chap(&secrets, None), portal_group, alias: None };
     };
     match shard.access().admit(target, &request.initiator, peer.ip()) {
         Ok(admission) => {
             let chap = chap(&admission.chap, admission.target_chap.as_ref());
-            Authorization::Allow { chap, portal_group: PORTAL_GROUP, alias: admission.alias }
+            Authorization::Allow { chap, portal_group, alias: admission.alias }
         }
         Err(denied) => {
             tracing::warn!(%peer, initiator = request.initiator, target, ?denied, "initiator denied");
@@ -210,11 +210,12 @@ async fn admit(
     let added = registry.add(name);
     let (tsih, nexus, core, again) = added.ok_or(LoginStatus::OutOfResources)?;
     let initiator = InitiatorPort { name: initiator, isid: request.isid };
-    let access = Shard::current().access();
-    let port =
-        request.target.as_deref().and_then(|target| access.target(target)).map_or(0, |target| target.port);
+    let (access, numbers) = (Shard::current().access(), Shard::current().port_numbers());
+    let target = request.target.as_deref().and_then(|target| access.target(target));
+    // A session for discovery has no port.
+    let port = target.map_or(RelativePort(0), |target| numbers.port(target.port));
     let peer = Peer {
-        name: ItNexus { initiator, port: RelativePort(port) },
+        name: ItNexus { initiator, port },
         alias: request.alias,
         target: request.target,
         address: peer,

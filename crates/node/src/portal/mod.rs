@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use rt::{CoreId, Listener};
 
-pub use self::registry::{PORTAL_GROUP, Registry};
+pub use self::registry::Registry;
 use crate::control::Control;
+use crate::port_numbers::PortNumbers;
 
 /// Connections that may be in their login at once, of all portals: 2,000 hosts that come back after an outage and some
 /// more. Each holds a few KiB. Beyond it, a connection waits in the kernel's queue.
@@ -59,7 +60,7 @@ pub async fn serve(listener: Listener, logins: Rc<Cell<usize>>) {
 
 /// The addresses to tell initiators: a portal that listens on all addresses is told as those that its connections came in
 /// on, since these can be reached.
-pub fn addresses(portals: &[SocketAddr], local: &[SocketAddr]) -> Vec<String> {
+pub fn addresses(portals: &[SocketAddr], local: &[SocketAddr], numbers: PortNumbers) -> Vec<String> {
     let mut addresses: Vec<SocketAddr> = portals
         .iter()
         .flat_map(|portal| {
@@ -71,7 +72,12 @@ pub fn addresses(portals: &[SocketAddr], local: &[SocketAddr]) -> Vec<String> {
         .collect();
     addresses.sort();
     addresses.dedup();
-    addresses.iter().map(|address| format!("{address},{PORTAL_GROUP}")).collect()
+    target_addresses(&addresses, numbers)
+}
+
+/// TargetAddress of portals (RFC 7143 13.8).
+pub fn target_addresses(portals: &[SocketAddr], numbers: PortNumbers) -> Vec<String> {
+    portals.iter().map(|portal| format!("{portal},{}", numbers.portal_group())).collect()
 }
 
 fn canonical(address: IpAddr) -> IpAddr {
@@ -90,15 +96,18 @@ pub fn session_ended(tsih: u16) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::port_numbers::NodeNumber;
 
     #[test]
     fn a_portal_on_all_addresses_is_told_by_those_in_use() {
         let all = ["0.0.0.0:3260".parse().unwrap()];
         let local = ["10.0.0.5:3260".parse().unwrap(), "10.0.0.5:3260".parse().unwrap()];
-        assert_eq!(addresses(&all, &local), ["10.0.0.5:3260,1"]);
+        let alone = PortNumbers::Alone;
+        assert_eq!(addresses(&all, &local, alone), ["10.0.0.5:3260,1"]);
         let two = ["127.0.0.1:3261".parse().unwrap(), "127.0.0.1:3260".parse().unwrap()];
-        assert_eq!(addresses(&two, &local), ["127.0.0.1:3260,1", "127.0.0.1:3261,1"]);
+        assert_eq!(addresses(&two, &local, alone), ["127.0.0.1:3260,1", "127.0.0.1:3261,1"]);
         let six = ["[::]:3260".parse().unwrap()];
-        assert_eq!(addresses(&six, &["[fd00::5]:3260".parse().unwrap()]), ["[fd00::5]:3260,1"]);
+        let third = PortNumbers::of(NodeNumber::new(3));
+        assert_eq!(addresses(&six, &["[fd00::5]:3260".parse().unwrap()], third), ["[fd00::5]:3260,3"]);
     }
 }

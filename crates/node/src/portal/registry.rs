@@ -14,9 +14,6 @@ pub const SESSIONS_MAX: usize = 65_535;
 /// Names of former sessions that are remembered: an initiator that draws a new ISID for each login must not fill the memory.
 const SEEN_MAX: usize = SESSIONS_MAX;
 
-/// The portal group of all portals: connections of one session may come through any of them.
-pub const PORTAL_GROUP: u16 = 1;
-
 /// What makes a session the same as an earlier one (RFC 7143 4.4.3.2): the names of both ports.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionName {

@@ -35,6 +35,7 @@ pub use self::join::Seat;
 pub use self::view::View;
 use crate::access::{ChapSecret, HostName, Target};
 use crate::control::{SessionStatus, Traffic};
+use crate::port_numbers::{NodeNumber, PortNumbers};
 use crate::portal;
 use crate::shard::Shard;
 use crate::unit::Unit;
@@ -372,7 +373,7 @@ impl Session {
         let peer = &self.birth.peer;
         let local: Vec<SocketAddr> =
             self.connections.borrow().values().map(|connection| connection.local_address()).collect();
-        let addresses = portal::addresses(&shard.portals(), &local);
+        let own = portal::addresses(&shard.portals(), &local, shard.port_numbers());
         let access = shard.access();
         let (initiator, address) = (&peer.name.initiator.name, peer.address.ip());
         let targets: Vec<&Target> = match shard.config().discovery_chap {
@@ -382,7 +383,10 @@ impl Session {
         targets
             .into_iter()
             .filter(|target| one.is_none_or(|one| one == target.name.as_str()))
-            .map(|target| TargetRecord { name: target.name.to_string(), addresses: addresses.clone() })
+            .map(|target| {
+                let addresses = own.iter().cloned().chain(peer_addresses(&shard, target)).collect();
+                TargetRecord { name: target.name.to_string(), addresses }
+            })
             .collect()
     }
 
@@ -432,4 +436,12 @@ impl Session {
             }
         }
     }
+}
+
+/// Where other nodes show a target: those that have a copy of one of its volumes.
+fn peer_addresses(shard: &Shard, target: &Target) -> Vec<String> {
+    let units = target.maps.iter().filter_map(|map| shard.unit(map.volume));
+    let nodes: BTreeSet<NodeNumber> = units.flat_map(|unit| unit.paths().others.into_keys()).collect();
+    let addresses = |node| portal::target_addresses(&shard.peer_portals(node), PortNumbers::Member(node));
+    nodes.into_iter().flat_map(addresses).collect()
 }

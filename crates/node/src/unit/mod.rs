@@ -6,19 +6,23 @@
 mod change;
 mod copy;
 mod identity;
+mod paths;
 mod stats;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use proto::scsi::{
-    BlockError, BlockOp, ItNexus, LogicalUnit, LuConfig, LuState, NexusId, Outcome, PortGroup, Request, Step,
+    BlockError, BlockOp, ItNexus, LogicalUnit, LuConfig, LuState, NexusId, Outcome, Request, Step,
 };
 use rt::sync::{Notify, Sender, oneshot};
 
 pub use self::identity::{identity, naa};
+pub use self::paths::{Paths, Way};
 pub use self::stats::{Operation, UnitStats};
+use crate::access::Access;
 use crate::session::{Aborted, Caller};
+use crate::shard::Shard;
 use crate::volume::{Volume, VolumeId};
 
 /// How many commands of one nexus and kind that began in one epoch are at the volume.
@@ -45,6 +49,8 @@ pub enum Waiting {
 pub struct Unit {
     volume: Rc<Volume>,
     brain: RefCell<LogicalUnit>,
+    /// What its port groups are made from, together with the targets.
+    paths: RefCell<Paths>,
     /// Commands of this core's sessions that are at the volume, by nexus. Commands that wait for a change are not counted:
     /// the change that aborts them would wait for itself.
     at_volume: RefCell<Vec<Presence>>,
@@ -58,10 +64,11 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// A unit over `volume`.
-    pub fn new(volume: Rc<Volume>, config: LuConfig, state: LuState) -> Unit {
+    /// A unit over `volume`, to which `paths` lead: they are in `config`, too.
+    pub fn new(volume: Rc<Volume>, config: LuConfig, paths: Paths, state: LuState) -> Unit {
         Unit {
             volume,
+            paths: RefCell::new(paths),
             brain: RefCell::new(LogicalUnit::new(config, state)),
             at_volume: RefCell::default(),
             epoch: Cell::new(0),
@@ -86,11 +93,24 @@ impl Unit {
         &self.brain
     }
 
-    /// Other targets than before lead to it.
-    pub fn set_port_groups(&self, port_groups: Vec<PortGroup>) {
+    /// The ways to it.
+    pub fn paths(&self) -> Paths {
+        self.paths.borrow().clone()
+    }
+
+    /// Other ways than before lead to it, or they can be used otherwise: from here on this core carries out and tells what that means, and
+    /// each initiator hears once of a state that has changed. What was admitted before goes on.
+    pub fn set_paths(&self, paths: Paths) {
+        self.paths.replace(paths);
+        self.look_at_targets(&Shard::current().access());
+    }
+
+    /// Other targets than before may lead to it.
+    pub fn look_at_targets(&self, access: &Access) {
+        let (paths, numbers) = (self.paths.borrow(), Shard::current().port_numbers());
         let mut brain = self.brain.borrow_mut();
-        if brain.config().port_groups != port_groups {
-            let config = LuConfig { port_groups, ..brain.config().clone() };
+        let config = paths.in_config(self.id(), access, numbers, brain.config());
+        if *brain.config() != config {
             brain.reconfigure(config);
         }
     }

@@ -25,6 +25,7 @@ mod kernel;
 mod lba_status;
 mod memory;
 mod order;
+mod paths;
 mod power;
 mod provisioning;
 mod record;

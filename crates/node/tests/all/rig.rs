@@ -9,7 +9,7 @@ use std::time::Duration;
 use base::{BlockSize, ByteLen};
 use initiator::{Lun, Options, Session};
 use node::control::{ControlError, MapSpec, NewVolume, PoolSpec, TargetSpec};
-use node::{Config, Control, StartError, Wanted};
+use node::{Config, Control, NodeNumber, StartError, Wanted};
 use rt::CoreId;
 use rt::sim::{NodeId, World};
 use rt::sync::Receiver;
@@ -30,6 +30,12 @@ pub(crate) struct Rig {
     pub(crate) server: NodeId,
     pub(crate) portal: SocketAddr,
     config: Arc<Config>,
+}
+
+/// See [`Rig::add_twin`].
+pub(crate) struct Twin {
+    pub(crate) server: NodeId,
+    pub(crate) portal: SocketAddr,
 }
 
 /// A volume to be made and mapped for everybody.
@@ -99,14 +105,30 @@ impl Rig {
 
     /// Starts the node, which makes what is wanted and not there.
     pub(crate) fn start_with(&self, wanted: Wanted) -> Result<(), StartError> {
+        self.start_on(self.server, Arc::clone(&self.config), wanted)
+    }
+
+    fn start_on(&self, machine: NodeId, config: Arc<Config>, wanted: Wanted) -> Result<(), StartError> {
         let (ready, started) = rt::sync::oneshot();
         let start = Rc::new(Cell::new(Some((wanted, ready))));
-        let config = Arc::clone(&self.config);
-        self.world.restart(self.server, move |core| {
+        self.world.restart(machine, move |core| {
             let start = (core == CoreId(0)).then(|| start.take()).flatten();
             node::run(Arc::clone(&config), start)
         });
         self.world.wait_for(started).expect("the node answers").map(drop)
+    }
+
+    /// A second node with the same targets and volumes as the first has now, which go their own ways from here on: what two nodes
+    /// with copies are to initiators, without what keeps the copies the same.
+    pub(crate) fn add_twin(&self, number: u64) -> Twin {
+        let server = self.world.add_machine("twin", 2);
+        self.world.put_disk(server, DISK, self.world.disk_image(self.server, DISK));
+        self.world.put_file(server, RECORD, self.world.disk_image(self.server, RECORD));
+        let portal = SocketAddr::new(self.world.address(server), 3260);
+        let node_number = NodeNumber::new(number);
+        let config = Config { portals: vec![portal], node_number, ..Config::clone(&self.config) };
+        self.start_on(server, Arc::new(config), Wanted::default()).expect("the node starts");
+        Twin { server, portal }
     }
 
     /// Takes the power away, and starts the node again.
@@ -120,7 +142,16 @@ impl Rig {
         &self,
         function: impl FnOnce(Rc<Control>) -> F + 'static,
     ) -> T {
-        self.world.block_on(self.server, CoreId(0), move || function(Control::current()))
+        self.control_on(self.server, function)
+    }
+
+    /// As [`Rig::control`], on a machine of one's choice.
+    pub(crate) fn control_on<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        server: NodeId,
+        function: impl FnOnce(Rc<Control>) -> F + 'static,
+    ) -> T {
+        self.world.block_on(server, CoreId(0), move || function(Control::current()))
     }
 
     pub(crate) fn create_pool(&self, name: &str, disk: &str) {

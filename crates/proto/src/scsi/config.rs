@@ -45,6 +45,8 @@ pub struct LuConfig {
     pub atomic: AtomicWrites,
     /// The ports through which it can be reached, in groups, by ascending number.
     pub port_groups: Vec<PortGroup>,
+    /// How it can be used through a port that is in no group, because it is just being taken away.
+    pub unlisted: AccessState,
 }
 
 impl LuConfig {
@@ -55,9 +57,9 @@ impl LuConfig {
             .find_map(|group| group.ports.iter().find(|p| p.relative == port).map(|port| (group, port)))
     }
 
-    /// The state of a port's group; of a port that is in none there is nothing to say against it.
+    /// How it can be used through `port`.
     pub(super) fn access_state(&self, port: RelativePort) -> AccessState {
-        self.port(port).map_or(AccessState::ActiveOptimized, |(group, _)| group.state)
+        self.port(port).map_or(self.unlisted, |(group, _)| group.state)
     }
 
     /// Whether one who comes through `port` must look again how the unit can be reached, since it was as in `old`: the state

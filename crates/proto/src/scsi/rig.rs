@@ -41,6 +41,7 @@ pub(super) fn config() -> LuConfig {
         solid_state: true,
         read_only: false,
         atomic: AtomicWrites::default(),
+        unlisted: AccessState::ActiveOptimized,
         port_groups: vec![PortGroup {
             id: 1,
             state: AccessState::ActiveOptimized,

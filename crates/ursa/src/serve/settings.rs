@@ -89,6 +89,7 @@ impl Settings {
         let data_dir = std::path::absolute(&data_dir).map_err(|_| SettingsError::NoDataDir)?;
         let node = node::Config {
             name: given.name.unwrap_or_else(host_name),
+            node_number: defaults.node_number,
             data_dir,
             portals,
             ram_bytes_max: given.ram_max.map_or(defaults.ram_bytes_max, |size| size.0),

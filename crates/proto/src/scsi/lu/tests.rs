@@ -345,6 +345,19 @@ fn no_conflict_is_told_through_a_port_that_is_unavailable() {
     assert_eq!(rig.status(A, &write, &[0; 512]), Status::ReservationConflict);
 }
 
+/// A session whose target was just taken from the unit may still send a command: nothing opens to it.
+#[test]
+fn a_port_that_is_in_no_group_is_as_the_unit_says() {
+    let mut rig = Rig::new();
+    let read = [0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    rig.unit.reconfigure(LuConfig { port_groups: Vec::new(), ..config() });
+    assert_eq!(rig.status(A, &read, &[]), Status::Good);
+    let unlisted = crate::scsi::AccessState::Unavailable;
+    rig.unit.reconfigure(LuConfig { port_groups: Vec::new(), unlisted, ..config() });
+    assert_eq!(rig.code(A, &read, &[]), 0x040c);
+    assert_eq!(rig.news(B), []);
+}
+
 /// A port that comes or goes changes the state of none that stays.
 #[test]
 fn another_port_is_no_news() {

@@ -38,6 +38,7 @@ fn config(block_size: BlockSize) -> LuConfig {
         read_only: false,
         atomic: AtomicWrites::default(),
         port_groups: Vec::new(),
+        unlisted: crate::scsi::AccessState::ActiveOptimized,
     }
 }
 

@@ -1,0 +1,401 @@
+//! Volumes that several nodes show: a target port group for each, and what is carried out through which.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{BlockCount, BlockSize, ByteLen, Chain, Lba};
+use initiator::multipath::What;
+use initiator::{Lun, Multipath, MultipathOptions, Search, Session, Transfer, discover};
+use node::control::{ControlError, ImportSpec, MapSpec, TargetSpec};
+use node::{Config, NodeNumber, Paths, VolumeId, Way};
+use proto::scsi::AccessState::{self, ActiveNonOptimized, ActiveOptimized, Transitioning, Unavailable};
+use proto::scsi::Cdb;
+use rt::CoreId;
+use rt::sim::{NodeId, World};
+use store::{
+    ClusterId, CopyOf, CopyState, CreateOptions, Host, HostId, NewDisk, Pool, RamBudget, VolumeKind,
+    VolumeSpec,
+};
+
+use crate::rig::{MIB, OTHER, OTHER_DISK, Rig, Shape, TARGET, Twin, log_in, map, named};
+use crate::seeds::each_seed;
+
+const LUN: u16 = 0;
+
+/// Two nodes of one volume.
+struct Pair {
+    rig: Rig,
+    twin: Twin,
+    volume: VolumeId,
+}
+
+const FIRST: u64 = 2;
+const SECOND: u64 = 7;
+
+fn number(number: u64) -> NodeNumber {
+    NodeNumber::new(number).unwrap()
+}
+
+/// The ways to a volume of two nodes.
+fn paths(own: AccessState, other: u64, state: AccessState) -> Paths {
+    Paths { own: Way::new(own), others: BTreeMap::from([(number(other), Way::new(state))]) }
+}
+
+fn member(seed: u64) -> Rig {
+    let config = Config { node_number: NodeNumber::new(FIRST), ..Config::default() };
+    Rig::with_config(seed, 2, config)
+}
+
+fn volume_of(rig: &Rig, name: &'static str) -> VolumeId {
+    rig.control(move |control| async move { control.volume(name).unwrap().info.id })
+}
+
+impl Pair {
+    fn new(seed: u64) -> Pair {
+        let rig = member(seed);
+        rig.add(Shape::thick());
+        let volume = volume_of(&rig, "thick");
+        let twin = rig.add_twin(SECOND);
+        Pair { rig, twin, volume }
+    }
+
+    fn say(&self, server: NodeId, paths: Paths) {
+        let volume = self.volume;
+        self.rig.control_on(server, move |control| async move { control.set_paths(volume, paths).await });
+    }
+
+    /// What both nodes are told.
+    fn say_both(&self, first: AccessState, second: AccessState) {
+        self.say(self.rig.server, paths(first, SECOND, second));
+        self.say(self.twin.server, paths(second, FIRST, first));
+    }
+
+    /// Runs a client that knows both portals.
+    fn run<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        client: NodeId,
+        function: impl FnOnce(SocketAddr, SocketAddr) -> F + 'static,
+    ) -> T {
+        let (first, second) = (self.rig.portal, self.twin.portal);
+        self.rig.world.block_on(client, CoreId(0), move || function(first, second))
+    }
+}
+
+/// What a command gives.
+async fn data(session: &Session, cdb: &[u8]) -> Vec<u8> {
+    let mut bytes = [0; 16];
+    bytes[..cdb.len()].copy_from_slice(cdb);
+    let result = session.command(Lun(LUN), Cdb(bytes), Transfer::In(255)).await.unwrap();
+    result.data.unwrap().to_vec()
+}
+
+async fn report_target_port_groups(session: &Session) -> Vec<u8> {
+    data(session, &[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0]).await
+}
+
+/// The designators of VPD 83h that are about ports and the target: what is behind those of the unit.
+async fn port_designators(session: &Session) -> Vec<u8> {
+    let page = data(session, &[0x12, 1, 0x83, 0, 255, 0]).await;
+    let mut at = 4;
+    while page[at + 1] & 0x30 == 0 {
+        at += 4 + usize::from(page[at + 3]);
+    }
+    page[at..].to_vec()
+}
+
+/// Sense key and code of what TEST UNIT READY answers.
+async fn ready(session: &Session) -> Result<(), (u8, u16)> {
+    let tested = session.command(Lun(LUN), Cdb([0; 16]), Transfer::None).await;
+    tested.map(drop).map_err(|error| error.sense().unwrap())
+}
+
+async fn addresses(portal: SocketAddr) -> Vec<String> {
+    let targets = discover(portal, &named("looking")).await.unwrap();
+    assert_eq!(targets.len(), 1);
+    targets[0].addresses.clone()
+}
+
+#[test]
+fn a_node_alone_is_the_first_group() {
+    let rig = Rig::new(1, 2);
+    rig.add(Shape::thick());
+    rig.client("client").run(|portal| async move {
+        assert_eq!(addresses(portal).await, [format!("{portal},1")]);
+        let session = log_in(portal, "client", LUN).await;
+        assert_eq!(session.portal_group(), Some(1));
+        let expected = [0, 0, 0, 12, 0x00, 0xcf, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1];
+        assert_eq!(report_target_port_groups(&session).await, expected);
+        let mut expected = vec![0x51, 0x94, 0, 4, 0, 0, 0, 1, 0x51, 0x95, 0, 4, 0, 0, 0, 1];
+        expected.extend_from_slice(b"\x53\x98\x00\x28iqn.2026-01.org.ursa:target,t,0x0001\0\0\0\0");
+        expected.extend_from_slice(b"\x53\xa8\x00\x1ciqn.2026-01.org.ursa:target\0");
+        assert_eq!(port_designators(&session).await, expected);
+    });
+}
+
+#[test]
+fn all_nodes_tell_the_same_groups_and_their_own_ports() {
+    each_seed(2, |seed| {
+        let pair = Pair::new(seed);
+        let client = pair.rig.client("client").node;
+        pair.run(client, |first, second| async move {
+            assert_eq!(addresses(first).await, [format!("{first},2")]);
+            let session = log_in(second, "alone", LUN).await;
+            let own = [0, 0, 0, 12, 0x00, 0xcf, 0, 7, 0, 0, 0, 1, 0, 0, 0x07, 0x01];
+            assert_eq!(report_target_port_groups(&session).await, own);
+        });
+
+        pair.say(pair.rig.server, paths(ActiveOptimized, SECOND, ActiveNonOptimized));
+        let preferred = Way { state: ActiveOptimized, preferred: true };
+        let others = BTreeMap::from([(number(FIRST), preferred)]);
+        pair.say(pair.twin.server, Paths { own: Way::new(ActiveNonOptimized), others });
+        for (server, other, portal) in
+            [(pair.rig.server, SECOND, pair.twin.portal), (pair.twin.server, FIRST, pair.rig.portal)]
+        {
+            // Another node of the cluster, which has no copy of the volume, is not told of.
+            let elsewhere: SocketAddr = "10.99.0.1:3260".parse().unwrap();
+            let portals = BTreeMap::from([(number(other), vec![portal]), (number(200), vec![elsewhere])]);
+            pair.rig.control_on(server, |control| async move { control.set_peer_portals(portals).await });
+        }
+        pair.run(client, |first, second| async move {
+            assert_eq!(addresses(first).await, [format!("{first},2"), format!("{second},7")]);
+            assert_eq!(addresses(second).await, [format!("{second},7"), format!("{first},2")]);
+            for (portal, group, preferred) in [(first, 2, 0x00), (second, 7, 0x80)] {
+                let session = log_in(portal, "client", LUN).await;
+                assert_eq!(session.portal_group(), Some(group));
+                let mut expected = vec![0, 0, 0, 24];
+                expected.extend_from_slice(&[preferred, 0xcf, 0, 2, 0, 0, 0, 1, 0, 0, 0x02, 0x01]);
+                expected.extend_from_slice(&[0x01, 0xcf, 0, 7, 0, 0, 0, 1, 0, 0, 0x07, 0x01]);
+                assert_eq!(report_target_port_groups(&session).await, expected);
+                let group = group as u8;
+                let mut expected =
+                    vec![0x51, 0x94, 0, 4, 0, 0, group, 0x01, 0x51, 0x95, 0, 4, 0, 0, 0, group];
+                let name = format!("iqn.2026-01.org.ursa:target,t,0x000{group}\0\0\0\0");
+                expected.extend_from_slice(&[0x53, 0x98, 0, 0x28]);
+                expected.extend_from_slice(name.as_bytes());
+                expected.extend_from_slice(b"\x53\xa8\x00\x1ciqn.2026-01.org.ursa:target\0");
+                assert_eq!(port_designators(&session).await, expected);
+                // SCSI ports: those of both nodes, wherever one asks.
+                let ports = data(&session, &[0x12, 1, 0x88, 0, 255, 0]).await;
+                assert_eq!(ports[..8], [0, 0x88, 0, 112, 0, 0, 0x02, 0x01]);
+                assert_eq!(ports[60..64], [0, 0, 0x07, 0x01]);
+                assert_eq!(ports[16..20], [0x53, 0x98, 0, 0x28]);
+                assert_eq!(&ports[20..56], b"iqn.2026-01.org.ursa:target,t,0x0002");
+                assert_eq!(&ports[76..112], b"iqn.2026-01.org.ursa:target,t,0x0007");
+            }
+        });
+    });
+}
+
+#[test]
+fn each_session_hears_once_of_a_state_that_has_changed() {
+    let pair = Pair::new(1);
+    let client = pair.rig.client("client").node;
+    pair.say_both(ActiveOptimized, ActiveOptimized);
+    // Of several initiators, on both cores.
+    let log_in_all = |portal| async move {
+        let mut sessions = Vec::new();
+        for name in ["one", "two", "three", "four"] {
+            sessions.push(log_in(portal, name, LUN).await);
+        }
+        sessions
+    };
+    let sessions = Rc::new(pair.run(client, move |first, _| log_in_all(first)));
+    let hear = |expected: Result<(), (u8, u16)>| {
+        let sessions = Rc::clone(&sessions);
+        pair.run(client, move |_, _| async move {
+            for session in &*sessions {
+                assert_eq!(ready(session).await, expected);
+            }
+        });
+    };
+    hear(Ok(()));
+    pair.say_both(ActiveOptimized, ActiveOptimized);
+    hear(Ok(()));
+    // The other node's, and then one's own.
+    pair.say_both(ActiveOptimized, Unavailable);
+    hear(Err((0x06, 0x2a06)));
+    hear(Ok(()));
+    pair.say_both(Transitioning, Unavailable);
+    hear(Err((0x06, 0x2a06)));
+    hear(Err((0x02, 0x040a)));
+    pair.say_both(Unavailable, ActiveOptimized);
+    hear(Err((0x06, 0x2a06)));
+    hear(Err((0x02, 0x040c)));
+    // Who has just come hears of the arrival, and nothing else.
+    pair.run(client, |first, _| async move {
+        let session = Session::connect(first, TARGET, &named("five")).await.unwrap();
+        assert_eq!(ready(&session).await, Err((0x06, 0x2900)));
+        assert_eq!(ready(&session).await, Err((0x02, 0x040c)));
+        assert_eq!(data(&session, &[0x12, 0, 0, 0, 36, 0]).await[..2], [0, 0]);
+        let read = session.read(Lun(LUN), Lba(0), BlockCount(1), BlockSize::B4096).await;
+        assert_eq!(read.unwrap_err().sense(), Some((0x02, 0x040c)));
+        let groups = report_target_port_groups(&session).await;
+        assert_eq!((groups[4], groups[16]), (0x03, 0x00));
+    });
+    pair.say_both(ActiveNonOptimized, ActiveOptimized);
+    hear(Err((0x06, 0x2a06)));
+    hear(Ok(()));
+}
+
+fn block(byte: u8) -> Chain {
+    Chain::copy_of(&vec![byte; 4096])
+}
+
+/// What the node at a portal has, whatever it tells others.
+async fn first_byte(unit: &Session, lba: u64) -> u8 {
+    unit.read(Lun(LUN), Lba(lba), BlockCount(1), BlockSize::B4096).await.unwrap()[0]
+}
+
+#[test]
+fn commands_go_by_another_node_while_one_is_unavailable() {
+    each_seed(4, |seed| {
+        let pair = Pair::new(seed);
+        let client = pair.rig.client("client").node;
+        pair.say_both(ActiveOptimized, ActiveNonOptimized);
+        let unit = pair.run(client, |first, second| async move {
+            let search = Search {
+                portals: vec![first, second],
+                target: Some(TARGET.into()),
+                unit: initiator::multipath::Wanted::Lun(Lun(LUN)),
+                discover: false,
+            };
+            Rc::new(Multipath::open(&search, MultipathOptions::default()).await.unwrap())
+        });
+        let write = |lba: u64, byte: u8| {
+            let unit = Rc::clone(&unit);
+            pair.run(client, move |_, _| async move {
+                let began = rt::now();
+                unit.write(Lba(lba), block(byte)).await.unwrap();
+                rt::now().since(began)
+            })
+        };
+        let in_use = || unit.paths().iter().map(|path| (path.name.portal, path.in_use)).collect::<Vec<_>>();
+        let (first, second) = (pair.rig.portal, pair.twin.portal);
+        write(0, 1);
+        assert_eq!(in_use(), [(first, true), (second, false)]);
+
+        pair.say_both(Unavailable, ActiveOptimized);
+        let took = write(1, 2);
+        assert!(took < Duration::from_millis(500), "{took:?}");
+        assert_eq!(in_use(), [(first, false), (second, true)]);
+
+        // Nowhere for a while: commands wait.
+        pair.say_both(Unavailable, Transitioning);
+        let waiting =
+            {
+                let unit = Rc::clone(&unit);
+                pair.rig
+                    .world
+                    .spawn_on(client, CoreId(0), move || async move { unit.write(Lba(2), block(3)).await })
+            };
+        pair.rig.world.run_for(Duration::from_secs(3));
+        assert_eq!(in_use(), [(first, false), (second, false)]);
+        pair.say_both(ActiveOptimized, Unavailable);
+        pair.rig.world.wait_for(waiting).unwrap().unwrap();
+        assert_eq!(in_use(), [(first, true), (second, false)]);
+        let events = unit.events();
+        assert!(
+            !events.iter().any(|event| matches!(event.what, What::Lost(..) | What::Refused(..))),
+            "{events:?}"
+        );
+
+        // Each block is where the way was open, and nowhere else.
+        pair.say_both(ActiveOptimized, ActiveOptimized);
+        pair.run(client, |first, second| async move {
+            for (portal, expected) in [(first, [1, 0, 3]), (second, [0, 2, 0])] {
+                let session = log_in(portal, "reader", LUN).await;
+                for (lba, byte) in (0..).zip(expected) {
+                    assert_eq!(first_byte(&session, lba).await, byte, "block {lba} at {portal}");
+                }
+            }
+        });
+    });
+}
+
+/// A disk with a pool that has a copy of a volume.
+fn put_pool_with_copy(world: &World, server: NodeId) -> VolumeId {
+    let maker = world.add_node("maker", 1, |_| std::future::pending());
+    world.add_disk(maker, OTHER_DISK, 32 * MIB, 512);
+    let id = world.block_on(maker, CoreId(0), || async {
+        let host = Host { id: HostId([9; 16]), name: "maker".into() };
+        let ram = RamBudget::new(ByteLen(0));
+        let options = CreateOptions { name: OTHER.into(), host, extent: None, wipe: false, ram };
+        let disk = NewDisk { path: OTHER_DISK.into(), create: None, reserve: false };
+        let pool = Pool::create(vec![disk], options).await.unwrap();
+        let state = CopyState::Trusted { epoch: 1 };
+        let copy = Some(CopyOf { cluster: ClusterId([1; 16]), slot: 0, state });
+        let spec = VolumeSpec {
+            name: OTHER.into(),
+            kind: VolumeKind::Thick,
+            block_size: BlockSize::B4096,
+            physical_exponent: 0,
+            capacity: ByteLen(8 * MIB),
+            slices: None,
+            created: 0,
+            id: None,
+            copy,
+        };
+        let id = pool.create_volume(spec).await.unwrap().id;
+        pool.export().await.unwrap();
+        id
+    });
+    world.move_disk(maker, OTHER_DISK, server, OTHER_DISK);
+    id
+}
+
+#[test]
+fn a_copy_is_unavailable_until_somebody_says_that_it_may_be_used() {
+    let rig = member(1);
+    let volume = put_pool_with_copy(&rig.world, rig.server);
+    rig.control(|control| async move {
+        let import = ImportSpec { paths: vec![OTHER_DISK.into()], ..ImportSpec::default() };
+        control.import_pool(import).await.unwrap();
+        map(&control, OTHER, LUN).await.unwrap();
+    });
+    let client = rig.client("client");
+    let session = client.run(|portal| async move {
+        let session = Session::connect(portal, TARGET, &named("client")).await.unwrap();
+        assert_eq!(ready(&session).await, Err((0x06, 0x2900)));
+        assert_eq!(ready(&session).await, Err((0x02, 0x040c)));
+        session
+    });
+    rig.control(move |control| async move { control.set_paths(volume, Paths::only()).await });
+    client.run(|_| async move {
+        assert_eq!(ready(&session).await, Err((0x06, 0x2a06)));
+        assert_eq!(ready(&session).await, Ok(()));
+    });
+    // Nothing outlives the unit.
+    rig.power_cycle();
+    client.run(|portal| async move {
+        let session = Session::connect(portal, TARGET, &named("client")).await.unwrap();
+        assert_eq!(ready(&session).await, Err((0x06, 0x2900)));
+        assert_eq!(ready(&session).await, Err((0x02, 0x040c)));
+    });
+}
+
+/// The 257th target of a member has the port of the first.
+#[test]
+fn two_targets_of_one_port_do_not_lead_to_one_volume() {
+    let rig = member(1);
+    rig.add(Shape::thick());
+    rig.add(Shape { lun: 1, ..Shape::ram() });
+    rig.control(|control| async move {
+        let name = |number: u16| format!("{TARGET}-{number}");
+        for number in 2..=257 {
+            let spec = TargetSpec { name: name(number), alias: None, chap: None };
+            control.create_target(spec).await.unwrap();
+        }
+        let map = |volume: &'static str, number| {
+            let spec = MapSpec { target: name(number), host: "any".into(), lun: None };
+            let control = Rc::clone(&control);
+            async move { control.map(volume, spec).await }
+        };
+        let refused = map("thick", 257).await;
+        assert!(matches!(refused, Err(ControlError::Invalid { field: "target", .. })), "{refused:?}");
+        map("thick", 256).await.unwrap();
+        control.unmap(TARGET, 1, None).await.unwrap();
+        map("ram", 257).await.unwrap();
+    });
+}
