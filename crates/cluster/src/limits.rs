@@ -83,3 +83,5 @@ const _: () =
 pub const ENTRY_BYTES: usize = 64;
 /// What waits at the door of an engine's thread.
 pub const INBOX_MAX: usize = 8192;
+/// Bytes of messages among it: two snapshots of a full record.
+pub const INBOX_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;

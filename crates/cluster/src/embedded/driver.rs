@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use super::engine::{Answered, CallId, Engine, Settings, Told};
 use super::file::{File, FileError};
 use crate::call::Answer;
 use crate::error::Error;
-use crate::limits::{INBOX_MAX, TICK, WATCHES_MAX};
+use crate::limits::{INBOX_BYTES_MAX, INBOX_MAX, TICK, WATCHES_MAX};
 use crate::node_id::NodeId;
 use crate::store::{Request, Store};
 use crate::transaction::{Outcome, Revision, Versioned};
@@ -23,6 +24,7 @@ use crate::watch::{Everything, Watches};
 /// The embedded engine of this node, running. It stops when this is dropped; see also [`Embedded::stop`].
 pub struct Embedded {
     inbox: SyncSender<Input>,
+    door: Arc<Door>,
     ended: Mutex<Receiver<()>>,
     store: Store,
 }
@@ -45,7 +47,16 @@ enum Input {
     Request(Request),
     Message(NodeId, Vec<u8>),
     Unreachable(NodeId),
-    Stop,
+    /// Look whether to stop.
+    Wake,
+}
+
+/// What the engine's thread and others share.
+#[derive(Default)]
+struct Door {
+    stopping: AtomicBool,
+    /// Bytes of messages that wait to be taken.
+    bytes: AtomicUsize,
 }
 
 impl Embedded {
@@ -58,11 +69,15 @@ impl Embedded {
     ) -> Result<Embedded, StartError> {
         let (file, saved) = File::open(path)?;
         let (inbox, inputs) = sync_channel(INBOX_MAX);
+        let door = Arc::new(Door::default());
+        let inside = Arc::clone(&door);
         let (running, ended) = sync_channel(0);
         let send: Send = Box::new(send);
         let run = move || {
             // raft-rs panics when a node does what Raft rules out. That ends this node's part in the record, not the node.
-            let run = AssertUnwindSafe(|| Driver::new(Engine::new(saved, settings), file, send).run(&inputs));
+            let run = AssertUnwindSafe(|| {
+                Driver::new(Engine::new(saved, settings), file, send, inside).run(&inputs)
+            });
             match catch_unwind(run) {
                 Ok(Ok(())) => tracing::debug!("the cluster's record has stopped"),
                 Ok(Err(error)) => tracing::error!(
@@ -83,7 +98,7 @@ impl Embedded {
             // Dropped: whoever waits learns that the engine has stopped.
             Err(_) => {}
         });
-        Ok(Embedded { inbox, ended: Mutex::new(ended), store })
+        Ok(Embedded { inbox, door, ended: Mutex::new(ended), store })
     }
 
     /// The calls.
@@ -93,7 +108,14 @@ impl Embedded {
 
     /// A message that the node `from` has sent, whose identity was proved. Lost if too many wait.
     pub fn deliver(&self, from: NodeId, bytes: Vec<u8>) {
-        let _ = self.inbox.try_send(Input::Message(from, bytes));
+        let len = bytes.len();
+        if self.door.bytes.load(Ordering::Relaxed) + len > INBOX_BYTES_MAX {
+            return;
+        }
+        self.door.bytes.fetch_add(len, Ordering::Relaxed);
+        if self.inbox.try_send(Input::Message(from, bytes)).is_err() {
+            self.door.bytes.fetch_sub(len, Ordering::Relaxed);
+        }
     }
 
     /// Messages to `node` may have been lost: its link broke.
@@ -103,7 +125,8 @@ impl Embedded {
 
     /// Stops it and waits until it has ended, but not for longer than `patience`; says whether it has.
     pub fn stop(self, patience: Duration) -> bool {
-        let _ = self.inbox.try_send(Input::Stop);
+        self.door.stopping.store(true, Ordering::Relaxed);
+        let _ = self.inbox.try_send(Input::Wake);
         let ended = self.ended.lock().expect("only held here");
         matches!(ended.recv_timeout(patience), Err(RecvTimeoutError::Disconnected))
     }
@@ -111,7 +134,9 @@ impl Embedded {
 
 impl Drop for Embedded {
     fn drop(&mut self) {
-        let _ = self.inbox.try_send(Input::Stop);
+        // Should there be no room for the word, it looks at its next tick.
+        self.door.stopping.store(true, Ordering::Relaxed);
+        let _ = self.inbox.try_send(Input::Wake);
     }
 }
 
@@ -138,6 +163,7 @@ struct Driver {
     engine: Engine,
     file: File,
     send: Send,
+    door: Arc<Door>,
     began: Instant,
     waiting: BTreeMap<CallId, Waiting>,
     calls: CallId,
@@ -147,10 +173,20 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(engine: Engine, file: File, send: Send) -> Driver {
+    fn new(engine: Engine, file: File, send: Send, door: Arc<Door>) -> Driver {
         let watches = Watches::new(engine.record().revision());
         let began = Instant::now();
-        Driver { engine, file, send, began, waiting: BTreeMap::new(), calls: 0, watches, led: (None, 0) }
+        Driver {
+            engine,
+            file,
+            send,
+            door,
+            began,
+            waiting: BTreeMap::new(),
+            calls: 0,
+            watches,
+            led: (None, 0),
+        }
     }
 
     fn now(&self) -> base::Instant {
@@ -162,18 +198,16 @@ impl Driver {
         self.settle()?;
         loop {
             match inputs.recv_timeout(tick.saturating_duration_since(Instant::now())) {
-                Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return self.end(),
                 Ok(input) => {
                     self.take(input);
                     // All that has come shares a transaction of the disk.
-                    for input in inputs.try_iter().take(INBOX_MAX) {
-                        if matches!(input, Input::Stop) {
-                            return self.end();
-                        }
-                        self.take(input);
-                    }
+                    inputs.try_iter().take(INBOX_MAX).for_each(|input| self.take(input));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.end(),
+            }
+            if self.door.stopping.load(Ordering::Relaxed) {
+                return self.end();
             }
             // Ticks that were missed while the disk took its time are not made up for: messages that came meanwhile were seen first, and
             // nobody stands for election because of its own disk.
@@ -197,12 +231,13 @@ impl Driver {
         match input {
             Input::Request(request) => self.request(request),
             Input::Message(from, bytes) => {
+                self.door.bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
                 if let Err(refused) = self.engine.handle_message(from, &bytes) {
                     tracing::warn!(%from, %refused, "a message about the cluster's record was refused");
                 }
             }
             Input::Unreachable(node) => self.engine.handle_unreachable(node),
-            Input::Stop => {}
+            Input::Wake => {}
         }
     }
 
