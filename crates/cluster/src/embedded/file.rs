@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Transaction, params};
 use thiserror::Error;
 
 use super::entry;
-use super::saved::{Batch, Identity, Position, Saved, Vote};
+use super::saved::{Batch, Identity, Position, Saved, Unforceable, Vote};
 use crate::members::Members;
 use crate::node_id::NodeId;
 use crate::record::{Record, Remembered, Remembrance};
@@ -85,8 +86,8 @@ pub enum FileError {
         source: rusqlite::Error,
     },
     /// The directory.
-    #[error("{path}: the new file's directory was not flushed")]
-    Directory {
+    #[error("{path} cannot be made")]
+    Making {
         /// Which file.
         path: PathBuf,
         /// What the system says.
@@ -94,23 +95,46 @@ pub enum FileError {
     },
 }
 
+/// Why a node was not made a new cluster.
+#[derive(Debug, Error)]
+pub enum ForceError {
+    /// Its file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// What is in it.
+    #[error(transparent)]
+    Unforceable(#[from] Unforceable),
+}
+
 impl File {
-    /// Makes the file of a node that begins with `saved`.
+    /// Makes the file of a node that begins with `saved`. It is whole or not there.
     pub fn create(path: &Path, saved: &Saved) -> Result<File, FileError> {
         if path.exists() {
             return Err(FileError::Exists(path.to_owned()));
         }
-        let mut file = File::connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
+        let failed = |source| FileError::Making { path: path.to_owned(), source };
+        let unfinished = beside(path, ".new");
+        for old in [unfinished.clone(), beside(&unfinished, "-wal"), beside(&unfinished, "-journal")] {
+            match fs::remove_file(old) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+                _ => {}
+            }
+        }
+        // There will be secrets of hosts in it. SQLite gives its write-ahead log the same mode.
+        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished).map_err(failed)?;
+        let mut file = File::connect(&unfinished)?;
         file.replace(saved, true)?;
+        // What is in the write-ahead log goes into the file, and the log goes.
+        file.connection.close().map_err(|(_, source)| error(path, "closing the new file", source))?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let flushed = fs::File::open(parent).and_then(|parent| parent.sync_all());
-        flushed.map_err(|source| FileError::Directory { path: path.to_owned(), source })?;
-        Ok(file)
+        fs::rename(&unfinished, path).map_err(failed)?;
+        fs::File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed)?;
+        File::connect(path)
     }
 
     /// Opens the file, and reads all of it.
     pub fn open(path: &Path) -> Result<(File, Saved), FileError> {
-        let file = File::connect(path, OpenFlags::empty())?;
+        let file = File::connect(path)?;
         let sqlite = |source| file.error("reading", source);
         let pragma = |name| file.connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
         if pragma("application_id").map_err(sqlite)? != APPLICATION_ID
@@ -128,13 +152,27 @@ impl File {
         written.map_err(|source| self.error("writing a batch", source))
     }
 
-    /// Puts `saved` in the place of all that there is: after [`Saved::force_new_cluster`].
-    pub fn write_forced(&mut self, saved: &Saved) -> Result<(), FileError> {
-        self.replace(saved, false)
+    /// Makes the node whose file is at `path`, and which does not run, the only voter of a new generation of its cluster; see
+    /// [`Saved::force_new_cluster`]. Whoever asks for this must know that the other voters are gone for good: the two
+    /// generations know nothing of each other.
+    pub fn force_new_cluster(path: &Path) -> Result<Identity, ForceError> {
+        let (mut file, mut saved) = File::open(path)?;
+        let before = saved.members.clone();
+        saved.force_new_cluster()?;
+        file.replace(&saved, false)?;
+        let Identity { node, generation, .. } = saved.identity;
+        tracing::warn!(
+            %node,
+            generation,
+            voters = ?before.voters,
+            learners = ?before.learners,
+            "this node was made a new cluster of its own; the nodes that were in the old one are removed"
+        );
+        Ok(saved.identity)
     }
 
-    fn connect(path: &Path, more: OpenFlags) -> Result<File, FileError> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
+    fn connect(path: &Path) -> Result<File, FileError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let failed = |doing| move |source| error(path, doing, source);
         let connection = Connection::open_with_flags(path, flags).map_err(failed("opening"))?;
         connection.busy_timeout(BUSY).map_err(failed("opening"))?;
@@ -257,6 +295,12 @@ impl File {
         saved.verify().map_err(damaged)?;
         Ok(saved)
     }
+}
+
+fn beside(path: &Path, more: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(more);
+    name.into()
 }
 
 /// Takes a row; `None`: it makes no sense.

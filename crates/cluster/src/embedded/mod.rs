@@ -13,5 +13,5 @@ mod saved;
 
 pub use driver::{Embedded, StartError};
 pub use engine::{Answered, CallId, Engine, Refused, Reply, Settings, Told};
-pub use file::{File, FileError};
+pub use file::{File, FileError, ForceError};
 pub use saved::{Batch, Identity, Position, Saved, Unforceable, Vote};

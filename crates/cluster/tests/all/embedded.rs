@@ -1,11 +1,12 @@
 //! The embedded engine on its threads, with files on a real disk.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use cluster::embedded::{Embedded, Engine, File, FileError, Identity, Saved, Settings};
+use cluster::embedded::{Embedded, Engine, File, FileError, ForceError, Identity, Saved, Settings};
 use cluster::{Error, MemberChange, NodeId, Outcome, Refusal, Revision, Store, Transaction};
 use tempfile::TempDir;
 
@@ -163,10 +164,7 @@ fn a_survivor_becomes_a_cluster_of_its_own() {
     put(&stores[2], "a", "1");
     assert_eq!(get(&stores[1], "a").as_deref(), Some("1"));
     (1..=3).for_each(|number| net.stop(number));
-    let (mut file, mut saved) = File::open(&path(&dir, 2)).unwrap();
-    saved.force_new_cluster().unwrap();
-    file.write_forced(&saved).unwrap();
-    drop(file);
+    assert_eq!(File::force_new_cluster(&path(&dir, 2)).unwrap().generation, 2);
     let survivor = net.start(&path(&dir, 2), 2);
     assert_eq!(get(&survivor, "a").as_deref(), Some("1"));
     put(&survivor, "a", "2");
@@ -186,8 +184,21 @@ fn a_file_is_made_once_and_used_once() {
     assert!(matches!(File::create(&at, &Saved::founding(6, node(1))), Err(FileError::Exists(_))));
     assert!(matches!(File::open(&at), Err(FileError::InUse(_))));
     drop(file);
-    let (_, saved) = File::open(&at).unwrap();
+    let (file, saved) = File::open(&at).unwrap();
     assert_eq!(saved, Saved::founding(5, node(1)));
+    for secret in [at.clone(), dir.path().join("record-1.db-wal")] {
+        let mode = std::fs::metadata(&secret).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", secret.display());
+    }
+    drop(file);
+    // What a power cut left of an attempt to make a file is in nobody's way.
+    std::fs::write(dir.path().join("record-2.db.new"), "half").unwrap();
+    std::fs::write(dir.path().join("record-2.db.new-wal"), "half").unwrap();
+    drop(File::create(&path(&dir, 2), &Saved::founding(6, node(2))).unwrap());
+    assert_eq!(File::open(&path(&dir, 2)).unwrap().1, Saved::founding(6, node(2)));
+    let joining = Saved::joining(Identity { cluster: 5, generation: 1, node: node(3) });
+    drop(File::create(&path(&dir, 3), &joining).unwrap());
+    assert!(matches!(File::force_new_cluster(&path(&dir, 3)), Err(ForceError::Unforceable(_))));
     std::fs::write(
         dir.path().join("text"),
         "a file of somebody's with more bytes than SQLite's header has".repeat(9),
@@ -233,4 +244,26 @@ fn the_file_holds_what_the_engine_has() {
     drop(file);
     assert_eq!(File::open(&at).unwrap().1, *engine.saved());
     assert!(engine.saved().compacted.index > 30);
+}
+
+#[test]
+fn decay_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = path(&dir, 1);
+    let (net, stores) = cluster(&dir, 1);
+    let value = "a value that can be found in the file";
+    put(&stores[0], "a", value);
+    net.stop(1);
+    let mut bytes = std::fs::read(&at).unwrap();
+    let places: Vec<usize> =
+        (0..bytes.len() - value.len()).filter(|it| bytes[*it..].starts_with(value.as_bytes())).collect();
+    assert!(places.len() >= 2, "in the log and in the record");
+    for place in places {
+        bytes[place + 3] ^= 1;
+        std::fs::write(&at, &bytes).unwrap();
+        assert!(matches!(File::open(&at), Err(FileError::Damaged { .. })), "at {place}");
+        bytes[place + 3] ^= 1;
+    }
+    std::fs::write(&at, &bytes).unwrap();
+    assert!(File::open(&at).is_ok());
 }
