@@ -657,6 +657,8 @@ impl Engine {
         let saved = self.raft.store();
         let record = &saved.record;
         let new = |it: &&crate::record::Remembered| it.sequence > self.deferred.sequence;
+        let mut results: Vec<_> = record.remembered().rev().take_while(new).copied().collect();
+        results.reverse();
         let writes = self.deferred.keys.iter().map(|key| (key.clone(), record.get(key).cloned()));
         let batch = Batch {
             replaced: self.deferred.replaced,
@@ -668,7 +670,7 @@ impl Engine {
             sequence: record.sequence(),
             members: self.deferred.members.then(|| saved.members.clone()),
             writes: writes.collect(),
-            results: record.remembered().filter(new).copied().collect(),
+            results,
             forgotten: record.forgotten(),
         };
         self.deferred = Deferred { sequence: batch.sequence, ..Deferred::default() };

@@ -200,6 +200,25 @@ mod tests {
             let (envelope, back) = decode(&bytes).unwrap();
             assert_eq!((envelope.cluster, envelope.generation), (9, 3));
             assert_eq!(back, message);
+            whatever_it_says_it_means_something_or_is_malformed(&bytes[..bytes.len() - 4]);
         }
+    }
+
+    fn whatever_it_says_it_means_something_or_is_malformed(content: &[u8]) {
+        let mut malformed = 0;
+        for at in 0..content.len() {
+            for value in [0, 1, 2, 0x7f, 0x80, 0xff] {
+                let mut changed = content.to_vec();
+                changed[at] = value;
+                changed.extend(base::crc32c(&changed).to_le_bytes());
+                match decode(&changed) {
+                    Ok((_, message)) => {
+                        message.entries.iter().for_each(|it| drop(entry::content(it).unwrap()))
+                    }
+                    Err(Malformed) => malformed += 1,
+                }
+            }
+        }
+        assert!(malformed > 0 && malformed < content.len() * 6);
     }
 }

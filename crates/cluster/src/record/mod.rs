@@ -81,7 +81,7 @@ impl Record {
     }
 
     /// The results that are remembered, oldest first.
-    pub fn remembered(&self) -> impl Iterator<Item = &Remembered> {
+    pub fn remembered(&self) -> impl DoubleEndedIterator<Item = &Remembered> {
         self.memory.iter()
     }
 

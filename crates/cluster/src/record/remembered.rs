@@ -74,7 +74,7 @@ impl Memory {
         self.sequence.saturating_sub(REMEMBERED_MAX)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Remembered> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Remembered> {
         self.results.iter()
     }
 

@@ -118,3 +118,24 @@ fn bytes_of_a_snapshot() {
         assert!(Record::decode(&bytes[..at]).is_err(), "cut at {at}");
     }
 }
+
+#[test]
+fn whatever_a_snapshot_says_it_is_a_record_or_malformed() {
+    let mut record = Record::default();
+    for number in 0..20_u64 {
+        let put = Transaction::new(number.into()).put(&format!("k{}", number % 7), vec![1; 9]);
+        record.apply(&put.expect("k3", None), number);
+    }
+    let bytes = record.encode();
+    let content = &bytes[..bytes.len() - 4];
+    let mut records = 0;
+    for at in 0..content.len() {
+        for value in [0, 1, 0x7f, 0x80, 0xff] {
+            let mut changed = content.to_vec();
+            changed[at] = value;
+            changed.extend(base::crc32c(&changed).to_le_bytes());
+            records += usize::from(Record::decode(&changed).is_ok_and(|it| it.encode() == changed));
+        }
+    }
+    assert!(records > content.len(), "most changes are of values: {records}");
+}

@@ -5,6 +5,9 @@ use std::time::Duration;
 use cluster::memory::{Fault, Memory};
 use cluster::{Error, Event, MemberChange, NodeId, Outcome, Refusal, Revision, Transaction};
 
+use rt::CoreId;
+use rt::sim::World;
+
 use crate::conformance::{SOON, suite};
 
 fn node(number: u16) -> NodeId {
@@ -75,4 +78,29 @@ fn members_change_by_the_same_rules() {
     assert_eq!(change(MemberChange::Remove(node(1))), Ok(()));
     assert_eq!(change(MemberChange::Add(node(1))), Err(Error::Membership(Refusal::Gone(node(1)))));
     assert_eq!(store.status(SOON).wait().unwrap().voters, [2]);
+}
+
+#[test]
+fn simulated_cores_wait_in_virtual_time() {
+    let world = World::new(1);
+    let core = world.add_node("a", 1, |_| std::future::pending());
+    let memory = Memory::new([node(1), node(2)]);
+    let (store, faulty) = (memory.store(node(1)), memory.clone());
+    world.block_on(core, CoreId(0), move || async move {
+        let deadline = Duration::from_secs(2);
+        let put = store.cas(Transaction::new(1).put("a", "x"), deadline).await;
+        assert_eq!(put, Ok(Outcome::Committed(Revision(1))));
+        faulty.begin(node(1), Fault::Unreachable);
+        let began = rt::now();
+        let lost = store.cas(Transaction::new(2).put("a", "y"), deadline).await;
+        assert_eq!(lost, Err(Error::OutcomeUnknown));
+        assert_eq!(rt::now() - began, Duration::from_secs(3), "the deadline and a second of grace");
+        let mut watch = faulty.store(node(2)).watch(Revision(1), deadline).await.unwrap();
+        let news = rt::spawn(async move { watch.next().await.map(|event| event.revision()) });
+        rt::sleep(Duration::from_secs(1)).await;
+        faulty.end(node(1), Fault::Unreachable);
+        assert_eq!(news.await, Ok(Revision(2)), "who waits is woken");
+        let read = store.get("a", deadline).await.unwrap().unwrap();
+        assert_eq!((&read.value[..], read.revision), (&b"y"[..], Revision(2)));
+    });
 }
