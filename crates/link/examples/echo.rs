@@ -1,6 +1,6 @@
 //! What a link costs: 4 KiB frames there and small answers back, over loopback.
 //!
-//! `cargo run --release -p link --example echo [SECONDS]` runs two nodes of one core each and prints the CPU time of each side for a frame and
+//! `cargo run --release -p link --example echo [SECONDS] [plain|tls]` runs two nodes of one core each and prints the CPU time of each side for a frame and
 //! its answer, plain and with TLS, at depths 1 and 32, and for large frames.
 
 #![allow(clippy::unwrap_used, reason = "a measurement ends at the first error")]
@@ -22,6 +22,10 @@ use rt::sync::Notify;
 use rt::uring::{Config, Running};
 use rt::{CoreId, Handle};
 
+/// As in the binary: where the allocator puts things is part of what copying them costs.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const CLUSTER: ClusterId = ClusterId([1; 16]);
 /// As long as the head of a write, and of its acknowledgement.
 const HEAD: usize = 80;
@@ -30,7 +34,11 @@ const ANSWER_HEAD: usize = 40;
 fn main() {
     let seconds = std::env::args().nth(1).and_then(|seconds| seconds.parse().ok()).unwrap_or(2);
     let authority = ClusterAuthority::create(CLUSTER).unwrap();
+    let which = std::env::args().nth(2);
     for tls in [false, true] {
+        if which.as_deref().is_some_and(|which| (which == "tls") != tls) {
+            continue;
+        }
         let credentials = |node| tls.then(|| authority.issue(NodeId(node)).unwrap());
         let [a, b] = [1, 2].map(|id| Node::start(id, credentials(id)));
         for (node, other) in [(&a, &b), (&b, &a)] {

@@ -14,6 +14,9 @@ pub(crate) const PREAMBLE_BYTES: usize = 8;
 /// Bytes of a hello.
 pub(crate) const HELLO_BYTES: usize = 64;
 
+/// What a node has at most: each is a connection to every other.
+const CORES_MAX: u16 = 1024;
+
 const PREAMBLE_MAGIC: [u8; 4] = *b"URSA";
 const HELLO_MAGIC: [u8; 4] = *b"UHEL";
 
@@ -215,7 +218,7 @@ impl Hello {
         let u64_at =
             |at: usize| (0..8).fold(0, |value, byte| value | u64::from(bytes[at + byte]) << (8 * byte));
         let crc = crc32c(&bytes[..60]).to_le_bytes();
-        if bytes[..4] != HELLO_MAGIC || bytes[60..] != crc || u16_at(28) == 0 {
+        if bytes[..4] != HELLO_MAGIC || bytes[60..] != crc || !(1..=CORES_MAX).contains(&u16_at(28)) {
             return None;
         }
         let refusal = match bytes[5] {
@@ -276,6 +279,10 @@ mod tests {
         let expected = b"UHEL\x02\x05\x02\x010123456789abcdef\x07\0\x04\x03\x10\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11\x09\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
         assert_eq!(bytes[..60], *expected);
         assert_eq!(Hello::parse(&bytes), Some(hello));
+        for cores in [0, 1025] {
+            assert_eq!(Hello::parse(&Hello { cores, ..hello }.encode()), None);
+        }
+        assert!(Hello::parse(&Hello { cores: 1024, ..hello }.encode()).is_some());
         for at in 0..HELLO_BYTES {
             let mut changed = bytes;
             changed[at] ^= 1;

@@ -10,7 +10,8 @@ use replica::NodeId;
 /// What goes on is said again after this time.
 const SAY_AGAIN: Duration = Duration::from_secs(600);
 
-/// So many things are remembered at most: strangers cannot make it more.
+/// So many things are remembered at most of the members, and as many of strangers, who so do not hide what goes wrong with members. More are not
+/// said.
 const REMEMBERED_MAX: usize = 256;
 
 /// Who tries again every second says why it fails once, and again every ten minutes.
@@ -23,7 +24,8 @@ impl Said {
         let now = rt::now();
         let mut said = self.0.borrow_mut();
         said.retain(|_, when| now.since(*when) < SAY_AGAIN);
-        if said.len() >= REMEMBERED_MAX || said.contains_key(&(node, what.to_owned())) {
+        let remembered = said.keys().filter(|(whom, _)| whom.is_some() == node.is_some()).count();
+        if remembered >= REMEMBERED_MAX || said.contains_key(&(node, what.to_owned())) {
             return false;
         }
         said.insert((node, what.to_owned()), now);

@@ -32,7 +32,8 @@ pub struct Limits {
     pub connect: Duration,
     /// How long it may then take until both sides have agreed on it.
     pub handshake: Duration,
-    /// How long a peer may be silent, at least; it is told as long a time as this and a tenth later. A peer says something ten times in this time.
+    /// A link whose peer says nothing for longer than this is given up, within a tenth more. Each side that has nothing to say shows ten times in
+    /// this time that it lives. Must be the same on all nodes.
     pub silence: Duration,
     /// What waits before the second attempt to connect; it doubles with each.
     pub backoff_min: Duration,

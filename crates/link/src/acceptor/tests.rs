@@ -9,100 +9,183 @@ use rt::{CoreId, Stream};
 
 use super::*;
 use crate::tls::Configs;
-use crate::{
-    ClusterAuthority, ClusterId, Frame, Handler, Limits, Link, Links, NodeCredentials, Peer, Role, Settings,
-};
+use crate::{ClusterAuthority, ClusterId, Frame, Handler, Limits, Link, Links, Peer, Role, Settings};
 
 const CLUSTER: ClusterId = ClusterId([7; 16]);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Gets no link.
-struct Nobody;
+/// Counts its links.
+#[derive(Default)]
+struct Count {
+    ups: std::cell::Cell<usize>,
+    downs: std::cell::Cell<usize>,
+}
 
-impl Handler for Nobody {
-    fn up(&self, link: Rc<Link>) {
-        panic!("{link:?}");
+impl Handler for Count {
+    fn up(&self, _: Rc<Link>) {
+        self.ups.set(self.ups.get() + 1);
     }
 
-    fn down(&self, _: LinkName) {}
+    fn down(&self, _: LinkName) {
+        self.downs.set(self.downs.get() + 1);
+    }
 
     fn frame(&self, _: &Rc<Link>, _: Frame) {}
 }
 
-/// What an attacker says after TLS, if there is any.
-type Attack = fn(Hello) -> Hello;
+/// What a node of ours would say first.
+const HELLO: Hello = Hello {
+    role: Role::Control,
+    number: 0,
+    refusal: None,
+    cluster: CLUSTER,
+    from: NodeId(2),
+    to: NodeId(1),
+    cores: 1,
+    incarnation: Incarnation(1),
+    attempt: 1,
+};
 
-/// Node 1 with members 2 and 3 is called with these credentials and hello; gives its answer's refusal, or `None` if it closed without one.
-fn attack(credentials: Option<fn(&ClusterAuthority) -> NodeCredentials>, change: Attack) -> Option<Refusal> {
-    let world = World::new(1);
-    let authority = ClusterAuthority::create(CLUSTER).unwrap();
-    let (victim, attacker) = (world.add_machine("victim", 2), world.add_machine("attacker", 1));
-    let address = SocketAddr::new(world.address(victim), 3261);
-    let settings = Settings {
-        me: NodeId(1),
-        cluster: CLUSTER,
-        incarnation: Incarnation(1),
-        listen: vec![address],
-        tls: credentials.is_some().then(|| authority.issue(NodeId(1)).unwrap()),
-        limits: Limits::default(),
-    };
-    let settings = Rc::new(std::cell::Cell::new(Some(settings)));
-    world.restart(victim, move |core| {
-        let settings = Rc::clone(&settings);
-        async move {
-            if core == CoreId(0) {
-                let links = Links::start(settings.take().unwrap(), || Rc::new(Nobody)).await.unwrap();
-                let peer = |id| Peer { id: NodeId(id), addresses: Vec::new() };
-                links.set_peers(vec![peer(2), peer(3)]);
-                rt::set_local(Rc::new(links));
+/// Node 1, with members 2 and 3, and somebody who says to be one of them.
+struct Victim {
+    world: World,
+    node: rt::sim::NodeId,
+    attacker: rt::sim::NodeId,
+    address: SocketAddr,
+    authority: ClusterAuthority,
+    tls: bool,
+}
+
+impl Victim {
+    fn new(tls: bool) -> Victim {
+        let world = World::new(1);
+        let authority = ClusterAuthority::create(CLUSTER).unwrap();
+        let (node, attacker) = (world.add_machine("victim", 2), world.add_machine("attacker", 1));
+        let address = SocketAddr::new(world.address(node), 3261);
+        let settings = Settings {
+            me: NodeId(1),
+            cluster: CLUSTER,
+            incarnation: Incarnation(1),
+            listen: vec![address],
+            tls: tls.then(|| authority.issue(NodeId(1)).unwrap()),
+            limits: Limits::default(),
+        };
+        let settings = Rc::new(std::cell::Cell::new(Some(settings)));
+        world.restart(node, move |core| {
+            let settings = Rc::clone(&settings);
+            async move {
+                if core == CoreId(0) {
+                    let install = || -> Rc<dyn Handler> {
+                        let count = Rc::new(Count::default());
+                        rt::set_local(Rc::clone(&count));
+                        count
+                    };
+                    let links = Links::start(settings.take().unwrap(), install).await.unwrap();
+                    let peer = |id| Peer { id: NodeId(id), addresses: Vec::new() };
+                    links.set_peers(vec![peer(2), peer(3)]);
+                    rt::set_local(Rc::new(links));
+                }
+                std::future::pending::<()>().await;
             }
-            std::future::pending::<()>().await;
-        }
-    });
-    world.restart(attacker, |_| std::future::pending());
-    world.run_for(SECOND);
-    let hello = change(Hello {
-        role: Role::Control,
-        number: 0,
-        refusal: None,
-        cluster: CLUSTER,
-        from: NodeId(2),
-        to: NodeId(1),
-        cores: 1,
-        incarnation: Incarnation(1),
-        attempt: 1,
-    });
-    let tls = credentials.map(|credentials| Configs::new(&credentials(&authority)).unwrap());
-    let answer = world.block_on(attacker, CoreId(0), move || async move {
-        let mut wire = Wire::new(Stream::connect(address, SECOND).await.unwrap());
-        let preamble = Preamble { purpose: Purpose::Link, tls: tls.is_some() };
-        wire.send(&preamble.encode()).await.unwrap();
-        if let Some(tls) = tls {
-            wire.start_tls(tls.client(NodeId(1)).unwrap()).await.unwrap();
-        }
-        wire.send(&hello.encode()).await.unwrap();
-        let opening = wire.receive().await.ok()?;
-        Hello::read(&mut wire, opening).await.unwrap().unwrap().refusal
-    });
-    world.run_for(SECOND);
-    answer
+        });
+        world.restart(attacker, |_| std::future::pending());
+        world.run_for(SECOND);
+        Victim { world, node, attacker, address, authority, tls }
+    }
+
+    /// Calls as this node does and says hello, and gives the answer, or `None` if there was none.
+    fn call(&self, as_node: u16, hello: Hello) -> (Option<Hello>, Wire) {
+        let address = self.address;
+        let configs = || Configs::new(&self.authority.issue(NodeId(as_node)).unwrap()).unwrap();
+        let tls = self.tls.then(configs);
+        self.world.block_on(self.attacker, CoreId(0), move || async move {
+            let mut wire = Wire::new(Stream::connect(address, SECOND).await.unwrap());
+            let preamble = Preamble { purpose: Purpose::Link, tls: tls.is_some() };
+            wire.send(&preamble.encode()).await.unwrap();
+            if let Some(tls) = tls {
+                wire.start_tls(tls.client(NodeId(1)).unwrap()).await.unwrap();
+            }
+            wire.send(&hello.encode()).await.unwrap();
+            let Ok(opening) = wire.receive().await else { return (None, wire) };
+            (Hello::read(&mut wire, opening).await.unwrap(), wire)
+        })
+    }
+
+    fn refusal(&self, as_node: u16, hello: Hello) -> Option<Refusal> {
+        let (answer, _) = self.call(as_node, hello);
+        answer.and_then(|hello| hello.refusal)
+    }
+
+    /// How often a link came up on core 0, and went down.
+    fn counts(&self) -> (usize, usize) {
+        self.world.run_for(SECOND);
+        self.world.block_on(self.node, CoreId(0), || async {
+            let count = rt::local::<Count>().unwrap();
+            (count.ups.get(), count.downs.get())
+        })
+    }
 }
 
 #[test]
 fn a_node_with_the_certificate_of_another_is_refused() {
-    let as_three: fn(&ClusterAuthority) -> NodeCredentials = |authority| authority.issue(NodeId(3)).unwrap();
-    assert_eq!(attack(Some(as_three), |hello| hello), Some(Refusal::Certificate));
+    let victim = Victim::new(true);
+    assert_eq!(victim.refusal(3, HELLO), Some(Refusal::Certificate));
+    assert_eq!(victim.refusal(2, HELLO), None);
+    assert_eq!(victim.counts(), (0, 0));
 }
 
 #[test]
 fn a_hello_that_names_no_link_is_refused() {
-    let refusal = |change: Attack| attack(None, change).unwrap();
-    assert_eq!(refusal(|hello| Hello { number: 1, ..hello }), Refusal::Name);
-    assert_eq!(refusal(|hello| Hello { role: Role::Replication, number: 2, ..hello }), Refusal::Name);
-    assert_eq!(refusal(|hello| Hello { from: NodeId(4), ..hello }), Refusal::Membership);
-    assert_eq!(refusal(|hello| Hello { from: NodeId(1), ..hello }), Refusal::Membership);
-    assert_eq!(refusal(|hello| Hello { to: NodeId(3), ..hello }), Refusal::OtherNode);
-    assert_eq!(refusal(|hello| Hello { cluster: ClusterId([0; 16]), ..hello }), Refusal::Cluster);
-    // A hello without its verdict is no link.
-    assert_eq!(attack(None, |hello| hello), None);
+    let victim = Victim::new(false);
+    let refusal = |hello| victim.refusal(2, hello).unwrap();
+    assert_eq!(refusal(Hello { number: 1, ..HELLO }), Refusal::Name);
+    assert_eq!(refusal(Hello { role: Role::Replication, number: 2, ..HELLO }), Refusal::Name);
+    assert_eq!(refusal(Hello { from: NodeId(4), ..HELLO }), Refusal::Membership);
+    assert_eq!(refusal(Hello { from: NodeId(1), ..HELLO }), Refusal::Membership);
+    assert_eq!(refusal(Hello { to: NodeId(3), ..HELLO }), Refusal::OtherNode);
+    assert_eq!(refusal(Hello { cluster: ClusterId([0; 16]), ..HELLO }), Refusal::Cluster);
+    assert_eq!(victim.counts(), (0, 0));
+}
+
+#[test]
+fn a_link_is_up_after_the_verdict_and_an_older_attempt_does_not_replace_it() {
+    let victim = Victim::new(false);
+    let agree = |hello: Hello| {
+        let (answer, mut wire) = victim.call(2, hello);
+        assert_eq!(answer.map(|answer| (answer.refusal, answer.attempt)), Some((None, hello.attempt)));
+        let before = victim.counts();
+        let wire = victim.world.block_on(victim.attacker, CoreId(0), move || async move {
+            wire.send(&hello.encode()).await.unwrap();
+            wire
+        });
+        (before, victim.counts(), wire)
+    };
+    let (before, after, _first) = agree(Hello { attempt: 7, ..HELLO });
+    assert_eq!((before, after), ((0, 0), (1, 0)));
+    let (_, after, _older) = agree(Hello { attempt: 6, ..HELLO });
+    assert_eq!(after, (1, 0));
+    let (_, after, _newer) = agree(Hello { attempt: 8, ..HELLO });
+    assert_eq!(after, (2, 1));
+    // One of an earlier life that was under way when the later one was seen.
+    let (answer, mut late) = victim.call(2, HELLO);
+    assert_eq!(answer.and_then(|answer| answer.refusal), None);
+    let (_, after, _later_life) = agree(Hello { incarnation: Incarnation(2), ..HELLO });
+    assert_eq!(after, (3, 2));
+    victim.world.block_on(victim.attacker, CoreId(0), move || async move {
+        late.send(&HELLO.encode()).await.unwrap()
+    });
+    assert_eq!(victim.counts(), (3, 2));
+    assert_eq!(victim.refusal(2, HELLO), Some(Refusal::Incarnation));
+}
+
+#[test]
+fn a_second_hello_that_is_not_the_first_is_no_verdict() {
+    let victim = Victim::new(false);
+    let (_, mut wire) = victim.call(2, HELLO);
+    let another = Hello { from: NodeId(3), ..HELLO };
+    victim.world.block_on(victim.attacker, CoreId(0), move || async move {
+        wire.send(&another.encode()).await.unwrap();
+        assert!(matches!(wire.receive::<1>().await, Err(WireError::Closed | WireError::Io(_))));
+    });
+    assert_eq!(victim.counts(), (0, 0));
 }
