@@ -1,11 +1,12 @@
 //! Copies of volumes that other nodes have, too: who they are, what they are worth, and their dirty maps.
 
 use base::{ByteLen, ByteOffset, Chain};
+use replica::{Damaged, DirtyMap, Geometry, Slots};
 use rt::Durability;
 use rt::sim::{DiskFaults, DiskImage, NodeId, World};
 use store::{
-    ClusterId, CopyOf, CopyState, CreateOptions, OpenPool, Pool, RamBudget, SliceError, StoreError, VolumeId,
-    VolumeKind, VolumeSpec,
+    ClusterId, CopyOf, CopyState, CreateOptions, OpenPool, Pool, RamBudget, Slice, SliceError, StoreError,
+    VolumeId, VolumeKind, VolumeSpec,
 };
 
 use crate::disk::{CORE, Volume, creating, existing, machine, opening, path, paths, thick};
@@ -28,6 +29,82 @@ fn large(world: &World, bytes: u64) -> NodeId {
     let node = world.add_node("node", 1, |_| std::future::pending());
     world.put_disk(node, path(0), DiskImage::new(bytes, 512));
     node
+}
+
+/// The same numbers stand in both crates, since neither uses the other.
+#[test]
+fn pages_are_those_of_the_dirty_map() {
+    assert_eq!(store::MAP_PAGE_BYTES, replica::PAGE_BYTES);
+    assert_eq!(store::MAP_PAGE_REGIONS, replica::PAGE_REGIONS);
+    assert_eq!(store::MAP_REGION_BYTES, u64::from(Geometry::REGION_BYTES));
+    assert_eq!(usize::from(store::COPIES_MAX), replica::Slot::MAX);
+}
+
+fn map_of(slice: &Slice) -> DirtyMap {
+    DirtyMap::new(Geometry::new(slice.len().0 / 4096, 4096).regions())
+}
+
+/// What the disk holds of a slice's map.
+async fn load(slice: &Slice) -> Result<DirtyMap, Damaged> {
+    let mut map = map_of(slice);
+    for page in 0..slice.map_pages() {
+        map.load(page, &slice.read_map_page(page).await.unwrap())?;
+    }
+    Ok(map)
+}
+
+/// A dirty map as a copy keeps it: bits that were said to be durable survive a power cut; a page that was cut off in its write is
+/// whole, as it was, or known to be damaged.
+#[test]
+fn bits_that_are_durable_survive_a_power_cut() {
+    let others = Slots::from_bits(0b0101);
+    let (mut before, mut after, mut damaged) = (0, 0, 0);
+    for seed in 0..40 {
+        let world = World::new(seed);
+        let node = large(&world, 4 * GIB);
+        let last = world.block_on(node, CORE, move || async move {
+            let pool = Pool::create(existing(1), creating()).await.unwrap();
+            pool.create_volume(VolumeSpec { slices: Some(1), ..copy("mail", 2 * GIB) }).await.unwrap();
+            let slice = Volume::open(&pool, ID).slices.remove(0);
+            let mut map = load(&slice).await.unwrap();
+            assert_eq!((map.pages(), map.next_dirty(0, others)), (slice.map_pages(), None));
+            // The first page, and the last region of all.
+            let last = slice.len().0 / store::MAP_REGION_BYTES - 1;
+            map.mark(3..5, others);
+            map.mark(last..last + 1, others);
+            while let Some(write) = map.poll_write(false) {
+                slice.write_map_page(write.page, &write.image).await.unwrap();
+                map.handle_written(write.page);
+            }
+            assert!(map.is_durable(3..5, others) && map.is_durable(last..last + 1, others));
+            // One more write, which the cut comes in the way of.
+            map.mark(7..8, others);
+            let write = map.poll_write(false).unwrap();
+            rt::spawn(async move {
+                let _ = slice.write_map_page(write.page, &write.image).await;
+                std::future::pending::<()>().await;
+            })
+            .detach();
+            last
+        });
+        world.run_for(std::time::Duration::from_micros(seed * 3));
+        world.crash(node);
+        world.restart(node, |_| std::future::pending());
+        let found = world.block_on(node, CORE, move || async move {
+            let pool = Pool::open(&paths(1), opening(1)).await.unwrap();
+            load(&Volume::open(&pool, ID).slices[0]).await
+        });
+        match found {
+            Ok(map) => {
+                let dirty: Vec<u64> = map.dirty(others).collect();
+                let with = dirty.contains(&7);
+                assert!(dirty == [3, 4, last] || dirty == [3, 4, 7, last], "{dirty:?}");
+                *(if with { &mut after } else { &mut before }) += 1;
+            }
+            Err(Damaged) => damaged += 1,
+        }
+    }
+    assert!(before > 0 && after > 0, "{before} before, {after} after, {damaged} damaged");
 }
 
 /// A page that no other slice and no other page has.
