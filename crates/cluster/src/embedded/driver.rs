@@ -1,6 +1,7 @@
 //! Runs an engine on a thread of its own, with its file, a clock, and whoever carries its messages.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use super::engine::{Answered, CallId, Engine, Settings, Told};
+use super::engine::{Answered, CallId, Engine, Refused, Settings, Told};
 use super::file::{File, FileError};
 use crate::call::Answer;
 use crate::error::Error;
@@ -68,6 +69,9 @@ impl Embedded {
         send: impl FnMut(NodeId, Vec<u8>) + std::marker::Send + 'static,
     ) -> Result<Embedded, StartError> {
         let (file, saved) = File::open(path)?;
+        // Names of reads must not be those of an earlier life, whatever the caller gives.
+        let seed = settings.seed ^ RandomState::new().hash_one(path);
+        let settings = Settings { seed, ..settings };
         let (inbox, inputs) = sync_channel(INBOX_MAX);
         let door = Arc::new(Door::default());
         let inside = Arc::clone(&door);
@@ -170,6 +174,8 @@ struct Driver {
     watches: Watches,
     /// The last leader and term that were logged.
     led: (Option<u64>, u64),
+    /// Whose messages were refused, and when that was logged.
+    refused: BTreeMap<NodeId, (Refused, Instant)>,
 }
 
 impl Driver {
@@ -186,6 +192,7 @@ impl Driver {
             calls: 0,
             watches,
             led: (None, 0),
+            refused: BTreeMap::new(),
         }
     }
 
@@ -233,11 +240,21 @@ impl Driver {
             Input::Message(from, bytes) => {
                 self.door.bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
                 if let Err(refused) = self.engine.handle_message(from, &bytes) {
-                    tracing::warn!(%from, %refused, "a message about the cluster's record was refused");
+                    self.log_refused(from, refused);
                 }
             }
             Input::Unreachable(node) => self.engine.handle_unreachable(node),
             Input::Wake => {}
+        }
+    }
+
+    /// Once a minute and node: a node that was removed and does not know goes on asking.
+    fn log_refused(&mut self, from: NodeId, refused: Refused) {
+        const AGAIN: Duration = Duration::from_secs(60);
+        let known = self.refused.get(&from);
+        if known.is_none_or(|(before, at)| *before != refused || at.elapsed() >= AGAIN) {
+            tracing::warn!(%from, %refused, "messages about the cluster's record are refused");
+            self.refused.insert(from, (refused, Instant::now()));
         }
     }
 

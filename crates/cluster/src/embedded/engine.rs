@@ -341,9 +341,14 @@ impl Engine {
             // What was applied is in the log, and need not be durable as such; but who is a member must be before anybody acts on it.
             // Else the last of two voters forgets that the other was removed and switched off, and waits for its vote.
             let members = committed.iter().any(|entry| entry.get_entry_type() == EntryType::EntryConfChange);
+            // A leader's messages need not wait for its disk, says Raft; but they do for the vote that made it one, which is its own where it is the
+            // only voter: a learner must not hear of a term that may begin anew, with other entries.
+            let voted = Vote::of(&self.raft.raft.hard_state());
+            let saved = self.saved().vote;
+            let elected = (voted.term, voted.vote) != (saved.term, saved.vote);
             let must_sync = ready.must_sync() || members;
             let mut messages = ready.take_messages();
-            if !members {
+            if !members && !elected {
                 self.send(std::mem::take(&mut messages));
             }
             messages.extend(ready.take_persisted_messages());

@@ -100,3 +100,55 @@ impl History {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    /// What operation `op` writes as revision `revision`, with a key that others write, too.
+    fn change(revision: u64, op: u64, value: u8) -> Change {
+        let key = |key: String, value: u8| (key, Some(vec![value].into()));
+        Change { revision: Revision(revision), writes: vec![key(mark(op), 0), key("k".to_owned(), value)] }
+    }
+
+    fn complains(what: impl FnOnce(&mut History)) -> bool {
+        let mut history = History::default();
+        history.tell(&change(1, 1, 1));
+        history.tell(&change(2, 2, 2));
+        catch_unwind(AssertUnwindSafe(|| {
+            what(&mut history);
+            history.check();
+        }))
+        .is_err()
+    }
+
+    #[test]
+    fn broken_histories_are_complained_of() {
+        assert!(!complains(|it| it.tell(&change(2, 2, 2))), "another node tells the same");
+        assert!(complains(|it| it.tell(&change(2, 2, 3))), "a fork");
+        assert!(complains(|it| it.tell(&change(4, 4, 4))), "a gap");
+        assert!(complains(|it| it.tell(&change(3, 1, 3))), "twice");
+        let committed = |it: &mut History, op, revision, since| {
+            it.outcome(op, &Outcome::Committed(Revision(revision)), Revision(since));
+        };
+        assert!(!complains(|it| committed(it, 2, 2, 1)));
+        assert!(complains(|it| committed(it, 2, 1, 0)), "not its revision");
+        assert!(complains(|it| committed(it, 3, 3, 0)), "never happened");
+        assert!(complains(|it| committed(it, 1, 1, 1)), "before it began");
+        assert!(complains(|it| it.void(1)), "it did something");
+        assert!(!complains(|it| it.read(&it.at(1), Revision(1))));
+        assert!(complains(|it| it.read(&it.at(1), Revision(2))), "a stale read");
+        let invented = |it: &History| Everything { revision: Revision(2), ..it.at(1) };
+        assert!(complains(|it| it.read(&invented(it), Revision(0))), "never was so");
+        let conflict = |it: &mut History, found: Option<u64>, since| {
+            let outcome = Outcome::Conflict { key: "k".to_owned(), found: found.map(Revision) };
+            it.outcome(9, &outcome, Revision(since));
+        };
+        assert!(!complains(|it| conflict(it, Some(1), 1)) && !complains(|it| conflict(it, Some(2), 1)));
+        assert!(!complains(|it| conflict(it, None, 0)));
+        assert!(complains(|it| conflict(it, Some(1), 2)), "no longer so when it began");
+        assert!(complains(|it| conflict(it, None, 1)), "never so during its call");
+    }
+}

@@ -193,6 +193,20 @@ fn who_was_removed_is_not_waited_for_after_a_power_cut() {
 }
 
 #[test]
+fn nobody_hears_of_a_term_whose_vote_is_not_durable() {
+    let mut lab = Lab::new(1);
+    lab.add(4);
+    lab.stop(1);
+    let mut alone = Engine::new(lab.disks[&node(1)].clone(), Settings::new(5));
+    let batch = alone.poll_batch().unwrap();
+    assert_eq!(alone.status().leader, Some(1), "it elects itself at once");
+    assert_eq!(alone.poll_message(), None);
+    lab.disks.get_mut(&node(1)).unwrap().write(&batch);
+    alone.handle_persisted();
+    assert!(alone.poll_message().is_some_and(|(to, _)| to == node(4)));
+}
+
+#[test]
 fn a_leader_hands_over_before_it_is_removed() {
     let mut lab = Lab::new(3);
     lab.lead(1);
