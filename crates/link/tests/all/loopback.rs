@@ -9,7 +9,9 @@ use link::{Links, Settings};
 use replica::{Incarnation, NodeId};
 use rt::uring::{Config, Running};
 
-use crate::node::{CLUSTER, Node, PATIENCE, authority, control, limits, pair, replication, secure_pair};
+use crate::node::{
+    CLUSTER, CORES, Held, Life, Node, PATIENCE, authority, control, limits, pair, replication, secure_pair,
+};
 use crate::recorder::{ANSWER, ASK, Log, Recorder, SAY, Told, frame, link};
 
 fn frames(log: &Log, wanted: u8) -> Vec<(u64, Vec<u8>)> {
@@ -70,6 +72,32 @@ fn a_closed_link_comes_back() {
         a.on(0, || link(control(2)).unwrap().close("the test wants it"));
         a.wait(|log| log.count(|told| matches!(told, Told::Down(_))) == round);
         b.wait(|log| log.count(|told| matches!(told, Told::Down(_))) == round);
+    }
+}
+
+#[test]
+fn a_peer_may_come_back_with_another_number_of_cores() {
+    let (a, b) = pair(None, None);
+    b.wait_for_links(3);
+    let (address, mut a) = (a.address, Some(a));
+    for (incarnation, cores) in [(2, 4), (3, 1), (4, 3)] {
+        // Its port is free again when its last connection is closed.
+        drop(a.take());
+        b.wait_for_links(0);
+        let again = Node::live(Life { id: 1, incarnation, cores, address }, None);
+        again.set_peers(vec![b.peer()]);
+        let links = 1 + usize::from(cores.max(CORES));
+        b.wait_for_links(links);
+        again.wait_for_links(links);
+        // Nobody tries to make links that there are no longer.
+        std::thread::sleep(limits().backoff_max + limits().backoff_max);
+        assert_eq!(b.log.up().len(), links);
+        let [of_a] = &b.on(0, || rt::local::<Held>().unwrap().links.peers())[..] else { panic!("one peer") };
+        assert_eq!(
+            (of_a.incarnation, of_a.links, &of_a.trouble),
+            (Some(Incarnation(incarnation)), links, &None)
+        );
+        a = Some(again);
     }
 }
 

@@ -30,6 +30,14 @@ pub struct Node {
     running: Option<Running>,
 }
 
+/// One life of a node.
+pub struct Life {
+    pub id: u16,
+    pub incarnation: u64,
+    pub cores: u16,
+    pub address: SocketAddr,
+}
+
 /// What core 0 keeps.
 pub struct Held {
     pub links: Links,
@@ -38,20 +46,28 @@ pub struct Held {
 
 impl Node {
     pub fn start(id: u16, tls: Option<NodeCredentials>) -> Node {
+        Node::live(
+            Life { id, incarnation: 1, cores: CORES, address: SocketAddr::from(([127, 0, 0, 1], 0)) },
+            tls,
+        )
+    }
+
+    pub fn live(life: Life, tls: Option<NodeCredentials>) -> Node {
+        let Life { id, incarnation, cores, address } = life;
         let (log, id) = (Log::default(), NodeId(id));
-        let (told, address) = mpsc::channel();
+        let (told, bound) = mpsc::channel();
         let settings = Settings {
             me: id,
             cluster: CLUSTER,
-            incarnation: Incarnation(1),
-            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            incarnation: Incarnation(incarnation),
+            listen: vec![address],
             tls,
             limits: limits(),
         };
         let settings = std::sync::Arc::new(std::sync::Mutex::new(Some(settings)));
         let its_log = log.clone();
         let config =
-            Config { processors: vec![0; usize::from(CORES)], pin: false, poll: Duration::from_micros(20) };
+            Config { processors: vec![0; usize::from(cores)], pin: false, poll: Duration::from_micros(20) };
         let running = Running::start(config, move |core| {
             let (settings, log, told) = (settings.clone(), its_log.clone(), told.clone());
             async move {
@@ -69,7 +85,7 @@ impl Node {
             }
         });
         let running = running.unwrap();
-        Node { id, log, address: address.recv().unwrap(), handle: running.handle(), running: Some(running) }
+        Node { id, log, address: bound.recv().unwrap(), handle: running.handle(), running: Some(running) }
     }
 
     /// Runs something on a core.
