@@ -355,7 +355,8 @@ impl Link {
     }
 
     async fn send_all(&self, stream: &Stream) -> Result<(), End> {
-        let mut spare = SendBatch::new();
+        // Both keep their memory from one send to the next.
+        let (mut spare, mut sealed) = (SendBatch::new(), SendBatch::new());
         loop {
             self.work.until(|| self.is_over() || self.has_work()).await;
             // Whoever is ready to run may have something to send, too.
@@ -366,9 +367,9 @@ impl Link {
             let batch = self.queue.replace(spare);
             self.sending_bytes.set(batch.len());
             self.sent.set(true);
-            spare = match &self.tls {
-                None => stream.send(batch).await?,
-                Some(tls) => self.send_sealed(stream, tls, batch).await?,
+            (spare, sealed) = match &self.tls {
+                None => (stream.send(batch).await?, sealed),
+                Some(tls) => self.send_sealed(stream, tls, batch, sealed).await?,
             };
             self.sending_bytes.set(0);
         }
@@ -378,14 +379,14 @@ impl Link {
         !self.queue.borrow().is_empty() || self.tls.as_ref().is_some_and(|tls| tls.borrow().has_output())
     }
 
-    /// Encrypts and sends a batch, part by part; gives it back empty.
+    /// Encrypts a batch into `sealed` and sends it, part by part; gives both back empty.
     async fn send_sealed(
         &self,
         stream: &Stream,
         tls: &RefCell<Tls>,
         mut batch: SendBatch,
-    ) -> Result<SendBatch, End> {
-        let mut sealed = SendBatch::new();
+        mut sealed: SendBatch,
+    ) -> Result<(SendBatch, SendBatch), End> {
         let mut pieces = batch.iter();
         let mut rest: &[u8] = &[];
         loop {
@@ -417,6 +418,6 @@ impl Link {
         }
         drop(pieces);
         batch.clear();
-        Ok(batch)
+        Ok((batch, sealed))
     }
 }
