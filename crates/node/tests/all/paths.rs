@@ -248,21 +248,47 @@ async fn first_byte(unit: &Session, lba: u64) -> u8 {
     unit.read(Lun(LUN), Lba(lba), BlockCount(1), BlockSize::B4096).await.unwrap()[0]
 }
 
+/// The volume by both nodes.
+async fn open(first: SocketAddr, second: SocketAddr) -> Rc<Multipath> {
+    let search = Search {
+        portals: vec![first, second],
+        target: Some(TARGET.into()),
+        unit: initiator::multipath::Wanted::Lun(Lun(LUN)),
+        discover: false,
+    };
+    Rc::new(Multipath::open(&search, MultipathOptions::default()).await.unwrap())
+}
+
+fn in_use(unit: &Multipath) -> Vec<(SocketAddr, bool)> {
+    unit.paths().iter().map(|path| (path.name.portal, path.in_use)).collect()
+}
+
+/// A host that starts while a node brings its copy up to date finds the way by it, and uses it when it can be used.
+#[test]
+fn a_path_is_found_while_it_is_unavailable() {
+    each_seed(2, |seed| {
+        let pair = Pair::new(seed);
+        let client = pair.rig.client("client").node;
+        let (first, second) = (pair.rig.portal, pair.twin.portal);
+        pair.say_both(Unavailable, ActiveOptimized);
+        let unit = pair.run(client, open);
+        pair.rig.world.run_for(Duration::from_secs(1));
+        assert_eq!(in_use(&unit), [(first, false), (second, true)]);
+        pair.say_both(ActiveOptimized, ActiveOptimized);
+        let writer = Rc::clone(&unit);
+        pair.run(client, |_, _| async move { writer.write(Lba(0), block(1)).await.unwrap() });
+        pair.rig.world.run_for(Duration::from_secs(10));
+        assert_eq!(in_use(&unit), [(first, true), (second, true)]);
+    });
+}
+
 #[test]
 fn commands_go_by_another_node_while_one_is_unavailable() {
     each_seed(4, |seed| {
         let pair = Pair::new(seed);
         let client = pair.rig.client("client").node;
         pair.say_both(ActiveOptimized, ActiveNonOptimized);
-        let unit = pair.run(client, |first, second| async move {
-            let search = Search {
-                portals: vec![first, second],
-                target: Some(TARGET.into()),
-                unit: initiator::multipath::Wanted::Lun(Lun(LUN)),
-                discover: false,
-            };
-            Rc::new(Multipath::open(&search, MultipathOptions::default()).await.unwrap())
-        });
+        let unit = pair.run(client, open);
         let write = |lba: u64, byte: u8| {
             let unit = Rc::clone(&unit);
             pair.run(client, move |_, _| async move {
@@ -271,7 +297,7 @@ fn commands_go_by_another_node_while_one_is_unavailable() {
                 rt::now().since(began)
             })
         };
-        let in_use = || unit.paths().iter().map(|path| (path.name.portal, path.in_use)).collect::<Vec<_>>();
+        let in_use = || in_use(&unit);
         let (first, second) = (pair.rig.portal, pair.twin.portal);
         write(0, 1);
         assert_eq!(in_use(), [(first, true), (second, false)]);
