@@ -42,7 +42,7 @@ pub(crate) async fn keep_up(hub: Rc<Hub>, member: Rc<Member>, role: Role, number
         let address = addresses.get(attempts % addresses.len().max(1)).copied();
         match attempt(&hub, name, address).await {
             Ok(serial) => {
-                member.ended.until(|| !member.has(role, number, serial)).await;
+                stay(&hub, &member, name, serial, address).await;
                 attempts = 0;
                 if rt::now().since(began) > hub.limits.backoff_max {
                     backoff = Backoff::new(&hub);
@@ -59,6 +59,28 @@ pub(crate) async fn keep_up(hub: Rc<Hub>, member: Rc<Member>, role: Role, number
             }
         }
         rt::sleep(backoff.next()).await;
+    }
+}
+
+/// Waits until the link has ended. If it uses an address that is for everything, because those for its role did not answer, they are tried again
+/// from time to time: a network of its own is worth a link's interruption.
+async fn stay(
+    hub: &Rc<Hub>,
+    member: &Member,
+    name: LinkName,
+    mut serial: u64,
+    mut address: Option<SocketAddr>,
+) {
+    loop {
+        let ended = member.ended.until(|| !member.has(name.role, name.number, serial));
+        if rt::timeout(hub.limits.fail_back, ended).await.is_ok() {
+            return;
+        }
+        let better = member.peer.borrow().addresses_for(name.role, name.number).first().copied();
+        let is_settled = better.is_none() || member.peer.borrow().is_for(name.role, address);
+        if !is_settled && let Ok(newer) = attempt(hub, name, better).await {
+            (serial, address) = (newer, better);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -100,6 +101,7 @@ pub struct Link {
     down: Cell<bool>,
     /// Told when the link is over.
     ended: Notify,
+    peer_address: SocketAddr,
     /// Until the link is down.
     stream: RefCell<Option<Rc<Stream>>>,
 }
@@ -125,6 +127,7 @@ impl Link {
             end: RefCell::new(None),
             down: Cell::new(false),
             ended: Notify::new(),
+            peer_address: stream.peer_address(),
             stream: RefCell::new(Some(Rc::new(stream))),
         })
     }
@@ -142,6 +145,11 @@ impl Link {
     /// How many cores the peer has.
     pub fn peer_cores(&self) -> u16 {
         self.identity.peer_cores
+    }
+
+    /// Where the other end of its connection is: by which network it goes.
+    pub fn peer_address(&self) -> SocketAddr {
+        self.peer_address
     }
 
     pub(crate) fn serial(&self) -> u64 {

@@ -39,6 +39,8 @@ pub struct Limits {
     pub backoff_min: Duration,
     /// What waits between two attempts at most.
     pub backoff_max: Duration,
+    /// How often a link that uses an address for everything, because those for its role did not answer, tries these again.
+    pub fail_back: Duration,
     /// Bytes that may be queued on a link when a frame is added; a link on which more are is ended: its peer does not take what it is sent.
     pub queued_bytes: usize,
     /// Connections that have not yet agreed on what they are, at once; further ones wait in the kernel.
@@ -53,6 +55,7 @@ impl Default for Limits {
             silence: Duration::from_secs(5),
             backoff_min: Duration::from_millis(50),
             backoff_max: Duration::from_secs(1),
+            fail_back: Duration::from_secs(30),
             // Two seconds of a 10 Gbit/s network, shared by sixteen links.
             queued_bytes: 128 << 20,
             // A few of each of the other nodes' cores at once, and room for strangers.
@@ -67,23 +70,35 @@ pub struct Peer {
     /// Its number.
     pub id: NodeId,
     /// Where it listens, and what for. `None`: for everything. A link is tried at the addresses for its role first, and at those for
-    /// everything after that.
+    /// everything after that; from one of these it goes back when its own answer again.
     pub addresses: Vec<(Option<Role>, SocketAddr)>,
 }
 
 impl Peer {
-    /// Where to try a link, in order. Links of a role that has several addresses are spread over them.
+    /// Where to try a link, in order.
     pub(crate) fn addresses_of(&self, role: Role, number: u16) -> Vec<SocketAddr> {
-        let those = |wanted: Option<Role>| -> Vec<SocketAddr> {
-            let all = self.addresses.iter().filter(|(what, _)| *what == wanted);
-            let mut all: Vec<SocketAddr> = all.map(|(_, address)| *address).collect();
-            let len = all.len().max(1);
-            all.rotate_left(usize::from(number) % len);
-            all
-        };
-        let mut addresses = those(Some(role));
-        addresses.extend(those(None));
+        let mut addresses = self.addresses_for(role, number);
+        addresses.extend(self.spread(None, number));
         addresses
+    }
+
+    /// Those of its role alone.
+    pub(crate) fn addresses_for(&self, role: Role, number: u16) -> Vec<SocketAddr> {
+        self.spread(Some(role), number)
+    }
+
+    /// Whether an address is one of its role.
+    pub(crate) fn is_for(&self, role: Role, address: Option<SocketAddr>) -> bool {
+        self.addresses.iter().any(|(what, known)| *what == Some(role) && Some(*known) == address)
+    }
+
+    /// Links of a role that has several addresses are spread over them.
+    fn spread(&self, wanted: Option<Role>, number: u16) -> Vec<SocketAddr> {
+        let all = self.addresses.iter().filter(|(what, _)| *what == wanted);
+        let mut all: Vec<SocketAddr> = all.map(|(_, address)| *address).collect();
+        let len = all.len().max(1);
+        all.rotate_left(usize::from(number) % len);
+        all
     }
 }
 
@@ -106,6 +121,9 @@ mod tests {
         assert_eq!(peer.addresses_of(Role::Replication, 0), [address(2), address(4), address(1)]);
         assert_eq!(peer.addresses_of(Role::Replication, 3), [address(4), address(2), address(1)]);
         let nowhere = Peer { id: NodeId(2), addresses: Vec::new() };
+        assert!(
+            peer.is_for(Role::Control, Some(address(3))) && !peer.is_for(Role::Control, Some(address(1)))
+        );
         assert!(nowhere.addresses_of(Role::Control, 0).is_empty());
     }
 }

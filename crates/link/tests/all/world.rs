@@ -385,6 +385,54 @@ fn an_address_that_leads_to_another_node_is_noticed() {
 }
 
 #[test]
+fn replication_goes_back_to_its_own_network_when_that_is_there_again() {
+    let cluster = Cluster::new(1, &[1, 1]);
+    let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
+    let own: Vec<IpAddr> = vec!["192.168.7.1".parse().unwrap(), "192.168.7.2".parse().unwrap()];
+    for (node, address) in cluster.nodes.iter().zip(&own) {
+        cluster.kill(node);
+        cluster.world.add_address(node.sim, *address);
+        let mut settings = settings(node.id, cluster.world.address(node.sim), 2);
+        settings.listen.push(SocketAddr::new(*address, PORT));
+        cluster.start_with(node, settings);
+    }
+    cluster.world.run_for(Duration::from_millis(1));
+    let mut peers = cluster.peers();
+    peers[0].addresses.push((Some(Role::Replication), SocketAddr::new(own[0], PORT)));
+    cluster.set_peers(b, peers);
+    let networks = || {
+        let address = |name| link(name).map(|link| link.peer_address().ip());
+        cluster.on(b, CORE, move || [control(1), replication(1, 0)].map(address))
+    };
+    // It was up before it was known that there is a network for it.
+    cluster.world.run_for(40 * SECOND);
+    let common = cluster.world.address(a.sim);
+    assert_eq!(networks(), [Some(common), Some(own[0])]);
+    let cut = |cut: bool| {
+        for (from, to) in [(own[0], own[1]), (own[1], own[0])] {
+            match cut {
+                true => cluster.world.cut_addresses_one_way(from, to),
+                false => cluster.world.heal_addresses_one_way(from, to),
+            }
+        }
+    };
+    cut(true);
+    cluster.world.run_for(12 * SECOND);
+    assert_eq!(networks(), [Some(common), Some(common)]);
+    // Trying in vain costs nothing.
+    cluster.world.run_for(100 * SECOND);
+    assert_eq!(networks(), [Some(common), Some(common)]);
+    let downs = |node: &Node| node.log.count(|told| matches!(told, Told::Down(_)));
+    assert_eq!((downs(a), downs(b)), (2, 2));
+    cut(false);
+    cluster.world.run_for(40 * SECOND);
+    assert_eq!(networks(), [Some(common), Some(own[0])]);
+    assert_eq!((downs(a), downs(b)), (3, 3));
+    cluster.world.run_for(100 * SECOND);
+    assert_eq!((downs(a), downs(b)), (3, 3));
+}
+
+#[test]
 fn a_queue_that_is_not_taken_ends_the_link() {
     let cluster = Cluster::new(1, &[1, 1]);
     let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
