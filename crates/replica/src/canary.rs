@@ -39,6 +39,8 @@ pub enum Canary {
     NoInherit,
     /// R18: a sync carries no timestamps.
     NoSyncTimestamp,
+    /// R19: the joiner does not wait for writes that were under way in a region when it was sent.
+    NoMoving,
     /// R15: the source of a joiner forgets what all members hold, as others do.
     ForgetAsSource,
     /// R7: a joiner brings writes to their end that were begun before it joined.

@@ -62,6 +62,16 @@ impl Config {
         Config { epoch: Epoch(1), revision, copies: slots }
     }
 
+    /// The configuration that the record holds, with its copies by slot.
+    pub fn recorded(epoch: Epoch, revision: Revision, copies: [Option<CopyState>; Slot::MAX]) -> Config {
+        Config { epoch, revision, copies }
+    }
+
+    /// The copies, by slot.
+    pub fn copies(&self) -> impl Iterator<Item = (Slot, CopyState)> {
+        Slot::all().filter_map(|slot| Some((slot, self.copy(slot)?)))
+    }
+
     /// This configuration as the record holds it, once it was committed.
     #[must_use]
     pub fn committed_at(self, revision: Revision) -> Config {

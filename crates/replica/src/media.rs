@@ -64,6 +64,13 @@ impl Media {
         self.under_way.clear();
     }
 
+    /// The writes to the blocks that wait or are under way.
+    pub fn within(&self, blocks: Blocks) -> Vec<ApplyId> {
+        let waiting = self.waiting.iter().map(|(apply, _)| (apply.id, apply.blocks));
+        let under_way = self.under_way.iter().map(|(id, blocks)| (*id, *blocks));
+        waiting.chain(under_way).filter(|(_, other)| other.overlaps(blocks)).map(|(id, _)| id).collect()
+    }
+
     /// Whether a write to the region is waiting or under way.
     pub fn touches(&self, blocks: Blocks) -> bool {
         self.waiting.iter().any(|(apply, _)| apply.blocks.overlaps(blocks))

@@ -1,6 +1,7 @@
 //! When a node may act in a volume's newest configuration (R10 to R12, R14).
 //!
-//! Configurations arrive in order and without gaps. One that takes a copy out may be acted in only when that copy can no longer answer
+//! Configurations arrive in order. Where some are missing (a node that was out of touch for so long that the record no longer has them) this process may have been
+//! outside in between. One that takes a copy out may be acted in only when that copy can no longer answer
 //! reads: when the leases it was given before have run out, or it has itself said that it knows. One that leaves this process
 //! itself outside takes effect at once.
 
@@ -18,6 +19,8 @@ pub struct Membership {
     configs: Vec<Config>,
     /// Whether the first of them is acted in; else nothing is yet.
     active: bool,
+    /// Whether one between them is not known.
+    gap: bool,
 }
 
 /// A configuration to act in from now on.
@@ -32,7 +35,7 @@ pub struct Activation {
 impl Membership {
     /// A process that holds the slot's copy and has just begun.
     pub fn new(slot: Slot, incarnation: Incarnation) -> Membership {
-        Membership { slot, incarnation, configs: Vec::new(), active: false }
+        Membership { slot, incarnation, configs: Vec::new(), active: false, gap: false }
     }
 
     /// Takes the next configuration of the volume. One that is known already changes nothing.
@@ -40,11 +43,7 @@ impl Membership {
         match self.configs.last() {
             Some(newest) if config.epoch <= newest.epoch => {}
             Some(newest) => {
-                assert_eq!(
-                    config.epoch.0,
-                    newest.epoch.0 + 1,
-                    "the record's changes arrive in order and without gaps"
-                );
+                self.gap |= config.epoch.0 != newest.epoch.0 + 1;
                 self.configs.push(config);
             }
             None => self.configs.push(config),
@@ -95,11 +94,13 @@ impl Membership {
         let me = |config: &Config| config.standing(self.slot, self.incarnation);
         let newest = self.configs.last().expect("something is due");
         let before = &self.configs[..self.configs.len() - 1];
-        let always = self.active && self.configs.iter().all(|config| me(config) != Standing::Outside);
+        let always =
+            self.active && !self.gap && self.configs.iter().all(|config| me(config) != Standing::Outside);
         let demoted = matches!(me(newest), Standing::Joining(_))
             && before.iter().any(|config| matches!(me(config), Standing::InSync(_)));
         let activation = Activation { config: newest.clone(), kept: always && !demoted };
         self.configs.drain(..self.configs.len() - 1);
+        self.gap = false;
         self.active = true;
         Some(activation)
     }
@@ -156,6 +157,20 @@ mod tests {
         me.learn(later(config().remove(slot(1)).unwrap(), 2));
         let activation = me.poll(at(0), &leases).unwrap();
         assert!(!activation.kept);
+    }
+
+    #[test]
+    fn who_missed_a_configuration_may_have_been_out() {
+        let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
+        leases.set_applied(Revision(3));
+        let mut me = Membership::new(slot(1), Incarnation(1));
+        me.learn(config());
+        me.poll(at(2000), &leases).unwrap();
+        let joined = config().remove(slot(2)).unwrap().admit(slot(2), Incarnation(1)).unwrap();
+        me.learn(later(joined.clone(), 3));
+        assert!(!me.poll(at(2000), &leases).unwrap().kept);
+        me.learn(later(joined.promote(slot(2)).unwrap(), 4));
+        assert!(me.poll(at(2000), &leases).unwrap().kept, "nothing is missing any more");
     }
 
     #[test]

@@ -83,6 +83,8 @@ pub enum Message {
         payload: Payload,
         /// The writes that are known in it, all valid (R18).
         known: Vec<(Blocks, Timestamp)>,
+        /// Writes of this epoch that are under way in it: the payload says nothing there, and the receiver gets them as any member does.
+        moving: Vec<(Blocks, Timestamp)>,
         /// The sender's bits for third copies (R17).
         inherit: Slots,
     },

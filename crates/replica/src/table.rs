@@ -162,6 +162,14 @@ impl Table {
             || self.forgotten <= mark && self.within(blocks).all(|(_, entry)| entry.serial <= mark)
     }
 
+    /// The writes in the blocks that are under way, or were taken since the mark; `None` if that is not known any more.
+    pub fn moving_since(&self, mark: u64, blocks: Blocks) -> Option<Vec<(Blocks, Timestamp)>> {
+        let moves = |entry: &Entry| !entry.is_valid() || entry.apply.is_some() || entry.serial > mark;
+        let moving =
+            self.within(blocks).filter(|(_, entry)| moves(entry)).map(|(part, entry)| (part, entry.ts));
+        (self.forgotten <= mark).then(|| moving.collect())
+    }
+
     /// The invalid parts with their writes that were taken before the mark, in the order of blocks: what must be sent again (R7).
     pub fn invalid_since_before(&self, mark: u64) -> impl Iterator<Item = (Blocks, Timestamp, &Payload)> {
         self.entries.iter().filter(move |(_, entry)| entry.serial <= mark).filter_map(|(start, entry)| {
@@ -212,6 +220,11 @@ impl Table {
             }
             !forget
         });
+    }
+
+    /// How many entries are invalid, and how many valid.
+    pub fn count(&self) -> (usize, usize) {
+        (self.invalid, self.entries.len() - self.invalid)
     }
 
     /// Whether nothing is known but that all is valid.

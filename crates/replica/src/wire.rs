@@ -105,8 +105,9 @@ pub fn encode(envelope: &Envelope) -> (Vec<u8>, Chain) {
             }
             kind::SYNC_CLEAN
         }
-        Message::SyncRegion { sync, region, payload: data, known, inherit } => {
-            body.u64(sync.0).u64(*region).u32(u32::from(inherit.bits())).known(known).payload_crc(data);
+        Message::SyncRegion { sync, region, payload: data, known, moving, inherit } => {
+            body.u64(sync.0).u64(*region).u32(u32::from(inherit.bits()));
+            body.known(known).known(moving).payload_crc(data);
             payload = Some(data);
             kind::SYNC_REGION
         }
@@ -216,9 +217,9 @@ pub fn decode(
             let sync = SyncId(reader.u64()?);
             let region = reader.region(geometry)?;
             let inherit = reader.slots()?;
-            let known = reader.known(geometry)?;
+            let (known, moving) = (reader.known(geometry)?, reader.known(geometry)?);
             let payload = reader.payload(header, payload, geometry.blocks_of(region), geometry)?;
-            Message::SyncRegion { sync, region, payload, known, inherit }
+            Message::SyncRegion { sync, region, payload, known, moving, inherit }
         }
         kind::SYNC_DONE => {
             Message::SyncDone { sync: SyncId(reader.u64()?), region: reader.region(geometry)? }
@@ -233,6 +234,15 @@ pub fn decode(
         return Err(Malformed::Length);
     }
     Ok(Envelope { epoch: header.epoch, incarnation: header.incarnation, message })
+}
+
+/// The message of a head, as [`encode`] makes it, and its payload.
+///
+/// # Errors
+/// Why it is none.
+pub fn parse(head: &[u8], payload: Chain, geometry: &Geometry) -> Result<Envelope, Malformed> {
+    let (header, body) = head.split_first_chunk().ok_or(Malformed::Length)?;
+    decode(Header::parse(header)?, body, payload, geometry)
 }
 
 struct Writer(Vec<u8>);
@@ -420,6 +430,7 @@ mod tests {
                 region: 62,
                 payload: data(8),
                 known,
+                moving: vec![(Blocks::new(995, 996), ts())],
                 inherit: Slots::NONE,
             },
             Message::SyncDone { sync: SyncId(1), region: 3 },

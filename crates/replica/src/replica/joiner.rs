@@ -25,6 +25,8 @@ pub(super) struct Joiner {
     deferred: Vec<Deferred>,
     /// Regions that are not on the disk yet.
     outstanding: BTreeSet<u64>,
+    /// Regions that wait for writes which were under way in them when they were sent.
+    moving: Vec<(u64, Vec<(Blocks, Timestamp)>)>,
     /// Bits that were taken over and must be on the disk.
     inherited: Vec<(u64, Slots)>,
     /// Whether all was sent.
@@ -64,6 +66,7 @@ pub(super) struct Region {
     pub region: u64,
     pub payload: Payload,
     pub known: Vec<(Blocks, Timestamp)>,
+    pub moving: Vec<(Blocks, Timestamp)>,
     pub inherit: Slots,
 }
 
@@ -106,6 +109,11 @@ impl Joiner {
         if self.source == Some(slot) && matches!(self.stage, Stage::Bulk | Stage::Final) {
             self.source = None;
         }
+    }
+
+    /// Whether nothing may be forgotten: what has come must be known.
+    pub fn remembers(&self) -> bool {
+        self.stage == Stage::Final
     }
 
     /// Whether a message is of the sync under way; if so, its source is alive.
@@ -186,12 +194,14 @@ impl Replica {
         if !self.joiner.is_from(from, sync) || !wanted || brought.region >= self.geometry.regions() {
             return;
         }
-        let Region { region, payload, known, inherit } = brought;
+        let Region { region, payload, known, moving, inherit } = brought;
         let blocks = self.geometry.blocks_of(region);
         let inherit = inherit.without(self.me);
         self.map.mark(region..region + 1, inherit);
-        let mut writes = Vec::new();
-        for (part, ts) in cover(blocks, &known) {
+        let still = |part: &Blocks| !moving.iter().any(|(other, _)| other.overlaps(*part));
+        // Parts of `moving` begin and end where parts of the cover do.
+        let brought = cover(blocks, &known, &moving);
+        for (part, ts) in brought.into_iter().filter(|(part, _)| still(part)) {
             let older = match stage {
                 Stage::Bulk => vec![part],
                 _ if left_out(Canary::NoSyncTimestamp) => vec![part],
@@ -206,19 +216,33 @@ impl Replica {
                     }
                     self.table.applying(piece, apply);
                 }
-                writes.push(apply);
             }
         }
-        // Newer writes that are here and on their way to the disk count, too (R13b).
-        writes.extend(self.table.under_way(blocks));
         self.joiner.outstanding.insert(region);
-        if left_out(Canary::PromoteEarly) {
-            writes.clear();
-        }
-        writes.sort_unstable();
-        writes.dedup();
-        if let Some(owed) = self.debts.add(writes, Owed::Region(sync, region)) {
-            self.settle_debt(owed);
+        self.joiner.moving.push((region, moving));
+        self.owe_regions();
+    }
+
+    /// Owes the word that a region is there where all that was under way in it has come.
+    pub(super) fn owe_regions(&mut self) {
+        let table = &self.table;
+        let has_come = |(part, ts): &(Blocks, Timestamp)| {
+            table.older_than(*part, Some(*ts)).is_empty() || left_out(Canary::NoMoving)
+        };
+        let (there, moving) = std::mem::take(&mut self.joiner.moving)
+            .into_iter()
+            .partition(|(_, moving)| moving.iter().all(has_come));
+        self.joiner.moving = moving;
+        let there: Vec<(u64, _)> = there;
+        for (region, _) in there {
+            let sync = SyncId(self.joiner.last);
+            let mut writes = self.media.within(self.geometry.blocks_of(region));
+            if left_out(Canary::PromoteEarly) {
+                writes.clear();
+            }
+            if let Some(owed) = self.debts.add(writes, Owed::Region(sync, region)) {
+                self.settle_debt(owed);
+            }
         }
     }
 
@@ -269,11 +293,17 @@ impl Replica {
     }
 }
 
-/// The blocks in order, each part with the write that is known of it.
-fn cover(blocks: Blocks, known: &[(Blocks, Timestamp)]) -> Vec<(Blocks, Option<Timestamp>)> {
+/// The blocks in order, each part with the write that is known of it, or is under way in it.
+fn cover(
+    blocks: Blocks,
+    known: &[(Blocks, Timestamp)],
+    moving: &[(Blocks, Timestamp)],
+) -> Vec<(Blocks, Option<Timestamp>)> {
     let mut parts = Vec::new();
     let mut at = blocks.start;
-    for (part, ts) in known {
+    let mut known: Vec<(Blocks, Timestamp)> = known.iter().chain(moving).copied().collect();
+    known.sort_unstable();
+    for (part, ts) in &known {
         let Some(part) = part.intersection(blocks).filter(|part| part.start >= at) else { continue };
         if at < part.start {
             parts.push((Blocks::new(at, part.start), None));

@@ -230,6 +230,11 @@ impl Replica {
         self.config.as_ref().map_or(Standing::Outside, |config| config.standing(self.me, self.incarnation))
     }
 
+    /// Whether its disk failed: it takes no part any more.
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
     /// The dirty map.
     pub fn map(&self) -> &DirtyMap {
         &self.map
@@ -273,8 +278,9 @@ impl Replica {
             Message::Floor { floor } => self.floors[from.index()] = Some(floor),
             Message::SyncOpen { sync, dirty } => self.handle_sync_open(from, sync, dirty),
             Message::SyncClean { sync, known, inherit } => self.handle_sync_clean(from, sync, known, inherit),
-            Message::SyncRegion { sync, region, payload, known, inherit } => {
-                self.handle_sync_region(from, sync, joiner::Region { region, payload, known, inherit });
+            Message::SyncRegion { sync, region, payload, known, moving, inherit } => {
+                let brought = joiner::Region { region, payload, known, moving, inherit };
+                self.handle_sync_region(from, sync, brought);
             }
             Message::SyncDone { sync, region } => self.handle_sync_done(from, sync, region),
             Message::SyncWait { sync } => self.handle_sync_wait(from, sync),
@@ -356,8 +362,9 @@ impl Replica {
         self.say_floor();
         let floors = members.iter().map(|slot| self.floors[slot.index()]).collect::<Option<Vec<_>>>();
         // A joiner that this copy brings up to date must be told of all that it may have been sent again (R18).
-        let remember =
-            self.sources.iter().flatten().any(Source::is_final) && !left_out(Canary::ForgetAsSource);
+        // And the joiner must know that it has got what was under way meanwhile.
+        let remember = self.joiner.remembers()
+            || self.sources.iter().flatten().any(Source::is_final) && !left_out(Canary::ForgetAsSource);
         if let Some(floor) = floors.and_then(|floors| floors.into_iter().min()).filter(|_| !remember) {
             self.table.forget_below(floor);
         }
@@ -419,11 +426,14 @@ impl Replica {
         self.rounds.is_empty() && self.table.is_empty() && self.debts.is_empty() && self.outputs.is_empty()
     }
 
-    /// What keeps it from being at rest.
-    #[cfg(test)]
+    /// What keeps it from being at rest: for people who look for a fault.
     pub fn unrest(&self) -> String {
         let rounds: Vec<_> = self.rounds.values().map(|round| (round.ts, round.waiting)).collect();
-        format!("rounds {rounds:?}, {:?}, {:?}, {:?}", self.debts, self.table, self.joiner)
+        let Replica { debts, table, joiner, sources, epochs, linked, synced, .. } = self;
+        let (invalid, valid) = table.count();
+        format!(
+            "rounds {rounds:?}, {debts:?}, {invalid} blocks' entries invalid, {valid} valid, {joiner:?}, {sources:?}, {epochs:?}, linked {linked:?}, synced {synced:?}"
+        )
     }
 
     /// Everybody else that has a copy: for whom a bit is set before a write (R4).

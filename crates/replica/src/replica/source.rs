@@ -2,14 +2,14 @@
 //!
 //! First in bulk, while the copy is outside and takes no writes: regions with a bit are read, sent, and their bits cleared when they are
 //! on the other disk and were not written to meanwhile; again until little is left. Then the copy joins, new writes go to it, too, and one
-//! short pass brings the rest. A region is sent only as it is when all of it is valid: what is under way there reaches a joiner by itself,
-//! and one outside by the next pass.
+//! short pass brings the rest. To a copy outside a region is sent only when all of it is valid; what is written to it meanwhile comes with the next pass. A
+//! joiner gets what is under way by itself, as any member does: its regions are sent without that, so that one which is written to all the time can be sent, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::canary::{Canary, left_out};
 use crate::message::{Message, SyncId};
-use crate::{Blocks, Payload, Slot, Slots, Standing, Timestamp};
+use crate::{Blocks, Epoch, Payload, Slot, Slots, Standing, Timestamp};
 
 use super::{DiskFailed, Output, RegionRead, Replica};
 
@@ -124,7 +124,7 @@ impl Replica {
             && let Some(region) = source.todo.pop_first()
         {
             let blocks = self.geometry.blocks_of(region);
-            if self.table.is_quiet(blocks) {
+            if source.phase == Phase::Final || self.table.is_quiet(blocks) {
                 source.in_flight.insert(region, InFlight { mark: self.table.mark(), touched: false });
                 let read = RegionRead { to, sync: source.sync, region, blocks };
                 self.outputs.push_back(Output::ReadRegion(read));
@@ -161,15 +161,23 @@ impl Replica {
             return;
         };
         let Some(in_flight) = source.in_flight.get(&region) else { return };
-        // As for a host's read: what was read counts if nothing has happened to it since.
-        if !self.table.is_quiet(blocks) || !self.table.unchanged_since(in_flight.mark, blocks) {
+        // As for a host's read: what was read counts where nothing has happened to it since.
+        let moving = self.table.moving_since(in_flight.mark, blocks);
+        let epoch = self.config.as_ref().map_or(Epoch(0), |config| config.epoch);
+        let sendable = |moving: &Vec<(Blocks, Timestamp)>| match source.phase {
+            // A write of an earlier epoch may have ended without the joiner.
+            Phase::Final => moving.iter().all(|(_, ts)| ts.epoch == epoch),
+            Phase::Bulk | Phase::Ended => moving.is_empty(),
+        };
+        let Some(moving) = moving.filter(sendable) else {
             source.in_flight.remove(&region);
             source.contended.insert(region);
             self.pump(to);
             return;
-        }
-        let mut known: Vec<(Blocks, Timestamp)> =
-            self.table.within(blocks).map(|(part, entry)| (part, entry.ts)).collect();
+        };
+        let still = |part: &Blocks| !moving.iter().any(|(other, _)| other.overlaps(*part));
+        let entries = self.table.within(blocks).map(|(part, entry)| (part, entry.ts));
+        let mut known: Vec<(Blocks, Timestamp)> = entries.filter(|(part, _)| still(part)).collect();
         if left_out(Canary::NoSyncTimestamp) {
             known.clear();
         }
@@ -178,7 +186,7 @@ impl Replica {
         } else {
             self.map.get(region).without(to).without(self.me)
         };
-        self.send(to, Message::SyncRegion { sync, region, payload, known, inherit });
+        self.send(to, Message::SyncRegion { sync, region, payload, known, moving, inherit });
     }
 
     pub(super) fn handle_sync_done(&mut self, from: Slot, sync: SyncId, region: u64) {

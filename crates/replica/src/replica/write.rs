@@ -95,6 +95,7 @@ impl Replica {
         }
         self.take(blocks, ts, &payload);
         self.owe(blocks, ts, Owed::Peer(from, round));
+        self.owe_regions();
     }
 
     pub(super) fn handle_acknowledge(&mut self, from: Slot, round: RoundId) {
