@@ -2,6 +2,7 @@
 //! A node can be cut off, its answers can get lost, and its watches can be held up.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::error::Error;
@@ -16,6 +17,12 @@ use crate::watch::{Change, Everything, Watches};
 /// The record of a simulated cluster. Cheap to clone.
 #[derive(Clone)]
 pub struct Memory(Arc<Mutex<Shared>>);
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Memory at {:?}", self.lock().record.revision())
+    }
+}
 
 struct Shared {
     record: Record,

@@ -33,6 +33,19 @@ pub struct Config {
     pub drain_deadline: Duration,
     /// Whether an initiator that some target asks for a secret must prove itself to see targets, too.
     pub discovery_chap: bool,
+    /// What keeps the record of a cluster that the node is in.
+    pub record: RecordEngine,
+    /// The wall clock, in seconds since 1970: when tokens expire.
+    pub unix_now: fn() -> u64,
+}
+
+/// What keeps a cluster's record.
+#[derive(Clone, Debug)]
+pub enum RecordEngine {
+    /// The nodes themselves, by Raft, in a file each.
+    Embedded,
+    /// The memory of the process that simulates them all.
+    Memory(cluster::memory::Memory),
 }
 
 /// The port that IANA has assigned to iSCSI.
@@ -52,6 +65,8 @@ impl Default for Config {
             nop_interval: Duration::from_secs(30),
             drain_deadline: Duration::from_secs(5),
             discovery_chap: false,
+            record: RecordEngine::Embedded,
+            unix_now: || 0,
         }
     }
 }

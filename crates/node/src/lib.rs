@@ -7,6 +7,7 @@
 pub mod access;
 pub mod config;
 pub mod control;
+pub mod copies;
 mod histogram;
 mod port_numbers;
 mod portal;
@@ -56,6 +57,7 @@ pub async fn run(config: Arc<Config>, start: Option<(Wanted, Ready)>) {
 async fn serve(shard: &Rc<Shard>, config: &Config, wanted: Wanted) -> Result<Vec<SocketAddr>, StartError> {
     let control = Control::start(config).await?;
     shard.set_control(Rc::clone(&control));
+    control.go_on_in_cluster().await.map_err(StartError::Cluster)?;
     control.open_everything(wanted.pool).await?;
     // Before anybody can log in: who comes early finds what will be there.
     control.make_volumes(wanted.volumes).await?;
@@ -105,5 +107,9 @@ async fn stop() {
         }
     });
     rt::join_all(flushes).await;
+    // Nobody is served here any more: the others need not wait until they miss this node.
+    if let Some(keeper) = shard.copies().and_then(|copies| copies.keeper()) {
+        keeper.leave().await;
+    }
     shard.stopping().notify();
 }

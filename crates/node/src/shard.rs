@@ -18,6 +18,7 @@ use store::{CoreDisks, PoolId};
 use crate::access::{Access, Concerned};
 use crate::config::Config;
 use crate::control::Control;
+use crate::copies::Copies;
 use crate::port_numbers::{NodeNumber, PortNumbers};
 use crate::session::Session;
 use crate::unit::{Unit, Waiting};
@@ -43,6 +44,8 @@ pub struct Shard {
     peer_portals: RefCell<BTreeMap<NodeNumber, Vec<SocketAddr>>>,
     /// On core 0, once it has started.
     control: RefCell<Option<Rc<Control>>>,
+    /// What it has of other nodes' volumes, if the node is in a cluster.
+    copies: RefCell<Option<Rc<Copies>>>,
     /// On core 0: rung when the node is to stop.
     stopping: Notify,
 }
@@ -62,6 +65,7 @@ impl Shard {
             portals: RefCell::default(),
             peer_portals: RefCell::default(),
             control: RefCell::default(),
+            copies: RefCell::default(),
             stopping: Notify::new(),
         });
         rt::set_local(Rc::clone(&shard));
@@ -88,6 +92,16 @@ impl Shard {
         self.control.replace(Some(control));
     }
 
+    /// What this core has of volumes that other nodes have, too; `None`: the node is in no cluster.
+    pub fn copies(&self) -> Option<Rc<Copies>> {
+        self.copies.borrow().clone()
+    }
+
+    /// The node is in a cluster now.
+    pub fn set_copies(&self, copies: Rc<Copies>) {
+        self.copies.replace(Some(copies));
+    }
+
     /// Rung on core 0 when the node is to stop.
     pub fn stopping(&self) -> &Notify {
         &self.stopping
@@ -105,7 +119,8 @@ impl Shard {
 
     /// By which numbers initiators know the node's ports.
     pub fn port_numbers(&self) -> PortNumbers {
-        PortNumbers::of(self.config.node_number)
+        let number = |copies: Rc<Copies>| NodeNumber::new(copies.me().0.into());
+        PortNumbers::of(self.copies().map_or(self.config.node_number, number))
     }
 
     /// Where another node listens.

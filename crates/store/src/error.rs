@@ -26,6 +26,9 @@ pub enum SliceError {
     /// The disk is out of service until the pool is reopened.
     #[error("a disk of the pool is out of service")]
     Offline,
+    /// Said by copies of a volume, not by layouts: this one does not serve now, another may.
+    #[error("this copy of the volume does not serve at the moment")]
+    Unavailable,
 }
 
 /// A pool could not be created, opened or changed.

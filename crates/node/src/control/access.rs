@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use cluster::Transaction;
+
 use super::change::{Changing, WaitsFor, Work};
 use super::turns::Thing;
 use super::{Control, ControlError};
@@ -11,12 +13,13 @@ use crate::access::{
     Access, AccessChange, AddressRange, ChapSecret, Concerned, HostGroup, HostName, LUN_MAX, LunMap, Target,
     TargetName,
 };
+use crate::copies::Keeper;
 use crate::record::{Change, delete, set};
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
-const TARGETS: &str = "target/";
-const HOSTS: &str = "host/";
+pub(super) const TARGETS: &str = "target/";
+pub(super) const HOSTS: &str = "host/";
 
 fn target_key(name: &TargetName) -> String {
     format!("{TARGETS}{name}")
@@ -324,6 +327,12 @@ impl Control {
         changes: Vec<AccessChange>,
         others: Vec<Change>,
     ) -> Result<(), ControlError> {
+        if let Some(keeper) = self.keeper().filter(|_| !changes.is_empty()) {
+            changing.waits_for(WaitsFor::ClusterRecord);
+            // The cores get it from there, as those of all other nodes do.
+            keeper.commit(in_cluster(&keeper, &changes)).await?;
+            return if others.is_empty() { Ok(()) } else { self.commit(changing, others).await };
+        }
         self.commit(changing, changes.iter().map(in_record).chain(others).collect()).await?;
         let (access, concerned) = self.access().with(&changes);
         announce(access, concerned).await;
@@ -343,9 +352,12 @@ impl Control {
     /// Gives every core the targets and hosts of the record. Only now are they parsed: from here on each change of the
     /// record is made in what the cores have, too.
     pub(super) async fn announce_record(&self) {
-        let access = {
-            let record = self.record.borrow();
-            Access::new(record.list(TARGETS), record.list(HOSTS))
+        let access = match self.keeper() {
+            Some(keeper) => Access::new(keeper.list(TARGETS), keeper.list(HOSTS)),
+            None => {
+                let record = self.record.borrow();
+                Access::new(record.list(TARGETS), record.list(HOSTS))
+            }
         };
         announce(access, Concerned::every_target()).await;
     }
@@ -370,8 +382,19 @@ fn in_record(change: &AccessChange) -> Change {
     }
 }
 
+/// Changes as the cluster's record takes them: if what they were made from is still so.
+fn in_cluster(keeper: &Keeper, changes: &[AccessChange]) -> Transaction {
+    changes.iter().map(in_record).fold(Keeper::transaction(), |transaction, (key, value)| {
+        let transaction = transaction.expect(&key, keeper.revision_of(&key));
+        match value {
+            Some(value) => transaction.put(&key, value.get()),
+            None => transaction.delete(&key),
+        }
+    })
+}
+
 /// Gives every core new access rules. Whom they do not concern does not look at them.
-async fn announce(access: Access, concerned: Concerned) {
+pub(super) async fn announce(access: Access, concerned: Concerned) {
     let (access, concerned) = (Arc::new(access), Arc::new(concerned));
     on_all_cores(move || {
         let (access, concerned) = (Arc::clone(&access), Arc::clone(&concerned));

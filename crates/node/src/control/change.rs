@@ -57,6 +57,10 @@ pub enum WaitsFor {
     Record(PathBuf),
     /// The cores of the node.
     Cores,
+    /// The cluster's record.
+    ClusterRecord,
+    /// Other nodes, by number.
+    Nodes(Vec<u16>),
 }
 
 impl fmt::Display for WaitsFor {
@@ -72,6 +76,11 @@ impl fmt::Display for WaitsFor {
             }
             WaitsFor::Record(path) => write!(f, "an answer from the disk of {}", path.display()),
             WaitsFor::Cores => f.write_str("the node's cores"),
+            WaitsFor::ClusterRecord => f.write_str("a majority of the cluster's record"),
+            WaitsFor::Nodes(nodes) => {
+                let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+                write!(f, "an answer of nodes {}", nodes.join(", "))
+            }
         }
     }
 }

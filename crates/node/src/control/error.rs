@@ -7,7 +7,9 @@ use base::ByteLen;
 use store::StoreError;
 
 use super::change::{ChangeStatus, Work};
+use super::cluster::EnterError;
 use crate::access::{InvalidName, LUN_MAX};
+use crate::copies::ClusterError;
 use crate::record::RecordError;
 use crate::shard::SilentCore;
 
@@ -150,12 +152,65 @@ pub enum ControlError {
     /// The portal could not be opened.
     #[error("cannot listen for iSCSI at {0}")]
     Listen(SocketAddr, #[source] std::io::Error),
+    /// It could not enter a cluster, or go on in it.
+    #[error(transparent)]
+    Enter(Box<EnterError>),
+    /// The node is in no cluster.
+    #[error("this node is in no cluster: make one with `ursa node init`, or join one with `ursa node join`")]
+    NoCluster,
+    /// There are not as many nodes.
+    #[error(
+        "a volume has one to four copies, on different nodes: {wanted} were asked for, and {there} nodes are up that can have one (`ursa node list`)"
+    )]
+    Copies {
+        /// How many.
+        wanted: usize,
+        /// How many nodes there are.
+        there: usize,
+    },
+    /// It could not join.
+    #[error(transparent)]
+    Join(Box<link::JoinError>),
+    /// Only the first node can let others in.
+    #[error("this node has no key to let others in with: make the token on the node that made the cluster")]
+    NoAuthority,
+    /// Names could collide.
+    #[error(
+        "this node has targets or hosts of its own, and those of a cluster are the same on all nodes: delete them first (`ursa target list`, `ursa host list`), or make the cluster here and have the other node join"
+    )]
+    OwnAccess,
+    /// The node is needed.
+    #[error("node {node} has a copy of volume {volume:?}: move or delete it first")]
+    NodeHasCopies {
+        /// The node.
+        node: u16,
+        /// One of the volumes.
+        volume: String,
+    },
+    /// What the cluster said.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// This should not happen.
+    #[error("{0}: this is a defect of the program, please report it")]
+    Internal(&'static str),
     /// The pool refused.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The record refused.
     #[error(transparent)]
     Record(#[from] RecordError),
+}
+
+impl From<EnterError> for ControlError {
+    fn from(error: EnterError) -> ControlError {
+        ControlError::Enter(Box::new(error))
+    }
+}
+
+impl From<link::JoinError> for ControlError {
+    fn from(error: link::JoinError) -> ControlError {
+        ControlError::Join(Box::new(error))
+    }
 }
 
 impl ControlError {

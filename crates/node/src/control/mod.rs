@@ -6,8 +6,11 @@
 
 mod access;
 mod change;
+mod cluster;
+mod copies;
 mod error;
 mod forgetting;
+mod members;
 mod paths;
 mod pools;
 mod predecessor;
@@ -19,6 +22,7 @@ mod volumes;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -30,16 +34,21 @@ use store::{Host, Pool, RamBudget, StoreError};
 pub use self::access::{MapSpec, TargetSpec};
 use self::change::Changes;
 pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work};
+pub use self::cluster::{EnterError, Member, Place};
+pub use self::copies::{CopyOpening, Placement};
 pub use self::error::ControlError;
 pub use self::forgetting::{LostMap, Muteness, PoolRemains};
+pub use self::members::NodeStatus;
 pub use self::pools::{FailedDisk, ImportSpec, PoolSpec, PoolState, PoolStatus};
 use self::reopening::SetAside;
 pub use self::start::{DefaultPool, StartError, Wanted};
 pub use self::status::{RecordStatus, SessionStatus, Traffic, VolumeStats};
 pub use self::volumes::{NewVolume, VolumeStatus};
+use crate::port_numbers::NodeNumber;
 use crate::portal::Registry;
 use crate::record::Record;
 use crate::shard::Shard;
+use crate::unit::Paths;
 use crate::volume::VolumeId;
 
 /// The control of a node, on core 0.
@@ -58,6 +67,11 @@ pub struct Control {
     ram: RamBudget,
     /// Logins that were refused, by what the initiator was told.
     refused_logins: RefCell<BTreeMap<u16, u64>>,
+    /// Tokens that let nodes join, until the next start.
+    tokens: RefCell<Vec<link::OpenToken>>,
+    /// What units were last told of the ways to copies, and sessions of the other nodes' portals.
+    shown_paths: RefCell<BTreeMap<VolumeId, Paths>>,
+    shown_portals: RefCell<BTreeMap<NodeNumber, Vec<SocketAddr>>>,
 }
 
 /// A pool of the record.

@@ -61,6 +61,9 @@ pub enum StartError {
     /// A volume that is to be there could not be made.
     #[error("cannot make the volume {0:?}")]
     Volume(String, #[source] ControlError),
+    /// It could not go on in its cluster.
+    #[error("the node cannot go on in its cluster")]
+    Cluster(#[source] ControlError),
     /// A portal could not be opened.
     #[error(
         "cannot listen for iSCSI at {0}: is another target running there? (`ss -ltnp` shows it; --iscsi-listen chooses another address)"
@@ -108,6 +111,9 @@ impl Control {
             host: Host { id, name: config.name.clone() },
             ram: RamBudget::new(ByteLen(config.ram_bytes_max)),
             refused_logins: RefCell::default(),
+            tokens: RefCell::default(),
+            shown_paths: RefCell::default(),
+            shown_portals: RefCell::default(),
         });
         if known.is_none() {
             let node = NodeRecord { id: id.to_string(), name: config.name.clone(), starting: true };

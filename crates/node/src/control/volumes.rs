@@ -11,11 +11,12 @@ use store::{Pool, PoolId, SliceSpec, Stripe, VolumeInfo, VolumeKind, VolumeSpec}
 use super::access::MapSpec;
 use super::change::{Changing, WaitsFor, Work};
 use super::turns::Thing;
-use super::{Control, ControlError};
+use super::{Control, ControlError, CopyOpening, Placement};
 use crate::access::VolumeName;
+use crate::copies::CopiesStatus;
 use crate::shard::{Shard, on_all_cores};
 use crate::unit::{Paths, Unit, identity};
-use crate::volume::{Volume, VolumeId};
+use crate::volume::{Slice, Volume, VolumeId};
 
 /// A volume to be made.
 #[derive(Clone, Debug)]
@@ -38,6 +39,8 @@ pub struct NewVolume {
     pub created: u64,
     /// Where to map it at once; a target that is not there is made.
     pub map: Option<MapSpec>,
+    /// Copies on several nodes; `None`: on this one alone, and nobody else knows of it.
+    pub copies: Option<Placement>,
 }
 
 /// A volume as administrators see it.
@@ -51,10 +54,12 @@ pub struct VolumeStatus {
     pub maps: Vec<(String, u16, String)>,
     /// Why it is not served, if it is not.
     pub problem: Option<String>,
+    /// Its copies, if it has several.
+    pub copies: Option<CopiesStatus>,
 }
 
 /// What cores need to open their parts of a volume.
-struct Opening {
+pub(super) struct Opening {
     pool: PoolId,
     id: VolumeId,
     block_size: BlockSize,
@@ -65,6 +70,8 @@ struct Opening {
     config: LuConfig,
     paths: Paths,
     state: LuState,
+    /// If it is a copy: which, and whether its content is blank.
+    copy: Option<(CopyOpening, bool)>,
 }
 
 impl Control {
@@ -102,6 +109,13 @@ impl Control {
 
     async fn make_volume(&self, changing: &Changing, new: NewVolume) -> Result<VolumeStatus, ControlError> {
         let name: VolumeName = new.name.parse()?;
+        if let Some(placement) = new.copies.clone() {
+            let _name = changing.hold([Thing::VolumeName(name.to_string())]).await?;
+            if self.volume_named(name.as_str()).is_ok() {
+                return Err(ControlError::Exists { kind: "volume", name: name.into() });
+            }
+            return self.make_replicated(changing, new, &placement).await;
+        }
         let pool = match &new.pool {
             Some(pool) => pool.clone(),
             None => self.only_pool()?.name(),
@@ -180,6 +194,12 @@ impl Control {
         self.change(Work::new("growing volume", &before.name), |changing| async move {
             let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, before) = control.volume_still(&before)?;
+            if Control::is_copy(&before) {
+                return Err(ControlError::Invalid {
+                    field: "size",
+                    reason: "volumes with copies cannot grow yet: make a larger one and copy the data",
+                });
+            }
             let capacity = whole_blocks(size, before.block_size)?;
             if capacity < before.capacity {
                 let (volume, from) = (before.name, before.capacity);
@@ -241,6 +261,12 @@ impl Control {
                 return Err(ControlError::Exists { kind: "volume", name: new_name.into() });
             }
             let (pool, before) = control.volume_still(&before)?;
+            if Control::is_copy(&before) {
+                return Err(ControlError::Invalid {
+                    field: "name",
+                    reason: "volumes with copies cannot be renamed yet",
+                });
+            }
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             let info = pool.rename_volume(before.id, new_name.as_str()).await?;
             Ok(control.volume_status(info, &pool.name()))
@@ -265,6 +291,10 @@ impl Control {
             let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, volume) = control.volume_still(&volume)?;
             control.unmap_volume(&changing, &volume, force, target.as_deref()).await?;
+            if Control::is_copy(&volume) && control.keeper().is_some() {
+                drop(_volume);
+                return control.delete_replicated(&volume).await;
+            }
             control.close_volume(&changing, &pool, volume.id).await;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             Ok(pool.delete_volume(volume.id).await?)
@@ -327,8 +357,8 @@ impl Control {
     /// Opens all volumes of a pool on all cores. One that cannot be opened does not keep the others from it.
     pub(super) async fn open_volumes(&self, pool: &Pool) {
         let mut openings = Vec::new();
-        for info in pool.volumes() {
-            match self.opening(pool, &info) {
+        for info in pool.volumes().into_iter().filter(|info| !Control::is_copy(info)) {
+            match self.opening(pool, &info, None) {
                 Ok(opening) => openings.push(opening),
                 Err(error) => {
                     let cause = &error as &dyn std::error::Error;
@@ -338,16 +368,22 @@ impl Control {
             }
         }
         open_on_all_cores(openings).await;
+        self.open_copies_of(pool).await;
         self.stop_expecting(pool.volumes().into_iter().map(|volume| volume.id).collect()).await;
     }
 
     async fn open_new_volume(&self, pool: &Pool, info: &VolumeInfo) -> Result<(), ControlError> {
-        let opening = self.opening(pool, info)?;
+        let opening = self.opening(pool, info, None)?;
         open_on_all_cores(vec![opening]).await;
         Ok(())
     }
 
-    fn opening(&self, pool: &Pool, info: &VolumeInfo) -> Result<Opening, ControlError> {
+    pub(super) fn opening(
+        &self,
+        pool: &Pool,
+        info: &VolumeInfo,
+        copy: Option<(CopyOpening, bool)>,
+    ) -> Result<Opening, ControlError> {
         let durable = pool.lu_state(info.id)?;
         // Without its reservations it would let in again whoever was fenced off.
         let state = self
@@ -367,6 +403,7 @@ impl Control {
             config: paths.in_config(info.id, &self.access(), numbers, &lu_config(info)),
             paths,
             state,
+            copy,
         })
     }
 
@@ -379,7 +416,11 @@ impl Control {
             .map(|(target, map)| (target.name.to_string(), map.lun, map.host.to_string()))
             .collect();
         let problem = self.unserved.borrow().get(&info.id).map(ToString::to_string);
-        VolumeStatus { info, pool: pool.to_owned(), maps, problem }
+        let copies = self.keeper().filter(|_| info.copy.is_some()).and_then(|keeper| {
+            let id = info.id.to_string();
+            keeper.volumes().into_iter().find(|volume| volume.entry.id == id)
+        });
+        VolumeStatus { info, pool: pool.to_owned(), maps, problem, copies }
     }
 
     fn specs_by_core(&self, pool: &Pool, id: VolumeId) -> Result<Vec<Vec<SliceSpec>>, ControlError> {
@@ -410,27 +451,51 @@ impl Control {
 }
 
 /// One message a core, however many volumes there are.
-async fn open_on_all_cores(openings: Vec<Opening>) {
+pub(super) async fn open_on_all_cores(openings: Vec<Opening>) {
     let openings: Arc<[Opening]> = openings.into();
     on_all_cores(move || {
         let openings = Arc::clone(&openings);
-        async move { openings.iter().for_each(open_here) }
+        async move {
+            for opening in openings.iter() {
+                open_here(opening).await;
+            }
+        }
     })
     .await;
 }
 
-fn open_here(opening: &Opening) {
+async fn open_here(opening: &Opening) {
     let shard = Shard::current();
     let Some(disks) = shard.disks(opening.pool) else { return };
     let specs = opening.specs[usize::from(rt::core().0)].iter().cloned();
-    let slices = specs.map(|spec| spec.open(&disks)).collect();
+    let mut slices = Vec::new();
+    for layout in specs.map(|spec| spec.open(&disks)) {
+        let Some((copy, blank)) = &opening.copy else {
+            slices.push(Slice::new(layout));
+            continue;
+        };
+        let number = layout.index();
+        match Slice::open_copy(layout, copy.of_slice(number, opening.block_size, *blank)).await {
+            Ok(slice) => {
+                if let (Some(copies), Some(copy)) = (shard.copies(), slice.copy()) {
+                    copies.add(Rc::clone(copy));
+                }
+                slices.push(slice);
+            }
+            // Its core answers for it as for a disk that is out of service.
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(volume = %opening.id, slice = number, error, "a slice's dirty map cannot be read");
+            }
+        }
+    }
     let volume = Volume::new(opening.id, opening.block_size, opening.blocks, opening.stripe, slices);
     let (config, paths) = (opening.config.clone(), opening.paths.clone());
     let unit = Unit::new(Rc::new(volume), config, paths, opening.state.clone());
     shard.add_unit(Rc::new(unit));
 }
 
-fn whole_blocks(size: ByteLen, block: BlockSize) -> Result<ByteLen, ControlError> {
+pub(super) fn whole_blocks(size: ByteLen, block: BlockSize) -> Result<ByteLen, ControlError> {
     size.0.checked_next_multiple_of(u64::from(block.bytes())).filter(|size| *size > 0).map(ByteLen).ok_or(
         ControlError::Invalid {
             field: "size",
@@ -453,5 +518,6 @@ fn lu_config(info: &VolumeInfo) -> LuConfig {
         atomic: AtomicWrites::default(),
         port_groups: Vec::new(),
         unlisted: AccessState::Unavailable,
+        shared: info.copy.is_some(),
     }
 }

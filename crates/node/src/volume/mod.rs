@@ -21,6 +21,7 @@ use rt::{CoreId, Durability};
 pub use store::VolumeId;
 use store::{CoreDisks, Piece, SliceError, SliceSpec, Stripe};
 
+pub use self::order::Order;
 use self::piece::{PieceOp, Taken};
 pub use self::slice::{Slice, Standing};
 
@@ -50,12 +51,12 @@ impl Volume {
         block_size: BlockSize,
         blocks: BlockCount,
         stripe: Stripe,
-        layouts: Vec<store::Slice>,
+        of_this_core: Vec<Slice>,
     ) -> Volume {
         let mut slices: Vec<Option<Rc<Slice>>> = (0..stripe.slices()).map(|_| None).collect();
-        for layout in layouts {
-            let number = usize::from(layout.index());
-            slices[number] = Some(Rc::new(Slice::new(layout)));
+        for slice in of_this_core {
+            let number = usize::from(slice.index());
+            slices[number] = Some(Rc::new(slice));
         }
         Volume { id, block_size, blocks: Cell::new(blocks), stripe, slices }
     }
@@ -278,6 +279,7 @@ impl Volume {
             SliceError::Unwritable(offset) => BlockError::Unwritable(lba(offset)),
             SliceError::Full => BlockError::Full,
             SliceError::Offline => BlockError::Offline,
+            SliceError::Unavailable => BlockError::Unavailable,
         }
     }
 }

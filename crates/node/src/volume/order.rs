@@ -51,6 +51,13 @@ pub struct Exclusive {
     range: Range<u64>,
 }
 
+impl Exclusive {
+    /// Waits until everything older in its range has ended.
+    pub async fn come(&self) {
+        self.order.until_oldest(self.number, &self.range).await;
+    }
+}
+
 /// Counts a claim that waits.
 struct Waiting<'a>(&'a Cell<usize>);
 
@@ -77,10 +84,14 @@ impl Order {
 
     /// As [`Order::write`], for a command that reads and then writes.
     pub async fn exclusive(self: &Rc<Order>, range: Range<u64>) -> Exclusive {
-        let number = self.claim(&self.changes, &range);
-        let exclusive = Exclusive { order: Rc::clone(self), number, range };
-        self.until_oldest(number, &exclusive.range).await;
+        let exclusive = self.queue(range);
+        exclusive.come().await;
         exclusive
+    }
+
+    /// Takes a place behind everything older in `range`, now.
+    pub fn queue(self: &Rc<Order>, range: Range<u64>) -> Exclusive {
+        Exclusive { order: Rc::clone(self), number: self.claim(&self.changes, &range), range }
     }
 
     fn claim(&self, claims: &RefCell<Claims>, range: &Range<u64>) -> u64 {

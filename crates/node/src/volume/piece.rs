@@ -82,6 +82,11 @@ impl Volume {
         })
     }
 
+    /// A slice of this core.
+    pub fn slice_of_this_core(&self, slice: u16) -> Option<Rc<Slice>> {
+        self.slice_here(slice)
+    }
+
     fn slice_here(&self, slice: u16) -> Option<Rc<Slice>> {
         self.slices.get(usize::from(slice))?.clone()
     }

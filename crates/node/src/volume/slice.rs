@@ -5,15 +5,19 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use base::{ByteLen, ByteOffset, Chain};
+use replica::Payload;
 use rt::Durability;
 use slab::Slab;
 use store::{CoreDisks, SliceError, SliceSpec};
 
 use super::order::{Exclusive, Order};
+use crate::copies::{Opening, SliceCopy};
 
 /// One slice on its core. Offsets are bytes of the slice.
 pub struct Slice {
-    layout: store::Slice,
+    layout: Rc<store::Slice>,
+    /// If other nodes have copies of it.
+    copy: Option<Rc<SliceCopy>>,
     order: Rc<Order>,
     /// Ranges that commands of other cores have taken, until they send word.
     taken: RefCell<Slab<Exclusive>>,
@@ -33,9 +37,46 @@ fn bytes(offset: ByteOffset, len: ByteLen) -> Range<u64> {
 }
 
 impl Slice {
-    /// The slice that this layout keeps.
+    /// The slice that this layout keeps, and that no other node has.
     pub fn new(layout: store::Slice) -> Slice {
-        Slice { layout, order: Rc::default(), taken: RefCell::default() }
+        Slice { layout: Rc::new(layout), copy: None, order: Rc::default(), taken: RefCell::default() }
+    }
+
+    /// The slice that this layout keeps a copy of.
+    ///
+    /// # Errors
+    /// What the layout says.
+    pub async fn open_copy(layout: store::Slice, opening: Opening) -> Result<Slice, SliceError> {
+        let layout = Rc::new(layout);
+        // An empty one has nothing to agree on.
+        let copy = match layout.is_empty() {
+            true => None,
+            false => Some(SliceCopy::open(Rc::clone(&layout), opening).await?),
+        };
+        Ok(Slice { layout, copy, order: Rc::default(), taken: RefCell::default() })
+    }
+
+    /// Which slice of its volume it is.
+    pub fn index(&self) -> u16 {
+        self.layout.index()
+    }
+
+    /// How long it is.
+    pub fn len(&self) -> ByteLen {
+        self.layout.len()
+    }
+
+    /// The copy of it here, if other nodes have some as well.
+    pub fn copy(&self) -> Option<&Rc<SliceCopy>> {
+        self.copy.as_ref()
+    }
+
+    /// What is on this node's disk, whoever may serve it.
+    ///
+    /// # Errors
+    /// What the layout says.
+    pub async fn read_raw(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
+        self.layout.read(offset, len).await
     }
 
     /// The slice has become longer.
@@ -74,7 +115,10 @@ impl Slice {
             Standing::Ordinary => Some(self.order.read(bytes(offset, len)).await),
             Standing::Holder => None,
         };
-        self.layout.read(offset, len).await
+        match &self.copy {
+            None => self.layout.read(offset, len).await,
+            Some(copy) => copy.read(offset, len).await,
+        }
     }
 
     /// Writes, and returns when the write may be acknowledged: nothing else decides that.
@@ -92,7 +136,14 @@ impl Slice {
             Standing::Ordinary => Some(self.order.write(bytes(offset, ByteLen(data.len() as u64))).await),
             Standing::Holder => None,
         };
-        self.layout.write(offset, data, durability).await
+        match &self.copy {
+            None => self.layout.write(offset, data, durability).await,
+            // Durable on all members before it is acknowledged (R3), whatever the initiator asked for.
+            Some(copy) => {
+                let len = ByteLen(data.len() as u64);
+                copy.write(offset, len, Payload::Data(data)).await
+            }
+        }
     }
 
     /// Gives the range back; it reads as zeros.
@@ -101,7 +152,10 @@ impl Slice {
     /// What the layout says.
     pub async fn zero(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
         let _under_way = self.order.write(bytes(offset, len)).await;
-        self.layout.zero(offset, len).await
+        match &self.copy {
+            None => self.layout.zero(offset, len).await,
+            Some(copy) => copy.write(offset, len, Payload::Zeros).await,
+        }
     }
 
     /// Makes everything that was acknowledged durable.
@@ -109,7 +163,11 @@ impl Slice {
     /// # Errors
     /// What the layout says.
     pub async fn flush(&self) -> Result<(), SliceError> {
-        self.layout.flush().await
+        match &self.copy {
+            None => self.layout.flush().await,
+            // What was acknowledged is on all members' disks.
+            Some(_) => Ok(()),
+        }
     }
 
     /// The parts of the range that take space, in order, `max` of them at most: if there are so many, what comes after the

@@ -196,6 +196,7 @@ pub(crate) fn new_volume(pool: &str, shape: Shape) -> NewVolume {
         slices: None,
         created: 1_700_000_000,
         map: None,
+        copies: None,
     }
 }
 

@@ -178,6 +178,8 @@ pub enum BlockError {
     Full,
     /// The volume is offline: its disk failed or was taken away.
     Offline,
+    /// This node's copy of the volume does not serve now; that of another may, or this one in a moment.
+    Unavailable,
     /// It was aborted by task management before it took effect, or its effect is unknown.
     Aborted,
     /// A copy stopped.

@@ -47,6 +47,8 @@ pub struct LuConfig {
     pub port_groups: Vec<PortGroup>,
     /// How it can be used through a port that is in no group, because it is just being taken away.
     pub unlisted: AccessState,
+    /// Other nodes serve the same volume: what one node alone would decide (a comparison, a reservation) is not offered.
+    pub shared: bool,
 }
 
 impl LuConfig {

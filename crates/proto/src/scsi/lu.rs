@@ -200,6 +200,9 @@ impl LogicalUnit {
             return Err(attention.sense().into());
         }
         let operation = operation?;
+        if !commands::offered(operation, &self.config) {
+            return Err(Sense::invalid_opcode().into());
+        }
         check_control(&request.cdb, operation)?;
         admitted?;
         if operation.needs_ready {

@@ -51,6 +51,7 @@ impl FirstVolume {
                 host: api::DEFAULT_HOST.into(),
                 lun: None,
             }),
+            copies: None,
         }
     }
 }

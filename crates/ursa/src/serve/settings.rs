@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::cores::Cores;
 use super::data_dir;
@@ -101,6 +101,8 @@ impl Settings {
             nop_interval: seconds(given.nop_interval, defaults.nop_interval),
             drain_deadline: seconds(given.drain_timeout, defaults.drain_deadline),
             discovery_chap: given.discovery_chap.unwrap_or(defaults.discovery_chap),
+            record: defaults.record,
+            unix_now,
         };
         Ok(Settings {
             node,
@@ -150,6 +152,11 @@ impl Settings {
 /// Long enough to catch the next request of a busy client (tens of microseconds on a fast network), short enough that a
 /// core with little work sleeps nearly all of the time.
 const POLL_US: u32 = 50;
+
+/// A clock before 1970 makes every token one that has expired.
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
 
 fn host_name() -> String {
     let uname = rustix::system::uname();

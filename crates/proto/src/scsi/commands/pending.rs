@@ -131,6 +131,11 @@ fn failure(error: BlockError) -> Sense {
         BlockError::Offline => {
             Sense::new(SenseKey::NotReady, code::LOGICAL_UNIT_NOT_READY_MANUAL_INTERVENTION_REQUIRED)
         }
+        // SPC-4 5.15.2.7: initiators try again, or another path.
+        BlockError::Unavailable => Sense::new(
+            SenseKey::NotReady,
+            code::LOGICAL_UNIT_NOT_ACCESSIBLE_ASYMMETRIC_ACCESS_STATE_TRANSITION,
+        ),
         BlockError::Aborted => Sense::new(SenseKey::AbortedCommand, code::NO_ADDITIONAL_SENSE_INFORMATION),
         BlockError::Copy(failure) => copy_failure(failure),
     }

@@ -99,6 +99,15 @@ impl From<ControlError> for Refusal {
                     format!("volume {volume:?} has {} bytes and would lose data at {}", from.0, to.0);
                 Refusal::new(UNPROCESSABLE, "would_shrink", detail).hint("volumes only grow").field("size")
             }
+            E::NoCluster
+            | E::Enter(_)
+            | E::Join(_)
+            | E::Cluster(_)
+            | E::Copies { .. }
+            | E::NoAuthority
+            | E::OwnAccess
+            | E::NodeHasCopies { .. } => Refusal::new(CONFLICT, "cluster", with_causes(&error)),
+            E::Internal(_) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string()),
             E::Listen(..) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "listen", with_causes(&error)),
             E::Store(error) => store::refusal(&error),
             E::Record(error) => {
@@ -119,6 +128,9 @@ fn advice(waits_for: &WaitsFor) -> &'static str {
         WaitsFor::Disks(_) | WaitsFor::Commands(_) | WaitsFor::Record(_) => {
             "look at the disk (`dmesg`): the change ends when it answers; a block device that will not can be taken away \
              with `echo 1 > /sys/block/NAME/device/delete`; `ursa status` shows what is under way"
+        }
+        WaitsFor::ClusterRecord | WaitsFor::Nodes(_) => {
+            "`ursa node list` shows which nodes are up; `ursa status` shows what is under way"
         }
         WaitsFor::Turn(_) | WaitsFor::Cores => "try again in a moment; `ursa status` shows what is under way",
     }

@@ -46,6 +46,7 @@ pub(super) fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
         slices: new.slices,
         created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         map,
+        copies: None,
     })
 }
 

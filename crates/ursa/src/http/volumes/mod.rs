@@ -117,7 +117,7 @@ pub(super) async fn delete(
 }
 
 fn shown(volume: VolumeStatus) -> Volume {
-    let VolumeStatus { info, pool, maps, problem } = volume;
+    let VolumeStatus { info, pool, maps, problem, copies: _ } = volume;
     Volume {
         id: info.id.to_string(),
         name: info.name,

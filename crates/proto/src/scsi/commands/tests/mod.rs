@@ -39,6 +39,7 @@ fn config(block_size: BlockSize) -> LuConfig {
         atomic: AtomicWrites::default(),
         port_groups: Vec::new(),
         unlisted: crate::scsi::AccessState::ActiveOptimized,
+        shared: false,
     }
 }
 
@@ -129,4 +130,19 @@ fn every_command_is_in_the_document() {
         let row = listed.iter().find(|row| row.split('|').nth(1).is_some_and(|cell| cell.contains(&code)));
         assert!(row.is_some(), "{} ({code}) is not in docs/scsi-conformance.md", operation.name);
     }
+}
+
+#[test]
+fn where_several_nodes_serve_a_volume_none_decides_alone() {
+    let mut unit = unit_of(LuConfig { shared: true, ..config(BlockSize::B512) });
+    let compare = cdb(0x89, &[(13, &[1])]);
+    for refused in [compare, cdb(0x8b, &[(13, &[1])]), cdb(0x5f, &[(8, &[24])]), cdb(0x16, &[])] {
+        assert_sense(start(&mut unit, &refused, &[0; 1024]), SenseKey::IllegalRequest, 0x2000);
+    }
+    assert_eq!(
+        done(start(&mut unit, &cdb(0x12, &[(1, &[1]), (2, &[0xb0]), (4, &[64])]), &[])).data_in.to_vec()[5],
+        0
+    );
+    let (_, op) = block(start(&mut self::unit(BlockSize::B512), &compare, &[0; 1024]));
+    assert!(matches!(op, BlockOp::CompareAndWrite { .. }), "a node alone has it");
 }

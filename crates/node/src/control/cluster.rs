@@ -1,0 +1,298 @@
+//! The node's part in a cluster: it makes one or joins one, and from then on begins each life with it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use cluster::Revision;
+use cluster::embedded::{Embedded, File, Identity, Saved, Settings};
+use link::{ClusterAuthority, ClusterId, Limits, Links, NodeCredentials};
+use replica::{Incarnation, NodeId};
+use rt::CoreId;
+use serde::{Deserialize, Serialize};
+
+use super::access::{HOSTS, TARGETS};
+use super::change::{Changing, Work};
+use super::turns::Thing;
+use super::{Control, ControlError};
+use crate::config::RecordEngine;
+use crate::copies::{Copies, Engine, Keeper, LinkHandler, RECORD_DEADLINE, json};
+use crate::record::{delete, set};
+use crate::shard::{Shard, on_all_cores};
+
+/// Where the node's own record says which cluster it is in.
+const CLUSTER: &str = "cluster";
+
+/// How often a node that cannot reach the cluster's record tries again to say that it is there.
+const ANNOUNCE_AGAIN: Duration = Duration::from_secs(1);
+
+/// The node's place in a cluster, as its own record keeps it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Place {
+    /// The cluster's identity.
+    pub cluster: String,
+    /// The node's number in it.
+    pub node: u16,
+    /// Where it listens for other nodes.
+    pub listen: Vec<SocketAddr>,
+    /// It has a vote in the record and no volumes.
+    pub witness: bool,
+    /// Its lives so far: made durable before each does anything.
+    pub incarnation: u64,
+    /// The members that there were when it joined: where it first learns of the others.
+    #[serde(default)]
+    pub members: Vec<Member>,
+}
+
+/// Where a member is reached.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Member {
+    /// Its number.
+    pub node: u16,
+    /// Where its links are reached.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// A cluster could not be made, joined or gone on with.
+#[derive(Debug, thiserror::Error)]
+pub enum EnterError {
+    /// The node is in one.
+    #[error("this node is in a cluster already: a node is in one at most")]
+    Already,
+    /// Certificates.
+    #[error("the node's certificates cannot be used")]
+    Credentials(#[from] link::CredentialsError),
+    /// The record's file.
+    #[error("the cluster's record cannot be opened")]
+    Record(#[from] cluster::embedded::StartError),
+    /// The record's file could not be made.
+    #[error("the cluster's record cannot be made")]
+    File(#[from] cluster::embedded::FileError),
+    /// The record does not answer.
+    #[error("the cluster's record cannot be followed")]
+    Follow(#[from] cluster::Error),
+    /// Addresses for links.
+    #[error(transparent)]
+    Links(#[from] link::StartError),
+    /// What the node's own record has of it cannot be read.
+    #[error("the node's record names a cluster that cannot be: {0:?}")]
+    Malformed(String),
+    /// The directory for certificates and the record.
+    #[error("cannot make the directory {0}")]
+    Directory(PathBuf, #[source] std::io::Error),
+}
+
+impl Member {
+    fn peer(&self) -> link::Peer {
+        let addresses = self.addresses.iter().map(|address| (None, *address)).collect();
+        link::Peer { id: NodeId(self.node), addresses }
+    }
+}
+
+impl Control {
+    /// The node's place in a cluster, if it is in one.
+    pub fn place(&self) -> Option<Place> {
+        self.record.borrow().get(CLUSTER)
+    }
+
+    /// Makes a cluster of this node alone. Its targets and hosts become the cluster's.
+    ///
+    /// # Errors
+    /// It is in one already; files that cannot be written.
+    pub async fn init_cluster(self: &Rc<Control>, listen: Vec<SocketAddr>) -> Result<(), ControlError> {
+        let control = Rc::clone(self);
+        self.change(Work::new("making a cluster of", &self.host.name), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            if control.place().is_some() {
+                return Err(EnterError::Already.into());
+            }
+            let cluster = ClusterId(rt::secret_bytes());
+            if let RecordEngine::Embedded = Shard::current().config().record {
+                control.make_cluster_files(cluster)?;
+            }
+            let place = Place {
+                cluster: cluster.to_string(),
+                node: 1,
+                listen,
+                witness: false,
+                incarnation: 0,
+                members: Vec::new(),
+            };
+            control.begin(&changing, place).await?;
+            control.move_access_to_cluster(&changing).await
+        })
+        .await
+    }
+
+    /// Files of the first node of a cluster: the authority, its own certificate, an empty record.
+    fn make_cluster_files(&self, cluster: ClusterId) -> Result<(), EnterError> {
+        let directory = self.cluster_directory()?;
+        let authority = ClusterAuthority::create(cluster)?;
+        authority.save(&directory)?;
+        authority.issue(NodeId(1))?.save(&directory)?;
+        let node = cluster::NodeId::new(1).expect("not 0");
+        File::create(&directory.join(RECORD_FILE), &Saved::founding(u128::from_be_bytes(cluster.0), node))?;
+        Ok(())
+    }
+
+    /// Takes the place of a node that another has let in, whose certificates are in the directory.
+    ///
+    /// # Errors
+    /// It is in a cluster already; files that cannot be written.
+    pub async fn enter_cluster(self: &Rc<Control>, place: Place) -> Result<(), ControlError> {
+        let control = Rc::clone(self);
+        self.change(Work::new("joining a cluster with", &self.host.name), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            if control.place().is_some() {
+                return Err(EnterError::Already.into());
+            }
+            if let RecordEngine::Embedded = Shard::current().config().record {
+                let identity = identity_of(&place)?;
+                let path = control.cluster_directory()?.join(RECORD_FILE);
+                File::create(&path, &Saved::joining(identity)).map_err(EnterError::from)?;
+            }
+            control.begin(&changing, place).await
+        })
+        .await
+    }
+
+    /// Goes on with the cluster that the node is in, at the start.
+    pub(crate) async fn go_on_in_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
+        let Some(place) = self.place() else { return Ok(()) };
+        let control = Rc::clone(self);
+        self.change(Work::new("going on in the cluster with", &self.host.name), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            control.begin(&changing, place).await
+        })
+        .await
+    }
+
+    /// Begins a life in a cluster. The caller holds the record.
+    async fn begin(self: &Rc<Control>, changing: &Changing, place: Place) -> Result<(), ControlError> {
+        // Before anything else: nobody may take this life for the one before.
+        let place = Place { incarnation: place.incarnation + 1, ..place };
+        self.commit(changing, vec![set(CLUSTER.into(), &place)]).await?;
+        self.run_cluster(&place).await?;
+        Ok(())
+    }
+
+    async fn run_cluster(self: &Rc<Control>, place: &Place) -> Result<(), EnterError> {
+        let cluster = cluster_id(place)?;
+        let (me, life) = (NodeId(place.node), Incarnation(place.incarnation));
+        let config = Shard::current().config().clone();
+        let (engine, store, tls) = match &config.record {
+            RecordEngine::Embedded => {
+                let directory = self.cluster_directory()?;
+                let tls = NodeCredentials::load(&directory, cluster, me)?;
+                let embedded = embedded(&directory.join(RECORD_FILE), place.witness)?;
+                let store = embedded.store();
+                (Engine::Embedded(embedded), store, Some(tls))
+            }
+            RecordEngine::Memory(memory) => {
+                let node = cluster::NodeId::new(me.0)
+                    .ok_or_else(|| EnterError::Malformed(place.node.to_string()))?;
+                (Engine::Shared, memory.store(node), None)
+            }
+        };
+        let watch = store.watch(Revision(0), RECORD_DEADLINE).await?;
+        on_all_cores(move || async move {
+            let copies = Copies::new(cluster, me, life);
+            Shard::current().set_copies(Rc::clone(&copies));
+            rt::spawn(copies.tick()).detach();
+        })
+        .await;
+        let settings = link::Settings {
+            me,
+            cluster,
+            incarnation: life,
+            listen: place.listen.clone(),
+            tls,
+            limits: Limits::default(),
+        };
+        let links = Links::start(settings, || Rc::new(LinkHandler)).await?;
+        let copies = Copies::current();
+        let first: Vec<link::Peer> = place.members.iter().map(Member::peer).collect();
+        links.set_peers(first);
+        let keeper = Keeper::start(copies, store, watch, links, engine);
+        self.let_nodes_join(&keeper, config.unix_now);
+        rt::spawn(Rc::clone(self).say_that_it_is_there(Rc::clone(&keeper))).detach();
+        rt::spawn(Rc::clone(self).keep_voters(keeper)).detach();
+        Ok(())
+    }
+
+    /// Has the cluster's record say where this life of the node is reached; until that is done.
+    async fn say_that_it_is_there(self: Rc<Control>, keeper: Rc<Keeper>) {
+        while !keeper.is_stopping() {
+            let portals = Shard::current().portals();
+            match self.announce_node(&keeper, &self.host.name, portals).await {
+                Ok(()) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "the cluster's record does not know yet that this node is there")
+                }
+            }
+            rt::sleep(ANNOUNCE_AGAIN).await;
+        }
+    }
+
+    /// The targets and hosts that the node had alone are the cluster's from now on.
+    async fn move_access_to_cluster(&self, changing: &Changing) -> Result<(), ControlError> {
+        let Some(keeper) = self.keeper() else { return Ok(()) };
+        let access = self.access();
+        let (mut transaction, mut local) = (Keeper::transaction(), Vec::new());
+        for target in access.targets() {
+            let key = format!("{TARGETS}{}", target.name);
+            transaction = transaction.put(&key, json(target));
+            local.push(delete(key));
+        }
+        for host in access.hosts().filter(|host| !host.is_built_in()) {
+            let key = format!("{HOSTS}{}", host.name);
+            transaction = transaction.put(&key, json(host));
+            local.push(delete(key));
+        }
+        if local.is_empty() {
+            return Ok(());
+        }
+        keeper.commit(transaction).await?;
+        self.commit(changing, local).await
+    }
+
+    /// Where certificates and the record lie.
+    pub(super) fn cluster_directory(&self) -> Result<PathBuf, EnterError> {
+        let directory = Shard::current().config().data_dir.join("cluster");
+        match std::fs::create_dir(&directory) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(EnterError::Directory(directory, error))
+            }
+            _ => Ok(directory),
+        }
+    }
+}
+
+const RECORD_FILE: &str = "record.sqlite";
+
+fn cluster_id(place: &Place) -> Result<ClusterId, EnterError> {
+    let id = store::ClusterId::parse(&place.cluster);
+    id.map(|id| ClusterId(id.0)).ok_or_else(|| EnterError::Malformed(place.cluster.clone()))
+}
+
+fn identity_of(place: &Place) -> Result<Identity, EnterError> {
+    let node =
+        cluster::NodeId::new(place.node).ok_or_else(|| EnterError::Malformed(place.node.to_string()))?;
+    Ok(Identity { cluster: u128::from_be_bytes(cluster_id(place)?.0), node, generation: 0 })
+}
+
+/// The engine, whose messages core 0 puts on the control links.
+fn embedded(path: &std::path::Path, witness: bool) -> Result<Embedded, EnterError> {
+    let cores = rt::Handle::current();
+    let settings = Settings { witness, ..Settings::new(rt::random()) };
+    let send = move |to: cluster::NodeId, bytes: Vec<u8>| {
+        let sent = cores.call(CoreId(0), move || async move {
+            if let Some(keeper) = Shard::current().copies().and_then(|copies| copies.keeper()) {
+                keeper.send_record(NodeId(to.get()), bytes);
+            }
+        });
+        drop(sent);
+    };
+    Ok(Embedded::start(path, settings, send)?)
+}

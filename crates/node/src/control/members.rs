@@ -1,0 +1,281 @@
+//! The nodes of a cluster: let in by a token, listed, removed; and whose word counts in its record.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use cluster::{Candidate, MemberChange, voters_for};
+use link::{ClusterAuthority, JoinAnswer, JoinRequest, Limits, OpenToken, Token, UnixSeconds};
+use replica::NodeId;
+use serde::{Deserialize, Serialize};
+
+use super::cluster::{EnterError, Member, Place};
+use super::{Control, ControlError};
+use crate::copies::{Keeper, NodeEntry, VolumeEntry, json, node_key};
+use crate::shard::Shard;
+
+/// The key of the number that the next node gets. No number is given twice.
+const NEXT_NODE: &str = "next-node-number";
+/// The key of the node whose word alone counts in a cluster of two without a witness.
+const PREFERRED: &str = "preferred-node";
+
+/// How often the leader of the record looks whether the right nodes vote.
+const VOTERS_EVERY: Duration = Duration::from_secs(2);
+
+/// How long a change of the record's members may take.
+const MEMBERS_DEADLINE: Duration = Duration::from_secs(10);
+
+/// What a node that wants to join says of itself.
+#[derive(Debug, Serialize, Deserialize)]
+struct Newcomer {
+    name: String,
+    listen: Vec<SocketAddr>,
+    portals: Vec<SocketAddr>,
+    witness: bool,
+}
+
+/// What it is told.
+#[derive(Debug, Serialize, Deserialize)]
+struct Welcome {
+    members: Vec<Member>,
+}
+
+/// A node of the cluster as administrators see it.
+#[derive(Clone, Debug)]
+pub struct NodeStatus {
+    /// As the record has it.
+    pub entry: NodeEntry,
+    /// This is the one that was asked.
+    pub here: bool,
+    /// It was heard of just now.
+    pub up: bool,
+    /// Its word counts in the cluster's record.
+    pub votes: bool,
+    /// It leads the record.
+    pub leads: bool,
+    /// How many copies of volumes it has.
+    pub copies: usize,
+    /// How many of them are in sync.
+    pub in_sync: usize,
+}
+
+impl Control {
+    /// The text that lets one more node in, once. `now` is the time, in seconds since 1970.
+    ///
+    /// # Errors
+    /// Without a cluster, or on a node that does not have the authority's key.
+    pub fn make_token(&self, now: u64, validity: Duration) -> Result<String, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let directory = self.cluster_directory()?;
+        let authority =
+            ClusterAuthority::load(&directory, keeper.cluster()).map_err(|_| ControlError::NoAuthority)?;
+        let addresses = reachable(&keeper.addresses());
+        let (token, open) = authority.token(keeper.me(), addresses, UnixSeconds(now + validity.as_secs()));
+        self.tokens.borrow_mut().push(open);
+        Ok(token.text())
+    }
+
+    /// Joins the cluster that the token is of.
+    ///
+    /// # Errors
+    /// A token that is none, a member that refuses or is not reached; a node that has targets or hosts of its own.
+    pub async fn join_cluster(
+        self: &Rc<Control>,
+        token: &str,
+        listen: Vec<SocketAddr>,
+        witness: bool,
+        now: u64,
+    ) -> Result<(), ControlError> {
+        if self.place().is_some() {
+            return Err(EnterError::Already.into());
+        }
+        let access = self.access();
+        if access.targets().next().is_some() || access.hosts().any(|host| !host.is_built_in()) {
+            return Err(ControlError::OwnAccess);
+        }
+        let token = Token::parse(token).map_err(link::JoinError::from)?;
+        let portals = Shard::current().portals();
+        let about = Newcomer { name: self.host.name.clone(), listen: listen.clone(), portals, witness };
+        let joined = link::join(&token, json(&about), UnixSeconds(now), &Limits::default()).await?;
+        // First of all: the token is used up, and the key is nowhere else.
+        let directory = self.cluster_directory()?;
+        joined.credentials.save(&directory).map_err(EnterError::from)?;
+        let welcome: Welcome = serde_json::from_slice(&joined.about)
+            .map_err(|_| ControlError::Internal("the member's welcome cannot be read"))?;
+        let place = Place {
+            cluster: token.cluster.to_string(),
+            node: joined.credentials.node().0,
+            listen,
+            witness,
+            incarnation: 0,
+            members: welcome.members,
+        };
+        self.enter_cluster(place).await
+    }
+
+    /// From now on nodes with tokens of this one are let in.
+    pub(super) fn let_nodes_join(
+        self: &Rc<Control>,
+        keeper: &Rc<Keeper>,
+        unix_now: impl Fn() -> u64 + Copy + 'static,
+    ) {
+        let (control, keeper_of) = (Rc::clone(self), Rc::clone(keeper));
+        keeper.links().let_join(move |request| {
+            let (control, keeper) = (Rc::clone(&control), Rc::clone(&keeper_of));
+            async move { control.admit(&keeper, request, unix_now()).await.map_err(|error| error.to_string()) }
+        });
+    }
+
+    async fn admit(
+        &self,
+        keeper: &Rc<Keeper>,
+        request: JoinRequest,
+        now: u64,
+    ) -> Result<JoinAnswer, ControlError> {
+        OpenToken::redeem(&mut self.tokens.borrow_mut(), &request.secret, UnixSeconds(now)).map_err(
+            |_| ControlError::Invalid {
+                field: "token",
+                reason: "it was used, has expired, or the node that made it was restarted: make a new one",
+            },
+        )?;
+        let newcomer: Newcomer = serde_json::from_slice(&request.about)
+            .map_err(|_| ControlError::Invalid { field: "node", reason: "it runs another version" })?;
+        let authority = ClusterAuthority::load(&self.cluster_directory()?, keeper.cluster())
+            .map_err(|_| ControlError::NoAuthority)?;
+        let next = keeper.get::<u16>(NEXT_NODE);
+        // The first node made itself number 1.
+        let number = next.as_ref().map_or(2, |(number, _)| *number);
+        let entry = NodeEntry {
+            id: number,
+            name: newcomer.name,
+            addresses: newcomer.listen,
+            portals: newcomer.portals,
+            witness: newcomer.witness,
+            incarnation: 0,
+        };
+        let key = node_key(NodeId(number));
+        let transaction = Keeper::transaction()
+            .expect(NEXT_NODE, next.map(|(_, revision)| revision))
+            .expect(&key, None)
+            .put(NEXT_NODE, json(&(number + 1)))
+            .put(&key, json(&entry));
+        keeper.commit(transaction).await?;
+        let id = cluster::NodeId::new(number).ok_or(ControlError::Internal("node number 0"))?;
+        keeper.change_members(MemberChange::Add(id), MEMBERS_DEADLINE).await?;
+        let certificate = authority.sign(NodeId(number), &request).map_err(EnterError::from)?;
+        let members = keeper.nodes().into_iter().map(|(node, _)| node).filter(|node| node.id != number);
+        let members = members.map(|node| Member { node: node.id, addresses: node.addresses }).collect();
+        tracing::info!(node = number, name = entry.name, "a node has joined the cluster");
+        Ok(JoinAnswer { node: NodeId(number), certificate, about: json(&Welcome { members }) })
+    }
+
+    /// The nodes of the cluster.
+    ///
+    /// # Errors
+    /// [`ControlError::NoCluster`].
+    pub async fn nodes(&self) -> Result<Vec<NodeStatus>, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let status = keeper.store().status(MEMBERS_DEADLINE).await.ok();
+        let volumes = keeper.volumes();
+        let copies = |id: u16| {
+            let all = volumes.iter().flat_map(|volume| &volume.entry.copies);
+            all.filter(move |copy| copy.node == id)
+        };
+        let node = |(entry, up): (NodeEntry, bool)| NodeStatus {
+            here: NodeId(entry.id) == keeper.me(),
+            up,
+            votes: status.as_ref().is_some_and(|status| status.voters.contains(&u64::from(entry.id))),
+            leads: status.as_ref().is_some_and(|status| status.leader == Some(u64::from(entry.id))),
+            copies: copies(entry.id).count(),
+            in_sync: copies(entry.id)
+                .filter(|copy| copy.standing == crate::copies::StandingEntry::InSync)
+                .count(),
+            entry,
+        };
+        Ok(keeper.nodes().into_iter().map(node).collect())
+    }
+
+    /// Takes a node out of the cluster for good. It must have no copies.
+    ///
+    /// # Errors
+    /// A node that is none, or has copies, or is the one that is asked.
+    pub async fn remove_node(&self, number: u16) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let key = node_key(NodeId(number));
+        let (_, revision) = keeper
+            .get::<NodeEntry>(&key)
+            .ok_or_else(|| ControlError::not_found("node", &number.to_string()))?;
+        if NodeId(number) == keeper.me() {
+            return Err(ControlError::Invalid {
+                field: "node",
+                reason: "a node does not remove itself: ask another one",
+            });
+        }
+        let has_copy = |entry: &VolumeEntry| entry.copies.iter().any(|copy| copy.node == number);
+        if let Some(volume) = keeper.volumes().into_iter().find(|volume| has_copy(&volume.entry)) {
+            return Err(ControlError::NodeHasCopies { node: number, volume: volume.entry.name });
+        }
+        let id = cluster::NodeId::new(number).ok_or(ControlError::Internal("node number 0"))?;
+        keeper.change_members(MemberChange::Remove(id), MEMBERS_DEADLINE).await?;
+        Ok(keeper.commit(Keeper::transaction().expect(&key, Some(revision)).delete(&key)).await?)
+    }
+
+    /// Sees to it that the right nodes vote, where this one leads the record.
+    pub(super) async fn keep_voters(self: Rc<Control>, keeper: Rc<Keeper>) {
+        while !keeper.is_stopping() {
+            rt::sleep(VOTERS_EVERY).await;
+            if let Err(error) = self.correct_voters(&keeper).await {
+                tracing::debug!(%error, "who votes in the cluster's record could not be changed");
+            }
+        }
+    }
+
+    async fn correct_voters(&self, keeper: &Keeper) -> Result<(), ControlError> {
+        let status =
+            keeper.store().status(MEMBERS_DEADLINE).await.map_err(crate::copies::ClusterError::from)?;
+        if status.leader != Some(u64::from(keeper.me().0)) {
+            return Ok(());
+        }
+        let candidates: Vec<Candidate> = keeper
+            .nodes()
+            .iter()
+            // Who was never there has nothing to say.
+            .filter(|(node, _)| node.incarnation > 0)
+            .filter_map(|(node, _)| {
+                let votes = status.voters.contains(&u64::from(node.id));
+                Some(Candidate { node: cluster::NodeId::new(node.id)?, witness: node.witness, votes })
+            })
+            .collect();
+        let wanted: BTreeSet<u64> = wanted_voters(keeper, &candidates);
+        let now: BTreeSet<u64> = status.voters.iter().copied().collect();
+        let id = |number: &u64| u16::try_from(*number).ok().and_then(cluster::NodeId::new);
+        // More before fewer: a quorum is never of nobody.
+        let promote = wanted.difference(&now).find_map(id).map(MemberChange::Promote);
+        let demote = now.difference(&wanted).find_map(id).map(MemberChange::Demote);
+        match promote.or(demote) {
+            Some(change) => Ok(keeper.change_members(change, MEMBERS_DEADLINE).await?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Of two nodes without a witness one alone decides: two would both have to be there, and none could be lost.
+fn wanted_voters(keeper: &Keeper, candidates: &[Candidate]) -> BTreeSet<u64> {
+    let hosts: Vec<&Candidate> = candidates.iter().filter(|node| !node.witness).collect();
+    let preferred = keeper.get::<u16>(PREFERRED).map(|(node, _)| node);
+    let voters: BTreeSet<cluster::NodeId> = match (hosts.len(), candidates.len()) {
+        (2, 2) => {
+            let named = hosts.iter().find(|node| Some(node.node.get()) == preferred);
+            let first = hosts.iter().min_by_key(|node| (!node.votes, node.node));
+            named.or(first).map(|node| node.node).into_iter().collect()
+        }
+        _ => voters_for(candidates),
+    };
+    voters.into_iter().map(|node| u64::from(node.get())).collect()
+}
+
+/// Addresses that another machine can connect to: not "all of mine".
+fn reachable(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    addresses.iter().filter(|address| !address.ip().is_unspecified()).copied().collect()
+}

@@ -1,0 +1,306 @@
+//! What a core has of the node's copies: slices, links to other nodes, and the leases by which it may answer reads.
+//!
+//! A message between two slices goes over the link of its number: of as many as the node with more cores has cores, that which the slice's number
+//! gives. So all that two slices say to each other stays in order, and mostly the link is on the slice's own core.
+
+use std::cell::{Ref, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use base::{Chain, Instant};
+use link::{ClusterId, Frame, Handler, Link, LinkName, Role};
+use replica::{Incarnation, LeaseGrant, Leases, NodeId, Revision, Terms};
+use rt::CoreId;
+
+use super::{Address, Keeper, SliceCopy};
+use crate::shard::Shard;
+use crate::volume::core_of;
+
+/// The kind of a frame between slices.
+const SLICE: u8 = 1;
+
+/// See the module.
+pub struct Copies {
+    cluster: ClusterId,
+    me: NodeId,
+    incarnation: Incarnation,
+    /// On core 0 also those that this node gives.
+    leases: RefCell<Leases>,
+    slices: RefCell<BTreeMap<Address, Rc<SliceCopy>>>,
+    /// The replication links that live on this core.
+    links: RefCell<BTreeMap<(NodeId, u16), Rc<Link>>>,
+    /// On every core: which replication links are up, of how many.
+    up: RefCell<BTreeMap<NodeId, Reached>>,
+    /// On core 0.
+    keeper: RefCell<Option<Rc<Keeper>>>,
+}
+
+/// The links to a node.
+#[derive(Debug, Default)]
+struct Reached {
+    of: u16,
+    up: BTreeSet<u16>,
+}
+
+impl Reached {
+    fn link_of(&self, slice: u16) -> Option<u16> {
+        let number = slice % self.of.max(1);
+        self.up.contains(&number).then_some(number)
+    }
+}
+
+impl Copies {
+    /// A core of node `me` in this life.
+    pub fn new(cluster: ClusterId, me: NodeId, incarnation: Incarnation) -> Rc<Copies> {
+        Rc::new(Copies {
+            cluster,
+            me,
+            incarnation,
+            leases: RefCell::new(Leases::new(rt::now(), incarnation, Terms::default())),
+            slices: RefCell::default(),
+            links: RefCell::default(),
+            up: RefCell::default(),
+            keeper: RefCell::default(),
+        })
+    }
+
+    /// Those of the core that runs the caller.
+    ///
+    /// # Panics
+    /// If the node is in no cluster.
+    pub fn current() -> Rc<Copies> {
+        Shard::current().copies().expect("asked for by a copy, which a node has in a cluster only")
+    }
+
+    /// The node's cluster.
+    pub fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// This node.
+    pub fn me(&self) -> NodeId {
+        self.me
+    }
+
+    /// This life of it.
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// The leases, to read by.
+    pub fn leases(&self) -> Ref<'_, Leases> {
+        self.leases.borrow()
+    }
+
+    /// The leases, to change.
+    pub(super) fn with_leases<T>(&self, with: impl FnOnce(&mut Leases) -> T) -> T {
+        with(&mut self.leases.borrow_mut())
+    }
+
+    /// The keeper looks after core 0's control links.
+    pub(super) fn set_keeper(&self, keeper: Option<Rc<Keeper>>) {
+        self.keeper.replace(keeper);
+    }
+
+    /// The keeper, on core 0.
+    pub fn keeper(&self) -> Option<Rc<Keeper>> {
+        self.keeper.borrow().clone()
+    }
+
+    /// Tells copies that time passes, for ever.
+    pub async fn tick(self: Rc<Self>) {
+        loop {
+            rt::sleep(replica::TICK).await;
+            self.slices().iter().for_each(SliceCopy::tick);
+        }
+    }
+
+    /// A copy of a slice of this core.
+    pub fn add(&self, copy: Rc<SliceCopy>) {
+        self.slices.borrow_mut().insert(copy.address(), copy);
+    }
+
+    /// The slices of a volume are closed.
+    pub fn remove(&self, volume: u32) {
+        let removed: Vec<_> = {
+            let mut slices = self.slices.borrow_mut();
+            let addresses: Vec<Address> =
+                slices.keys().copied().filter(|address| address.volume == volume).collect();
+            addresses.into_iter().filter_map(|address| slices.remove(&address)).collect()
+        };
+        drop(removed);
+    }
+
+    /// The slices of this core.
+    pub fn slices(&self) -> Vec<Rc<SliceCopy>> {
+        self.slices.borrow().values().cloned().collect()
+    }
+
+    /// The slices of a volume that are on this core.
+    pub fn slices_of(&self, volume: u32) -> Vec<Rc<SliceCopy>> {
+        let all = Address { volume, slice: 0 }..=Address { volume, slice: u16::MAX };
+        self.slices.borrow().range(all).map(|(_, copy)| Rc::clone(copy)).collect()
+    }
+
+    /// Whether messages to that slice's copy on a node can be sent now.
+    pub fn reaches(&self, node: NodeId, slice: u16) -> bool {
+        self.up.borrow().get(&node).is_some_and(|reached| reached.link_of(slice).is_some())
+    }
+
+    /// Sends to the copy of the slice on `node`. Without a link it is lost, as the protocol expects.
+    pub fn send(&self, node: NodeId, address: Address, head: Vec<u8>, payload: Chain) {
+        let number = self.up.borrow().get(&node).and_then(|reached| reached.link_of(address.slice));
+        let Some(number) = number else { return };
+        let frame = Frame { channel: address.channel(), kind: SLICE, head, payload };
+        let core = CoreId((usize::from(number) % rt::cores()) as u16);
+        if core == rt::core() {
+            self.send_here(node, number, frame);
+        } else {
+            rt::send(core, move || Copies::current().send_here(node, number, frame));
+        }
+    }
+
+    fn send_here(&self, node: NodeId, number: u16, frame: Frame) {
+        let link = self.links.borrow().get(&(node, number)).cloned();
+        if let Some(link) = link {
+            link.send(frame);
+        }
+    }
+
+    /// Told on every core, in the order of the link's own core.
+    fn link_up(&self, node: NodeId, number: u16, of: u16) {
+        let mut up = self.up.borrow_mut();
+        let reached = up.entry(node).or_default();
+        if reached.of != of {
+            // Restarted with another number of cores: what was up is not any more.
+            *reached = Reached { of, up: BTreeSet::new() };
+        }
+        reached.up.insert(number);
+        drop(up);
+        for copy in self.slices().iter().filter(|copy| copy.address().slice % of == number) {
+            copy.link_up(node);
+        }
+    }
+
+    fn link_down(&self, node: NodeId, number: u16) {
+        let mut up = self.up.borrow_mut();
+        let Some(reached) = up.get_mut(&node) else { return };
+        if !reached.up.remove(&number) {
+            return;
+        }
+        let of = reached.of;
+        drop(up);
+        for copy in self.slices().iter().filter(|copy| copy.address().slice % of == number) {
+            copy.link_down(node);
+        }
+    }
+
+    fn receive(&self, from: NodeId, address: Address, frame: Frame) {
+        let copy = self.slices.borrow().get(&address).cloned();
+        // A copy that is not open (yet) has nothing to say, and whoever waits for it asks again.
+        let Some(copy) = copy else { return };
+        if let Err(malformed) = copy.receive(from, &frame.head, frame.payload) {
+            tracing::error!(%from, copy = %address, error = %malformed, "a message of another node's copy cannot be read");
+            on_core(link_core(address.slice), move || Copies::current().close_links(from));
+        }
+    }
+
+    fn close_links(&self, node: NodeId) {
+        let links: Vec<_> = {
+            let links = self.links.borrow();
+            links.iter().filter(|((peer, _), _)| *peer == node).map(|(_, link)| Rc::clone(link)).collect()
+        };
+        links.iter().for_each(|link| link.close("it sent a message that cannot be read"));
+    }
+
+    /// A lease was given to this node; told on every core.
+    pub(super) fn grant(&self, from: NodeId, grant: LeaseGrant) {
+        self.leases.borrow_mut().handle_grant(from, grant);
+    }
+
+    /// Every copy on every core acts by this revision of the record; told on every core.
+    pub(super) fn set_applied(&self, revision: Revision) {
+        self.leases.borrow_mut().set_applied(revision);
+    }
+
+    /// Whether this node holds the leases of all these nodes.
+    pub fn holds_all(&self, now: Instant, nodes: impl IntoIterator<Item = NodeId>) -> bool {
+        let leases = self.leases.borrow();
+        nodes.into_iter().all(|node| leases.holds(now, node))
+    }
+}
+
+fn link_core(slice: u16) -> CoreId {
+    core_of(slice, rt::cores())
+}
+
+/// On this core at once, on another by message; what is sent from one core to another stays in order.
+fn on_core(core: CoreId, what: impl FnOnce() + Send + 'static) {
+    if core == rt::core() { what() } else { rt::send(core, what) }
+}
+
+/// On this core first, then on all others.
+pub(super) fn on_every_core(what: impl Fn() + Clone + Send + 'static) {
+    what();
+    for core in (0..rt::cores() as u16).map(CoreId).filter(|core| *core != rt::core()) {
+        rt::send(core, what.clone());
+    }
+}
+
+/// What links tell a core.
+pub struct LinkHandler;
+
+impl Handler for LinkHandler {
+    fn up(&self, link: Rc<Link>) {
+        let LinkName { peer, role, number } = link.name();
+        let copies = Copies::current();
+        match role {
+            Role::Control => {
+                if let Some(keeper) = copies.keeper() {
+                    keeper.link_up(link);
+                }
+            }
+            Role::Replication => {
+                let of = link.peer_cores().max(rt::cores() as u16);
+                copies.links.borrow_mut().insert((peer, number), link);
+                on_every_core(move || Copies::current().link_up(peer, number, of));
+            }
+        }
+    }
+
+    fn down(&self, LinkName { peer, role, number }: LinkName) {
+        let copies = Copies::current();
+        match role {
+            Role::Control => {
+                if let Some(keeper) = copies.keeper() {
+                    keeper.link_down(peer);
+                }
+            }
+            Role::Replication => {
+                let link = copies.links.borrow_mut().remove(&(peer, number));
+                drop(link);
+                on_every_core(move || Copies::current().link_down(peer, number));
+            }
+        }
+    }
+
+    fn frame(&self, link: &Rc<Link>, frame: Frame) {
+        let LinkName { peer, role, .. } = link.name();
+        match role {
+            Role::Control => {
+                if let Some(keeper) = Copies::current().keeper() {
+                    keeper.frame(link, frame);
+                }
+            }
+            Role::Replication => {
+                let Some(address) = Address::of_channel(frame.channel).filter(|_| frame.kind == SLICE) else {
+                    link.close("it sent a frame of a kind that does not exist");
+                    return;
+                };
+                on_core(core_of(address.slice, rt::cores()), move || {
+                    Copies::current().receive(peer, address, frame);
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,794 @@
+//! Follows the cluster's record, has this node's copies act by it, and proposes what is to become of volumes when nodes are lost and return.
+//! Lives on core 0.
+//!
+//! The record says who is in sync; it is followed in order. A copy acts in a configuration when [`replica::Membership`] says that it may, all slices
+//! of it alike; only then is the record's revision *applied*, which is what leases are given and counted by. Heartbeats are requests for leases.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Instant;
+use cluster::embedded::Embedded;
+use cluster::{Event, Everything, Outcome, Store, Transaction, Watch};
+use link::{ClusterId, Frame, Link, Links};
+use proto::scsi::AccessState;
+use replica::{
+    Activation, Incarnation, Membership, NodeId, Proposal, Reason, Revision, SILENCE_MAX, Slot, Slots,
+    Standing, Steward,
+};
+use rt::sync::{Notify, Semaphore, Sender, oneshot};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use slab::Slab;
+use store::VolumeId;
+
+use super::ask::{Answer, Ask};
+use super::core::{Copies, on_every_core};
+use super::entry::{NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry, volume_key};
+use super::message::{self, Heartbeat};
+use super::view::SliceView;
+use crate::control::{Control, CopyOpening};
+use crate::port_numbers::NodeNumber;
+use crate::shard::on_all_cores;
+use crate::unit::{Paths, Way};
+
+/// How often leases are asked for: ten times in their length.
+const HEARTBEAT: Duration = Duration::from_millis(100);
+
+/// How often it is thought over what is to become of volumes.
+const STEWARD_EVERY: Duration = Duration::from_millis(50);
+
+/// How long a change of the record may take.
+pub const RECORD_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long another node may take to answer.
+const ASK_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Something that needs the cluster could not be done.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// The record did not take it.
+    #[error("the cluster's record did not take the change")]
+    Record(#[from] cluster::Error),
+    /// Somebody else has changed the same thing.
+    #[error("{0} was changed by somebody else in the meantime: look at it and try again")]
+    Conflict(String),
+    /// The other node cannot be asked.
+    #[error("{0} is not reached: is it running, and are its addresses right?")]
+    Unreached(NodeId),
+    /// The other node cannot do it.
+    #[error("{node}: {reason}")]
+    Refused {
+        /// Which.
+        node: NodeId,
+        /// What it said.
+        reason: String,
+    },
+}
+
+/// See the module.
+pub struct Keeper {
+    copies: Rc<Copies>,
+    store: Store,
+    links: Links,
+    record: RefCell<Everything>,
+    peers: RefCell<BTreeMap<NodeId, PeerState>>,
+    volumes: RefCell<BTreeMap<VolumeId, Kept>>,
+    /// One change of what copies act in at a time.
+    acting: Semaphore,
+    /// Rung when there is something to do before the next look.
+    work: Notify,
+    /// Rung when the record has changed and copies act by it.
+    applied: Notify,
+    questions: RefCell<Slab<Sender<Result<Answer, String>>>>,
+    engine: Engine,
+    stopping: Cell<bool>,
+}
+
+/// What keeps the cluster's record on this node.
+pub enum Engine {
+    /// Raft, with the other nodes.
+    Embedded(Embedded),
+    /// All nodes share one, in a simulated world.
+    Shared,
+}
+
+impl Engine {
+    fn deliver(&self, from: NodeId, bytes: Vec<u8>) {
+        if let (Engine::Embedded(embedded), Some(from)) = (self, cluster::NodeId::new(from.0)) {
+            embedded.deliver(from, bytes);
+        }
+    }
+
+    fn unreachable(&self, node: NodeId) {
+        if let (Engine::Embedded(embedded), Some(node)) = (self, cluster::NodeId::new(node.0)) {
+            embedded.unreachable(node);
+        }
+    }
+}
+
+/// Another node.
+#[derive(Default)]
+struct PeerState {
+    entry: Option<NodeEntry>,
+    link: Option<Rc<Link>>,
+    /// It has said that it leaves, in this life.
+    leaving: Option<Incarnation>,
+    heard: Option<Instant>,
+}
+
+/// A volume with a copy here.
+struct Kept {
+    entry: VolumeEntry,
+    /// The record's revision of the entry.
+    revision: cluster::Revision,
+    slot: Slot,
+    membership: Membership,
+    steward: Steward,
+    /// What the disk holds is not what it held when this copy was in sync: it cannot go on alone.
+    blank: bool,
+    /// Its slices are open.
+    open: bool,
+    /// A change is being committed.
+    proposing: bool,
+}
+
+/// What is shown of a volume's copies.
+#[derive(Clone, Debug)]
+pub struct CopiesStatus {
+    /// As the record has it.
+    pub entry: VolumeEntry,
+    /// The slot of the copy here, and whether it is open.
+    pub here: Option<(Slot, bool)>,
+    /// Whether this node's copy may be read now.
+    pub serving: bool,
+}
+
+impl Keeper {
+    /// Begins to follow the record, which `engine` keeps.
+    pub fn start(copies: Rc<Copies>, store: Store, watch: Watch, links: Links, engine: Engine) -> Rc<Keeper> {
+        let keeper = Rc::new(Keeper {
+            copies: Rc::clone(&copies),
+            store,
+            links,
+            record: RefCell::default(),
+            peers: RefCell::default(),
+            volumes: RefCell::default(),
+            acting: Semaphore::new(1),
+            work: Notify::new(),
+            applied: Notify::new(),
+            questions: RefCell::default(),
+            engine,
+            stopping: Cell::new(false),
+        });
+        copies.set_keeper(Some(Rc::clone(&keeper)));
+        rt::spawn(Rc::clone(&keeper).follow(watch)).detach();
+        rt::spawn(Rc::clone(&keeper).beat()).detach();
+        rt::spawn(Rc::clone(&keeper).guard()).detach();
+        keeper
+    }
+
+    /// The cluster's record.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The node's links with others.
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// Changes who follows the record, and who votes.
+    ///
+    /// # Errors
+    /// [`ClusterError::Record`].
+    pub async fn change_members(
+        &self,
+        change: cluster::MemberChange,
+        deadline: Duration,
+    ) -> Result<(), ClusterError> {
+        Ok(self.store.change_members(change, deadline).await?)
+    }
+
+    /// Where other nodes reach this one.
+    pub fn addresses(&self) -> Vec<std::net::SocketAddr> {
+        self.links.local_addresses().to_vec()
+    }
+
+    /// Whether the node is about to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    /// This node.
+    pub fn me(&self) -> NodeId {
+        self.copies.me()
+    }
+
+    /// Its cluster.
+    pub fn cluster(&self) -> ClusterId {
+        self.copies.cluster()
+    }
+
+    /// This life of it.
+    pub fn incarnation(&self) -> Incarnation {
+        self.copies.incarnation()
+    }
+
+    /// The value at `key`, as far as this node has followed the record.
+    pub fn get<T: DeserializeOwned>(&self, key: &str) -> Option<(T, cluster::Revision)> {
+        let record = self.record.borrow();
+        let value = record.entries.get(key)?;
+        Some((parse(key, &value.value)?, value.revision))
+    }
+
+    /// The values whose keys begin with `prefix`, by key.
+    pub fn list<T: DeserializeOwned>(&self, prefix: &str) -> Vec<T> {
+        let record = self.record.borrow();
+        let range = record.entries.range(prefix.to_owned()..);
+        range
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .filter_map(|(key, value)| parse(key, &value.value))
+            .collect()
+    }
+
+    /// The texts of all keys that begin with one of the prefixes.
+    pub fn texts(&self, prefixes: &[&str]) -> Vec<(String, Arc<[u8]>)> {
+        let record = self.record.borrow();
+        let wanted = |key: &str| prefixes.iter().any(|prefix| key.starts_with(prefix));
+        record
+            .entries
+            .iter()
+            .filter(|(key, _)| wanted(key))
+            .map(|(key, value)| (key.clone(), Arc::clone(&value.value)))
+            .collect()
+    }
+
+    /// The revision at which this node last saw the key changed; `None`: there is no such key.
+    pub fn revision_of(&self, key: &str) -> Option<cluster::Revision> {
+        self.record.borrow().entries.get(key).map(|value| value.revision)
+    }
+
+    /// Changes the record, and waits until this node acts by it.
+    ///
+    /// # Errors
+    /// [`ClusterError::Record`], [`ClusterError::Conflict`].
+    pub async fn commit(&self, transaction: Transaction) -> Result<(), ClusterError> {
+        match self.store.cas(transaction, RECORD_DEADLINE).await? {
+            Outcome::Committed(revision) => {
+                let there = || self.copies.leases().applied() >= Revision(revision.0);
+                let _ = rt::timeout(RECORD_DEADLINE, self.applied.until(there)).await;
+                Ok(())
+            }
+            Outcome::Conflict { key, .. } => Err(ClusterError::Conflict(key)),
+        }
+    }
+
+    /// A transaction with a number of its own.
+    pub fn transaction() -> Transaction {
+        Transaction::new(u128::from(rt::random()) << 64 | u128::from(rt::random()))
+    }
+
+    /// The nodes of the cluster, and whether each was heard of just now.
+    pub fn nodes(&self) -> Vec<(NodeEntry, bool)> {
+        let now = rt::now();
+        let peers = self.peers.borrow();
+        let alive = |id: NodeId| {
+            id == self.me()
+                || peers
+                    .get(&id)
+                    .and_then(|peer| peer.heard)
+                    .is_some_and(|heard| now.since(heard) < HEARTBEAT * 5)
+        };
+        self.list::<NodeEntry>(NODES)
+            .into_iter()
+            .map(|entry| {
+                let alive = alive(NodeId(entry.id));
+                (entry, alive)
+            })
+            .collect()
+    }
+
+    /// The volumes with copies, on whichever nodes.
+    pub fn volumes(&self) -> Vec<CopiesStatus> {
+        let kept = self.volumes.borrow();
+        let now = rt::now();
+        let status = |entry: VolumeEntry| {
+            let kept = VolumeId::parse(&entry.id).and_then(|id| kept.get(&id));
+            let serving = kept.is_some_and(|kept| kept.open && self.serves(now, kept));
+            CopiesStatus { entry, here: kept.map(|kept| (kept.slot, kept.open)), serving }
+        };
+        self.list::<VolumeEntry>(VOLUMES).into_iter().map(status).collect()
+    }
+
+    /// The ways to the volumes that have an open copy here.
+    pub fn paths(&self) -> Vec<(VolumeId, Paths)> {
+        let volumes = self.volumes.borrow();
+        let open = volumes.iter().filter(|(_, kept)| kept.open);
+        open.map(|(id, kept)| (*id, self.paths_to(kept))).collect()
+    }
+
+    /// Through this node as it acts, through others as the record says.
+    fn paths_to(&self, kept: &Kept) -> Paths {
+        let state = |serves: bool| {
+            Way::new(if serves { AccessState::ActiveOptimized } else { AccessState::Unavailable })
+        };
+        let me = self.copies.incarnation();
+        let acts = kept
+            .membership
+            .active()
+            .is_some_and(|config| matches!(config.standing(kept.slot, me), Standing::InSync(_)));
+        let named = kept
+            .membership
+            .newest()
+            .is_some_and(|config| matches!(config.standing(kept.slot, me), Standing::InSync(_)));
+        let others = kept.entry.copies.iter().filter(|copy| copy.slot as usize != kept.slot.index());
+        let others = others.filter_map(|copy| {
+            let number = NodeNumber::new(copy.node.into())?;
+            Some((number, state(copy.standing == StandingEntry::InSync)))
+        });
+        Paths { own: state(acts && named), others: others.collect() }
+    }
+
+    fn serves(&self, now: Instant, kept: &Kept) -> bool {
+        kept.membership.active().is_some_and(|config| {
+            let others = config.members().without(kept.slot);
+            let nodes = others.iter().filter_map(|slot| config.copy(slot)).map(|copy| copy.node);
+            matches!(config.standing(kept.slot, self.copies.incarnation()), Standing::InSync(_))
+                && self.copies.holds_all(now, nodes)
+        })
+    }
+
+    async fn follow(self: Rc<Self>, mut watch: Watch) {
+        loop {
+            match watch.next().await {
+                Ok(Event::Everything(everything)) => {
+                    let before = self.record.replace((*everything).clone());
+                    let keys = before.entries.into_keys().chain(everything.entries.keys().cloned()).collect();
+                    self.act_by(keys, everything.revision).await;
+                }
+                Ok(Event::Change(change)) => {
+                    self.record.borrow_mut().change(&change);
+                    let keys = change.writes.iter().map(|(key, _)| key.clone()).collect();
+                    self.act_by(keys, change.revision).await;
+                }
+                Err(error) => {
+                    if !self.stopping.get() {
+                        tracing::error!(%error, "the cluster's record cannot be followed any more: restart the node");
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Has everything act by what the record says at these keys.
+    async fn act_by(&self, keys: BTreeSet<String>, revision: cluster::Revision) {
+        if keys.iter().any(|key| key.starts_with(NODES)) {
+            self.learn_nodes();
+        }
+        for key in keys.iter().filter(|key| key.starts_with(VOLUMES)) {
+            self.learn_volume(key).await;
+        }
+        self.open_volumes().await;
+        self.activate().await;
+        // Outside it stops at once; and a member may go on in the epoch before: nothing can end without it.
+        let applied = Revision(revision.0);
+        on_every_core(move || Copies::current().set_applied(applied));
+        if let Some(control) = Control::try_current() {
+            control.act_by_cluster(&keys).await;
+        }
+        self.show_paths().await;
+        self.applied.notify();
+        self.work.notify();
+    }
+
+    fn learn_nodes(&self) {
+        let entries: Vec<NodeEntry> = self.list(NODES);
+        if !entries.iter().any(|entry| NodeId(entry.id) == self.me()) {
+            // It has joined, and does not know the record yet: those that it was told of are all it has.
+            return;
+        }
+        let mut peers = self.peers.borrow_mut();
+        for peer in peers.values_mut() {
+            peer.entry = None;
+        }
+        for entry in &entries {
+            peers.entry(NodeId(entry.id)).or_default().entry = Some(entry.clone());
+        }
+        drop(peers);
+        let peers = entries.into_iter().map(|entry| link::Peer {
+            id: NodeId(entry.id),
+            addresses: entry.addresses.iter().map(|address| (None, *address)).collect(),
+        });
+        self.links.set_peers(peers.collect());
+    }
+
+    async fn learn_volume(&self, key: &str) {
+        let Some(id) = key.strip_prefix(VOLUMES).and_then(VolumeId::parse) else { return };
+        let found = self.get::<VolumeEntry>(key);
+        let here = found.and_then(|(entry, revision)| {
+            let (slot, _) = entry.copy_on(self.me())?;
+            Some((entry, revision, slot))
+        });
+        let Some((entry, revision, slot)) = here else { return self.forget(id).await };
+        let Some(config) = entry.config(Revision(revision.0)) else {
+            tracing::error!(
+                key,
+                "an entry of the cluster's record cannot be read: the volume stays as it was"
+            );
+            return;
+        };
+        let mut volumes = self.volumes.borrow_mut();
+        let life = self.copies.incarnation();
+        let kept = volumes.entry(id).or_insert_with(|| Kept {
+            entry: entry.clone(),
+            revision,
+            slot,
+            membership: Membership::new(slot, life),
+            steward: Steward::new(rt::now(), slot, life, SILENCE_MAX),
+            blank: false,
+            open: false,
+            proposing: false,
+        });
+        tracing::info!(
+            volume = entry.name,
+            epoch = entry.epoch,
+            reason = entry.reason,
+            "who is in sync has changed"
+        );
+        (kept.entry, kept.revision, kept.proposing) = (entry, revision, false);
+        kept.membership.learn(config);
+    }
+
+    /// This node has no copy of the volume any more.
+    async fn forget(&self, id: VolumeId) {
+        let kept = self.volumes.borrow_mut().remove(&id);
+        let Some(kept) = kept else { return };
+        let number = kept.entry.number;
+        on_all_cores(move || async move { Copies::current().remove(number) }).await;
+        // Its last commands may take their time.
+        if let Some(control) = Control::try_current() {
+            rt::spawn(async move { control.close_copy(id).await }).detach();
+        }
+    }
+
+    /// Opens copies whose volume and whose pool are both there by now.
+    pub async fn open_volumes(&self) {
+        let Some(control) = Control::try_current() else { return };
+        let wanted: Vec<(VolumeId, CopyOpening)> = {
+            let volumes = self.volumes.borrow();
+            let closed = volumes.iter().filter(|(_, kept)| !kept.open);
+            closed.map(|(id, kept)| (*id, self.opening(kept))).collect()
+        };
+        for (id, opening) in wanted {
+            let Some(blank) = control.open_copy(id, opening).await else { continue };
+            if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+                (kept.open, kept.blank) = (true, blank);
+            }
+        }
+    }
+
+    fn opening(&self, kept: &Kept) -> CopyOpening {
+        let newest = kept.membership.newest();
+        let life = self.copies.incarnation();
+        CopyOpening {
+            number: kept.entry.number,
+            me: kept.slot,
+            incarnation: life,
+            new: newest.is_some_and(|config| config.in_sync_incarnation(kept.slot) == Some(life)),
+        }
+    }
+
+    /// Has copies act in what they may act in now.
+    async fn activate(&self) {
+        self.acting.acquire(1).await;
+        let now = rt::now();
+        let mut due: Vec<(u32, Activation)> = Vec::new();
+        {
+            let leases = self.copies.leases();
+            for kept in self.volumes.borrow_mut().values_mut().filter(|kept| kept.open) {
+                if let Some(activation) = kept.membership.poll(now, &leases) {
+                    due.push((kept.entry.number, activation));
+                }
+            }
+        }
+        if !due.is_empty() {
+            let due: Arc<[(u32, Activation)]> = due.into();
+            on_all_cores(move || {
+                let due = Arc::clone(&due);
+                async move {
+                    let copies = Copies::current();
+                    for (volume, activation) in due.iter() {
+                        copies.slices_of(*volume).iter().for_each(|copy| copy.activate(activation.clone()));
+                    }
+                }
+            })
+            .await;
+        }
+        self.acting.release(1);
+    }
+
+    /// Asks all others for leases, again and again.
+    async fn beat(self: Rc<Self>) {
+        while !self.stopping.get() {
+            let request = self.copies.leases().request(rt::now());
+            let frame = Heartbeat::Request(request).encode();
+            for link in self.control_links() {
+                link.send(message::frame(message::HEARTBEAT, 0, frame.clone()));
+            }
+            rt::sleep(HEARTBEAT).await;
+        }
+    }
+
+    fn control_links(&self) -> Vec<Rc<Link>> {
+        self.peers.borrow().values().filter_map(|peer| peer.link.clone()).collect()
+    }
+
+    /// Acts when leases have run out, and proposes.
+    async fn guard(self: Rc<Self>) {
+        let mut look_at = rt::now();
+        while !self.stopping.get() {
+            let now = rt::now();
+            let due = self.due();
+            if due.is_some_and(|due| due <= now) {
+                self.activate().await;
+                self.show_paths().await;
+            }
+            if look_at <= now {
+                look_at = now + STEWARD_EVERY;
+                self.propose().await;
+            }
+            let next = due.filter(|due| *due > now).map_or(look_at, |due| due.min(look_at));
+            let _ = rt::timeout(next.since(rt::now()), self.work.notified()).await;
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let leases = self.copies.leases();
+        self.volumes
+            .borrow()
+            .values()
+            .filter(|kept| kept.open)
+            .filter_map(|kept| kept.membership.due(&leases))
+            .min()
+    }
+
+    async fn propose(self: &Rc<Self>) {
+        let Some(views) = self.views().await else { return };
+        let now = rt::now();
+        let proposals: Vec<(VolumeId, Proposal)> = {
+            let leases = self.copies.leases();
+            let volumes = self.volumes.borrow();
+            let open = volumes.iter().filter(|(_, kept)| kept.open && !kept.proposing);
+            open.filter_map(|(id, kept)| {
+                let view = views.get(&kept.entry.number)?.with_leaving(self.leaving(&kept.entry));
+                let proposal = kept.steward.propose(now, &kept.membership, &leases, view)?;
+                let lost = proposal.reason == Reason::Alone && kept.blank;
+                (!lost).then_some((*id, proposal))
+            })
+            .collect()
+        };
+        for (id, proposal) in proposals {
+            self.commit_proposal(id, proposal);
+        }
+    }
+
+    /// What the slices of each volume know together; `None`: there is no volume.
+    async fn views(&self) -> Option<BTreeMap<u32, SliceView>> {
+        if self.volumes.borrow().is_empty() {
+            return None;
+        }
+        let by_core = on_all_cores(|| async {
+            let copies = Copies::current().slices();
+            copies.iter().map(|copy| (copy.address().volume, copy.view())).collect::<Vec<_>>()
+        })
+        .await;
+        let mut all: BTreeMap<u32, SliceView> = BTreeMap::new();
+        for (volume, view) in by_core.into_iter().flatten() {
+            all.entry(volume).and_modify(|known| *known = known.and(view)).or_insert(view);
+        }
+        Some(all)
+    }
+
+    fn leaving(&self, entry: &VolumeEntry) -> Slots {
+        let peers = self.peers.borrow();
+        let leaves = |copy: &&super::CopyEntry| {
+            peers
+                .get(&NodeId(copy.node))
+                .and_then(|peer| peer.leaving)
+                .is_some_and(|life| life.0 == copy.incarnation)
+        };
+        entry.copies.iter().filter(leaves).filter_map(|copy| Slot::new(usize::from(copy.slot))).collect()
+    }
+
+    fn commit_proposal(self: &Rc<Self>, id: VolumeId, proposal: Proposal) {
+        let mut volumes = self.volumes.borrow_mut();
+        let Some(kept) = volumes.get_mut(&id) else { return };
+        kept.proposing = true;
+        let reason = describe(proposal.reason);
+        tracing::info!(volume = kept.entry.name, copy = %proposal.slot, reason, "a change of who is in sync is proposed");
+        let (key, revision) = (volume_key(id), kept.revision);
+        let entry = kept.entry.with_config(&proposal.config, reason);
+        let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&entry));
+        drop(volumes);
+        let keeper = Rc::clone(self);
+        rt::spawn(async move {
+            let result = keeper.store.cas(transaction, RECORD_DEADLINE).await;
+            match result {
+                // The watch brings it.
+                Ok(Outcome::Committed(_)) => return,
+                Ok(Outcome::Conflict { .. }) => {}
+                Err(error) => {
+                    tracing::warn!(volume = entry.name, %error, "who is in sync could not be changed")
+                }
+            }
+            if let Some(kept) = keeper.volumes.borrow_mut().get_mut(&id) {
+                kept.proposing = false;
+            }
+        })
+        .detach();
+    }
+
+    /// Tells units by which nodes they are reached and how.
+    async fn show_paths(&self) {
+        if let Some(control) = Control::try_current() {
+            control.show_paths_of_copies().await;
+        }
+    }
+
+    /// A control link is up.
+    pub(super) fn link_up(&self, link: Rc<Link>) {
+        let peer = link.name().peer;
+        self.peers.borrow_mut().entry(peer).or_default().link = Some(link);
+    }
+
+    /// A control link broke.
+    pub(super) fn link_down(&self, peer: NodeId) {
+        if let Some(peer) = self.peers.borrow_mut().get_mut(&peer) {
+            peer.link = None;
+        }
+        self.engine.unreachable(peer);
+    }
+
+    /// Sends the record's own message; lost without a link.
+    pub fn send_record(&self, to: NodeId, bytes: Vec<u8>) {
+        let link = self.peers.borrow().get(&to).and_then(|peer| peer.link.clone());
+        if let Some(link) = link {
+            link.send(message::frame(message::RECORD, 0, bytes));
+        }
+    }
+
+    /// A frame of a control link.
+    pub(super) fn frame(self: &Rc<Self>, link: &Rc<Link>, frame: Frame) {
+        let from = link.name().peer;
+        match frame.kind {
+            message::HEARTBEAT => match Heartbeat::parse(&frame.head) {
+                Some(heartbeat) => self.handle_heartbeat(link, heartbeat),
+                None => link.close("it sent a heartbeat that cannot be read"),
+            },
+            message::RECORD => self.engine.deliver(from, frame.head),
+            message::ASK => {
+                let (keeper, link) = (Rc::clone(self), Rc::clone(link));
+                rt::spawn(async move { keeper.answer(&link, frame).await }).detach();
+            }
+            message::ANSWER => self.handle_answer(&frame),
+            message::LEAVING => {
+                let life = link.peer_incarnation();
+                self.peers.borrow_mut().entry(from).or_default().leaving = Some(life);
+                self.work.notify();
+            }
+            _ => link.close("it sent a frame of a kind that does not exist"),
+        }
+    }
+
+    fn handle_heartbeat(&self, link: &Rc<Link>, heartbeat: Heartbeat) {
+        let (from, now) = (link.name().peer, rt::now());
+        match heartbeat {
+            Heartbeat::Request(request) => {
+                self.peers.borrow_mut().entry(from).or_default().heard = Some(now);
+                for kept in self.volumes.borrow_mut().values_mut() {
+                    if let Some((slot, _)) = kept.entry.copy_on(from) {
+                        kept.steward.handle_heartbeat(now, slot, request.incarnation);
+                    }
+                }
+                let grant = self.copies.with_leases(|leases| leases.handle_request(now, from, request));
+                if let Some(grant) = grant {
+                    link.send(message::frame(message::HEARTBEAT, 0, Heartbeat::Grant(grant).encode()));
+                }
+            }
+            Heartbeat::Grant(grant) => on_every_core(move || Copies::current().grant(from, grant)),
+        }
+    }
+
+    /// Asks another node for something, or this one.
+    ///
+    /// # Errors
+    /// [`ClusterError::Unreached`], [`ClusterError::Refused`].
+    pub async fn ask(self: &Rc<Self>, node: NodeId, ask: Ask) -> Result<Answer, ClusterError> {
+        let refused = |reason| ClusterError::Refused { node, reason };
+        if node == self.me() {
+            return self.carry_out(ask).await.map_err(refused);
+        }
+        let link = self.peers.borrow().get(&node).and_then(|peer| peer.link.clone());
+        let Some(link) = link else { return Err(ClusterError::Unreached(node)) };
+        let (sender, answer) = oneshot();
+        let number = self.questions.borrow_mut().insert(sender);
+        link.send(message::frame(message::ASK, number as u64, json(&ask)));
+        let answer = rt::timeout(ASK_DEADLINE, answer).await;
+        let _late = self.questions.borrow_mut().try_remove(number);
+        match answer {
+            Ok(Ok(answer)) => answer.map_err(refused),
+            Ok(Err(rt::sync::Closed)) | Err(rt::Elapsed) => Err(ClusterError::Unreached(node)),
+        }
+    }
+
+    async fn answer(self: &Rc<Self>, link: &Link, frame: Frame) {
+        let answer: Result<Answer, String> = match serde_json::from_slice(&frame.head) {
+            Ok(ask) => self.carry_out(ask).await,
+            Err(error) => Err(format!("this node's version does not know what it was asked for: {error}")),
+        };
+        link.send(message::frame(message::ANSWER, frame.channel, json(&answer)));
+    }
+
+    fn handle_answer(&self, frame: &Frame) {
+        let waiting = self.questions.borrow_mut().try_remove(frame.channel as usize);
+        let Some(waiting) = waiting else { return };
+        let answer = serde_json::from_slice(&frame.head);
+        waiting.send(answer.unwrap_or_else(|error| Err(format!("its answer cannot be read: {error}"))));
+    }
+
+    async fn carry_out(&self, ask: Ask) -> Result<Answer, String> {
+        let control = Control::try_current().ok_or("the node is starting: try again in a moment")?;
+        control.carry_out_ask(ask).await.map_err(|error| error.to_string())
+    }
+
+    /// The node is about to stop: asks the others to go on without it, and waits a moment until they do.
+    pub async fn leave(&self) {
+        for link in self.control_links() {
+            link.send(message::frame(message::LEAVING, 0, Vec::new()));
+        }
+        let me = self.copies.incarnation();
+        let alone = || {
+            self.volumes.borrow().values().all(|kept| {
+                kept.membership.newest().is_none_or(|config| {
+                    !config.has_member(kept.slot, me) || config.members().without(kept.slot).is_empty()
+                })
+            })
+        };
+        let _ = rt::timeout(LEAVE_DEADLINE, self.applied.until(alone)).await;
+        self.stopping.set(true);
+        self.work.notify();
+        self.links.stop().await;
+        self.copies.set_keeper(None);
+    }
+}
+
+/// How long a node that stops waits for the others to take its copies out.
+const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
+
+fn describe(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Restarted => "its node was restarted",
+        Reason::Silent => "nothing was heard of its node",
+        Reason::Overdue => "it did not finish writes",
+        Reason::Leaves => "its node was stopped",
+        Reason::Complete => "it has all that it missed",
+        Reason::CaughtUp => "it has nearly all that it missed and takes new writes",
+        Reason::Alone => "it was in sync when it was lost, and nobody else that was is there",
+    }
+}
+
+/// A value as the record keeps it.
+pub fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("our records are plain structures with text keys")
+}
+
+fn parse<T: DeserializeOwned>(key: &str, value: &[u8]) -> Option<T> {
+    serde_json::from_slice(value)
+        .inspect_err(|error| tracing::error!(key, %error, "an entry of the cluster's record cannot be read and is passed over"))
+        .ok()
+}

@@ -1,0 +1,55 @@
+//! Copies of volumes on this node, and what it has to do with the other nodes of its cluster.
+//!
+//! [`mod@slice`] carries out what the protocol (`replica`) decides for one slice of one copy; [`mod@core`] has what a core has of all that:
+//! slices, links and leases. On core 0 the [`keeper`] follows the cluster's record, says what each copy acts by, and proposes what is to become
+//! of volumes when nodes are lost and return. Why: `docs/why/replication.md`.
+
+mod ask;
+mod checksum;
+mod core;
+mod entry;
+mod keeper;
+mod message;
+mod slice;
+mod view;
+
+use std::fmt;
+use std::time::Duration;
+
+pub use self::ask::{Answer, Ask};
+pub use self::checksum::checksum;
+pub use self::core::{Copies, LinkHandler};
+pub use self::entry::{
+    CopyEntry, NewCopy, NodeEntry, StandingEntry, VolumeEntry, node_key, volume_key, volume_name_key,
+};
+pub use self::keeper::{ClusterError, CopiesStatus, Engine, Keeper, RECORD_DEADLINE, json};
+pub use self::slice::{Opening, SliceCopy};
+
+/// How long a command waits for a copy that does not serve at the moment (R21). A lost node is given up after a lease's length, 1 s; initiators
+/// wait 5 s and more before they give up a path.
+pub const HOLD_MAX: Duration = Duration::from_secs(2);
+
+/// Which slice of which volume: what links call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    /// The volume's number in its cluster.
+    pub volume: u32,
+    /// The slice's number.
+    pub slice: u16,
+}
+
+impl Address {
+    fn channel(self) -> u64 {
+        u64::from(self.volume) << 16 | u64::from(self.slice)
+    }
+
+    fn of_channel(channel: u64) -> Option<Address> {
+        Some(Address { volume: u32::try_from(channel >> 16).ok()?, slice: channel as u16 })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "slice {} of volume {}", self.slice, self.volume)
+    }
+}

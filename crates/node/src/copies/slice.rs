@@ -1,0 +1,378 @@
+//! One copy of one slice at work: what the protocol decides is carried out on the disk and the links.
+//!
+//! [`Replica`] decides; this tells it what has happened and does what it says, after each of these until nothing is left to be done.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use base::{ByteLen, ByteOffset, Chain, Instant};
+use replica::{
+    Activation, Apply, Blocks, Command, DirtyMap, DiskFailed, Envelope, Geometry, Incarnation, Leases,
+    NodeId, Outcome, Output, PAGE_BYTES, PageWrite, Payload, RegionRead, Replica, Slot, Slots, Standing,
+    Unreadable, Unwritable, wire,
+};
+use rt::Durability;
+use rt::sync::{Notify, Sender, oneshot};
+use store::SliceError;
+
+use super::core::Copies;
+use super::view::SliceView;
+use super::{Address, HOLD_MAX};
+use crate::volume::Order;
+
+/// How often a command that waits for a lease looks again, where nothing else wakes it.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// See the module. Offsets are bytes of the slice.
+pub struct SliceCopy {
+    address: Address,
+    layout: Rc<store::Slice>,
+    geometry: Geometry,
+    replica: RefCell<Replica>,
+    /// Writes to the disk that overlap take effect in the order in which they were decided.
+    applies: Rc<Order>,
+    /// Hosts' writes under way.
+    commands: RefCell<BTreeMap<Command, Sender<Outcome>>>,
+    last_command: Cell<u64>,
+    /// On which node the copy of each slot is.
+    nodes: Cell<[Option<NodeId>; Slot::MAX]>,
+    /// Rung when something has happened that a waiting command may have waited for.
+    happened: Notify,
+}
+
+/// What is needed to open a slice's copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// Which slice of which volume.
+    pub address: Address,
+    /// Which copy this is.
+    pub me: Slot,
+    /// This life of the node.
+    pub incarnation: Incarnation,
+    /// Bytes of a logical block.
+    pub block_bytes: u32,
+    /// What the disk holds is not what this copy held when it was last known: all of it is to be copied.
+    pub blank: bool,
+}
+
+impl SliceCopy {
+    /// Opens the copy that the layout keeps: reads its dirty map.
+    ///
+    /// # Errors
+    /// What the layout says.
+    pub async fn open(layout: Rc<store::Slice>, opening: Opening) -> Result<Rc<SliceCopy>, SliceError> {
+        let Opening { address, me, incarnation, block_bytes, blank } = opening;
+        let geometry = Geometry::new(layout.len().0 / u64::from(block_bytes), block_bytes);
+        let map = read_map(&layout, &geometry, address, blank).await?;
+        Ok(Rc::new(SliceCopy {
+            address,
+            layout,
+            geometry,
+            replica: RefCell::new(Replica::new(me, incarnation, geometry, map)),
+            applies: Rc::default(),
+            commands: RefCell::default(),
+            last_command: Cell::new(0),
+            nodes: Cell::default(),
+            happened: Notify::new(),
+        }))
+    }
+
+    /// Which slice of which volume.
+    pub fn address(&self) -> Address {
+        self.address
+    }
+
+    /// What it knows of the other copies.
+    pub fn view(&self) -> SliceView {
+        SliceView::of(&self.replica.borrow())
+    }
+
+    /// What is under way, for people who look for a fault.
+    pub fn unrest(&self) -> String {
+        self.replica.borrow().unrest()
+    }
+
+    /// Acts in this configuration from now on.
+    pub fn activate(self: &Rc<Self>, activation: Activation) {
+        let mut nodes = [None; Slot::MAX];
+        for (slot, copy) in activation.config.copies() {
+            nodes[slot.index()] = Some(copy.node);
+        }
+        let before = self.nodes.replace(nodes);
+        self.tell(|replica| {
+            replica.activate(activation);
+            if replica.standing() == Standing::Outside {
+                replica.catch_up();
+            }
+        });
+        // Links that were up before it was known what they lead to.
+        let new = Slot::all().filter(|slot| before[slot.index()] != nodes[slot.index()]);
+        for node in new.filter_map(|slot| nodes[slot.index()]) {
+            if Copies::current().reaches(node, self.address.slice) {
+                self.link_up(node);
+            }
+        }
+    }
+
+    /// The link to a node is up: anew, if it was before.
+    pub fn link_up(self: &Rc<Self>, node: NodeId) {
+        if let Some(slot) = self.slot_of(node) {
+            self.tell(|replica| replica.handle_link_up(slot));
+        }
+    }
+
+    /// The link to a node broke.
+    pub fn link_down(self: &Rc<Self>, node: NodeId) {
+        if let Some(slot) = self.slot_of(node) {
+            self.tell(|replica| replica.handle_link_down(slot));
+        }
+    }
+
+    /// A message of the copy on that node.
+    ///
+    /// # Errors
+    /// It is none: the link is not to be used any more.
+    pub fn receive(
+        self: &Rc<Self>,
+        from: NodeId,
+        head: &[u8],
+        payload: Chain,
+    ) -> Result<(), wire::Malformed> {
+        let envelope = wire::parse(head, payload, &self.geometry)?;
+        // A copy that was taken off its node may still have had something to say.
+        if let Some(slot) = self.slot_of(from) {
+            self.tell(|replica| replica.handle_message(slot, envelope));
+        }
+        Ok(())
+    }
+
+    /// A while has passed: [`replica::TICK`].
+    pub fn tick(self: &Rc<SliceCopy>) {
+        self.tell(Replica::handle_tick);
+        let page = self.replica.borrow_mut().poll_idle();
+        if let Some(page) = page {
+            self.write_page(page);
+            self.carry_out();
+        }
+    }
+
+    /// Reads, when this copy may (R9).
+    ///
+    /// # Errors
+    /// What the layout says; [`SliceError::Unavailable`] if this copy may not be read, and did not become readable soon.
+    pub async fn read(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
+        let blocks = self.blocks(offset, len);
+        let mut until = None;
+        loop {
+            let readable = self.ask(|replica, now, leases| replica.readable(now, leases, blocks));
+            let mark = match readable {
+                Ok(mark) => mark,
+                Err(Unreadable::Failed) => return Err(SliceError::Offline),
+                // Whoever writes there brings it to its end, or the configuration changes.
+                Err(Unreadable::Unsettled) => {
+                    let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
+                    continue;
+                }
+                Err(Unreadable::NotInSync | Unreadable::NoLease(_)) => {
+                    self.hold(&mut until).await?;
+                    continue;
+                }
+            };
+            let data = self.layout.read(offset, len).await?;
+            if self.ask(|replica, now, leases| replica.still_readable(mark, now, leases, blocks)) {
+                return Ok(data);
+            }
+        }
+    }
+
+    /// Writes, and returns when the write is on the disks of all members.
+    ///
+    /// # Errors
+    /// [`SliceError::Unavailable`]: this copy does not serve; if it did when the write began, others may have it.
+    pub async fn write(
+        self: &Rc<Self>,
+        offset: ByteOffset,
+        len: ByteLen,
+        payload: Payload,
+    ) -> Result<(), SliceError> {
+        let blocks = self.blocks(offset, len);
+        let mut until = None;
+        let done = loop {
+            let command = Command(self.last_command.get() + 1);
+            self.last_command.set(command.0);
+            let taken = self.replica.borrow_mut().write(command, blocks, payload.clone());
+            match taken {
+                Ok(()) => {
+                    let (sender, done) = oneshot();
+                    self.commands.borrow_mut().insert(command, sender);
+                    break done;
+                }
+                Err(Unwritable::Failed) => return Err(SliceError::Offline),
+                Err(Unwritable::NotInSync) => self.hold(&mut until).await?,
+            }
+        };
+        self.carry_out();
+        match done.await {
+            Ok(Outcome::Done) => Ok(()),
+            Ok(Outcome::Unknown) | Err(rt::sync::Closed) => Err(SliceError::Unavailable),
+        }
+    }
+
+    /// Waits a moment for this copy to serve (again).
+    async fn hold(&self, until: &mut Option<Instant>) -> Result<(), SliceError> {
+        let now = rt::now();
+        let until = *until.get_or_insert(now + HOLD_MAX);
+        if now >= until {
+            return Err(SliceError::Unavailable);
+        }
+        let _ = rt::timeout(LOOK_AGAIN.min(until.since(now)), self.happened.notified()).await;
+        Ok(())
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&Replica, Instant, &Leases) -> T) -> T {
+        let core = Copies::current();
+        question(&self.replica.borrow(), rt::now(), &core.leases())
+    }
+
+    fn tell(self: &Rc<Self>, what: impl FnOnce(&mut Replica)) {
+        what(&mut self.replica.borrow_mut());
+        self.carry_out();
+    }
+
+    /// Does what the protocol wants done, until it wants nothing more.
+    fn carry_out(self: &Rc<Self>) {
+        loop {
+            let next = self.replica.borrow_mut().poll();
+            match next {
+                None => break,
+                Some(Output::Send(slot, envelope)) => self.send(slot, &envelope),
+                Some(Output::Apply(apply)) => self.apply(apply),
+                Some(Output::WritePage(page)) => self.write_page(page),
+                Some(Output::ReadRegion(read)) => self.read_region(read),
+                Some(Output::Complete(command, outcome)) => {
+                    let waiting = self.commands.borrow_mut().remove(&command);
+                    if let Some(waiting) = waiting {
+                        waiting.send(outcome);
+                    }
+                }
+            }
+        }
+        self.happened.notify();
+    }
+
+    fn send(&self, slot: Slot, envelope: &Envelope) {
+        if let Some(node) = self.nodes.get()[slot.index()] {
+            let (head, payload) = wire::encode(envelope);
+            Copies::current().send(node, self.address, head, payload);
+        }
+    }
+
+    fn apply(self: &Rc<Self>, Apply { id, blocks, payload }: Apply) {
+        let (offset, len) = self.bytes(blocks);
+        let turn = self.applies.queue(offset.0..offset.0 + len.0);
+        let copy = Rc::clone(self);
+        let work = async move {
+            turn.come().await;
+            copy.write_durably(offset, len, payload).await
+        };
+        self.work(work, move |replica, result| replica.handle_applied(id, result));
+    }
+
+    /// Has the disk do something and tells the protocol when it is done. What needs no waiting (memory) is done at once.
+    fn work<T: 'static>(
+        self: &Rc<Self>,
+        work: impl Future<Output = Result<T, SliceError>> + 'static,
+        then: impl FnOnce(&mut Replica, Result<T, DiskFailed>) + 'static,
+    ) {
+        let mut work = Box::pin(work);
+        match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => then(&mut self.replica.borrow_mut(), self.judge(result)),
+            Poll::Pending => {
+                let copy = Rc::clone(self);
+                rt::spawn(async move {
+                    let result = work.await;
+                    copy.tell(|replica| then(replica, copy.judge(result)));
+                })
+                .detach();
+            }
+        }
+    }
+
+    async fn write_durably(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        payload: Payload,
+    ) -> Result<(), SliceError> {
+        match payload {
+            Payload::Data(data) => self.layout.write(offset, data, Durability::Durable).await,
+            Payload::Zeros => {
+                self.layout.zero(offset, len).await?;
+                self.layout.flush().await
+            }
+        }
+    }
+
+    fn write_page(self: &Rc<Self>, PageWrite { page, image }: PageWrite) {
+        let layout = Rc::clone(&self.layout);
+        let image: Box<[u8; PAGE_BYTES]> = image.try_into().expect("a page has its length");
+        let work = async move { layout.write_map_page(page, &image[..]).await };
+        self.work(work, move |replica, result| replica.handle_page_written(page, result));
+    }
+
+    fn read_region(self: &Rc<Self>, read: RegionRead) {
+        let (offset, len) = self.bytes(read.blocks);
+        let layout = Rc::clone(&self.layout);
+        let work = async move { layout.read(offset, len).await.map(Payload::Data) };
+        self.work(work, move |replica, result| replica.handle_region_read(read, result));
+    }
+
+    fn judge<T>(&self, result: Result<T, SliceError>) -> Result<T, DiskFailed> {
+        result.map_err(|error| {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(copy = %self.address, error, "the disk of a copy failed: the others go on without it");
+            DiskFailed
+        })
+    }
+
+    fn slot_of(&self, node: NodeId) -> Option<Slot> {
+        Slot::all().find(|slot| self.nodes.get()[slot.index()] == Some(node))
+    }
+
+    fn blocks(&self, offset: ByteOffset, len: ByteLen) -> Blocks {
+        let block = u64::from(self.geometry.block_bytes);
+        Blocks::new(offset.0 / block, (offset.0 + len.0) / block)
+    }
+
+    fn bytes(&self, blocks: Blocks) -> (ByteOffset, ByteLen) {
+        let block = u64::from(self.geometry.block_bytes);
+        (ByteOffset(blocks.start * block), ByteLen(blocks.count() * block))
+    }
+}
+
+async fn read_map(
+    layout: &store::Slice,
+    geometry: &Geometry,
+    address: Address,
+    blank: bool,
+) -> Result<DirtyMap, SliceError> {
+    let regions = geometry.regions();
+    let mut map = DirtyMap::new(regions);
+    let everybody = Slots::from_bits(0xf);
+    if blank {
+        map.mark(0..regions, everybody);
+        return Ok(map);
+    }
+    for page in 0..map.pages() {
+        let image: [u8; PAGE_BYTES] = layout.read_map_page(page).await?;
+        if map.load(page, &image).is_err() {
+            tracing::error!(copy = %address, page, "a page of the dirty map is damaged: all that it covers is copied anew");
+            let first = page as u64 * replica::PAGE_REGIONS;
+            map.mark(first..(first + replica::PAGE_REGIONS).min(regions), everybody);
+        }
+    }
+    Ok(map)
+}

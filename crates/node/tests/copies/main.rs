@@ -1,0 +1,386 @@
+//! Volumes with copies on several nodes: every node serves, the loss of one is a stall, and it comes back with what it missed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../all/linear.rs"]
+mod linear;
+#[expect(dead_code, reason = "the other tests need more of it")]
+#[path = "../all/rig.rs"]
+mod rig;
+#[path = "../all/seeds.rs"]
+mod seeds;
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{BlockCount, BlockSize, Chain, Lba, Rng};
+use initiator::{Lun, Session};
+use node::config::RecordEngine;
+use node::control::{Place, Placement, PoolSpec, TargetSpec};
+use node::copies::{Answer, Ask};
+use node::{Config, Control, Wanted};
+use rt::CoreId;
+use rt::sim::{NodeId, World};
+use store::{NewDisk, VolumeKind};
+
+use crate::linear::{Kind, NEVER, Op, check};
+use crate::rig::{DISK, MIB, POOL, Shape, TARGET, map, named, new_volume};
+use crate::seeds::{each_seed, each_seed_twice};
+
+const LUN: Lun = Lun(0);
+const SIZE: BlockSize = BlockSize::B4096;
+const LINK_PORT: u16 = 3270;
+
+/// Servers with a cluster's record in common.
+struct Cluster {
+    world: World,
+    servers: Vec<NodeId>,
+    configs: Vec<Arc<Config>>,
+    cores: usize,
+}
+
+impl Cluster {
+    /// So many nodes, each with a pool and in the cluster, and a target.
+    fn new(seed: u64, nodes: usize, cores: usize) -> Cluster {
+        let world = World::new(seed);
+        let memory = cluster::memory::Memory::new((1..=nodes as u16).filter_map(cluster::NodeId::new));
+        let servers: Vec<NodeId> =
+            (0..nodes).map(|index| world.add_machine(&format!("server-{}", index + 1), cores)).collect();
+        let configs = servers.iter().map(|server| {
+            let portal = SocketAddr::new(world.address(*server), 3260);
+            let record = RecordEngine::Memory(memory.clone());
+            Arc::new(Config { data_dir: "/ursa".into(), portals: vec![portal], record, ..Config::default() })
+        });
+        let configs = configs.collect();
+        let cluster = Cluster { world, servers, configs, cores };
+        for index in 0..nodes {
+            cluster.start(index);
+            cluster.world.add_disk(cluster.servers[index], DISK, 64 * MIB, 512);
+            let disks = vec![NewDisk { path: DISK.into(), create: None, reserve: false }];
+            let listen = vec![SocketAddr::new(cluster.world.address(cluster.servers[index]), LINK_PORT)];
+            cluster.control(index, move |control| async move {
+                control.create_pool(PoolSpec { name: POOL.into(), disks, wipe: false }).await.unwrap();
+                let cluster = "0123456789abcdef0123456789abcdef".to_owned();
+                let place = Place {
+                    cluster,
+                    node: index as u16 + 1,
+                    listen,
+                    witness: false,
+                    incarnation: 0,
+                    members: Vec::new(),
+                };
+                control.enter_cluster(place).await.unwrap();
+            });
+        }
+        let all_there =
+            || cluster.control(0, |control| async move { control.keeper().unwrap().nodes() }).len() == nodes;
+        assert!(cluster.world.run_until(all_there, Duration::from_secs(30)));
+        cluster.world.run_for(Duration::from_secs(2));
+        cluster.control(0, |control| async move {
+            let name = TARGET.to_owned();
+            control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
+        });
+        cluster
+    }
+
+    fn start(&self, index: usize) {
+        let (ready, started) = rt::sync::oneshot();
+        let start = Rc::new(Cell::new(Some((Wanted::default(), ready))));
+        let config = Arc::clone(&self.configs[index]);
+        self.world.restart(self.servers[index], move |core| {
+            let start = (core == CoreId(0)).then(|| start.take()).flatten();
+            node::run(Arc::clone(&config), start)
+        });
+        self.world.wait_for(started).expect("the node answers").expect("the node starts");
+    }
+
+    fn control<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        index: usize,
+        function: impl FnOnce(Rc<Control>) -> F + 'static,
+    ) -> T {
+        self.world.block_on(self.servers[index], CoreId(0), move || function(Control::current()))
+    }
+
+    fn portal(&self, index: usize) -> SocketAddr {
+        self.configs[index].portals[0]
+    }
+
+    /// Makes a volume of 8 MiB with so many copies and maps it.
+    fn add_volume(&self, kind: VolumeKind, copies: u8) {
+        self.control(0, move |control| async move {
+            let shape = Shape { kind, ..Shape::thick() };
+            let new = new_volume(POOL, shape);
+            control
+                .create_volume(node::control::NewVolume { copies: Some(Placement::Count(copies)), ..new })
+                .await
+                .unwrap();
+            map(&control, shape.name, 0).await.unwrap();
+        });
+    }
+
+    fn client(&self, name: &str) -> NodeId {
+        self.world.add_node(name, 1, |_| std::future::pending())
+    }
+
+    fn in_sync(&self, index: usize) -> usize {
+        self.control(index, |control| async move {
+            let volumes = control.keeper().unwrap().volumes();
+            let copies = &volumes[0].entry.copies;
+            copies.iter().filter(|copy| copy.standing == node::copies::StandingEntry::InSync).count()
+        })
+    }
+
+    fn wait_until_in_sync(&self, by: usize, copies: usize) {
+        let there = self.world.run_until(|| false, Duration::from_millis(1));
+        assert!(!there);
+        for _ in 0..600 {
+            if self.in_sync(by) == copies {
+                return;
+            }
+            self.world.run_for(Duration::from_millis(100));
+        }
+        for (index, server) in self.servers.iter().enumerate() {
+            for core in 0..self.cores {
+                let unrest = self.world.block_on(*server, CoreId(core as u16), || async {
+                    let copies = node::copies::Copies::current();
+                    copies
+                        .slices()
+                        .iter()
+                        .map(|copy| format!("{}: {}\n", copy.address(), copy.unrest()))
+                        .collect::<String>()
+                });
+                println!("node {} core {core}: {unrest}", index + 1);
+            }
+        }
+        panic!(
+            "not in sync after a minute: {:?}",
+            self.control(by, |control| async move { control.keeper().unwrap().volumes() })
+        );
+    }
+
+    fn checksum(&self, index: usize) -> Vec<u32> {
+        self.control(index, |control| async move {
+            let keeper = control.keeper().unwrap();
+            let id = keeper.volumes()[0].entry.id.clone();
+            match keeper.ask(keeper.me(), Ask::Checksum { id }).await.unwrap() {
+                Answer::Checksum(sums) => sums,
+                Answer::Done { .. } => panic!("asked for checksums"),
+            }
+        })
+    }
+}
+
+async fn log_in(portal: SocketAddr, name: &str) -> Option<Rc<Session>> {
+    let session = Session::connect(portal, TARGET, &named(name)).await.ok()?;
+    session.make_ready(LUN).await.ok()?;
+    Some(Rc::new(session))
+}
+
+fn block(value: u64) -> Chain {
+    let mut bytes = vec![0; SIZE.bytes() as usize];
+    bytes.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
+    Chain::copy_of(&bytes)
+}
+
+/// Tells an answer from the word that something else has changed, after which a host tries again.
+fn is_attention(error: &initiator::Error) -> bool {
+    matches!(error, initiator::Error::Status { sense, .. } if sense.get(2).is_some_and(|key| key & 0xf == 6))
+}
+
+async fn write(session: &Session, lba: u64, value: u64) -> Result<(), initiator::Error> {
+    match session.write(LUN, Lba(lba), block(value), SIZE).await {
+        Err(error) if is_attention(&error) => session.write(LUN, Lba(lba), block(value), SIZE).await,
+        done => done,
+    }
+}
+
+async fn read(session: &Session, lba: u64) -> Result<u64, initiator::Error> {
+    let data = match session.read(LUN, Lba(lba), BlockCount(1), SIZE).await {
+        Err(error) if is_attention(&error) => session.read(LUN, Lba(lba), BlockCount(1), SIZE).await?,
+        data => data?,
+    };
+    Ok(u64::from_le_bytes(data[..8].try_into().unwrap()))
+}
+
+#[test]
+fn what_is_written_on_one_node_is_read_on_all() {
+    each_seed(3, |seed| {
+        for kind in [VolumeKind::Thick, VolumeKind::Ram] {
+            let cluster = Cluster::new(seed, 3, 2);
+            cluster.add_volume(kind, 3);
+            let portals: Vec<SocketAddr> = (0..3).map(|index| cluster.portal(index)).collect();
+            let client = cluster.client("client");
+            cluster.world.block_on(client, CoreId(0), move || async move {
+                let mut sessions = Vec::new();
+                for portal in portals {
+                    sessions.push(log_in(portal, "client").await.expect("every node serves"));
+                }
+                for lba in 0..40 {
+                    let value = 1000 + lba;
+                    write(&sessions[lba as usize % 3], lba * 50, value).await.unwrap();
+                    for session in &sessions {
+                        assert_eq!(read(session, lba * 50).await.unwrap(), value);
+                    }
+                }
+            });
+            assert_eq!(cluster.checksum(0), cluster.checksum(1));
+            assert_eq!(cluster.checksum(0), cluster.checksum(2));
+        }
+    });
+}
+
+#[test]
+fn a_lost_node_is_a_stall_and_returns_with_what_it_missed() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        let (client, portal) = (cluster.client("client"), cluster.portal(1));
+        let began = cluster.world.now();
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "client").await.unwrap();
+            for lba in 0..20 {
+                write(&session, lba, 1).await.unwrap();
+            }
+        });
+        assert!(cluster.world.now() - began < Duration::from_secs(1));
+        cluster.world.crash(cluster.servers[0]);
+        let lost = cluster.world.now();
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "client").await.unwrap();
+            for lba in 10..30 {
+                write(&session, lba, 2).await.unwrap();
+                assert_eq!(read(&session, lba).await.unwrap(), 2);
+            }
+        });
+        let stall = cluster.world.now() - lost;
+        assert!(stall < Duration::from_millis(1500), "{stall:?}");
+        assert_eq!(cluster.in_sync(1), 1);
+        cluster.start(0);
+        cluster.wait_until_in_sync(1, 2);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+        let portal = cluster.portal(0);
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "client").await.unwrap();
+            for (lba, value) in [(0, 1), (9, 1), (10, 2), (29, 2), (30, 0)] {
+                assert_eq!(read(&session, lba).await.unwrap(), value);
+            }
+        });
+    });
+}
+
+/// What hosts saw of a few blocks, by block.
+type History = Rc<RefCell<Vec<Vec<Op>>>>;
+
+const HOT: u64 = 6;
+
+/// Reads and writes a few blocks through one node for ever, and again when it is back.
+async fn worker(portal: SocketAddr, name: String, history: History, time: Rc<Cell<u64>>, mut rng: Rng) {
+    let mut value = 0;
+    let id = u64::from(name.as_bytes()[name.len() - 1]);
+    loop {
+        let Some(session) = log_in(portal, &name).await else {
+            rt::sleep(Duration::from_millis(200)).await;
+            continue;
+        };
+        loop {
+            let lba = rng.below(HOT);
+            let tick = || {
+                time.set(time.get() + 1);
+                time.get()
+            };
+            let call = tick();
+            if rng.one_in(2) {
+                value += 1;
+                let written = value << 8 | id;
+                let at = history.borrow()[lba as usize].len();
+                history.borrow_mut()[lba as usize].push(Op {
+                    kind: Kind::Write,
+                    value: written,
+                    call,
+                    reply: NEVER,
+                });
+                match write(&session, lba, written).await {
+                    Ok(()) => history.borrow_mut()[lba as usize][at].reply = tick(),
+                    Err(_) => break,
+                }
+            } else {
+                match read(&session, lba).await {
+                    Ok(value) => history.borrow_mut()[lba as usize].push(Op {
+                        kind: Kind::Read,
+                        value,
+                        call,
+                        reply: tick(),
+                    }),
+                    Err(_) => break,
+                }
+            }
+            rt::sleep(Duration::from_micros(rng.below(3000))).await;
+        }
+    }
+}
+
+/// Nodes crash, are cut off, and return, under clients of all of them; at the end all copies are equal and nobody saw anything strange.
+fn faults(seed: u64) -> u64 {
+    let mut rng = Rng::new(seed);
+    let nodes = 2 + rng.below(2) as usize;
+    let cluster = Cluster::new(seed, nodes, 1 + rng.below(2) as usize);
+    cluster.add_volume(VolumeKind::Thick, nodes as u8);
+    let history: History = Rc::new(RefCell::new(vec![Vec::new(); HOT as usize]));
+    let time = Rc::new(Cell::new(0));
+    for index in 0..nodes {
+        for number in 0..2 {
+            let name = format!("client-{}", (b'a' + index as u8 * 2 + number) as char);
+            let client = cluster.client(&name);
+            let (portal, history, time) = (cluster.portal(index), Rc::clone(&history), Rc::clone(&time));
+            let rng = rng.fork();
+            drop(cluster.world.spawn_on(client, CoreId(0), move || worker(portal, name, history, time, rng)));
+        }
+    }
+    let mut down: Vec<usize> = Vec::new();
+    for _ in 0..6 {
+        cluster.world.run_for(Duration::from_millis(rng.below(3000)));
+        let index = rng.below(nodes as u64) as usize;
+        let other = (index + 1) % nodes;
+        match rng.below(5) {
+            0 | 1 if !down.contains(&index) => {
+                cluster.world.crash(cluster.servers[index]);
+                down.push(index);
+            }
+            2 => cluster.world.cut(cluster.servers[index], cluster.servers[other]),
+            3 => cluster.world.cut_one_way(cluster.servers[index], cluster.servers[other]),
+            _ => cluster.world.heal_all(),
+        }
+        if let Some(index) = down.first().copied().filter(|_| rng.one_in(2)) {
+            down.remove(0);
+            cluster.start(index);
+        }
+    }
+    cluster.world.heal_all();
+    down.into_iter().for_each(|index| cluster.start(index));
+    cluster.wait_until_in_sync(0, nodes);
+    cluster.world.run_for(Duration::from_secs(3));
+    for (lba, ops) in history.borrow().iter().enumerate() {
+        if let Err(violation) = check(0, ops) {
+            panic!("seed {seed}, block {lba}: {violation:?} in {} operations", ops.len());
+        }
+    }
+    let count: usize = history.borrow().iter().map(Vec::len).sum();
+    assert!(count > 500, "only {count} operations in {:?}", cluster.world.now());
+    cluster.world.log_hash()
+}
+
+#[test]
+fn nothing_strange_is_seen_while_nodes_crash_and_links_break() {
+    each_seed(6, |seed| {
+        faults(seed);
+    });
+}
+
+#[test]
+fn two_runs_of_one_seed_are_the_same() {
+    each_seed_twice(1, |seed| faults(1000 + seed));
+}
