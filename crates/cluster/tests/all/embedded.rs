@@ -1,8 +1,10 @@
 //! The embedded engine on its threads, with files on a real disk.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -266,4 +268,54 @@ fn decay_is_noticed() {
     }
     std::fs::write(&at, &bytes).unwrap();
     assert!(File::open(&at).is_ok());
+}
+
+/// Where [`a_child_that_commits`] finds its file.
+const CHILD_FILE: &str = "URSA_TEST_RECORD";
+
+#[test]
+fn what_was_told_outlives_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = path(&dir, 1);
+    drop(File::create(&at, &Saved::founding(5, node(1))).unwrap());
+    let mut told = 0;
+    for round in 1..=4 {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--ignored", "--exact", "--nocapture", "embedded::a_child_that_commits"]);
+        child.env(CHILD_FILE, &at).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = child.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let revisions = lines.filter_map(|line| line.strip_prefix("committed ")?.parse::<u64>().ok());
+        let last = revisions.take(100 + 37 * round).last().expect("it commits");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(last > told, "it went on where it had been");
+        told = last;
+        // As the disk has it: what was committed is applied or in the log.
+        let (_, saved) = File::open(&at).unwrap();
+        saved.check();
+        let mut engine = Engine::new(saved, Settings::new(9));
+        while engine.poll_batch().is_some() {
+            engine.handle_persisted();
+        }
+        assert!(engine.record().revision().0 >= told, "{} and {told}", engine.record().revision());
+        let value = engine.record().get(&format!("k{}", told % 10)).map(|it| it.value.to_vec());
+        assert!(value.is_some_and(|it| u64::from_le_bytes(it.try_into().unwrap()) >= told));
+    }
+}
+
+#[test]
+#[ignore = "a process of its own, which another test starts and kills"]
+fn a_child_that_commits() {
+    let Some(at) = std::env::var_os(CHILD_FILE) else { return };
+    let net = Net::default();
+    let store = net.start(Path::new(&at), 1);
+    let mut next = store.list("", SOON).wait().unwrap().revision.0 + 1;
+    let until = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < until {
+        let change = Transaction::new(op_id()).put(&format!("k{}", next % 10), next.to_le_bytes());
+        assert_eq!(store.cas(change, SOON).wait(), Ok(Outcome::Committed(Revision(next))));
+        println!("committed {next}");
+        next += 1;
+    }
 }

@@ -206,6 +206,50 @@ fn nobody_hears_of_a_term_whose_vote_is_not_durable() {
     assert!(alone.poll_message().is_some_and(|(to, _)| to == node(4)));
 }
 
+/// Entries that no quorum had are kept, because they may have been answered; changes of members among them are not made.
+#[test]
+fn a_survivor_keeps_what_it_has_but_no_member() {
+    let mut lab = Lab::new(3);
+    lab.lead(1);
+    lab.put(1, "committed");
+    lab.cut = vec![(1, 2), (1, 3)];
+    let deadline = lab.now() + TICK * 400;
+    lab.engine(1).propose(3, Transaction::new(77).put("perhaps", "x"), deadline);
+    lab.engine(1).change_members(4, MemberChange::Remove(node(3)), deadline);
+    lab.run();
+    (1..=3).for_each(|number| lab.stop(number));
+    let saved = lab.disks.get_mut(&node(1)).unwrap();
+    assert!(saved.last().index >= saved.vote.commit + 2, "both are in its log, and no more");
+    saved.force_new_cluster().unwrap();
+    let forced = saved.members.clone();
+    assert_eq!((forced.voters.len(), forced.gone), (1, [node(2), node(3)].into()));
+    lab.start(1);
+    lab.until(100, |lab| lab.leader() == Some(1));
+    lab.put(1, "after");
+    let engine = lab.engine(1);
+    assert!(["committed", "perhaps", "after"].iter().all(|key| engine.record().get(key).is_some()));
+    assert_eq!(engine.members().voters, [node(1)].into());
+    // Who was given up is not understood any more, whatever it says.
+    lab.cut.clear();
+    let identity = lab.disks[&node(2)].identity;
+    assert_eq!((identity.generation, lab.engine(1).status().generation), (1, 2));
+    let mut old = Engine::new(lab.disks[&node(2)].clone(), Settings::new(8));
+    let mut refused = 0;
+    for tick in 0..60 {
+        old.handle_tick(Instant::default() + TICK * tick);
+        while old.poll_batch().is_some() {
+            old.handle_persisted();
+        }
+        while let Some((to, bytes)) = old.poll_message() {
+            if to == node(1) {
+                assert_eq!(lab.engine(1).handle_message(node(2), &bytes), Err(Refused::OtherGeneration));
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0, "it stands for election");
+}
+
 #[test]
 fn a_leader_hands_over_before_it_is_removed() {
     let mut lab = Lab::new(3);
