@@ -2,12 +2,13 @@
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::Shared;
-use super::gateway::number;
+use super::gateway::{PAUSE, number};
 use crate::call::Answer;
 use crate::error::Error;
 use crate::limits::WATCHES_MAX;
@@ -15,7 +16,7 @@ use crate::transaction::Revision;
 use crate::watch::{Everything, Watch, Watches};
 
 /// How long reading everything may take before it is tried again.
-const READ_ALL: Duration = Duration::from_secs(30);
+const READ_ALL: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 pub(super) struct Following {
@@ -95,7 +96,10 @@ impl Shared {
         while !self.stopping.load(Ordering::Relaxed) {
             if !whole {
                 let all = self.range("", Some(self.layout.end("")), Instant::now() + READ_ALL);
-                let Ok(all) = all else { continue };
+                let Ok(all) = all else {
+                    thread::sleep(PAUSE);
+                    continue;
+                };
                 self.following().begin(all);
                 whole = true;
             }
@@ -111,6 +115,8 @@ impl Shared {
                 whole = taken.is_some();
                 taken.unwrap_or_default()
             });
+            // Whatever ended it may do so again at once.
+            thread::sleep(PAUSE);
         }
     }
 }

@@ -12,8 +12,8 @@ use crate::error::Error;
 
 /// How long one member may take to answer one question, if there is that much time.
 const ATTEMPT: Duration = Duration::from_secs(3);
-/// Between two rounds of questions.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Between two questions that were not answered.
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
 /// How long changes are read from one connection; then another takes its place, so that one that is dead is noticed.
 const STREAM: Duration = Duration::from_secs(10);
 /// Bytes of an answer: a full record in base64 with its frames.
@@ -108,7 +108,6 @@ impl Gateway {
         let request = request.config().timeout_recv_response(Some(ATTEMPT)).timeout_recv_body(Some(STREAM));
         let Ok(answer) = request.build().send_json(body) else {
             self.next.store(at.wrapping_add(1), Ordering::Relaxed);
-            thread::sleep(PAUSE);
             return;
         };
         let mut lines = BufReader::new(answer.into_body().into_reader());
@@ -124,7 +123,7 @@ impl Gateway {
                         return;
                     }
                 }
-                _ => return thread::sleep(PAUSE),
+                _ => return,
             }
         }
     }
