@@ -1,26 +1,31 @@
 //! The engine of one node, without I/O: raft-rs, the record, and the calls that wait.
 
+mod apply;
+mod batch;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::{Instant, Rng};
-use raft::eraftpb::{Entry, EntryType, Message, MessageType, Snapshot};
+use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 use raft::{Config, RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
 use thiserror::Error;
+
+use batch::{Deferred, Unconfirmed};
 
 use super::entry::{self, Command, Content, Proposal};
 use super::message;
 use super::pending::{Pending, What};
 use super::reads::Reads;
-use super::saved::{Batch, Position, Saved, Vote, decode_state};
+use super::saved::{Batch, Saved, Vote};
 use crate::error;
 use crate::limits::{
     APPEND_BYTES_MAX, APPENDS_MAX, CALL_BYTES_MAX, CALLS_MAX, COMMITTED_BYTES_MAX, DEFERRED_TICKS,
-    ELECTION_TICKS_MAX, ELECTION_TICKS_MIN, HEARTBEAT_TICKS, LOG_BYTES_MAX, LOG_ENTRIES_MAX, LOG_KEPT_PART,
-    PROMOTION_LAG_MAX, SNAPSHOT_TICKS, UNCOMMITTED_BYTES_MAX, WITNESS_PATIENCE_TICKS,
+    ELECTION_TICKS_MAX, ELECTION_TICKS_MIN, HEARTBEAT_TICKS, LOG_ENTRIES_MAX, PROMOTION_LAG_MAX,
+    SNAPSHOT_TICKS, UNCOMMITTED_BYTES_MAX, WITNESS_PATIENCE_TICKS,
 };
 use crate::members::{MemberChange, Members};
 use crate::node_id::NodeId;
-use crate::record::{Applied, Record};
+use crate::record::Record;
 use crate::store::Status;
 use crate::transaction::{Outcome, Transaction};
 use crate::watch::Change;
@@ -115,7 +120,7 @@ pub struct Engine {
     leaderless: u64,
     pending: Pending,
     reads: Reads,
-    /// What is not durable yet; not asked for while [`Engine::unconfirmed`].
+    /// What is not durable yet, nor on its way to the disk.
     deferred: Deferred,
     /// The batch that is being made durable.
     unconfirmed: Option<Unconfirmed>,
@@ -126,27 +131,6 @@ pub struct Engine {
     messages: VecDeque<(NodeId, Vec<u8>)>,
     replies: VecDeque<Reply>,
     told: VecDeque<Told>,
-}
-
-/// What waits for a batch to be durable.
-struct Unconfirmed {
-    /// raft-rs's; 0 if it does not wait.
-    number: u64,
-    messages: Vec<Message>,
-    replies: Vec<Reply>,
-}
-
-/// What has changed since the last batch.
-#[derive(Default)]
-struct Deferred {
-    /// When the first of it changed.
-    since: Option<u64>,
-    replaced: bool,
-    members: bool,
-    entries: Vec<Entry>,
-    keys: BTreeSet<String>,
-    /// Results after this sequence number are new.
-    sequence: u64,
 }
 
 impl Engine {
@@ -558,90 +542,6 @@ impl Engine {
         }
     }
 
-    fn restore(&mut self, snapshot: &Snapshot) {
-        let (members, record) = decode_state(&snapshot.data).expect("checked when it came");
-        let metadata = snapshot.get_metadata();
-        let position = Position { index: metadata.index, term: metadata.term };
-        self.deferred = Deferred {
-            since: Some(self.ticks),
-            replaced: true,
-            members: true,
-            keys: record.everything().entries.keys().cloned().collect(),
-            entries: Vec::new(),
-            sequence: 0,
-        };
-        let saved = self.saved_mut();
-        saved.entries.clear();
-        (saved.compacted, saved.applied) = (position, position.index);
-        saved.vote.commit = saved.vote.commit.max(position.index);
-        (saved.members, saved.record) = (members, record);
-        self.told.push_back(Told::Replaced);
-    }
-
-    fn apply(&mut self, entries: Vec<Entry>) {
-        let Some(last) = entries.last().map(|entry| entry.index) else { return };
-        self.deferred.since.get_or_insert(self.ticks);
-        for entry in entries {
-            match entry::content(&entry).expect("checked when it came") {
-                Content::Nothing => {}
-                Content::Transaction(command) => self.apply_transaction(&command),
-                Content::Members(proposal) => self.apply_members(proposal),
-            }
-            self.saved_mut().applied = entry.index;
-        }
-        let committed = self.raft.raft.raft_log.committed;
-        self.saved_mut().vote.commit = committed;
-        self.raft.advance_apply_to(last);
-    }
-
-    fn apply_transaction(&mut self, command: &Command) {
-        let transaction = &command.transaction;
-        let applied = self.saved_mut().record.apply(transaction, command.seen);
-        if let Applied::Done { outcome: Outcome::Committed(revision), again: false } = applied {
-            self.deferred.keys.extend(transaction.writes.iter().map(|(key, _)| key.clone()));
-            let value = |key: &String| self.record().get(key).map(|entry| entry.value.clone());
-            let writes = transaction.writes.iter().map(|(key, _)| (key.clone(), value(key))).collect();
-            self.told.push_back(Told::Change(Change { revision, writes }));
-        }
-        let result = match applied {
-            Applied::Done { outcome, .. } => Ok(Answered::Outcome(outcome)),
-            Applied::Full => Err(error::Error::Full),
-            Applied::TooOld => Err(error::Error::OutcomeUnknown),
-        };
-        self.reply(transaction.op_id, &result);
-    }
-
-    fn apply_members(&mut self, proposal: Proposal) {
-        if proposal.generation != self.saved().identity.generation {
-            return;
-        }
-        let after = match self.members().after(proposal.change) {
-            Ok(after) => after,
-            Err(refusal) => return self.reply(proposal.op_id, &Err(refusal.into())),
-        };
-        if after != *self.members() {
-            // It can fail though it is committed; then it has no effect, on every node alike.
-            if self.raft.apply_conf_change(&proposal.conf_change()).is_err() {
-                return;
-            }
-            self.saved_mut().members = after;
-            self.deferred.members = true;
-            if self.is_leader() && !self.is_voter() {
-                // raft-rs lets a leader that is no member go on, and it could propose nothing.
-                let term = self.raft.raft.term;
-                self.raft.raft.become_follower(term, 0);
-            }
-        }
-        let calls = self.pending.take(proposal.op_id).into_iter();
-        self.member_replies.extend(calls.map(|call| Reply { call, result: Ok(Answered::Members) }));
-    }
-
-    fn reply(&mut self, op_id: u128, result: &Result<Answered, error::Error>) {
-        for call in self.pending.take(op_id) {
-            self.replies.push_back(Reply { call, result: result.clone() });
-        }
-    }
-
     fn answer_reads(&mut self) {
         let mut answered = self.reads.ready(self.saved().applied);
         while !answered.is_empty() {
@@ -651,59 +551,6 @@ impl Engine {
             if let Some(name) = self.reads.ask(&self.life, self.ticks) {
                 self.raft.read_index(name);
             }
-        }
-    }
-
-    /// All that has changed since the last batch, and what of the log may go.
-    fn take_batch(&mut self, number: u64, messages: Vec<Message>) -> Batch {
-        let replies = std::mem::take(&mut self.member_replies);
-        self.unconfirmed = Some(Unconfirmed { number, messages, replies });
-        self.shorten();
-        let saved = self.raft.store();
-        let record = &saved.record;
-        let new = |it: &&crate::record::Remembered| it.sequence > self.deferred.sequence;
-        let mut results: Vec<_> = record.remembered().rev().take_while(new).copied().collect();
-        results.reverse();
-        let writes = self.deferred.keys.iter().map(|key| (key.clone(), record.get(key).cloned()));
-        let batch = Batch {
-            replaced: self.deferred.replaced,
-            vote: saved.vote,
-            entries: std::mem::take(&mut self.deferred.entries),
-            compacted: saved.compacted,
-            applied: saved.applied,
-            revision: record.revision(),
-            sequence: record.sequence(),
-            members: self.deferred.members.then(|| saved.members.clone()),
-            writes: writes.collect(),
-            results,
-            forgotten: record.forgotten(),
-        };
-        self.deferred = Deferred { sequence: batch.sequence, ..Deferred::default() };
-        batch
-    }
-
-    /// Drops entries of the log that everybody has, or gets with a snapshot.
-    fn shorten(&mut self) {
-        let entries_max = self.settings.log_entries;
-        let saved = self.raft.mut_store();
-        let bytes = |entry: &Entry| entry.data.len() + entry.context.len();
-        let total: usize = saved.entries.iter().map(bytes).sum();
-        if saved.entries.len() <= entries_max && total <= LOG_BYTES_MAX {
-            return;
-        }
-        let mut left = LOG_BYTES_MAX / 2;
-        let fits = |entry: &&Entry| {
-            let fits = bytes(entry) <= left;
-            left = left.saturating_sub(bytes(entry));
-            fits
-        };
-        let kept =
-            saved.entries.iter().rev().take(entries_max / LOG_KEPT_PART).take_while(fits).count() as u64;
-        let index = saved.applied.min(saved.last().index - kept);
-        if index > saved.compacted.index {
-            let term = raft::Storage::term(saved, index).expect("what was applied is in the log");
-            saved.compacted = Position { index, term };
-            saved.compact();
         }
     }
 }
