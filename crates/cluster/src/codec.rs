@@ -1,4 +1,5 @@
-//! Little-endian fields, written and read with care: whatever bytes come in, reading ends in a value or in [`Malformed`].
+//! Little-endian fields, written and read with care: whatever bytes come in, reading ends in a value or in [`Malformed`]. What can be read
+//! could have been written in one way only.
 
 use thiserror::Error;
 
@@ -76,6 +77,15 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(u8::from_le_bytes(self.array()?))
+    }
+
+    /// A byte that is 0 or 1.
+    pub(crate) fn flag(&mut self) -> Result<bool, Malformed> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed),
+        }
     }
 
     pub(crate) fn u16(&mut self) -> Result<u16, Malformed> {

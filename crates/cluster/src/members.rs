@@ -115,8 +115,15 @@ impl Members {
 
     pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Members, Malformed> {
         let mut nodes = || {
-            let count = from.count(2)?;
-            (0..count).map(|_| NodeId::new(from.u16()?).ok_or(Malformed)).collect::<Result<_, _>>()
+            let mut nodes = BTreeSet::new();
+            for _ in 0..from.count(2)? {
+                let node = NodeId::new(from.u16()?).ok_or(Malformed)?;
+                if nodes.last().is_some_and(|last| *last >= node) {
+                    return Err(Malformed);
+                }
+                nodes.insert(node);
+            }
+            Ok(nodes)
         };
         Ok(Members { voters: nodes()?, learners: nodes()?, gone: nodes()? })
     }

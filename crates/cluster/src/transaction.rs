@@ -124,14 +124,20 @@ impl Transaction {
         let mut transaction = Transaction::new(from.u128()?);
         for _ in 0..from.count(13)? {
             let key = from.text()?;
-            let there = from.u8()? != 0;
+            let there = from.flag()?;
             let revision = Revision(from.u64()?);
+            if !there && revision.0 > 0 {
+                return Err(Malformed);
+            }
             transaction.preconditions.push((key, there.then_some(revision)));
         }
         for _ in 0..from.count(9)? {
             let key = from.text()?;
-            let there = from.u8()? != 0;
+            let there = from.flag()?;
             let value = from.bytes()?;
+            if !there && !value.is_empty() {
+                return Err(Malformed);
+            }
             transaction.writes.push((key, there.then(|| value.to_vec())));
         }
         transaction.check().map_err(|_| Malformed)?;

@@ -87,8 +87,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Envelope, Message), Malformed> {
     let number = from.u8()?;
     let kind = KINDS.iter().find(|(it, _)| *it == number).ok_or(Malformed)?.1;
     message.set_msg_type(kind);
-    message.reject = from.u8()? != 0;
-    let has_snapshot = from.u8()? != 0;
+    message.reject = from.flag()?;
+    let has_snapshot = from.flag()?;
     message.from = NodeId::new(from.u16()?).ok_or(Malformed)?.raft();
     message.to = NodeId::new(from.u16()?).ok_or(Malformed)?.raft();
     let envelope = Envelope { cluster: from.u128()?, generation: from.u64()? };
@@ -106,6 +106,9 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Envelope, Message), Malformed> {
         let (index, term, kind) = (from.u64()?, from.u64()?, from.u8()?);
         let content = from.bytes()?;
         let entry = if read {
+            if (index, term, kind) != (0, 0, 0) {
+                return Err(Malformed);
+            }
             raft::eraftpb::Entry { data: content.to_vec().into(), ..Default::default() }
         } else {
             entry::from_parts(index, term, kind, content)?

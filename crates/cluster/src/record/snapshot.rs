@@ -52,6 +52,9 @@ impl Record {
         let mut entries = BTreeMap::new();
         for _ in 0..from.count(16)? {
             let key = from.text()?;
+            if entries.last_key_value().is_some_and(|(last, _)| *last >= key) {
+                return Err(Malformed);
+            }
             let revision = Revision(from.u64()?);
             entries.insert(key, Versioned { value: from.bytes()?.into(), revision });
         }
@@ -66,7 +69,9 @@ impl Record {
             results.push(Remembered { sequence: number, op_id, result });
         }
         from.end()?;
-        Ok(Record::from_parts(Everything { revision, entries }, sequence, results))
+        let record = Record::from_parts(Everything { revision, entries }, sequence, results);
+        record.verify().map_err(|_| Malformed)?;
+        Ok(record)
     }
 }
 
@@ -83,6 +88,9 @@ impl Remembrance {
 
     /// Of what [`Remembrance::parts`] made.
     pub(crate) fn of_parts(kind: u8, precondition: u16, revision: u64) -> Result<Remembrance, Malformed> {
+        if (precondition > 0 && kind != 2 && kind != 3) || (revision > 0 && kind > 2) {
+            return Err(Malformed);
+        }
         Ok(match kind {
             1 => Remembrance::Committed(Revision(revision)),
             2 => Remembrance::Conflict { precondition, found: Some(Revision(revision)) },
