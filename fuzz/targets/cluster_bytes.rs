@@ -1,0 +1,27 @@
+//! Bytes of another node's engine of the cluster's record, as a message and as a snapshot of the record: never a panic, and what is
+//! understood can be said in one way only.
+#![no_main]
+
+use base::crc32c;
+use cluster::NodeId;
+use cluster::embedded::{Engine, Refused, Saved, Settings};
+use cluster::record::Record;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: (bool, &[u8])| {
+    let (message, bytes) = input;
+    // The checksum is right, or nothing behind it would ever be looked at.
+    let mut bytes = bytes.to_vec();
+    bytes.extend(crc32c(&bytes).to_le_bytes());
+    if message {
+        // What a message of this cluster may say is raft-rs's to judge; one of another cluster is read all the same.
+        let node = NodeId::new(1).expect("not zero");
+        let mut engine =
+            Engine::new(Saved::founding(0x5ca1_ab1e_0000_0000_c0de_d00d_feed_f00d, node), Settings::new(1));
+        let result = engine.handle_message(node, &bytes);
+        assert!(matches!(result, Err(Refused::Malformed | Refused::OtherCluster)), "{result:?}");
+    } else if let Ok(record) = Record::decode(&bytes) {
+        record.check();
+        assert!(record.encode() == bytes);
+    }
+});
