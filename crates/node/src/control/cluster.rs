@@ -9,7 +9,7 @@ use cluster::Revision;
 use cluster::embedded::{Embedded, File, Identity, Saved, Settings};
 use link::{ClusterAuthority, ClusterId, Limits, Links, NodeCredentials};
 use replica::{Incarnation, NodeId};
-use rt::CoreId;
+use rt::{CoreId, Listener};
 use serde::{Deserialize, Serialize};
 
 use super::access::{HOSTS, TARGETS};
@@ -107,6 +107,7 @@ impl Control {
             if control.place().is_some() {
                 return Err(EnterError::Already.into());
             }
+            try_to_listen(&listen).await?;
             let cluster = ClusterId(rt::secret_bytes());
             if let RecordEngine::Embedded = Shard::current().config().record {
                 control.make_cluster_files(cluster)?;
@@ -267,6 +268,16 @@ impl Control {
             _ => Ok(directory),
         }
     }
+}
+
+/// Whether the node can listen there: known before anything is kept, since a node that is in a cluster and cannot does not start.
+pub(super) async fn try_to_listen(addresses: &[SocketAddr]) -> Result<(), EnterError> {
+    let mut held = Vec::new();
+    for address in addresses {
+        let listener = Listener::bind(*address).await;
+        held.push(listener.map_err(|source| link::StartError::Listen { address: *address, source })?);
+    }
+    Ok(())
 }
 
 const RECORD_FILE: &str = "record.sqlite";

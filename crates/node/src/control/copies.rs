@@ -10,6 +10,7 @@ use store::{CopyOf, CopyState, Pool, VolumeInfo, VolumeKind, VolumeSpec};
 
 use super::access::{HOSTS, TARGETS, announce};
 use super::change::{Changing, WaitsFor, Work};
+use super::members::told_portals;
 use super::turns::Thing;
 use super::volumes::{open_on_all_cores, whole_blocks};
 use super::{Control, ControlError, NewVolume, VolumeStatus};
@@ -32,6 +33,15 @@ pub enum Placement {
     Count(u8),
     /// On these nodes, by number.
     Nodes(Vec<u16>),
+}
+
+/// What was found in a copy of a volume.
+#[derive(Clone, Debug)]
+pub struct CheckedCopy {
+    /// The copy.
+    pub copy: CopyEntry,
+    /// The checksums of its slices, in order.
+    pub found: Result<Vec<u32>, String>,
 }
 
 /// How a copy on this node is to be opened.
@@ -270,7 +280,7 @@ impl Control {
             id: keeper.me().0,
             name: name.to_owned(),
             addresses: keeper.addresses(),
-            portals,
+            portals: told_portals(&portals, &keeper.addresses()),
             witness: known.as_ref().is_some_and(|(node, _)| node.witness),
             incarnation: keeper.incarnation().0,
         };
@@ -280,6 +290,29 @@ impl Control {
         let transaction =
             Keeper::transaction().expect(&key, known.map(|(_, revision)| revision)).put(&key, json(&entry));
         Ok(keeper.commit(transaction).await?)
+    }
+
+    /// Has all nodes that have a copy of the volume read it: one checksum a slice, or why there is none.
+    ///
+    /// # Errors
+    /// A volume that does not exist, or is on this node alone.
+    pub async fn verify_copies(&self, name: &str) -> Result<Vec<CheckedCopy>, ControlError> {
+        let VolumeStatus { info, copies, .. } = self.volume(name)?;
+        let Some(copies) = copies else { return Err(ControlError::NotReplicated(info.name)) };
+        let keeper = self.keeper_or_why_not()?;
+        let ask = |copy: CopyEntry| {
+            let (keeper, id) = (Rc::clone(&keeper), info.id.to_string());
+            async move {
+                let found = match keeper.ask(NodeId(copy.node), Ask::Checksum { id }).await {
+                    Ok(Answer::Checksum(found)) => Ok(found),
+                    Ok(Answer::Done { .. }) => Err("it gave a strange answer".to_owned()),
+                    Err(error) => Err(error.to_string()),
+                };
+                CheckedCopy { copy, found }
+            }
+        };
+        // At once: the less is written in between, the more an inequality says.
+        Ok(rt::join_all(copies.entry.copies.into_iter().map(ask)).await)
     }
 
     /// One checksum for each slice of this node's copy, in order.
@@ -317,7 +350,7 @@ fn choose_nodes(keeper: &Keeper, placement: &Placement) -> Result<Vec<NodeId>, C
     let chosen: Vec<NodeId> = match placement {
         Placement::Nodes(nodes) => {
             if let Some(missing) = nodes.iter().find(|id| !there.iter().any(|node| node.id == **id)) {
-                return Err(ControlError::not_found("node that is up and no witness", &missing.to_string()));
+                return Err(ControlError::NodeNotThere(*missing));
             }
             nodes.iter().map(|id| NodeId(*id)).collect()
         }

@@ -168,6 +168,14 @@ pub enum ControlError {
         /// How many nodes there are.
         there: usize,
     },
+    /// A copy cannot be put there.
+    #[error(
+        "node {0} cannot be given a copy: it is down, a witness, or none of the cluster (`ursa node list`)"
+    )]
+    NodeNotThere(u16),
+    /// There is nothing to compare.
+    #[error("volume {0:?} has no copies on other nodes: there is nothing to compare")]
+    NotReplicated(String),
     /// It could not join.
     #[error(transparent)]
     Join(Box<link::JoinError>),

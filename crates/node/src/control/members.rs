@@ -1,6 +1,6 @@
 //! The nodes of a cluster: let in by a token, listed, removed; and whose word counts in its record.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use link::{ClusterAuthority, JoinAnswer, JoinRequest, Limits, OpenToken, Token, 
 use replica::NodeId;
 use serde::{Deserialize, Serialize};
 
-use super::cluster::{EnterError, Member, Place};
+use super::cluster::{EnterError, Member, Place, try_to_listen};
 use super::{Control, ControlError};
 use crate::copies::{Keeper, NodeEntry, VolumeEntry, json, node_key};
 use crate::shard::Shard;
@@ -94,8 +94,9 @@ impl Control {
         if access.targets().next().is_some() || access.hosts().any(|host| !host.is_built_in()) {
             return Err(ControlError::OwnAccess);
         }
+        try_to_listen(&listen).await?;
         let token = Token::parse(token).map_err(link::JoinError::from)?;
-        let portals = Shard::current().portals();
+        let portals = told_portals(&Shard::current().portals(), &listen);
         let about = Newcomer { name: self.host.name.clone(), listen: listen.clone(), portals, witness };
         let joined = link::join(&token, json(&about), UnixSeconds(now), &Limits::default()).await?;
         // First of all: the token is used up, and the key is nowhere else.
@@ -196,6 +197,12 @@ impl Control {
         Ok(keeper.nodes().into_iter().map(node).collect())
     }
 
+    /// The names of the cluster's nodes, by number; empty without a cluster.
+    pub fn node_names(&self) -> BTreeMap<u16, String> {
+        let nodes = self.keeper().map(|keeper| keeper.nodes()).unwrap_or_default();
+        nodes.into_iter().map(|(node, _)| (node.id, node.name)).collect()
+    }
+
     /// Takes a node out of the cluster for good. It must have no copies.
     ///
     /// # Errors
@@ -275,7 +282,42 @@ fn wanted_voters(keeper: &Keeper, candidates: &[Candidate]) -> BTreeSet<u64> {
     voters.into_iter().map(|node| u64::from(node.get())).collect()
 }
 
+/// What initiators are told of this node's portals by other nodes. One on all addresses (0.0.0.0) is on those, too, at which the other nodes reach
+/// this one: nobody else can say more.
+pub(super) fn told_portals(portals: &[SocketAddr], links: &[SocketAddr]) -> Vec<SocketAddr> {
+    let told = portals.iter().flat_map(|portal| match portal.ip().is_unspecified() {
+        false => vec![*portal],
+        true => reachable(links).iter().map(|link| SocketAddr::new(link.ip(), portal.port())).collect(),
+    });
+    let mut all: Vec<SocketAddr> = told.collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 /// Addresses that another machine can connect to: not "all of mine".
 fn reachable(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     addresses.iter().filter(|address| !address.ip().is_unspecified()).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn other_nodes_tell_of_no_portal_that_nobody_can_connect_to() {
+        let links = addresses(&["10.0.0.1:3270", "10.1.0.1:3270"]);
+        assert_eq!(
+            told_portals(&addresses(&["0.0.0.0:3260"]), &links),
+            addresses(&["10.0.0.1:3260", "10.1.0.1:3260"])
+        );
+        let named = addresses(&["192.168.0.1:3260", "192.168.1.1:3260"]);
+        assert_eq!(told_portals(&named, &links), named);
+        let twice = addresses(&["0.0.0.0:3260", "10.0.0.1:3260"]);
+        assert_eq!(told_portals(&twice, &links[..1]), addresses(&["10.0.0.1:3260"]));
+    }
 }

@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use base::Instant;
+pub use link::JoinError;
 use proto::iscsi::target::LoginStatus;
 use rt::CoreId;
 use store::{Host, Pool, RamBudget, StoreError};
@@ -35,7 +36,7 @@ pub use self::access::{MapSpec, TargetSpec};
 use self::change::Changes;
 pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work};
 pub use self::cluster::{EnterError, Member, Place};
-pub use self::copies::{CopyOpening, Placement};
+pub use self::copies::{CheckedCopy, CopyOpening, Placement};
 pub use self::error::ControlError;
 pub use self::forgetting::{LostMap, Muteness, PoolRemains};
 pub use self::members::NodeStatus;
