@@ -8,6 +8,7 @@
 
 mod chap;
 mod client;
+mod cluster;
 mod host;
 mod list;
 mod node;
@@ -19,6 +20,10 @@ mod volume;
 
 pub use self::chap::Chap;
 pub use self::client::{Client, ClientError};
+pub use self::cluster::{
+    ClusterInit, ClusterJoin, ClusterNode, JoinToken, LINK_PORT, TOKEN_SECONDS, TOKEN_SECONDS_MAX,
+    TokenCreate, link_address,
+};
 pub use self::host::{Host, HostChange, HostCreate};
 pub use self::list::List;
 pub use self::node::{Change, Health, Node};
@@ -29,7 +34,9 @@ pub use self::pool::{
 pub use self::problem::Problem;
 pub use self::session::Session;
 pub use self::target::{MapCreate, Target, TargetCreate, TargetMap};
-pub use self::volume::{Volume, VolumeChange, VolumeCreate, VolumeKind, VolumeMap};
+pub use self::volume::{
+    CopyCheck, CopyState, Verification, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeKind, VolumeMap,
+};
 
 /// Where a node listens for HTTP unless it is told otherwise. Loopback only, since there is no login yet.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:3280";

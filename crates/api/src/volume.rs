@@ -33,6 +33,70 @@ pub struct Volume {
     /// Why it is not served, and what to do; absent if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// Whether hosts can read and write it through this node now.
+    #[serde(default = "yes")]
+    pub serving: bool,
+    /// Its copies, by slot; empty if it is on this node alone and no other one knows of it.
+    #[serde(default)]
+    pub copies: Vec<VolumeCopy>,
+    /// How often it has changed which copies are in sync; absent without copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    /// Why that was changed last; absent without copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A copy of a volume on a node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeCopy {
+    /// The number of its node.
+    pub node: u16,
+    /// The name of its node; empty if there is no such node any more.
+    pub node_name: String,
+    /// Its place among the copies.
+    pub slot: u8,
+    /// What it may do.
+    pub state: CopyState,
+    /// It is on the node that was asked.
+    pub here: bool,
+}
+
+/// What a copy may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CopyState {
+    /// It has every write that hosts were told of, and serves.
+    InSync,
+    /// It takes new writes, and is given what it missed.
+    Joining,
+    /// It misses writes.
+    Outside,
+}
+
+/// Whether the copies of a volume are equal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Verification {
+    /// All copies in sync were read, and have the same content. What hosts write meanwhile may make it false.
+    pub equal: bool,
+    /// The slices that are not the same in all copies in sync.
+    pub different_slices: Vec<u16>,
+    /// What was found, by slot.
+    pub copies: Vec<CopyCheck>,
+}
+
+/// What was found in one copy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CopyCheck {
+    /// The number of its node.
+    pub node: u16,
+    /// What it may do. Copies that are not in sync are not compared.
+    pub state: CopyState,
+    /// CRC32C of each slice; empty if they could not be had.
+    pub checksums: Vec<u32>,
+    /// Why they could not be had; absent if they could.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// Where a volume's blocks are.
@@ -96,6 +160,15 @@ pub struct VolumeCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 255)]
     pub lun: Option<u16>,
+    /// On how many nodes it has a copy, this one among them if it can. Absent, like `nodes`: on this node alone, and
+    /// no other one knows of it. One copy makes it the cluster's, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 4)]
+    pub copies: Option<u8>,
+    /// On which nodes it has a copy, by number; not together with `copies`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 1, max_items = 4)]
+    pub nodes: Option<Vec<u16>>,
 }
 
 impl VolumeCreate {
@@ -113,6 +186,8 @@ impl VolumeCreate {
             target: None,
             host: None,
             lun: None,
+            copies: None,
+            nodes: None,
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod attach;
 mod cli;
+mod duration;
 mod host_setup;
 mod http;
 mod metrics;

@@ -13,9 +13,9 @@ use ureq::{Agent, Body};
 pub use self::error::ClientError;
 use self::path::segment;
 use crate::{
-    Health, Host, HostChange, HostCreate, List, MapCreate, Node, Pool, PoolAddDisk, PoolCreate, PoolForget,
-    PoolImport, PoolRemains, Problem, Session, Target, TargetCreate, TargetMap, Volume, VolumeChange,
-    VolumeCreate,
+    ClusterInit, ClusterJoin, ClusterNode, Health, Host, HostChange, HostCreate, JoinToken, List, MapCreate,
+    Node, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains, Problem, Session, Target,
+    TargetCreate, TargetMap, TokenCreate, Verification, Volume, VolumeChange, VolumeCreate,
 };
 
 /// Loopback answers at once or not at all; a slow tunnel is allowed for.
@@ -81,6 +81,50 @@ impl Client {
     /// See [`ClientError`].
     pub fn metrics(&self) -> Result<String> {
         self.text(self.agent.get(self.address("/metrics")).call())
+    }
+}
+
+/// The cluster that the node is in.
+impl Client {
+    /// Its nodes, by number. A node that is in no cluster refuses with `no_cluster`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn cluster_nodes(&self) -> Result<Vec<ClusterNode>> {
+        self.list("/v1/nodes")
+    }
+
+    /// Makes a cluster of the node alone.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn init_cluster(&self, init: &ClusterInit) -> Result<Vec<ClusterNode>> {
+        self.post("/v1/cluster", init).map(|list: List<ClusterNode>| list.items)
+    }
+
+    /// Makes a token that lets one more node in.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn create_token(&self, token: &TokenCreate) -> Result<JoinToken> {
+        self.post("/v1/cluster/tokens", token)
+    }
+
+    /// Has the node join a cluster.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn join_cluster(&self, join: &ClusterJoin) -> Result<()> {
+        let url = self.address("/v1/cluster/join");
+        self.done(self.agent.post(url).send_json(join))
+    }
+
+    /// Takes another node out of the cluster for good.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn remove_node(&self, id: u16) -> Result<()> {
+        self.delete(&format!("/v1/nodes/{id}"))
     }
 }
 
@@ -195,6 +239,15 @@ impl Client {
     pub fn change_volume(&self, name: &str, change: &VolumeChange) -> Result<Volume> {
         let url = self.address(&format!("/v1/volumes/{}", segment(name)));
         self.json(self.agent.patch(url).send_json(change))
+    }
+
+    /// Reads all copies of a volume, and compares them.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn verify_volume(&self, name: &str) -> Result<Verification> {
+        let url = self.address(&format!("/v1/volumes/{}/verify", segment(name)));
+        self.json(self.agent.post(url).send_empty())
     }
 
     /// Deletes a volume with all its data; with `force`, its maps, too.

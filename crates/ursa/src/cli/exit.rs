@@ -40,6 +40,14 @@ pub enum CliError {
     /// It was asked, and the answer was no.
     #[error("nothing was changed")]
     Declined,
+    /// They were compared.
+    #[error(
+        "the copies of volume {0:?} are not known to be equal: see above; what hosts write meanwhile can make a difference, so ask again while nobody writes"
+    )]
+    CopiesDiffer(String),
+    /// The two do not fit.
+    #[error("--copies {0} and {1} nodes in --on do not fit: name as many nodes, or leave one of the two out")]
+    CopiesOnNodes(u8, usize),
     /// A path could not be made absolute.
     #[error("{0:?} is not a path")]
     Path(PathBuf, #[source] io::Error),
@@ -59,6 +67,7 @@ impl Outcome for CliError {
         match self {
             CliError::Client(ClientError::Unreachable { .. } | ClientError::NoAnswer { .. }) => 3,
             CliError::Client(ClientError::Address { .. }) | CliError::Unconfirmed(_) => 2,
+            CliError::CopiesOnNodes(..) => 2,
             CliError::Bench(bench::Error::Workload(_) | bench::Error::Mail(_) | bench::Error::Target(_)) => 2,
             _ => 1,
         }

@@ -6,7 +6,9 @@ mod confirm;
 mod exit;
 mod host;
 mod login;
+mod loss;
 mod map;
+mod node;
 mod output;
 mod pool;
 mod secret;
@@ -65,6 +67,9 @@ enum Command {
     Serve(Box<Given>),
     /// Show what the node is and has
     Status,
+    /// Nodes: clusters of servers whose volumes have copies on several of them
+    #[command(subcommand)]
+    Node(node::Command),
     /// Pools: the disks that volumes lie on
     #[command(subcommand)]
     Pool(pool::Command),
@@ -109,6 +114,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Serve(given) => return exit::code(serve::main(*given)),
         Command::Status => status::run(&client, &output),
+        Command::Node(command) => command.run(&client, &output),
         Command::Pool(command) => command.run(&client, &output),
         Command::Volume(command) => command.run(&client, &output),
         Command::Target(command) => command.run(&client, &output),

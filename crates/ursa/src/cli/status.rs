@@ -1,6 +1,6 @@
 //! `ursa status`.
 
-use api::{Change, Client, Node, Pool, PoolState};
+use api::{Change, Client, ClientError, ClusterNode, CopyState, Node, Pool, PoolState, Volume};
 use serde::Serialize;
 
 use super::exit::CliError;
@@ -11,6 +11,11 @@ use super::table::{age, fields, list, size};
 #[derive(Serialize)]
 struct Status {
     node: Node,
+    /// The nodes of its cluster; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<Vec<ClusterNode>>,
+    /// Volumes with copies that are not in sync.
+    degraded: Vec<String>,
     pools: Vec<Pool>,
     volumes: usize,
     targets: usize,
@@ -22,14 +27,50 @@ struct Status {
 /// # Errors
 /// See [`CliError`].
 pub fn run(client: &Client, output: &Output) -> Result<(), CliError> {
+    let volumes = client.volumes()?;
     let status = Status {
         node: client.node()?,
+        cluster: cluster(client)?,
+        degraded: volumes
+            .iter()
+            .filter(|volume| is_degraded(volume))
+            .map(|volume| volume.name.clone())
+            .collect(),
         pools: client.pools()?,
-        volumes: client.volumes()?.len(),
+        volumes: volumes.len(),
         targets: client.targets()?.len(),
         sessions: client.sessions()?.len(),
     };
     output.show(&status, text)
+}
+
+/// The nodes of the cluster that the node is in, if it is in one.
+fn cluster(client: &Client) -> Result<Option<Vec<ClusterNode>>, ClientError> {
+    match client.cluster_nodes() {
+        Ok(nodes) => Ok(Some(nodes)),
+        Err(error) if error.problem().is_some_and(|problem| problem.code == "no_cluster") => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_degraded(volume: &Volume) -> bool {
+    volume.copies.iter().any(|copy| copy.state != CopyState::InSync)
+}
+
+/// How many nodes are up, and which volumes miss copies.
+fn cluster_lines(nodes: &[ClusterNode], degraded: &[String]) -> String {
+    let up = nodes.iter().filter(|node| node.up).count();
+    let down: Vec<u16> = nodes.iter().filter(|node| !node.up).map(|node| node.id).collect();
+    let (copies, in_sync) =
+        nodes.iter().fold((0, 0), |(copies, in_sync), node| (copies + node.copies, in_sync + node.in_sync));
+    let mut text = format!("{up} of {} nodes up, {in_sync} of {copies} copies in sync", nodes.len());
+    if !down.is_empty() {
+        text += &format!("\nDOWN: node {}", list(&down, "-"));
+    }
+    if !degraded.is_empty() {
+        text += &format!("\nNOT IN SYNC: volume {}", list(degraded, "-"));
+    }
+    text
 }
 
 fn text(status: &Status) -> String {
@@ -42,8 +83,11 @@ fn text(status: &Status) -> String {
     let change =
         |change: &Change| format!("{}, for {}: waits for {}", change.what, age(change.age), change.waits_for);
     let changes: Vec<String> = node.changes.iter().map(change).collect();
+    let cluster =
+        status.cluster.as_deref().map_or("none".into(), |nodes| cluster_lines(nodes, &status.degraded));
     fields([
         ("Node", format!("{}, ursa {}, up {}", node.name, node.version, age(node.uptime))),
+        ("Cluster", cluster),
         ("Cores", node.cores.to_string()),
         ("iSCSI", list(&node.portals, "-")),
         ("Pools", if pools.is_empty() { "none".into() } else { pools.join("\n") }),

@@ -1,11 +1,14 @@
 //! `ursa volume`.
 
-use api::{Client, Volume, VolumeChange, VolumeCreate, VolumeKind};
+use api::{
+    Client, ClusterNode, CopyState, Verification, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeKind,
+};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::attach::attach_lines;
 use super::confirm::Confirm;
 use super::exit::CliError;
+use super::loss::losses;
 use super::output::Output;
 use super::table::{Table, fields, list, size};
 use crate::size::Size;
@@ -35,6 +38,11 @@ pub enum Command {
         name: String,
         /// Its new name
         new_name: String,
+    },
+    /// Read all copies of a volume, and compare them
+    Verify {
+        /// Its name or identity
+        name: String,
     },
     /// Delete a volume with all its data
     Delete {
@@ -71,6 +79,12 @@ pub struct Create {
     /// Over how many slices, and so cores, it is striped: a power of two [default: one a core]
     #[arg(long, value_name = "N")]
     slices: Option<u16>,
+    /// On how many nodes of the cluster it has a copy [default: on this node alone, unknown to the others]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=4))]
+    copies: Option<u8>,
+    /// On which nodes, by number: 1,2
+    #[arg(long, value_name = "NODES", value_delimiter = ',')]
+    on: Vec<u16>,
     /// The target, made if it does not exist [default: iqn.2026-11.io.ursa:NAME]
     #[arg(long, value_name = "IQN", conflicts_with = "no_map")]
     target: Option<String>,
@@ -103,20 +117,25 @@ impl Command {
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
             Command::Create(create) => {
-                let volume = client.create_volume(&create.request())?;
+                let volume = client.create_volume(&create.request()?)?;
                 // Only for the text: an answer without it is as good for a program.
                 let portals = client.node().map(|node| node.portals).unwrap_or_default();
                 output.show(&volume, |volume| created(volume, &portals))
             }
             Command::List => output.show(&client.volumes()?, |volumes| table(volumes)),
-            Command::Show { name } => output.show(&client.volume(&name)?, one),
+            Command::Show { name } => output.show(&client.volume(&name)?, |volume| shown(client, volume)),
             Command::Resize { name, size } => {
                 let change = VolumeChange { size: Some(size.0), ..VolumeChange::default() };
                 output.show(&client.change_volume(&name, &change)?, resized)
             }
             Command::Rename { name, new_name } => {
                 let change = VolumeChange { name: Some(new_name), ..VolumeChange::default() };
-                output.show(&client.change_volume(&name, &change)?, one)
+                output.show(&client.change_volume(&name, &change)?, |volume| shown(client, volume))
+            }
+            Command::Verify { name } => {
+                let found = client.verify_volume(&name)?;
+                output.show(&found, verified)?;
+                if found.equal { Ok(()) } else { Err(CliError::CopiesDiffer(name)) }
             }
             Command::Delete { name, force, confirm } => {
                 let volume = client.volume(&name)?;
@@ -131,8 +150,17 @@ impl Command {
 }
 
 impl Create {
-    fn request(self) -> VolumeCreate {
-        VolumeCreate {
+    /// # Errors
+    /// [`CliError::CopiesOnNodes`].
+    fn request(self) -> Result<VolumeCreate, CliError> {
+        let (copies, nodes) = match (self.copies, self.on) {
+            (copies, on) if on.is_empty() => (copies, None),
+            (Some(copies), on) if usize::from(copies) != on.len() => {
+                return Err(CliError::CopiesOnNodes(copies, on.len()));
+            }
+            (_, on) => (None, Some(on)),
+        };
+        Ok(VolumeCreate {
             pool: self.pool,
             kind: match self.kind {
                 Kind::Thick => VolumeKind::Thick,
@@ -145,8 +173,10 @@ impl Create {
             target: self.target,
             host: self.host,
             lun: self.lun,
+            copies,
+            nodes,
             ..VolumeCreate::new(self.name, self.size.0)
-        }
+        })
     }
 }
 
@@ -220,6 +250,70 @@ fn table(volumes: &[Volume]) -> String {
     text
 }
 
+fn shown(client: &Client, volume: &Volume) -> String {
+    // Only for the text: without it the rest is as good.
+    let nodes =
+        if volume.copies.is_empty() { Vec::new() } else { client.cluster_nodes().unwrap_or_default() };
+    one(volume) + &copies(volume, &nodes)
+}
+
+/// The copies, and what the loss of each would do now.
+fn copies(volume: &Volume, nodes: &[ClusterNode]) -> String {
+    if volume.copies.is_empty() {
+        return String::new();
+    }
+    let copy = |copy: &VolumeCopy| {
+        let here = if copy.here { ", here" } else { "" };
+        format!("on node {} ({}{here}): {}", copy.node, copy.node_name, state(copy.state))
+    };
+    let all: Vec<String> = volume.copies.iter().map(copy).collect();
+    let last = match (volume.epoch, &volume.reason) {
+        (Some(epoch), Some(reason)) => format!("epoch {epoch}: {reason}"),
+        _ => "-".into(),
+    };
+    let losses = if nodes.is_empty() {
+        "not known: the cluster's nodes could not be listed".into()
+    } else {
+        losses(volume, nodes).join("\n")
+    };
+    "\n".to_owned() + &fields([("Copies", all.join("\n")), ("Last change", last), ("Losses", losses)])
+}
+
+fn state(state: CopyState) -> &'static str {
+    match state {
+        CopyState::InSync => "in sync",
+        CopyState::Joining => "joining: it takes new writes, and is given what it missed",
+        CopyState::Outside => "NOT IN SYNC: it misses writes",
+    }
+}
+
+fn verified(found: &Verification) -> String {
+    let mut table = Table::new(&["NODE", "STATE", "RESULT"]);
+    for copy in &found.copies {
+        let result = match &copy.problem {
+            Some(problem) => format!("not read: {problem}"),
+            None => format!("{} slices: {:08x}", copy.checksums.len(), digest(&copy.checksums)),
+        };
+        let state = match copy.state {
+            CopyState::InSync => "in sync",
+            CopyState::Joining => "joining",
+            CopyState::Outside => "not in sync",
+        };
+        table.row([copy.node.to_string(), state.into(), result]);
+    }
+    let verdict = match (found.equal, found.different_slices.as_slice()) {
+        (true, _) => "The copies in sync are equal.".to_owned(),
+        (false, []) => "Not all copies in sync were read.".to_owned(),
+        (false, slices) => format!("THE COPIES DIFFER in slices {}.", list(slices, "-")),
+    };
+    format!("{}\n{verdict}\n", table.text("It has no copies."))
+}
+
+/// One number of the slices' checksums, to see at a glance what is the same.
+fn digest(checksums: &[u32]) -> u32 {
+    checksums.iter().fold(0, |digest: u32, checksum| digest.rotate_left(5) ^ checksum)
+}
+
 fn one(volume: &Volume) -> String {
     let maps: Vec<String> = volume
         .maps
@@ -228,7 +322,7 @@ fn one(volume: &Volume) -> String {
         .collect();
     fields([
         ("Volume", volume.name.clone()),
-        ("Served", volume.problem.as_ref().map_or("yes".into(), |problem| format!("NO: {problem}"))),
+        ("Served", served(volume)),
         ("Size", format!("{} ({} bytes)", size(volume.size), volume.size)),
         ("Kind", kind(volume.kind).into()),
         ("Blocks", format!("{} bytes, {} physical", volume.block_size, volume.physical_block_size)),
@@ -239,6 +333,14 @@ fn one(volume: &Volume) -> String {
         ("On Linux", format!("/dev/disk/by-id/wwn-0x{}", volume.naa)),
         ("Identity", volume.id.clone()),
     ])
+}
+
+fn served(volume: &Volume) -> String {
+    match (&volume.problem, volume.serving) {
+        (Some(problem), _) => format!("NO: {problem}"),
+        (None, false) => "NOT THROUGH THIS NODE NOW: its copy does not serve".into(),
+        (None, true) => "yes".into(),
+    }
 }
 
 fn kind(kind: VolumeKind) -> &'static str {

@@ -5,6 +5,7 @@
 //!
 //! There is no login yet, so what may come in is narrow: see [`guard`].
 
+mod cluster;
 mod deadline;
 mod guard;
 mod hosts;
@@ -41,6 +42,11 @@ fn api() -> OpenApiRouter<State> {
     OpenApiRouter::with_openapi(openapi::document())
         .routes(routes!(node::health))
         .routes(routes!(node::show))
+        .routes(routes!(cluster::nodes))
+        .routes(routes!(cluster::remove))
+        .routes(routes!(cluster::init))
+        .routes(routes!(cluster::create_token))
+        .routes(routes!(cluster::join))
         .routes(routes!(pools::list, pools::create))
         .routes(routes!(pools::show))
         .routes(routes!(pools::import))
@@ -51,6 +57,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(pools::forget))
         .routes(routes!(volumes::list, volumes::create))
         .routes(routes!(volumes::show, volumes::change, volumes::delete))
+        .routes(routes!(volumes::verify))
         .routes(routes!(targets::list, targets::create))
         .routes(routes!(targets::show, targets::delete))
         .routes(routes!(targets::create_map))

@@ -7,10 +7,11 @@ use utoipa::OpenApi;
 #[openapi(
     info(
         title = "Ursa",
-        description = "A node of Ursa: pools, volumes, targets, LUN maps, host groups and sessions.\n\nSizes are bytes, times are seconds. Fields that do not exist are refused in requests; answers may grow fields. Errors are problem documents (RFC 9457) whose `code` does not change.\n\nChanges of different things go on side by side. One that has not ended within 45 seconds (a disk does not answer) is answered with 504 and `unfinished`, and goes on; one that waits longer than 15 seconds for another change of the same thing with 503 and `busy`, and nothing was done. Both say what is waited for; `GET /v1/node` lists the changes under way.\n\nThere is no login yet: the interface answers programs of its own machine alone.",
+        description = "A node of Ursa: clusters, pools, volumes, targets, LUN maps, host groups and sessions.\n\nSizes are bytes, times are seconds. Fields that do not exist are refused in requests; answers may grow fields. Errors are problem documents (RFC 9457) whose `code` does not change.\n\nChanges of different things go on side by side. One that has not ended within 45 seconds (a disk does not answer) is answered with 504 and `unfinished`, and goes on; one that waits longer than 15 seconds for another change of the same thing with 503 and `busy`, and nothing was done. Both say what is waited for; `GET /v1/node` lists the changes under way.\n\nThere is no login yet: the interface answers programs of its own machine alone.",
     ),
     tags(
         (name = "node", description = "The node as a whole"),
+        (name = "cluster", description = "Nodes that know each other: volumes have copies on several of them, targets and hosts are the same on all"),
         (name = "pools", description = "Disks that hold volumes together"),
         (name = "volumes", description = "What initiators use as disks"),
         (name = "targets", description = "What initiators log in to, and the volumes that they find there as LUNs"),

@@ -4,7 +4,7 @@ use ::node::RecordError;
 use ::node::control::{ChangeStatus, ControlError, WaitsFor};
 use axum::http::StatusCode;
 
-use super::{Refusal, store, with_causes};
+use super::{Refusal, cluster, store, with_causes};
 
 const NOT_FOUND: StatusCode = StatusCode::NOT_FOUND;
 const CONFLICT: StatusCode = StatusCode::CONFLICT;
@@ -99,14 +99,39 @@ impl From<ControlError> for Refusal {
                     format!("volume {volume:?} has {} bytes and would lose data at {}", from.0, to.0);
                 Refusal::new(UNPROCESSABLE, "would_shrink", detail).hint("volumes only grow").field("size")
             }
-            E::NoCluster
-            | E::Enter(_)
-            | E::Join(_)
-            | E::Cluster(_)
-            | E::Copies { .. }
-            | E::NoAuthority
-            | E::OwnAccess
-            | E::NodeHasCopies { .. } => Refusal::new(CONFLICT, "cluster", with_causes(&error)),
+            E::NoCluster => Refusal::new(CONFLICT, "no_cluster", "this node is in no cluster")
+                .hint("make one with `ursa node init`, or join one with `ursa node join`"),
+            E::Enter(error) => cluster::not_entered(&error),
+            E::Join(error) => cluster::not_joined(&error),
+            E::Cluster(error) => cluster::refused(&error),
+            E::Copies { wanted, there } => {
+                let detail =
+                    format!("{wanted} copies were asked for, and {there} nodes are up that can have one");
+                Refusal::new(CONFLICT, "too_few_nodes", detail).hint(
+                    "a volume has one to four copies on different nodes; `ursa node list` shows who is up",
+                )
+            }
+            E::NodeNotThere(node) => {
+                let detail = format!("node {node} cannot be given a copy");
+                Refusal::new(CONFLICT, "node_unavailable", detail)
+                    .hint("it is down, a witness, or none of the cluster: see `ursa node list`")
+                    .field("nodes")
+            }
+            E::NotReplicated(_) => Refusal::new(CONFLICT, "not_replicated", error.to_string()),
+            E::NoAuthority => {
+                Refusal::new(CONFLICT, "no_authority", "this node has no key to let others in with")
+                    .hint("make the token on the node that made the cluster")
+            }
+            E::OwnAccess => {
+                let detail = "this node has targets or host groups of its own, and those of a cluster are the same on all nodes";
+                Refusal::new(CONFLICT, "own_access", detail).hint(
+                    "delete them first (`ursa target list`, `ursa host list`), or make the cluster here and have the other node join",
+                )
+            }
+            E::NodeHasCopies { node, volume } => {
+                let detail = format!("node {node} has a copy of volume {volume:?}");
+                Refusal::new(CONFLICT, "node_has_copies", detail).hint("delete that volume first")
+            }
             E::Internal(_) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string()),
             E::Listen(..) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "listen", with_causes(&error)),
             E::Store(error) => store::refusal(&error),

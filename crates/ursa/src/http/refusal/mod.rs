@@ -1,5 +1,6 @@
 //! Why a request was refused: the node's reasons as problem documents (RFC 9457).
 
+mod cluster;
 mod control;
 mod store;
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::node::Control;
-use ::node::control::{ControlError, MapSpec, NewVolume, VolumeStatus};
+use ::node::control::{ControlError, MapSpec, NewVolume, Placement, VolumeStatus};
 use api::{DEFAULT_HOST, VolumeCreate, VolumeKind, default_target};
 use base::{BlockSize, ByteLen};
 
@@ -32,6 +32,15 @@ pub(super) fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
     } else {
         None
     };
+    let copies = match (new.copies, new.nodes) {
+        (None, None) => None,
+        (Some(count), None) => Some(Placement::Count(count)),
+        (None, Some(nodes)) => Some(Placement::Nodes(nodes)),
+        (Some(_), Some(_)) => {
+            let detail = "`copies` says how many nodes have a copy, `nodes` says which: give one of the two";
+            return Err(Refusal::invalid("copies", detail));
+        }
+    };
     let kind = match new.kind {
         VolumeKind::Thick => store::VolumeKind::Thick,
         VolumeKind::Ram => store::VolumeKind::Ram,
@@ -46,7 +55,7 @@ pub(super) fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
         slices: new.slices,
         created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         map,
-        copies: None,
+        copies,
     })
 }
 

@@ -1,9 +1,14 @@
 //! Volumes.
 
+mod copies;
 mod making;
 
-use ::node::control::VolumeStatus;
-use api::{List, Problem, Volume, VolumeChange, VolumeCreate, VolumeKind, VolumeMap};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use ::node::Control;
+use ::node::control::{ControlError, VolumeStatus};
+use api::{List, Problem, Verification, Volume, VolumeChange, VolumeCreate, VolumeKind, VolumeMap};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use base::ByteLen;
@@ -27,8 +32,9 @@ pub(super) struct Deletion {
 /// All volumes of open pools, by name.
 #[utoipa::path(get, path = "/v1/volumes", tag = "volumes", operation_id = "list_volumes", responses((status = OK, description = "All of them", body = List<Volume>)))]
 pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Volume>>, Refusal> {
-    let volumes = state.call(|control| async move { Ok(control.volumes()) }).await?;
-    Ok(axum::Json(List { items: volumes.into_iter().map(shown).collect() }))
+    let all = |control: Rc<Control>| async move { Ok((control.volumes(), control.node_names())) };
+    let (volumes, names) = state.call(all).await?;
+    Ok(axum::Json(List { items: volumes.into_iter().map(|volume| shown(volume, &names)).collect() }))
 }
 
 /// One volume, by name or identity.
@@ -44,8 +50,9 @@ pub(super) async fn show(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
 ) -> Result<axum::Json<Volume>, Refusal> {
-    let volume = state.call(move |control| async move { control.volume(&name) }).await?;
-    Ok(axum::Json(shown(volume)))
+    let volume =
+        state.call(move |control| async move { control.volume(&name).map(|volume| named(&control, volume)) });
+    Ok(axum::Json(volume.await?))
 }
 
 /// Makes a volume, and maps it so that it can be used at once.
@@ -58,7 +65,7 @@ pub(super) async fn show(
     responses(
         (status = CREATED, description = "The volume", body = Volume),
         (status = NOT_FOUND, description = "`pool_not_found`, `host_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`volume_exists`, `no_pool`, `lun_taken`, `target_full`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`volume_exists`, `no_pool`, `lun_taken`, `target_full`, `no_cluster`, `too_few_nodes`, `node_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`, `pool_ambiguous`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = INSUFFICIENT_STORAGE, description = "`no_space`, `no_memory`, `too_many_volumes`, `metadata_full`, `record_full`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -68,8 +75,11 @@ pub(super) async fn create(
     Json(new): Json<VolumeCreate>,
 ) -> Result<(StatusCode, axum::Json<Volume>), Refusal> {
     let new = making::new_volume(new)?;
-    let volume = state.call(|control| async move { control.create_volume(new).await }).await?;
-    Ok((StatusCode::CREATED, axum::Json(shown(volume))))
+    let make = |control: Rc<Control>| async move {
+        let made: Result<VolumeStatus, ControlError> = control.create_volume(new).await;
+        made.map(|volume| named(&control, volume))
+    };
+    Ok((StatusCode::CREATED, axum::Json(state.call(make).await?)))
 }
 
 /// Grows or renames a volume, while it is in use.
@@ -90,9 +100,12 @@ pub(super) async fn change(
     Segments(name): Segments<String>,
     Json(change): Json<VolumeChange>,
 ) -> Result<axum::Json<Volume>, Refusal> {
-    let volume =
-        state.call(move |control| making::change(control, name, change.name, change.size.map(ByteLen)));
-    Ok(axum::Json(shown(volume.await?)))
+    let change = move |control: Rc<Control>| async move {
+        let size = change.size.map(ByteLen);
+        let changed = making::change(Rc::clone(&control), name, change.name, size).await;
+        changed.map(|volume| named(&control, volume))
+    };
+    Ok(axum::Json(state.call(change).await?))
 }
 
 /// Deletes a volume with all its data.
@@ -116,8 +129,32 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn shown(volume: VolumeStatus) -> Volume {
-    let VolumeStatus { info, pool, maps, problem, copies: _ } = volume;
+/// Reads all copies of a volume, on all of their nodes, and compares them.
+///
+/// What hosts write meanwhile may be in one copy's checksum and not in the other's: ask while nobody writes.
+#[utoipa::path(
+    post, path = "/v1/volumes/{name}/verify", tag = "volumes", operation_id = "verify_volume",
+    params(("name" = String, Path, description = "The volume's name or identity")),
+    responses(
+        (status = OK, description = "What was found", body = Verification),
+        (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`not_replicated`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn verify(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+) -> Result<axum::Json<Verification>, Refusal> {
+    let checked = state.call(move |control| async move { control.verify_copies(&name).await }).await?;
+    Ok(axum::Json(copies::verification(checked)))
+}
+
+fn named(control: &Control, volume: VolumeStatus) -> Volume {
+    shown(volume, &control.node_names())
+}
+
+fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
+    let VolumeStatus { info, pool, maps, problem, copies } = volume;
     Volume {
         id: info.id.to_string(),
         name: info.name,
@@ -134,6 +171,10 @@ fn shown(volume: VolumeStatus) -> Volume {
         created: info.created,
         naa: ::node::naa(info.id).iter().map(|byte| format!("{byte:02x}")).collect(),
         maps: maps.into_iter().map(|(target, lun, host)| VolumeMap { target, lun, host }).collect(),
+        serving: copies.as_ref().map_or(problem.is_none(), |copies| copies.serving),
+        copies: copies.as_ref().map(|copies| copies::shown(copies, names)).unwrap_or_default(),
+        epoch: copies.as_ref().map(|copies| copies.entry.epoch),
+        reason: copies.map(|copies| copies.entry.reason),
         problem,
     }
 }

@@ -1,0 +1,155 @@
+//! Clusters: nodes that know each other.
+
+use std::fmt;
+use std::net::{AddrParseError, IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Where nodes listen for each other unless they are told otherwise. Next to the API's 3280; IANA lists it for nothing that
+/// would be on such a machine.
+pub const LINK_PORT: u16 = 3270;
+
+/// How long a token may be valid at most: seven days. Who finds it later lets nobody in.
+pub const TOKEN_SECONDS_MAX: u64 = 7 * 24 * 3_600;
+
+/// How long a token is valid unless told otherwise: an hour.
+pub const TOKEN_SECONDS: u64 = 3_600;
+
+/// An address that nodes listen at for each other: `10.0.0.1:3270`, or `10.0.0.1`, which means [`LINK_PORT`].
+///
+/// # Errors
+/// What is no address of either form. Names of machines are none: other nodes get to know the address as it is.
+pub fn link_address(text: &str) -> Result<SocketAddr, AddrParseError> {
+    let without_brackets = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    match without_brackets.parse::<IpAddr>() {
+        Ok(address) => Ok(SocketAddr::new(address, LINK_PORT)),
+        Err(_) => text.parse(),
+    }
+}
+
+/// A node of a cluster, as the node that was asked sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClusterNode {
+    /// Its number. Never given to another node.
+    pub id: u16,
+    /// Its name, for people.
+    pub name: String,
+    /// It is the one that was asked.
+    pub here: bool,
+    /// It was heard of within the last half second.
+    pub up: bool,
+    /// Its word counts in the cluster's record.
+    pub votes: bool,
+    /// It leads the record.
+    pub leads: bool,
+    /// It has a vote at most, and never a volume.
+    pub witness: bool,
+    /// How many copies of volumes it has.
+    pub copies: u64,
+    /// How many of them are in sync.
+    pub in_sync: u64,
+    /// Where other nodes reach it.
+    #[schema(example = json!(["10.0.0.1:3270"]))]
+    pub addresses: Vec<String>,
+    /// Where it listens for iSCSI.
+    #[schema(example = json!(["0.0.0.0:3260"]))]
+    pub portals: Vec<String>,
+}
+
+/// A cluster to be made, of this node alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterInit {
+    /// Where to listen for other nodes: addresses that they reach. Without a port: 3270.
+    #[schema(min_items = 1, example = json!(["10.0.0.1:3270"]))]
+    pub listen: Vec<String>,
+}
+
+/// A token to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokenCreate {
+    /// For how many seconds it lets a node in; seven days at most.
+    #[serde(default = "token_seconds")]
+    #[schema(default = 3600, minimum = 1, maximum = 604_800)]
+    pub valid_seconds: u64,
+}
+
+impl Default for TokenCreate {
+    fn default() -> TokenCreate {
+        TokenCreate { valid_seconds: TOKEN_SECONDS }
+    }
+}
+
+fn token_seconds() -> u64 {
+    TOKEN_SECONDS
+}
+
+/// What lets one node in, once. A secret: `Debug` hides it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JoinToken {
+    /// The token.
+    pub token: String,
+}
+
+impl fmt::Debug for JoinToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JoinToken(not shown)")
+    }
+}
+
+/// A cluster that this node is to join.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterJoin {
+    /// What the cluster's first node has made. It is good for one node, once.
+    #[schema(write_only, format = Password)]
+    pub token: String,
+    /// Where to listen for other nodes: addresses that they reach. Without a port: 3270.
+    #[schema(min_items = 1, example = json!(["10.0.0.2:3270"]))]
+    pub listen: Vec<String>,
+    /// Have a vote at most, and never a volume: for the third of three machines, which may be small.
+    #[serde(default)]
+    pub witness: bool,
+}
+
+impl fmt::Debug for ClusterJoin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ClusterJoin { token: _, listen, witness } = self;
+        write!(f, "ClusterJoin(listen: {listen:?}, witness: {witness}, token not shown)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_need_not_be_named() {
+        for (text, address) in [
+            ("10.0.0.1", "10.0.0.1:3270"),
+            ("10.0.0.1:4000", "10.0.0.1:4000"),
+            ("fd00::1", "[fd00::1]:3270"),
+            ("[fd00::1]", "[fd00::1]:3270"),
+            ("[fd00::1]:4000", "[fd00::1]:4000"),
+        ] {
+            assert_eq!(link_address(text).map(|found| found.to_string()), Ok(address.to_owned()), "{text}");
+        }
+        for text in ["", "server1", "server1:3270", "10.0.0.1:", "10.0.0.1:70000", "10.0.0"] {
+            assert!(link_address(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn debug_hides_tokens() {
+        let token = "ursa1-secret";
+        let made = JoinToken { token: token.into() };
+        let join = ClusterJoin { token: token.into(), listen: vec!["10.0.0.2".into()], witness: true };
+        assert_eq!(format!("{made:?}"), "JoinToken(not shown)");
+        assert_eq!(
+            format!("{join:?}"),
+            r#"ClusterJoin(listen: ["10.0.0.2"], witness: true, token not shown)"#
+        );
+    }
+}

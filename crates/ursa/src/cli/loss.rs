@@ -1,0 +1,138 @@
+//! What the loss of a node would do to a volume now, in words.
+
+use api::{ClusterNode, CopyState, Volume, VolumeCopy, VolumeKind};
+
+/// A sentence for each node that has a copy.
+pub fn losses(volume: &Volume, nodes: &[ClusterNode]) -> Vec<String> {
+    volume.copies.iter().map(|copy| loss(volume, copy, nodes)).collect()
+}
+
+fn loss(volume: &Volume, copy: &VolumeCopy, nodes: &[ClusterNode]) -> String {
+    let node = copy.node;
+    let up = |id: u16| nodes.iter().any(|node| node.id == id && node.up);
+    if !up(node) {
+        return format!("node {node} is not there now");
+    }
+    let serves = |other: &&VolumeCopy| other.state == CopyState::InSync && up(other.node);
+    let others = volume.copies.iter().filter(|other| other.node != node).filter(serves).count();
+    let what = match (copy.state, others) {
+        (CopyState::Outside, _) => "nothing changes: its copy is not in sync",
+        (CopyState::InSync, 0) if volume.kind == VolumeKind::Ram => {
+            "ITS DATA IS LOST: it is the only copy in sync, and it is in memory"
+        }
+        (CopyState::InSync, 0) => "nobody serves until it is back: it is the only copy in sync",
+        _ if !outvoted(node, nodes) => {
+            "nobody serves until it is back: without it too few nodes are left to agree that it is gone"
+        }
+        _ => "goes on after about a second",
+    };
+    format!("if node {node} is lost: {what}")
+}
+
+/// Whether the nodes that are up without this one are a majority of those that vote.
+fn outvoted(lost: u16, nodes: &[ClusterNode]) -> bool {
+    let voters = nodes.iter().filter(|node| node.votes);
+    let left = voters.clone().filter(|node| node.up && node.id != lost).count();
+    2 * left > voters.count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(kind: VolumeKind, copies: &[(u16, CopyState)]) -> Volume {
+        let copy = |(at, (node, state)): (usize, &(u16, CopyState))| VolumeCopy {
+            node: *node,
+            node_name: format!("server{node}"),
+            slot: at as u8,
+            state: *state,
+            here: at == 0,
+        };
+        Volume {
+            id: "0".into(),
+            name: "db".into(),
+            pool: "default".into(),
+            kind,
+            size: 1 << 30,
+            block_size: 512,
+            physical_block_size: 4096,
+            slices: 1,
+            reserved: 0,
+            created: 0,
+            naa: "6".into(),
+            maps: Vec::new(),
+            problem: None,
+            serving: true,
+            copies: copies.iter().enumerate().map(copy).collect(),
+            epoch: Some(1),
+            reason: Some("the volume was made".into()),
+        }
+    }
+
+    /// Nodes by number: whether each is up, and votes.
+    fn nodes(nodes: &[(bool, bool)]) -> Vec<ClusterNode> {
+        let node = |(at, (up, votes)): (usize, &(bool, bool))| ClusterNode {
+            id: at as u16 + 1,
+            name: format!("server{}", at + 1),
+            here: at == 0,
+            up: *up,
+            votes: *votes,
+            leads: at == 0,
+            witness: false,
+            copies: 1,
+            in_sync: 1,
+            addresses: Vec::new(),
+            portals: Vec::new(),
+        };
+        nodes.iter().enumerate().map(node).collect()
+    }
+
+    use CopyState::{InSync, Joining, Outside};
+
+    const GOES_ON: &str = "goes on after about a second";
+
+    #[test]
+    fn of_three_nodes_each_can_be_lost() {
+        let three = nodes(&[(true, true); 3]);
+        let volume = volume(VolumeKind::Thick, &[(1, InSync), (2, InSync)]);
+        let expected = [format!("if node 1 is lost: {GOES_ON}"), format!("if node 2 is lost: {GOES_ON}")];
+        assert_eq!(losses(&volume, &three), expected);
+    }
+
+    #[test]
+    fn the_only_copy_in_sync_cannot() {
+        let three = nodes(&[(true, true), (true, true), (false, true)]);
+        let copies = [(1, InSync), (2, Joining), (3, InSync)];
+        let said = losses(&volume(VolumeKind::Thick, &copies), &three);
+        assert_eq!(said[0], "if node 1 is lost: nobody serves until it is back: it is the only copy in sync");
+        // Two of three are up: without the second, one would decide.
+        assert_eq!(
+            said[1],
+            "if node 2 is lost: nobody serves until it is back: without it too few nodes are left to agree that it is gone"
+        );
+        assert_eq!(said[2], "node 3 is not there now");
+        let said = losses(&volume(VolumeKind::Ram, &copies), &three);
+        assert_eq!(
+            said[0],
+            "if node 1 is lost: ITS DATA IS LOST: it is the only copy in sync, and it is in memory"
+        );
+    }
+
+    #[test]
+    fn of_two_nodes_alone_one_decides() {
+        let two = nodes(&[(true, true), (true, false)]);
+        let said = losses(&volume(VolumeKind::Thick, &[(1, InSync), (2, InSync)]), &two);
+        assert_eq!(
+            said[0],
+            "if node 1 is lost: nobody serves until it is back: without it too few nodes are left to agree that it is gone"
+        );
+        assert_eq!(said[1], format!("if node 2 is lost: {GOES_ON}"));
+    }
+
+    #[test]
+    fn a_copy_outside_is_no_loss() {
+        let three = nodes(&[(true, true); 3]);
+        let said = losses(&volume(VolumeKind::Thick, &[(1, InSync), (2, Outside)]), &three);
+        assert_eq!(said[1], "if node 2 is lost: nothing changes: its copy is not in sync");
+    }
+}

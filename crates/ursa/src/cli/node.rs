@@ -1,0 +1,144 @@
+//! `ursa node`.
+
+use std::time::Duration;
+
+use api::{Client, ClusterInit, ClusterJoin, ClusterNode, TokenCreate};
+use clap::Subcommand;
+
+use super::confirm::Confirm;
+use super::exit::CliError;
+use super::output::Output;
+use super::table::{Table, list};
+use crate::duration::parse_duration;
+
+/// What to do with nodes.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a cluster of this node, which others then join
+    Init {
+        /// Where to listen for other nodes: addresses that they reach; without a port 3270
+        #[arg(long, value_name = "ADDR[:PORT]", value_delimiter = ',', required = true)]
+        listen: Vec<String>,
+    },
+    /// Make a token that lets one more node in, once; only on the node that made the cluster
+    Token {
+        /// How long it is good for: 30m, 1h, 2d
+        #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1h")]
+        valid: Duration,
+    },
+    /// Have this node join a cluster
+    Join {
+        /// What `ursa node token` printed
+        token: String,
+        /// Where to listen for other nodes: addresses that they reach; without a port 3270
+        #[arg(long, value_name = "ADDR[:PORT]", value_delimiter = ',', required = true)]
+        listen: Vec<String>,
+        /// Vote, and never have a volume: for the third of three machines, which may be small
+        #[arg(long)]
+        witness: bool,
+    },
+    /// List the nodes of the cluster
+    List,
+    /// Take another node out of the cluster for good; it must have no copies of volumes
+    Remove {
+        /// Its number
+        node: u16,
+        #[command(flatten)]
+        confirm: Confirm,
+    },
+}
+
+impl Command {
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
+        match self {
+            Command::Init { listen } => {
+                output.show(&client.init_cluster(&ClusterInit { listen })?, |nodes| made(nodes))
+            }
+            Command::Token { valid } => {
+                let token = client.create_token(&TokenCreate { valid_seconds: valid.as_secs() })?;
+                output.show(&token, |token| format!("{}\n", token.token))
+            }
+            Command::Join { token, listen, witness } => {
+                client.join_cluster(&ClusterJoin { token: token.trim().to_owned(), listen, witness })?;
+                output.done("This node is in the cluster now: `ursa node list` shows it.")
+            }
+            Command::List => output.show(&client.cluster_nodes()?, |nodes| table(nodes)),
+            Command::Remove { node, confirm } => {
+                let what = format!(
+                    "Take node {node} out of the cluster for good: it cannot come back but as a new node"
+                );
+                if confirm.go_on(output, &what, true)? {
+                    client.remove_node(node)?;
+                    output.done(&format!("Node {node} is none of the cluster any more."))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn made(nodes: &[ClusterNode]) -> String {
+    let here = nodes.iter().find(|node| node.here);
+    let (number, addresses) = here.map_or((1, String::new()), |node| (node.id, list(&node.addresses, "-")));
+    format!(
+        "This node is node {number} of a new cluster, and listens for others at {addresses}.\n\n\
+         To let another node in, make a token here (one for each node, good for an hour):\n  \
+           ursa node token\n\
+         and use it on the other one, with an address of its own:\n  \
+           ursa node join TOKEN --listen ADDR\n\n\
+         Make it three: of two nodes alone, one cannot be lost. The third may be a small machine that has no volumes \
+         (--witness).\n"
+    )
+}
+
+fn table(nodes: &[ClusterNode]) -> String {
+    let mut table = Table::new(&["NODE", "NAME", "UP", "VOTES", "LEADS", "IN SYNC", "ADDRESSES"]);
+    let yes = |is: bool| if is { "yes" } else { "" }.to_owned();
+    for node in nodes {
+        table.row([
+            format!("{}{}", node.id, if node.here { " (here)" } else { "" }),
+            node.name.clone(),
+            if node.up { "yes".into() } else { "NO".into() },
+            yes(node.votes),
+            yes(node.leads),
+            if node.witness { "witness".into() } else { format!("{} of {}", node.in_sync, node.copies) },
+            list(&node.addresses, "-"),
+        ]);
+    }
+    table.text("The cluster has no nodes.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_down_is_seen_at_once() {
+        let node = |id, up, witness| ClusterNode {
+            id,
+            name: format!("server{id}"),
+            here: id == 1,
+            up,
+            votes: true,
+            leads: id == 1,
+            witness,
+            copies: 3,
+            in_sync: 2,
+            addresses: vec![format!("10.0.0.{id}:3270")],
+            portals: Vec::new(),
+        };
+        assert_eq!(
+            table(&[node(1, true, false), node(2, false, false), node(3, true, true)]),
+            "\
+NODE      NAME     UP   VOTES  LEADS  IN SYNC  ADDRESSES
+1 (here)  server1  yes  yes    yes    2 of 3   10.0.0.1:3270
+2         server2  NO   yes           2 of 3   10.0.0.2:3270
+3         server3  yes  yes           witness  10.0.0.3:3270
+"
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! The cluster: made, joined, its nodes.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ::node::Control;
+use ::node::control::NodeStatus;
+use api::{
+    ClusterInit, ClusterJoin, ClusterNode, JoinToken, List, Problem, TOKEN_SECONDS_MAX, TokenCreate,
+    link_address,
+};
+use axum::extract::State as Extracted;
+use axum::http::StatusCode;
+
+use super::input::{Json, Segments};
+use super::refusal::Refusal;
+use super::state::State;
+
+/// The nodes of the cluster, by number.
+#[utoipa::path(
+    get, path = "/v1/nodes", tag = "cluster", operation_id = "list_nodes",
+    responses(
+        (status = OK, description = "All of them", body = List<ClusterNode>),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn nodes(
+    Extracted(state): Extracted<State>,
+) -> Result<axum::Json<List<ClusterNode>>, Refusal> {
+    let nodes = state.call(|control| async move { control.nodes().await }).await?;
+    Ok(axum::Json(List { items: nodes.into_iter().map(shown).collect() }))
+}
+
+/// Makes a cluster of this node alone.
+///
+/// Its targets and host groups become the cluster's. Other nodes join with tokens that this one makes.
+#[utoipa::path(
+    post, path = "/v1/cluster", tag = "cluster", operation_id = "init_cluster",
+    request_body = ClusterInit,
+    responses(
+        (status = CREATED, description = "The nodes of the cluster", body = List<ClusterNode>),
+        (status = CONFLICT, description = "`cluster_already`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`, `listen`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn init(
+    Extracted(state): Extracted<State>,
+    Json(init): Json<ClusterInit>,
+) -> Result<(StatusCode, axum::Json<List<ClusterNode>>), Refusal> {
+    let listen = link_addresses(&init.listen)?;
+    let make = |control: Rc<Control>| async move {
+        control.init_cluster(listen).await?;
+        control.nodes().await
+    };
+    let nodes = state.call(make).await?;
+    Ok((StatusCode::CREATED, axum::Json(List { items: nodes.into_iter().map(shown).collect() })))
+}
+
+/// Makes a token that lets one more node in, once.
+///
+/// It is good until it is used or expires, or this node is restarted. It is a secret. Only the node that made the cluster
+/// makes tokens.
+#[utoipa::path(
+    post, path = "/v1/cluster/tokens", tag = "cluster", operation_id = "create_token",
+    request_body = TokenCreate,
+    responses(
+        (status = CREATED, description = "The token", body = JoinToken),
+        (status = CONFLICT, description = "`no_cluster`, `no_authority`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn create_token(
+    Extracted(state): Extracted<State>,
+    Json(new): Json<TokenCreate>,
+) -> Result<(StatusCode, axum::Json<JoinToken>), Refusal> {
+    if !(1..=TOKEN_SECONDS_MAX).contains(&new.valid_seconds) {
+        let detail = format!("a token is valid for 1 to {TOKEN_SECONDS_MAX} seconds");
+        return Err(Refusal::invalid("valid_seconds", detail));
+    }
+    let validity = Duration::from_secs(new.valid_seconds);
+    let token = state.call(move |control| async move { control.make_token(unix_now(), validity) }).await?;
+    Ok((StatusCode::CREATED, axum::Json(JoinToken { token })))
+}
+
+/// Has this node join the cluster that the token is of.
+///
+/// It must have no targets and no host groups of its own: those of a cluster are the same on all nodes.
+#[utoipa::path(
+    post, path = "/v1/cluster/join", tag = "cluster", operation_id = "join_cluster",
+    request_body = ClusterJoin,
+    responses(
+        (status = NO_CONTENT, description = "It is a node of the cluster"),
+        (status = CONFLICT, description = "`cluster_already`, `own_access`, `join_refused`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`token_invalid`, `field_invalid`, `listen`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = BAD_GATEWAY, description = "`member_unreachable`, `member_unanswered`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn join(
+    Extracted(state): Extracted<State>,
+    Json(join): Json<ClusterJoin>,
+) -> Result<StatusCode, Refusal> {
+    let listen = link_addresses(&join.listen)?;
+    let ClusterJoin { token, witness, .. } = join;
+    let enter = move |control: Rc<Control>| async move {
+        control.join_cluster(&token, listen, witness, unix_now()).await
+    };
+    state.call(enter).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Takes another node out of the cluster, for good. It must have no copies of volumes.
+#[utoipa::path(
+    delete, path = "/v1/nodes/{id}", tag = "cluster", operation_id = "remove_node",
+    params(("id" = u16, Path, description = "The node's number")),
+    responses(
+        (status = NO_CONTENT, description = "Done"),
+        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `node_has_copies`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is the node that was asked", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn remove(
+    Extracted(state): Extracted<State>,
+    Segments(id): Segments<u16>,
+) -> Result<StatusCode, Refusal> {
+    state.call(move |control| async move { control.remove_node(id).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Addresses that other nodes can connect to.
+fn link_addresses(texts: &[String]) -> Result<Vec<SocketAddr>, Refusal> {
+    if texts.is_empty() {
+        return Err(Refusal::invalid("listen", "name at least one address that other nodes reach"));
+    }
+    texts.iter().map(|text| link_address_of(text)).collect()
+}
+
+fn link_address_of(text: &str) -> Result<SocketAddr, Refusal> {
+    let address = link_address(text).map_err(|_| {
+        Refusal::invalid("listen", format!("{text:?} is no address: write 10.0.0.1 or 10.0.0.1:3270"))
+    })?;
+    if address.ip().is_unspecified() {
+        let detail = format!(
+            "other nodes cannot connect to {address}: name an address of this machine that they reach"
+        );
+        return Err(Refusal::invalid("listen", detail));
+    }
+    Ok(address)
+}
+
+fn unix_now() -> u64 {
+    // A clock before 1970 makes every token one that has expired.
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn shown(node: NodeStatus) -> ClusterNode {
+    let NodeStatus { entry, here, up, votes, leads, copies, in_sync } = node;
+    let texts = |addresses: Vec<SocketAddr>| addresses.iter().map(ToString::to_string).collect();
+    ClusterNode {
+        id: entry.id,
+        name: entry.name,
+        here,
+        up,
+        votes,
+        leads,
+        witness: entry.witness,
+        copies: copies as u64,
+        in_sync: in_sync as u64,
+        addresses: texts(entry.addresses),
+        portals: texts(entry.portals),
+    }
+}

@@ -1,0 +1,53 @@
+//! What clusters refuse.
+
+use ::node::control::{EnterError, JoinError};
+use ::node::copies::ClusterError;
+use axum::http::StatusCode;
+
+use super::{Refusal, with_causes};
+
+/// It could not make a cluster, or go on in one.
+pub(super) fn not_entered(error: &EnterError) -> Refusal {
+    match error {
+        EnterError::Already => {
+            Refusal::new(StatusCode::CONFLICT, "cluster_already", "this node is in a cluster already")
+                .hint("a node is in one at most; `ursa node list` shows it")
+        }
+        EnterError::Links(_) => {
+            Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "listen", with_causes(error)).field("listen")
+        }
+        _ => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "cluster_failed", with_causes(error)),
+    }
+}
+
+/// It could not join.
+pub(super) fn not_joined(error: &JoinError) -> Refusal {
+    let detail = with_causes(error);
+    match error {
+        JoinError::Token(_) => {
+            Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "token_invalid", detail).field("token")
+        }
+        JoinError::Unreachable { .. } => Refusal::new(StatusCode::BAD_GATEWAY, "member_unreachable", detail),
+        JoinError::Unanswered { .. } => Refusal::new(StatusCode::BAD_GATEWAY, "member_unanswered", detail),
+        JoinError::Refused { .. } => Refusal::new(StatusCode::CONFLICT, "join_refused", detail),
+        JoinError::Credentials(_) => {
+            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "cluster_failed", detail)
+        }
+    }
+}
+
+/// The cluster's record or another node did not do it.
+pub(super) fn refused(error: &ClusterError) -> Refusal {
+    let detail = with_causes(error);
+    match error {
+        ClusterError::Record(_) => {
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "record_unavailable", detail)
+                .hint("a majority of the nodes that vote must be up: see `ursa node list`")
+        }
+        ClusterError::Conflict(_) => Refusal::new(StatusCode::CONFLICT, "changed_meanwhile", detail),
+        ClusterError::Unreached(_) => {
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "node_unreachable", detail)
+        }
+        ClusterError::Refused { .. } => Refusal::new(StatusCode::CONFLICT, "node_refused", detail),
+    }
+}
