@@ -17,7 +17,7 @@ use super::change::{Changing, Work};
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::config::RecordEngine;
-use crate::copies::{Copies, Engine, Keeper, LinkHandler, RECORD_DEADLINE, json};
+use crate::copies::{Copies, Engine, Keeper, LinkHandler, RECORD_DEADLINE, json, node_key};
 use crate::record::{delete, set};
 use crate::shard::{Shard, on_all_cores};
 
@@ -26,6 +26,9 @@ const CLUSTER: &str = "cluster";
 
 /// How often a node that cannot reach the cluster's record tries again to say that it is there.
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether the record has this node.
+const KNOWN_AGAIN: Duration = Duration::from_millis(10);
 
 /// The node's place in a cluster, as its own record keeps it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -121,6 +124,7 @@ impl Control {
                 members: Vec::new(),
             };
             control.begin(&changing, place).await?;
+            control.wait_until_known().await;
             control.move_access_to_cluster(&changing).await
         })
         .await
@@ -220,6 +224,15 @@ impl Control {
         rt::spawn(Rc::clone(self).say_that_it_is_there(Rc::clone(&keeper))).detach();
         rt::spawn(Rc::clone(self).keep_voters(keeper)).detach();
         Ok(())
+    }
+
+    /// Waits until the record has this node, so that whoever made the cluster finds it there; not without end.
+    async fn wait_until_known(&self) {
+        let end = rt::now() + RECORD_DEADLINE;
+        let unknown = |keeper: Rc<Keeper>| keeper.revision_of(&node_key(keeper.me())).is_none();
+        while self.keeper().is_some_and(unknown) && rt::now() < end {
+            rt::sleep(KNOWN_AGAIN).await;
+        }
     }
 
     /// Has the cluster's record say where this life of the node is reached; until that is done.
