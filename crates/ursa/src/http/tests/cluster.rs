@@ -1,0 +1,72 @@
+use serde_json::json;
+
+use super::rig::{MIB, Rig};
+
+#[test]
+fn a_node_alone_is_in_no_cluster() {
+    let rig = Rig::new();
+    let problem = rig.get("/v1/nodes").refused(409, "no_cluster");
+    assert!(problem["hint"].as_str().unwrap().contains("ursa node init"), "{problem}");
+    rig.post("/v1/cluster/tokens", json!({})).refused(409, "no_cluster");
+    rig.delete("/v1/nodes/2").refused(409, "no_cluster");
+    let new = json!({"name": "db", "size": MIB, "copies": 2});
+    rig.post("/v1/volumes", new).refused(409, "no_cluster");
+    let volume = rig.post("/v1/volumes", json!({"name": "db", "size": MIB})).json(201);
+    assert_eq!((&volume["copies"], &volume["serving"]), (&json!([]), &json!(true)));
+    assert!(volume.get("epoch").is_none() && volume.get("reason").is_none(), "{volume}");
+    rig.post("/v1/volumes/db/verify", json!({})).refused(409, "not_replicated");
+    rig.post("/v1/volumes/nothing/verify", json!({})).refused(404, "volume_not_found");
+}
+
+#[test]
+fn what_cannot_be_a_cluster_is_refused_and_leaves_nothing() {
+    let rig = Rig::new();
+    for listen in [json!([]), json!(["server1"]), json!(["0.0.0.0"]), json!(["[::]:3270"])] {
+        let problem = rig.post("/v1/cluster", json!({"listen": listen})).refused(422, "field_invalid");
+        assert_eq!(problem["field"], "listen");
+    }
+    // For documentation (RFC 5737): no machine has it.
+    let problem = rig.post("/v1/cluster", json!({"listen": ["192.0.2.1:3270"]})).refused(422, "listen");
+    assert_eq!(problem["field"], "listen");
+    rig.get("/v1/nodes").refused(409, "no_cluster");
+    let join = json!({"token": "nonsense", "listen": ["127.0.0.1:0"]});
+    assert_eq!(rig.post("/v1/cluster/join", join).refused(422, "token_invalid")["field"], "token");
+    rig.post("/v1/volumes", json!({"name": "db", "size": MIB, "kind": "ram"})).json(201);
+    let join = json!({"token": "nonsense", "listen": ["127.0.0.1:0"]});
+    rig.post("/v1/cluster/join", join).refused(409, "own_access");
+}
+
+#[test]
+fn a_cluster_of_one_has_volumes_with_one_copy() {
+    let rig = Rig::new();
+    let nodes = rig.post("/v1/cluster", json!({"listen": ["127.0.0.1:0"]})).json(201);
+    assert_eq!((&nodes["items"][0]["id"], &nodes["items"][0]["here"]), (&json!(1), &json!(true)));
+    rig.post("/v1/cluster", json!({"listen": ["127.0.0.1:0"]})).refused(409, "cluster_already");
+    let made = rig.post("/v1/cluster/tokens", json!({"valid_seconds": 60})).json(201);
+    assert!(made["token"].as_str().is_some_and(|token| token.len() > 20), "{made}");
+    for seconds in [0, 604_801] {
+        let problem = rig.post("/v1/cluster/tokens", json!({"valid_seconds": seconds}));
+        assert_eq!(problem.refused(422, "field_invalid")["field"], "valid_seconds");
+    }
+
+    let create = |more: serde_json::Value| {
+        let mut new = json!({"name": "db", "size": 4 * MIB});
+        new.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        rig.post("/v1/volumes", new)
+    };
+    create(json!({"copies": 2})).refused(409, "too_few_nodes");
+    create(json!({"copies": 5})).refused(409, "too_few_nodes");
+    create(json!({"nodes": [7]})).refused(409, "node_unavailable");
+    create(json!({"copies": 1, "nodes": [1]})).refused(422, "field_invalid");
+    let volume = create(json!({"copies": 1})).json(201);
+    let copy = json!({"node": 1, "node_name": "test", "slot": 0, "state": "in_sync", "here": true});
+    assert_eq!(volume["copies"], json!([copy]));
+    assert_eq!(volume["epoch"], 1);
+    assert_eq!(rig.get("/v1/volumes/db").json(200)["serving"], true);
+    let found = rig.post("/v1/volumes/db/verify", json!({})).json(200);
+    assert_eq!((&found["equal"], &found["different_slices"]), (&json!(true), &json!([])));
+    assert_eq!(found["copies"][0]["checksums"].as_array().map(Vec::len), Some(2));
+
+    rig.delete("/v1/nodes/1").refused(422, "field_invalid");
+    rig.delete("/v1/nodes/2").refused(404, "node_not_found");
+}
