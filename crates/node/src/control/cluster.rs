@@ -141,11 +141,16 @@ impl Control {
         Ok(())
     }
 
-    /// Takes the place of a node that another has let in, whose certificates are in the directory.
+    /// Takes the place of a node that another has let in, whose certificates are in the directory. `generation` is that of the member's record:
+    /// nodes of different ones do not listen to each other.
     ///
     /// # Errors
     /// It is in a cluster already; files that cannot be written.
-    pub async fn enter_cluster(self: &Rc<Control>, place: Place) -> Result<(), ControlError> {
+    pub async fn enter_cluster(
+        self: &Rc<Control>,
+        place: Place,
+        generation: u64,
+    ) -> Result<(), ControlError> {
         let control = Rc::clone(self);
         self.change(Work::new("joining a cluster with", &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
@@ -153,7 +158,7 @@ impl Control {
                 return Err(EnterError::Already.into());
             }
             if let RecordEngine::Embedded = Shard::current().config().record {
-                let identity = identity_of(&place)?;
+                let identity = identity_of(&place, generation)?;
                 let path = control.cluster_directory()?.join(RECORD_FILE);
                 File::create(&path, &Saved::joining(identity)).map_err(EnterError::from)?;
             }
@@ -190,9 +195,11 @@ impl Control {
             RecordEngine::Embedded => {
                 let directory = self.cluster_directory()?;
                 let tls = NodeCredentials::load(&directory, cluster, me)?;
-                let embedded = embedded(&directory.join(RECORD_FILE), place.witness)?;
+                let path = directory.join(RECORD_FILE);
+                let generation = File::open(&path)?.1.identity.generation;
+                let embedded = embedded(&path, place.witness)?;
                 let store = embedded.store();
-                (Engine::Embedded(embedded), store, Some(tls))
+                (Engine::Embedded { embedded, generation }, store, Some(tls))
             }
             RecordEngine::Memory(memory) => {
                 let node = cluster::NodeId::new(me.0)
@@ -300,10 +307,10 @@ fn cluster_id(place: &Place) -> Result<ClusterId, EnterError> {
     id.map(|id| ClusterId(id.0)).ok_or_else(|| EnterError::Malformed(place.cluster.clone()))
 }
 
-fn identity_of(place: &Place) -> Result<Identity, EnterError> {
+fn identity_of(place: &Place, generation: u64) -> Result<Identity, EnterError> {
     let node =
         cluster::NodeId::new(place.node).ok_or_else(|| EnterError::Malformed(place.node.to_string()))?;
-    Ok(Identity { cluster: u128::from_be_bytes(cluster_id(place)?.0), node, generation: 0 })
+    Ok(Identity { cluster: u128::from_be_bytes(cluster_id(place)?.0), node, generation })
 }
 
 /// The engine, whose messages core 0 puts on the control links.

@@ -38,6 +38,8 @@ struct Newcomer {
 /// What it is told.
 #[derive(Debug, Serialize, Deserialize)]
 struct Welcome {
+    /// The generation of the cluster's record.
+    generation: u64,
     members: Vec<Member>,
 }
 
@@ -112,7 +114,7 @@ impl Control {
             incarnation: 0,
             members: welcome.members,
         };
-        self.enter_cluster(place).await
+        self.enter_cluster(place, welcome.generation).await
     }
 
     /// From now on nodes with tokens of this one are let in.
@@ -168,7 +170,11 @@ impl Control {
         let members = keeper.nodes().into_iter().map(|(node, _)| node).filter(|node| node.id != number);
         let members = members.map(|node| Member { node: node.id, addresses: node.addresses }).collect();
         tracing::info!(node = number, name = entry.name, "a node has joined the cluster");
-        Ok(JoinAnswer { node: NodeId(number), certificate, about: json(&Welcome { members }) })
+        Ok(JoinAnswer {
+            node: NodeId(number),
+            certificate,
+            about: json(&Welcome { generation: keeper.record_generation(), members }),
+        })
     }
 
     /// The nodes of the cluster.

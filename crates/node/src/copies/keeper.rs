@@ -91,20 +91,25 @@ pub struct Keeper {
 /// What keeps the cluster's record on this node.
 pub enum Engine {
     /// Raft, with the other nodes.
-    Embedded(Embedded),
+    Embedded {
+        /// The engine.
+        embedded: Embedded,
+        /// How often a survivor was made a new cluster: who joins is of the same.
+        generation: u64,
+    },
     /// All nodes share one, in a simulated world.
     Shared,
 }
 
 impl Engine {
     fn deliver(&self, from: NodeId, bytes: Vec<u8>) {
-        if let (Engine::Embedded(embedded), Some(from)) = (self, cluster::NodeId::new(from.0)) {
+        if let (Engine::Embedded { embedded, .. }, Some(from)) = (self, cluster::NodeId::new(from.0)) {
             embedded.deliver(from, bytes);
         }
     }
 
     fn unreachable(&self, node: NodeId) {
-        if let (Engine::Embedded(embedded), Some(node)) = (self, cluster::NodeId::new(node.0)) {
+        if let (Engine::Embedded { embedded, .. }, Some(node)) = (self, cluster::NodeId::new(node.0)) {
             embedded.unreachable(node);
         }
     }
@@ -191,6 +196,14 @@ impl Keeper {
         deadline: Duration,
     ) -> Result<(), ClusterError> {
         Ok(self.store.change_members(change, deadline).await?)
+    }
+
+    /// The generation of the cluster's record, which nodes that join are to be of.
+    pub fn record_generation(&self) -> u64 {
+        match &self.engine {
+            Engine::Embedded { generation, .. } => *generation,
+            Engine::Shared => 0,
+        }
     }
 
     /// Where other nodes reach this one.

@@ -72,7 +72,7 @@ impl Cluster {
                     incarnation: 0,
                     members: Vec::new(),
                 };
-                control.enter_cluster(place).await.unwrap();
+                control.enter_cluster(place, 0).await.unwrap();
             });
         }
         let all_there =
