@@ -143,6 +143,11 @@ impl Node {
         }
     }
 
+    /// Where it listens for iSCSI.
+    pub fn portals(&self) -> &[SocketAddr] {
+        &self.portals
+    }
+
     /// Where its state is.
     pub fn data_dir(&self) -> &Path {
         self.data.path()

@@ -3,6 +3,7 @@
 mod attach;
 mod bench;
 mod clients;
+mod cluster;
 mod conformance;
 mod connections;
 mod guest;

@@ -1,3 +1,6 @@
+use std::thread;
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use super::rig::{MIB, Rig};
@@ -62,11 +65,20 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
     let copy = json!({"node": 1, "node_name": "test", "slot": 0, "state": "in_sync", "here": true});
     assert_eq!(volume["copies"], json!([copy]));
     assert_eq!(volume["epoch"], 1);
-    assert_eq!(rig.get("/v1/volumes/db").json(200)["serving"], true);
+    wait_until_served(&rig);
     let found = rig.post("/v1/volumes/db/verify", json!({})).json(200);
     assert_eq!((&found["equal"], &found["different_slices"]), (&json!(true), &json!([])));
     assert_eq!(found["copies"][0]["checksums"].as_array().map(Vec::len), Some(2));
 
     rig.delete("/v1/nodes/1").refused(422, "field_invalid");
     rig.delete("/v1/nodes/2").refused(404, "node_not_found");
+}
+
+/// A copy serves as soon as all cores act by what the record says of it.
+fn wait_until_served(rig: &Rig) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while rig.get("/v1/volumes/db").json(200)["serving"] != true {
+        assert!(Instant::now() < end, "it was never served");
+        thread::sleep(Duration::from_millis(10));
+    }
 }

@@ -1,0 +1,210 @@
+//! Three nodes on one machine: a volume goes on when the node that hosts write through is killed, and is whole again afterwards.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::pattern::{self, SECTOR};
+use e2e::raw::Raw;
+use e2e::{Export, Node, ports};
+use serde_json::Value;
+
+/// Until the nodes know each other and all of them vote.
+const CLUSTER_LIMIT: Duration = Duration::from_secs(30);
+/// From the loss of a node to the first write that another one has carried out.
+const STALL_MAX: Duration = Duration::from_secs(2);
+/// From the return of a node until its copies are in sync.
+const SYNC_LIMIT: Duration = Duration::from_secs(30);
+
+/// Blocks of eight sectors, written over and over.
+const BLOCKS: u64 = 64;
+const BLOCK: usize = 8 * SECTOR;
+
+/// The volumes: on disks, and in memory.
+const VOLUMES: [(&str, &str, &str); 2] = [("db", "thick", "3"), ("scratch", "ram", "2")];
+
+/// What is known of each block.
+#[derive(Clone)]
+struct Promises {
+    /// The newest write that was answered.
+    answered: Vec<u64>,
+    /// The newest write that was sent.
+    sent: Vec<u64>,
+}
+
+#[test]
+fn a_volume_goes_on_without_the_node_that_was_killed() {
+    let mut nodes = cluster_of_three();
+    for (name, kind, copies) in VOLUMES {
+        let create = [
+            "volume", "create", name, "--size", "64M", "--kind", kind, "--copies", copies, "--target", TARGET,
+        ];
+        nodes[0].ursa(&create).expect_ok();
+    }
+    // The one in memory has its second copy on either of the others.
+    let second = usize::from(copy_nodes(&nodes[0], "scratch")[1]) - 1;
+    for (lun, (name, ..)) in VOLUMES.into_iter().enumerate() {
+        wait_until_in_sync(&nodes[second], name);
+        go_on(&mut nodes, second, name, lun as u64);
+    }
+}
+
+const TARGET: &str = "iqn.2026-11.io.ursa:shared";
+
+/// Kills node 1 while it is written through, and goes on through the other one.
+fn go_on(nodes: &mut [Node; 3], second: usize, name: &str, lun: u64) {
+    let through =
+        |node: &Node| Export { portals: node.portals().to_vec(), target: TARGET.to_owned(), lun, chap: None };
+    let stop = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let (export, stop) = (through(&nodes[0]), Arc::clone(&stop));
+        thread::spawn(move || write_until_cut(&export, &stop))
+    };
+    let other_way = through(&nodes[second]);
+    let mut other = ready(&other_way);
+    thread::sleep(Duration::from_secs(1));
+    nodes[0].kill();
+    let killed = Instant::now();
+    stop.store(true, Ordering::Relaxed);
+    let promises = writer.join().expect("it does not panic");
+    let written: u64 = promises.answered.iter().filter(|number| **number > 0).count() as u64;
+    assert!(written > BLOCKS / 2, "only {written} blocks of {name} were written: nothing is proven");
+
+    // What was answered is there, through the other node, at once.
+    check(&mut other, &other_way, &promises, killed);
+    println!("{name}: the first reads came {:?} after the kill", killed.elapsed());
+    let mut longest = Duration::ZERO;
+    let mut last = killed;
+    let mut number = 1_000_000;
+    while killed.elapsed() < Duration::from_secs(5) {
+        let block = number % BLOCKS;
+        let sector = first_sector(block);
+        let data = pattern::stamped(1, number, sector, BLOCK);
+        if other.write(sector, 8, &data, false).is_ok() {
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+            number += 1;
+        } else {
+            assert!(last.elapsed() < STALL_MAX, "{name}: no write for {:?}", last.elapsed());
+            other = ready(&other_way);
+        }
+    }
+    println!(
+        "{name}: {} writes through the other node, the longest stall was {longest:?}",
+        number - 1_000_000
+    );
+    assert!(longest < STALL_MAX, "{name}: a stall of {longest:?}");
+    assert!(number > 1_000_000 + BLOCKS, "{name}: every block was written again");
+
+    nodes[0].restart();
+    let back = Instant::now();
+    wait_until_in_sync(&nodes[second], name);
+    println!("{name}: all in sync {:?} after the restart", back.elapsed());
+    let found = nodes[second].ursa_json(&["volume", "verify", name]);
+    assert_eq!(found["equal"], true, "{found}");
+    // The node that was away has what was written meanwhile.
+    let mut first = ready(&through(&nodes[0]));
+    for block in 0..BLOCKS {
+        let data = first.read(first_sector(block), 8, BLOCK).expect("a read");
+        let newest = (0..BLOCKS).map(|back| number - 1 - back).find(|number| number % BLOCKS == block);
+        assert_eq!(pattern::stamp(&data[..SECTOR], 1, first_sector(block)), newest, "{name}, block {block}");
+    }
+}
+
+fn cluster_of_three() -> [Node; 3] {
+    let nodes = [Node::start(), Node::start(), Node::start()];
+    let listen = || ports::free().to_string();
+    nodes[0].ursa(&["node", "init", "--listen", &listen()]).expect_ok();
+    for node in &nodes[1..] {
+        let made = nodes[0].ursa_json(&["node", "token"]);
+        let token = made["token"].as_str().expect("a token was made");
+        node.ursa(&["node", "join", token, "--listen", &listen()]).expect_ok();
+    }
+    let all_vote = |node: &Node| {
+        let list = node.ursa_json(&["node", "list"]);
+        let list = list.as_array().expect("it is a list").clone();
+        list.len() == 3 && list.iter().all(|node| node["up"] == true && node["votes"] == true)
+    };
+    wait(CLUSTER_LIMIT, "three nodes that vote", || nodes.iter().all(all_vote));
+    nodes
+}
+
+fn copies(node: &Node, volume: &str) -> Vec<Value> {
+    let shown = node.ursa_json(&["volume", "show", volume]);
+    shown["copies"].as_array().expect("it has copies").clone()
+}
+
+fn copy_nodes(node: &Node, volume: &str) -> Vec<u16> {
+    copies(node, volume).iter().map(|copy| copy["node"].as_u64().expect("a number") as u16).collect()
+}
+
+fn wait_until_in_sync(node: &Node, volume: &str) {
+    let in_sync = || copies(node, volume).iter().all(|copy| copy["state"] == "in_sync");
+    wait(SYNC_LIMIT, &format!("all copies of {volume} in sync"), in_sync);
+}
+
+#[track_caller]
+fn wait(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + limit;
+    while !done() {
+        assert!(Instant::now() < end, "{what}: not within {limit:?}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// A session whose unit is ready, within the time that a stall may take.
+#[track_caller]
+fn ready(export: &Export) -> Raw {
+    let end = Instant::now() + STALL_MAX;
+    loop {
+        let found = Raw::login(export, 0, 0x4000).and_then(|mut raw| raw.wait_until_ready().map(|()| raw));
+        match found {
+            Ok(raw) => return raw,
+            Err(error) => assert!(Instant::now() < end, "not ready within {STALL_MAX:?}: {error}"),
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn write_until_cut(export: &Export, stop: &AtomicBool) -> Promises {
+    let mut promises = Promises { answered: vec![0; BLOCKS as usize], sent: vec![0; BLOCKS as usize] };
+    let mut raw = ready(export);
+    for number in 1.. {
+        let block = number % BLOCKS;
+        let sector = first_sector(block);
+        promises.sent[block as usize] = number;
+        let data = pattern::stamped(1, number, sector, BLOCK);
+        if stop.load(Ordering::Relaxed) || raw.write(sector, 8, &data, false).is_err() {
+            break;
+        }
+        promises.answered[block as usize] = number;
+    }
+    promises
+}
+
+/// No write that was answered is lost. Reads may wait for as long as a stall may take.
+fn check(raw: &mut Raw, export: &Export, promises: &Promises, since: Instant) {
+    for block in 0..BLOCKS {
+        let first = first_sector(block);
+        let data = loop {
+            match raw.read(first, 8, BLOCK) {
+                Ok(data) => break data,
+                Err(error) => assert!(since.elapsed() < STALL_MAX, "no read for {STALL_MAX:?}: {error}"),
+            }
+            *raw = ready(export);
+        };
+        let (answered, sent) = (promises.answered[block as usize], promises.sent[block as usize]);
+        for (index, sector) in data.chunks(SECTOR).enumerate() {
+            let found = pattern::stamp(sector, 1, first + index as u64).unwrap_or(0);
+            assert!(
+                (answered..=sent).contains(&found),
+                "block {block}, sector {index}: write {found} is there, {answered} was answered, {sent} was the last"
+            );
+        }
+    }
+}
+
+fn first_sector(block: u64) -> u64 {
+    block * (BLOCK / SECTOR) as u64
+}
