@@ -357,7 +357,9 @@ impl Control {
     /// Opens all volumes of a pool on all cores. One that cannot be opened does not keep the others from it.
     pub(super) async fn open_volumes(&self, pool: &Pool) {
         let mut openings = Vec::new();
-        for info in pool.volumes().into_iter().filter(|info| !Control::is_copy(info)) {
+        // A copy is opened when the cluster's record says what it is; without a cluster it is shown, and cannot be used.
+        let in_cluster = self.place().is_some();
+        for info in pool.volumes().into_iter().filter(|info| !(in_cluster && Control::is_copy(info))) {
             match self.opening(pool, &info, None) {
                 Ok(opening) => openings.push(opening),
                 Err(error) => {
