@@ -195,6 +195,11 @@ pub enum ControlError {
         /// One of the volumes.
         volume: String,
     },
+    /// Nobody could decide without it.
+    #[error(
+        "without node {0} the nodes that are up would be no majority of those that vote, and nothing could be changed: bring back those that are down first (`ursa node list`)"
+    )]
+    NodeNeeded(u16),
     /// What the cluster said.
     #[error(transparent)]
     Cluster(#[from] ClusterError),

@@ -229,6 +229,11 @@ impl Control {
         if let Some(volume) = keeper.volumes().into_iter().find(|volume| has_copy(&volume.entry)) {
             return Err(ControlError::NodeHasCopies { node: number, volume: volume.entry.name });
         }
+        let voters = self.nodes().await?.into_iter().filter(|node| node.votes);
+        let voters: Vec<(u16, bool)> = voters.map(|node| (node.entry.id, node.up)).collect();
+        if !decides_without(number, &voters) {
+            return Err(ControlError::NodeNeeded(number));
+        }
         let id = cluster::NodeId::new(number).ok_or(ControlError::Internal("node number 0"))?;
         keeper.change_members(MemberChange::Remove(id), MEMBERS_DEADLINE).await?;
         Ok(keeper.commit(Keeper::transaction().expect(&key, Some(revision)).delete(&key)).await?)
@@ -288,6 +293,12 @@ fn wanted_voters(keeper: &Keeper, candidates: &[Candidate]) -> BTreeSet<u64> {
     voters.into_iter().map(|node| u64::from(node.get())).collect()
 }
 
+/// Whether those that vote and are up are a majority when this node is none of them any more. Each voter: its number, and whether it is up.
+fn decides_without(removed: u16, voters: &[(u16, bool)]) -> bool {
+    let left = || voters.iter().filter(|(id, _)| *id != removed);
+    2 * left().filter(|(_, up)| *up).count() > left().count()
+}
+
 /// What initiators are told of this node's portals by other nodes. One on all addresses (0.0.0.0) is on those, too, at which the other nodes reach
 /// this one: nobody else can say more.
 pub(super) fn told_portals(portals: &[SocketAddr], links: &[SocketAddr]) -> Vec<SocketAddr> {
@@ -312,6 +323,17 @@ mod tests {
 
     fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn nobody_is_removed_whose_vote_is_needed() {
+        let all = [(1, true), (2, true), (3, true)];
+        assert!(decides_without(3, &all));
+        // The dead one may go; of the two that are left none may, or one alone would be half of two.
+        let one_down = [(1, false), (2, true), (3, true)];
+        assert!(decides_without(1, &one_down));
+        assert!(!decides_without(3, &one_down));
+        assert!(decides_without(4, &one_down), "it has no vote");
     }
 
     #[test]

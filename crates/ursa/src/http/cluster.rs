@@ -116,7 +116,7 @@ pub(super) async fn join(
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`, `node_has_copies`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `node_has_copies`, `node_needed`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is the node that was asked", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]

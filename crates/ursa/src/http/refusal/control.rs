@@ -132,6 +132,7 @@ impl From<ControlError> for Refusal {
                 let detail = format!("node {node} has a copy of volume {volume:?}");
                 Refusal::new(CONFLICT, "node_has_copies", detail).hint("delete that volume first")
             }
+            E::NodeNeeded(_) => Refusal::new(CONFLICT, "node_needed", error.to_string()),
             E::Internal(_) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string()),
             E::Listen(..) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "listen", with_causes(&error)),
             E::Store(error) => store::refusal(&error),
