@@ -66,6 +66,8 @@ pub struct Steward {
     /// When this life began: silence before that is none.
     began: Instant,
     heard: [Option<Heard>; Slot::MAX],
+    /// Since when it is known which life of each member is one: that it was not heard of before is no silence.
+    named: [Option<Heard>; Slot::MAX],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +79,14 @@ struct Heard {
 impl Steward {
     /// The steward of the copy in slot `me`. After `silence_max` ([`SILENCE_MAX`]) without a heartbeat a member is given up.
     pub fn new(now: Instant, me: Slot, incarnation: Incarnation, silence_max: Duration) -> Steward {
-        Steward { me, incarnation, silence_max, began: now, heard: [None; Slot::MAX] }
+        Steward {
+            me,
+            incarnation,
+            silence_max,
+            began: now,
+            heard: [None; Slot::MAX],
+            named: [None; Slot::MAX],
+        }
     }
 
     /// A heartbeat of the copy in the slot.
@@ -90,13 +99,14 @@ impl Steward {
 
     /// What to propose now. At most one thing: the next is thought of when this one is committed or lost.
     pub fn propose(
-        &self,
+        &mut self,
         now: Instant,
         membership: &Membership,
         leases: &Leases,
         view: View,
     ) -> Option<Proposal> {
         let newest = membership.newest()?;
+        self.note_members(now, newest);
         match newest.standing(self.me, self.incarnation) {
             Standing::InSync(_) if membership.active() == Some(newest) => self
                 .remove(now, newest, view)
@@ -104,6 +114,19 @@ impl Steward {
                 .or_else(|| self.admit(now, newest, view)),
             Standing::InSync(_) | Standing::Joining(_) => None,
             Standing::Outside => self.recover(now, newest, leases),
+        }
+    }
+
+    fn note_members(&mut self, now: Instant, newest: &Config) {
+        for slot in Slot::all() {
+            let life = match newest.copy(slot).map(|copy| copy.standing) {
+                Some(Standing::InSync(life) | Standing::Joining(life)) => life,
+                Some(Standing::Outside) | None => continue,
+            };
+            let named = &mut self.named[slot.index()];
+            if named.is_none_or(|named| named.incarnation != life) {
+                *named = Some(Heard { incarnation: life, at: now });
+            }
         }
     }
 
@@ -118,7 +141,9 @@ impl Steward {
         if view.leaving.contains(slot) {
             return Some(Reason::Leaves);
         }
-        if self.heard[slot.index()].is_some_and(|heard| !newest.has_member(slot, heard.incarnation)) {
+        // Another node may have heard of a new life before this one, and let it in.
+        let named = self.named[slot.index()].map(|named| named.incarnation);
+        if self.heard[slot.index()].is_some_and(|heard| Some(heard.incarnation) > named) {
             return Some(Reason::Restarted);
         }
         if self.silence(now, slot) > self.silence_max {
@@ -128,7 +153,12 @@ impl Steward {
     }
 
     fn silence(&self, now: Instant, slot: Slot) -> Duration {
-        now.since(self.heard[slot.index()].map_or(self.began, |heard| heard.at))
+        let named = self.named[slot.index()];
+        let heard = self.heard[slot.index()];
+        // What a life before this one said counts for nothing; neither does its silence.
+        let heard = heard.filter(|heard| named.is_none_or(|named| named.incarnation == heard.incarnation));
+        let since = [heard, named].into_iter().flatten().map(|heard| heard.at).max();
+        now.since(since.unwrap_or(self.began).max(self.began))
     }
 
     /// One joiner at a time: each delays writes for a moment.
@@ -199,10 +229,13 @@ mod tests {
             membership.poll(at(2000), &leases);
             let mut steward = Steward::new(at(0), slot(0), life, SILENCE_MAX);
             steward.handle_heartbeat(at(2000), slot(1), Incarnation(1));
-            Case { steward, membership, leases, view: View::default() }
+            let mut case = Case { steward, membership, leases, view: View::default() };
+            // From now on it knows whom there is to hear of.
+            case.proposes(2000);
+            case
         }
 
-        fn proposes(&self, ms: u64) -> Option<(Slot, Reason)> {
+        fn proposes(&mut self, ms: u64) -> Option<(Slot, Reason)> {
             let proposal = self.steward.propose(at(ms), &self.membership, &self.leases, self.view)?;
             Some((proposal.slot, proposal.reason))
         }
@@ -226,6 +259,22 @@ mod tests {
         case.view.leaving = Slots::NONE;
         case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(2));
         assert_eq!(case.proposes(2051), Some((slot(1), Reason::Restarted)));
+    }
+
+    /// Found with real processes: two nodes removed and let in a third in turn, until the second of them had heard of it, too.
+    #[test]
+    fn a_life_that_only_others_have_heard_of_is_no_reason_to_remove_it() {
+        let mut case = Case::new(1);
+        let config = case.membership.newest().unwrap().remove(slot(1)).unwrap();
+        let config = config.admit(slot(1), Incarnation(2)).unwrap();
+        case.leases.set_applied(Revision(3));
+        case.membership.learn(config.committed_at(Revision(3)));
+        case.membership.poll(at(2100), &case.leases).unwrap();
+        assert_eq!(case.proposes(2100), None, "the last that was heard of it is its earlier life");
+        assert_eq!(case.proposes(2500), None);
+        assert_eq!(case.proposes(2501), Some((slot(1), Reason::Silent)), "it has had its time");
+        case.steward.handle_heartbeat(at(2502), slot(1), Incarnation(2));
+        assert_eq!(case.proposes(2600), None);
     }
 
     #[test]

@@ -575,8 +575,8 @@ impl Keeper {
         let now = rt::now();
         let proposals: Vec<(VolumeId, Proposal)> = {
             let leases = self.copies.leases();
-            let volumes = self.volumes.borrow();
-            let open = volumes.iter().filter(|(_, kept)| kept.open && !kept.proposing);
+            let mut volumes = self.volumes.borrow_mut();
+            let open = volumes.iter_mut().filter(|(_, kept)| kept.open && !kept.proposing);
             open.filter_map(|(id, kept)| {
                 let view = views.get(&kept.entry.number)?.with_leaving(self.leaving(&kept.entry));
                 let proposal = kept.steward.propose(now, &kept.membership, &leases, view)?;

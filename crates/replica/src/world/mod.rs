@@ -368,7 +368,7 @@ impl World {
 
     /// What the node's steward proposes is committed, if nobody was quicker.
     fn steward(&mut self, index: usize) {
-        let node = &self.nodes[index];
+        let node = &mut self.nodes[index];
         let view = View {
             caught_up: node.replica.caught_up(),
             promotable: node.replica.promotable(),

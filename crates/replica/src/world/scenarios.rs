@@ -148,7 +148,7 @@ fn a_restarted_node_waits_out_the_promises_of_its_last_life() {
 /// Every rule that the model found to be needed is found to be needed here, too.
 #[test]
 fn every_rule_left_out_is_noticed() {
-    notice(&CANARIES, number("URSA_SEEDS").unwrap_or(400));
+    notice(&CANARIES, number("URSA_SEEDS").unwrap_or(2000));
 }
 
 fn notice(canaries: &[Canary], seeds: u64) {
