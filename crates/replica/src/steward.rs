@@ -132,12 +132,12 @@ impl Steward {
 
     fn remove(&self, now: Instant, newest: &Config, view: View) -> Option<Proposal> {
         newest.members().without(self.me).iter().find_map(|slot| {
-            let reason = self.fault(now, newest, slot, view)?;
+            let reason = self.fault(now, slot, view)?;
             Some(Proposal { config: newest.remove(slot).ok()?, slot, reason })
         })
     }
 
-    fn fault(&self, now: Instant, newest: &Config, slot: Slot, view: View) -> Option<Reason> {
+    fn fault(&self, now: Instant, slot: Slot, view: View) -> Option<Reason> {
         if view.leaving.contains(slot) {
             return Some(Reason::Leaves);
         }

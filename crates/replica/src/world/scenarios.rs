@@ -237,8 +237,5 @@ const CANARIES: [Canary; 15] = [
 #[test]
 #[ignore = "takes minutes; a night's command"]
 fn rare_rules_left_out_are_noticed() {
-    notice(
-        &[Canary::NoMoving, Canary::ForgetAsSource, Canary::JoinerReplays],
-        number("URSA_SEEDS").unwrap_or(200_000),
-    );
+    notice(&[Canary::ForgetAsSource, Canary::JoinerReplays], number("URSA_SEEDS").unwrap_or(200_000));
 }
