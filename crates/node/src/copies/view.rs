@@ -5,8 +5,10 @@ use replica::{Replica, Slots, View};
 /// What one slice knows of the other copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceView {
-    /// Outside, and missing little.
+    /// Outside, brought up to date from here, and missing little.
     pub caught_up: Slots,
+    /// The same, and missing much. Who is neither is brought up to date by another node, or by nobody.
+    pub behind: Slots,
     /// Joiners with everything.
     pub promotable: Slots,
     /// Its own disk failed.
@@ -18,6 +20,7 @@ impl SliceView {
     pub fn of(replica: &Replica) -> SliceView {
         SliceView {
             caught_up: replica.caught_up(),
+            behind: replica.behind(),
             promotable: replica.promotable(),
             failed: replica.has_failed(),
         }
@@ -27,7 +30,9 @@ impl SliceView {
     #[must_use]
     pub fn and(self, other: SliceView) -> SliceView {
         SliceView {
-            caught_up: self.caught_up.and(other.caught_up),
+            // Slices of one copy may be brought up to date by different nodes: each speaks for its own.
+            caught_up: self.caught_up.or(other.caught_up),
+            behind: self.behind.or(other.behind),
             promotable: self.promotable.and(other.promotable),
             failed: self.failed || other.failed,
         }
@@ -35,6 +40,29 @@ impl SliceView {
 
     /// As the steward wants it, with those that have said that they leave.
     pub fn with_leaving(self, leaving: Slots) -> View {
-        View { caught_up: self.caught_up, promotable: self.promotable, leaving, ..View::default() }
+        let caught_up = self.caught_up.minus(self.behind);
+        View { caught_up, promotable: self.promotable, leaving, ..View::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slice(caught_up: u8, behind: u8) -> SliceView {
+        let [caught_up, behind] = [caught_up, behind].map(Slots::from_bits);
+        SliceView { caught_up, behind, promotable: Slots::from_bits(0b100), failed: false }
+    }
+
+    /// Found with whole nodes: two slices of a returning copy had different sources, and neither node knew of both.
+    #[test]
+    fn a_node_speaks_for_the_slices_that_it_brings_up_to_date() {
+        let caught_up = |view: SliceView| view.with_leaving(Slots::NONE).caught_up.bits();
+        assert_eq!(caught_up(slice(0b010, 0).and(slice(0, 0))), 0b010, "the other slice is another node's");
+        assert_eq!(caught_up(slice(0b010, 0).and(slice(0, 0b010))), 0);
+        assert_eq!(caught_up(slice(0, 0).and(slice(0, 0))), 0);
+        assert!(slice(0, 0).and(SliceView { failed: true, ..slice(0, 0) }).failed);
+        let none = SliceView { promotable: Slots::NONE, ..slice(0, 0) };
+        assert!(slice(0, 0).and(none).promotable.is_empty(), "all slices must have everything");
     }
 }

@@ -375,7 +375,7 @@ fn faults(seed: u64) -> u64 {
 
 #[test]
 fn nothing_strange_is_seen_while_nodes_crash_and_links_break() {
-    each_seed(6, |seed| {
+    each_seed(12, |seed| {
         faults(seed);
     });
 }

@@ -255,6 +255,12 @@ impl Replica {
             .collect()
     }
 
+    /// Copies that this one brings up to date and that still miss too much to join.
+    pub fn behind(&self) -> Slots {
+        let sourced = Slot::all().filter(|slot| self.sources[slot.index()].is_some());
+        sourced.collect::<Slots>().minus(self.caught_up())
+    }
+
     /// Takes a message from the copy in `from`, over the link that is up.
     pub fn handle_message(&mut self, from: Slot, envelope: Envelope) {
         let Some(config) = &self.config else { return };
