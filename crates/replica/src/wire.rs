@@ -441,8 +441,7 @@ mod tests {
     }
 
     fn parse(head: &[u8], payload: Chain) -> Result<Envelope, Malformed> {
-        let bytes = head[..HEADER_BYTES].try_into().unwrap();
-        decode(Header::parse(bytes)?, &head[HEADER_BYTES..], payload, &GEOMETRY)
+        super::parse(head, payload, &GEOMETRY)
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod attach;
 mod cli;
+mod clock;
 mod duration;
 mod host_setup;
 mod http;

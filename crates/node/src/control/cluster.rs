@@ -17,7 +17,7 @@ use super::change::{Changing, Work};
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::config::RecordEngine;
-use crate::copies::{Copies, Engine, Keeper, LinkHandler, RECORD_DEADLINE, json, node_key};
+use crate::copies::{Copies, Engine, Keeper, LinkHandler, RECORD_DEADLINE, json, node_key, peer};
 use crate::record::{delete, set};
 use crate::shard::{Shard, on_all_cores};
 
@@ -26,9 +26,6 @@ const CLUSTER: &str = "cluster";
 
 /// How often a node that cannot reach the cluster's record tries again to say that it is there.
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(1);
-
-/// How often it is looked whether the record has this node.
-const KNOWN_AGAIN: Duration = Duration::from_millis(10);
 
 /// The node's place in a cluster, as its own record keeps it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -86,13 +83,6 @@ pub enum EnterError {
     Directory(PathBuf, #[source] std::io::Error),
 }
 
-impl Member {
-    fn peer(&self) -> link::Peer {
-        let addresses = self.addresses.iter().map(|address| (None, *address)).collect();
-        link::Peer { id: NodeId(self.node), addresses }
-    }
-}
-
 impl Control {
     /// The node's place in a cluster, if it is in one.
     pub fn place(&self) -> Option<Place> {
@@ -124,7 +114,10 @@ impl Control {
                 members: Vec::new(),
             };
             control.begin(&changing, place).await?;
-            control.wait_until_known().await;
+            // Whoever made the cluster finds the node in it.
+            if let Some(keeper) = control.keeper() {
+                keeper.until_known(&node_key(keeper.me())).await;
+            }
             control.move_access_to_cluster(&changing).await
         })
         .await
@@ -195,17 +188,11 @@ impl Control {
             RecordEngine::Embedded => {
                 let directory = self.cluster_directory()?;
                 let tls = NodeCredentials::load(&directory, cluster, me)?;
-                let path = directory.join(RECORD_FILE);
-                let generation = File::open(&path)?.1.identity.generation;
-                let embedded = embedded(&path, place.witness)?;
+                let embedded = embedded(&directory.join(RECORD_FILE), place.witness)?;
                 let store = embedded.store();
-                (Engine::Embedded { embedded, generation }, store, Some(tls))
+                (Engine::Embedded(embedded), store, Some(tls))
             }
-            RecordEngine::Memory(memory) => {
-                let node = cluster::NodeId::new(me.0)
-                    .ok_or_else(|| EnterError::Malformed(place.node.to_string()))?;
-                (Engine::Shared, memory.store(node), None)
-            }
+            RecordEngine::Memory(memory) => (Engine::Shared, memory.store(record_node(place)?), None),
         };
         let watch = store.watch(Revision(0), RECORD_DEADLINE).await?;
         on_all_cores(move || async move {
@@ -224,22 +211,12 @@ impl Control {
         };
         let links = Links::start(settings, || Rc::new(LinkHandler)).await?;
         let copies = Copies::current();
-        let first: Vec<link::Peer> = place.members.iter().map(Member::peer).collect();
-        links.set_peers(first);
+        links.set_peers(place.members.iter().map(|member| peer(member.node, &member.addresses)).collect());
         let keeper = Keeper::start(copies, store, watch, links, engine);
         self.let_nodes_join(&keeper, config.unix_now);
         rt::spawn(Rc::clone(self).say_that_it_is_there(Rc::clone(&keeper))).detach();
         rt::spawn(Rc::clone(self).keep_voters(keeper)).detach();
         Ok(())
-    }
-
-    /// Waits until the record has this node, so that whoever made the cluster finds it there; not without end.
-    async fn wait_until_known(&self) {
-        let end = rt::now() + RECORD_DEADLINE;
-        let unknown = |keeper: Rc<Keeper>| keeper.revision_of(&node_key(keeper.me())).is_none();
-        while self.keeper().is_some_and(unknown) && rt::now() < end {
-            rt::sleep(KNOWN_AGAIN).await;
-        }
     }
 
     /// Has the cluster's record say where this life of the node is reached; until that is done.
@@ -308,9 +285,13 @@ fn cluster_id(place: &Place) -> Result<ClusterId, EnterError> {
 }
 
 fn identity_of(place: &Place, generation: u64) -> Result<Identity, EnterError> {
-    let node =
-        cluster::NodeId::new(place.node).ok_or_else(|| EnterError::Malformed(place.node.to_string()))?;
-    Ok(Identity { cluster: u128::from_be_bytes(cluster_id(place)?.0), node, generation })
+    let cluster = u128::from_be_bytes(cluster_id(place)?.0);
+    Ok(Identity { cluster, node: record_node(place)?, generation })
+}
+
+/// The node as the record knows it.
+fn record_node(place: &Place) -> Result<cluster::NodeId, EnterError> {
+    cluster::NodeId::new(place.node).ok_or_else(|| EnterError::Malformed(place.node.to_string()))
 }
 
 /// The engine, whose messages core 0 puts on the control links.

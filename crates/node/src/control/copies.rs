@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use base::BlockSize;
 use replica::{Incarnation, NodeId, Slot};
-use store::{CopyOf, CopyState, Pool, VolumeInfo, VolumeKind, VolumeSpec};
+use store::{CopyOf, CopyState, VolumeInfo, VolumeKind, VolumeSpec};
 
 use super::access::{HOSTS, TARGETS, announce};
 use super::change::{Changing, WaitsFor, Work};
@@ -355,18 +355,18 @@ fn choose_nodes(keeper: &Keeper, placement: &Placement) -> Result<Vec<NodeId>, C
             nodes.iter().map(|id| NodeId(*id)).collect()
         }
         Placement::Count(count) => {
+            let volumes = keeper.volumes();
             let used = |node: &NodeEntry| {
-                let volumes = keeper.volumes();
                 volumes
                     .iter()
                     .flat_map(|volume| &volume.entry.copies)
                     .filter(|copy| copy.node == node.id)
                     .count()
             };
-            let mut there: Vec<(bool, usize, u16)> =
+            let mut ranked: Vec<(bool, usize, u16)> =
                 there.iter().map(|node| (NodeId(node.id) != keeper.me(), used(node), node.id)).collect();
-            there.sort_unstable();
-            there.into_iter().take(usize::from(*count)).map(|(_, _, id)| NodeId(id)).collect()
+            ranked.sort_unstable();
+            ranked.into_iter().take(usize::from(*count)).map(|(_, _, id)| NodeId(id)).collect()
         }
     };
     let wanted = match placement {
@@ -375,10 +375,7 @@ fn choose_nodes(keeper: &Keeper, placement: &Placement) -> Result<Vec<NodeId>, C
     };
     let distinct: BTreeSet<NodeId> = chosen.iter().copied().collect();
     if !(1..=Slot::MAX).contains(&wanted) || distinct.len() != wanted {
-        return Err(ControlError::Copies {
-            wanted,
-            there: keeper.nodes().iter().filter(|(node, alive)| *alive && !node.witness).count(),
-        });
+        return Err(ControlError::Copies { wanted, there: there.len() });
     }
     Ok(chosen)
 }
@@ -422,11 +419,6 @@ async fn drop_copies(keeper: &Rc<Keeper>, nodes: &[NodeId], id: VolumeId) {
 }
 
 impl Control {
-    /// Volumes of the pool that are copies are opened when the cluster's record says what they are.
-    pub(super) fn is_copy(info: &VolumeInfo) -> bool {
-        info.copy.is_some()
-    }
-
     /// Tells all units of copies how the nodes reach them, and initiators where the other nodes listen.
     pub(crate) async fn show_paths_of_copies(&self) {
         let Some(keeper) = self.keeper() else { return };
@@ -443,13 +435,6 @@ impl Control {
         if *self.shown_portals.borrow() != portals {
             self.shown_portals.replace(portals.clone());
             self.set_peer_portals(portals).await;
-        }
-    }
-
-    /// A pool has been opened: copies in it can be.
-    pub(super) async fn open_copies_of(&self, _pool: &Pool) {
-        if let Some(keeper) = self.keeper() {
-            keeper.open_volumes().await;
         }
     }
 }

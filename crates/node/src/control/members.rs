@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cluster::{EnterError, Member, Place, try_to_listen};
 use super::{Control, ControlError};
-use crate::copies::{Keeper, NodeEntry, VolumeEntry, json, node_key};
+use crate::copies::{ClusterError, Keeper, NodeEntry, VolumeEntry, json, node_key};
 use crate::shard::Shard;
 
 /// The key of the number that the next node gets. No number is given twice.
@@ -69,13 +69,17 @@ impl Control {
     /// Without a cluster, or on a node that does not have the authority's key.
     pub fn make_token(&self, now: u64, validity: Duration) -> Result<String, ControlError> {
         let keeper = self.keeper_or_why_not()?;
-        let directory = self.cluster_directory()?;
-        let authority =
-            ClusterAuthority::load(&directory, keeper.cluster()).map_err(|_| ControlError::NoAuthority)?;
+        let authority = self.authority(&keeper)?;
         let addresses = reachable(&keeper.addresses());
         let (token, open) = authority.token(keeper.me(), addresses, UnixSeconds(now + validity.as_secs()));
         self.tokens.borrow_mut().push(open);
         Ok(token.text())
+    }
+
+    /// What signs for nodes that join: on the node that made the cluster.
+    fn authority(&self, keeper: &Keeper) -> Result<ClusterAuthority, ControlError> {
+        let directory = self.cluster_directory()?;
+        ClusterAuthority::load(&directory, keeper.cluster()).map_err(|_| ControlError::NoAuthority)
     }
 
     /// Joins the cluster that the token is of.
@@ -144,8 +148,8 @@ impl Control {
         )?;
         let newcomer: Newcomer = serde_json::from_slice(&request.about)
             .map_err(|_| ControlError::Invalid { field: "node", reason: "it runs another version" })?;
-        let authority = ClusterAuthority::load(&self.cluster_directory()?, keeper.cluster())
-            .map_err(|_| ControlError::NoAuthority)?;
+        let authority = self.authority(keeper)?;
+        let record = keeper.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
         let next = keeper.get::<u16>(NEXT_NODE);
         // The first node made itself number 1.
         let number = next.as_ref().map_or(2, |(number, _)| *number);
@@ -173,7 +177,7 @@ impl Control {
         Ok(JoinAnswer {
             node: NodeId(number),
             certificate,
-            about: json(&Welcome { generation: keeper.record_generation(), members }),
+            about: json(&Welcome { generation: record.generation, members }),
         })
     }
 
@@ -250,8 +254,7 @@ impl Control {
     }
 
     async fn correct_voters(&self, keeper: &Keeper) -> Result<(), ControlError> {
-        let status =
-            keeper.store().status(MEMBERS_DEADLINE).await.map_err(crate::copies::ClusterError::from)?;
+        let status = keeper.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
         if status.leader != Some(u64::from(keeper.me().0)) {
             return Ok(());
         }

@@ -194,7 +194,7 @@ impl Control {
         self.change(Work::new("growing volume", &before.name), |changing| async move {
             let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, before) = control.volume_still(&before)?;
-            if Control::is_copy(&before) {
+            if before.copy.is_some() {
                 return Err(ControlError::Invalid {
                     field: "size",
                     reason: "volumes with copies cannot grow yet: make a larger one and copy the data",
@@ -261,7 +261,7 @@ impl Control {
                 return Err(ControlError::Exists { kind: "volume", name: new_name.into() });
             }
             let (pool, before) = control.volume_still(&before)?;
-            if Control::is_copy(&before) {
+            if before.copy.is_some() {
                 return Err(ControlError::Invalid {
                     field: "name",
                     reason: "volumes with copies cannot be renamed yet",
@@ -291,7 +291,7 @@ impl Control {
             let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, volume) = control.volume_still(&volume)?;
             control.unmap_volume(&changing, &volume, force, target.as_deref()).await?;
-            if Control::is_copy(&volume) && control.keeper().is_some() {
+            if volume.copy.is_some() && control.keeper().is_some() {
                 drop(_volume);
                 return control.delete_replicated(&volume).await;
             }
@@ -359,7 +359,7 @@ impl Control {
         let mut openings = Vec::new();
         // A copy is opened when the cluster's record says what it is; without a cluster it is shown, and cannot be used.
         let in_cluster = self.place().is_some();
-        for info in pool.volumes().into_iter().filter(|info| !(in_cluster && Control::is_copy(info))) {
+        for info in pool.volumes().into_iter().filter(|info| !(in_cluster && info.copy.is_some())) {
             match self.opening(pool, &info, None) {
                 Ok(opening) => openings.push(opening),
                 Err(error) => {
@@ -370,7 +370,9 @@ impl Control {
             }
         }
         open_on_all_cores(openings).await;
-        self.open_copies_of(pool).await;
+        if let Some(keeper) = self.keeper() {
+            keeper.open_volumes().await;
+        }
         self.stop_expecting(pool.volumes().into_iter().map(|volume| volume.id).collect()).await;
     }
 
@@ -418,10 +420,7 @@ impl Control {
             .map(|(target, map)| (target.name.to_string(), map.lun, map.host.to_string()))
             .collect();
         let problem = self.unserved.borrow().get(&info.id).map(ToString::to_string);
-        let copies = self.keeper().filter(|_| info.copy.is_some()).and_then(|keeper| {
-            let id = info.id.to_string();
-            keeper.volumes().into_iter().find(|volume| volume.entry.id == id)
-        });
+        let copies = self.keeper().filter(|_| info.copy.is_some()).and_then(|keeper| keeper.volume(info.id));
         VolumeStatus { info, pool: pool.to_owned(), maps, problem, copies }
     }
 

@@ -122,13 +122,9 @@ impl Copies {
 
     /// The slices of a volume are closed.
     pub fn remove(&self, volume: u32) {
-        let removed: Vec<_> = {
-            let mut slices = self.slices.borrow_mut();
-            let addresses: Vec<Address> =
-                slices.keys().copied().filter(|address| address.volume == volume).collect();
-            addresses.into_iter().filter_map(|address| slices.remove(&address)).collect()
-        };
-        drop(removed);
+        for copy in self.slices_of(volume) {
+            self.slices.borrow_mut().remove(&copy.address());
+        }
     }
 
     /// The slices of this core.
@@ -152,12 +148,8 @@ impl Copies {
         let number = self.up.borrow().get(&node).and_then(|reached| reached.link_of(address.slice));
         let Some(number) = number else { return };
         let frame = Frame { channel: address.channel(), kind: SLICE, head, payload };
-        let core = CoreId((usize::from(number) % rt::cores()) as u16);
-        if core == rt::core() {
-            self.send_here(node, number, frame);
-        } else {
-            rt::send(core, move || Copies::current().send_here(node, number, frame));
-        }
+        let core = LinkName { peer: node, role: Role::Replication, number }.core(rt::cores() as u16);
+        on_core(core, move || Copies::current().send_here(node, number, frame));
     }
 
     fn send_here(&self, node: NodeId, number: u16, frame: Frame) {
@@ -201,7 +193,7 @@ impl Copies {
         let Some(copy) = copy else { return };
         if let Err(malformed) = copy.receive(from, &frame.head, frame.payload) {
             tracing::error!(%from, copy = %address, error = %malformed, "a message of another node's copy cannot be read");
-            on_core(link_core(address.slice), move || Copies::current().close_links(from));
+            self.close_links(from);
         }
     }
 
@@ -228,10 +220,6 @@ impl Copies {
         let leases = self.leases.borrow();
         nodes.into_iter().all(|node| leases.holds(now, node))
     }
-}
-
-fn link_core(slice: u16) -> CoreId {
-    core_of(slice, rt::cores())
 }
 
 /// On this core at once, on another by message; what is sent from one core to another stays in order.

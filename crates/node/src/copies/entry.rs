@@ -27,6 +27,11 @@ pub fn volume_name_key(name: &str) -> String {
     format!("volume-name/{name}")
 }
 
+/// A node as links know it: reached for everything at any of its addresses.
+pub fn peer(node: u16, addresses: &[SocketAddr]) -> link::Peer {
+    link::Peer { id: NodeId(node), addresses: addresses.iter().map(|address| (None, *address)).collect() }
+}
+
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeEntry {

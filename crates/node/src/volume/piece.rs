@@ -40,7 +40,10 @@ impl Drop for Taken {
 
 impl Volume {
     /// Has `work` done by a slice, wherever it lives.
-    pub(super) async fn on_owner<T, F>(
+    ///
+    /// # Errors
+    /// What `work` gives; [`SliceError::Offline`] if the slice is not open.
+    pub async fn on_owner<T, F>(
         &self,
         number: u16,
         work: impl FnOnce(Rc<Slice>) -> F + Send + 'static,
@@ -80,11 +83,6 @@ impl Volume {
             slice: piece.slice,
             entry,
         })
-    }
-
-    /// A slice of this core.
-    pub fn slice_of_this_core(&self, slice: u16) -> Option<Rc<Slice>> {
-        self.slice_here(slice)
     }
 
     fn slice_here(&self, slice: u16) -> Option<Rc<Slice>> {

@@ -111,9 +111,7 @@ pub struct World {
 /// What the receiver makes of the message's bytes.
 fn through_the_wire(envelope: &Envelope) -> Envelope {
     let (head, payload) = wire::encode(envelope);
-    let bytes = head[..wire::HEADER_BYTES].try_into().unwrap();
-    let header = wire::Header::parse(bytes).unwrap();
-    wire::decode(header, &head[wire::HEADER_BYTES..], payload, &GEOMETRY).unwrap()
+    wire::parse(&head, payload, &GEOMETRY).unwrap()
 }
 
 fn slot(index: usize) -> Slot {

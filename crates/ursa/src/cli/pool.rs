@@ -1,7 +1,6 @@
 //! `ursa pool`.
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::{
     Client, DiskFailure, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains,
@@ -13,6 +12,7 @@ use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
 use super::table::{Table, age as age_text, fields, list, size};
+use crate::clock::unix_now;
 use crate::size::Size;
 
 /// What to do with pools.
@@ -202,7 +202,7 @@ fn one(pool: &Pool) -> String {
         .map(|disk| match &disk.failure {
             None => format!("{}  {}, {} free", disk.path, size(disk.total), size(disk.free)),
             Some(DiskFailure { error, since }) => {
-                let age = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+                let age = unix_now();
                 let age = age_text(age.saturating_sub(*since));
                 format!("{}  OUT OF SERVICE since a write or a flush failed {age} ago: {error}", disk.path)
             }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ::node::Control;
 use ::node::control::NodeStatus;
@@ -16,6 +16,7 @@ use axum::http::StatusCode;
 use super::input::{Json, Segments};
 use super::refusal::Refusal;
 use super::state::State;
+use crate::clock::unix_now;
 
 /// The nodes of the cluster, by number.
 #[utoipa::path(
@@ -147,11 +148,6 @@ fn link_address_of(text: &str) -> Result<SocketAddr, Refusal> {
         return Err(Refusal::invalid("listen", detail));
     }
     Ok(address)
-}
-
-fn unix_now() -> u64 {
-    // A clock before 1970 makes every token one that has expired.
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 fn shown(node: NodeStatus) -> ClusterNode {

@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use base::{BlockSize, ByteLen};
 use node::control::{MapSpec, NewVolume};
 use serde::{Deserialize, Serialize};
 use store::VolumeKind;
 
+use crate::clock::unix_now;
 use crate::size::Size;
 
 /// `NAME=SIZE` or `NAME=SIZE,ram`.
@@ -45,7 +45,7 @@ impl FirstVolume {
             block_size: BlockSize::B512,
             native_512: false,
             slices: None,
-            created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            created: unix_now(),
             map: Some(MapSpec {
                 target: api::default_target(&self.name),
                 host: api::DEFAULT_HOST.into(),

@@ -2,12 +2,13 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::cores::Cores;
 use super::data_dir;
 use super::first_volume::FirstVolume;
 use super::given::{Given, LogFormat};
+use crate::clock::unix_now;
 use crate::size::Size;
 
 /// Next to iSCSI's 3260; IANA lists it for nothing that would be on such a machine.
@@ -152,11 +153,6 @@ impl Settings {
 /// Long enough to catch the next request of a busy client (tens of microseconds on a fast network), short enough that a
 /// core with little work sleeps nearly all of the time.
 const POLL_US: u32 = 50;
-
-/// A clock before 1970 makes every token one that has expired.
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
 
 fn host_name() -> String {
     let uname = rustix::system::uname();

@@ -1,13 +1,13 @@
 //! What requests for volumes mean to the node's control.
 
 use std::rc::Rc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::node::Control;
 use ::node::control::{ControlError, MapSpec, NewVolume, Placement, VolumeStatus};
 use api::{DEFAULT_HOST, VolumeCreate, VolumeKind, default_target};
 use base::{BlockSize, ByteLen};
 
+use crate::clock::unix_now;
 use crate::http::refusal::Refusal;
 
 /// What a request for a volume asks for, checked as far as it can be without the node.
@@ -53,7 +53,7 @@ pub(super) fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
         block_size,
         native_512: new.native_512,
         slices: new.slices,
-        created: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+        created: unix_now(),
         map,
         copies,
     })

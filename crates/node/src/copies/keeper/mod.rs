@@ -4,6 +4,10 @@
 //! The record says who is in sync; it is followed in order. A copy acts in a configuration when [`replica::Membership`] says that it may, all slices
 //! of it alike; only then is the record's revision *applied*, which is what leases are given and counted by. Heartbeats are requests for leases.
 
+mod engine;
+mod proposals;
+mod questions;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -11,25 +15,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Instant;
-use cluster::embedded::Embedded;
 use cluster::{Event, Everything, Outcome, Store, Transaction, Watch};
 use link::{ClusterId, Frame, Link, Links};
 use proto::scsi::AccessState;
-use replica::{
-    Activation, Incarnation, Membership, NodeId, Proposal, Reason, Revision, SILENCE_MAX, Slot, Slots,
-    Standing, Steward,
-};
-use rt::sync::{Notify, Semaphore, Sender, oneshot};
+use replica::{Activation, Config, Incarnation, Membership, NodeId, Revision, SILENCE_MAX, Slot, Steward};
+use rt::sync::{Notify, Semaphore, Sender};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use slab::Slab;
 use store::VolumeId;
 
-use super::ask::{Answer, Ask};
+pub use self::engine::Engine;
+use super::ask::Answer;
 use super::core::{Copies, on_every_core};
-use super::entry::{NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry, volume_key};
+use super::entry::{NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry, peer, volume_key};
 use super::message::{self, Heartbeat};
-use super::view::SliceView;
 use crate::control::{Control, CopyOpening};
 use crate::port_numbers::NodeNumber;
 use crate::shard::on_all_cores;
@@ -43,9 +43,6 @@ const STEWARD_EVERY: Duration = Duration::from_millis(50);
 
 /// How long a change of the record may take.
 pub const RECORD_DEADLINE: Duration = Duration::from_secs(5);
-
-/// How long another node may take to answer.
-const ASK_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Something that needs the cluster could not be done.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -88,37 +85,9 @@ pub struct Keeper {
     stopping: Cell<bool>,
 }
 
-/// What keeps the cluster's record on this node.
-pub enum Engine {
-    /// Raft, with the other nodes.
-    Embedded {
-        /// The engine.
-        embedded: Embedded,
-        /// How often a survivor was made a new cluster: who joins is of the same.
-        generation: u64,
-    },
-    /// All nodes share one, in a simulated world.
-    Shared,
-}
-
-impl Engine {
-    fn deliver(&self, from: NodeId, bytes: Vec<u8>) {
-        if let (Engine::Embedded { embedded, .. }, Some(from)) = (self, cluster::NodeId::new(from.0)) {
-            embedded.deliver(from, bytes);
-        }
-    }
-
-    fn unreachable(&self, node: NodeId) {
-        if let (Engine::Embedded { embedded, .. }, Some(node)) = (self, cluster::NodeId::new(node.0)) {
-            embedded.unreachable(node);
-        }
-    }
-}
-
 /// Another node.
 #[derive(Default)]
 struct PeerState {
-    entry: Option<NodeEntry>,
     link: Option<Rc<Link>>,
     /// It has said that it leaves, in this life.
     leaving: Option<Incarnation>,
@@ -198,14 +167,6 @@ impl Keeper {
         Ok(self.store.change_members(change, deadline).await?)
     }
 
-    /// The generation of the cluster's record, which nodes that join are to be of.
-    pub fn record_generation(&self) -> u64 {
-        match &self.engine {
-            Engine::Embedded { generation, .. } => *generation,
-            Engine::Shared => 0,
-        }
-    }
-
     /// Where other nodes reach this one.
     pub fn addresses(&self) -> Vec<std::net::SocketAddr> {
         self.links.local_addresses().to_vec()
@@ -248,18 +209,6 @@ impl Keeper {
             .collect()
     }
 
-    /// The texts of all keys that begin with one of the prefixes.
-    pub fn texts(&self, prefixes: &[&str]) -> Vec<(String, Arc<[u8]>)> {
-        let record = self.record.borrow();
-        let wanted = |key: &str| prefixes.iter().any(|prefix| key.starts_with(prefix));
-        record
-            .entries
-            .iter()
-            .filter(|(key, _)| wanted(key))
-            .map(|(key, value)| (key.clone(), Arc::clone(&value.value)))
-            .collect()
-    }
-
     /// The revision at which this node last saw the key changed; `None`: there is no such key.
     pub fn revision_of(&self, key: &str) -> Option<cluster::Revision> {
         self.record.borrow().entries.get(key).map(|value| value.revision)
@@ -278,6 +227,11 @@ impl Keeper {
             }
             Outcome::Conflict { key, .. } => Err(ClusterError::Conflict(key)),
         }
+    }
+
+    /// Waits until the record has the key; not without end.
+    pub async fn until_known(&self, key: &str) {
+        let _ = rt::timeout(RECORD_DEADLINE, self.applied.until(|| self.revision_of(key).is_some())).await;
     }
 
     /// A transaction with a number of its own.
@@ -311,10 +265,20 @@ impl Keeper {
         let now = rt::now();
         let status = |entry: VolumeEntry| {
             let kept = VolumeId::parse(&entry.id).and_then(|id| kept.get(&id));
-            let serving = kept.is_some_and(|kept| kept.open && self.serves(now, kept));
-            CopiesStatus { entry, here: kept.map(|kept| (kept.slot, kept.open)), serving }
+            self.status_of(now, entry, kept)
         };
         self.list::<VolumeEntry>(VOLUMES).into_iter().map(status).collect()
+    }
+
+    /// The copies of one volume; `None`: the record has no such volume.
+    pub fn volume(&self, id: VolumeId) -> Option<CopiesStatus> {
+        let (entry, _) = self.get(&volume_key(id))?;
+        Some(self.status_of(rt::now(), entry, self.volumes.borrow().get(&id)))
+    }
+
+    fn status_of(&self, now: Instant, entry: VolumeEntry, kept: Option<&Kept>) -> CopiesStatus {
+        let serving = kept.is_some_and(|kept| kept.open && self.serves(now, kept));
+        CopiesStatus { entry, here: kept.map(|kept| (kept.slot, kept.open)), serving }
     }
 
     /// The ways to the volumes that have an open copy here.
@@ -329,15 +293,8 @@ impl Keeper {
         let state = |serves: bool| {
             Way::new(if serves { AccessState::ActiveOptimized } else { AccessState::Unavailable })
         };
-        let me = self.copies.incarnation();
-        let acts = kept
-            .membership
-            .active()
-            .is_some_and(|config| matches!(config.standing(kept.slot, me), Standing::InSync(_)));
-        let named = kept
-            .membership
-            .newest()
-            .is_some_and(|config| matches!(config.standing(kept.slot, me), Standing::InSync(_)));
+        let acts = kept.membership.active().is_some_and(|config| self.is_in_sync(kept, config));
+        let named = kept.membership.newest().is_some_and(|config| self.is_in_sync(kept, config));
         let others = kept.entry.copies.iter().filter(|copy| copy.slot as usize != kept.slot.index());
         let others = others.filter_map(|copy| {
             let number = NodeNumber::new(copy.node.into())?;
@@ -350,9 +307,13 @@ impl Keeper {
         kept.membership.active().is_some_and(|config| {
             let others = config.members().without(kept.slot);
             let nodes = others.iter().filter_map(|slot| config.copy(slot)).map(|copy| copy.node);
-            matches!(config.standing(kept.slot, self.copies.incarnation()), Standing::InSync(_))
-                && self.copies.holds_all(now, nodes)
+            self.is_in_sync(kept, config) && self.copies.holds_all(now, nodes)
         })
+    }
+
+    /// Whether the configuration has the copy here in sync, in this life.
+    fn is_in_sync(&self, kept: &Kept, config: &Config) -> bool {
+        config.in_sync_incarnation(kept.slot) == Some(self.copies.incarnation())
     }
 
     async fn follow(self: Rc<Self>, mut watch: Watch) {
@@ -405,18 +366,7 @@ impl Keeper {
             // It has joined, and does not know the record yet: those that it was told of are all it has.
             return;
         }
-        let mut peers = self.peers.borrow_mut();
-        for peer in peers.values_mut() {
-            peer.entry = None;
-        }
-        for entry in &entries {
-            peers.entry(NodeId(entry.id)).or_default().entry = Some(entry.clone());
-        }
-        drop(peers);
-        let peers = entries.into_iter().map(|entry| link::Peer {
-            id: NodeId(entry.id),
-            addresses: entry.addresses.iter().map(|address| (None, *address)).collect(),
-        });
+        let peers = entries.iter().map(|entry| peer(entry.id, &entry.addresses));
         self.links.set_peers(peers.collect());
     }
 
@@ -486,13 +436,11 @@ impl Keeper {
     }
 
     fn opening(&self, kept: &Kept) -> CopyOpening {
-        let newest = kept.membership.newest();
-        let life = self.copies.incarnation();
         CopyOpening {
             number: kept.entry.number,
             me: kept.slot,
-            incarnation: life,
-            new: newest.is_some_and(|config| config.in_sync_incarnation(kept.slot) == Some(life)),
+            incarnation: self.copies.incarnation(),
+            new: kept.membership.newest().is_some_and(|config| self.is_in_sync(kept, config)),
         }
     }
 
@@ -570,82 +518,6 @@ impl Keeper {
             .min()
     }
 
-    async fn propose(self: &Rc<Self>) {
-        let Some(views) = self.views().await else { return };
-        let now = rt::now();
-        let proposals: Vec<(VolumeId, Proposal)> = {
-            let leases = self.copies.leases();
-            let mut volumes = self.volumes.borrow_mut();
-            let open = volumes.iter_mut().filter(|(_, kept)| kept.open && !kept.proposing);
-            open.filter_map(|(id, kept)| {
-                let view = views.get(&kept.entry.number)?.with_leaving(self.leaving(&kept.entry));
-                let proposal = kept.steward.propose(now, &kept.membership, &leases, view)?;
-                let lost = proposal.reason == Reason::Alone && kept.blank;
-                (!lost).then_some((*id, proposal))
-            })
-            .collect()
-        };
-        for (id, proposal) in proposals {
-            self.commit_proposal(id, proposal);
-        }
-    }
-
-    /// What the slices of each volume know together; `None`: there is no volume.
-    async fn views(&self) -> Option<BTreeMap<u32, SliceView>> {
-        if self.volumes.borrow().is_empty() {
-            return None;
-        }
-        let by_core = on_all_cores(|| async {
-            let copies = Copies::current().slices();
-            copies.iter().map(|copy| (copy.address().volume, copy.view())).collect::<Vec<_>>()
-        })
-        .await;
-        let mut all: BTreeMap<u32, SliceView> = BTreeMap::new();
-        for (volume, view) in by_core.into_iter().flatten() {
-            all.entry(volume).and_modify(|known| *known = known.and(view)).or_insert(view);
-        }
-        Some(all)
-    }
-
-    fn leaving(&self, entry: &VolumeEntry) -> Slots {
-        let peers = self.peers.borrow();
-        let leaves = |copy: &&super::CopyEntry| {
-            peers
-                .get(&NodeId(copy.node))
-                .and_then(|peer| peer.leaving)
-                .is_some_and(|life| life.0 == copy.incarnation)
-        };
-        entry.copies.iter().filter(leaves).filter_map(|copy| Slot::new(usize::from(copy.slot))).collect()
-    }
-
-    fn commit_proposal(self: &Rc<Self>, id: VolumeId, proposal: Proposal) {
-        let mut volumes = self.volumes.borrow_mut();
-        let Some(kept) = volumes.get_mut(&id) else { return };
-        kept.proposing = true;
-        let reason = describe(proposal.reason);
-        tracing::info!(volume = kept.entry.name, copy = %proposal.slot, reason, "a change of who is in sync is proposed");
-        let (key, revision) = (volume_key(id), kept.revision);
-        let entry = kept.entry.with_config(&proposal.config, reason);
-        let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&entry));
-        drop(volumes);
-        let keeper = Rc::clone(self);
-        rt::spawn(async move {
-            let result = keeper.store.cas(transaction, RECORD_DEADLINE).await;
-            match result {
-                // The watch brings it.
-                Ok(Outcome::Committed(_)) => return,
-                Ok(Outcome::Conflict { .. }) => {}
-                Err(error) => {
-                    tracing::warn!(volume = entry.name, %error, "who is in sync could not be changed")
-                }
-            }
-            if let Some(kept) = keeper.volumes.borrow_mut().get_mut(&id) {
-                kept.proposing = false;
-            }
-        })
-        .detach();
-    }
-
     /// Tells units by which nodes they are reached and how.
     async fn show_paths(&self) {
         if let Some(control) = Control::try_current() {
@@ -717,48 +589,6 @@ impl Keeper {
         }
     }
 
-    /// Asks another node for something, or this one.
-    ///
-    /// # Errors
-    /// [`ClusterError::Unreached`], [`ClusterError::Refused`].
-    pub async fn ask(self: &Rc<Self>, node: NodeId, ask: Ask) -> Result<Answer, ClusterError> {
-        let refused = |reason| ClusterError::Refused { node, reason };
-        if node == self.me() {
-            return self.carry_out(ask).await.map_err(refused);
-        }
-        let link = self.peers.borrow().get(&node).and_then(|peer| peer.link.clone());
-        let Some(link) = link else { return Err(ClusterError::Unreached(node)) };
-        let (sender, answer) = oneshot();
-        let number = self.questions.borrow_mut().insert(sender);
-        link.send(message::frame(message::ASK, number as u64, json(&ask)));
-        let answer = rt::timeout(ASK_DEADLINE, answer).await;
-        let _late = self.questions.borrow_mut().try_remove(number);
-        match answer {
-            Ok(Ok(answer)) => answer.map_err(refused),
-            Ok(Err(rt::sync::Closed)) | Err(rt::Elapsed) => Err(ClusterError::Unreached(node)),
-        }
-    }
-
-    async fn answer(self: &Rc<Self>, link: &Link, frame: Frame) {
-        let answer: Result<Answer, String> = match serde_json::from_slice(&frame.head) {
-            Ok(ask) => self.carry_out(ask).await,
-            Err(error) => Err(format!("this node's version does not know what it was asked for: {error}")),
-        };
-        link.send(message::frame(message::ANSWER, frame.channel, json(&answer)));
-    }
-
-    fn handle_answer(&self, frame: &Frame) {
-        let waiting = self.questions.borrow_mut().try_remove(frame.channel as usize);
-        let Some(waiting) = waiting else { return };
-        let answer = serde_json::from_slice(&frame.head);
-        waiting.send(answer.unwrap_or_else(|error| Err(format!("its answer cannot be read: {error}"))));
-    }
-
-    async fn carry_out(&self, ask: Ask) -> Result<Answer, String> {
-        let control = Control::try_current().ok_or("the node is starting: try again in a moment")?;
-        control.carry_out_ask(ask).await.map_err(|error| error.to_string())
-    }
-
     /// The node is about to stop: asks the others to go on without it, and waits a moment until they do.
     pub async fn leave(&self) {
         for link in self.control_links() {
@@ -782,18 +612,6 @@ impl Keeper {
 
 /// How long a node that stops waits for the others to take its copies out.
 const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
-
-fn describe(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Restarted => "its node was restarted",
-        Reason::Silent => "nothing was heard of its node",
-        Reason::Overdue => "it did not finish writes",
-        Reason::Leaves => "its node was stopped",
-        Reason::Complete => "it has all that it missed",
-        Reason::CaughtUp => "it has nearly all that it missed and takes new writes",
-        Reason::Alone => "it was in sync when it was lost, and nobody else that was is there",
-    }
-}
 
 /// A value as the record keeps it.
 pub fn json(value: &impl Serialize) -> Vec<u8> {

@@ -1,0 +1,105 @@
+//! What is to become of volumes when nodes are lost and return: thought over, and committed if nobody was quicker.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use cluster::Outcome;
+use replica::{NodeId, Proposal, Reason, Slot, Slots};
+use store::VolumeId;
+
+use super::super::core::Copies;
+use super::super::entry::{CopyEntry, VolumeEntry, volume_key};
+use super::super::view::SliceView;
+use super::{Keeper, RECORD_DEADLINE, json};
+use crate::shard::on_all_cores;
+
+impl Keeper {
+    /// Proposes what stewards think of.
+    pub(super) async fn propose(self: &Rc<Self>) {
+        let Some(views) = self.views().await else { return };
+        let now = rt::now();
+        let proposals: Vec<(VolumeId, Proposal)> = {
+            let leases = self.copies.leases();
+            let mut volumes = self.volumes.borrow_mut();
+            let open = volumes.iter_mut().filter(|(_, kept)| kept.open && !kept.proposing);
+            open.filter_map(|(id, kept)| {
+                let view = views.get(&kept.entry.number)?.with_leaving(self.leaving(&kept.entry));
+                let proposal = kept.steward.propose(now, &kept.membership, &leases, view)?;
+                let lost = proposal.reason == Reason::Alone && kept.blank;
+                (!lost).then_some((*id, proposal))
+            })
+            .collect()
+        };
+        for (id, proposal) in proposals {
+            self.commit_proposal(id, proposal);
+        }
+    }
+
+    /// What the slices of each volume know together; `None`: there is no volume.
+    async fn views(&self) -> Option<BTreeMap<u32, SliceView>> {
+        if self.volumes.borrow().is_empty() {
+            return None;
+        }
+        let by_core = on_all_cores(|| async {
+            let copies = Copies::current().slices();
+            copies.iter().map(|copy| (copy.address().volume, copy.view())).collect::<Vec<_>>()
+        })
+        .await;
+        let mut all: BTreeMap<u32, SliceView> = BTreeMap::new();
+        for (volume, view) in by_core.into_iter().flatten() {
+            all.entry(volume).and_modify(|known| *known = known.and(view)).or_insert(view);
+        }
+        Some(all)
+    }
+
+    fn leaving(&self, entry: &VolumeEntry) -> Slots {
+        let peers = self.peers.borrow();
+        let leaves = |copy: &&CopyEntry| {
+            peers
+                .get(&NodeId(copy.node))
+                .and_then(|peer| peer.leaving)
+                .is_some_and(|life| life.0 == copy.incarnation)
+        };
+        entry.copies.iter().filter(leaves).filter_map(|copy| Slot::new(usize::from(copy.slot))).collect()
+    }
+
+    fn commit_proposal(self: &Rc<Self>, id: VolumeId, proposal: Proposal) {
+        let mut volumes = self.volumes.borrow_mut();
+        let Some(kept) = volumes.get_mut(&id) else { return };
+        kept.proposing = true;
+        let reason = describe(proposal.reason);
+        tracing::info!(volume = kept.entry.name, copy = %proposal.slot, reason, "a change of who is in sync is proposed");
+        let (key, revision) = (volume_key(id), kept.revision);
+        let entry = kept.entry.with_config(&proposal.config, reason);
+        let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&entry));
+        drop(volumes);
+        let keeper = Rc::clone(self);
+        rt::spawn(async move {
+            let result = keeper.store.cas(transaction, RECORD_DEADLINE).await;
+            match result {
+                // The watch brings it.
+                Ok(Outcome::Committed(_)) => return,
+                Ok(Outcome::Conflict { .. }) => {}
+                Err(error) => {
+                    tracing::warn!(volume = entry.name, %error, "who is in sync could not be changed")
+                }
+            }
+            if let Some(kept) = keeper.volumes.borrow_mut().get_mut(&id) {
+                kept.proposing = false;
+            }
+        })
+        .detach();
+    }
+}
+
+fn describe(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Restarted => "its node was restarted",
+        Reason::Silent => "nothing was heard of its node",
+        Reason::Overdue => "it did not finish writes",
+        Reason::Leaves => "its node was stopped",
+        Reason::Complete => "it has all that it missed",
+        Reason::CaughtUp => "it has nearly all that it missed and takes new writes",
+        Reason::Alone => "it was in sync when it was lost, and nobody else that was is there",
+    }
+}

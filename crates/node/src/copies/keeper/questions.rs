@@ -1,0 +1,60 @@
+//! What nodes ask each other for, and the answers.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use link::{Frame, Link};
+use replica::NodeId;
+use rt::sync::oneshot;
+
+use super::super::ask::{Answer, Ask};
+use super::super::message;
+use super::{ClusterError, Keeper, json};
+use crate::control::Control;
+
+/// How long another node may take to answer.
+const ASK_DEADLINE: Duration = Duration::from_secs(30);
+
+impl Keeper {
+    /// Asks another node for something, or this one.
+    ///
+    /// # Errors
+    /// [`ClusterError::Unreached`], [`ClusterError::Refused`].
+    pub async fn ask(self: &Rc<Self>, node: NodeId, ask: Ask) -> Result<Answer, ClusterError> {
+        let refused = |reason| ClusterError::Refused { node, reason };
+        if node == self.me() {
+            return self.carry_out(ask).await.map_err(refused);
+        }
+        let link = self.peers.borrow().get(&node).and_then(|peer| peer.link.clone());
+        let Some(link) = link else { return Err(ClusterError::Unreached(node)) };
+        let (sender, answer) = oneshot();
+        let number = self.questions.borrow_mut().insert(sender);
+        link.send(message::frame(message::ASK, number as u64, json(&ask)));
+        let answer = rt::timeout(ASK_DEADLINE, answer).await;
+        let _late = self.questions.borrow_mut().try_remove(number);
+        match answer {
+            Ok(Ok(answer)) => answer.map_err(refused),
+            Ok(Err(rt::sync::Closed)) | Err(rt::Elapsed) => Err(ClusterError::Unreached(node)),
+        }
+    }
+
+    pub(super) async fn answer(self: &Rc<Self>, link: &Link, frame: Frame) {
+        let answer: Result<Answer, String> = match serde_json::from_slice(&frame.head) {
+            Ok(ask) => self.carry_out(ask).await,
+            Err(error) => Err(format!("this node's version does not know what it was asked for: {error}")),
+        };
+        link.send(message::frame(message::ANSWER, frame.channel, json(&answer)));
+    }
+
+    pub(super) fn handle_answer(&self, frame: &Frame) {
+        let waiting = self.questions.borrow_mut().try_remove(frame.channel as usize);
+        let Some(waiting) = waiting else { return };
+        let answer = serde_json::from_slice(&frame.head);
+        waiting.send(answer.unwrap_or_else(|error| Err(format!("its answer cannot be read: {error}"))));
+    }
+
+    async fn carry_out(&self, ask: Ask) -> Result<Answer, String> {
+        let control = Control::try_current().ok_or("the node is starting: try again in a moment")?;
+        control.carry_out_ask(ask).await.map_err(|error| error.to_string())
+    }
+}
