@@ -9,15 +9,19 @@ use std::rc::Rc;
 
 use base::{Chain, Instant};
 use link::{ClusterId, Frame, Handler, Link, LinkName, Role};
+use replica::wire::Malformed;
 use replica::{Incarnation, LeaseGrant, Leases, NodeId, Revision, Terms};
 use rt::CoreId;
 
+use super::lock::LockMessage;
 use super::{Address, Keeper, SliceCopy};
 use crate::shard::Shard;
 use crate::volume::core_of;
 
-/// The kind of a frame between slices.
-const SLICE: u8 = 1;
+/// The kind of a frame between slices: the protocol's own.
+pub(super) const SLICE: u8 = 1;
+/// About ranges that commands have for themselves.
+pub(super) const LOCK: u8 = 7;
 
 /// See the module.
 pub struct Copies {
@@ -144,10 +148,10 @@ impl Copies {
     }
 
     /// Sends to the copy of the slice on `node`. Without a link it is lost, as the protocol expects.
-    pub fn send(&self, node: NodeId, address: Address, head: Vec<u8>, payload: Chain) {
+    pub fn send(&self, node: NodeId, kind: u8, address: Address, head: Vec<u8>, payload: Chain) {
         let number = self.up.borrow().get(&node).and_then(|reached| reached.link_of(address.slice));
         let Some(number) = number else { return };
-        let frame = Frame { channel: address.channel(), kind: SLICE, head, payload };
+        let frame = Frame { channel: address.channel(), kind, head, payload };
         let core = LinkName { peer: node, role: Role::Replication, number }.core(rt::cores() as u16);
         on_core(core, move || Copies::current().send_here(node, number, frame));
     }
@@ -191,7 +195,13 @@ impl Copies {
         let copy = self.slices.borrow().get(&address).cloned();
         // A copy that is not open (yet) has nothing to say, and whoever waits for it asks again.
         let Some(copy) = copy else { return };
-        if let Err(malformed) = copy.receive(from, &frame.head, frame.payload) {
+        let read = match frame.kind {
+            LOCK => LockMessage::parse(&frame.head)
+                .map(|message| copy.receive_lock(from, message))
+                .ok_or(Malformed::Value),
+            _ => copy.receive(from, &frame.head, frame.payload),
+        };
+        if let Err(malformed) = read {
             tracing::error!(%from, copy = %address, error = %malformed, "a message of another node's copy cannot be read");
             self.close_links(from);
         }
@@ -281,7 +291,9 @@ impl Handler for LinkHandler {
                 }
             }
             Role::Replication => {
-                let Some(address) = Address::of_channel(frame.channel).filter(|_| frame.kind == SLICE) else {
+                let Some(address) =
+                    Address::of_channel(frame.channel).filter(|_| matches!(frame.kind, SLICE | LOCK))
+                else {
                     link.close("it sent a frame of a kind that does not exist");
                     return;
                 };

@@ -9,6 +9,7 @@ mod checksum;
 mod core;
 mod entry;
 mod keeper;
+mod lock;
 mod message;
 mod slice;
 mod view;
@@ -23,6 +24,7 @@ pub use self::entry::{
     CopyEntry, NewCopy, NodeEntry, StandingEntry, VolumeEntry, node_key, peer, volume_key, volume_name_key,
 };
 pub use self::keeper::{ClusterError, CopiesStatus, Engine, Keeper, RECORD_DEADLINE, json};
+pub use self::lock::RangeLock;
 pub use self::slice::{Opening, SliceCopy};
 
 /// How long a command waits for a copy that does not serve at the moment (R21). A lost node is given up after a lease's length, 1 s; initiators

@@ -15,10 +15,11 @@ use replica::{
     Unreadable, Unwritable, wire,
 };
 use rt::Durability;
-use rt::sync::{Notify, Sender, oneshot};
+use rt::sync::{Notify, Receiver, Sender, oneshot};
 use store::SliceError;
 
-use super::core::Copies;
+use super::core::{Copies, SLICE};
+use super::lock::Locks;
 use super::view::SliceView;
 use super::{Address, HOLD_MAX};
 use crate::volume::Order;
@@ -29,9 +30,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// See the module. Offsets are bytes of the slice.
 pub struct SliceCopy {
     address: Address,
-    layout: Rc<store::Slice>,
+    pub(super) layout: Rc<store::Slice>,
     geometry: Geometry,
-    replica: RefCell<Replica>,
+    pub(super) replica: RefCell<Replica>,
     /// Writes to the disk that overlap take effect in the order in which they were decided.
     applies: Rc<Order>,
     /// Hosts' writes under way.
@@ -40,7 +41,9 @@ pub struct SliceCopy {
     /// On which node the copy of each slot is.
     nodes: Cell<[Option<NodeId>; Slot::MAX]>,
     /// Rung when something has happened that a waiting command may have waited for.
-    happened: Notify,
+    pub(super) happened: Notify,
+    /// What commands have for themselves on all nodes.
+    pub(super) locks: Locks,
 }
 
 /// What is needed to open a slice's copy.
@@ -59,11 +62,15 @@ pub struct Opening {
 }
 
 impl SliceCopy {
-    /// Opens the copy that the layout keeps: reads its dirty map.
+    /// Opens the copy that the layout keeps: reads its dirty map. `hosts` is the order of what hosts do here.
     ///
     /// # Errors
     /// What the layout says.
-    pub async fn open(layout: Rc<store::Slice>, opening: Opening) -> Result<Rc<SliceCopy>, SliceError> {
+    pub async fn open(
+        layout: Rc<store::Slice>,
+        opening: Opening,
+        hosts: Rc<Order>,
+    ) -> Result<Rc<SliceCopy>, SliceError> {
         let Opening { address, me, incarnation, block_bytes, blank } = opening;
         let geometry = Geometry::new(layout.len().0 / u64::from(block_bytes), block_bytes);
         let map = read_map(&layout, &geometry, address, blank).await?;
@@ -77,6 +84,7 @@ impl SliceCopy {
             last_command: Cell::new(0),
             nodes: Cell::default(),
             happened: Notify::new(),
+            locks: Locks::new(hosts, me),
         }))
     }
 
@@ -102,6 +110,7 @@ impl SliceCopy {
             nodes[slot.index()] = Some(copy.node);
         }
         let before = self.nodes.replace(nodes);
+        self.locks.enter(activation.config.epoch);
         self.tell(|replica| {
             replica.activate(activation);
             if replica.standing() == Standing::Outside {
@@ -119,6 +128,7 @@ impl SliceCopy {
 
     /// The link to a node is up: anew, if it was before.
     pub fn link_up(self: &Rc<Self>, node: NodeId) {
+        self.say_locks(node);
         if let Some(slot) = self.slot_of(node) {
             self.tell(|replica| replica.handle_link_up(slot));
         }
@@ -201,19 +211,48 @@ impl SliceCopy {
         let blocks = self.blocks(offset, len);
         let mut until = None;
         let done = loop {
-            let command = Command(self.last_command.get() + 1);
-            self.last_command.set(command.0);
-            let taken = self.replica.borrow_mut().write(command, blocks, payload.clone());
-            match taken {
-                Ok(()) => {
-                    let (sender, done) = oneshot();
-                    self.commands.borrow_mut().insert(command, sender);
-                    break done;
-                }
+            match self.begin(blocks, &payload) {
+                Ok(done) => break done,
                 Err(Unwritable::Failed) => return Err(SliceError::Offline),
                 Err(Unwritable::NotInSync) => self.hold(&mut until).await?,
             }
         };
+        self.end(done).await
+    }
+
+    /// Writes for a command that has the range for itself ([`SliceCopy::lock`]).
+    ///
+    /// # Errors
+    /// [`SliceError::Unavailable`]: as [`SliceCopy::write`], or it has lost the range, and nothing was written.
+    pub async fn write_locked(
+        self: &Rc<Self>,
+        offset: ByteOffset,
+        len: ByteLen,
+        payload: Payload,
+    ) -> Result<(), SliceError> {
+        // From here to the write's place in the order nothing else happens on this core.
+        let range = offset.0..offset.0 + len.0;
+        let held = self.epoch().is_some_and(|epoch| self.locks.hold(epoch, &range));
+        if !held {
+            return Err(SliceError::Unavailable);
+        }
+        match self.begin(self.blocks(offset, len), &payload) {
+            Ok(done) => self.end(done).await,
+            Err(Unwritable::Failed) => Err(SliceError::Offline),
+            Err(Unwritable::NotInSync) => Err(SliceError::Unavailable),
+        }
+    }
+
+    fn begin(&self, blocks: Blocks, payload: &Payload) -> Result<Receiver<Outcome>, Unwritable> {
+        let command = Command(self.last_command.get() + 1);
+        self.last_command.set(command.0);
+        self.replica.borrow_mut().write(command, blocks, payload.clone())?;
+        let (sender, done) = oneshot();
+        self.commands.borrow_mut().insert(command, sender);
+        Ok(done)
+    }
+
+    async fn end(self: &Rc<Self>, done: Receiver<Outcome>) -> Result<(), SliceError> {
         self.carry_out();
         match done.await {
             Ok(Outcome::Done) => Ok(()),
@@ -222,7 +261,7 @@ impl SliceCopy {
     }
 
     /// Waits a moment for this copy to serve (again).
-    async fn hold(&self, until: &mut Option<Instant>) -> Result<(), SliceError> {
+    pub(super) async fn hold(&self, until: &mut Option<Instant>) -> Result<(), SliceError> {
         let now = rt::now();
         let until = *until.get_or_insert(now + HOLD_MAX);
         if now >= until {
@@ -264,9 +303,9 @@ impl SliceCopy {
     }
 
     fn send(&self, slot: Slot, envelope: &Envelope) {
-        if let Some(node) = self.nodes.get()[slot.index()] {
+        if let Some(node) = self.node_of(slot) {
             let (head, payload) = wire::encode(envelope);
-            Copies::current().send(node, self.address, head, payload);
+            Copies::current().send(node, SLICE, self.address, head, payload);
         }
     }
 
@@ -338,11 +377,15 @@ impl SliceCopy {
         })
     }
 
-    fn slot_of(&self, node: NodeId) -> Option<Slot> {
+    pub(super) fn node_of(&self, slot: Slot) -> Option<NodeId> {
+        self.nodes.get()[slot.index()]
+    }
+
+    pub(super) fn slot_of(&self, node: NodeId) -> Option<Slot> {
         Slot::all().find(|slot| self.nodes.get()[slot.index()] == Some(node))
     }
 
-    fn blocks(&self, offset: ByteOffset, len: ByteLen) -> Blocks {
+    pub(super) fn blocks(&self, offset: ByteOffset, len: ByteLen) -> Blocks {
         let block = u64::from(self.geometry.block_bytes);
         Blocks::new(offset.0 / block, (offset.0 + len.0) / block)
     }

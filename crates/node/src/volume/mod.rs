@@ -21,7 +21,7 @@ use rt::{CoreId, Durability};
 pub use store::VolumeId;
 use store::{CoreDisks, Piece, SliceError, SliceSpec, Stripe};
 
-pub use self::order::Order;
+pub use self::order::{Exclusive, Order};
 use self::piece::{PieceOp, Taken};
 pub use self::slice::{Slice, Standing};
 

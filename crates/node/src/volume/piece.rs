@@ -5,7 +5,7 @@ use rt::{CoreId, Durability};
 use std::rc::Rc;
 use store::{Piece, SliceError};
 
-use super::order::Exclusive;
+use super::slice::TakenRange;
 use super::{Slice, Standing, Volume, VolumeId, core_of};
 use crate::shard::Shard;
 
@@ -20,7 +20,7 @@ pub(super) enum PieceOp {
 
 /// A piece that a command has taken; given back when this is dropped.
 pub(super) enum Taken {
-    Here { _exclusive: Exclusive },
+    Here { _range: TakenRange },
     There { core: CoreId, volume: VolumeId, slice: u16, entry: usize },
 }
 
@@ -72,10 +72,9 @@ impl Volume {
     /// Takes `piece` for a read-modify-write.
     pub(super) async fn take_piece(&self, piece: Piece) -> Result<Taken, SliceError> {
         if let Some(slice) = self.slice_here(piece.slice) {
-            return Ok(Taken::Here { _exclusive: slice.take(piece.offset, piece.len).await });
+            return Ok(Taken::Here { _range: slice.take(piece.offset, piece.len).await? });
         }
-        let take =
-            move |slice: Rc<Slice>| async move { Ok(slice.take_for_later(piece.offset, piece.len).await) };
+        let take = move |slice: Rc<Slice>| async move { slice.take_for_later(piece.offset, piece.len).await };
         let entry = self.on_owner(piece.slice, take).await?;
         Ok(Taken::There {
             core: core_of(piece.slice, rt::cores()),

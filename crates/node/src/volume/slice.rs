@@ -11,7 +11,7 @@ use slab::Slab;
 use store::{CoreDisks, SliceError, SliceSpec};
 
 use super::order::{Exclusive, Order};
-use crate::copies::{Opening, SliceCopy};
+use crate::copies::{Opening, RangeLock, SliceCopy};
 
 /// One slice on its core. Offsets are bytes of the slice.
 pub struct Slice {
@@ -20,7 +20,15 @@ pub struct Slice {
     copy: Option<Rc<SliceCopy>>,
     order: Rc<Order>,
     /// Ranges that commands of other cores have taken, until they send word.
-    taken: RefCell<Slab<Exclusive>>,
+    taken: RefCell<Slab<TakenRange>>,
+}
+
+/// A range that a command has for itself, until this is dropped.
+pub enum TakenRange {
+    /// Only this node has the slice.
+    Here { _exclusive: Exclusive },
+    /// On all nodes that have a copy.
+    Everywhere { _lock: RangeLock },
 }
 
 /// Whether an operation must respect what others hold exclusively, or is itself part of such a holder's command.
@@ -47,13 +55,13 @@ impl Slice {
     /// # Errors
     /// What the layout says.
     pub async fn open_copy(layout: store::Slice, opening: Opening) -> Result<Slice, SliceError> {
-        let layout = Rc::new(layout);
+        let (layout, order) = (Rc::new(layout), Rc::default());
         // An empty one has nothing to agree on.
         let copy = match layout.is_empty() {
             true => None,
-            false => Some(SliceCopy::open(Rc::clone(&layout), opening).await?),
+            false => Some(SliceCopy::open(Rc::clone(&layout), opening, Rc::clone(&order)).await?),
         };
-        Ok(Slice { layout, copy, order: Rc::default(), taken: RefCell::default() })
+        Ok(Slice { layout, copy, order, taken: RefCell::default() })
     }
 
     /// Which slice of its volume it is.
@@ -85,20 +93,30 @@ impl Slice {
     }
 
     /// Takes the range for a command that reads and then writes it as one step.
-    pub async fn take(&self, offset: ByteOffset, len: ByteLen) -> Exclusive {
-        self.order.exclusive(bytes(offset, len)).await
+    ///
+    /// # Errors
+    /// [`SliceError::Unavailable`] if other nodes do not give it.
+    pub async fn take(&self, offset: ByteOffset, len: ByteLen) -> Result<TakenRange, SliceError> {
+        let range = bytes(offset, len);
+        Ok(match &self.copy {
+            None => TakenRange::Here { _exclusive: self.order.exclusive(range).await },
+            Some(copy) => TakenRange::Everywhere { _lock: copy.lock(range).await? },
+        })
     }
 
     /// Takes the range for a command of another core, which gives it back by this number.
-    pub async fn take_for_later(&self, offset: ByteOffset, len: ByteLen) -> usize {
-        let exclusive = self.take(offset, len).await;
-        self.taken.borrow_mut().insert(exclusive)
+    ///
+    /// # Errors
+    /// As [`Slice::take`].
+    pub async fn take_for_later(&self, offset: ByteOffset, len: ByteLen) -> Result<usize, SliceError> {
+        let taken = self.take(offset, len).await?;
+        Ok(self.taken.borrow_mut().insert(taken))
     }
 
     /// Ends what [`Slice::take_for_later`] began.
     pub fn give_back(&self, entry: usize) {
-        let exclusive = self.taken.borrow_mut().try_remove(entry);
-        drop(exclusive);
+        let taken = self.taken.borrow_mut().try_remove(entry);
+        drop(taken);
     }
 
     /// Reads.
@@ -141,7 +159,10 @@ impl Slice {
             // Durable on all members before it is acknowledged (R3), whatever the initiator asked for.
             Some(copy) => {
                 let len = ByteLen(data.len() as u64);
-                copy.write(offset, len, Payload::Data(data)).await
+                match standing {
+                    Standing::Ordinary => copy.write(offset, len, Payload::Data(data)).await,
+                    Standing::Holder => copy.write_locked(offset, len, Payload::Data(data)).await,
+                }
             }
         }
     }

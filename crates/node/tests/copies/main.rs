@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod compare_and_write;
 #[path = "../all/linear.rs"]
 mod linear;
 #[expect(dead_code, reason = "the other tests need more of it")]
@@ -160,6 +161,32 @@ impl Cluster {
             "not in sync after a minute: {:?}",
             self.control(by, |control| async move { control.keeper().unwrap().volumes() })
         );
+    }
+
+    /// Crashes nodes, cuts them off and has them return, for some seconds; in the end all are there.
+    fn disturb(&self, rng: &mut Rng) {
+        let nodes = self.servers.len();
+        let mut down: Vec<usize> = Vec::new();
+        for _ in 0..6 {
+            self.world.run_for(Duration::from_millis(rng.below(3000)));
+            let index = rng.below(nodes as u64) as usize;
+            let other = (index + 1) % nodes;
+            match rng.below(5) {
+                0 | 1 if !down.contains(&index) => {
+                    self.world.crash(self.servers[index]);
+                    down.push(index);
+                }
+                2 => self.world.cut(self.servers[index], self.servers[other]),
+                3 => self.world.cut_one_way(self.servers[index], self.servers[other]),
+                _ => self.world.heal_all(),
+            }
+            if let Some(index) = down.first().copied().filter(|_| rng.one_in(2)) {
+                down.remove(0);
+                self.start(index);
+            }
+        }
+        self.world.heal_all();
+        down.into_iter().for_each(|index| self.start(index));
     }
 
     fn checksum(&self, index: usize) -> Vec<u32> {
@@ -340,37 +367,21 @@ fn faults(seed: u64) -> u64 {
             drop(cluster.world.spawn_on(client, CoreId(0), move || worker(portal, name, history, time, rng)));
         }
     }
-    let mut down: Vec<usize> = Vec::new();
-    for _ in 0..6 {
-        cluster.world.run_for(Duration::from_millis(rng.below(3000)));
-        let index = rng.below(nodes as u64) as usize;
-        let other = (index + 1) % nodes;
-        match rng.below(5) {
-            0 | 1 if !down.contains(&index) => {
-                cluster.world.crash(cluster.servers[index]);
-                down.push(index);
-            }
-            2 => cluster.world.cut(cluster.servers[index], cluster.servers[other]),
-            3 => cluster.world.cut_one_way(cluster.servers[index], cluster.servers[other]),
-            _ => cluster.world.heal_all(),
-        }
-        if let Some(index) = down.first().copied().filter(|_| rng.one_in(2)) {
-            down.remove(0);
-            cluster.start(index);
-        }
-    }
-    cluster.world.heal_all();
-    down.into_iter().for_each(|index| cluster.start(index));
+    cluster.disturb(&mut rng);
     cluster.wait_until_in_sync(0, nodes);
     cluster.world.run_for(Duration::from_secs(3));
-    for (lba, ops) in history.borrow().iter().enumerate() {
+    check_all(seed, &history.borrow());
+    cluster.world.log_hash()
+}
+
+fn check_all(seed: u64, history: &[Vec<Op>]) {
+    for (lba, ops) in history.iter().enumerate() {
         if let Err(violation) = check(0, ops) {
             panic!("seed {seed}, block {lba}: {violation:?} in {} operations", ops.len());
         }
     }
-    let count: usize = history.borrow().iter().map(Vec::len).sum();
-    assert!(count > 500, "only {count} operations in {:?}", cluster.world.now());
-    cluster.world.log_hash()
+    let count: usize = history.iter().map(Vec::len).sum();
+    assert!(count > 500, "only {count} operations");
 }
 
 #[test]

@@ -411,6 +411,14 @@ impl Replica {
         self.readable(now, leases, blocks).is_ok() && self.table.unchanged_since(mark.0, blocks)
     }
 
+    /// Whether nothing in the blocks is still to be brought to its end by this copy: no write that it began, and none that it would send
+    /// again should its coordinator be lost (R7).
+    pub fn is_settled(&self, blocks: Blocks) -> bool {
+        let unsettled = |ts| self.joiner.may_replay(ts);
+        !self.rounds.values().any(|round| round.blocks.overlaps(blocks))
+            && self.table.within(blocks).all(|(_, entry)| entry.is_valid() || !unsettled(entry.ts))
+    }
+
     /// The next thing to do, if there is one.
     pub fn poll(&mut self) -> Option<Output> {
         if let Some(output) = self.outputs.pop_front() {

@@ -114,10 +114,9 @@ pub(super) const OPERATIONS: &[Operation] = &[
 ];
 
 /// Whether a unit has a command of the table: UNMAP and WRITE ATOMIC depend on what its volume can do, and with several nodes
-/// none decides alone.
+/// none decides on reservations alone.
 pub(super) fn offered(operation: &Operation, config: &LuConfig) -> bool {
-    let decides = matches!(operation.access, Access::PersistentOut | Access::Reserve)
-        || matches!(operation.name, "COMPARE AND WRITE" | "ORWRITE(16)");
+    let decides = matches!(operation.access, Access::PersistentOut | Access::Reserve);
     if config.shared && decides {
         return false;
     }

@@ -135,14 +135,19 @@ fn every_command_is_in_the_document() {
 #[test]
 fn where_several_nodes_serve_a_volume_none_decides_alone() {
     let mut unit = unit_of(LuConfig { shared: true, ..config(BlockSize::B512) });
-    let compare = cdb(0x89, &[(13, &[1])]);
-    for refused in [compare, cdb(0x8b, &[(13, &[1])]), cdb(0x5f, &[(8, &[24])]), cdb(0x16, &[])] {
+    for refused in [cdb(0x5f, &[(8, &[24])]), cdb(0x16, &[])] {
         assert_sense(start(&mut unit, &refused, &[0; 1024]), SenseKey::IllegalRequest, 0x2000);
     }
-    assert_eq!(
-        done(start(&mut unit, &cdb(0x12, &[(1, &[1]), (2, &[0xb0]), (4, &[64])]), &[])).data_in.to_vec()[5],
-        0
-    );
-    let (_, op) = block(start(&mut self::unit(BlockSize::B512), &compare, &[0; 1024]));
-    assert!(matches!(op, BlockOp::CompareAndWrite { .. }), "a node alone has it");
+}
+
+#[test]
+fn what_is_compared_on_several_nodes_is_one_block() {
+    let mut shared = unit_of(LuConfig { shared: true, ..config(BlockSize::B512) });
+    let limits = cdb(0x12, &[(1, &[1]), (2, &[0xb0]), (4, &[64])]);
+    let announced = |unit: &mut LogicalUnit| done(start(unit, &limits, &[])).data_in.to_vec()[5];
+    assert_eq!((announced(&mut shared), announced(&mut unit(BlockSize::B512))), (1, 32));
+    let compare = |blocks: u8| cdb(0x89, &[(13, &[blocks])]);
+    let (_, op) = block(start(&mut shared, &compare(1), &[0; 1024]));
+    assert!(matches!(op, BlockOp::CompareAndWrite { .. }));
+    assert_sense(start(&mut shared, &compare(2), &[0; 2048]), SenseKey::IllegalRequest, 0x2400);
 }

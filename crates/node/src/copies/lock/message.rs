@@ -1,0 +1,85 @@
+//! What copies of a slice say to each other about ranges that are taken (`docs/formats/replication-link.md`).
+
+use std::ops::Range;
+
+use replica::Epoch;
+
+/// A message. Numbers are those of the node that takes; ranges are bytes of the slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockMessage {
+    /// Take the range for me, in this epoch.
+    Take {
+        /// Its number.
+        number: u64,
+        /// What the sender acts in.
+        epoch: Epoch,
+        /// The range.
+        range: Range<u64>,
+    },
+    /// It is taken: nothing of the receiver's of that number is under way there, and nothing begins.
+    Taken(u64),
+    /// It is not: the receiver of the request acts in another epoch.
+    Refused(u64),
+    /// It is not needed any more.
+    Release(u64),
+    /// These are all that the sender has asked for: the first that is said over a new link.
+    Holds(Vec<u64>),
+}
+
+impl LockMessage {
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let words = match self {
+            LockMessage::Take { number, epoch, range } => vec![1, *number, epoch.0, range.start, range.end],
+            LockMessage::Taken(number) => vec![2, *number],
+            LockMessage::Refused(number) => vec![3, *number],
+            LockMessage::Release(number) => vec![4, *number],
+            LockMessage::Holds(numbers) => std::iter::once(5).chain(numbers.iter().copied()).collect(),
+        };
+        words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect()
+    }
+
+    /// Of its bytes; `None`: it is none.
+    pub fn parse(bytes: &[u8]) -> Option<LockMessage> {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        match (&words[..], rest) {
+            (&[1, number, epoch, start, end], []) if start < end => {
+                Some(LockMessage::Take { number, epoch: Epoch(epoch), range: start..end })
+            }
+            (&[2, number], []) => Some(LockMessage::Taken(number)),
+            (&[3, number], []) => Some(LockMessage::Refused(number)),
+            (&[4, number], []) => Some(LockMessage::Release(number)),
+            ([5, numbers @ ..], []) => Some(LockMessage::Holds(numbers.to_vec())),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words() {
+        let messages = [
+            LockMessage::Take { number: 1, epoch: Epoch(2), range: 3..4 },
+            LockMessage::Taken(5),
+            LockMessage::Refused(6),
+            LockMessage::Release(7),
+            LockMessage::Holds(vec![]),
+            LockMessage::Holds(vec![8, 9]),
+        ];
+        for message in messages {
+            assert_eq!(LockMessage::parse(&message.encode()), Some(message));
+        }
+        let release = LockMessage::Release(0x0102).encode();
+        assert_eq!(release, [4, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(LockMessage::parse(&release[..15]), None);
+        assert_eq!(LockMessage::parse(&[]), None);
+        let nothing = LockMessage::Take { number: 1, epoch: Epoch(2), range: 4..5 };
+        let mut nothing = nothing.encode();
+        nothing[24] = 5;
+        assert_eq!(LockMessage::parse(&nothing), None, "an empty range");
+    }
+}

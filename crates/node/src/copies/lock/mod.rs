@@ -1,0 +1,244 @@
+//! Ranges that one command has for itself on all nodes: COMPARE AND WRITE and ORWRITE read and then write as one step.
+//!
+//! The command takes the range on every member of its epoch, itself included, in the order of slots, so that two of them cannot wait for each
+//! other. A member gives it when no host's write of its own is under way there, nothing that it knows of is still to be brought to its end,
+//! and nothing begins until it is given back. A claim holds in its epoch only; so the command's write must begin in that same epoch:
+//! whatever begins elsewhere in a later one comes after it. Why that is enough: `docs/why/replication.md`.
+//!
+//! No message is repeated: after a break the taker says what it holds, and everything else that it had is given back.
+
+mod message;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::Chain;
+use replica::{Blocks, Epoch, NodeId, Slot, Slots, Standing};
+use rt::CoreId;
+use store::SliceError;
+
+pub use self::message::LockMessage;
+use super::SliceCopy;
+use super::core::{Copies, LOCK};
+use crate::volume::{Exclusive, Order};
+
+/// How long a command waits for its range on all nodes. Longer than it takes until a lost node is given up and the rest goes on.
+const LOCK_MAX: Duration = Duration::from_secs(5);
+
+/// How often a member looks whether what was left under way in a range has come to its end.
+const SETTLED_EVERY: Duration = Duration::from_millis(5);
+
+/// What a slice's copy has given to commands of other nodes, and what its own commands have.
+pub(super) struct Locks {
+    /// What hosts do here.
+    hosts: Rc<Order>,
+    me: Slot,
+    given: RefCell<BTreeMap<(NodeId, u64), Rc<Given>>>,
+    own: RefCell<BTreeMap<u64, Own>>,
+    last: Cell<u64>,
+}
+
+/// A range that a command of another node has here, or waits for.
+struct Given {
+    epoch: Epoch,
+    claim: Exclusive,
+}
+
+/// A range of a command of this node.
+struct Own {
+    epoch: Epoch,
+    range: Range<u64>,
+    /// Who was asked.
+    asked: Slots,
+    /// Who has given it.
+    taken: Slots,
+    /// It cannot be had in this epoch.
+    refused: bool,
+    /// All have given it.
+    complete: bool,
+}
+
+/// A range that a command has on all nodes, until this is dropped.
+pub struct RangeLock {
+    copy: Rc<SliceCopy>,
+    core: CoreId,
+    number: u64,
+    _here: Option<Exclusive>,
+}
+
+impl Locks {
+    pub fn new(hosts: Rc<Order>, me: Slot) -> Locks {
+        Locks { hosts, me, given: RefCell::default(), own: RefCell::default(), last: Cell::new(0) }
+    }
+
+    /// Another epoch is acted in: what was given in earlier ones is given back.
+    pub fn enter(&self, epoch: Epoch) {
+        self.given.borrow_mut().retain(|_, given| given.epoch == epoch);
+    }
+
+    /// Whether a command has taken the range on all nodes in this epoch.
+    pub fn hold(&self, epoch: Epoch, range: &Range<u64>) -> bool {
+        let own = self.own.borrow();
+        own.values().any(|own| {
+            own.complete && own.epoch == epoch && own.range.start <= range.start && range.end <= own.range.end
+        })
+    }
+}
+
+impl SliceCopy {
+    /// Takes the range on all nodes.
+    ///
+    /// # Errors
+    /// [`SliceError::Unavailable`] if that takes too long.
+    pub async fn lock(self: &Rc<SliceCopy>, range: Range<u64>) -> Result<RangeLock, SliceError> {
+        let until = rt::now() + LOCK_MAX;
+        let mut hold = None;
+        loop {
+            match rt::timeout(until.since(rt::now()), self.try_lock(&range)).await {
+                Ok(Some(lock)) => return Ok(lock),
+                Ok(None) => self.hold(&mut hold).await?,
+                Err(rt::Elapsed) => return Err(SliceError::Unavailable),
+            }
+        }
+    }
+
+    /// `None`: this node does not serve, or another one acts in another epoch.
+    async fn try_lock(self: &Rc<SliceCopy>, range: &Range<u64>) -> Option<RangeLock> {
+        let (me, epoch, members) = self.serving_members()?;
+        let number = self.locks.last.get() + 1;
+        self.locks.last.set(number);
+        let (asked, taken) = (Slots::NONE, Slots::NONE);
+        let own = Own { epoch, range: range.clone(), asked, taken, refused: false, complete: false };
+        self.locks.own.borrow_mut().insert(number, own);
+        let mut lock = RangeLock { copy: Rc::clone(self), core: rt::core(), number, _here: None };
+        for slot in members.iter() {
+            if slot == me {
+                lock._here = Some(self.locks.hosts.exclusive(range.clone()).await);
+                continue;
+            }
+            self.with_own(number, |own| own.asked = own.asked.with(slot));
+            self.say(slot, &LockMessage::Take { number, epoch, range: range.clone() });
+            let answered = || self.with_own(number, |own| own.refused || own.taken.contains(slot));
+            self.happened.until(|| answered() || self.epoch() != Some(epoch)).await;
+            if self.with_own(number, |own| own.refused) || self.epoch() != Some(epoch) {
+                return None;
+            }
+        }
+        self.with_own(number, |own| own.complete = true);
+        Some(lock)
+    }
+
+    fn with_own<T>(&self, number: u64, with: impl FnOnce(&mut Own) -> T) -> T {
+        with(self.locks.own.borrow_mut().get_mut(&number).expect("kept until its lock is dropped"))
+    }
+
+    /// The slot here, the epoch and all members, if this copy serves.
+    fn serving_members(&self) -> Option<(Slot, Epoch, Slots)> {
+        let replica = self.replica.borrow();
+        let config = replica.config().filter(|_| matches!(replica.standing(), Standing::InSync(_)))?;
+        Some((self.locks.me, config.epoch, config.members()))
+    }
+
+    /// What is acted in.
+    pub(super) fn epoch(&self) -> Option<Epoch> {
+        self.replica.borrow().config().map(|config| config.epoch)
+    }
+
+    fn say(&self, slot: Slot, message: &LockMessage) {
+        if let Some(node) = self.node_of(slot) {
+            self.say_to(node, message);
+        }
+    }
+
+    fn say_to(&self, node: NodeId, message: &LockMessage) {
+        Copies::current().send(node, LOCK, self.address(), message.encode(), Chain::new());
+    }
+
+    /// The link to a node is up anew: what it was not told is said again, and what was asked of it may have been lost.
+    pub(super) fn say_locks(&self, node: NodeId) {
+        let Some(slot) = self.slot_of(node) else { return };
+        let mut held = Vec::new();
+        for (number, own) in self.locks.own.borrow_mut().iter_mut() {
+            if own.taken.contains(slot) {
+                held.push(*number);
+            } else if own.asked.contains(slot) {
+                own.refused = true;
+            }
+        }
+        self.say_to(node, &LockMessage::Holds(held));
+        self.happened.notify();
+    }
+
+    /// A message about a range.
+    pub(super) fn receive_lock(self: &Rc<SliceCopy>, from: NodeId, message: LockMessage) {
+        let Some(slot) = self.slot_of(from) else { return };
+        match message {
+            LockMessage::Take { number, epoch, range } => self.give(from, number, epoch, range),
+            LockMessage::Taken(number) => {
+                if let Some(own) = self.locks.own.borrow_mut().get_mut(&number) {
+                    own.taken = own.taken.with(slot);
+                }
+            }
+            LockMessage::Refused(number) => {
+                if let Some(own) = self.locks.own.borrow_mut().get_mut(&number) {
+                    own.refused = true;
+                }
+            }
+            LockMessage::Release(number) => drop(self.locks.given.borrow_mut().remove(&(from, number))),
+            LockMessage::Holds(numbers) => {
+                self.locks
+                    .given
+                    .borrow_mut()
+                    .retain(|(node, number), _| *node != from || numbers.contains(number));
+            }
+        }
+        self.happened.notify();
+    }
+
+    fn give(self: &Rc<SliceCopy>, to: NodeId, number: u64, epoch: Epoch, range: Range<u64>) {
+        if self.epoch() != Some(epoch) || range.end > self.layout.len().0 {
+            return self.say_to(to, &LockMessage::Refused(number));
+        }
+        let blocks = self.blocks_of(&range);
+        let given = Rc::new(Given { epoch, claim: self.locks.hosts.queue(range) });
+        self.locks.given.borrow_mut().insert((to, number), Rc::clone(&given));
+        let copy = Rc::clone(self);
+        rt::spawn(async move {
+            given.claim.come().await;
+            while copy.is_given(to, number, &given) && !copy.replica.borrow().is_settled(blocks) {
+                let _ = rt::timeout(SETTLED_EVERY, copy.happened.notified()).await;
+            }
+            // Otherwise it was given back, or another epoch is acted in, which the taker finds out by itself.
+            if copy.is_given(to, number, &given) {
+                copy.say_to(to, &LockMessage::Taken(number));
+            }
+        })
+        .detach();
+    }
+
+    fn is_given(&self, to: NodeId, number: u64, given: &Rc<Given>) -> bool {
+        self.locks.given.borrow().get(&(to, number)).is_some_and(|there| Rc::ptr_eq(there, given))
+    }
+
+    fn blocks_of(&self, range: &Range<u64>) -> Blocks {
+        self.blocks(base::ByteOffset(range.start), base::ByteLen(range.end - range.start))
+    }
+}
+
+impl Drop for RangeLock {
+    fn drop(&mut self) {
+        let own = self.copy.locks.own.borrow_mut().remove(&self.number);
+        let asked = own.map_or(Slots::NONE, |own| own.asked);
+        let (copy, number) = (self.copy.address(), self.number);
+        // Not at once: a node that stops drops its commands when nothing can be said any more.
+        for node in asked.iter().filter_map(|slot| self.copy.node_of(slot)) {
+            rt::send(self.core, move || {
+                let release = LockMessage::Release(number).encode();
+                Copies::current().send(node, LOCK, copy, release, Chain::new());
+            });
+        }
+    }
+}

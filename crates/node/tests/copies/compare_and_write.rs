@@ -1,0 +1,146 @@
+//! COMPARE AND WRITE through several nodes: what cluster file systems take their locks with.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{Lba, Rng};
+use initiator::Session;
+use initiator::command::CompareAndWrite;
+use rt::CoreId;
+use store::VolumeKind;
+
+use super::{Cluster, History, LUN, SIZE, block, check_all, is_attention, log_in, read, write};
+use crate::linear::{Kind, NEVER, Op};
+use crate::seeds::each_seed;
+
+const HOT: u64 = 2;
+
+/// Which value was exchanged for which, by block: what was answered GOOD.
+type Exchanges = Rc<RefCell<Vec<BTreeMap<u64, u64>>>>;
+
+async fn exchange(session: &Session, lba: u64, old: u64, new: u64) -> Result<(), initiator::Error> {
+    let command = || CompareAndWrite { lba: Lba(lba), compare: block(old), write: block(new), size: SIZE };
+    match session.compare_and_write(LUN, command()).await {
+        Err(error) if is_attention(&error) => session.compare_and_write(LUN, command()).await,
+        done => done,
+    }
+}
+
+struct Worker {
+    portal: SocketAddr,
+    id: u64,
+    history: History,
+    exchanges: Exchanges,
+    time: Rc<Cell<u64>>,
+    /// One of so many changes is a plain write; 0: none.
+    writes: u64,
+}
+
+impl Worker {
+    fn tick(&self) -> u64 {
+        self.time.set(self.time.get() + 1);
+        self.time.get()
+    }
+
+    fn note(&self, lba: u64, kind: Kind, value: u64, call: u64, reply: u64) -> usize {
+        let ops = &mut self.history.borrow_mut()[lba as usize];
+        ops.push(Op { kind, value, call, reply });
+        ops.len() - 1
+    }
+
+    /// Reads a block and exchanges what was found for something new, for ever.
+    async fn run(self, mut rng: Rng) {
+        let name = format!("client-{}", self.id);
+        let mut serial = 0;
+        loop {
+            let Some(session) = log_in(self.portal, &name).await else {
+                rt::sleep(Duration::from_millis(200)).await;
+                continue;
+            };
+            while self.turn(&session, &mut rng, &mut serial).await.is_ok() {
+                rt::sleep(Duration::from_micros(rng.below(2000))).await;
+            }
+        }
+    }
+
+    async fn turn(&self, session: &Session, rng: &mut Rng, serial: &mut u64) -> Result<(), initiator::Error> {
+        let lba = rng.below(HOT);
+        let call = self.tick();
+        let old = read(session, lba).await?;
+        self.note(lba, Kind::Read, old, call, self.tick());
+        *serial += 1;
+        let new = *serial << 8 | self.id;
+        let call = self.tick();
+        let written = self.note(lba, Kind::Write, new, call, NEVER);
+        let answered = |reply| self.history.borrow_mut()[lba as usize][written].reply = reply;
+        if self.writes > 0 && rng.one_in(self.writes) {
+            write(session, lba, new).await?;
+            answered(self.tick());
+            return Ok(());
+        }
+        match exchange(session, lba, old, new).await {
+            Ok(()) => {
+                answered(self.tick());
+                // It found the old value between its beginning and its end.
+                self.note(lba, Kind::Read, old, call, self.time.get());
+                let before = self.exchanges.borrow_mut()[lba as usize].insert(old, new);
+                assert_eq!(
+                    before, None,
+                    "block {lba}: {old:x} was exchanged twice, for {new:x} the second time"
+                );
+                Ok(())
+            }
+            Err(error) if error.is_miscompare() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn exchanges(seed: u64, writes: u64, disturbed: bool) {
+    let mut rng = Rng::new(seed);
+    let nodes = 2 + rng.below(2) as usize;
+    let cluster = Cluster::new(seed, nodes, 1 + rng.below(2) as usize);
+    cluster.add_volume(VolumeKind::Thick, nodes as u8);
+    let history: History = Rc::new(RefCell::new(vec![Vec::new(); HOT as usize]));
+    let exchanges: Exchanges = Rc::new(RefCell::new(vec![BTreeMap::new(); HOT as usize]));
+    let time = Rc::new(Cell::new(0));
+    for id in 0..2 * nodes as u64 {
+        let client = cluster.client(&format!("client-{id}"));
+        let worker = Worker {
+            portal: cluster.portal(id as usize % nodes),
+            id: id + 1,
+            history: Rc::clone(&history),
+            exchanges: Rc::clone(&exchanges),
+            time: Rc::clone(&time),
+            writes,
+        };
+        let rng = rng.fork();
+        drop(cluster.world.spawn_on(client, CoreId(0), move || worker.run(rng)));
+    }
+    if disturbed {
+        cluster.disturb(&mut rng);
+        cluster.wait_until_in_sync(0, nodes);
+    }
+    cluster.world.run_for(Duration::from_secs(3));
+    check_all(seed, &history.borrow());
+    let count: usize = exchanges.borrow().iter().map(BTreeMap::len).sum();
+    assert!(count > 100, "only {count} exchanges");
+}
+
+#[test]
+fn no_value_is_exchanged_twice() {
+    each_seed(2, |seed| exchanges(seed, 0, false));
+}
+
+#[test]
+fn no_value_is_exchanged_twice_while_nodes_crash_and_links_break() {
+    each_seed(6, |seed| exchanges(seed, 0, true));
+}
+
+#[test]
+fn plain_writes_come_before_or_after_an_exchange() {
+    each_seed(6, |seed| exchanges(100 + seed, 3, true));
+}
