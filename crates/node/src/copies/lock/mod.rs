@@ -242,3 +242,38 @@ impl Drop for RangeLock {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(epoch: u64, range: Range<u64>, complete: bool) -> Own {
+        Own { epoch: Epoch(epoch), range, asked: Slots::NONE, taken: Slots::NONE, refused: false, complete }
+    }
+
+    #[test]
+    fn a_range_is_held_in_its_epoch_only() {
+        let locks = Locks::new(Rc::default(), Slot::all().next().expect("there are slots"));
+        locks.own.borrow_mut().insert(1, own(4, 512..1024, true));
+        locks.own.borrow_mut().insert(2, own(5, 2048..4096, false));
+        assert!(locks.hold(Epoch(4), &(512..1024)));
+        assert!(!locks.hold(Epoch(5), &(512..1024)), "others may have written in the epoch after");
+        assert!(!locks.hold(Epoch(4), &(512..1536)));
+        assert!(!locks.hold(Epoch(5), &(2048..4096)), "not all nodes have given it");
+    }
+
+    #[test]
+    fn what_was_given_is_given_back_in_the_next_epoch() {
+        let hosts: Rc<Order> = Rc::default();
+        let locks = Locks::new(Rc::clone(&hosts), Slot::all().next().expect("there are slots"));
+        let give = |number, epoch| {
+            let given = Given { epoch: Epoch(epoch), claim: hosts.queue(0..512) };
+            locks.given.borrow_mut().insert((NodeId(2), number), Rc::new(given));
+        };
+        give(1, 4);
+        give(2, 5);
+        locks.enter(Epoch(5));
+        let given = locks.given.borrow();
+        assert_eq!(given.keys().collect::<Vec<_>>(), [&(NodeId(2), 2)]);
+    }
+}
