@@ -4,11 +4,13 @@
 //! again. What all workers send by a session while the core runs them goes out in one send.
 
 mod blocks;
+mod pulse;
 mod report;
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{BlockCount, BlockSize, Buf, Chain, Instant, Lba, Rng};
@@ -16,7 +18,11 @@ use base::{BlockCount, BlockSize, Buf, Chain, Instant, Lba, Rng};
 use crate::multipath::{Failure, OpenError};
 use crate::{Lun, Multipath, MultipathOptions, Pattern, Search, Wanted, WrongSector};
 use blocks::{Blocks, Claim};
+pub use pulse::{Pulse, Stall};
 pub use report::{Direction, Report};
+
+/// How often what happened to paths is handed on.
+const EVENTS_EVERY: Duration = Duration::from_millis(20);
 
 /// Where the next request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +63,8 @@ pub struct Config {
     pub until: Until,
     /// The part of the unit to use, from its start; `None`: all of it.
     pub span_bytes: Option<u64>,
-    /// Whether writes bring data that knows its place and reads are checked against what was written before. Blocks that
-    /// this run has not written are not checked.
+    /// Whether writes bring data that knows its place and reads are checked against what was written before; at the end all
+    /// that was written is read once more. Blocks that this run has not written are not checked.
     pub verify: bool,
     /// The same seed makes the same requests.
     pub seed: u64,
@@ -89,6 +95,18 @@ pub enum LoadError {
 /// # Errors
 /// The first thing that went wrong; the run ends there.
 pub async fn run(config: &Config, cpu_time: impl Fn() -> Option<Duration>) -> Result<Report, LoadError> {
+    run_shown(config, cpu_time, None).await
+}
+
+/// The same, and shows how it goes on by the pulse, which can end it.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_shown(
+    config: &Config,
+    cpu_time: impl Fn() -> Option<Duration>,
+    pulse: Option<Arc<Pulse>>,
+) -> Result<Report, LoadError> {
     let search = Search {
         portals: config.portals.clone(),
         target: Some(config.target.clone()),
@@ -97,10 +115,17 @@ pub async fn run(config: &Config, cpu_time: impl Fn() -> Option<Duration>) -> Re
     };
     let unit = Rc::new(Multipath::open(&search, config.options.clone()).await?);
     let streams = unit.paths().len();
-    let run = Rc::new(Run::new(config, &unit, streams)?);
+    let run = Rc::new(Run::new(config, &unit, streams, pulse.clone())?);
+    let _events = pulse.map(|pulse| {
+        let unit = Rc::downgrade(&unit);
+        rt::spawn(tell_events(unit, pulse))
+    });
     let (start, cpu_start) = (rt::now(), cpu_time());
     if let Until::Time(duration) = config.until {
         run.deadline.set(start + duration);
+    }
+    if let Some(pulse) = &run.pulse {
+        pulse.begin(start);
     }
     let mut workers = Vec::new();
     for stream in 0..streams {
@@ -113,6 +138,12 @@ pub async fn run(config: &Config, cpu_time: impl Fn() -> Option<Duration>) -> Re
     }
     let elapsed = rt::now() - start;
     let client_cpu = cpu_time().zip(cpu_start).map(|(end, start)| end.saturating_sub(start));
+    let readers =
+        (0..streams * config.depth.max(1)).map(|_| rt::spawn(read_again(Rc::clone(&run), Rc::clone(&unit))));
+    let readers: Vec<_> = readers.collect();
+    for reader in readers {
+        reader.await;
+    }
     if let Some(unit) = Rc::into_inner(unit) {
         unit.close().await;
     }
@@ -144,6 +175,10 @@ struct Run {
     /// What writes bring without `verify`.
     data: Chain,
     directions: RefCell<[Direction; 2]>,
+    /// The next slot to be read once more at the end.
+    next_again: Cell<u64>,
+    pulse: Option<Arc<Pulse>>,
+    has_failed: Cell<bool>,
     error: Cell<Option<LoadError>>,
 }
 
@@ -155,7 +190,12 @@ struct Request {
 }
 
 impl Run {
-    fn new(config: &Config, unit: &Multipath, streams: usize) -> Result<Run, LoadError> {
+    fn new(
+        config: &Config,
+        unit: &Multipath,
+        streams: usize,
+        pulse: Option<Arc<Pulse>>,
+    ) -> Result<Run, LoadError> {
         let capacity = unit.capacity();
         let block = capacity.block_size.bytes();
         let request_bytes = config.request_bytes;
@@ -191,13 +231,17 @@ impl Run {
             blocks: config.verify.then(|| RefCell::new(Blocks::new(slots))),
             data: data.into(),
             directions: RefCell::default(),
+            next_again: Cell::new(0),
+            pulse,
+            has_failed: Cell::new(false),
             error: Cell::new(None),
         })
     }
 
     /// The next request of a stream; `None` when the run is over.
     fn next(&self, stream: usize, now: Instant) -> Option<Request> {
-        if now >= self.deadline.get() || self.left.get() == 0 {
+        let is_stopped = self.pulse.as_ref().is_some_and(|pulse| pulse.is_stopped());
+        if now >= self.deadline.get() || self.left.get() == 0 || is_stopped {
             return None;
         }
         self.left.set(self.left.get() - 1);
@@ -253,9 +297,25 @@ impl Run {
         Ok(())
     }
 
+    /// The next request of the reading at the end; `None`: all was read that is known.
+    fn next_again(&self) -> Option<Request> {
+        loop {
+            let slot = self.next_again.get();
+            if slot == self.slots || self.has_failed.get() {
+                return None;
+            }
+            self.next_again.set(slot + 1);
+            let claim = self.blocks.as_ref()?.borrow_mut().claim(slot, true)?;
+            if claim.written().is_some() {
+                return Some(Request { slot, read: true, claim });
+            }
+        }
+    }
+
     /// The first error counts, and ends the run.
     fn fail(&self, error: LoadError) {
         self.left.set(0);
+        self.has_failed.set(true);
         let first = self.error.take().unwrap_or(error);
         self.error.set(Some(first));
     }
@@ -270,5 +330,27 @@ async fn work(run: Rc<Run>, unit: Rc<Multipath>, stream: usize) {
         }
         now = rt::now();
         run.directions.borrow_mut()[usize::from(!request.read)].note(now - start, run.request_bytes);
+        if let Some(pulse) = &run.pulse {
+            pulse.note(start, now);
+        }
+    }
+}
+
+/// Reads all that was written, if anybody knows what that was.
+async fn read_again(run: Rc<Run>, unit: Rc<Multipath>) {
+    while let Some(request) = run.next_again() {
+        if let Err(error) = run.carry_out(&unit, &request).await {
+            return run.fail(error);
+        }
+    }
+}
+
+/// Hands on what happens to paths, as long as the unit is open.
+async fn tell_events(unit: Weak<Multipath>, pulse: Arc<Pulse>) {
+    loop {
+        let Some(unit) = unit.upgrade() else { return };
+        pulse.note_events(unit.events());
+        drop(unit);
+        rt::sleep(EVENTS_EVERY).await;
     }
 }

@@ -6,6 +6,7 @@
 mod attach;
 mod cli;
 mod clock;
+mod drill;
 mod duration;
 mod host_setup;
 mod http;

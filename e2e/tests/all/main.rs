@@ -6,6 +6,7 @@ mod clients;
 mod cluster;
 mod conformance;
 mod connections;
+mod drill;
 mod guest;
 mod multipath;
 mod power;

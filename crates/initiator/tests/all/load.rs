@@ -1,7 +1,9 @@
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use initiator::load::{Access, Config, LoadError, Until, run};
+use initiator::load::{Access, Config, LoadError, Pulse, Until, run, run_shown};
+use initiator::multipath::What;
 use initiator::{Lun, MultipathOptions};
 
 use crate::ram_target::{NAME, RamTarget};
@@ -71,6 +73,37 @@ fn misplaced_writes_are_found() {
     let error =
         simulated(7, target, |portal| async move { run(&config(portal), || None).await.unwrap_err() });
     assert!(matches!(error, LoadError::WrongData(_)), "{error}");
+}
+
+/// Nothing is read while the load goes on: the reading at the end finds it.
+#[test]
+fn a_write_that_was_lost_is_found_at_the_end() {
+    let target = RamTarget { misplace_write: Some(500), ..RamTarget::default() };
+    let error = simulated(7, target, |portal| async move {
+        run(&Config { read_percent: 0, ..config(portal) }, || None).await.unwrap_err()
+    });
+    assert!(matches!(error, LoadError::WrongData(_)), "{error}");
+}
+
+#[test]
+fn a_pulse_shows_a_run_and_ends_it() {
+    simulated(7, RamTarget::default(), |portal| async move {
+        let pulse = Arc::new(Pulse::default());
+        let config = Config { until: Until::Time(Duration::from_secs(3600)), ..config(portal) };
+        let running = {
+            let pulse = Arc::clone(&pulse);
+            rt::spawn(async move { run_shown(&config, || None, Some(pulse)).await })
+        };
+        rt::sleep(Duration::from_millis(200)).await;
+        pulse.stop();
+        let report = running.await.unwrap();
+        assert!(report.elapsed < Duration::from_secs(1), "{report:?}");
+        assert_eq!(pulse.answers(), report.requests());
+        let stall = pulse.take_stall();
+        assert!(stall.request > Duration::ZERO && stall.request <= report.elapsed, "{stall:?}");
+        let ups = pulse.take_events().iter().filter(|event| matches!(event.what, What::Up(_))).count();
+        assert_eq!(ups, 2, "one a session");
+    });
 }
 
 #[test]

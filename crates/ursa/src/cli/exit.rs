@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use api::ClientError;
 
+use crate::drill::DrillError;
+
 /// What `ursa --help` says about exit codes.
 pub const HELP: &str = "\
 Exit codes:
@@ -57,6 +59,12 @@ pub enum CliError {
     /// Something was measured, and not all.
     #[error("the measurement is not complete: see above")]
     BenchIncomplete,
+    /// A drill could not be carried out.
+    #[error(transparent)]
+    Drill(#[from] DrillError),
+    /// It was carried out.
+    #[error("the cluster has not passed the drill: see above; the nodes' data and logs are in {0}")]
+    DrillFailed(PathBuf),
     /// Standard output is gone.
     #[error("cannot print the answer")]
     Print(#[source] io::Error),
@@ -68,6 +76,7 @@ impl Outcome for CliError {
             CliError::Client(ClientError::Unreachable { .. } | ClientError::NoAnswer { .. }) => 3,
             CliError::Client(ClientError::Address { .. }) | CliError::Unconfirmed(_) => 2,
             CliError::CopiesOnNodes(..) => 2,
+            CliError::Drill(error) => error.code(),
             CliError::Bench(bench::Error::Workload(_) | bench::Error::Mail(_) | bench::Error::Target(_)) => 2,
             _ => 1,
         }

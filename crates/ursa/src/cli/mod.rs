@@ -3,6 +3,7 @@
 mod attach;
 mod bench;
 mod confirm;
+mod drill;
 mod exit;
 mod host;
 mod login;
@@ -96,6 +97,10 @@ enum Command {
     /// Measure a file, a block device or any iSCSI target, in DISKSPD's terms
     #[command(subcommand)]
     Bench(bench::Command),
+    /// Show what Ursa is for: three nodes on this machine, one is killed while a volume is in use
+    Demo(drill::Demo),
+    /// Do harm to a cluster of our own on this machine while a volume is in use, and judge how it takes it
+    Drill(Box<drill::Drill>),
     /// Print a completion script for a shell
     Completion {
         /// Which shell
@@ -124,6 +129,8 @@ pub fn main() -> ExitCode {
         Command::HostSetup(command) => output.text(&command.text()),
         Command::Attach(attach) => return exit::code(attach.run()),
         Command::Bench(command) => command.run(&output),
+        Command::Demo(demo) => demo.run(&output),
+        Command::Drill(drill) => drill.run(&output),
         Command::Completion { shell } => completion(shell),
     };
     exit::code(result)

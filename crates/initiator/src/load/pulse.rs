@@ -1,0 +1,128 @@
+//! What a run shows while it goes on, to whoever watches from another thread.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use base::Instant;
+
+use crate::multipath::Event;
+
+/// Events that nobody has taken are kept up to this number, then new ones go.
+const EVENTS_MAX: usize = 1024;
+
+/// Shows the answers of a run, and can end it. Belongs to one run.
+#[derive(Debug, Default)]
+pub struct Pulse {
+    stop: AtomicBool,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    answers: u64,
+    last: Option<Instant>,
+    stall: Stall,
+    events: Vec<Event>,
+}
+
+/// The worst of a time in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stall {
+    /// The longest time without any answer.
+    pub silence: Duration,
+    /// When that ended.
+    pub silence_ended: Instant,
+    /// The longest time that one request waited for its answer.
+    pub request: Duration,
+}
+
+impl Pulse {
+    /// No further request is begun.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Requests that were answered well so far.
+    pub fn answers(&self) -> u64 {
+        self.seen().answers
+    }
+
+    /// When the last one was; `None`: none was.
+    pub fn last_answer(&self) -> Option<Instant> {
+        self.seen().last
+    }
+
+    /// The worst since the last call of [`Pulse::take_stall`].
+    pub fn stall(&self) -> Stall {
+        self.seen().stall
+    }
+
+    /// The same, and begins anew. Requests and a silence that have not ended do not count yet.
+    pub fn take_stall(&self) -> Stall {
+        std::mem::take(&mut self.seen().stall)
+    }
+
+    /// What has happened to paths since the last call of this.
+    pub fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut self.seen().events)
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The first request begins.
+    pub(super) fn begin(&self, now: Instant) {
+        self.seen().last = Some(now);
+    }
+
+    pub(super) fn note(&self, began: Instant, now: Instant) {
+        let mut seen = self.seen();
+        let silence = seen.last.map_or(Duration::ZERO, |last| now.since(last));
+        if silence > seen.stall.silence {
+            (seen.stall.silence, seen.stall.silence_ended) = (silence, now);
+        }
+        seen.stall.request = seen.stall.request.max(now.since(began));
+        seen.answers += 1;
+        seen.last = Some(now);
+    }
+
+    pub(super) fn note_events(&self, events: Vec<Event>) {
+        let mut seen = self.seen();
+        let room = EVENTS_MAX - seen.events.len().min(EVENTS_MAX);
+        seen.events.extend(events.into_iter().take(room));
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().expect("nobody panics with it")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_silence_and_the_slowest_request_are_kept_apart() {
+        let at = |ms: u64| Instant(ms * 1_000_000);
+        let pulse = Pulse::default();
+        pulse.begin(at(100));
+        for (began, now) in [(100, 110), (100, 610), (105, 700), (700, 705)] {
+            pulse.note(at(began), at(now));
+        }
+        let worst = Stall {
+            silence: Duration::from_millis(500),
+            silence_ended: at(610),
+            request: Duration::from_millis(595),
+        };
+        assert_eq!((pulse.take_stall(), pulse.answers(), pulse.last_answer()), (worst, 4, Some(at(705))));
+        pulse.note(at(701), at(706));
+        let next = Stall {
+            silence: Duration::from_millis(1),
+            silence_ended: at(706),
+            request: Duration::from_millis(5),
+        };
+        assert_eq!(pulse.take_stall(), next, "since the last call");
+    }
+}

@@ -1,0 +1,302 @@
+//! `ursa drill` and `ursa demo`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use initiator::Policy;
+
+use super::exit::CliError;
+use super::output::Output;
+use super::table::{Table, size};
+use crate::drill::{Cycle, Event, Limits, News, Plan, Record, Scenario};
+use crate::size::Size;
+
+const EXAMPLES: &str = "\
+Examples:
+  ursa drill crash-node
+  ursa drill pause --node 2 --policy round-robin,queue-depth,service-time
+  ursa drill crash-node --witness --cycles 200
+It has nothing to do with nodes that run on this machine already: it starts some of its own, on free ports of 127.0.0.1, and
+stops them in the end.";
+
+/// Of a demo: enough to see that something is brought up to date, and little to wait for.
+const DEMO_SIZE: Size = Size(256 << 20);
+
+/// How a host spreads its requests over paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PathPolicy {
+    /// One path after the other
+    RoundRobin,
+    /// The path with the fewest requests under way
+    QueueDepth,
+    /// The path that answers soonest
+    ServiceTime,
+    /// The path that was used last, as long as it can be
+    MostRecentlyUsed,
+}
+
+impl PathPolicy {
+    fn named(self) -> (String, Policy) {
+        let policy = match self {
+            PathPolicy::RoundRobin => Policy::RoundRobin(1),
+            PathPolicy::QueueDepth => Policy::LeastQueueDepth,
+            PathPolicy::ServiceTime => Policy::ServiceTime,
+            PathPolicy::MostRecentlyUsed => Policy::MostRecentlyUsed,
+        };
+        let value = self.to_possible_value();
+        (value.as_ref().map_or("", |value| value.get_name()).to_owned(), policy)
+    }
+}
+
+/// Harm, and a verdict.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Drill {
+    /// What is done
+    scenario: Scenario,
+    /// On how many nodes the volume has copies
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(2..=4))]
+    nodes: u8,
+    /// Two nodes with copies, and one that only votes
+    #[arg(long, conflicts_with = "nodes")]
+    witness: bool,
+    /// Have the volume in memory
+    #[arg(long)]
+    ram: bool,
+    /// Where to make the nodes' directories; it must not exist, and is removed unless the drill fails [default: one of its own in $TMPDIR]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// How large the volume is
+    #[arg(long, value_name = "SIZE", default_value_t = DEMO_SIZE)]
+    size: Size,
+    /// The node that harm is done to
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    node: u16,
+    /// How many seconds the harm lasts
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    seconds: u32,
+    /// How often all of it is done
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    cycles: u32,
+    /// How the load chooses paths; several, separated by commas, have their turns
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "queue-depth")]
+    policy: Vec<PathPolicy>,
+    /// Requests of the load under way for each path
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    depth: u16,
+    /// Of a hundred requests, so many are reads
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
+    reads: u8,
+    /// The longest that a request may wait for its answer, in milliseconds
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 1500)]
+    stall_max: u32,
+    /// The same seed makes the same requests
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// One node is killed, and nobody notices but for a moment.
+#[derive(Args, Debug)]
+pub struct Demo {
+    /// Two nodes, and a third machine that only votes
+    #[arg(long)]
+    witness: bool,
+}
+
+impl Drill {
+    /// Carries it out.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, output: &Output) -> Result<(), CliError> {
+        let plan = Plan {
+            scenario: self.scenario,
+            copies: if self.witness { 2 } else { self.nodes },
+            witness: self.witness,
+            ram: self.ram,
+            size: self.size.0,
+            directory: self.dir.unwrap_or_else(own_directory),
+            harm: Duration::from_secs(self.seconds.into()),
+            cycles: self.cycles,
+            policies: self.policy.into_iter().map(PathPolicy::named).collect(),
+            depth: self.depth.into(),
+            read_percent: self.reads,
+            node: self.node,
+            limits: Limits { stall: Duration::from_millis(self.stall_max.into()), ..Limits::default() },
+            seed: self.seed,
+        };
+        carry_out(&plan, output)
+    }
+}
+
+impl Demo {
+    /// Shows it.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, output: &Output) -> Result<(), CliError> {
+        let plan = Plan {
+            scenario: Scenario::CrashNode,
+            copies: if self.witness { 2 } else { 3 },
+            witness: self.witness,
+            ram: false,
+            size: DEMO_SIZE.0,
+            directory: own_directory(),
+            harm: Duration::from_secs(5),
+            cycles: 1,
+            policies: vec![PathPolicy::QueueDepth.named()],
+            depth: 8,
+            read_percent: 50,
+            node: 1,
+            limits: Limits::default(),
+            seed: 1,
+        };
+        carry_out(&plan, output)
+    }
+}
+
+fn own_directory() -> PathBuf {
+    std::env::temp_dir().join(format!("ursa-drill-{}", std::process::id()))
+}
+
+fn carry_out(plan: &Plan, output: &Output) -> Result<(), CliError> {
+    let cycles = u64::from(plan.cycles) * plan.policies.len() as u64;
+    output.done(&plan_text(plan))?;
+    // Who sees a long drill wants to know how it goes; what happened in each cycle is in its record.
+    let brief = cycles > 3;
+    let mut printed = Ok(());
+    let record = plan.carry_out(&mut |news| {
+        let line = match news {
+            News::Stage(stage) => format!("{stage} ..."),
+            News::Event(event) if !brief => event_text(event),
+            News::Event(_) => return,
+            News::Cycle(cycle) if brief && cycle.passed() => brief_text(cycle),
+            News::Cycle(cycle) => cycle_text(cycle),
+        };
+        if let Err(error) = output.done(&line) {
+            printed = Err(error);
+        }
+    })?;
+    printed?;
+    output.show(&record, |record| if brief { summary(record) } else { String::new() })?;
+    match record.kept {
+        None => Ok(()),
+        Some(kept) => Err(CliError::DrillFailed(kept)),
+    }
+}
+
+fn plan_text(plan: &Plan) -> String {
+    let witness = if plan.witness { " and a witness" } else { "" };
+    let kind = if plan.ram { " in memory" } else { "" };
+    format!(
+        "{scenario}: {copies} nodes{witness} on 127.0.0.1, a volume of {size}{kind} with {copies} copies;\n\
+         {depth} requests of 4 KiB at a time by each path, {reads} % reads, all of them checked",
+        scenario = plan.scenario,
+        copies = plan.copies,
+        size = size(plan.size),
+        depth = plan.depth,
+        reads = plan.read_percent,
+    )
+}
+
+fn event_text(event: &Event) -> String {
+    let sign = if event.ms < 0 { '-' } else { '+' };
+    let millis = event.ms.unsigned_abs();
+    format!("{:>10}  {}", format!("{sign}{}.{:03} s", millis / 1000, millis % 1000), event.text)
+}
+
+fn cycle_text(cycle: &Cycle) -> String {
+    let checks = cycle.checks.iter().map(|check| {
+        let mark = if check.passed { "ok" } else { "FAILED" };
+        format!("  {mark:<6}  {}\n", check.found)
+    });
+    let verdict = if cycle.passed() { "passed" } else { "FAILED" };
+    format!("\n{}verdict: {verdict}", checks.collect::<String>())
+}
+
+fn brief_text(cycle: &Cycle) -> String {
+    let seconds =
+        |millis: Option<i64>| millis.map_or("-".into(), |millis| format!("{:.3} s", millis as f64 / 1e3));
+    format!(
+        "cycle {} {}: longest wait {:.3} s, out after {}, in sync after {}, {} requests: passed",
+        cycle.number,
+        cycle.policy,
+        cycle.stall_ms as f64 / 1e3,
+        seconds(cycle.out_ms),
+        seconds(cycle.sync_ms),
+        cycle.requests,
+    )
+}
+
+fn summary(record: &Record) -> String {
+    let mut table = Table::new(&["POLICY", "CYCLES", "PASSED", "LONGEST WAIT", "LONGEST SYNC"]);
+    let mut policies: Vec<&str> = Vec::new();
+    for cycle in &record.cycles {
+        if !policies.contains(&cycle.policy.as_str()) {
+            policies.push(&cycle.policy);
+        }
+    }
+    for policy in policies {
+        let of = || record.cycles.iter().filter(|cycle| cycle.policy == policy);
+        let seconds =
+            |millis: Option<u64>| millis.map_or("-".into(), |millis| format!("{:.3} s", millis as f64 / 1e3));
+        table.row([
+            policy.to_owned(),
+            of().count().to_string(),
+            of().filter(|cycle| cycle.passed()).count().to_string(),
+            seconds(of().map(|cycle| cycle.stall_ms).max()),
+            seconds(of().filter_map(|cycle| u64::try_from(cycle.sync_ms?).ok()).max()),
+        ]);
+    }
+    format!("\n{}", table.text("Nothing was done."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drill::{Check, Kind};
+
+    fn cycle(policy: &str, stall_ms: u64, passed: bool) -> Cycle {
+        Cycle {
+            number: 2,
+            policy: policy.into(),
+            silence_ms: 900,
+            stall_ms,
+            out_ms: Some(430),
+            sync_ms: Some(2_100),
+            requests: 4_000,
+            events: Vec::new(),
+            checks: vec![Check { passed, found: "the copies are what they are".into() }],
+        }
+    }
+
+    #[test]
+    fn what_is_told_says_what_was_found() {
+        let event = Event { ms: 1_042, kind: Kind::Out, node: Some(1), text: "n1 is out".into() };
+        assert_eq!(event_text(&event), "  +1.042 s  n1 is out");
+        assert_eq!(event_text(&Event { ms: -7, ..event }), "  -0.007 s  n1 is out");
+        assert_eq!(
+            cycle_text(&cycle("round-robin", 1_000, false)),
+            "\n  FAILED  the copies are what they are\nverdict: FAILED"
+        );
+        assert_eq!(
+            brief_text(&cycle("round-robin", 1_042, true)),
+            "cycle 2 round-robin: longest wait 1.042 s, out after 0.430 s, in sync after 2.100 s, 4000 requests: passed"
+        );
+        let cycles = vec![
+            cycle("round-robin", 1_042, true),
+            cycle("queue-depth", 7, true),
+            cycle("round-robin", 3, false),
+        ];
+        let record = Record { scenario: Scenario::CrashNode, cycles, passed: false, kept: None };
+        assert_eq!(
+            summary(&record),
+            "
+POLICY       CYCLES  PASSED  LONGEST WAIT  LONGEST SYNC
+round-robin  2       1       1.042 s       2.100 s
+queue-depth  1       1       0.007 s       2.100 s
+"
+        );
+    }
+}

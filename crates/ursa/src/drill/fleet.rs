@@ -1,0 +1,307 @@
+//! A cluster of processes of this very program, on loopback, with directories of their own.
+//!
+//! Nothing of it outlives the process that started it: the nodes die with it, however it ends.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use api::{
+    Client, ClusterInit, ClusterJoin, ClusterNode, CopyState, TokenCreate, Volume, VolumeCreate, VolumeKind,
+};
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+
+use super::DrillError;
+use super::patience::Patience;
+
+/// From the start of a process until it answers.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// From SIGTERM until the process is gone; sessions may take a few seconds to log out.
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+/// Until all nodes know each other and vote.
+const FORM_LIMIT: Duration = Duration::from_secs(30);
+/// Until a new volume is in sync on all of its nodes.
+const VOLUME_LIMIT: Duration = Duration::from_secs(30);
+
+/// Below Linux's range for outgoing connections (32768 on), so that no connection takes a port before the node has it.
+const PORTS_FIRST: u32 = 20_000;
+const PORTS: u32 = 12_000;
+
+/// The volume of a drill.
+pub const VOLUME: &str = "drill";
+
+/// What a cluster is to be.
+pub struct Shape {
+    /// Nodes with a copy of the volume.
+    pub copies: u8,
+    /// One more node, which only votes.
+    pub witness: bool,
+    /// The volume is in memory.
+    pub ram: bool,
+    /// Bytes of the volume.
+    pub size: u64,
+    /// Where the nodes' directories are made.
+    pub directory: PathBuf,
+}
+
+/// The nodes; the last one is the witness, if there is one.
+pub struct Fleet {
+    shape: Shape,
+    nodes: Vec<Member>,
+    keep: bool,
+}
+
+/// A node.
+pub struct Member {
+    /// Its number in the cluster.
+    pub number: u16,
+    /// The program that it is.
+    process: Option<Child>,
+    arguments: Vec<String>,
+    log: PathBuf,
+    link: SocketAddr,
+    /// Where it listens for iSCSI.
+    pub portal: SocketAddr,
+    /// Speaks to it.
+    pub client: Client,
+}
+
+impl Fleet {
+    /// Starts the nodes, makes them a cluster and a volume with a copy on each.
+    ///
+    /// # Errors
+    /// Something does not work, or not in time.
+    pub fn start(shape: Shape, patience: &Patience) -> Result<Fleet, DrillError> {
+        let failed = |source| DrillError::Directory(shape.directory.clone(), source);
+        // Not one that has something in it: all of it is removed in the end.
+        fs::create_dir_all(shape.directory.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
+        fs::create_dir(&shape.directory).map_err(failed)?;
+        let count = u16::from(shape.copies) + u16::from(shape.witness);
+        let mut fleet = Fleet { nodes: Vec::new(), shape, keep: false };
+        for number in 1..=count {
+            let mut node = Member::new(number, &fleet.shape)?;
+            node.start()?;
+            fleet.nodes.push(node);
+        }
+        for node in &fleet.nodes {
+            node.wait_until_it_answers(patience)?;
+        }
+        fleet.form(patience)?;
+        fleet.make_volume(patience)?;
+        Ok(fleet)
+    }
+
+    fn form(&self, patience: &Patience) -> Result<(), DrillError> {
+        let [first, others @ ..] = self.nodes.as_slice() else { return Ok(()) };
+        first.client.init_cluster(&ClusterInit { listen: vec![first.link.to_string()] })?;
+        for node in others {
+            let token = first.client.create_token(&TokenCreate::default())?.token;
+            let witness = self.shape.witness && usize::from(node.number) == self.nodes.len();
+            let listen = vec![node.link.to_string()];
+            node.client.join_cluster(&ClusterJoin { token, listen, witness })?;
+        }
+        let votes = |node: &ClusterNode| node.up && node.votes;
+        let complete = |node: &Member| {
+            let all = node.client.cluster_nodes().unwrap_or_default();
+            all.len() == self.nodes.len() && all.iter().all(votes)
+        };
+        patience.wait(FORM_LIMIT, "the nodes to vote", || self.nodes.iter().all(complete))
+    }
+
+    fn make_volume(&self, patience: &Patience) -> Result<(), DrillError> {
+        let kind = if self.shape.ram { VolumeKind::Ram } else { VolumeKind::Thick };
+        let copies = Some(self.shape.copies);
+        let volume = VolumeCreate { kind, copies, ..VolumeCreate::new(VOLUME, self.shape.size) };
+        self.nodes[0].client.create_volume(&volume)?;
+        patience.wait(VOLUME_LIMIT, "the volume to be in sync", || self.is_whole())
+    }
+
+    /// Whether every node that is to have a copy is there, and all agree that all copies are in sync.
+    pub fn is_whole(&self) -> bool {
+        let whole = |volume: Volume| {
+            volume.serving && volume.copies.iter().all(|copy| copy.state == CopyState::InSync)
+        };
+        self.with_copies().iter().all(|node| node.client.volume(VOLUME).is_ok_and(whole))
+    }
+
+    /// The nodes that have a copy.
+    pub fn with_copies(&self) -> &[Member] {
+        &self.nodes[..usize::from(self.shape.copies)]
+    }
+
+    /// One of them.
+    pub fn node(&mut self, number: u16) -> &mut Member {
+        &mut self.nodes[usize::from(number) - 1]
+    }
+
+    /// kill -9 of all at once, the witness too; they are gone when this returns.
+    pub fn kill_all(&mut self) {
+        self.nodes.iter().for_each(|node| node.signal(Signal::KILL));
+        self.nodes.iter_mut().for_each(Member::kill);
+    }
+
+    /// Starts all again.
+    ///
+    /// # Errors
+    /// A process cannot be started.
+    pub fn start_all(&mut self) -> Result<(), DrillError> {
+        self.nodes.iter_mut().try_for_each(Member::start)
+    }
+
+    /// Leaves the directories where they are, with the nodes' logs.
+    pub fn keep(&mut self) -> &Path {
+        self.keep = true;
+        &self.shape.directory
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.kill_all();
+        if !self.keep {
+            // What cannot be removed is in a directory for temporary things.
+            let _ = fs::remove_dir_all(&self.shape.directory);
+        }
+    }
+}
+
+impl Member {
+    fn new(number: u16, shape: &Shape) -> Result<Member, DrillError> {
+        let [portal, api, link] = [free_port()?, free_port()?, free_port()?];
+        let data = shape.directory.join(format!("n{number}"));
+        let (pool, ram) = match shape.ram {
+            true => (ROOM, shape.size + ROOM),
+            false => (shape.size + ROOM, ROOM),
+        };
+        let arguments = [
+            ("--data-dir", data.display().to_string()),
+            ("--name", format!("n{number}")),
+            ("--iscsi-listen", portal.to_string()),
+            ("--api-listen", api.to_string()),
+            ("--cores", cores_of_each(usize::from(shape.copies)).to_string()),
+            ("--pool-size", pool.to_string()),
+            ("--ram-max", ram.to_string()),
+            ("--data-max", DATA_MAX.to_string()),
+        ];
+        let arguments = arguments.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+        Ok(Member {
+            number,
+            process: None,
+            arguments: arguments.collect(),
+            log: shape.directory.join(format!("n{number}.log")),
+            link,
+            portal,
+            client: Client::new(&format!("http://{api}")),
+        })
+    }
+
+    /// Starts it, again.
+    ///
+    /// # Errors
+    /// The process cannot be started.
+    pub fn start(&mut self) -> Result<(), DrillError> {
+        let failed = |error| DrillError::Process(self.number, error);
+        let log = File::options().create(true).append(true).open(&self.log).map_err(failed)?;
+        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        command.arg("serve").args(&self.arguments);
+        command.stdin(Stdio::null()).stdout(log.try_clone().map_err(failed)?).stderr(log);
+        // Ctrl-C is for the drill alone: it ends the nodes itself.
+        command.process_group(0);
+        let parent = rustix::process::getpid();
+        let die_with_parent = move || {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // It may have ended before.
+            match rustix::process::getppid() {
+                found if found == Some(parent) => Ok(()),
+                _ => Err(io::ErrorKind::NotFound.into()),
+            }
+        };
+        // SAFETY: between fork and exec it makes two system calls, and takes no memory and no lock.
+        unsafe { command.pre_exec(die_with_parent) };
+        self.process = Some(command.spawn().map_err(failed)?);
+        Ok(())
+    }
+
+    /// Waits until its API answers.
+    ///
+    /// # Errors
+    /// It does not in time, or has ended.
+    pub fn wait_until_it_answers(&self, patience: &Patience) -> Result<(), DrillError> {
+        patience.wait(START_LIMIT, &format!("n{} to answer", self.number), || self.client.health().is_ok())
+    }
+
+    /// kill -9; it is gone when this returns.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            // It may have ended by itself.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    /// SIGTERM.
+    pub fn tell_to_stop(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Waits until it has stopped.
+    ///
+    /// # Errors
+    /// It does not in time.
+    pub fn wait_until_it_is_gone(&mut self, patience: &Patience) -> Result<(), DrillError> {
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let gone = || process.try_wait().is_ok_and(|status| status.is_some());
+        patience.wait(STOP_LIMIT, &format!("n{} to stop", self.number), gone)?;
+        self.process = None;
+        Ok(())
+    }
+
+    /// SIGSTOP: it stands still, and the kernel goes on taking what it is sent.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub fn go_on(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.process.as_ref().map(Pid::from_child) {
+            // It may have ended by itself; that is found out by what comes next.
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+/// What a pool takes besides its volumes, and what is enough for one without any.
+const ROOM: u64 = 256 << 20;
+
+/// For the data of all commands of a node: the load's depth is small.
+const DATA_MAX: u64 = 64 << 20;
+
+/// The machine is shared by all nodes and the load.
+fn cores_of_each(nodes: usize) -> usize {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    (available / (nodes + 1)).clamp(1, 4)
+}
+
+/// An address on loopback where nobody listens, and that no other call gives.
+pub fn free_port() -> Result<SocketAddr, DrillError> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..PORTS {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        // Two drills at once start far apart.
+        let port = PORTS_FIRST + (std::process::id().wrapping_mul(397).wrapping_add(step)) % PORTS;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port as u16));
+        if TcpListener::bind(address).is_ok() {
+            return Ok(address);
+        }
+    }
+    Err(DrillError::NoPort)
+}

@@ -1,0 +1,78 @@
+//! What is done to a cluster, and how it is undone.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::DrillError;
+use super::fleet::Fleet;
+use super::patience::Patience;
+
+/// What is done to a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scenario {
+    /// One node's process is killed (kill -9), and started again
+    CrashNode,
+    /// One node's process stands still (SIGSTOP), and goes on (SIGCONT)
+    Pause,
+    /// One node is stopped in order (SIGTERM), and started again
+    Reboot,
+    /// All nodes are killed at once, and started again
+    BlackOut,
+}
+
+impl Scenario {
+    /// Whether it is the end of all nodes at once.
+    pub fn is_of_all(self) -> bool {
+        self == Scenario::BlackOut
+    }
+
+    /// Does it to the node, or to all.
+    pub fn strike(self, fleet: &mut Fleet, node: u16) {
+        match self {
+            Scenario::CrashNode => fleet.node(node).kill(),
+            Scenario::Pause => fleet.node(node).pause(),
+            Scenario::Reboot => fleet.node(node).tell_to_stop(),
+            Scenario::BlackOut => fleet.kill_all(),
+        }
+    }
+
+    /// Undoes it.
+    ///
+    /// # Errors
+    /// [`DrillError`].
+    pub fn undo(self, fleet: &mut Fleet, node: u16, patience: &Patience) -> Result<(), DrillError> {
+        match self {
+            Scenario::CrashNode => fleet.node(node).start(),
+            Scenario::Reboot => {
+                fleet.node(node).wait_until_it_is_gone(patience)?;
+                fleet.node(node).start()
+            }
+            Scenario::Pause => {
+                fleet.node(node).go_on();
+                Ok(())
+            }
+            Scenario::BlackOut => fleet.start_all(),
+        }
+    }
+
+    /// What was done, and how it was undone.
+    pub fn told(self, node: u16) -> (String, String) {
+        let (done, undone) = match self {
+            Scenario::CrashNode => (format!("n{node} is killed"), format!("n{node} is started again")),
+            Scenario::Pause => (format!("n{node} stands still"), format!("n{node} goes on")),
+            Scenario::Reboot => (format!("n{node} is told to stop"), format!("n{node} is started again")),
+            Scenario::BlackOut => ("all nodes are killed".into(), "all nodes are started again".into()),
+        };
+        (done, undone)
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+    }
+}

@@ -1,0 +1,260 @@
+//! What happened when, as a flight recorder has it: made of what nodes say and of what the load has noted.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use api::CopyState;
+use base::Instant;
+use initiator::multipath::{Event as PathEvent, What};
+use serde::Serialize;
+
+use super::watch::{Seen, Sighting};
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Event {
+    /// Milliseconds after the fault; less than zero: before it.
+    pub ms: i64,
+    /// What kind of thing.
+    pub kind: Kind,
+    /// The node that it is about.
+    pub node: Option<u16>,
+    /// In words.
+    pub text: String,
+}
+
+/// What kind of thing happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The drill has done harm.
+    Fault,
+    /// The drill has undone it.
+    Undone,
+    /// A path of the load was lost.
+    PathLost,
+    /// A path of the load can be used.
+    PathUp,
+    /// The load could use no path for a while.
+    NoPath,
+    /// A copy is out of sync: hosts go on without it.
+    Out,
+    /// A node can be used by hosts.
+    Serves,
+    /// A node can no longer be used by hosts.
+    ServesNot,
+    /// The load's requests are answered again.
+    Answered,
+    /// A node answers again.
+    Back,
+    /// A copy takes new writes.
+    Joining,
+    /// A copy is in sync.
+    InSync,
+}
+
+/// The events of one fault.
+#[derive(Debug)]
+pub struct Timeline {
+    zero: Instant,
+    seen: BTreeMap<u16, Option<Seen>>,
+    /// The newest of all that was seen.
+    epoch: u64,
+    copies: Vec<(u16, CopyState)>,
+    events: Vec<Event>,
+    /// Events that nobody was told of yet.
+    untold: Vec<Event>,
+    /// Since when the load has no path.
+    without_path: Option<Instant>,
+}
+
+/// A time without any path that is worth an event.
+const NO_PATH_MIN: Duration = Duration::from_millis(100);
+
+impl Timeline {
+    /// Counts from the fault, at `zero`; what was seen before is how things were.
+    pub fn new(zero: Instant, before: &[Sighting]) -> Timeline {
+        let mut timeline = Timeline {
+            zero,
+            seen: BTreeMap::new(),
+            epoch: 0,
+            copies: Vec::new(),
+            events: Vec::new(),
+            untold: Vec::new(),
+            without_path: None,
+        };
+        before.iter().cloned().for_each(|sighting| timeline.learn(sighting));
+        timeline.events.clear();
+        timeline.untold.clear();
+        timeline
+    }
+
+    /// When the fault was.
+    pub fn zero(&self) -> Instant {
+        self.zero
+    }
+
+    /// Events up to that time that this has not given before, in order of time.
+    pub fn untold(&mut self, until: Instant) -> Vec<Event> {
+        let until = self.millis(until);
+        let (mut ready, later) =
+            std::mem::take(&mut self.untold).into_iter().partition::<Vec<_>, _>(|event| event.ms <= until);
+        self.untold = later;
+        ready.sort_by_key(|event| event.ms);
+        ready
+    }
+
+    /// Adds an event.
+    pub fn add(&mut self, at: Instant, kind: Kind, node: Option<u16>, text: impl Into<String>) {
+        let event = Event { ms: self.millis(at), kind, node, text: text.into() };
+        self.untold.push(event.clone());
+        self.events.push(event);
+    }
+
+    fn millis(&self, at: Instant) -> i64 {
+        let (after, before) = (at.since(self.zero).as_millis(), self.zero.since(at).as_millis());
+        let clamped = |millis: u128| i64::try_from(millis).unwrap_or(i64::MAX);
+        clamped(after) - clamped(before)
+    }
+
+    /// Makes events of what a node says.
+    pub fn learn(&mut self, sighting: Sighting) {
+        let Sighting { at, node, seen } = sighting;
+        let before = self.seen.insert(node, seen.clone());
+        let Some(seen) = seen else { return };
+        match &before {
+            None => {}
+            Some(None) => self.add(at, Kind::Back, Some(node), format!("n{node} answers again")),
+            Some(Some(before)) if before.serving && !seen.serving => {
+                self.add(at, Kind::ServesNot, Some(node), format!("n{node} does not serve"));
+            }
+            Some(Some(_)) => {}
+        }
+        if seen.epoch > self.epoch {
+            self.compare(at, &seen);
+            (self.epoch, self.copies) = (seen.epoch, seen.copies);
+        }
+        let served = self.seen_before(before.as_ref());
+        if seen.serving && !served && before.is_some() {
+            self.add(at, Kind::Serves, Some(node), format!("n{node} serves"));
+        }
+    }
+
+    fn seen_before(&self, before: Option<&Option<Seen>>) -> bool {
+        before.and_then(Option::as_ref).is_some_and(|seen| seen.serving)
+    }
+
+    /// What has changed with this epoch.
+    fn compare(&mut self, at: Instant, seen: &Seen) {
+        for (node, state) in &seen.copies {
+            let old = self.copies.iter().find(|(other, _)| other == node).map(|(_, state)| *state);
+            if old == Some(*state) || old.is_none() {
+                continue;
+            }
+            let (kind, what) = match state {
+                CopyState::Outside => (Kind::Out, "is out"),
+                CopyState::Joining => (Kind::Joining, "takes new writes"),
+                CopyState::InSync => (Kind::InSync, "is in sync"),
+            };
+            let text = format!("n{node} {what} (epoch {}: {})", seen.epoch, seen.reason);
+            self.add(at, kind, Some(*node), text);
+        }
+    }
+
+    /// Makes an event of what happened to a path of the load; `node` is where it leads.
+    pub fn learn_path(&mut self, event: &PathEvent, node: impl Fn(std::net::SocketAddr) -> Option<u16>) {
+        let named = |node: Option<u16>| node.map_or("a node".to_owned(), |node| format!("n{node}"));
+        let (kind, node, text) = match &event.what {
+            What::Lost(path, why) => {
+                let node = node(path.portal);
+                (Kind::PathLost, node, format!("the load loses its path to {}: {why}", named(node)))
+            }
+            What::Up(path) => {
+                let node = node(path.portal);
+                (Kind::PathUp, node, format!("the load uses its path to {}", named(node)))
+            }
+            // While paths look at what a node says of itself there is none for an instant.
+            What::NoPath => return self.without_path = Some(event.at),
+            What::Resumed => {
+                let time = self.without_path.take().map(|since| event.at.since(since));
+                let Some(time) = time.filter(|time| *time >= NO_PATH_MIN) else { return };
+                (Kind::NoPath, None, format!("the load had no path for {:.3} s", time.as_secs_f64()))
+            }
+            _ => return,
+        };
+        self.add(event.at, kind, node, text);
+    }
+
+    /// The first of a kind after the fault, by its time in milliseconds.
+    pub fn first(&self, kind: Kind) -> Option<i64> {
+        let of_kind = self.events.iter().filter(|event| event.kind == kind && event.ms >= 0);
+        of_kind.map(|event| event.ms).min()
+    }
+
+    /// All events, in order of time.
+    pub fn into_events(mut self) -> Vec<Event> {
+        self.events.sort_by_key(|event| event.ms);
+        self.events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use CopyState::{InSync, Joining, Outside};
+
+    fn at(ms: u64) -> Instant {
+        Instant(ms * 1_000_000)
+    }
+
+    fn says(ms: u64, node: u16, epoch: u64, serving: bool, second: CopyState) -> Sighting {
+        let copies = vec![(1, InSync), (2, second)];
+        let seen = Seen { epoch, reason: format!("reason {epoch}"), serving, copies };
+        Sighting { at: at(ms), node, seen: Some(seen) }
+    }
+
+    #[test]
+    fn an_instant_without_a_path_is_no_event() {
+        let mut timeline = Timeline::new(at(1000), &[]);
+        for (ms, what) in
+            [(1010, What::NoPath), (1050, What::Resumed), (2000, What::NoPath), (2500, What::Resumed)]
+        {
+            timeline.learn_path(&PathEvent { at: at(ms), what }, |_| None);
+        }
+        let told: Vec<String> = timeline.into_events().into_iter().map(|event| event.text).collect();
+        assert_eq!(told, ["the load had no path for 0.500 s"]);
+    }
+
+    #[test]
+    fn events_are_what_has_changed() {
+        let before = [says(500, 1, 2, true, InSync), says(510, 2, 2, true, InSync)];
+        let mut timeline = Timeline::new(at(1000), &before);
+        timeline.add(at(1000), Kind::Fault, Some(2), "n2 is killed");
+        timeline.learn(Sighting { at: at(1010), node: 2, seen: None });
+        timeline.learn(says(1450, 1, 3, false, Outside));
+        assert_eq!(timeline.untold(at(1449)).len(), 1);
+        assert_eq!(timeline.untold(at(1450)).len(), 2);
+        timeline.learn(says(2000, 1, 3, true, Outside));
+        timeline.learn(says(6000, 2, 3, false, Outside));
+        // Both tell of the same epoch.
+        timeline.learn(says(6500, 1, 4, true, Joining));
+        timeline.learn(says(6510, 2, 4, false, Joining));
+        timeline.learn(says(6600, 2, 5, true, InSync));
+        assert_eq!((timeline.first(Kind::Out), timeline.first(Kind::Serves)), (Some(450), Some(1000)));
+        let told: Vec<String> =
+            timeline.into_events().into_iter().map(|event| format!("{} {}", event.ms, event.text)).collect();
+        assert_eq!(
+            told,
+            [
+                "0 n2 is killed",
+                "450 n1 does not serve",
+                "450 n2 is out (epoch 3: reason 3)",
+                "1000 n1 serves",
+                "5000 n2 answers again",
+                "5500 n2 takes new writes (epoch 4: reason 4)",
+                "5600 n2 is in sync (epoch 5: reason 5)",
+                "5600 n2 serves",
+            ]
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! What is demanded of a cluster in a drill, and whether it was so.
+
+use std::time::Duration;
+
+use api::{ClientError, Verification};
+use initiator::load::{LoadError, Report};
+use serde::Serialize;
+
+/// What is good enough.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The longest that a request may wait for its answer.
+    pub stall: Duration,
+    /// When all nodes were lost: the same, from their return.
+    pub recovery: Duration,
+}
+
+impl Default for Limits {
+    /// What the design promises: a lease of a second, and what it takes to agree. After the loss of all: what nodes take to start,
+    /// to know that nobody promised anything any more, and a client to come back.
+    fn default() -> Limits {
+        Limits { stall: Duration::from_millis(1_500), recovery: Duration::from_secs(15) }
+    }
+}
+
+/// Something that was demanded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// It was so.
+    pub passed: bool,
+    /// What was found.
+    pub found: String,
+}
+
+/// What is judged.
+pub struct Found<'a> {
+    /// How long all nodes were gone; `None`: never.
+    pub outage: Option<Duration>,
+    /// The longest that a request waited.
+    pub stall: Duration,
+    /// How the load ended.
+    pub report: &'a Result<Report, LoadError>,
+    /// How long it took until all was in sync; `None`: too long.
+    pub sync: Option<Duration>,
+    /// Whether the copies are equal.
+    pub verification: &'a Result<Verification, ClientError>,
+}
+
+/// Judges.
+pub fn judge(limits: &Limits, found: &Found<'_>) -> Vec<Check> {
+    vec![
+        answers(found.report),
+        data(found.report),
+        stall(limits, found),
+        sync(found.sync),
+        equal(found.verification),
+    ]
+}
+
+fn check(passed: bool, found: impl Into<String>) -> Check {
+    Check { passed, found: found.into() }
+}
+
+fn answers(report: &Result<Report, LoadError>) -> Check {
+    match report {
+        Ok(report) => {
+            let (reads, writes) = (report.reads.requests, report.writes.requests);
+            check(reads + writes > 0, format!("{reads} reads and {writes} writes, and no error"))
+        }
+        Err(LoadError::WrongData(_)) => check(true, "no request ended with an error"),
+        Err(error) => check(false, format!("a request failed: {error}")),
+    }
+}
+
+fn data(report: &Result<Report, LoadError>) -> Check {
+    match report {
+        Ok(_) => {
+            check(true, "all that was read was what had been written; in the end all of it was read again")
+        }
+        Err(error @ LoadError::WrongData(_)) => check(false, error.to_string()),
+        Err(_) => check(false, "what was written was not read again in the end"),
+    }
+}
+
+fn stall(limits: &Limits, found: &Found<'_>) -> Check {
+    let seconds = |time: Duration| format!("{:.3} s", time.as_secs_f64());
+    match found.outage {
+        None => check(
+            found.stall <= limits.stall,
+            format!(
+                "the longest wait for an answer was {} (at most {})",
+                seconds(found.stall),
+                seconds(limits.stall)
+            ),
+        ),
+        Some(outage) => {
+            let recovery = found.stall.saturating_sub(outage);
+            let (recovery_max, recovered) = (seconds(limits.recovery), seconds(recovery));
+            check(
+                recovery <= limits.recovery,
+                format!("all was answered {recovered} after the nodes were started (at most {recovery_max})"),
+            )
+        }
+    }
+}
+
+fn sync(sync: Option<Duration>) -> Check {
+    match sync {
+        Some(time) => {
+            check(true, format!("all copies were in sync {:.3} s after the return", time.as_secs_f64()))
+        }
+        None => check(false, "not all copies came in sync again"),
+    }
+}
+
+fn equal(verification: &Result<Verification, ClientError>) -> Check {
+    match verification {
+        Ok(found) if found.equal => check(true, format!("all {} copies are equal", found.copies.len())),
+        Ok(found) => check(false, format!("the copies differ, in slices {:?}", found.different_slices)),
+        Err(error) => check(false, format!("the copies were not compared: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{CopyCheck, CopyState};
+    use initiator::load::Direction;
+
+    use super::*;
+
+    fn report(requests: u64) -> Result<Report, LoadError> {
+        let mut direction = Direction::default();
+        direction.requests = requests;
+        let elapsed = Duration::from_secs(5);
+        Ok(Report { elapsed, client_cpu: None, reads: direction.clone(), writes: direction })
+    }
+
+    fn verification(equal: bool) -> Result<Verification, ClientError> {
+        let copy = |node| CopyCheck { node, state: CopyState::InSync, checksums: vec![1], problem: None };
+        Ok(Verification { equal, different_slices: Vec::new(), copies: vec![copy(1), copy(2)] })
+    }
+
+    fn passes(
+        stall_ms: u64,
+        outage: Option<u64>,
+        requests: u64,
+        equal: bool,
+        sync: Option<u64>,
+    ) -> Vec<bool> {
+        let found = Found {
+            outage: outage.map(Duration::from_secs),
+            stall: Duration::from_millis(stall_ms),
+            report: &report(requests),
+            sync: sync.map(Duration::from_secs),
+            verification: &verification(equal),
+        };
+        judge(&Limits::default(), &found).iter().map(|check| check.passed).collect()
+    }
+
+    #[test]
+    fn everything_must_be_good() {
+        assert_eq!(passes(1500, None, 1, true, Some(3)), [true; 5]);
+        assert_eq!(passes(1501, None, 1, true, Some(3)), [true, true, false, true, true]);
+        assert_eq!(passes(20_000, Some(5), 1, true, Some(3)), [true; 5]);
+        assert_eq!(passes(20_001, Some(5), 1, true, Some(3)), [true, true, false, true, true]);
+        assert_eq!(passes(0, None, 0, false, None), [false, true, true, false, false]);
+    }
+
+    #[test]
+    fn wrong_data_is_no_error_of_a_request() {
+        let wrong = initiator::WrongSector { sector: 7, expected: 2, found: [0; 3], whole: false };
+        let found = Found {
+            outage: None,
+            stall: Duration::ZERO,
+            report: &Err(LoadError::WrongData(wrong)),
+            sync: Some(Duration::ZERO),
+            verification: &verification(true),
+        };
+        let checks = judge(&Limits::default(), &found);
+        assert!(checks[0].passed && !checks[1].passed, "{checks:?}");
+        assert!(checks[1].found.starts_with("wrong data: sector 7 should hold write 2"), "{checks:?}");
+    }
+}

@@ -1,0 +1,123 @@
+//! `ursa drill`: it says what happened, and leaves nothing behind however it ends.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::node::binary;
+use e2e::program;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// For a drill of one cycle on a busy machine.
+const DRILL_LIMIT: Duration = Duration::from_secs(180);
+/// From the end of a drill until nothing of it is there any more.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+fn drill(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command.args(["-o", "json", "drill"]).args(arguments).args(["--size", "32M", "--depth", "4", "--dir"]);
+    command.arg(directory);
+    command
+}
+
+/// Processes that have this directory on their command line, but for the drill itself.
+fn nodes_in(directory: &Path) -> Vec<PathBuf> {
+    let directory = directory.to_str().expect("our own path");
+    let processes = fs::read_dir("/proc").expect("there is /proc").flatten().map(|entry| entry.path());
+    let is_one = |process: &PathBuf| {
+        let line = fs::read(process.join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        line.contains(directory) && line.contains("\0serve\0")
+    };
+    processes.filter(is_one).collect()
+}
+
+#[track_caller]
+fn wait(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + limit;
+    while !done() {
+        assert!(Instant::now() < end, "{what}: not within {limit:?}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_drill_says_what_happened_and_leaves_nothing_behind() {
+    let home = TempDir::new().expect("a temporary directory can be made");
+    let directory = home.path().join("nodes");
+    // How long a stall is on a machine that does much else says nothing of the program.
+    let mut command =
+        drill(&directory, &["crash-node", "--witness", "--seconds", "3", "--stall-max", "10000"]);
+    let record = program::run(&mut command, DRILL_LIMIT).expect_ok();
+    let record: Value = serde_json::from_str(&record).expect("it is one JSON document");
+    assert_eq!(record["passed"], true, "{record:#}");
+    let cycle = &record["cycles"][0];
+    let events: Vec<&Value> = cycle["events"].as_array().expect("a list").iter().collect();
+    let at = |kind: &str, node: u64| {
+        let event = events.iter().find(|event| event["kind"] == kind && event["node"] == node);
+        event.unwrap_or_else(|| panic!("{kind} of {node}: {record:#}"))["ms"].as_i64().expect("a number")
+    };
+    let order =
+        [at("fault", 1), at("out", 1), at("undone", 1), at("back", 1), at("joining", 1), at("in_sync", 1)];
+    assert!(order.is_sorted(), "{order:?}: {record:#}");
+    assert_eq!((order[0], cycle["out_ms"].as_i64()), (0, Some(order[1])));
+    assert!(order[1] < 3_000, "the other goes on before the node is back: {record:#}");
+    assert!(cycle["requests"].as_u64() > Some(100), "{record:#}");
+    let checks = cycle["checks"].as_array().expect("a list");
+    assert_eq!(checks.len(), 5, "{record:#}");
+    assert!(checks.iter().all(|check| check["passed"] == true), "{record:#}");
+    assert!(!directory.exists(), "its directory is removed");
+    assert_eq!(nodes_in(&directory), Vec::<PathBuf>::new());
+}
+
+/// A drill that runs, and its nodes with it.
+fn started(directory: &Path) -> Child {
+    let mut command = drill(directory, &["crash-node", "--seconds", "600"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary was built");
+    wait("three nodes", END_LIMIT, || nodes_in(directory).len() == 3);
+    child
+}
+
+#[test]
+fn a_drill_that_is_interrupted_clears_up() {
+    let home = TempDir::new().expect("a temporary directory can be made");
+    let directory = home.path().join("nodes");
+    let mut child = started(&directory);
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    let status = program::wait(&mut child, END_LIMIT).expect("it ends in time");
+    assert_eq!(status.code(), Some(1));
+    assert!(!directory.exists() && nodes_in(&directory).is_empty());
+}
+
+#[test]
+fn the_nodes_of_a_drill_die_with_it() {
+    let home = TempDir::new().expect("a temporary directory can be made");
+    let directory = home.path().join("nodes");
+    let mut child = started(&directory);
+    child.kill().expect("it runs");
+    child.wait().expect("it was killed");
+    wait("no nodes", END_LIMIT, || nodes_in(&directory).is_empty());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_done() {
+    let home = TempDir::new().expect("a temporary directory can be made");
+    let directory = home.path().join("nodes");
+    for (arguments, code, words) in [
+        (["black-out", "--ram"].as_slice(), 2, "a volume in memory does not outlive the loss of all nodes"),
+        (["crash-node", "--node", "4"].as_slice(), 2, "node 4 has no copy: there are 3, from 1"),
+    ] {
+        let finished = program::run(&mut drill(&directory, arguments), END_LIMIT);
+        assert_eq!(finished.status.and_then(|status| status.code()), Some(code), "{finished}");
+        assert!(finished.output.contains(words), "{finished}");
+        assert!(!directory.exists());
+    }
+    // What is there already is somebody's.
+    fs::create_dir(&directory).expect("a directory can be made");
+    let finished = program::run(&mut drill(&directory, &["crash-node"]), END_LIMIT);
+    assert!(!finished.ok() && directory.exists(), "{finished}");
+}
