@@ -35,7 +35,8 @@ pub use self::problem::Problem;
 pub use self::session::Session;
 pub use self::target::{MapCreate, Target, TargetCreate, TargetMap};
 pub use self::volume::{
-    CopyCheck, CopyState, Verification, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeKind, VolumeMap,
+    CopyCheck, CopyCreate, CopyState, Verification, Volume, VolumeChange, VolumeCopy, VolumeCreate,
+    VolumeKind, VolumeMap,
 };
 
 /// Where a node listens for HTTP unless it is told otherwise. Loopback only, since there is no login yet.

@@ -60,6 +60,23 @@ pub struct VolumeCopy {
     pub state: CopyState,
     /// It is on the node that was asked.
     pub here: bool,
+    /// It is taken off its node as soon as others allow it; absent: it stays.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leaves: bool,
+}
+
+/// A copy to be added to a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CopyCreate {
+    /// The number of the node that gets it.
+    pub node: u16,
+    /// The pool there; absent: the only one, or the one named `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// The number of the node whose copy is taken away when the new one is in sync: the copy moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead_of: Option<u16>,
 }
 
 /// What a copy may do.

@@ -116,6 +116,11 @@ impl Config {
         }
     }
 
+    /// Whose life is in sync in this slot: slots are used again, by other nodes, whose lives are counted anew.
+    pub fn in_sync_life(&self, slot: Slot) -> Option<(NodeId, Incarnation)> {
+        Some((self.copy(slot)?.node, self.in_sync_incarnation(slot)?))
+    }
+
     /// What this life of the slot's process may do.
     pub fn standing(&self, slot: Slot, incarnation: Incarnation) -> Standing {
         match self.copy(slot).map(|copy| copy.standing) {
@@ -178,6 +183,34 @@ impl Config {
         }
     }
 
+    /// Adds a copy on `node` in a slot that has none. It is outside, and whoever makes it makes it blank: the others' maps say nothing of
+    /// what was written while nobody was in its slot.
+    ///
+    /// # Errors
+    /// [`Refusal::Standing`] if the slot or the node has a copy.
+    pub fn add(&self, slot: Slot, node: NodeId) -> Result<Config, Refusal> {
+        if self.copy(slot).is_some() || self.slot_of(node).is_some() {
+            return Err(Refusal::Standing);
+        }
+        let mut next = self.clone();
+        next.epoch.0 += 1;
+        next.copies[slot.index()] = Some(CopyState { node, standing: Standing::Outside });
+        Ok(next)
+    }
+
+    /// Takes away a copy that is outside: nobody notes any more what it misses.
+    ///
+    /// # Errors
+    /// [`Refusal::Standing`] if it is a member, or there is none.
+    pub fn drop_copy(&self, slot: Slot) -> Result<Config, Refusal> {
+        if self.members().contains(slot) {
+            return Err(Refusal::Standing);
+        }
+        let mut next = self.next(slot, Standing::Outside)?;
+        next.copies[slot.index()] = None;
+        Ok(next)
+    }
+
     /// The restarted process of an in-sync copy goes on alone (R16): it has every acknowledged write on its disk. All others
     /// are outside until they have joined.
     ///
@@ -218,6 +251,19 @@ mod tests {
         let joined = alone.admit(slot(0), Incarnation(2)).unwrap();
         assert_eq!(joined.remove(slot(1)), Err(Refusal::LastInSync), "a joiner is not in sync");
         assert_eq!(joined.members(), Slots::from_bits(0b11));
+    }
+
+    #[test]
+    fn copies_come_and_go_outside() {
+        assert_eq!(two().drop_copy(slot(1)), Err(Refusal::Standing), "it is in sync");
+        let one = two().remove(slot(1)).unwrap().drop_copy(slot(1)).unwrap();
+        assert_eq!((one.epoch, one.configured()), (Epoch(3), Slots::from_bits(0b01)));
+        assert_eq!(one.drop_copy(slot(1)), Err(Refusal::Standing), "there is none");
+        assert_eq!(one.add(slot(1), NodeId(7)), Err(Refusal::Standing), "the node has one");
+        assert_eq!(one.add(slot(0), NodeId(8)), Err(Refusal::Standing), "the slot has one");
+        let three = one.add(slot(1), NodeId(8)).unwrap();
+        assert_eq!(three.copy(slot(1)), Some(CopyState { node: NodeId(8), standing: Standing::Outside }));
+        assert_eq!((three.epoch, three.members()), (Epoch(4), Slots::from_bits(0b01)));
     }
 
     #[test]

@@ -75,6 +75,13 @@ impl DirtyMap {
         self.pages.len()
     }
 
+    /// The slice has become longer: so many regions. What is new is clean.
+    pub fn grow(&mut self, regions: u64) {
+        assert!(regions >= self.regions, "slices only grow");
+        self.pages.resize_with(regions.div_ceil(PAGE_REGIONS) as usize, Page::default);
+        self.regions = regions;
+    }
+
     /// Takes in a page from the disk, at the start. A page of zeros was never written: all is clean.
     ///
     /// # Errors
@@ -139,6 +146,12 @@ impl DirtyMap {
             let (page, at) = place(region);
             self.pages[page].certain(at).covers(slots)
         })
+    }
+
+    /// Whether the disk has a version of every page: what it holds is this map's, and not what was there before.
+    pub fn is_written(&self) -> bool {
+        // One that was never changed is clean, and zeros on the disk.
+        self.pages.iter().all(|page| page.bits.is_none() || page.durable.is_some())
     }
 
     /// The next page to write: one that somebody waits for, or with `idle` any that changed. One write of a page is under way at a time.
@@ -265,6 +278,28 @@ mod tests {
         map.poll_write(false).expect("the bit is set again");
         map.handle_written(0);
         assert!(map.is_durable(3..4, slots(0b10)));
+    }
+
+    #[test]
+    fn a_map_grows_and_keeps_its_bits() {
+        let mut map = DirtyMap::new(5);
+        map.mark(4..5, slots(0b10));
+        map.grow(PAGE_REGIONS + 2);
+        assert_eq!((map.pages(), map.get(5), map.get(PAGE_REGIONS + 1)), (2, Slots::NONE, Slots::NONE));
+        map.mark(PAGE_REGIONS + 1..PAGE_REGIONS + 2, slots(0b10));
+        assert_eq!(map.dirty(slots(0b10)).collect::<Vec<_>>(), [4, PAGE_REGIONS + 1]);
+    }
+
+    #[test]
+    fn a_map_is_written_when_each_page_is() {
+        let mut map = DirtyMap::new(PAGE_REGIONS + 1);
+        map.mark(0..PAGE_REGIONS + 1, slots(0b1111));
+        for _ in 0..2 {
+            assert!(!map.is_written());
+            let write = map.poll_write(false).unwrap();
+            map.handle_written(write.page);
+        }
+        assert!(map.is_written());
     }
 
     #[test]

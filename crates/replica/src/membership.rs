@@ -72,13 +72,12 @@ impl Membership {
         let mut due = leases.quiet_until();
         for (index, config) in self.configs.iter().enumerate() {
             for removed in config.in_sync().without(self.slot).iter() {
-                let life = config.in_sync_incarnation(removed);
-                if newest.in_sync_incarnation(removed) == life {
+                let life = config.in_sync_life(removed);
+                if newest.in_sync_life(removed) == life {
                     continue;
                 }
                 let copy = config.copy(removed).expect("it is in sync");
-                let gone =
-                    self.configs[index..].iter().find(|later| later.in_sync_incarnation(removed) != life);
+                let gone = self.configs[index..].iter().find(|later| later.in_sync_life(removed) != life);
                 let revision = gone.expect("it is not in the newest").revision;
                 due = due.max(leases.released_at(copy.node, revision));
             }
@@ -148,6 +147,31 @@ mod tests {
         let activation = me.poll(at(5000), &leases).unwrap();
         assert!(activation.kept && activation.config.epoch.0 == 2);
         assert_eq!(me.due(&leases), None);
+    }
+
+    /// Lives are counted by node: another node's copy in the same slot may be in the life of the same number.
+    #[test]
+    fn whose_slot_is_another_node_s_by_now_is_waited_for() {
+        let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
+        leases.set_applied(Revision(1));
+        let mut me = Membership::new(slot(0), Incarnation(1));
+        me.learn(config());
+        me.poll(at(2000), &leases).unwrap();
+        let other = Leases::new(at(0), Incarnation(1), Terms::default());
+        leases.handle_request(at(4000), NodeId(2), other.request(at(4000)));
+        let mut next = config();
+        let steps: [&dyn Fn(&Config) -> Config; 5] = [
+            &|config| config.remove(slot(1)).unwrap(),
+            &|config| config.drop_copy(slot(1)).unwrap(),
+            &|config| config.add(slot(1), NodeId(9)).unwrap(),
+            &|config| config.admit(slot(1), Incarnation(1)).unwrap(),
+            &|config| config.promote(slot(1)).unwrap(),
+        ];
+        for (step, revision) in steps.iter().zip(2..) {
+            next = later(step(&next), revision);
+            me.learn(next.clone());
+        }
+        assert_eq!(me.due(&leases), Some(at(5000)), "node 2 may read until then");
     }
 
     #[test]

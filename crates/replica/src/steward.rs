@@ -97,6 +97,11 @@ impl Steward {
         }
     }
 
+    /// Another node's copy is in the slot now: what was heard of the last one says nothing of it.
+    pub fn forget(&mut self, slot: Slot) {
+        (self.heard[slot.index()], self.named[slot.index()]) = (None, None);
+    }
+
     /// What to propose now. At most one thing: the next is thought of when this one is committed or lost.
     pub fn propose(
         &mut self,
@@ -275,6 +280,24 @@ mod tests {
         assert_eq!(case.proposes(2501), Some((slot(1), Reason::Silent)), "it has had its time");
         case.steward.handle_heartbeat(at(2502), slot(1), Incarnation(2));
         assert_eq!(case.proposes(2600), None);
+    }
+
+    #[test]
+    fn a_slot_that_is_used_again_has_another_node_s_lives() {
+        let mut case = Case::new(1);
+        case.steward.handle_heartbeat(at(2010), slot(1), Incarnation(7));
+        case.goes_on(2011);
+        let config = case.membership.newest().unwrap().drop_copy(slot(1)).unwrap();
+        let config = config.add(slot(1), NodeId(3)).unwrap();
+        case.leases.set_applied(Revision(4));
+        case.membership.learn(config.committed_at(Revision(4)));
+        case.membership.poll(at(2012), &case.leases).unwrap();
+        case.steward.forget(slot(1));
+        case.steward.handle_heartbeat(at(2013), slot(1), Incarnation(2));
+        case.view.caught_up = Slots::NONE.with(slot(1));
+        let proposal = case.steward.propose(at(2014), &case.membership, &case.leases, case.view).unwrap();
+        let joining = Standing::Joining(Incarnation(2));
+        assert_eq!(proposal.config.copy(slot(1)).map(|copy| copy.standing), Some(joining));
     }
 
     #[test]

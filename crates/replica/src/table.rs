@@ -57,6 +57,11 @@ impl Table {
         }
     }
 
+    /// The slice has become longer; what is new is valid.
+    pub fn grow(&mut self, geometry: Geometry) {
+        self.geometry = geometry;
+    }
+
     /// Takes a write where it is newer than what is there, and says where that is. It is invalid there, and `apply` is under way.
     pub fn write(&mut self, blocks: Blocks, ts: Timestamp, payload: &Payload) -> Vec<Blocks> {
         let taken = self.older_than(blocks, Some(ts));

@@ -169,6 +169,11 @@ impl Header {
         }
         Ok(header)
     }
+
+    /// The epoch in which it was said.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
 }
 
 /// The message of a header with the body and the payload of the lengths that it says, for a slice of these measures.

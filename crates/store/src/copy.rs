@@ -43,8 +43,8 @@ pub enum CopyState {
     Blank,
     /// The bytes and the map are what the copy made of them.
     Trusted {
-        /// The last epoch of the volume that it knows to have been part of; 0 before the first. A disk that was set back to an earlier
-        /// day is told by this.
+        /// The epoch of the volume in which the copy was added; 1 with the volume itself. Which of several copies that its node had in the course of
+        /// time a disk has, is told by this.
         epoch: u64,
     },
 }

@@ -13,9 +13,9 @@ use ureq::{Agent, Body};
 pub use self::error::ClientError;
 use self::path::segment;
 use crate::{
-    ClusterInit, ClusterJoin, ClusterNode, Health, Host, HostChange, HostCreate, JoinToken, List, MapCreate,
-    Node, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains, Problem, Session, Target,
-    TargetCreate, TargetMap, TokenCreate, Verification, Volume, VolumeChange, VolumeCreate,
+    ClusterInit, ClusterJoin, ClusterNode, CopyCreate, Health, Host, HostChange, HostCreate, JoinToken, List,
+    MapCreate, Node, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains, Problem, Session,
+    Target, TargetCreate, TargetMap, TokenCreate, Verification, Volume, VolumeChange, VolumeCreate,
 };
 
 /// Loopback answers at once or not at all; a slow tunnel is allowed for.
@@ -248,6 +248,22 @@ impl Client {
     pub fn verify_volume(&self, name: &str) -> Result<Verification> {
         let url = self.address(&format!("/v1/volumes/{}/verify", segment(name)));
         self.json(self.agent.post(url).send_empty())
+    }
+
+    /// Adds a copy to a volume, or moves one.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn add_copy(&self, name: &str, copy: &CopyCreate) -> Result<Volume> {
+        self.post(&format!("/v1/volumes/{}/copies", segment(name)), copy)
+    }
+
+    /// Takes a volume's copy off a node. It may go on after the answer.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn remove_copy(&self, name: &str, node: u16) -> Result<()> {
+        self.delete(&format!("/v1/volumes/{}/copies/{node}", segment(name)))
     }
 
     /// Deletes a volume with all its data; with `force`, its maps, too.

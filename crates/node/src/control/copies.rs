@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
-use base::BlockSize;
+use base::{BlockSize, ByteLen};
 use replica::{Incarnation, NodeId, Slot};
-use store::{CopyOf, CopyState, VolumeInfo, VolumeKind, VolumeSpec};
+use store::{CopyOf, CopyState, Pool, Stripe, VolumeInfo, VolumeKind, VolumeSpec};
 
 use super::access::{HOSTS, TARGETS, announce};
 use super::change::{Changing, WaitsFor, Work};
@@ -16,15 +17,21 @@ use super::volumes::{open_on_all_cores, whole_blocks};
 use super::{Control, ControlError, NewVolume, VolumeStatus};
 use crate::access::{AccessChange, HostName, TargetName, VolumeName};
 use crate::copies::{
-    Address, Answer, Ask, CopyEntry, Keeper, NewCopy, NodeEntry, StandingEntry, VolumeEntry, json, node_key,
-    volume_key, volume_name_key,
+    Address, Answer, Ask, ClusterError, Copies, CopyEntry, Keeper, NewCopy, NodeEntry, SliceCopy,
+    StandingEntry, VolumeEntry, json, node_key, volume_key, volume_name_key,
 };
 use crate::port_numbers::NodeNumber;
-use crate::shard::Shard;
+use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
 /// The key of the number that the next volume with copies gets.
 const NEXT_NUMBER: &str = "next-volume-number";
+
+/// How often a volume is grown anew because copies were added meanwhile.
+const GROW_TRIES_MAX: usize = 4;
+
+/// How often it is looked whether the map of a new copy is on its disk.
+const MAP_WRITTEN_EVERY: Duration = Duration::from_millis(100);
 
 /// The copies that a volume is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +58,10 @@ pub struct CopyOpening {
     pub number: u32,
     /// Which copy this is.
     pub me: Slot,
+    /// Since when: [`CopyEntry::made`].
+    pub made: u64,
+    /// The volume's capacity.
+    pub size: ByteLen,
     /// This life of the node.
     pub incarnation: Incarnation,
     /// The copy is in sync in this very life: it was made in it.
@@ -59,15 +70,33 @@ pub struct CopyOpening {
 
 impl CopyOpening {
     /// How a slice of it is to be opened.
-    pub(super) fn of_slice(&self, slice: u16, block_size: BlockSize, blank: bool) -> crate::copies::Opening {
+    pub(super) fn of_slice(
+        &self,
+        slice: u16,
+        block_size: BlockSize,
+        stripe: Stripe,
+        worth: Worth,
+    ) -> crate::copies::Opening {
         crate::copies::Opening {
             address: Address { volume: self.number, slice },
             me: self.me,
             incarnation: self.incarnation,
             block_bytes: block_size.bytes(),
-            blank,
+            stripe,
+            size: self.size,
+            blank: worth.blank,
+            untrusted: worth.untrusted,
         }
     }
+}
+
+/// What the content of a copy is worth when it is opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Worth {
+    /// Nothing: all of it is to be copied.
+    pub blank: bool,
+    /// And its pool is to be told first that from now on its map says so.
+    pub untrusted: bool,
 }
 
 impl Control {
@@ -106,6 +135,7 @@ impl Control {
             // The same on all nodes, whatever their cores.
             slices: new.slices.unwrap_or_else(|| rt::cores().next_power_of_two().min(64) as u16),
             created: new.created,
+            blank: false,
         };
         let size = whole_blocks(new.size, new.block_size)?.0;
         changing.waits_for(WaitsFor::Nodes(nodes.iter().map(|node| node.0).collect()));
@@ -127,6 +157,8 @@ impl Control {
             node: node.0,
             standing: StandingEntry::InSync,
             incarnation: *life,
+            made: 1,
+            leaves: None,
         });
         let copies: Vec<CopyEntry> = copies.collect();
         let recorded = record_volume(&keeper, id, name.as_str(), size, copies).await;
@@ -148,6 +180,7 @@ impl Control {
         match ask {
             Ask::MakeCopy(copy) => self.make_copy(copy).await?,
             Ask::DropCopy { id } => self.drop_copy(&id).await?,
+            Ask::GrowCopy { id, size } => self.grow_copy(&id, ByteLen(size)).await?,
             Ask::Checksum { id } => return Ok(Answer::Checksum(self.checksum_of_copy(&id).await?)),
         }
         Ok(Answer::Done { incarnation: keeper.incarnation().0 })
@@ -158,7 +191,9 @@ impl Control {
             field,
             reason: "another node asked for what this one does not know",
         };
-        let cluster = store::ClusterId(self.keeper_or_why_not()?.cluster().0);
+        let keeper = self.keeper_or_why_not()?;
+        let id = VolumeId::parse(&copy.id).ok_or(strange("volume"))?;
+        let state = if copy.blank { CopyState::Blank } else { CopyState::Trusted { epoch: 1 } };
         let spec = VolumeSpec {
             name: copy.name.clone(),
             kind: if copy.ram { VolumeKind::Ram } else { VolumeKind::Thick },
@@ -167,8 +202,8 @@ impl Control {
             capacity: base::ByteLen(copy.size),
             slices: Some(copy.slices),
             created: copy.created,
-            id: Some(VolumeId::parse(&copy.id).ok_or(strange("volume"))?),
-            copy: Some(CopyOf { cluster, slot: copy.slot, state: CopyState::Trusted { epoch: 1 } }),
+            id: Some(id),
+            copy: Some(CopyOf { cluster: store::ClusterId(keeper.cluster().0), slot: copy.slot, state }),
         };
         let control = Rc::clone(self);
         self.change(Work::new("making a copy of volume", &copy.name), |changing| async move {
@@ -176,12 +211,57 @@ impl Control {
                 Some(pool) => pool,
                 None => control.only_pool()?.name(),
             };
-            let _name = changing.hold([Thing::VolumesOf(pool.clone())]).await?;
+            let _name = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool.clone())]).await?;
             let pool = control.pool_named(&pool)?;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
-            Ok(pool.create_volume(spec).await.map(drop)?)
+            if control.has_made_already(&keeper, &pool, &spec).await? {
+                return Ok(());
+            }
+            control.being_made.borrow_mut().insert(id);
+            let made = pool.create_volume(spec).await;
+            if made.is_err() {
+                control.being_made.borrow_mut().remove(&id);
+            }
+            Ok(made.map(drop)?)
         })
         .await
+    }
+
+    /// Whether this very copy was made before, and the answer was lost; one that was made otherwise in vain is deleted.
+    async fn has_made_already(
+        &self,
+        keeper: &Keeper,
+        pool: &Pool,
+        spec: &VolumeSpec,
+    ) -> Result<bool, ControlError> {
+        let (Some(id), Some(copy)) = (spec.id, spec.copy) else { return Ok(false) };
+        if copy.state != CopyState::Blank {
+            return Ok(false);
+        }
+        if keeper.volume(id).is_some_and(|volume| volume.entry.copy_on(keeper.me()).is_some()) {
+            return Err(ControlError::HasCopy { volume: spec.name.clone(), node: keeper.me().0 });
+        }
+        for (other, info) in self.copies_of(id) {
+            if info.copy.is_none_or(|kept| kept.state != CopyState::Blank) {
+                return Err(ControlError::OldCopy { volume: info.name, pool: other.name() });
+            }
+            let same = other.id() == pool.id()
+                && info.copy == spec.copy
+                && (info.name.as_str(), info.kind, info.capacity, info.stripe.slices())
+                    == (spec.name.as_str(), spec.kind, spec.capacity, spec.slices.unwrap_or_default());
+            if same {
+                self.being_made.borrow_mut().insert(id);
+                return Ok(true);
+            }
+            other.delete_volume(id).await?;
+        }
+        Ok(false)
+    }
+
+    /// What the open pools have of a volume: one at most, unless a pool came back that had been given up.
+    pub(super) fn copies_of(&self, id: VolumeId) -> Vec<(Pool, VolumeInfo)> {
+        let pools = self.open_pools().into_iter();
+        pools.filter_map(|pool| pool.volume(id).map(|info| (pool, info))).collect()
     }
 
     async fn drop_copy(self: &Rc<Control>, id: &str) -> Result<(), ControlError> {
@@ -189,16 +269,97 @@ impl Control {
         self.change(Work::new("deleting a copy of volume", &id), |changing| async move {
             let Ok((pool, info)) = control.volume_named(&id) else { return Ok(()) };
             let _volume = changing.hold([Thing::Volume(info.id), Thing::VolumesOf(pool.name())]).await?;
-            let still_there =
-                control.keeper().is_some_and(|keeper| keeper.revision_of(&volume_key(info.id)).is_some());
-            if info.copy.is_none() || still_there {
+            let Some(copy) = info.copy else {
+                return Err(ControlError::Internal("a volume that no other node has was to be deleted"));
+            };
+            let known = control.keeper().and_then(|keeper| Some((keeper.volume(info.id)?, keeper.me())));
+            // Of a volume that is in use only what was to be a copy of it and has never been one.
+            if known.is_some_and(|(volume, me)| {
+                volume.entry.copy_on(me).is_some() || copy.state != CopyState::Blank
+            }) {
                 return Err(ControlError::Internal("a volume that is in use was to be deleted"));
             }
+            control.being_made.borrow_mut().remove(&info.id);
             control.close_volume(&changing, &pool, info.id).await;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             Ok(pool.delete_volume(info.id).await?)
         })
         .await
+    }
+
+    /// Makes this node's copy of a volume as large as the volume is about to be. Nobody sees it yet.
+    async fn grow_copy(self: &Rc<Control>, id: &str, size: ByteLen) -> Result<(), ControlError> {
+        let (control, (pool, before)) = (Rc::clone(self), self.volume_named(id)?);
+        self.change(Work::new("growing the copy of volume", &before.name), |changing| async move {
+            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool.name())]).await?;
+            let (pool, before) = control.volume_still(&before)?;
+            if before.capacity >= size {
+                return Ok(());
+            }
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            pool.grow_volume(before.id, size).await?;
+            changing.waits_for(WaitsFor::Cores);
+            control.grow_slices(&pool, before.id).await
+        })
+        .await
+    }
+
+    /// Makes a volume with copies larger: first each copy, then, in one step, the volume. Begun again, it goes on where it was.
+    pub(super) async fn grow_replicated(&self, info: &VolumeInfo, size: ByteLen) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let capacity = whole_blocks(size, info.block_size)?;
+        let mut grown: BTreeSet<(u16, u64)> = BTreeSet::new();
+        for _ in 0..GROW_TRIES_MAX {
+            let entry = keeper.volume(info.id).map(|volume| volume.entry);
+            let entry = entry.ok_or_else(|| ControlError::not_found("volume", &info.name))?;
+            let from = ByteLen(entry.size);
+            if capacity < from {
+                return Err(ControlError::WouldShrink { volume: entry.name, from, to: capacity });
+            }
+            if (0..info.stripe.slices()).any(|slice| info.stripe.slice_len(slice, from).0 == 0) {
+                return Err(ControlError::TooSmallToGrow(entry.name));
+            }
+            for copy in entry.copies.iter().filter(|copy| !grown.contains(&(copy.node, copy.made))) {
+                let ask = Ask::GrowCopy { id: entry.id.clone(), size: capacity.0 };
+                keeper.ask(NodeId(copy.node), ask).await?;
+            }
+            grown.extend(entry.copies.iter().map(|copy| (copy.node, copy.made)));
+            let made = self.change_entry(&keeper, info.id, |entry| {
+                if entry.copies.iter().any(|copy| !grown.contains(&(copy.node, copy.made))) {
+                    return Err(ControlError::Cluster(ClusterError::Conflict(entry.name.clone())));
+                }
+                let mut next = entry.clone();
+                (next.size, next.epoch) = (capacity.0.max(entry.size), entry.epoch + 1);
+                next.reason = "the volume was made larger".into();
+                Ok((next, None))
+            });
+            match made.await {
+                // A copy was added meanwhile, as large as the volume was.
+                Err(ControlError::Cluster(ClusterError::Conflict(_))) => {}
+                result => return result.map(drop),
+            }
+        }
+        Err(ClusterError::Conflict(info.name.clone()).into())
+    }
+
+    /// Gives a volume with copies another name. Its nodes' pools follow by themselves.
+    pub(super) async fn rename_replicated(&self, info: &VolumeInfo, name: &str) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        if keeper.revision_of(&volume_name_key(name)).is_some() {
+            return Err(ControlError::Exists { kind: "volume", name: name.to_owned() });
+        }
+        let key = volume_key(info.id);
+        let known = keeper.get::<VolumeEntry>(&key);
+        let (entry, revision) = known.ok_or_else(|| ControlError::not_found("volume", &info.name))?;
+        let before = volume_name_key(&entry.name);
+        let transaction = Keeper::transaction()
+            .expect(&key, Some(revision))
+            .expect(&before, keeper.revision_of(&before))
+            .expect(&volume_name_key(name), None)
+            .put(&key, json(&VolumeEntry { name: name.to_owned(), ..entry }))
+            .delete(&before)
+            .put(&volume_name_key(name), json(&info.id.to_string()));
+        Ok(keeper.commit(transaction).await?)
     }
 
     /// Deletes a volume with copies. The caller holds it, and it is in no map.
@@ -221,16 +382,29 @@ impl Control {
     }
 
     /// Opens this node's copy of a volume, if its pool is open. Says whether what its disk holds is to be trusted no more.
-    pub(crate) async fn open_copy(&self, id: VolumeId, copy: CopyOpening) -> Option<bool> {
-        let (pool, info) = self.volume_named(&id.to_string()).ok()?;
-        let state = info.copy.as_ref()?.state;
-        let blank = !copy.new && (info.kind == VolumeKind::Ram || state == CopyState::Blank);
-        match self.opening(&pool, &info, Some((copy, blank))) {
+    pub(crate) async fn open_copy(self: &Rc<Control>, id: VolumeId, copy: CopyOpening) -> Option<bool> {
+        let keeper = self.keeper()?;
+        let entry = keeper.volume(id)?.entry;
+        let (_, known) = entry.copy_on(keeper.me())?;
+        let mut kept = self.copies_of(id);
+        kept.retain(|(_, info)| info.copy.is_some_and(|kept| known.is_kept_as(&kept)));
+        // One that is blank may be an older one.
+        kept.sort_by_key(|(_, info)| info.copy.is_some_and(|kept| kept.state == CopyState::Blank));
+        let (pool, kept) = kept.into_iter().next()?;
+        // It may have been made larger before the volume was.
+        let info = VolumeInfo { capacity: copy.size.min(kept.capacity), ..kept };
+        self.being_made.borrow_mut().remove(&id);
+        let untrusted = info.copy.as_ref()?.state == CopyState::Blank;
+        let blank = untrusted || !copy.new && info.kind == VolumeKind::Ram;
+        match self.opening(&pool, &info, Some((copy, Worth { blank, untrusted }))) {
             Ok(opening) => {
                 self.unserved.borrow_mut().remove(&id);
                 open_on_all_cores(vec![opening]).await;
                 self.shown_paths.borrow_mut().remove(&id);
                 self.announce_volumes().await;
+                if untrusted {
+                    rt::spawn(Rc::clone(self).trust_copy(pool, id, copy)).detach();
+                }
                 Some(blank)
             }
             Err(error) => {
@@ -242,13 +416,48 @@ impl Control {
         }
     }
 
+    /// Once the disk has all of a blank copy's map, which says that all is to be copied, the map may be trusted; and only then is anything copied:
+    /// a copy in sync must never be blank after a restart.
+    async fn trust_copy(self: Rc<Control>, pool: Pool, id: VolumeId, copy: CopyOpening) {
+        let number = copy.number;
+        loop {
+            let written = on_all_cores(move || async move {
+                let slices = Copies::current().slices_of(number);
+                (slices.len(), slices.iter().all(|slice| slice.map_is_written()))
+            })
+            .await;
+            let slices: usize = written.iter().map(|(count, _)| count).sum();
+            if slices == 0 {
+                return;
+            }
+            if written.iter().all(|(_, written)| *written) {
+                break;
+            }
+            rt::sleep(MAP_WRITTEN_EVERY).await;
+        }
+        if let Err(error) = pool.set_copy(id, CopyState::Trusted { epoch: copy.made }).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(volume = %id, error, "a new copy cannot be begun: its pool does not take changes");
+            return;
+        }
+        on_all_cores(move || async move {
+            Copies::current().slices_of(number).iter().for_each(SliceCopy::trust);
+        })
+        .await;
+    }
+
     /// This node has no copy of the volume any more: it is not served.
     pub(crate) async fn close_copy(self: &Rc<Control>, id: VolumeId) {
         let control = Rc::clone(self);
         let closed =
             self.change(Work::new("closing the copy of volume", &id.to_string()), |changing| async move {
-                let Ok((pool, _)) = control.volume_named(&id.to_string()) else { return Ok(()) };
-                control.close_volume(&changing, &pool, id).await;
+                if let Ok((pool, _)) = control.volume_named(&id.to_string()) {
+                    control.close_volume(&changing, &pool, id).await;
+                }
+                control.shown_paths.borrow_mut().remove(&id);
+                if let Some(keeper) = control.keeper() {
+                    keeper.closed(id).await;
+                }
                 Ok(())
             });
         if let Err(error) = closed.await {
@@ -398,6 +607,7 @@ async fn record_volume(
         epoch: 1,
         copies,
         reason: "the volume was made".into(),
+        dropped: Vec::new(),
     };
     let transaction = Keeper::transaction()
         .expect(NEXT_NUMBER, next.map(|(_, revision)| revision))
@@ -410,7 +620,7 @@ async fn record_volume(
 }
 
 /// Deletes copies of a volume that is not in the record. One that cannot be reached keeps its own, and shows it.
-async fn drop_copies(keeper: &Rc<Keeper>, nodes: &[NodeId], id: VolumeId) {
+pub(super) async fn drop_copies(keeper: &Rc<Keeper>, nodes: &[NodeId], id: VolumeId) {
     for node in nodes {
         if let Err(error) = keeper.ask(*node, Ask::DropCopy { id: id.to_string() }).await {
             tracing::warn!(volume = %id, node = node.0, %error, "a copy was left on a node: delete it there");

@@ -132,6 +132,11 @@ pub enum ControlError {
         /// What was asked for.
         to: ByteLen,
     },
+    /// Some of its slices are empty.
+    #[error(
+        "volume {0:?} is so small that it does not use all of its slices, and cannot grow with its copies: make a larger one and copy the data"
+    )]
+    TooSmallToGrow(String),
     /// An earlier change has what this one is about. Nothing was done.
     #[error("{work} was not begun: {first} comes first and waits for {waits_for}", first = .first.work, waits_for = .first.waits_for)]
     Busy {
@@ -173,6 +178,55 @@ pub enum ControlError {
         "node {0} cannot be given a copy: it is down, a witness, or none of the cluster (`ursa node list`)"
     )]
     NodeNotThere(u16),
+    /// It has one.
+    #[error("node {node} has a copy of volume {volume:?} already: `ursa volume show {volume}`")]
+    HasCopy {
+        /// The volume.
+        volume: String,
+        /// The node.
+        node: u16,
+    },
+    /// It has none.
+    #[error("node {node} has no copy of volume {volume:?}: `ursa volume show {volume}`")]
+    HasNoCopy {
+        /// The volume.
+        volume: String,
+        /// The node.
+        node: u16,
+    },
+    /// A copy that was taken off the node is still there.
+    #[error(
+        "an older copy of volume {volume:?} is still in pool {pool:?}: it is deleted by itself if it was taken off this node, so try again in a moment; if not, another pool must be chosen, or that one forgotten"
+    )]
+    OldCopy {
+        /// The volume.
+        volume: String,
+        /// The pool that has it.
+        pool: String,
+    },
+    /// There is no slot.
+    #[error(
+        "volume {0:?} has four copies, which is all that it can have: take one off its node first (`ursa volume copy remove`)"
+    )]
+    FourCopies(String),
+    /// Nobody would have the data.
+    #[error(
+        "the copy on node {node} is the only copy of volume {volume:?} in sync: wait until another one is in sync (`ursa volume show {volume}`), or delete the volume"
+    )]
+    OnlyInSync {
+        /// The volume.
+        volume: String,
+        /// The node.
+        node: u16,
+    },
+    /// The volume's shape is not known here.
+    #[error("this node has no copy of volume {volume:?}: say it on node {node}, which has one")]
+    ElsewhereOnly {
+        /// The volume.
+        volume: String,
+        /// A node that has one.
+        node: u16,
+    },
     /// There is nothing to compare.
     #[error("volume {0:?} has no copies on other nodes: there is nothing to compare")]
     NotReplicated(String),

@@ -14,6 +14,7 @@ mod members;
 mod paths;
 mod pools;
 mod predecessor;
+mod relocation;
 mod reopening;
 mod start;
 mod status;
@@ -21,7 +22,7 @@ mod turns;
 mod volumes;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -41,9 +42,11 @@ pub use self::error::ControlError;
 pub use self::forgetting::{LostMap, Muteness, PoolRemains};
 pub use self::members::NodeStatus;
 pub use self::pools::{FailedDisk, ImportSpec, PoolSpec, PoolState, PoolStatus};
+pub use self::relocation::AddedCopy;
 use self::reopening::SetAside;
 pub use self::start::{DefaultPool, StartError, Wanted};
 pub use self::status::{RecordStatus, SessionStatus, Traffic, VolumeStats};
+pub(crate) use self::volumes::show_capacity;
 pub use self::volumes::{NewVolume, VolumeStatus};
 use crate::port_numbers::NodeNumber;
 use crate::portal::Registry;
@@ -73,6 +76,8 @@ pub struct Control {
     /// What units were last told of the ways to copies, and sessions of the other nodes' portals.
     shown_paths: RefCell<BTreeMap<VolumeId, Paths>>,
     shown_portals: RefCell<BTreeMap<NodeNumber, Vec<SocketAddr>>>,
+    /// Copies of volumes that were made for other nodes, which have not told the cluster's record of them yet.
+    being_made: RefCell<BTreeSet<VolumeId>>,
 }
 
 /// A pool of the record.
@@ -136,10 +141,8 @@ impl Control {
 
     /// The pool that has this volume.
     fn pool_of(&self, id: VolumeId) -> Result<Pool, ControlError> {
-        self.open_pools()
-            .into_iter()
-            .find(|pool| pool.volume(id).is_some())
-            .ok_or_else(|| ControlError::not_found("volume", &id.to_string()))
+        let current = self.current_of(self.copies_of(id)).map(|(pool, _)| pool);
+        current.ok_or_else(|| ControlError::not_found("volume", &id.to_string()))
     }
 
     /// The pools that are open, by name.

@@ -342,6 +342,11 @@ impl Control {
         Ok(())
     }
 
+    /// Whether there is no pool of the record that could not be opened.
+    pub(super) fn all_pools_are_open(&self) -> bool {
+        self.pools.borrow().values().all(|known| known.open().is_some())
+    }
+
     /// The record does not name the pool any more.
     pub(super) fn unknow_pool(&self, name: &str) {
         let before = self.pools.borrow_mut().remove(name);

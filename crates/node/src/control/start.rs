@@ -114,6 +114,7 @@ impl Control {
             tokens: RefCell::default(),
             shown_paths: RefCell::default(),
             shown_portals: RefCell::default(),
+            being_made: RefCell::default(),
         });
         if known.is_none() {
             let node = NodeRecord { id: id.to_string(), name: config.name.clone(), starting: true };

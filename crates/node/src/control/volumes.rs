@@ -10,10 +10,11 @@ use store::{Pool, PoolId, SliceSpec, Stripe, VolumeInfo, VolumeKind, VolumeSpec}
 
 use super::access::MapSpec;
 use super::change::{Changing, WaitsFor, Work};
+use super::copies::Worth;
 use super::turns::Thing;
 use super::{Control, ControlError, CopyOpening, Placement};
 use crate::access::VolumeName;
-use crate::copies::CopiesStatus;
+use crate::copies::{CopiesStatus, Keeper, volume_name_key};
 use crate::shard::{Shard, on_all_cores};
 use crate::unit::{Paths, Unit, identity};
 use crate::volume::{Slice, Volume, VolumeId};
@@ -70,8 +71,8 @@ pub(super) struct Opening {
     config: LuConfig,
     paths: Paths,
     state: LuState,
-    /// If it is a copy: which, and whether its content is blank.
-    copy: Option<(CopyOpening, bool)>,
+    /// If it is a copy: which, and what its content is worth.
+    copy: Option<(CopyOpening, Worth)>,
 }
 
 impl Control {
@@ -195,10 +196,11 @@ impl Control {
             let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, before) = control.volume_still(&before)?;
             if before.copy.is_some() {
-                return Err(ControlError::Invalid {
-                    field: "size",
-                    reason: "volumes with copies cannot grow yet: make a larger one and copy the data",
-                });
+                // Each node holds it for itself.
+                drop(_volume);
+                changing.waits_for(WaitsFor::ClusterRecord);
+                control.grow_replicated(&before, size).await?;
+                return control.volume(&before.id.to_string());
             }
             let capacity = whole_blocks(size, before.block_size)?;
             if capacity < before.capacity {
@@ -215,9 +217,15 @@ impl Control {
     }
 
     async fn show_growth(&self, pool: &Pool, info: &VolumeInfo) -> Result<(), ControlError> {
-        let (id, pool_id) = (info.id, pool.id());
+        self.grow_slices(pool, info.id).await?;
+        show_capacity(info.id, info.capacity).await;
+        Ok(())
+    }
+
+    /// Gives the slices of a volume what its pool has added to them.
+    pub(super) async fn grow_slices(&self, pool: &Pool, id: VolumeId) -> Result<(), ControlError> {
+        let pool_id = pool.id();
         let specs = self.specs_by_core(pool, id)?;
-        let blocks = BlockCount(info.capacity.0 >> info.block_size.shift());
         on_all_cores(move || {
             let specs = specs.clone();
             async move {
@@ -226,14 +234,6 @@ impl Control {
                     volume.grow(specs[usize::from(rt::core().0)].clone(), &disks);
                 }
             }
-        })
-        .await;
-        on_all_cores(move || async move {
-            let Some(unit) = Shard::current().unit(id) else { return };
-            unit.volume().set_blocks(blocks);
-            let mut brain = unit.brain().borrow_mut();
-            let config = LuConfig { blocks, ..brain.config().clone() };
-            brain.reconfigure(config);
         })
         .await;
         Ok(())
@@ -262,10 +262,12 @@ impl Control {
             }
             let (pool, before) = control.volume_still(&before)?;
             if before.copy.is_some() {
-                return Err(ControlError::Invalid {
-                    field: "name",
-                    reason: "volumes with copies cannot be renamed yet",
-                });
+                changing.waits_for(WaitsFor::ClusterRecord);
+                control.rename_replicated(&before, new_name.as_str()).await?;
+                changing.waits_for(WaitsFor::Disks(pool.paths()));
+                // So that the old name is free here at once. Should it fail, the pool follows as those of the other nodes do.
+                let _followed = pool.rename_volume(before.id, new_name.as_str()).await;
+                return control.volume(&before.id.to_string());
             }
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             let info = pool.rename_volume(before.id, new_name.as_str()).await?;
@@ -330,14 +332,35 @@ impl Control {
 
     /// The volume of this name or identity, with its pool.
     pub(super) fn volume_named(&self, name: &str) -> Result<(Pool, VolumeInfo), ControlError> {
-        let id = VolumeId::parse(name);
-        for pool in self.open_pools() {
-            let found = pool.volume_named(name).or_else(|| pool.volume(id?));
-            if let Some(info) = found {
-                return Ok((pool, info));
-            }
-        }
-        Err(ControlError::not_found("volume", name))
+        let keeper = self.keeper();
+        // The record's names come first: a pool may not know yet what its copy is called.
+        let named = keeper.as_ref().and_then(|keeper| keeper.get::<String>(&volume_name_key(name)));
+        let id = VolumeId::parse(named.as_ref().map_or(name, |(id, _)| id));
+        let is_called_so = |info: &VolumeInfo| {
+            let entry = info.copy.and_then(|_| Some(keeper.as_ref()?.volume(info.id)?.entry));
+            entry.is_none_or(|entry| entry.name == name)
+        };
+        let find = |pool: Pool| {
+            let found = id.and_then(|id| pool.volume(id));
+            let found = found.or_else(|| pool.volume_named(name).filter(is_called_so));
+            found.map(|info| (pool, info))
+        };
+        let found: Vec<(Pool, VolumeInfo)> = self.open_pools().into_iter().filter_map(find).collect();
+        self.current_of(found).ok_or_else(|| ControlError::not_found("volume", name))
+    }
+
+    /// Of what several pools have of one volume that which the cluster's record means; the others came back with a pool that had been given up.
+    pub(super) fn current_of(&self, mut found: Vec<(Pool, VolumeInfo)>) -> Option<(Pool, VolumeInfo)> {
+        let keeper = self.keeper();
+        let is_current = |(_, info): &(Pool, VolumeInfo)| {
+            let named = |keeper: &Rc<Keeper>| {
+                let volume = keeper.volume(info.id)?;
+                Some(volume.entry.is_copy_on(keeper.me(), info.copy.as_ref()?))
+            };
+            keeper.as_ref().and_then(named).unwrap_or(false)
+        };
+        let current = if found.len() > 1 { found.iter().position(is_current) } else { None };
+        if found.is_empty() { None } else { Some(found.swap_remove(current.unwrap_or(0))) }
     }
 
     pub(super) fn check_unmapped(&self, id: VolumeId, name: &str) -> Result<(), ControlError> {
@@ -386,7 +409,7 @@ impl Control {
         &self,
         pool: &Pool,
         info: &VolumeInfo,
-        copy: Option<(CopyOpening, bool)>,
+        copy: Option<(CopyOpening, Worth)>,
     ) -> Result<Opening, ControlError> {
         let durable = pool.lu_state(info.id)?;
         // Without its reservations it would let in again whoever was fenced off.
@@ -421,6 +444,12 @@ impl Control {
             .collect();
         let problem = self.unserved.borrow().get(&info.id).map(ToString::to_string);
         let copies = self.keeper().filter(|_| info.copy.is_some()).and_then(|keeper| keeper.volume(info.id));
+        let info = match &copies {
+            Some(CopiesStatus { entry, .. }) => {
+                VolumeInfo { name: entry.name.clone(), capacity: ByteLen(entry.size), ..info }
+            }
+            None => info,
+        };
         VolumeStatus { info, pool: pool.to_owned(), maps, problem, copies }
     }
 
@@ -451,6 +480,19 @@ impl Control {
     }
 }
 
+/// Tells hosts a volume's new capacity.
+pub(crate) async fn show_capacity(id: VolumeId, capacity: ByteLen) {
+    on_all_cores(move || async move {
+        let Some(unit) = Shard::current().unit(id) else { return };
+        let mut brain = unit.brain().borrow_mut();
+        let blocks = BlockCount(capacity.0 >> brain.config().block_size.shift());
+        unit.volume().set_blocks(blocks);
+        let config = LuConfig { blocks, ..brain.config().clone() };
+        brain.reconfigure(config);
+    })
+    .await;
+}
+
 /// One message a core, however many volumes there are.
 pub(super) async fn open_on_all_cores(openings: Vec<Opening>) {
     let openings: Arc<[Opening]> = openings.into();
@@ -471,12 +513,14 @@ async fn open_here(opening: &Opening) {
     let specs = opening.specs[usize::from(rt::core().0)].iter().cloned();
     let mut slices = Vec::new();
     for layout in specs.map(|spec| spec.open(&disks)) {
-        let Some((copy, blank)) = &opening.copy else {
+        let Some((copy, worth)) = &opening.copy else {
             slices.push(Slice::new(layout));
             continue;
         };
         let number = layout.index();
-        match Slice::open_copy(layout, copy.of_slice(number, opening.block_size, *blank)).await {
+        match Slice::open_copy(layout, copy.of_slice(number, opening.block_size, opening.stripe, *worth))
+            .await
+        {
             Ok(slice) => {
                 if let (Some(copies), Some(copy)) = (shard.copies(), slice.copy()) {
                     copies.add(Rc::clone(copy));

@@ -66,7 +66,23 @@ pub struct VolumeEntry {
     pub copies: Vec<CopyEntry>,
     /// Why the configuration was changed last.
     pub reason: String,
+    /// Copies that were taken off their nodes, which have not deleted them yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<DroppedCopy>,
 }
+
+/// A copy that its node is to delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DroppedCopy {
+    /// The node that it is on.
+    pub node: u16,
+    /// Which copy there: [`CopyEntry::made`].
+    pub made: u64,
+}
+
+/// How many of [`VolumeEntry::dropped`] are remembered: nodes that never return would have them grow for ever. What is forgotten stays on its
+/// node, and is never taken for a copy.
+pub const DROPPED_MAX: usize = 16;
 
 /// A copy of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +95,26 @@ pub struct CopyEntry {
     pub standing: StandingEntry,
     /// The life of the node in which it may; 0 outside.
     pub incarnation: u64,
+    /// The epoch in which it was added, 1 with the volume: a disk that comes back with an older copy of the volume is told by this.
+    #[serde(default = "with_the_volume")]
+    pub made: u64,
+    /// It is to be taken off its node, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaves: Option<Leaves>,
+}
+
+/// When a copy is to be taken off its node: never before another is in sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Leaves {
+    /// At once.
+    Now,
+    /// When the copy on that node is in sync: it moves there.
+    After(u16),
+}
+
+fn with_the_volume() -> u64 {
+    1
 }
 
 /// What a copy may do.
@@ -113,7 +149,23 @@ impl VolumeEntry {
     /// This entry with another configuration.
     #[must_use]
     pub fn with_config(&self, config: &Config, reason: &str) -> VolumeEntry {
-        let copies = config.copies().map(|(slot, copy)| CopyEntry::new(slot, copy)).collect();
+        let copy = |(slot, copy): (Slot, CopyState)| {
+            let (standing, incarnation) = match copy.standing {
+                Standing::Outside => (StandingEntry::Outside, 0),
+                Standing::Joining(life) => (StandingEntry::Joining, life.0),
+                Standing::InSync(life) => (StandingEntry::InSync, life.0),
+            };
+            let known = self.copy_on(copy.node).map(|(_, known)| *known);
+            CopyEntry {
+                slot: slot.index() as u8,
+                node: copy.node.0,
+                standing,
+                incarnation,
+                made: known.map_or(config.epoch.0, |known| known.made),
+                leaves: known.and_then(|known| known.leaves),
+            }
+        };
+        let copies = config.copies().map(copy).collect();
         VolumeEntry { epoch: config.epoch.0, copies, reason: reason.to_owned(), ..self.clone() }
     }
 
@@ -124,18 +176,42 @@ impl VolumeEntry {
     }
 }
 
-impl CopyEntry {
-    fn new(slot: Slot, copy: CopyState) -> CopyEntry {
-        let (standing, life) = match copy.standing {
-            Standing::Outside => (StandingEntry::Outside, 0),
-            Standing::Joining(life) => (StandingEntry::Joining, life.0),
-            Standing::InSync(life) => (StandingEntry::InSync, life.0),
-        };
-        CopyEntry { slot: slot.index() as u8, node: copy.node.0, standing, incarnation: life }
+impl VolumeEntry {
+    /// Whether the copy is to be taken off its node now, as far as other copies allow it.
+    pub fn is_to_leave(&self, copy: &CopyEntry) -> bool {
+        match copy.leaves {
+            None => false,
+            Some(Leaves::Now) => true,
+            // One that is gone, or never came, is no reason to go.
+            Some(Leaves::After(node)) => {
+                self.copy_on(NodeId(node)).is_some_and(|(_, other)| other.standing == StandingEntry::InSync)
+            }
+        }
+    }
+
+    /// The lowest slot without a copy.
+    pub fn free_slot(&self) -> Option<Slot> {
+        Slot::all().find(|slot| self.copies.iter().all(|copy| usize::from(copy.slot) != slot.index()))
+    }
+
+    /// Whether what a pool of node `me` says of its copy is this entry's copy there. One that is blank is taken for it: nothing is built on it.
+    pub fn is_copy_on(&self, me: NodeId, kept: &store::CopyOf) -> bool {
+        self.copy_on(me).is_some_and(|(_, copy)| copy.is_kept_as(kept))
     }
 }
 
-/// What a node needs to make its copy of a new volume.
+impl CopyEntry {
+    /// Whether this is what a pool says of it. One that is blank is taken for it: nothing is built on it.
+    pub fn is_kept_as(&self, kept: &store::CopyOf) -> bool {
+        kept.slot == self.slot
+            && match kept.state {
+                store::CopyState::Blank => true,
+                store::CopyState::Trusted { epoch } => epoch == self.made,
+            }
+    }
+}
+
+/// What a node needs to make its copy of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewCopy {
     /// The volume's identity.
@@ -158,6 +234,9 @@ pub struct NewCopy {
     pub slices: u16,
     /// When it is made, in seconds since 1970.
     pub created: u64,
+    /// The volume has data already, which this copy is to be given.
+    #[serde(default)]
+    pub blank: bool,
 }
 
 impl NewCopy {

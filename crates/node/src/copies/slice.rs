@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::{
-    Activation, Apply, Blocks, Command, DirtyMap, DiskFailed, Envelope, Geometry, Incarnation, Leases,
-    NodeId, Outcome, Output, PAGE_BYTES, PageWrite, Payload, RegionRead, Replica, Slot, Slots, Standing,
-    Unreadable, Unwritable, wire,
+    Activation, Apply, Blocks, Command, Config, DirtyMap, DiskFailed, Envelope, Geometry, Incarnation,
+    Leases, NodeId, Outcome, Output, PAGE_BYTES, PageWrite, Payload, RegionRead, Replica, Slot, Slots,
+    Standing, Unreadable, Unwritable, wire,
 };
 use rt::Durability;
 use rt::sync::{Notify, Receiver, Sender, oneshot};
-use store::SliceError;
+use store::{SliceError, Stripe};
 
 use super::core::{Copies, SLICE};
 use super::lock::Locks;
@@ -31,7 +31,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub struct SliceCopy {
     address: Address,
     pub(super) layout: Rc<store::Slice>,
-    geometry: Geometry,
+    stripe: Stripe,
+    /// As of the configuration that is acted in; the layout may be longer already.
+    geometry: Cell<Geometry>,
     pub(super) replica: RefCell<Replica>,
     /// Writes to the disk that overlap take effect in the order in which they were decided.
     applies: Rc<Order>,
@@ -40,6 +42,8 @@ pub struct SliceCopy {
     last_command: Cell<u64>,
     /// On which node the copy of each slot is.
     nodes: Cell<[Option<NodeId>; Slot::MAX]>,
+    /// See [`Opening::untrusted`].
+    untrusted: Cell<bool>,
     /// Rung when something has happened that a waiting command may have waited for.
     pub(super) happened: Notify,
     /// What commands have for themselves on all nodes.
@@ -57,8 +61,14 @@ pub struct Opening {
     pub incarnation: Incarnation,
     /// Bytes of a logical block.
     pub block_bytes: u32,
+    /// How the volume maps to slices.
+    pub stripe: Stripe,
+    /// The volume's capacity.
+    pub size: ByteLen,
     /// What the disk holds is not what this copy held when it was last known: all of it is to be copied.
     pub blank: bool,
+    /// It is not brought up to date before [`SliceCopy::trust`]: the disk does not say yet that it is blank.
+    pub untrusted: bool,
 }
 
 impl SliceCopy {
@@ -71,18 +81,21 @@ impl SliceCopy {
         opening: Opening,
         hosts: Rc<Order>,
     ) -> Result<Rc<SliceCopy>, SliceError> {
-        let Opening { address, me, incarnation, block_bytes, blank } = opening;
-        let geometry = Geometry::new(layout.len().0 / u64::from(block_bytes), block_bytes);
+        let Opening { address, me, incarnation, block_bytes, stripe, size, blank, untrusted } = opening;
+        let len = stripe.slice_len(address.slice, size).min(layout.len());
+        let geometry = Geometry::new(len.0 / u64::from(block_bytes), block_bytes);
         let map = read_map(&layout, &geometry, address, blank).await?;
         Ok(Rc::new(SliceCopy {
             address,
             layout,
-            geometry,
+            stripe,
+            geometry: Cell::new(geometry),
             replica: RefCell::new(Replica::new(me, incarnation, geometry, map)),
             applies: Rc::default(),
             commands: RefCell::default(),
             last_command: Cell::new(0),
             nodes: Cell::default(),
+            untrusted: Cell::new(untrusted),
             happened: Notify::new(),
             locks: Locks::new(hosts, me),
         }))
@@ -103,6 +116,27 @@ impl SliceCopy {
         self.replica.borrow().unrest()
     }
 
+    /// How long it is.
+    pub fn len(&self) -> ByteLen {
+        let Geometry { blocks, block_bytes, .. } = self.geometry.get();
+        ByteLen(blocks * u64::from(block_bytes))
+    }
+
+    /// The volume has this capacity, as of the configuration that is about to be acted in.
+    pub fn grow(&self, size: ByteLen) {
+        let before = self.geometry.get();
+        let len = self.stripe.slice_len(self.address.slice, size);
+        if len > self.layout.len() {
+            tracing::error!(copy = %self.address, "a copy is shorter than its volume: this is a defect of the program, please report it");
+            return;
+        }
+        let geometry = Geometry::new(len.0 / u64::from(before.block_bytes), before.block_bytes);
+        if geometry.blocks > before.blocks {
+            self.geometry.set(geometry);
+            self.replica.borrow_mut().grow(geometry);
+        }
+    }
+
     /// Acts in this configuration from now on.
     pub fn activate(self: &Rc<Self>, activation: Activation) {
         let mut nodes = [None; Slot::MAX];
@@ -111,19 +145,41 @@ impl SliceCopy {
         }
         let before = self.nodes.replace(nodes);
         self.locks.enter(activation.config.epoch);
+        let new = || Slot::all().filter(|slot| before[slot.index()] != nodes[slot.index()]);
+        for gone in new().filter(|slot| before[slot.index()].is_some()) {
+            self.tell(|replica| replica.handle_link_down(gone));
+        }
         self.tell(|replica| {
             replica.activate(activation);
-            if replica.standing() == Standing::Outside {
+            if replica.standing() == Standing::Outside && !self.untrusted.get() {
                 replica.catch_up();
             }
         });
         // Links that were up before it was known what they lead to.
-        let new = Slot::all().filter(|slot| before[slot.index()] != nodes[slot.index()]);
-        for node in new.filter_map(|slot| nodes[slot.index()]) {
+        for node in new().filter_map(|slot| nodes[slot.index()]) {
             if Copies::current().reaches(node, self.address.slice) {
                 self.link_up(node);
             }
         }
+    }
+
+    /// Whether the disk has all of this copy's dirty map.
+    pub fn map_is_written(&self) -> bool {
+        self.replica.borrow().map().is_written()
+    }
+
+    /// The disk says by now what this copy is worth: it may be brought up to date.
+    pub fn trust(self: &Rc<Self>) {
+        self.untrusted.set(false);
+        self.tell(Replica::catch_up);
+    }
+
+    /// This node has no copy of the volume any more: hosts' writes end with an outcome that nobody knows, and no more is served.
+    pub fn leave(self: &Rc<Self>) {
+        let config = self.replica.borrow().config().cloned();
+        let Some(config) = config else { return };
+        let nobody = Config::recorded(config.epoch, config.revision, [None; Slot::MAX]);
+        self.activate(Activation { config: nobody, kept: false });
     }
 
     /// The link to a node is up: anew, if it was before.
@@ -151,7 +207,12 @@ impl SliceCopy {
         head: &[u8],
         payload: Chain,
     ) -> Result<(), wire::Malformed> {
-        let envelope = wire::parse(head, payload, &self.geometry)?;
+        let envelope = match wire::parse(head, payload, &self.geometry.get()) {
+            Ok(envelope) => envelope,
+            // The sender may act in an epoch in which the slice is longer, or not yet. Whoever does not get an answer sends again.
+            Err(_) if self.is_of_another_epoch(head) => return Ok(()),
+            Err(malformed) => return Err(malformed),
+        };
         // A copy that was taken off its node may still have had something to say.
         if let Some(slot) = self.slot_of(from) {
             self.tell(|replica| replica.handle_message(slot, envelope));
@@ -377,6 +438,12 @@ impl SliceCopy {
         })
     }
 
+    fn is_of_another_epoch(&self, head: &[u8]) -> bool {
+        let epoch = head.first_chunk().and_then(|header| Some(wire::Header::parse(header).ok()?.epoch()));
+        let active = self.replica.borrow().config().map(|config| config.epoch);
+        epoch.is_some() && epoch != active
+    }
+
     pub(super) fn node_of(&self, slot: Slot) -> Option<NodeId> {
         self.nodes.get()[slot.index()]
     }
@@ -386,12 +453,12 @@ impl SliceCopy {
     }
 
     pub(super) fn blocks(&self, offset: ByteOffset, len: ByteLen) -> Blocks {
-        let block = u64::from(self.geometry.block_bytes);
+        let block = u64::from(self.geometry.get().block_bytes);
         Blocks::new(offset.0 / block, (offset.0 + len.0) / block)
     }
 
     fn bytes(&self, blocks: Blocks) -> (ByteOffset, ByteLen) {
-        let block = u64::from(self.geometry.block_bytes);
+        let block = u64::from(self.geometry.get().block_bytes);
         (ByteOffset(blocks.start * block), ByteLen(blocks.count() * block))
     }
 }

@@ -57,7 +57,7 @@ impl Slice {
     pub async fn open_copy(layout: store::Slice, opening: Opening) -> Result<Slice, SliceError> {
         let (layout, order) = (Rc::new(layout), Rc::default());
         // An empty one has nothing to agree on.
-        let copy = match layout.is_empty() {
+        let copy = match opening.stripe.slice_len(layout.index(), opening.size).0 == 0 {
             true => None,
             false => Some(SliceCopy::open(Rc::clone(&layout), opening, Rc::clone(&order)).await?),
         };
@@ -71,7 +71,7 @@ impl Slice {
 
     /// How long it is.
     pub fn len(&self) -> ByteLen {
-        self.layout.len()
+        self.copy.as_ref().map_or(self.layout.len(), |copy| copy.len())
     }
 
     /// The copy of it here, if other nodes have some as well.

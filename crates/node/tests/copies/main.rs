@@ -5,6 +5,7 @@
 mod compare_and_write;
 #[path = "../all/linear.rs"]
 mod linear;
+mod moving;
 #[expect(dead_code, reason = "the other tests need more of it")]
 #[path = "../all/rig.rs"]
 mod rig;

@@ -111,6 +111,11 @@ impl Joiner {
         }
     }
 
+    /// The epoch in which the present membership began.
+    pub fn joined(&self) -> Epoch {
+        self.joined
+    }
+
     /// Whether nothing may be forgotten: what has come must be known.
     pub fn remembers(&self) -> bool {
         self.stage == Stage::Final

@@ -184,6 +184,23 @@ impl Replica {
         }
     }
 
+    /// The slice has become longer, as of the configuration that is about to be acted in: a message of an epoch is about the slice as it is in that epoch.
+    ///
+    /// # Panics
+    /// If it has become shorter, or its blocks others.
+    pub fn grow(&mut self, geometry: Geometry) {
+        let before = self.geometry;
+        assert!(
+            geometry.blocks >= before.blocks && geometry.block_bytes == before.block_bytes,
+            "slices only grow"
+        );
+        self.geometry = geometry;
+        self.table.grow(geometry);
+        self.map.grow(geometry.regions());
+        // What is being read of the last region was shorter.
+        self.sources = Default::default();
+    }
+
     /// Acts in this configuration from now on. Without `kept` all that was known of writes is forgotten, and hosts are told so.
     pub fn activate(&mut self, activation: Activation) {
         let Activation { config, kept } = activation;
@@ -485,7 +502,11 @@ impl Replica {
         if !matches!(self.standing(), Standing::InSync(_)) {
             return;
         }
-        let others = config.in_sync().without(self.me);
+        // A copy that was added here lately is not named in the others' bits for what they began before they knew of it, and had not finished.
+        // Until they have, this copy's own bits are all there is.
+        let since = self.joiner.joined();
+        let finished = |slot: &Slot| self.floors[slot.index()].is_some_and(|floor| floor.epoch >= since);
+        let others: Slots = config.in_sync().without(self.me).iter().filter(finished).collect();
         let oldest = self.ticks.saturating_sub(WARM_TICKS);
         self.warm.retain(|_, tick| *tick >= oldest);
         let end = self.sweep_from + SWEEP_REGIONS;

@@ -47,6 +47,7 @@ mod tests {
             slot: at as u8,
             state: *state,
             here: at == 0,
+            leaves: false,
         };
         Volume {
             id: "0".into(),

@@ -5,6 +5,8 @@ use api::{
 };
 use clap::{Args, Subcommand, ValueEnum};
 
+mod copy;
+
 use super::attach::attach_lines;
 use super::confirm::Confirm;
 use super::exit::CliError;
@@ -44,6 +46,9 @@ pub enum Command {
         /// Its name or identity
         name: String,
     },
+    /// Add, take away and move the copies of a volume, while it is in use
+    #[command(subcommand)]
+    Copy(copy::Command),
     /// Delete a volume with all its data
     Delete {
         /// Its name or identity
@@ -137,6 +142,7 @@ impl Command {
                 output.show(&found, verified)?;
                 if found.equal { Ok(()) } else { Err(CliError::CopiesDiffer(name)) }
             }
+            Command::Copy(command) => command.run(client, output),
             Command::Delete { name, force, confirm } => {
                 let volume = client.volume(&name)?;
                 if confirm.go_on(output, &deletion(&volume), true)? {
@@ -264,7 +270,8 @@ fn copies(volume: &Volume, nodes: &[ClusterNode]) -> String {
     }
     let copy = |copy: &VolumeCopy| {
         let here = if copy.here { ", here" } else { "" };
-        format!("on node {} ({}{here}): {}", copy.node, copy.node_name, state(copy.state))
+        let leaves = if copy.leaves { ", to be taken away" } else { "" };
+        format!("on node {} ({}{here}): {}{leaves}", copy.node, copy.node_name, state(copy.state))
     };
     let all: Vec<String> = volume.copies.iter().map(copy).collect();
     let last = match (volume.epoch, &volume.reason) {

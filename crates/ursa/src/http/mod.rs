@@ -58,6 +58,8 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(volumes::list, volumes::create))
         .routes(routes!(volumes::show, volumes::change, volumes::delete))
         .routes(routes!(volumes::verify))
+        .routes(routes!(volumes::add_copy))
+        .routes(routes!(volumes::remove_copy))
         .routes(routes!(targets::list, targets::create))
         .routes(routes!(targets::show, targets::delete))
         .routes(routes!(targets::create_map))

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::Instant;
+use base::{ByteLen, Instant};
 use cluster::{Event, Everything, Outcome, Store, Transaction, Watch};
 use link::{ClusterId, Frame, Link, Links};
 use proto::scsi::AccessState;
@@ -26,11 +26,14 @@ use slab::Slab;
 use store::VolumeId;
 
 pub use self::engine::Engine;
+use super::SliceCopy;
 use super::ask::Answer;
 use super::core::{Copies, on_every_core};
-use super::entry::{NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry, peer, volume_key};
+use super::entry::{
+    DroppedCopy, NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry, node_key, peer, volume_key,
+};
 use super::message::{self, Heartbeat};
-use crate::control::{Control, CopyOpening};
+use crate::control::{Control, CopyOpening, show_capacity};
 use crate::port_numbers::NodeNumber;
 use crate::shard::on_all_cores;
 use crate::unit::{Paths, Way};
@@ -56,6 +59,14 @@ pub enum ClusterError {
     /// The other node cannot be asked.
     #[error("{0} is not reached: is it running, and are its addresses right?")]
     Unreached(NodeId),
+    /// The other node has taken the question, and its answer did not come.
+    #[error(
+        "{node} has not answered for {seconds} seconds and may still be at it: ask again in a while", seconds = questions::ASK_DEADLINE.as_secs()
+    )]
+    Unanswered {
+        /// Which.
+        node: NodeId,
+    },
     /// The other node cannot do it.
     #[error("{node}: {reason}")]
     Refused {
@@ -74,6 +85,8 @@ pub struct Keeper {
     record: RefCell<Everything>,
     peers: RefCell<BTreeMap<NodeId, PeerState>>,
     volumes: RefCell<BTreeMap<VolumeId, Kept>>,
+    /// Volumes whose copy here is being closed: another one must not be opened meanwhile.
+    closing: RefCell<BTreeSet<VolumeId>>,
     /// One change of what copies act in at a time.
     acting: Semaphore,
     /// Rung when there is something to do before the next look.
@@ -100,12 +113,16 @@ struct Kept {
     /// The record's revision of the entry.
     revision: cluster::Revision,
     slot: Slot,
+    /// Which copy it is: [`CopyEntry::made`].
+    made: u64,
     membership: Membership,
     steward: Steward,
     /// What the disk holds is not what it held when this copy was in sync: it cannot go on alone.
     blank: bool,
     /// Its slices are open.
     open: bool,
+    /// The capacity that hosts are told.
+    shown: u64,
     /// A change is being committed.
     proposing: bool,
 }
@@ -131,6 +148,7 @@ impl Keeper {
             record: RefCell::default(),
             peers: RefCell::default(),
             volumes: RefCell::default(),
+            closing: RefCell::default(),
             acting: Semaphore::new(1),
             work: Notify::new(),
             applied: Notify::new(),
@@ -227,6 +245,11 @@ impl Keeper {
             }
             Outcome::Conflict { key, .. } => Err(ClusterError::Conflict(key)),
         }
+    }
+
+    /// Waits until something is so by the record, as this node acts by it; `false` if it was not so in time.
+    pub async fn until(&self, deadline: Duration, is_so: impl Fn() -> bool) -> bool {
+        rt::timeout(deadline, self.applied.until(is_so)).await.is_ok()
     }
 
     /// Waits until the record has the key; not without end.
@@ -374,10 +397,11 @@ impl Keeper {
         let Some(id) = key.strip_prefix(VOLUMES).and_then(VolumeId::parse) else { return };
         let found = self.get::<VolumeEntry>(key);
         let here = found.and_then(|(entry, revision)| {
-            let (slot, _) = entry.copy_on(self.me())?;
-            Some((entry, revision, slot))
+            let (slot, copy) = entry.copy_on(self.me())?;
+            let made = copy.made;
+            Some((entry, revision, slot, made))
         });
-        let Some((entry, revision, slot)) = here else { return self.forget(id).await };
+        let Some((entry, revision, slot, made)) = here else { return self.forget(id).await };
         let Some(config) = entry.config(Revision(revision.0)) else {
             tracing::error!(
                 key,
@@ -385,16 +409,22 @@ impl Keeper {
             );
             return;
         };
+        if self.volumes.borrow().get(&id).is_some_and(|kept| (kept.slot, kept.made) != (slot, made)) {
+            // It was taken off this node and put there again while nobody told this node so.
+            self.forget(id).await;
+        }
         let mut volumes = self.volumes.borrow_mut();
         let life = self.copies.incarnation();
         let kept = volumes.entry(id).or_insert_with(|| Kept {
             entry: entry.clone(),
             revision,
             slot,
+            made,
             membership: Membership::new(slot, life),
             steward: Steward::new(rt::now(), slot, life, SILENCE_MAX),
             blank: false,
             open: false,
+            shown: entry.size,
             proposing: false,
         });
         tracing::info!(
@@ -403,6 +433,14 @@ impl Keeper {
             reason = entry.reason,
             "who is in sync has changed"
         );
+        for copy in &entry.copies {
+            let before = kept.entry.copies.iter().find(|before| before.slot == copy.slot);
+            if let Some(slot) = Slot::new(usize::from(copy.slot))
+                && before.is_none_or(|before| before.node != copy.node)
+            {
+                kept.steward.forget(slot);
+            }
+        }
         (kept.entry, kept.revision, kept.proposing) = (entry, revision, false);
         kept.membership.learn(config);
     }
@@ -412,11 +450,43 @@ impl Keeper {
         let kept = self.volumes.borrow_mut().remove(&id);
         let Some(kept) = kept else { return };
         let number = kept.entry.number;
-        on_all_cores(move || async move { Copies::current().remove(number) }).await;
+        on_all_cores(move || async move {
+            let copies = Copies::current();
+            copies.slices_of(number).iter().for_each(SliceCopy::leave);
+            copies.remove(number);
+        })
+        .await;
         // Its last commands may take their time.
         if let Some(control) = Control::try_current() {
+            self.closing.borrow_mut().insert(id);
             rt::spawn(async move { control.close_copy(id).await }).detach();
         }
+    }
+
+    /// The copy of the volume that was here is closed: another one may be opened.
+    pub async fn closed(&self, id: VolumeId) {
+        self.closing.borrow_mut().remove(&id);
+        self.open_volumes().await;
+        self.work.notify();
+    }
+
+    /// Copies that were taken off this node, which this life of it is to delete.
+    pub fn dropped_here(&self) -> Vec<(VolumeEntry, DroppedCopy)> {
+        let me = self.me();
+        let known = self.get::<NodeEntry>(&node_key(me));
+        if known.is_none_or(|(node, _)| node.incarnation != self.incarnation().0) {
+            // Somebody may be about to give a copy to the life before.
+            return Vec::new();
+        }
+        let dropped = |entry: VolumeEntry| {
+            let dropped = entry.dropped.iter().find(|dropped| dropped.node == me.0).copied();
+            dropped.map(|dropped| (entry, dropped))
+        };
+        let closing = self.closing.borrow();
+        let is_closing =
+            |entry: &VolumeEntry| VolumeId::parse(&entry.id).is_some_and(|id| closing.contains(&id));
+        let volumes: Vec<VolumeEntry> = self.list(VOLUMES);
+        volumes.into_iter().filter(|entry| !is_closing(entry)).filter_map(dropped).collect()
     }
 
     /// Opens copies whose volume and whose pool are both there by now.
@@ -424,13 +494,14 @@ impl Keeper {
         let Some(control) = Control::try_current() else { return };
         let wanted: Vec<(VolumeId, CopyOpening)> = {
             let volumes = self.volumes.borrow();
-            let closed = volumes.iter().filter(|(_, kept)| !kept.open);
+            let closing = self.closing.borrow();
+            let closed = volumes.iter().filter(|(id, kept)| !kept.open && !closing.contains(id));
             closed.map(|(id, kept)| (*id, self.opening(kept))).collect()
         };
         for (id, opening) in wanted {
             let Some(blank) = control.open_copy(id, opening).await else { continue };
             if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
-                (kept.open, kept.blank) = (true, blank);
+                (kept.open, kept.blank, kept.shown) = (true, blank, opening.size.0);
             }
         }
     }
@@ -439,6 +510,8 @@ impl Keeper {
         CopyOpening {
             number: kept.entry.number,
             me: kept.slot,
+            made: kept.made,
+            size: ByteLen(kept.entry.size),
             incarnation: self.copies.incarnation(),
             new: kept.membership.newest().is_some_and(|config| self.is_in_sync(kept, config)),
         }
@@ -448,27 +521,39 @@ impl Keeper {
     async fn activate(&self) {
         self.acting.acquire(1).await;
         let now = rt::now();
-        let mut due: Vec<(u32, Activation)> = Vec::new();
+        let mut due: Vec<(u32, ByteLen, Activation)> = Vec::new();
+        let mut grown: Vec<(VolumeId, ByteLen)> = Vec::new();
         {
             let leases = self.copies.leases();
-            for kept in self.volumes.borrow_mut().values_mut().filter(|kept| kept.open) {
+            for (id, kept) in self.volumes.borrow_mut().iter_mut().filter(|(_, kept)| kept.open) {
                 if let Some(activation) = kept.membership.poll(now, &leases) {
-                    due.push((kept.entry.number, activation));
+                    let size = ByteLen(kept.entry.size);
+                    due.push((kept.entry.number, size, activation));
+                    if kept.shown != size.0 {
+                        kept.shown = size.0;
+                        grown.push((*id, size));
+                    }
                 }
             }
         }
         if !due.is_empty() {
-            let due: Arc<[(u32, Activation)]> = due.into();
+            let due: Arc<[(u32, ByteLen, Activation)]> = due.into();
             on_all_cores(move || {
                 let due = Arc::clone(&due);
                 async move {
                     let copies = Copies::current();
-                    for (volume, activation) in due.iter() {
-                        copies.slices_of(*volume).iter().for_each(|copy| copy.activate(activation.clone()));
+                    for (volume, size, activation) in due.iter() {
+                        for copy in copies.slices_of(*volume) {
+                            copy.grow(*size);
+                            copy.activate(activation.clone());
+                        }
                     }
                 }
             })
             .await;
+        }
+        for (id, size) in grown {
+            show_capacity(id, size).await;
         }
         self.acting.release(1);
     }

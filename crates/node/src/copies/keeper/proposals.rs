@@ -8,7 +8,7 @@ use replica::{NodeId, Proposal, Reason, Slot, Slots};
 use store::VolumeId;
 
 use super::super::core::Copies;
-use super::super::entry::{CopyEntry, VolumeEntry, volume_key};
+use super::super::entry::{CopyEntry, DROPPED_MAX, DroppedCopy, StandingEntry, VolumeEntry, volume_key};
 use super::super::view::SliceView;
 use super::{Keeper, RECORD_DEADLINE, json};
 use crate::shard::on_all_cores;
@@ -30,7 +30,7 @@ impl Keeper {
             })
             .collect()
         };
-        for (id, proposal) in proposals {
+        for (id, proposal) in proposals.into_iter().chain(self.drop_copies()) {
             self.commit_proposal(id, proposal);
         }
     }
@@ -52,25 +52,52 @@ impl Keeper {
         Some(all)
     }
 
+    /// Proposes that copies which have left be no copies any more.
+    fn drop_copies(&self) -> Vec<(VolumeId, Proposal)> {
+        let volumes = self.volumes.borrow();
+        let acting = volumes.iter().filter(|(_, kept)| {
+            let newest = kept.membership.newest();
+            !kept.proposing
+                && kept.membership.active() == newest
+                && newest.is_some_and(|config| self.is_in_sync(kept, config))
+        });
+        acting
+            .filter_map(|(id, kept)| {
+                let config = kept.membership.newest()?;
+                let left =
+                    kept.entry.copies.iter().find(|copy| {
+                        copy.standing == StandingEntry::Outside && kept.entry.is_to_leave(copy)
+                    })?;
+                let slot = Slot::new(usize::from(left.slot))?;
+                Some((*id, Proposal { config: config.drop_copy(slot).ok()?, slot, reason: Reason::Leaves }))
+            })
+            .collect()
+    }
+
     fn leaving(&self, entry: &VolumeEntry) -> Slots {
         let peers = self.peers.borrow();
         let leaves = |copy: &&CopyEntry| {
-            peers
-                .get(&NodeId(copy.node))
-                .and_then(|peer| peer.leaving)
-                .is_some_and(|life| life.0 == copy.incarnation)
+            let said = peers.get(&NodeId(copy.node)).and_then(|peer| peer.leaving);
+            said.is_some_and(|life| life.0 == copy.incarnation) || entry.is_to_leave(copy)
         };
         entry.copies.iter().filter(leaves).filter_map(|copy| Slot::new(usize::from(copy.slot))).collect()
     }
 
     fn commit_proposal(self: &Rc<Self>, id: VolumeId, proposal: Proposal) {
         let mut volumes = self.volumes.borrow_mut();
-        let Some(kept) = volumes.get_mut(&id) else { return };
+        let Some(kept) = volumes.get_mut(&id).filter(|kept| !kept.proposing) else { return };
         kept.proposing = true;
-        let reason = describe(proposal.reason);
+        let before = kept.entry.copies.iter().find(|copy| usize::from(copy.slot) == proposal.slot.index());
+        let taken = before.filter(|copy| proposal.reason == Reason::Leaves && kept.entry.is_to_leave(copy));
+        let reason = taken.map_or(describe(proposal.reason), |_| "it was taken off its node");
         tracing::info!(volume = kept.entry.name, copy = %proposal.slot, reason, "a change of who is in sync is proposed");
         let (key, revision) = (volume_key(id), kept.revision);
-        let entry = kept.entry.with_config(&proposal.config, reason);
+        let mut entry = kept.entry.with_config(&proposal.config, reason);
+        if let Some(gone) = before.filter(|_| proposal.config.copy(proposal.slot).is_none()) {
+            entry.dropped.push(DroppedCopy { node: gone.node, made: gone.made });
+            let oldest = entry.dropped.len().saturating_sub(DROPPED_MAX);
+            entry.dropped.drain(..oldest);
+        }
         let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&entry));
         drop(volumes);
         let keeper = Rc::clone(self);

@@ -13,7 +13,7 @@ use super::{ClusterError, Keeper, json};
 use crate::control::Control;
 
 /// How long another node may take to answer.
-const ASK_DEADLINE: Duration = Duration::from_secs(30);
+pub(super) const ASK_DEADLINE: Duration = Duration::from_secs(30);
 
 impl Keeper {
     /// Asks another node for something, or this one.
@@ -34,7 +34,8 @@ impl Keeper {
         let _late = self.questions.borrow_mut().try_remove(number);
         match answer {
             Ok(Ok(answer)) => answer.map_err(refused),
-            Ok(Err(rt::sync::Closed)) | Err(rt::Elapsed) => Err(ClusterError::Unreached(node)),
+            Ok(Err(rt::sync::Closed)) => Err(ClusterError::Unreached(node)),
+            Err(rt::Elapsed) => Err(ClusterError::Unanswered { node }),
         }
     }
 

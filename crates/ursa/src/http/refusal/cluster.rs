@@ -48,6 +48,9 @@ pub(super) fn refused(error: &ClusterError) -> Refusal {
         ClusterError::Unreached(_) => {
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "node_unreachable", detail)
         }
+        ClusterError::Unanswered { .. } => {
+            Refusal::new(StatusCode::GATEWAY_TIMEOUT, "node_unanswered", detail)
+        }
         ClusterError::Refused { .. } => Refusal::new(StatusCode::CONFLICT, "node_refused", detail),
     }
 }

@@ -117,6 +117,15 @@ impl From<ControlError> for Refusal {
                     .hint("it is down, a witness, or none of the cluster: see `ursa node list`")
                     .field("nodes")
             }
+            E::TooSmallToGrow(_) => {
+                Refusal::new(UNPROCESSABLE, "too_small_to_grow", error.to_string()).field("size")
+            }
+            E::HasCopy { .. } => Refusal::new(CONFLICT, "copy_exists", error.to_string()).field("node"),
+            E::HasNoCopy { .. } => Refusal::new(NOT_FOUND, "copy_not_found", error.to_string()),
+            E::OldCopy { .. } => Refusal::new(CONFLICT, "copy_old", error.to_string()),
+            E::FourCopies(_) => Refusal::new(CONFLICT, "copies_full", error.to_string()),
+            E::OnlyInSync { .. } => Refusal::new(CONFLICT, "only_in_sync", error.to_string()),
+            E::ElsewhereOnly { .. } => Refusal::new(CONFLICT, "copy_elsewhere", error.to_string()),
             E::NotReplicated(_) => Refusal::new(CONFLICT, "not_replicated", error.to_string()),
             E::NoAuthority => {
                 Refusal::new(CONFLICT, "no_authority", "this node has no key to let others in with")

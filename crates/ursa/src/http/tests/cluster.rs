@@ -17,6 +17,8 @@ fn a_node_alone_is_in_no_cluster() {
     let volume = rig.post("/v1/volumes", json!({"name": "db", "size": MIB})).json(201);
     assert_eq!((&volume["copies"], &volume["serving"]), (&json!([]), &json!(true)));
     assert!(volume.get("epoch").is_none() && volume.get("reason").is_none(), "{volume}");
+    rig.post("/v1/volumes/db/copies", json!({"node": 2})).refused(409, "no_cluster");
+    rig.delete("/v1/volumes/db/copies/2").refused(409, "no_cluster");
     rig.post("/v1/volumes/db/verify", json!({})).refused(409, "not_replicated");
     rig.post("/v1/volumes/nothing/verify", json!({})).refused(404, "volume_not_found");
 }
@@ -72,6 +74,23 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
 
     rig.delete("/v1/nodes/1").refused(422, "field_invalid");
     rig.delete("/v1/nodes/2").refused(404, "node_not_found");
+
+    rig.post("/v1/volumes/db/copies", json!({"node": 1})).refused(409, "copy_exists");
+    rig.post("/v1/volumes/db/copies", json!({"node": 7})).refused(409, "node_unavailable");
+    rig.post("/v1/volumes/db/copies", json!({"node": 7, "instead_of": 3})).refused(404, "copy_not_found");
+    rig.post("/v1/volumes/nothing/copies", json!({"node": 1})).refused(404, "volume_not_found");
+    let only = rig.delete("/v1/volumes/db/copies/1").refused(409, "only_in_sync");
+    assert!(only["detail"].as_str().unwrap().contains("wait until another one is in sync"), "{only}");
+    rig.delete("/v1/volumes/db/copies/2").refused(404, "copy_not_found");
+
+    let grown = rig.patch("/v1/volumes/db", json!({"size": 6 * MIB})).json(200);
+    assert_eq!((&grown["size"], &grown["epoch"]), (&json!(6 * MIB), &json!(2)));
+    rig.patch("/v1/volumes/db", json!({"size": 4 * MIB})).refused(422, "would_shrink");
+    let renamed = rig.patch("/v1/volumes/db", json!({"name": "mail"})).json(200);
+    assert_eq!((&renamed["name"], &renamed["id"]), (&json!("mail"), &volume["id"]));
+    rig.get("/v1/volumes/db").refused(404, "volume_not_found");
+    create(json!({"copies": 1, "target": "iqn.2026-11.io.ursa:second"})).json(201);
+    rig.patch("/v1/volumes/db", json!({"name": "mail"})).refused(409, "volume_exists");
 }
 
 /// A copy serves as soon as all cores act by what the record says of it.

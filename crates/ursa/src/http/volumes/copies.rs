@@ -15,6 +15,7 @@ pub(super) fn shown(status: &CopiesStatus, names: &BTreeMap<u16, String>) -> Vec
         slot: copy.slot,
         state: state(copy.standing),
         here: here == Some(usize::from(copy.slot)),
+        leaves: copy.leaves.is_some(),
     });
     copies.collect()
 }
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     fn checked(node: u16, standing: StandingEntry, found: Result<&[u32], &str>) -> CheckedCopy {
-        let copy = CopyEntry { slot: node as u8 - 1, node, standing, incarnation: 1 };
+        let copy = CopyEntry { slot: node as u8 - 1, node, standing, incarnation: 1, made: 1, leaves: None };
         CheckedCopy { copy, found: found.map(<[u32]>::to_vec).map_err(str::to_owned) }
     }
 

@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ::node::Control;
-use ::node::control::{ControlError, VolumeStatus};
-use api::{List, Problem, Verification, Volume, VolumeChange, VolumeCreate, VolumeKind, VolumeMap};
+use ::node::control::{AddedCopy, ControlError, VolumeStatus};
+use api::{
+    CopyCreate, List, Problem, Verification, Volume, VolumeChange, VolumeCreate, VolumeKind, VolumeMap,
+};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use base::ByteLen;
@@ -147,6 +149,60 @@ pub(super) async fn verify(
 ) -> Result<axum::Json<Verification>, Refusal> {
     let checked = state.call(move |control| async move { control.verify_copies(&name).await }).await?;
     Ok(axum::Json(copies::verification(checked)))
+}
+
+/// Adds a copy to a volume while it is in use, or moves one.
+///
+/// The new copy is given all of the volume's data in the background; until it is in sync its state is not `in_sync`. With `instead_of`
+/// that node's copy is taken away then. The node that is asked must have a copy. Asked again after a 504 it goes on where it was.
+#[utoipa::path(
+    post, path = "/v1/volumes/{name}/copies", tag = "volumes", operation_id = "add_copy",
+    params(("name" = String, Path, description = "The volume's name or identity")),
+    request_body = CopyCreate,
+    responses(
+        (status = ACCEPTED, description = "The volume; the copy is being made", body = Volume),
+        (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `copy_exists`, `copies_full`, `copy_elsewhere`, `node_unavailable`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = GATEWAY_TIMEOUT, description = "`node_unanswered`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn add_copy(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+    Json(copy): Json<CopyCreate>,
+) -> Result<(StatusCode, axum::Json<Volume>), Refusal> {
+    let CopyCreate { node, pool, instead_of } = copy;
+    let add = move |control: Rc<Control>| async move {
+        control.add_copy(&name, AddedCopy { node, pool, instead_of }).await?;
+        control.volume(&name).map(|volume| named(&control, volume))
+    };
+    Ok((StatusCode::ACCEPTED, axum::Json(state.call(add).await?)))
+}
+
+/// Takes a volume's copy off a node, while the volume is in use, and deletes it there.
+///
+/// The last copy in sync stays. A node that is down deletes its copy when it is back.
+#[utoipa::path(
+    delete, path = "/v1/volumes/{name}/copies/{node}", tag = "volumes", operation_id = "remove_copy",
+    params(
+        ("name" = String, Path, description = "The volume's name or identity"),
+        ("node" = u16, Path, description = "The number of the copy's node"),
+    ),
+    responses(
+        (status = NO_CONTENT, description = "Done"),
+        (status = ACCEPTED, description = "It is done as soon as the other copies have agreed"),
+        (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `only_in_sync`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn remove_copy(
+    Extracted(state): Extracted<State>,
+    Segments((name, node)): Segments<(String, u16)>,
+) -> Result<StatusCode, Refusal> {
+    let done = state.call(move |control| async move { control.remove_copy(&name, node).await }).await?;
+    Ok(if done { StatusCode::NO_CONTENT } else { StatusCode::ACCEPTED })
 }
 
 fn named(control: &Control, volume: VolumeStatus) -> Volume {

@@ -1,0 +1,287 @@
+//! Copies of volumes that are added, taken off their nodes, and moved, while the volume is in use.
+//!
+//! A copy that is added begins blank: nobody has noted what it misses, so its own map says "everything", and it is brought up to date like one
+//! that was away (`docs/why/replication.md`, *Copies that come and go*). Taking one away is an intent in the volume's entry of the cluster's
+//! record, which keepers carry out as soon as another copy is in sync ([`crate::copies::Leaves`]); its node deletes it when it sees that.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use replica::{NodeId, Revision};
+use store::{CopyState, Pool, VolumeInfo, VolumeKind};
+
+use super::change::{WaitsFor, Work};
+use super::copies::drop_copies;
+use super::turns::Thing;
+use super::{Control, ControlError};
+use crate::copies::{
+    Answer, Ask, ClusterError, DroppedCopy, Keeper, Leaves, NewCopy, NodeEntry, StandingEntry, VolumeEntry,
+    json, node_key, volume_key, volume_name_key,
+};
+use crate::volume::VolumeId;
+
+/// How often a change is tried anew that was thwarted by another one of the same volume: who is in sync changes a few times while a node is lost.
+const TRIES_MAX: usize = 20;
+
+/// How long it is waited for a copy to be taken off its node; then it goes on by itself.
+const GONE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How often a node looks whether there are copies to delete.
+const TIDY_EVERY: Duration = Duration::from_secs(1);
+
+/// A copy to be added.
+#[derive(Clone, Debug)]
+pub struct AddedCopy {
+    /// The node that gets it.
+    pub node: u16,
+    /// The pool there; `None`: the only one, or the default one.
+    pub pool: Option<String>,
+    /// The node whose copy is taken away when the new one is in sync.
+    pub instead_of: Option<u16>,
+}
+
+impl Control {
+    /// Adds a copy to a volume, which is then brought up to date by itself; with `instead_of` one moves. The volume must have a copy here.
+    ///
+    /// # Errors
+    /// A node that cannot have one, or has one; no free slot; what the node or the cluster's record says.
+    pub async fn add_copy(&self, volume: &str, added: AddedCopy) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let (id, entry) = entry_named(&keeper, volume)?;
+        if let Some(from) = added.instead_of {
+            copy_on(&entry, from)?;
+        }
+        if entry.copy_on(NodeId(added.node)).is_some() {
+            return Err(ControlError::HasCopy { volume: entry.name, node: added.node });
+        }
+        let elsewhere = || ControlError::ElsewhereOnly {
+            volume: entry.name.clone(),
+            node: entry.copies.first().map_or(0, |copy| copy.node),
+        };
+        let (_, info) = self.volume_named(&entry.id).map_err(|_| elsewhere())?;
+        if entry.copy_on(keeper.me()).is_none() {
+            return Err(elsewhere());
+        }
+        let slot = entry.free_slot().ok_or_else(|| ControlError::FourCopies(entry.name.clone()))?;
+        let (node_entry, node_revision) = node_that_takes_copies(&keeper, added.node)?;
+        let new = NewCopy {
+            id: entry.id.clone(),
+            slot: slot.index() as u8,
+            name: entry.name.clone(),
+            pool: added.pool.clone(),
+            ram: info.kind == VolumeKind::Ram,
+            size: entry.size,
+            block_bytes: info.block_size.bytes(),
+            physical_exponent: info.physical_exponent,
+            slices: info.stripe.slices(),
+            created: info.created,
+            blank: true,
+        };
+        let (node, size) = (NodeId(added.node), entry.size);
+        match keeper.ask(node, Ask::MakeCopy(new)).await? {
+            // The life that made it must be the one that the record knows: one that is restarted meanwhile has deleted it.
+            Answer::Done { incarnation } if incarnation == node_entry.incarnation => {}
+            _ => return Err(ClusterError::Unreached(node).into()),
+        }
+        let added = self
+            .change_entry(&keeper, id, |entry| {
+                if entry.free_slot() != Some(slot) || entry.copy_on(node).is_some() || entry.size != size {
+                    return Err(ClusterError::Conflict(volume_key(id)).into());
+                }
+                let config = entry.config(Revision(0)).and_then(|config| config.add(slot, node).ok());
+                let config =
+                    config.ok_or(ControlError::Internal("the slot is free and the node has no copy"))?;
+                let mut next = entry.with_config(&config, "a copy was added");
+                if let Some(from) = added.instead_of {
+                    copy_on(&next, from)?;
+                    next.copies.iter_mut().filter(|copy| copy.node == from).for_each(|copy| {
+                        copy.leaves = Some(Leaves::After(node.0));
+                    });
+                }
+                let same_life = (node_key(node), node_revision);
+                Ok((next, Some(same_life)))
+            })
+            .await;
+        if let Err(error) = added {
+            // One whose end is not known may have been made.
+            let unknown = matches!(
+                error,
+                ControlError::Cluster(ClusterError::Record(
+                    cluster::Error::OutcomeUnknown | cluster::Error::Stopped
+                ))
+            );
+            if !unknown {
+                drop_copies(&keeper, &[node], id).await;
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Takes a copy off its node; returns when that is done, or goes on by itself. `Ok(false)`: it goes on.
+    ///
+    /// # Errors
+    /// [`ControlError::OnlyInSync`]; a node that has none.
+    pub async fn remove_copy(&self, volume: &str, node: u16) -> Result<bool, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let (id, _) = entry_named(&keeper, volume)?;
+        self.change_entry(&keeper, id, |entry| {
+            copy_on(entry, node)?;
+            let others = entry.copies.iter().filter(|copy| copy.node != node && !entry.is_to_leave(copy));
+            if !others.into_iter().any(|copy| copy.standing == StandingEntry::InSync) {
+                return Err(ControlError::OnlyInSync { volume: entry.name.clone(), node });
+            }
+            let mut next = entry.clone();
+            next.copies.iter_mut().filter(|copy| copy.node == node).for_each(|copy| {
+                copy.leaves = Some(Leaves::Now);
+            });
+            Ok((next, None))
+        })
+        .await?;
+        let gone = || {
+            let entry = keeper.volume(id).map(|volume| volume.entry);
+            entry.is_none_or(|entry| entry.copy_on(NodeId(node)).is_none())
+        };
+        Ok(keeper.until(GONE_DEADLINE, gone).await)
+    }
+
+    /// Changes a volume's entry in the cluster's record, again if somebody else was quicker. The change may name one more key and the revision at
+    /// which it must still be.
+    pub(super) async fn change_entry(
+        &self,
+        keeper: &Keeper,
+        id: VolumeId,
+        change: impl Fn(&VolumeEntry) -> Result<(VolumeEntry, Option<(String, cluster::Revision)>), ControlError>,
+    ) -> Result<VolumeEntry, ControlError> {
+        let key = volume_key(id);
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let (entry, revision) = keeper
+                .get::<VolumeEntry>(&key)
+                .ok_or_else(|| ControlError::not_found("volume", &id.to_string()))?;
+            let (next, also) = change(&entry)?;
+            let mut transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&next));
+            if let Some((key, revision)) = also {
+                transaction = transaction.expect(&key, Some(revision));
+            }
+            match keeper.commit(transaction).await {
+                Err(ClusterError::Conflict(conflict)) if conflict == key && tries < TRIES_MAX => {
+                    keeper.until(TIDY_EVERY, || keeper.revision_of(&key) != Some(revision)).await;
+                }
+                result => return Ok(result.map(|()| next)?),
+            }
+        }
+    }
+
+    /// Deletes the copies that were taken off this node: those of its open pools at once, and others when their pools come back.
+    /// And has pools call their copies what the volumes are called.
+    pub(super) async fn tidy_copies(self: Rc<Control>, keeper: Rc<Keeper>) {
+        while !keeper.is_stopping() {
+            rt::sleep(TIDY_EVERY).await;
+            for volume in keeper.volumes() {
+                self.rename_copy(&keeper, &volume.entry).await;
+            }
+            for (entry, dropped) in keeper.dropped_here() {
+                if let Err(error) = self.drop_left_copy(&keeper, &entry, dropped).await {
+                    tracing::warn!(volume = entry.name, %error, "the copy that was taken off this node could not be deleted yet");
+                }
+            }
+        }
+    }
+
+    async fn rename_copy(self: &Rc<Control>, keeper: &Keeper, entry: &VolumeEntry) {
+        let Some(id) = VolumeId::parse(&entry.id).filter(|_| entry.copy_on(keeper.me()).is_some()) else {
+            return;
+        };
+        let Some((pool, info)) = self.current_of(self.copies_of(id)) else { return };
+        if info.name == entry.name || info.copy.is_none() {
+            return;
+        }
+        let name = entry.name.clone();
+        let renamed =
+            self.change(Work::new("renaming the copy of volume", &info.name), |changing| async move {
+                let things =
+                    [Thing::Volume(id), Thing::VolumeName(name.clone()), Thing::VolumesOf(pool.name())];
+                let _volume = changing.hold(things).await?;
+                changing.waits_for(WaitsFor::Disks(pool.paths()));
+                Ok(pool.rename_volume(id, &name).await.map(drop)?)
+            });
+        // A volume of this node alone may be called so. It does no harm: the record's names come first.
+        if let Err(error) = renamed.await {
+            tracing::debug!(volume = entry.name, %error, "the pool calls its copy of a volume what it was called before");
+        }
+    }
+
+    async fn drop_left_copy(
+        self: &Rc<Control>,
+        keeper: &Rc<Keeper>,
+        entry: &VolumeEntry,
+        dropped: DroppedCopy,
+    ) -> Result<(), ControlError> {
+        let Some(id) = VolumeId::parse(&entry.id) else { return Ok(()) };
+        if self.being_made.borrow().contains(&id) {
+            return Ok(());
+        }
+        let me = keeper.me();
+        let is_left = |info: &VolumeInfo| {
+            info.copy.is_some_and(|kept| match kept.state {
+                CopyState::Trusted { epoch } => epoch == dropped.made,
+                // Where there is a copy again, it may be that one.
+                CopyState::Blank => entry.copy_on(me).is_none(),
+            })
+        };
+        for (pool, info) in self.copies_of(id).into_iter().filter(|(_, info)| is_left(info)) {
+            self.delete_left(pool, info).await?;
+        }
+        if !self.all_pools_are_open() {
+            // One of them may have it.
+            return Ok(());
+        }
+        let changed = self.change_entry(keeper, id, |entry| {
+            let mut next = entry.clone();
+            next.dropped.retain(|other| *other != dropped);
+            Ok((next, None))
+        });
+        changed.await.map(drop)
+    }
+
+    async fn delete_left(self: &Rc<Control>, pool: Pool, info: VolumeInfo) -> Result<(), ControlError> {
+        self.change(Work::new("deleting the copy of volume", &info.name), |changing| async move {
+            let _volume = changing.hold([Thing::Volume(info.id), Thing::VolumesOf(pool.name())]).await?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            pool.delete_volume(info.id).await?;
+            tracing::info!(
+                volume = info.name,
+                pool = pool.name(),
+                "the copy that was taken off this node is deleted"
+            );
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn entry_named(keeper: &Keeper, name: &str) -> Result<(VolumeId, VolumeEntry), ControlError> {
+    let not_found = || ControlError::not_found("volume", name);
+    let id = keeper.get::<String>(&volume_name_key(name)).map_or_else(|| name.to_owned(), |(id, _)| id);
+    let id = VolumeId::parse(&id).ok_or_else(not_found)?;
+    let (entry, _) = keeper.get::<VolumeEntry>(&volume_key(id)).ok_or_else(not_found)?;
+    Ok((id, entry))
+}
+
+fn copy_on(entry: &VolumeEntry, node: u16) -> Result<(), ControlError> {
+    match entry.copy_on(NodeId(node)) {
+        Some(_) => Ok(()),
+        None => Err(ControlError::HasNoCopy { volume: entry.name.clone(), node }),
+    }
+}
+
+fn node_that_takes_copies(
+    keeper: &Keeper,
+    node: u16,
+) -> Result<(NodeEntry, cluster::Revision), ControlError> {
+    let up = keeper.nodes().into_iter().any(|(entry, up)| entry.id == node && up && !entry.witness);
+    let known = keeper.get::<NodeEntry>(&node_key(NodeId(node)));
+    known.filter(|_| up).ok_or(ControlError::NodeNotThere(node))
+}

@@ -1,0 +1,398 @@
+//! Copies that are added, taken off their nodes and moved while hosts use the volume.
+
+use node::control::{AddedCopy, ControlError};
+use node::copies::StandingEntry;
+
+use super::*;
+
+impl Cluster {
+    fn try_add_copy(&self, asked: usize, node: u16, instead_of: Option<u16>) -> Result<(), ControlError> {
+        self.control(asked, move |control| async move {
+            control.add_copy(&the_volume(&control), AddedCopy { node, pool: None, instead_of }).await
+        })
+    }
+
+    fn add_copy(&self, asked: usize, node: u16) {
+        self.try_add_copy(asked, node, None).unwrap();
+    }
+
+    fn remove_copy(&self, asked: usize, node: u16) -> Result<bool, ControlError> {
+        self.control(
+            asked,
+            move |control| async move { control.remove_copy(&the_volume(&control), node).await },
+        )
+    }
+
+    /// The nodes of the copies, as a node has followed the record.
+    fn nodes_of_copies(&self, by: usize) -> Vec<u16> {
+        self.control(by, |control| async move {
+            let volumes = control.keeper().unwrap().volumes();
+            volumes[0].entry.copies.iter().map(|copy| copy.node).collect()
+        })
+    }
+
+    /// How many volumes a node's pools have.
+    fn kept(&self, index: usize) -> usize {
+        self.control(index, |control| async move { control.volumes().len() })
+    }
+
+    fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
+        for _ in 0..300 {
+            if is_so() {
+                return;
+            }
+            self.world.run_for(Duration::from_millis(100));
+        }
+        panic!("not so after half a minute: {what}");
+    }
+
+    /// Writes `value` to every 16th block: one of each region.
+    fn write_all(&self, through: usize, value: u64) {
+        let (client, portal) = (self.client(&format!("writer-{value}")), self.portal(through));
+        self.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, &format!("writer-{value}")).await.expect("it serves");
+            for lba in (0..2048).step_by(16) {
+                write(&session, lba, value).await.unwrap();
+            }
+        });
+    }
+
+    fn assert_all(&self, through: usize, value: u64) {
+        let (client, portal) = (self.client(&format!("reader-{value}-{through}")), self.portal(through));
+        self.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, &format!("reader-{value}-{through}")).await.expect("it serves");
+            for lba in (0..2048).step_by(16) {
+                assert_eq!(read(&session, lba).await.unwrap(), value, "block {lba}");
+            }
+        });
+    }
+}
+
+/// The only volume's identity.
+fn the_volume(control: &Control) -> String {
+    control.keeper().unwrap().volumes()[0].entry.id.clone()
+}
+
+#[test]
+fn a_copy_is_added_and_another_taken_away_while_the_volume_is_used() {
+    each_seed(3, |seed| {
+        for kind in [VolumeKind::Thick, VolumeKind::Ram] {
+            let cluster = Cluster::new(seed, 3, 2);
+            cluster.add_volume(kind, 2);
+            assert_eq!(cluster.nodes_of_copies(0), [1, 2]);
+            cluster.write_all(0, 1);
+            cluster.add_copy(0, 3);
+            assert!(matches!(cluster.try_add_copy(0, 3, None), Err(ControlError::HasCopy { node: 3, .. })));
+            cluster.wait_until_in_sync(0, 3);
+            assert_eq!(cluster.checksum(0), cluster.checksum(2));
+            cluster.write_all(2, 2);
+            assert!(cluster.remove_copy(2, 1).unwrap(), "it is gone at once");
+            assert_eq!(cluster.nodes_of_copies(2), [2, 3]);
+            cluster.wait_until("node 1 deletes its copy", || cluster.kept(0) == 0);
+            cluster.wait_until("it is not remembered for ever", || {
+                cluster.control(1, |control| async move {
+                    control.keeper().unwrap().volumes()[0].entry.dropped.is_empty()
+                })
+            });
+            cluster.assert_all(1, 2);
+            cluster.write_all(1, 3);
+            cluster.assert_all(2, 3);
+            assert!(matches!(cluster.remove_copy(2, 1), Err(ControlError::HasNoCopy { node: 1, .. })));
+        }
+    });
+}
+
+#[test]
+fn a_copy_moves_and_leaves_when_the_new_one_is_in_sync() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 1);
+        cluster.write_all(0, 1);
+        assert!(matches!(cluster.remove_copy(0, 1), Err(ControlError::OnlyInSync { node: 1, .. })));
+        cluster.try_add_copy(0, 2, Some(1)).unwrap();
+        cluster.wait_until("the copy has moved", || cluster.nodes_of_copies(1) == [2]);
+        cluster.wait_until("node 1 deletes its copy", || cluster.kept(0) == 0);
+        cluster.assert_all(1, 1);
+        cluster.write_all(1, 2);
+        // And on, to a node that it was on before.
+        cluster.try_add_copy(1, 1, Some(2)).unwrap();
+        cluster.wait_until("the copy has moved back", || cluster.nodes_of_copies(0) == [1]);
+        cluster.assert_all(0, 2);
+    });
+}
+
+/// What is written while nobody is in a slot is noted for nobody: whoever gets the slot must take nothing of what its disk has, and nobody's map,
+/// for an account of what it misses.
+#[test]
+fn a_slot_that_is_used_again_begins_blank() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.write_all(0, 1);
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(Duration::from_secs(3));
+        cluster.write_all(0, 2);
+        assert!(cluster.remove_copy(0, 2).unwrap());
+        cluster.write_all(0, 3);
+        // Bits of copies that are in sync are cleared after a while.
+        cluster.world.run_for(Duration::from_secs(10));
+        cluster.add_copy(0, 3);
+        cluster.wait_until_in_sync(0, 2);
+        assert_eq!(cluster.checksum(0), cluster.checksum(2));
+        cluster.assert_all(2, 3);
+        assert!(cluster.remove_copy(0, 3).unwrap());
+        cluster.write_all(0, 4);
+        // The node that was away has the slot's older copy, and deletes it though nobody is there to tell it so but the record.
+        cluster.start(1);
+        cluster.wait_until("node 2 deletes its old copy", || cluster.kept(1) == 0);
+        cluster.add_copy(0, 2);
+        cluster.wait_until_in_sync(0, 2);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+        cluster.assert_all(1, 4);
+    });
+}
+
+/// A copy whose disk is lost is made anew in another pool of its node; the disk returns with the old one, which is never taken for it.
+#[test]
+fn a_lost_disk_is_replaced_and_comes_back() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.write_all(0, 1);
+        let server = cluster.servers[1];
+        cluster.world.crash(server);
+        let lost = cluster.world.disk_image(server, DISK);
+        cluster.world.remove_disk(server, DISK);
+        cluster.world.run_for(Duration::from_secs(3));
+        cluster.write_all(0, 2);
+        cluster.start(1);
+        cluster.world.add_disk(server, "/dev/other", 64 * MIB, 512);
+        cluster.control(1, |control| async move {
+            let disks = vec![NewDisk { path: "/dev/other".into(), create: None, reserve: false }];
+            control.create_pool(PoolSpec { name: "other".into(), disks, wipe: false }).await.unwrap();
+        });
+        cluster.world.run_for(Duration::from_secs(2));
+        assert!(cluster.remove_copy(0, 2).unwrap(), "its copy cannot be opened, and may be taken away");
+        cluster.control(0, |control| async move {
+            let added = AddedCopy { node: 2, pool: Some("other".into()), instead_of: None };
+            control.add_copy(&the_volume(&control), added).await.unwrap();
+        });
+        cluster.wait_until_in_sync(0, 2);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+        cluster.write_all(1, 3);
+        cluster.world.crash(server);
+        cluster.world.put_disk(server, DISK, lost);
+        cluster.start(1);
+        cluster.world.run_for(Duration::from_secs(3));
+        cluster.wait_until_in_sync(0, 2);
+        cluster.assert_all(1, 3);
+        let pools = || {
+            cluster.control(1, |control| async move {
+                control.volumes().into_iter().map(|volume| volume.pool).collect::<Vec<_>>()
+            })
+        };
+        cluster.wait_until("the old copy is deleted", || pools() == ["other"]);
+        cluster.assert_all(1, 3);
+    });
+}
+
+impl Cluster {
+    fn grow(&self, asked: usize, mib: u64) -> Result<(), ControlError> {
+        self.control(asked, move |control| async move {
+            control.grow_volume(&the_volume(&control), base::ByteLen(mib * MIB)).await.map(drop)
+        })
+    }
+
+    fn size(&self, by: usize) -> u64 {
+        self.control(by, |control| async move { control.volumes()[0].info.capacity.0 })
+    }
+}
+
+/// The last block of so many MiB, and one far behind the first 8.
+fn new_blocks(mib: u64) -> [u64; 2] {
+    [mib * 256 - 1, 8 * 256 + 77]
+}
+
+#[test]
+fn a_volume_grows_with_all_of_its_copies() {
+    each_seed(3, |seed| {
+        for kind in [VolumeKind::Thick, VolumeKind::Ram] {
+            let cluster = Cluster::new(seed, 3, 2);
+            cluster.add_volume(kind, 2);
+            cluster.write_all(0, 1);
+            let (client, portals) = (cluster.client("client"), [cluster.portal(0), cluster.portal(1)]);
+            let sessions = cluster.world.block_on(client, CoreId(0), move || async move {
+                [log_in(portals[0], "client").await.unwrap(), log_in(portals[1], "client").await.unwrap()]
+            });
+            cluster.grow(0, 13).unwrap();
+            cluster.world.run_for(Duration::from_secs(1));
+            assert_eq!((cluster.size(0), cluster.size(1)), (13 * MIB, 13 * MIB));
+            cluster.world.block_on(client, CoreId(0), move || async move {
+                for (session, lba) in sessions.iter().zip(new_blocks(13)) {
+                    let told = session.read(LUN, Lba(lba), BlockCount(1), SIZE).await;
+                    assert!(told.as_ref().is_err_and(is_attention), "hosts are told: {told:?}");
+                }
+                for (at, lba) in new_blocks(13).into_iter().enumerate() {
+                    write(&sessions[at], lba, 100 + lba).await.unwrap();
+                    for session in &sessions {
+                        assert_eq!(read(session, lba).await.unwrap(), 100 + lba);
+                    }
+                }
+            });
+            assert!(matches!(cluster.grow(1, 12), Err(ControlError::WouldShrink { .. })));
+            // One that is added has the size of now; and one that was away returns to it.
+            cluster.add_copy(0, 3);
+            cluster.world.crash(cluster.servers[1]);
+            cluster.world.run_for(Duration::from_secs(3));
+            assert!(cluster.grow(0, 14).is_err(), "a copy that is not there cannot grow");
+            assert_eq!(cluster.size(0), 13 * MIB);
+            cluster.start(1);
+            cluster.world.run_for(Duration::from_secs(3));
+            cluster.wait_until_in_sync(0, 3);
+            assert_eq!(cluster.checksum(0), cluster.checksum(1));
+            assert_eq!(cluster.checksum(0), cluster.checksum(2));
+            cluster.assert_all(2, 1);
+        }
+    });
+}
+
+/// Nodes crash while the volume grows, again and again: it has one size or the other, works, and can be grown then.
+#[test]
+fn a_crash_while_a_volume_grows_leaves_it_with_one_size_or_the_other() {
+    each_seed(8, |seed| {
+        let mut rng = Rng::new(seed);
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.write_all(0, 1);
+        for mib in [9, 11, 12] {
+            let (victim, asked) = (rng.below(2) as usize, rng.below(2) as usize);
+            drop(cluster.world.spawn_on(cluster.servers[asked], CoreId(0), move || async move {
+                let control = Control::current();
+                drop(control.grow_volume(&the_volume(&control), base::ByteLen(mib * MIB)).await);
+            }));
+            cluster.world.run_for(Duration::from_micros(rng.below(20_000)));
+            cluster.world.crash(cluster.servers[victim]);
+            cluster.world.run_for(Duration::from_millis(rng.below(3000)));
+            cluster.start(victim);
+            cluster.world.run_for(Duration::from_secs(4));
+            cluster.wait_until_in_sync(0, 2);
+            assert_eq!(cluster.size(0), cluster.size(1), "seed {seed}");
+            cluster.assert_all(0, 1);
+            cluster.assert_all(1, 1);
+            cluster.grow(victim, mib).unwrap();
+            cluster.world.run_for(Duration::from_millis(200));
+            assert_eq!((cluster.size(0), cluster.size(1)), (mib * MIB, mib * MIB));
+            let (client, portal) = (cluster.client(&format!("client-{mib}")), cluster.portal(asked));
+            cluster.world.block_on(client, CoreId(0), move || async move {
+                let session = log_in(portal, &format!("client-{mib}")).await.unwrap();
+                for lba in new_blocks(mib) {
+                    write(&session, lba, mib).await.unwrap();
+                    assert_eq!(read(&session, lba).await.unwrap(), mib);
+                }
+            });
+            assert_eq!(cluster.checksum(0), cluster.checksum(1), "seed {seed}");
+        }
+    });
+}
+
+#[test]
+fn a_volume_with_copies_gets_another_name_on_all_nodes() {
+    let cluster = Cluster::new(1, 2, 1);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.control(0, |control| async move {
+        let other = node::control::NewVolume {
+            name: "taken".into(),
+            ..new_volume(POOL, Shape { kind: VolumeKind::Ram, ..Shape::thick() })
+        };
+        control.create_volume(other).await.unwrap();
+        let before = control.keeper().unwrap().volumes()[0].entry.name.clone();
+        let taken = control.rename_volume(&before, "taken").await;
+        assert!(matches!(taken, Err(ControlError::Exists { .. })), "{taken:?}");
+        let renamed = control.rename_volume(&before, "mail").await.unwrap();
+        assert_eq!(renamed.info.name, "mail");
+        assert!(matches!(control.volume(&before), Err(ControlError::NotFound { .. })));
+    });
+    cluster.world.run_for(Duration::from_secs(3));
+    for index in 0..2 {
+        cluster.control(index, |control| async move {
+            assert_eq!(control.volume("mail").unwrap().info.name, "mail");
+        });
+    }
+    // The old name is free again, on all nodes.
+    cluster.control(1, |control| async move {
+        let shape = Shape::thick();
+        control
+            .create_volume(node::control::NewVolume {
+                name: shape.name.into(),
+                copies: Some(Placement::Count(2)),
+                ..new_volume(POOL, shape)
+            })
+            .await
+            .unwrap();
+    });
+}
+
+/// Copies come and go and nodes crash under clients of all of them; nobody sees anything strange, and at the end all copies are equal.
+fn moves_and_faults(seed: u64) {
+    let mut rng = Rng::new(seed);
+    let nodes = 3;
+    let cluster = Cluster::new(seed, nodes, 1 + rng.below(2) as usize);
+    cluster.add_volume(VolumeKind::Thick, 1 + rng.below(3) as u8);
+    let history: History = Rc::new(RefCell::new(vec![Vec::new(); HOT as usize]));
+    let time = Rc::new(Cell::new(0));
+    for index in 0..nodes {
+        let name = format!("client-{}", (b'a' + index as u8) as char);
+        let client = cluster.client(&name);
+        let (portal, history, time) = (cluster.portal(index), Rc::clone(&history), Rc::clone(&time));
+        let rng = rng.fork();
+        drop(cluster.world.spawn_on(client, CoreId(0), move || worker(portal, name, history, time, rng)));
+    }
+    let mut down: Option<usize> = None;
+    for _ in 0..10 {
+        cluster.world.run_for(Duration::from_millis(rng.below(2500)));
+        let (node, other) = (1 + rng.below(3) as u16, 1 + rng.below(3) as u16);
+        let asked = (0..nodes).find(|index| Some(*index) != down).unwrap();
+        match rng.below(6) {
+            // What is refused is as good: the last copy in sync, a node that is down, one that has a copy.
+            0 | 1 => drop(cluster.try_add_copy(asked, node, None)),
+            2 => drop(cluster.try_add_copy(asked, node, Some(other))),
+            3 => drop(cluster.remove_copy(asked, node)),
+            _ => match down.take() {
+                Some(index) => cluster.start(index),
+                None => {
+                    let index = usize::from(node) - 1;
+                    cluster.world.crash(cluster.servers[index]);
+                    down = Some(index);
+                }
+            },
+        }
+    }
+    down.into_iter().for_each(|index| cluster.start(index));
+    let settled = || {
+        let entry =
+            cluster.control(0, |control| async move { control.keeper().unwrap().volumes().remove(0).entry });
+        entry.dropped.is_empty()
+            && entry.copies.iter().all(|copy| copy.standing == StandingEntry::InSync && copy.leaves.is_none())
+    };
+    cluster.wait_until("all copies are in sync", settled);
+    cluster.world.run_for(Duration::from_secs(3));
+    let all: Vec<usize> = cluster.nodes_of_copies(0).into_iter().map(|node| usize::from(node) - 1).collect();
+    for (index, other) in all.iter().zip(&all[1..]) {
+        assert_ne!(index, other);
+    }
+    for index in 0..nodes {
+        assert_eq!(cluster.kept(index), usize::from(all.contains(&index)), "seed {seed}: node {}", index + 1);
+    }
+    for (lba, ops) in history.borrow().iter().enumerate() {
+        if let Err(violation) = check(0, ops) {
+            panic!("seed {seed}, block {lba}: {violation:?} in {} operations", ops.len());
+        }
+    }
+    let count: usize = history.borrow().iter().map(Vec::len).sum();
+    assert!(count > 200, "only {count} operations in {:?}", cluster.world.now());
+}
+
+#[test]
+fn nothing_strange_is_seen_while_copies_come_and_go() {
+    each_seed(12, moves_and_faults);
+}

@@ -1,0 +1,141 @@
+//! `ursa volume copy`.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use api::{Client, CopyCreate, CopyState, Volume};
+use clap::Subcommand;
+
+use super::super::confirm::Confirm;
+use super::super::exit::CliError;
+use super::super::output::Output;
+
+/// For how long `replace` waits until the old copy is gone.
+const GONE_DEADLINE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// What to do with copies.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Add a copy on another node; it is given all data in the background
+    Add {
+        /// The volume's name or identity
+        volume: String,
+        /// The node's number
+        #[arg(long = "on", value_name = "NODE")]
+        node: u16,
+        /// The pool on that node [default: the only one, or the one named default]
+        #[arg(long)]
+        pool: Option<String>,
+    },
+    /// Take a copy off its node, and delete it there; never the last one in sync
+    Remove {
+        /// The volume's name or identity
+        volume: String,
+        /// The node's number; it may be down
+        #[arg(long = "on", value_name = "NODE")]
+        node: u16,
+        #[command(flatten)]
+        confirm: Confirm,
+    },
+    /// Move a copy: add one, and take the other away when the new one is in sync
+    Move {
+        /// The volume's name or identity
+        volume: String,
+        /// The number of the node that has the copy
+        #[arg(long, value_name = "NODE")]
+        from: u16,
+        /// The number of the node that gets it
+        #[arg(long, value_name = "NODE")]
+        to: u16,
+        /// The pool on that node [default: the only one, or the one named default]
+        #[arg(long)]
+        pool: Option<String>,
+    },
+    /// Make a copy anew in another pool of its node, whose disk was lost
+    Replace {
+        /// The volume's name or identity
+        volume: String,
+        /// The node's number
+        #[arg(long = "on", value_name = "NODE")]
+        node: u16,
+        /// The pool on that node [default: the only one, or the one named default]
+        #[arg(long)]
+        pool: Option<String>,
+        #[command(flatten)]
+        confirm: Confirm,
+    },
+}
+
+impl Command {
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
+        match self {
+            Command::Add { volume, node, pool } => {
+                let added = client.add_copy(&volume, &CopyCreate { node, pool, instead_of: None })?;
+                output.show(&added, |volume| begun(volume, node, None))
+            }
+            Command::Remove { volume, node, confirm } => {
+                let what = format!("Take the copy of volume {volume} off node {node}, and delete it there");
+                if confirm.go_on(output, &what, true)? {
+                    client.remove_copy(&volume, node)?;
+                    output.done(&format!(
+                        "Volume {volume} has no copy on node {node} any more, which deletes it: at once, or when it is back."
+                    ))?;
+                }
+                Ok(())
+            }
+            Command::Move { volume, from, to, pool } => {
+                let copy = CopyCreate { node: to, pool, instead_of: Some(from) };
+                let moved = client.add_copy(&volume, &copy)?;
+                output.show(&moved, |volume| begun(volume, to, Some(from)))
+            }
+            Command::Replace { volume, node, pool, confirm } => {
+                let what = format!(
+                    "Give up the copy of volume {volume} on node {node} as it is, and make it anew from the others"
+                );
+                if confirm.go_on(output, &what, true)? {
+                    let volume = client.volume(&volume)?.id;
+                    replace(client, &volume, node)?;
+                    let added = client.add_copy(&volume, &CopyCreate { node, pool, instead_of: None })?;
+                    output.show(&added, |volume| begun(volume, node, None))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Takes the copy away, unless an earlier attempt has.
+fn replace(client: &Client, volume: &str, node: u16) -> Result<(), CliError> {
+    let is_there = || -> Result<bool, CliError> {
+        Ok(client.volume(volume)?.copies.iter().any(|copy| copy.node == node))
+    };
+    if !is_there()? {
+        return Ok(());
+    }
+    client.remove_copy(volume, node)?;
+    let end = Instant::now() + GONE_DEADLINE;
+    while is_there()? && Instant::now() < end {
+        thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}
+
+fn begun(volume: &Volume, node: u16, from: Option<u16>) -> String {
+    let then = match from {
+        Some(from) => format!(" The copy on node {from} is taken away when that is done."),
+        None => String::new(),
+    };
+    let in_sync = volume.copies.iter().any(|copy| copy.node == node && copy.state == CopyState::InSync);
+    match in_sync {
+        true => format!("Volume {} has a copy on node {node}, in sync.{then}\n", volume.name),
+        false => format!(
+            "Volume {} has a copy on node {node}, which is being given its data.{then} `ursa volume show {}` says how far it is.\n",
+            volume.name, volume.name
+        ),
+    }
+}
