@@ -35,7 +35,7 @@ pub use self::problem::Problem;
 pub use self::session::Session;
 pub use self::target::{MapCreate, Target, TargetCreate, TargetMap};
 pub use self::volume::{
-    CopyCheck, CopyCreate, CopyState, Verification, Volume, VolumeChange, VolumeCopy, VolumeCreate,
+    CopyCheck, CopyCreate, CopyState, CopySync, Verification, Volume, VolumeChange, VolumeCopy, VolumeCreate,
     VolumeKind, VolumeMap,
 };
 

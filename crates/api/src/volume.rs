@@ -63,6 +63,9 @@ pub struct VolumeCopy {
     /// It is taken off its node as soon as others allow it; absent: it stays.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leaves: bool,
+    /// How far it is from being in sync; absent if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<CopySync>,
 }
 
 /// A copy to be added to a volume.
@@ -77,6 +80,27 @@ pub struct CopyCreate {
     /// The number of the node whose copy is taken away when the new one is in sync: the copy moves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead_of: Option<u16>,
+}
+
+/// How far a copy is that is not in sync.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CopySync {
+    /// Bytes that there were to copy when it began, with what hosts have written since. What it misses is counted in regions of 64 KiB.
+    pub total_bytes: u64,
+    /// Bytes that are left of them.
+    pub left_bytes: u64,
+    /// Bytes that were copied.
+    pub copied_bytes: u64,
+    /// How fast, over the last five seconds.
+    pub bytes_per_second: u64,
+    /// How long it takes if it goes on like that; absent if nobody can say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_left: Option<u64>,
+    /// Why it missed writes.
+    pub cause: String,
+    /// What it waits for; absent if it gets on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
 }
 
 /// What a copy may do.

@@ -63,6 +63,11 @@ impl Geometry {
         Geometry { blocks, block_bytes, region_blocks: Geometry::REGION_BYTES / block_bytes }
     }
 
+    /// Bytes of a region; the last may be shorter.
+    pub fn region_bytes(&self) -> u64 {
+        u64::from(self.region_blocks) * u64::from(self.block_bytes)
+    }
+
     /// How many regions there are.
     pub fn regions(&self) -> u64 {
         self.blocks.div_ceil(u64::from(self.region_blocks))

@@ -32,6 +32,8 @@ type Bits = [u8; BITS_BYTES];
 pub struct DirtyMap {
     regions: u64,
     pages: Vec<Page>,
+    /// How many bits are set for each slot.
+    counts: [u64; Slot::MAX],
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +69,7 @@ impl DirtyMap {
     /// A map of so many regions, all clean.
     pub fn new(regions: u64) -> DirtyMap {
         let pages = (0..regions.div_ceil(PAGE_REGIONS)).map(|_| Page::default()).collect();
-        DirtyMap { regions, pages }
+        DirtyMap { regions, pages, counts: [0; Slot::MAX] }
     }
 
     /// How many pages the map takes.
@@ -99,9 +101,17 @@ impl DirtyMap {
         let bits: Box<Bits> = Box::new(bits.try_into().expect("the page without its header"));
         let state = &mut self.pages[page];
         state.version = u64::from_le_bytes(header[16..24].try_into().expect("eight bytes"));
+        for at in 0..PAGE_REGIONS as usize {
+            count(&mut self.counts, read(&bits, at), 1);
+        }
         state.durable = Some(bits.clone());
         state.bits = Some(bits);
         Ok(())
+    }
+
+    /// How many regions have a bit for the slot.
+    pub fn count(&self, slot: Slot) -> u64 {
+        self.counts[slot.index()]
     }
 
     /// The slots whose bits are set for the region.
@@ -117,8 +127,10 @@ impl DirtyMap {
             let page = &mut self.pages[page];
             let certain = page.certain(at).covers(slots);
             let bits = page.bits.get_or_insert_with(|| Box::new([0; BITS_BYTES]));
-            if !read(bits, at).covers(slots) {
-                write(bits, at, read(bits, at).or(slots));
+            let before = read(bits, at);
+            if !before.covers(slots) {
+                write(bits, at, before.or(slots));
+                count(&mut self.counts, slots.minus(before), 1);
                 page.changed = true;
             }
             if !certain && !page.writing.as_deref().is_some_and(|writing| read(writing, at).covers(slots)) {
@@ -136,6 +148,7 @@ impl DirtyMap {
         let before = read(bits, at);
         if !before.and(slots).is_empty() {
             write(bits, at, before.minus(slots));
+            count(&mut self.counts, before.and(slots), -1);
             page.changed = true;
         }
     }
@@ -227,6 +240,12 @@ impl Page {
     }
 }
 
+fn count(counts: &mut [u64; Slot::MAX], slots: Slots, change: i64) {
+    for slot in slots.iter() {
+        counts[slot.index()] = counts[slot.index()].strict_add_signed(change);
+    }
+}
+
 fn place(region: u64) -> (usize, usize) {
     ((region / PAGE_REGIONS) as usize, (region % PAGE_REGIONS) as usize)
 }
@@ -314,6 +333,31 @@ mod tests {
         assert!(map.is_durable(3..4, slots(0b10)));
         map.poll_write(true);
         assert!(map.is_durable(3..4, slots(0b10)));
+    }
+
+    #[test]
+    fn bits_are_counted() {
+        let mut rng = Rng::new(7);
+        let regions = PAGE_REGIONS + 100;
+        let mut map = DirtyMap::new(regions);
+        for _ in 0..4000 {
+            let region = rng.below(regions);
+            let who = slots(rng.below(16) as u8);
+            match rng.below(3) {
+                0 => map.clear(region, who),
+                _ => map.mark(region..(region + rng.below(4)).min(regions), who),
+            }
+        }
+        let mut again = DirtyMap::new(regions);
+        while let Some(write) = map.poll_write(true) {
+            again.load(write.page, &write.image.try_into().unwrap()).unwrap();
+            map.handle_written(write.page);
+        }
+        for slot in Slot::all() {
+            let counted = map.dirty(Slots::NONE.with(slot)).count() as u64;
+            assert!(counted > 100);
+            assert_eq!((map.count(slot), again.count(slot)), (counted, counted));
+        }
     }
 
     #[test]

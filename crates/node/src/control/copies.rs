@@ -608,6 +608,7 @@ async fn record_volume(
         copies,
         reason: "the volume was made".into(),
         dropped: Vec::new(),
+        missed: BTreeMap::new(),
     };
     let transaction = Keeper::transaction()
         .expect(NEXT_NUMBER, next.map(|(_, revision)| revision))

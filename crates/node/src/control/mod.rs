@@ -45,7 +45,7 @@ pub use self::pools::{FailedDisk, ImportSpec, PoolSpec, PoolState, PoolStatus};
 pub use self::relocation::AddedCopy;
 use self::reopening::SetAside;
 pub use self::start::{DefaultPool, StartError, Wanted};
-pub use self::status::{RecordStatus, SessionStatus, Traffic, VolumeStats};
+pub use self::status::{RecordStatus, ReplicationStats, SessionStatus, Traffic, VolumeStats};
 pub(crate) use self::volumes::show_capacity;
 pub use self::volumes::{NewVolume, VolumeStatus};
 use crate::port_numbers::NodeNumber;

@@ -5,10 +5,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use proto::iscsi::target::CloseReason;
+use replica::Slot;
 use rt::CoreId;
 use store::MetadataState;
 
 use super::{Control, ControlError, FailedDisk, PoolStatus};
+use crate::copies::{self, Copies};
 use crate::record::{RecordError, RecordFault};
 use crate::shard::{Shard, ask_all_cores};
 use crate::unit::UnitStats;
@@ -57,6 +59,15 @@ pub struct RecordStatus {
     pub latched: bool,
 }
 
+/// What this node has done to keep copies on several nodes equal, in this life.
+#[derive(Clone, Debug, Default)]
+pub struct ReplicationStats {
+    /// Bytes of payload to and from each other node, by its number.
+    pub traffic: BTreeMap<u16, copies::Traffic>,
+    /// Bytes that syncs from here have brought copies, by volume and number of the node.
+    pub synced: BTreeMap<(VolumeId, u16), u64>,
+}
+
 /// The counters of one volume, of all cores together.
 pub type VolumeStats = BTreeMap<VolumeId, UnitStats>;
 
@@ -102,6 +113,28 @@ impl Control {
             }
         });
         Ok(())
+    }
+
+    /// What has been done to keep copies equal; nothing without a cluster.
+    ///
+    /// # Errors
+    /// [`ControlError::Core`].
+    pub async fn replication(&self) -> Result<ReplicationStats, ControlError> {
+        let Some(keeper) = self.keeper() else { return Ok(ReplicationStats::default()) };
+        let by_core = ask_all_cores(|| async { Copies::current().traffic() }).await?;
+        let copied = keeper.copied();
+        let mut synced = BTreeMap::new();
+        for status in keeper.volumes() {
+            let Some(volume) = VolumeId::parse(&status.entry.id) else { continue };
+            for copy in &status.entry.copies {
+                let slot = Slot::new(usize::from(copy.slot));
+                if let Some(bytes) = slot.and_then(|slot| copied.get(&(status.entry.number, slot))) {
+                    synced.insert((volume, copy.node), *bytes);
+                }
+            }
+        }
+        let traffic = copies::sum_traffic(by_core).into_iter().map(|(node, traffic)| (node.0, traffic));
+        Ok(ReplicationStats { traffic: traffic.collect(), synced })
     }
 
     /// The counters of all volumes.

@@ -14,7 +14,7 @@ use replica::{Incarnation, LeaseGrant, Leases, NodeId, Revision, Terms};
 use rt::CoreId;
 
 use super::lock::LockMessage;
-use super::{Address, Keeper, SliceCopy};
+use super::{Address, Keeper, SliceCopy, Traffic};
 use crate::shard::Shard;
 use crate::volume::core_of;
 
@@ -35,6 +35,8 @@ pub struct Copies {
     links: RefCell<BTreeMap<(NodeId, u16), Rc<Link>>>,
     /// On every core: which replication links are up, of how many.
     up: RefCell<BTreeMap<NodeId, Reached>>,
+    /// What the slices of this core have sent and received.
+    traffic: RefCell<BTreeMap<NodeId, Traffic>>,
     /// On core 0.
     keeper: RefCell<Option<Rc<Keeper>>>,
 }
@@ -64,6 +66,7 @@ impl Copies {
             slices: RefCell::default(),
             links: RefCell::default(),
             up: RefCell::default(),
+            traffic: RefCell::default(),
             keeper: RefCell::default(),
         })
     }
@@ -145,6 +148,16 @@ impl Copies {
     /// Whether messages to that slice's copy on a node can be sent now.
     pub fn reaches(&self, node: NodeId, slice: u16) -> bool {
         self.up.borrow().get(&node).is_some_and(|reached| reached.link_of(slice).is_some())
+    }
+
+    /// What slices of this core have sent to other nodes and received.
+    pub fn traffic(&self) -> BTreeMap<NodeId, Traffic> {
+        self.traffic.borrow().clone()
+    }
+
+    /// Counts what is sent to a node or comes from it.
+    pub(super) fn count(&self, node: NodeId, count: impl FnOnce(&mut Traffic)) {
+        count(self.traffic.borrow_mut().entry(node).or_default());
     }
 
     /// Sends to the copy of the slice on `node`. Without a link it is lost, as the protocol expects.

@@ -1,5 +1,6 @@
 //! What the cluster's record has of nodes and volumes, as JSON.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use base::{BlockSize, ByteLen};
@@ -69,6 +70,9 @@ pub struct VolumeEntry {
     /// Copies that were taken off their nodes, which have not deleted them yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<DroppedCopy>,
+    /// Why copies miss writes that did not always, by slot: the reason of the change that took each out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub missed: BTreeMap<u8, String>,
 }
 
 /// A copy that its node is to delete.
@@ -165,8 +169,21 @@ impl VolumeEntry {
                 leaves: known.and_then(|known| known.leaves),
             }
         };
-        let copies = config.copies().map(copy).collect();
-        VolumeEntry { epoch: config.epoch.0, copies, reason: reason.to_owned(), ..self.clone() }
+        let copies: Vec<CopyEntry> = config.copies().map(copy).collect();
+        let missed = copies.iter().filter(|copy| copy.standing != StandingEntry::InSync);
+        let missed = missed.filter_map(|copy| {
+            let before =
+                self.copies.iter().find(|before| (before.slot, before.node) == (copy.slot, copy.node))?;
+            let now = (before.standing == StandingEntry::InSync).then(|| reason.to_owned());
+            Some((copy.slot, now.or_else(|| self.missed.get(&copy.slot).cloned())?))
+        });
+        let missed = missed.collect();
+        VolumeEntry { epoch: config.epoch.0, copies, reason: reason.to_owned(), missed, ..self.clone() }
+    }
+
+    /// Why a copy that is not in sync misses writes.
+    pub fn cause(&self, slot: u8) -> &str {
+        self.missed.get(&slot).map_or("it is a new copy", String::as_str)
     }
 
     /// The copy on a node.
@@ -248,5 +265,42 @@ impl NewCopy {
     /// The logical block, if it is one.
     pub fn block_size(&self) -> Option<BlockSize> {
         [BlockSize::B512, BlockSize::B4096].into_iter().find(|size| size.bytes() == self.block_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_copy_misses_writes_is_known_until_it_is_in_sync() {
+        let slot = |number| Slot::new(number).unwrap();
+        let nodes = [(NodeId(1), Incarnation(1)), (NodeId(2), Incarnation(1))];
+        let all = Config::initial(&nodes, Revision(1));
+        let entry = VolumeEntry {
+            id: "0".repeat(32),
+            number: 1,
+            name: "db".into(),
+            size: 1,
+            epoch: 0,
+            copies: Vec::new(),
+            reason: String::new(),
+            dropped: Vec::new(),
+            missed: BTreeMap::new(),
+        };
+        let made = entry.with_config(&all, "the volume was made");
+        assert!(made.missed.is_empty());
+        let alone = all.remove(slot(1)).unwrap();
+        let lost = made.with_config(&alone, "its node was restarted");
+        assert_eq!((lost.cause(1), lost.missed.len()), ("its node was restarted", 1));
+        let joining = alone.admit(slot(1), Incarnation(2)).unwrap();
+        let joins = lost.with_config(&joining, "it has nearly all");
+        assert_eq!((joins.cause(1), joins.reason.as_str()), ("its node was restarted", "it has nearly all"));
+        let again = joins.with_config(&joining.promote(slot(1)).unwrap(), "it has all");
+        assert!(again.missed.is_empty());
+        assert_eq!(entry.with_config(&alone, "a copy was added").cause(1), "it is a new copy");
+        // A record of an earlier version has none.
+        let old = r#"{"id":"1","number":1,"name":"db","size":1,"epoch":1,"copies":[],"reason":"-"}"#;
+        assert!(serde_json::from_str::<VolumeEntry>(old).unwrap().missed.is_empty());
     }
 }

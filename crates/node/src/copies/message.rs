@@ -14,6 +14,8 @@ pub const ASK: u8 = 4;
 pub const ANSWER: u8 = 5;
 /// The sender is about to stop.
 pub const LEAVING: u8 = 6;
+/// What the sender knows of copies that are not in sync.
+pub const SYNCS: u8 = 7;
 
 /// A frame without payload.
 pub fn frame(kind: u8, channel: u64, head: Vec<u8>) -> Frame {

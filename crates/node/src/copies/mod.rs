@@ -11,7 +11,9 @@ mod entry;
 mod keeper;
 mod lock;
 mod message;
+mod progress;
 mod slice;
+mod traffic;
 mod view;
 
 use std::fmt;
@@ -26,7 +28,9 @@ pub use self::entry::{
 };
 pub use self::keeper::{ClusterError, CopiesStatus, Engine, Keeper, RECORD_DEADLINE, json};
 pub use self::lock::RangeLock;
+pub use self::progress::CopySync;
 pub use self::slice::{Opening, SliceCopy};
+pub use self::traffic::{Traffic, sum as sum_traffic};
 
 /// How long a command waits for a copy that does not serve at the moment (R21). A lost node is given up after a lease's length, 1 s; initiators
 /// wait 5 s and more before they give up a path.

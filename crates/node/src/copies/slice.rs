@@ -20,6 +20,7 @@ use store::{SliceError, Stripe};
 
 use super::core::{Copies, SLICE};
 use super::lock::Locks;
+use super::progress::{self, SliceSync};
 use super::view::SliceView;
 use super::{Address, HOLD_MAX};
 use crate::volume::Order;
@@ -109,6 +110,11 @@ impl SliceCopy {
     /// What it knows of the other copies.
     pub fn view(&self) -> SliceView {
         SliceView::of(&self.replica.borrow())
+    }
+
+    /// What it knows of copies that are not in sync.
+    pub fn syncs(&self) -> Vec<SliceSync> {
+        progress::of_slice(self.address, &self.replica.borrow())
     }
 
     /// What is under way, for people who look for a fault.
@@ -213,6 +219,7 @@ impl SliceCopy {
             Err(_) if self.is_of_another_epoch(head) => return Ok(()),
             Err(malformed) => return Err(malformed),
         };
+        Copies::current().count(from, |traffic| traffic.count_received(&envelope));
         // A copy that was taken off its node may still have had something to say.
         if let Some(slot) = self.slot_of(from) {
             self.tell(|replica| replica.handle_message(slot, envelope));
@@ -365,8 +372,12 @@ impl SliceCopy {
 
     fn send(&self, slot: Slot, envelope: &Envelope) {
         if let Some(node) = self.node_of(slot) {
-            let (head, payload) = wire::encode(envelope);
-            Copies::current().send(node, SLICE, self.address, head, payload);
+            let copies = Copies::current();
+            if copies.reaches(node, self.address.slice) {
+                copies.count(node, |traffic| traffic.count_sent(envelope));
+                let (head, payload) = wire::encode(envelope);
+                copies.send(node, SLICE, self.address, head, payload);
+            }
         }
     }
 

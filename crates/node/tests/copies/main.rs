@@ -11,8 +11,10 @@ mod moving;
 mod rig;
 #[path = "../all/seeds.rs"]
 mod seeds;
+mod syncs;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -33,6 +33,8 @@ pub(super) struct Joiner {
     ended: bool,
     /// Ticks since the source was last heard of in this sync.
     silent_ticks: u32,
+    /// Ticks since any source was last heard of.
+    unheard_ticks: u32,
 }
 
 /// After so many ticks without a word the source is asked anew: it may not have acted in this epoch yet, or have been busy elsewhere.
@@ -49,6 +51,15 @@ enum Stage {
     Final,
     /// Joining, and all is there.
     Complete,
+}
+
+/// Who brings this copy up to date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncFrom {
+    /// Who was asked; `None`: there is no link to any copy that is in sync.
+    pub source: Option<Slot>,
+    /// Ticks ([`super::TICK`]) since it was last heard of in this sync, however often it was asked anew.
+    pub silent_ticks: u32,
 }
 
 #[derive(Debug)]
@@ -82,7 +93,8 @@ impl Joiner {
         };
         let joined = if kept { self.joined } else { config.epoch };
         let last = self.last;
-        *self = Joiner { stage, joined, last, ..Joiner::default() };
+        let unheard_ticks = if self.stage == Stage::None { 0 } else { self.unheard_ticks };
+        *self = Joiner { stage, joined, last, unheard_ticks, ..Joiner::default() };
     }
 
     /// Whether a write waits until what is equal is known.
@@ -125,17 +137,24 @@ impl Joiner {
     fn is_from(&mut self, slot: Slot, sync: SyncId) -> bool {
         let is = self.source == Some(slot) && sync == SyncId(self.last);
         if is {
-            self.silent_ticks = 0;
+            (self.silent_ticks, self.unheard_ticks) = (0, 0);
         }
         is
     }
 }
 
 impl Replica {
+    /// Who brings this copy up to date, if it is to be.
+    pub fn syncs_from(&self) -> Option<SyncFrom> {
+        let Joiner { stage, source, unheard_ticks, .. } = &self.joiner;
+        matches!(stage, Stage::Bulk | Stage::Final)
+            .then_some(SyncFrom { source: *source, silent_ticks: *unheard_ticks })
+    }
+
     /// A copy outside fetches what it missed, from now on.
     pub fn catch_up(&mut self) {
         if self.standing() == Standing::Outside && self.joiner.stage == Stage::None {
-            self.joiner.stage = Stage::Bulk;
+            (self.joiner.stage, self.joiner.unheard_ticks) = (Stage::Bulk, 0);
             self.open_sync();
         }
     }
@@ -148,8 +167,16 @@ impl Replica {
         }
         let Some(source) = config.in_sync().and(self.linked).without(self.me).iter().next() else { return };
         self.joiner.last += 1;
-        let Joiner { stage, joined, last, deferred, .. } = std::mem::take(&mut self.joiner);
-        self.joiner = Joiner { stage, joined, last, deferred, source: Some(source), ..Joiner::default() };
+        let Joiner { stage, joined, last, deferred, unheard_ticks, .. } = std::mem::take(&mut self.joiner);
+        self.joiner = Joiner {
+            stage,
+            joined,
+            last,
+            deferred,
+            unheard_ticks,
+            source: Some(source),
+            ..Joiner::default()
+        };
         // Writes from before this copy joined that all members hold: the source may have forgotten what superseded them, so they must not
         // be taken for newer than what it brings.
         self.table.forget_valid_before(Timestamp::first_of(self.joiner.joined));
@@ -159,6 +186,7 @@ impl Replica {
 
     pub(super) fn tick_joiner(&mut self) {
         self.joiner.silent_ticks += 1;
+        self.joiner.unheard_ticks += 1;
         if self.joiner.silent_ticks >= SILENT_TICKS_MAX
             && let Some(source) = self.joiner.source
         {

@@ -29,6 +29,9 @@ use joiner::Joiner;
 use source::Source;
 use write::Round;
 
+pub use joiner::SyncFrom;
+pub use source::{SyncNext, SyncState};
+
 /// How often [`Replica::handle_tick`] wants to be called.
 pub const TICK: Duration = Duration::from_millis(250);
 
@@ -140,6 +143,8 @@ pub struct Replica {
     synced: Slots,
     /// Syncs from here, by who gets them.
     sources: [Option<Source>; Slot::MAX],
+    /// Bytes that syncs from here have brought, by who got them.
+    brought: [u64; Slot::MAX],
     /// The sync to here.
     joiner: Joiner,
     /// Regions written to, by the tick in which they were: their bits stay.
@@ -174,6 +179,7 @@ impl Replica {
             linked: Slots::NONE,
             synced: Slots::NONE,
             sources: Default::default(),
+            brought: [0; Slot::MAX],
             joiner: Joiner::default(),
             warm: BTreeMap::new(),
             ticks: 0,
@@ -235,6 +241,11 @@ impl Replica {
         self.table = Table::new(self.geometry);
         self.media.abandon();
         self.last_mark = 0;
+    }
+
+    /// Which copy this is.
+    pub fn me(&self) -> Slot {
+        self.me
     }
 
     /// The configuration that is acted in.

@@ -49,6 +49,34 @@ struct InFlight {
     mark: u64,
     /// Whether the region was written to since.
     touched: bool,
+    /// Whether it is on its way; else it is being read.
+    sent: bool,
+}
+
+/// How far a copy is that is brought up to date from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncState {
+    /// Bytes that are left. Regions count whole.
+    pub left_bytes: u64,
+    /// What comes next, or what it waits for if nothing happens.
+    pub next: SyncNext,
+}
+
+/// What the next step of a sync is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncNext {
+    /// The region is read from the local disk.
+    Read(u64),
+    /// The other copy says that the region is on its disk.
+    Confirmed(u64),
+    /// Hosts' writes to the region come to their end.
+    WritesEnd(u64),
+    /// The next pass begins.
+    Pass,
+    /// Little is left: the copy is let in as a joiner.
+    Admission,
+    /// Nothing is left: the joiner is promoted.
+    Promotion,
 }
 
 impl Source {
@@ -60,9 +88,51 @@ impl Source {
     pub fn is_final(&self) -> bool {
         self.phase == Phase::Final
     }
+
+    /// Regions that are to be given, as of now, where the dirty map has `dirty`.
+    fn left(&self, dirty: u64) -> u64 {
+        let in_hand = (self.todo.len() + self.in_flight.len() + self.contended.len()) as u64;
+        match self.phase {
+            // Bits of regions in hand are in the map, but for those that only the other copy's map had.
+            Phase::Bulk => in_hand.max(dirty),
+            Phase::Final | Phase::Ended => in_hand,
+        }
+    }
+
+    fn next(&self) -> SyncNext {
+        if let Some((region, in_flight)) = self.in_flight.first_key_value() {
+            return if in_flight.sent { SyncNext::Confirmed(*region) } else { SyncNext::Read(*region) };
+        }
+        match (self.phase, self.contended.first()) {
+            (Phase::Bulk, _) if self.caught_up => SyncNext::Admission,
+            (Phase::Bulk | Phase::Final, Some(region)) => SyncNext::WritesEnd(*region),
+            (Phase::Bulk, None) => SyncNext::Pass,
+            (Phase::Final | Phase::Ended, _) => SyncNext::Promotion,
+        }
+    }
 }
 
 impl Replica {
+    /// How far the copy in the slot is, if it is brought up to date from here.
+    pub fn sync_to(&self, slot: Slot) -> Option<SyncState> {
+        let source = self.sources[slot.index()].as_ref()?;
+        Some(SyncState {
+            left_bytes: self.geometry.region_bytes() * source.left(self.map.count(slot)),
+            next: source.next(),
+        })
+    }
+
+    /// Bytes of regions in which the copy in the slot may hold something else than this one. Regions count whole.
+    pub fn missed_bytes(&self, slot: Slot) -> u64 {
+        self.geometry.region_bytes() * self.map.count(slot)
+    }
+
+    /// Bytes that were given to the copy in the slot by syncs from here, and are on its disk, in this life. What hosts wrote meanwhile may
+    /// be given again, and counts again.
+    pub fn synced_bytes(&self, slot: Slot) -> u64 {
+        self.brought[slot.index()]
+    }
+
     pub(super) fn handle_sync_open(&mut self, from: Slot, sync: SyncId, dirty: Vec<u64>) {
         let Some(config) = &self.config else { return };
         if !matches!(self.standing(), Standing::InSync(_)) {
@@ -125,7 +195,9 @@ impl Replica {
         {
             let blocks = self.geometry.blocks_of(region);
             if source.phase == Phase::Final || self.table.is_quiet(blocks) {
-                source.in_flight.insert(region, InFlight { mark: self.table.mark(), touched: false });
+                source
+                    .in_flight
+                    .insert(region, InFlight { mark: self.table.mark(), touched: false, sent: false });
                 let read = RegionRead { to, sync: source.sync, region, blocks };
                 self.outputs.push_back(Output::ReadRegion(read));
             } else {
@@ -160,7 +232,8 @@ impl Replica {
         let Some(source) = self.sources[to.index()].as_mut().filter(|source| source.sync == sync) else {
             return;
         };
-        let Some(in_flight) = source.in_flight.get(&region) else { return };
+        let Some(in_flight) = source.in_flight.get_mut(&region) else { return };
+        in_flight.sent = true;
         // As for a host's read: what was read counts where nothing has happened to it since.
         let moving = self.table.moving_since(in_flight.mark, blocks);
         let epoch = self.config.as_ref().map_or(Epoch(0), |config| config.epoch);
@@ -195,6 +268,7 @@ impl Replica {
         };
         let Some(in_flight) = source.in_flight.remove(&region) else { return };
         let blocks = self.geometry.blocks_of(region);
+        self.brought[from.index()] += blocks.count() * u64::from(self.geometry.block_bytes);
         if source.phase == Phase::Bulk && !in_flight.touched && self.table.is_quiet(blocks) {
             // Both disks hold the same, and the next write sets the bit again before it changes ours.
             self.map.clear(region, Slots::NONE.with(from));

@@ -48,6 +48,7 @@ mod tests {
             state: *state,
             here: at == 0,
             leaves: false,
+            sync: None,
         };
         Volume {
             id: "0".into(),

@@ -15,6 +15,7 @@ mod pool;
 mod secret;
 mod session;
 mod status;
+mod sync;
 mod table;
 mod target;
 mod volume;

@@ -1,10 +1,11 @@
 //! `ursa status`.
 
-use api::{Change, Client, ClientError, ClusterNode, CopyState, Node, Pool, PoolState, Volume};
+use api::{Change, Client, ClientError, ClusterNode, CopyState, CopySync, Node, Pool, PoolState, Volume};
 use serde::Serialize;
 
 use super::exit::CliError;
 use super::output::Output;
+use super::sync::sync_line;
 use super::table::{age, fields, list, size};
 
 /// A node on one screen.
@@ -16,10 +17,22 @@ struct Status {
     cluster: Option<Vec<ClusterNode>>,
     /// Volumes with copies that are not in sync.
     degraded: Vec<String>,
+    /// How far these copies are.
+    syncs: Vec<Sync>,
     pools: Vec<Pool>,
     volumes: usize,
     targets: usize,
     sessions: usize,
+}
+
+/// A copy that is not in sync.
+#[derive(Serialize)]
+struct Sync {
+    volume: String,
+    /// The number of its node.
+    node: u16,
+    #[serde(flatten)]
+    sync: CopySync,
 }
 
 /// Shows what the node is and has.
@@ -36,6 +49,7 @@ pub fn run(client: &Client, output: &Output) -> Result<(), CliError> {
             .filter(|volume| is_degraded(volume))
             .map(|volume| volume.name.clone())
             .collect(),
+        syncs: volumes.iter().flat_map(syncs).collect(),
         pools: client.pools()?,
         volumes: volumes.len(),
         targets: client.targets()?.len(),
@@ -57,8 +71,15 @@ fn is_degraded(volume: &Volume) -> bool {
     volume.copies.iter().any(|copy| copy.state != CopyState::InSync)
 }
 
+fn syncs(volume: &Volume) -> impl Iterator<Item = Sync> {
+    volume.copies.iter().filter_map(|copy| {
+        let sync = copy.sync.clone()?;
+        Some(Sync { volume: volume.name.clone(), node: copy.node, sync })
+    })
+}
+
 /// How many nodes are up, and which volumes miss copies.
-fn cluster_lines(nodes: &[ClusterNode], degraded: &[String]) -> String {
+fn cluster_lines(nodes: &[ClusterNode], degraded: &[String], syncs: &[Sync]) -> String {
     let up = nodes.iter().filter(|node| node.up).count();
     let down: Vec<u16> = nodes.iter().filter(|node| !node.up).map(|node| node.id).collect();
     let (copies, in_sync) =
@@ -69,6 +90,9 @@ fn cluster_lines(nodes: &[ClusterNode], degraded: &[String]) -> String {
     }
     if !degraded.is_empty() {
         text += &format!("\nNOT IN SYNC: volume {}", list(degraded, "-"));
+    }
+    for Sync { volume, node, sync } in syncs {
+        text += &format!("\n{volume} on node {node}: {}", sync_line(sync));
     }
     text
 }
@@ -83,8 +107,10 @@ fn text(status: &Status) -> String {
     let change =
         |change: &Change| format!("{}, for {}: waits for {}", change.what, age(change.age), change.waits_for);
     let changes: Vec<String> = node.changes.iter().map(change).collect();
-    let cluster =
-        status.cluster.as_deref().map_or("none".into(), |nodes| cluster_lines(nodes, &status.degraded));
+    let cluster = status
+        .cluster
+        .as_deref()
+        .map_or("none".into(), |nodes| cluster_lines(nodes, &status.degraded, &status.syncs));
     fields([
         ("Node", format!("{}, ursa {}, up {}", node.name, node.version, age(node.uptime))),
         ("Cluster", cluster),

@@ -12,6 +12,7 @@ use super::confirm::Confirm;
 use super::exit::CliError;
 use super::loss::losses;
 use super::output::Output;
+use super::sync::sync_line;
 use super::table::{Table, fields, list, size};
 use crate::size::Size;
 
@@ -271,7 +272,8 @@ fn copies(volume: &Volume, nodes: &[ClusterNode]) -> String {
     let copy = |copy: &VolumeCopy| {
         let here = if copy.here { ", here" } else { "" };
         let leaves = if copy.leaves { ", to be taken away" } else { "" };
-        format!("on node {} ({}{here}): {}{leaves}", copy.node, copy.node_name, state(copy.state))
+        let sync = copy.sync.as_ref().map(|sync| format!("\n{}", sync_line(sync))).unwrap_or_default();
+        format!("on node {} ({}{here}): {}{leaves}{sync}", copy.node, copy.node_name, state(copy.state))
     };
     let all: Vec<String> = volume.copies.iter().map(copy).collect();
     let last = match (volume.epoch, &volume.reason) {

@@ -4,6 +4,7 @@
 //! of series is bounded by what administrators have made: volumes, targets, pools, cores. Nothing is labelled by
 //! initiator or session. A volume has latency series only for kinds of operations that it has seen.
 
+mod copies;
 mod cores;
 mod pools;
 mod process;
@@ -34,6 +35,7 @@ pub async fn scrape(Extracted(state): Extracted<State>) -> Result<impl IntoRespo
     node(&mut text, &state);
     record::write(&mut text, &snapshot.record);
     volumes::write(&mut text, &snapshot);
+    copies::write(&mut text, &snapshot);
     targets::write(&mut text, &snapshot);
     pools::write(&mut text, &snapshot.pools);
     cores::write(&mut text, &(state.core_stats)());

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use node::control::{ControlError, PoolStatus, RecordStatus, SessionStatus, VolumeStats};
+use node::control::{ControlError, PoolStatus, RecordStatus, ReplicationStats, SessionStatus, VolumeStats};
+use node::copies::CopiesStatus;
 use node::{Control, VolumeId};
 
 /// A volume that has metrics.
@@ -21,6 +22,9 @@ pub(super) struct Snapshot {
     /// By name.
     pub(super) volumes: Vec<Measured>,
     pub(super) stats: VolumeStats,
+    /// The copies of volumes that have several, by the volume's name.
+    pub(super) copies: Vec<(String, CopiesStatus)>,
+    pub(super) replication: ReplicationStats,
     /// Names of all targets, in order.
     pub(super) targets: Vec<String>,
     pub(super) sessions: Vec<SessionStatus>,
@@ -32,7 +36,11 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     pub(super) async fn take(control: &Control) -> Result<Snapshot, ControlError> {
-        let volumes = control.volumes().into_iter().map(|volume| Measured {
+        let volumes = control.volumes();
+        let copies =
+            volumes.iter().filter_map(|volume| Some((volume.info.name.clone(), volume.copies.clone()?)));
+        let copies = copies.collect();
+        let volumes = volumes.into_iter().map(|volume| Measured {
             id: volume.info.id,
             name: volume.info.name,
             pool: volume.pool,
@@ -41,6 +49,8 @@ impl Snapshot {
         Ok(Snapshot {
             volumes: volumes.collect(),
             stats: control.stats().await?,
+            copies,
+            replication: control.replication().await?,
             targets: control.access().targets().map(|target| target.name.to_string()).collect(),
             sessions: control.sessions().await?,
             refused_logins: control.refused_logins(),

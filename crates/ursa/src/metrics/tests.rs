@@ -1,15 +1,16 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use node::control::{SessionStatus, Traffic};
+use node::control::{ReplicationStats, SessionStatus};
+use node::copies::{CopiesStatus, CopyEntry, CopySync, StandingEntry, Traffic, VolumeEntry};
 use node::{Operation, UnitStats, VolumeId};
 use rt::CoreId;
 use rt::uring::CoreStats;
 
 use super::snapshot::{Measured, Snapshot};
 use super::text::Text;
-use super::{cores, pools, targets, volumes};
+use super::{copies, cores, pools, targets, volumes};
 
 fn written(write: impl FnOnce(&mut Text)) -> String {
     let mut text = Text::default();
@@ -37,7 +38,7 @@ fn session(target: Option<&str>) -> SessionStatus {
         core: CoreId(0),
         addresses: vec![SocketAddr::from(([127, 0, 0, 1], 9))],
         age: Duration::ZERO,
-        traffic: Traffic::default(),
+        traffic: node::control::Traffic::default(),
     }
 }
 
@@ -82,6 +83,66 @@ fn a_volume_shows_what_it_has_seen() {
         r#"ursa_volume_errors_total{volume="v1",sense_key="medium_error",code="11/00"} 2"#,
     ];
     assert_eq!(lines[lines.len() - 10..], expected, "{text}");
+}
+
+#[test]
+fn a_copy_that_is_not_in_sync_shows_how_far_it_is() {
+    let copy = |slot: u8, standing| CopyEntry {
+        slot,
+        node: u16::from(slot) + 1,
+        standing,
+        incarnation: 1,
+        made: 1,
+        leaves: None,
+    };
+    let entry = VolumeEntry {
+        id: id(1).to_string(),
+        number: 4,
+        name: "v1".into(),
+        size: 1 << 30,
+        epoch: 2,
+        copies: vec![copy(0, StandingEntry::InSync), copy(1, StandingEntry::Outside)],
+        reason: "-".into(),
+        dropped: Vec::new(),
+        missed: BTreeMap::new(),
+    };
+    let sync = CopySync {
+        total_bytes: 3000,
+        left_bytes: 2000,
+        copied_bytes: 1000,
+        bytes_per_second: 500,
+        cause: "its node was restarted".into(),
+        waits_for: None,
+    };
+    let status = CopiesStatus { entry, here: None, serving: true, syncs: [(1, sync)].into() };
+    let traffic = Traffic { writes_sent: 1, writes_received: 2, sync_sent: 3, sync_received: 4 };
+    let replication =
+        ReplicationStats { traffic: [(2, traffic)].into(), synced: [((id(1), 2), 7000)].into() };
+    let copies = vec![("v1".to_owned(), status)];
+    let snapshot = Snapshot { volumes: vec![measured(1)], copies, replication, ..Snapshot::default() };
+    let text = written(|text| copies::write(text, &snapshot));
+    let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let expected = [
+        r#"ursa_copy_in_sync{volume="v1",node="1"} 1"#,
+        r#"ursa_copy_in_sync{volume="v1",node="2"} 0"#,
+        r#"ursa_copy_sync_total_bytes{volume="v1",node="2"} 3000"#,
+        r#"ursa_copy_sync_remaining_bytes{volume="v1",node="2"} 2000"#,
+        r#"ursa_copy_sync_bytes_per_second{volume="v1",node="2"} 500"#,
+        r#"ursa_copy_sync_remaining_seconds{volume="v1",node="2"} 4"#,
+        r#"ursa_copy_sync_waits{volume="v1",node="2"} 0"#,
+        r#"ursa_copy_sync_cause{volume="v1",node="2",cause="its node was restarted"} 1"#,
+        r#"ursa_copy_synced_bytes_total{volume="v1",node="2"} 7000"#,
+        r#"ursa_replication_bytes_total{node="2",direction="sent",kind="write"} 1"#,
+        r#"ursa_replication_bytes_total{node="2",direction="received",kind="write"} 2"#,
+        r#"ursa_replication_bytes_total{node="2",direction="sent",kind="sync"} 3"#,
+        r#"ursa_replication_bytes_total{node="2",direction="received",kind="sync"} 4"#,
+    ];
+    assert_eq!(samples, expected);
+    assert_eq!(
+        written(|text| copies::write(text, &Snapshot::default())),
+        "",
+        "a node without a cluster has none"
+    );
 }
 
 #[test]

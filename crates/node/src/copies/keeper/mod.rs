@@ -7,6 +7,7 @@
 mod engine;
 mod proposals;
 mod questions;
+mod syncs;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,7 @@ use slab::Slab;
 use store::VolumeId;
 
 pub use self::engine::Engine;
+use self::syncs::Syncs;
 use super::SliceCopy;
 use super::ask::Answer;
 use super::core::{Copies, on_every_core};
@@ -33,6 +35,7 @@ use super::entry::{
     DroppedCopy, NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry, node_key, peer, volume_key,
 };
 use super::message::{self, Heartbeat};
+use super::progress::CopySync;
 use crate::control::{Control, CopyOpening, show_capacity};
 use crate::port_numbers::NodeNumber;
 use crate::shard::on_all_cores;
@@ -94,6 +97,7 @@ pub struct Keeper {
     /// Rung when the record has changed and copies act by it.
     applied: Notify,
     questions: RefCell<Slab<Sender<Result<Answer, String>>>>,
+    syncs: RefCell<Syncs>,
     engine: Engine,
     stopping: Cell<bool>,
 }
@@ -136,6 +140,8 @@ pub struct CopiesStatus {
     pub here: Option<(Slot, bool)>,
     /// Whether this node's copy may be read now.
     pub serving: bool,
+    /// How far the copies are that are not in sync, by slot.
+    pub syncs: BTreeMap<u8, CopySync>,
 }
 
 impl Keeper {
@@ -153,6 +159,7 @@ impl Keeper {
             work: Notify::new(),
             applied: Notify::new(),
             questions: RefCell::default(),
+            syncs: RefCell::default(),
             engine,
             stopping: Cell::new(false),
         });
@@ -265,14 +272,7 @@ impl Keeper {
     /// The nodes of the cluster, and whether each was heard of just now.
     pub fn nodes(&self) -> Vec<(NodeEntry, bool)> {
         let now = rt::now();
-        let peers = self.peers.borrow();
-        let alive = |id: NodeId| {
-            id == self.me()
-                || peers
-                    .get(&id)
-                    .and_then(|peer| peer.heard)
-                    .is_some_and(|heard| now.since(heard) < HEARTBEAT * 5)
-        };
+        let alive = |id: NodeId| id == self.me() || self.is_heard(now, id);
         self.list::<NodeEntry>(NODES)
             .into_iter()
             .map(|entry| {
@@ -280,6 +280,11 @@ impl Keeper {
                 (entry, alive)
             })
             .collect()
+    }
+
+    fn is_heard(&self, now: Instant, node: NodeId) -> bool {
+        let heard = self.peers.borrow().get(&node).and_then(|peer| peer.heard);
+        heard.is_some_and(|heard| now.since(heard) < HEARTBEAT * 5)
     }
 
     /// The volumes with copies, on whichever nodes.
@@ -301,7 +306,8 @@ impl Keeper {
 
     fn status_of(&self, now: Instant, entry: VolumeEntry, kept: Option<&Kept>) -> CopiesStatus {
         let serving = kept.is_some_and(|kept| kept.open && self.serves(now, kept));
-        CopiesStatus { entry, here: kept.map(|kept| (kept.slot, kept.open)), serving }
+        let syncs = self.syncs_of(now, &entry);
+        CopiesStatus { entry, here: kept.map(|kept| (kept.slot, kept.open)), serving, syncs }
     }
 
     /// The ways to the volumes that have an open copy here.
@@ -646,6 +652,7 @@ impl Keeper {
                 rt::spawn(async move { keeper.answer(&link, frame).await }).detach();
             }
             message::ANSWER => self.handle_answer(&frame),
+            message::SYNCS => self.handle_syncs(rt::now(), from, &frame),
             message::LEAVING => {
                 let life = link.peer_incarnation();
                 self.peers.borrow_mut().entry(from).or_default().leaving = Some(life);

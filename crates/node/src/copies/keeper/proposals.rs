@@ -16,8 +16,9 @@ use crate::shard::on_all_cores;
 impl Keeper {
     /// Proposes what stewards think of.
     pub(super) async fn propose(self: &Rc<Self>) {
-        let Some(views) = self.views().await else { return };
+        let views = self.views().await;
         let now = rt::now();
+        self.tell_syncs(now);
         let proposals: Vec<(VolumeId, Proposal)> = {
             let leases = self.copies.leases();
             let mut volumes = self.volumes.borrow_mut();
@@ -35,21 +36,25 @@ impl Keeper {
         }
     }
 
-    /// What the slices of each volume know together; `None`: there is no volume.
-    async fn views(&self) -> Option<BTreeMap<u32, SliceView>> {
-        if self.volumes.borrow().is_empty() {
-            return None;
-        }
-        let by_core = on_all_cores(|| async {
-            let copies = Copies::current().slices();
-            copies.iter().map(|copy| (copy.address().volume, copy.view())).collect::<Vec<_>>()
-        })
-        .await;
+    /// What the slices of each volume know together.
+    async fn views(&self) -> BTreeMap<u32, SliceView> {
         let mut all: BTreeMap<u32, SliceView> = BTreeMap::new();
-        for (volume, view) in by_core.into_iter().flatten() {
-            all.entry(volume).and_modify(|known| *known = known.and(view)).or_insert(view);
+        let mut syncs = Vec::new();
+        if !self.volumes.borrow().is_empty() {
+            let by_core = on_all_cores(|| async {
+                let copies = Copies::current().slices();
+                copies
+                    .iter()
+                    .map(|copy| (copy.address().volume, copy.view(), copy.syncs()))
+                    .collect::<Vec<_>>()
+            });
+            for (volume, view, of_slice) in by_core.await.into_iter().flatten() {
+                all.entry(volume).and_modify(|known| *known = known.and(view)).or_insert(view);
+                syncs.extend(of_slice);
+            }
         }
-        Some(all)
+        self.note_syncs(rt::now(), &syncs);
+        all
     }
 
     /// Proposes that copies which have left be no copies any more.
@@ -98,6 +103,11 @@ impl Keeper {
             let oldest = entry.dropped.len().saturating_sub(DROPPED_MAX);
             entry.dropped.drain(..oldest);
         }
+        if proposal.reason == Reason::Alone {
+            // The reason is that of the one that goes on, not of those that it leaves behind.
+            let behind = entry.missed.values_mut().filter(|cause| *cause == reason);
+            behind.for_each(|cause| *cause = LEFT_BEHIND.into());
+        }
         let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&entry));
         drop(volumes);
         let keeper = Rc::clone(self);
@@ -118,6 +128,9 @@ impl Keeper {
         .detach();
     }
 }
+
+/// Why a copy misses writes that was in sync when all were lost, and was not the first to return.
+const LEFT_BEHIND: &str = "all copies were lost, and another one was back first";
 
 fn describe(reason: Reason) -> &'static str {
     match reason {

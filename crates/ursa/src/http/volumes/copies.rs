@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ::node::control::CheckedCopy;
 use ::node::copies::{CopiesStatus, StandingEntry};
-use api::{CopyCheck, CopyState, Verification, VolumeCopy};
+use api::{CopyCheck, CopyState, CopySync, Verification, VolumeCopy};
 
 /// The copies as the interface shows them.
 pub(super) fn shown(status: &CopiesStatus, names: &BTreeMap<u16, String>) -> Vec<VolumeCopy> {
@@ -16,6 +16,7 @@ pub(super) fn shown(status: &CopiesStatus, names: &BTreeMap<u16, String>) -> Vec
         state: state(copy.standing),
         here: here == Some(usize::from(copy.slot)),
         leaves: copy.leaves.is_some(),
+        sync: status.syncs.get(&copy.slot).map(sync),
     });
     copies.collect()
 }
@@ -42,6 +43,18 @@ fn checks(checked: Vec<CheckedCopy>) -> Vec<CopyCheck> {
         CopyCheck { node: copy.node, state: state(copy.standing), checksums, problem }
     };
     checked.into_iter().map(check).collect()
+}
+
+fn sync(sync: &::node::copies::CopySync) -> CopySync {
+    CopySync {
+        total_bytes: sync.total_bytes,
+        left_bytes: sync.left_bytes,
+        copied_bytes: sync.copied_bytes,
+        bytes_per_second: sync.bytes_per_second,
+        seconds_left: sync.seconds_left(),
+        cause: sync.cause.clone(),
+        waits_for: sync.waits_for.clone(),
+    }
 }
 
 fn state(standing: StandingEntry) -> CopyState {

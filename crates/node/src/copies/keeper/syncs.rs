@@ -1,0 +1,133 @@
+//! How far copies are that are not in sync: watched here, told to the other nodes, and put together with what they say.
+
+use std::collections::BTreeMap;
+
+use base::Instant;
+use link::Frame;
+use replica::{NodeId, Slot};
+
+use super::super::entry::{CopyEntry, StandingEntry, VolumeEntry};
+use super::super::message;
+use super::super::progress::{CopySync, Heard, Local, Progress, REPORT_EVERY, Report, SliceSync, Who};
+use super::{Keeper, json};
+
+/// What this node and others know of copies that are not in sync. Volumes go by their numbers.
+#[derive(Default)]
+pub(super) struct Syncs {
+    /// Of copies that are not in sync.
+    progress: BTreeMap<(u32, Slot), Progress>,
+    /// Bytes that syncs from here have brought each copy, in this life.
+    copied: BTreeMap<(u32, Slot), u64>,
+    /// What other nodes said last.
+    heard: BTreeMap<NodeId, Heard>,
+    /// When the others were last told, and whether there was anything.
+    told: Option<(Instant, bool)>,
+}
+
+impl Keeper {
+    /// Takes in what the slices of this node know now.
+    pub(super) fn note_syncs(&self, now: Instant, slices: &[SliceSync]) {
+        let mut known: BTreeMap<(u32, Slot), Local> = BTreeMap::new();
+        for slice in slices {
+            known.entry((slice.address.volume, slice.slot)).or_default().add(slice);
+        }
+        let volumes = self.volumes.borrow();
+        let misses = |number: u32, slot: Slot| {
+            let mut entries = volumes.values().map(|kept| &kept.entry);
+            entries.find(|entry| entry.number == number).is_some_and(|entry| is_behind(entry, slot))
+        };
+        let mut syncs = self.syncs.borrow_mut();
+        syncs
+            .progress
+            .retain(|(number, slot), _| known.contains_key(&(*number, *slot)) && misses(*number, *slot));
+        syncs.copied.retain(|key, _| known.contains_key(key));
+        for ((number, slot), local) in known {
+            syncs.copied.insert((number, slot), local.copied());
+            if misses(number, slot) {
+                let progress = syncs.progress.entry((number, slot));
+                progress
+                    .and_modify(|progress| progress.observe(now, local))
+                    .or_insert_with(|| Progress::new(now, local));
+            }
+        }
+    }
+
+    /// Tells the other nodes, now and then, as long as there is something to tell.
+    pub(super) fn tell_syncs(&self, now: Instant) {
+        let due = |(at, _): &(Instant, bool)| now.since(*at) >= REPORT_EVERY;
+        if !self.syncs.borrow().told.as_ref().is_none_or(due) {
+            return;
+        }
+        let reports: Vec<Report> = {
+            let volumes = self.volumes.borrow();
+            volumes.values().flat_map(|kept| self.own_reports(now, &kept.entry)).collect()
+        };
+        let before = self.syncs.borrow_mut().told.replace((now, !reports.is_empty()));
+        // Once that there is nothing any more.
+        if !reports.is_empty() || before.is_some_and(|(_, something)| something) {
+            let head = json(&reports);
+            for link in self.control_links() {
+                link.send(message::frame(message::SYNCS, 0, head.clone()));
+            }
+        }
+    }
+
+    fn own_reports(&self, now: Instant, volume: &VolumeEntry) -> Vec<Report> {
+        let syncs = self.syncs.borrow();
+        let of_volume = syncs.progress.iter().filter(|((number, _), _)| *number == volume.number);
+        of_volume
+            .map(|((_, copy), progress)| progress.report(now, Who { volume, me: self.me(), copy: *copy }))
+            .collect()
+    }
+
+    /// What another node says of copies that are not in sync.
+    pub(super) fn handle_syncs(&self, now: Instant, from: NodeId, frame: &Frame) {
+        match serde_json::from_slice(&frame.head) {
+            Ok(reports) => {
+                self.syncs.borrow_mut().heard.insert(from, Heard { at: now, reports });
+            }
+            Err(error) => tracing::debug!(%from, %error, "what a node says of its syncs cannot be read"),
+        }
+    }
+
+    /// How far the copies of a volume are that are not in sync, by slot.
+    pub(super) fn syncs_of(&self, now: Instant, volume: &VolumeEntry) -> BTreeMap<u8, CopySync> {
+        let own = self.own_reports(now, volume);
+        let syncs = self.syncs.borrow();
+        let heard = syncs.heard.values().flat_map(|heard| heard.fresh(now));
+        let all: Vec<&Report> =
+            own.iter().chain(heard).filter(|report| report.volume == volume.number).collect();
+        let behind = volume.copies.iter().filter(|copy| copy.standing != StandingEntry::InSync);
+        behind
+            .map(|copy| {
+                let of_copy: Vec<&Report> =
+                    all.iter().filter(|report| report.slot == copy.slot).copied().collect();
+                let absent = || self.absence(now, copy);
+                (copy.slot, CopySync::of(&of_copy, volume.cause(copy.slot).to_owned(), absent))
+            })
+            .collect()
+    }
+
+    /// What a copy waits for that is given nothing and says nothing.
+    fn absence(&self, now: Instant, copy: &CopyEntry) -> String {
+        let node = NodeId(copy.node);
+        if node == self.me() {
+            return "its pool on this node to be open".into();
+        }
+        if self.is_heard(now, node) {
+            format!("{node} to open it and to ask for what it misses")
+        } else {
+            format!("the link to {node}, of which nothing is heard")
+        }
+    }
+
+    /// Bytes that syncs from this node have brought each copy of each volume, in this life, by the volume's number.
+    pub fn copied(&self) -> BTreeMap<(u32, Slot), u64> {
+        self.syncs.borrow().copied.clone()
+    }
+}
+
+fn is_behind(entry: &VolumeEntry, slot: Slot) -> bool {
+    let copy = entry.copies.iter().find(|copy| usize::from(copy.slot) == slot.index());
+    copy.is_some_and(|copy| copy.standing != StandingEntry::InSync)
+}

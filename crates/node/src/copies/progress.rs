@@ -1,0 +1,500 @@
+//! How far copies are that are not in sync: what is left, how fast it goes, and what it waits for.
+//!
+//! Each slice knows of its own syncs. Core 0 adds them up and watches whether they get on ([`Progress`]); nodes tell each other
+//! ([`Report`]), so that each with a copy of the volume can show it: who brings a copy up to date knows best, else who is in sync knows what it
+//! misses, else the copy itself knows that nobody gives it anything.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use base::Instant;
+use replica::{NodeId, Replica, Slot, Standing, SyncFrom, SyncNext};
+use serde::{Deserialize, Serialize};
+
+use super::Address;
+use super::entry::VolumeEntry;
+
+/// Over what time a rate is measured.
+const RATE_WINDOW: Duration = Duration::from_secs(5);
+/// How often it is noted for that.
+const RATE_EVERY: Duration = Duration::from_millis(250);
+/// After so long without progress it is said what a sync waits for.
+const STILL_MIN: Duration = Duration::from_secs(2);
+/// How long what another node has said counts: three times of what lies between two reports.
+const REPORT_AGE_MAX: Duration = Duration::from_secs(3);
+
+/// How often nodes tell each other.
+pub const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+/// What one slice knows of a copy.
+#[derive(Clone, Copy, Debug)]
+pub struct SliceSync {
+    /// Which slice.
+    pub address: Address,
+    /// Whose copy.
+    pub slot: Slot,
+    /// Bytes that it misses.
+    pub left_bytes: u64,
+    /// Bytes that syncs from here have brought it, in this life.
+    pub copied_bytes: u64,
+    /// What this node has to do with it.
+    pub part: Part,
+}
+
+/// What a slice has to do with a sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The copy is in sync.
+    None,
+    /// It gives.
+    Source(SyncNext),
+    /// It is in sync, and somebody else gives, or nobody.
+    Witness,
+    /// It is the one that misses writes.
+    Own(SyncFrom),
+}
+
+/// What this slice knows of all copies that are not in sync, and of those that it has brought up to date.
+pub fn of_slice(address: Address, replica: &Replica) -> Vec<SliceSync> {
+    let Some(config) = replica.config() else { return Vec::new() };
+    let serves = matches!(replica.standing(), Standing::InSync(_));
+    let of_slot = |slot: Slot| {
+        let copied_bytes = replica.synced_bytes(slot);
+        let (left_bytes, part) = if slot == replica.me() {
+            let from = replica.syncs_from()?;
+            (from.source.map_or(0, |source| replica.missed_bytes(source)), Part::Own(from))
+        } else if config.in_sync().contains(slot) {
+            (0, Part::None)
+        } else if let Some(sync) = replica.sync_to(slot) {
+            (sync.left_bytes, Part::Source(sync.next))
+        } else if serves {
+            (replica.missed_bytes(slot), Part::Witness)
+        } else {
+            return None;
+        };
+        (part != Part::None || copied_bytes > 0).then_some(SliceSync {
+            address,
+            slot,
+            left_bytes,
+            copied_bytes,
+            part,
+        })
+    };
+    config.configured().iter().filter_map(of_slot).collect()
+}
+
+/// What the slices of this node know of one copy, together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Local {
+    /// Left in the slices that are given from here.
+    given_left: u64,
+    /// Left in others.
+    other_left: u64,
+    /// Brought so far.
+    copied: u64,
+    /// What the first of the slices given from here does.
+    next: Option<(u16, SyncNext)>,
+    /// It is the copy on this node.
+    own: Option<SyncFrom>,
+}
+
+impl Local {
+    /// Takes in what one slice knows.
+    pub fn add(&mut self, sync: &SliceSync) {
+        self.copied += sync.copied_bytes;
+        match sync.part {
+            Part::None => {}
+            Part::Source(next) => {
+                self.given_left += sync.left_bytes;
+                // What waits for the rest to get as far says nothing of what the rest waits for.
+                let waits = |next| matches!(next, SyncNext::Admission | SyncNext::Promotion);
+                if self.next.is_none_or(|(_, known)| waits(known) && !waits(next)) {
+                    self.next = Some((sync.address.slice, next));
+                }
+            }
+            Part::Witness => self.other_left += sync.left_bytes,
+            Part::Own(from) => {
+                self.other_left += sync.left_bytes;
+                let longer = |known: SyncFrom| known.silent_ticks < from.silent_ticks;
+                if self.own.is_none_or(longer) {
+                    self.own = Some(from);
+                }
+            }
+        }
+    }
+
+    /// Bytes that syncs from here have brought this copy, in this life.
+    pub fn copied(&self) -> u64 {
+        self.copied
+    }
+
+    fn left(&self) -> u64 {
+        if self.next.is_some() { self.given_left } else { self.other_left }
+    }
+}
+
+/// Watches one copy come in sync, as far as this node knows.
+#[derive(Debug)]
+pub struct Progress {
+    /// [`Local::copied`] when it began.
+    copied_before: u64,
+    /// The most that there was to copy at once, with what was copied.
+    total: u64,
+    /// What was last seen, and when it last changed.
+    seen: Local,
+    moved_at: Instant,
+    /// When how much had been copied: of the last [`RATE_WINDOW`].
+    samples: VecDeque<(Instant, u64)>,
+}
+
+impl Progress {
+    /// From now on.
+    pub fn new(now: Instant, local: Local) -> Progress {
+        let mut progress = Progress {
+            copied_before: local.copied,
+            total: 0,
+            seen: local,
+            moved_at: now,
+            samples: VecDeque::from([(now, 0)]),
+        };
+        progress.observe(now, local);
+        progress
+    }
+
+    /// What is so now.
+    pub fn observe(&mut self, now: Instant, local: Local) {
+        // That hosts' writes add to what is left is no progress.
+        if local.copied != self.seen.copied || local.left() < self.seen.left() {
+            self.moved_at = now;
+        }
+        self.seen = local;
+        self.total = self.total.max(local.left() + self.copied());
+        if self.samples.back().is_none_or(|(at, _)| now.since(*at) >= RATE_EVERY) {
+            self.samples.push_back((now, self.copied()));
+        }
+        // One from before the window stays, so that it is covered.
+        while self.samples.get(1).is_some_and(|(at, _)| now.since(*at) >= RATE_WINDOW) {
+            self.samples.pop_front();
+        }
+    }
+
+    fn is_source(&self) -> bool {
+        self.seen.next.is_some()
+    }
+
+    fn copied(&self) -> u64 {
+        // A slice that was closed and opened again counts from zero.
+        self.seen.copied.saturating_sub(self.copied_before)
+    }
+
+    fn bytes_per_second(&self, now: Instant) -> u64 {
+        let Some((at, before)) = self.samples.front() else { return 0 };
+        let micros = now.since(*at).as_micros().max(1);
+        let copied = self.copied().saturating_sub(*before);
+        u64::try_from(u128::from(copied) * 1_000_000 / micros).unwrap_or(u64::MAX)
+    }
+
+    /// What other nodes are told.
+    pub fn report(&self, now: Instant, who: Who<'_>) -> Report {
+        Report {
+            volume: who.volume.number,
+            slot: who.copy.index() as u8,
+            source: self.is_source(),
+            own: self.seen.own.is_some(),
+            total: self.total,
+            left: self.seen.left(),
+            copied: self.copied(),
+            bytes_per_second: self.bytes_per_second(now),
+            waits_for: self.waits_for(now, who),
+        }
+    }
+
+    /// What it waits for if nothing has happened for [`STILL_MIN`]; to be read after "waits for".
+    fn waits_for(&self, now: Instant, who: Who<'_>) -> Option<String> {
+        let (me, copy) = (who.me, who.node_of(who.copy));
+        if let Some(SyncFrom { source, silent_ticks }) = self.seen.own {
+            let silent = replica::TICK * silent_ticks;
+            return (silent >= STILL_MIN).then(|| match source {
+                Some(source) => {
+                    format!(
+                        "{}, its source, which does not answer since {}",
+                        who.node_of(source),
+                        seconds(silent)
+                    )
+                }
+                None => "a link to a node whose copy is in sync".into(),
+            });
+        }
+        let still = now.since(self.moved_at);
+        let (slice, next) = self.seen.next?;
+        if still < STILL_MIN {
+            return None;
+        }
+        let what = match next {
+            SyncNext::Read(region) => {
+                format!("the disks of {me}, its source, to read region {region} of slice {slice}")
+            }
+            SyncNext::Confirmed(region) => {
+                format!("{copy} to have region {region} of slice {slice} on its disks")
+            }
+            SyncNext::WritesEnd(region) => {
+                format!("hosts' writes to region {region} of slice {slice} to end")
+            }
+            SyncNext::Pass => "the next pass to begin".into(),
+            SyncNext::Admission => "the cluster's record to let it join".into(),
+            SyncNext::Promotion => "the cluster's record to say that it is in sync".into(),
+        };
+        Some(format!("{what}, since {}", seconds(still)))
+    }
+}
+
+/// Who is who in a sync.
+#[derive(Clone, Copy, Debug)]
+pub struct Who<'a> {
+    /// The volume.
+    pub volume: &'a VolumeEntry,
+    /// This node.
+    pub me: NodeId,
+    /// The copy that is not in sync.
+    pub copy: Slot,
+}
+
+impl Who<'_> {
+    fn node_of(&self, slot: Slot) -> NodeId {
+        let copy = self.volume.copies.iter().find(|copy| usize::from(copy.slot) == slot.index());
+        NodeId(copy.map_or(0, |copy| copy.node))
+    }
+}
+
+/// What a node knows of a copy that is not in sync; on the wire as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The volume's number in the cluster.
+    pub volume: u32,
+    /// Whose copy.
+    pub slot: u8,
+    /// It brings it up to date, at least parts of it.
+    source: bool,
+    /// It is the node of that copy.
+    own: bool,
+    /// Bytes that there were to copy.
+    total: u64,
+    /// Bytes that are left of them.
+    left: u64,
+    /// Bytes that were copied.
+    copied: u64,
+    bytes_per_second: u64,
+    waits_for: Option<String>,
+}
+
+/// What another node has said, and when.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    /// When it came.
+    pub at: Instant,
+    /// What it said.
+    pub reports: Vec<Report>,
+}
+
+impl Heard {
+    /// Its reports, unless they are old.
+    pub fn fresh(&self, now: Instant) -> &[Report] {
+        if now.since(self.at) <= REPORT_AGE_MAX { &self.reports } else { &[] }
+    }
+}
+
+/// How far a copy is that is not in sync: what is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CopySync {
+    /// Bytes that there were to copy when it began, with what has been written since.
+    pub total_bytes: u64,
+    /// Bytes that are left of them.
+    pub left_bytes: u64,
+    /// Bytes that were copied.
+    pub copied_bytes: u64,
+    /// How fast, over the last seconds.
+    pub bytes_per_second: u64,
+    /// Why it missed writes.
+    pub cause: String,
+    /// What it waits for, if it does; to be read after "waits for".
+    pub waits_for: Option<String>,
+}
+
+impl CopySync {
+    /// Of what all nodes say of the copy. `absent` is what it waits for if nobody gives it anything.
+    pub fn of(reports: &[&Report], cause: String, absent: impl FnOnce() -> String) -> CopySync {
+        let sources: Vec<&&Report> = reports.iter().filter(|report| report.source).collect();
+        let own = reports.iter().find(|report| report.own);
+        if sources.is_empty() {
+            // Nobody gives it anything: who is in sync knows best what it misses.
+            let left = reports.iter().filter(|report| !report.own).map(|report| report.left).max();
+            let left = left.or(own.map(|own| own.left)).unwrap_or(0);
+            let waits_for = own.map_or_else(|| Some(absent()), |own| own.waits_for.clone());
+            return CopySync { total_bytes: left, left_bytes: left, cause, waits_for, ..CopySync::default() };
+        }
+        let sum = |of: fn(&Report) -> u64| sources.iter().map(|report| of(report)).sum();
+        let bytes_per_second = sum(|report| report.bytes_per_second);
+        let waiting = || sources.iter().find_map(|report| report.waits_for.clone());
+        CopySync {
+            total_bytes: sum(|report| report.total),
+            left_bytes: sum(|report| report.left),
+            copied_bytes: sum(|report| report.copied),
+            bytes_per_second,
+            cause,
+            waits_for: if bytes_per_second == 0 { waiting() } else { None },
+        }
+    }
+
+    /// How long it takes if it goes on like that; `None`: nobody can say.
+    pub fn seconds_left(&self) -> Option<u64> {
+        self.left_bytes.checked_div(self.bytes_per_second)
+    }
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{} s", duration.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use replica::SyncFrom;
+
+    use super::super::entry::{CopyEntry, StandingEntry};
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn slot(number: usize) -> Slot {
+        Slot::new(number).unwrap()
+    }
+
+    fn volume() -> VolumeEntry {
+        let copy = |slot: u8, standing| CopyEntry {
+            slot,
+            node: u16::from(slot) + 1,
+            standing,
+            incarnation: 1,
+            made: 1,
+            leaves: None,
+        };
+        VolumeEntry {
+            id: "0".repeat(32),
+            number: 7,
+            name: "db".into(),
+            size: 1 << 30,
+            epoch: 3,
+            copies: vec![
+                copy(0, StandingEntry::InSync),
+                copy(1, StandingEntry::InSync),
+                copy(2, StandingEntry::Outside),
+            ],
+            reason: "-".into(),
+            dropped: Vec::new(),
+            missed: Default::default(),
+        }
+    }
+
+    fn sync(slice: u16, left: u64, copied: u64, part: Part) -> SliceSync {
+        let address = Address { volume: 7, slice };
+        SliceSync { address, slot: slot(2), left_bytes: left, copied_bytes: copied, part }
+    }
+
+    fn local(slices: &[SliceSync]) -> Local {
+        let mut local = Local::default();
+        slices.iter().for_each(|slice| local.add(slice));
+        local
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant(1_000_000_000_000) + Duration::from_millis(millis)
+    }
+
+    fn report(progress: &Progress, millis: u64) -> Report {
+        progress.report(at(millis), Who { volume: &volume(), me: NodeId(1), copy: slot(2) })
+    }
+
+    #[test]
+    fn a_sync_shows_its_rate_over_the_last_seconds_and_what_is_left() {
+        let next = Part::Source(SyncNext::Read(3));
+        let given = |copied: u64| local(&[sync(0, (100 - copied) * MIB, (40 + copied) * MIB, next)]);
+        let mut progress = Progress::new(at(0), given(0));
+        // Ten seconds with 1 MiB each, then four with 8 MiB each.
+        (1..=100).for_each(|tenth| progress.observe(at(tenth * 100), given(tenth / 10)));
+        let slow = report(&progress, 10_000);
+        assert_eq!((slow.total, slow.left, slow.copied), (100 * MIB, 90 * MIB, 10 * MIB));
+        assert!((900_000..1_300_000).contains(&slow.bytes_per_second), "{slow:?}");
+        (1..=60).for_each(|tenth| progress.observe(at(10_000 + tenth * 100), given(10 + tenth * 8 / 10)));
+        let fast = report(&progress, 16_000);
+        assert!((7_500_000..9_200_000).contains(&fast.bytes_per_second), "{fast:?}");
+        let shown = CopySync::of(&[&fast], "cause".into(), || unreachable!());
+        assert_eq!(
+            (shown.left_bytes, shown.copied_bytes, shown.waits_for.clone()),
+            (42 * MIB, 58 * MIB, None)
+        );
+        assert_eq!(shown.seconds_left(), Some(5));
+        // Hosts' writes add to what there is to copy.
+        progress.observe(at(16_100), local(&[sync(0, 50 * MIB, 98 * MIB, next)]));
+        assert_eq!(report(&progress, 16_100).total, 108 * MIB);
+    }
+
+    #[test]
+    fn what_stands_still_says_what_it_waits_for() {
+        let waits = |next| {
+            let still = local(&[
+                sync(0, 0, 0, Part::Source(SyncNext::Admission)),
+                sync(5, MIB, 0, Part::Source(next)),
+            ]);
+            let mut progress = Progress::new(at(0), still);
+            progress.observe(at(1900), still);
+            assert_eq!(report(&progress, 1900).waits_for, None);
+            // What hosts write is more to copy, and no progress.
+            progress.observe(at(1950), Local { given_left: still.given_left + 1, ..still });
+            report(&progress, 12_000).waits_for.unwrap()
+        };
+        assert_eq!(
+            waits(SyncNext::Read(9)),
+            "the disks of node 1, its source, to read region 9 of slice 5, since 12 s"
+        );
+        assert_eq!(
+            waits(SyncNext::Confirmed(9)),
+            "node 3 to have region 9 of slice 5 on its disks, since 12 s"
+        );
+        assert_eq!(waits(SyncNext::WritesEnd(9)), "hosts' writes to region 9 of slice 5 to end, since 12 s");
+        assert_eq!(waits(SyncNext::Admission), "the cluster's record to let it join, since 12 s");
+    }
+
+    #[test]
+    fn the_copy_itself_says_that_its_source_is_silent() {
+        let own = |source, silent_ticks| {
+            let from = SyncFrom { source, silent_ticks };
+            let progress = Progress::new(at(0), local(&[sync(0, MIB, 0, Part::Own(from))]));
+            let report = report(&progress, 0);
+            CopySync::of(&[&report], "cause".into(), || unreachable!()).waits_for
+        };
+        assert_eq!(own(Some(slot(1)), 7), None);
+        assert_eq!(own(Some(slot(1)), 48).unwrap(), "node 2, its source, which does not answer since 12 s");
+        assert_eq!(own(None, 8).unwrap(), "a link to a node whose copy is in sync");
+    }
+
+    #[test]
+    fn sources_are_added_up_and_count_more_than_who_looks_on() {
+        let of = |slices: &[SliceSync]| report(&Progress::new(at(0), local(slices)), 0);
+        let give = Part::Source(SyncNext::Pass);
+        let first = of(&[sync(0, 10 * MIB, 0, give), sync(1, 70 * MIB, 0, Part::Witness)]);
+        let second = of(&[sync(1, 20 * MIB, 0, give), sync(0, 60 * MIB, 0, Part::Witness)]);
+        let own = of(&[sync(0, 99 * MIB, 0, Part::Own(SyncFrom { source: None, silent_ticks: 99 }))]);
+        let absent = || "node 3".to_owned();
+        let both = CopySync::of(&[&first, &second, &own], "cause".into(), absent);
+        assert_eq!((both.left_bytes, both.waits_for), (30 * MIB, None));
+        let on_looker = of(&[sync(0, 60 * MIB, 0, Part::Witness), sync(1, MIB, 0, Part::Witness)]);
+        let nobody = CopySync::of(&[&on_looker], "cause".into(), absent);
+        assert_eq!((nobody.left_bytes, nobody.waits_for.as_deref()), (61 * MIB, Some("node 3")));
+        assert_eq!(nobody.seconds_left(), None);
+    }
+
+    #[test]
+    fn what_a_node_said_long_ago_does_not_count() {
+        let heard = Heard { at: at(0), reports: vec![report(&Progress::new(at(0), Local::default()), 0)] };
+        assert_eq!((heard.fresh(at(3000)).len(), heard.fresh(at(3001)).len()), (1, 0));
+    }
+}

@@ -1,0 +1,58 @@
+//! How much nodes bring each other: bytes of payload, apart for hosts' writes and for syncs.
+
+use std::collections::BTreeMap;
+
+use replica::{Envelope, Message, NodeId, Payload};
+
+/// Bytes of payload to and from one node, in this life of this node. A write that is sent again counts again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Hosts' writes that were sent to it.
+    pub writes_sent: u64,
+    /// Hosts' writes that came from it.
+    pub writes_received: u64,
+    /// What it missed.
+    pub sync_sent: u64,
+    /// What this node missed.
+    pub sync_received: u64,
+}
+
+impl Traffic {
+    /// Counts a message to the node.
+    pub fn count_sent(&mut self, envelope: &Envelope) {
+        match &envelope.message {
+            Message::Invalidate { payload, .. } => self.writes_sent += bytes(payload),
+            Message::SyncRegion { payload, .. } => self.sync_sent += bytes(payload),
+            _ => {}
+        }
+    }
+
+    /// Counts a message of the node.
+    pub fn count_received(&mut self, envelope: &Envelope) {
+        match &envelope.message {
+            Message::Invalidate { payload, .. } => self.writes_received += bytes(payload),
+            Message::SyncRegion { payload, .. } => self.sync_received += bytes(payload),
+            _ => {}
+        }
+    }
+
+    fn add(&mut self, other: Traffic) {
+        self.writes_sent += other.writes_sent;
+        self.writes_received += other.writes_received;
+        self.sync_sent += other.sync_sent;
+        self.sync_received += other.sync_received;
+    }
+}
+
+/// The traffic of all cores together.
+pub fn sum(by_core: impl IntoIterator<Item = BTreeMap<NodeId, Traffic>>) -> BTreeMap<NodeId, Traffic> {
+    let mut all: BTreeMap<NodeId, Traffic> = BTreeMap::new();
+    for (node, traffic) in by_core.into_iter().flatten() {
+        all.entry(node).or_default().add(traffic);
+    }
+    all
+}
+
+fn bytes(payload: &Payload) -> u64 {
+    payload.bytes() as u64
+}

@@ -1,0 +1,101 @@
+//! How copies come in sync: what is shown of it, what it costs, and that it ends.
+
+use node::copies::{CopySync, StandingEntry, Traffic};
+
+use super::*;
+
+const REGION: u64 = 64 << 10;
+
+/// How far the copy on node `of` (from 1) is, as node `by` shows it; `None`: it is in sync.
+fn sync_of(cluster: &Cluster, by: usize, of: u16) -> Option<CopySync> {
+    cluster.control(by, move |control| async move {
+        let volumes = control.keeper().unwrap().volumes();
+        let copy = *volumes[0].entry.copies.iter().find(|copy| copy.node == of).unwrap();
+        assert_eq!(copy.standing == StandingEntry::InSync, !volumes[0].syncs.contains_key(&copy.slot));
+        volumes[0].syncs.get(&copy.slot).cloned()
+    })
+}
+
+fn traffic(cluster: &Cluster, by: usize) -> BTreeMap<u16, Traffic> {
+    cluster.control(by, |control| async move { control.replication().await.unwrap().traffic })
+}
+
+fn synced(cluster: &Cluster, by: usize) -> u64 {
+    cluster.control(by, |control| async move { control.replication().await.unwrap().synced.values().sum() })
+}
+
+/// Writes one block to each of so many regions through a node.
+fn write_regions(cluster: &Cluster, by: usize, regions: std::ops::Range<u64>) {
+    let (client, portal) = (cluster.client("writer"), cluster.portal(by));
+    cluster.world.block_on(client, CoreId(0), move || async move {
+        let session = log_in(portal, "writer").await.unwrap();
+        for region in regions {
+            write(&session, region * REGION / u64::from(SIZE.bytes()), region + 1).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn what_a_copy_misses_is_shown_until_it_has_it() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 3);
+        assert_eq!(sync_of(&cluster, 0, 3), None);
+        cluster.world.crash(cluster.servers[2]);
+        cluster.world.run_for(Duration::from_secs(2));
+        write_regions(&cluster, 0, 0..30);
+        cluster.world.run_for(Duration::from_secs(1));
+        for by in 0..2 {
+            let sync = sync_of(&cluster, by, 3).unwrap();
+            assert_eq!((sync.left_bytes, sync.total_bytes, sync.copied_bytes), (30 * REGION, 30 * REGION, 0));
+            assert_eq!(sync.cause, "nothing was heard of its node");
+            assert_eq!(sync.waits_for.as_deref(), Some("the link to node 3, of which nothing is heard"));
+            assert_eq!(sync.seconds_left(), None);
+        }
+        cluster.start(2);
+        // All that it is given comes from its own start on; each node shows that, be it the source or not.
+        let mut shown = [0; 3];
+        for _ in 0..20_000 {
+            cluster.world.run_for(Duration::from_millis(5));
+            let syncs: Vec<Option<CopySync>> = (0..3).map(|by| sync_of(&cluster, by, 3)).collect();
+            for (by, sync) in syncs.iter().enumerate() {
+                if let Some(sync) = sync.as_ref().filter(|sync| sync.copied_bytes > 0) {
+                    assert_eq!(sync.cause, "nothing was heard of its node");
+                    assert!(sync.left_bytes + sync.copied_bytes >= sync.total_bytes, "{sync:?}");
+                    shown[by] += 1;
+                }
+            }
+            if syncs.iter().all(Option::is_none) {
+                break;
+            }
+        }
+        assert!((0..2).any(|by| shown[by] > 0), "no source has shown anything: {shown:?}");
+        cluster.wait_until_in_sync(0, 3);
+        let given = synced(&cluster, 0) + synced(&cluster, 1);
+        assert!((30 * REGION..=64 * REGION).contains(&given), "{given}");
+        let received: u64 = traffic(&cluster, 2).values().map(|traffic| traffic.sync_received).sum();
+        assert!(received >= 30 * REGION, "{received}");
+    });
+}
+
+#[test]
+fn a_write_goes_once_to_each_other_copy_and_a_read_to_none() {
+    let cluster = Cluster::new(1, 3, 2);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    write_regions(&cluster, 0, 0..50);
+    let bytes = 50 * u64::from(SIZE.bytes());
+    let sent = traffic(&cluster, 0);
+    let expected = Traffic { writes_sent: bytes, ..Traffic::default() };
+    assert_eq!((sent.get(&2), sent.get(&3)), (Some(&expected), Some(&expected)));
+    let received = Traffic { writes_received: bytes, ..Traffic::default() };
+    assert_eq!(traffic(&cluster, 1).get(&1), Some(&received));
+    let (client, portal) = (cluster.client("reader"), cluster.portal(1));
+    cluster.world.block_on(client, CoreId(0), move || async move {
+        let session = log_in(portal, "reader").await.unwrap();
+        for region in 0..50 {
+            assert_eq!(read(&session, region * REGION / u64::from(SIZE.bytes())).await.unwrap(), region + 1);
+        }
+    });
+    assert_eq!(traffic(&cluster, 0), sent);
+    assert_eq!(traffic(&cluster, 1).get(&1), Some(&received));
+}

@@ -1,0 +1,49 @@
+//! How far copies are that are not in sync, in words.
+
+use api::CopySync;
+
+use super::table::{age, size};
+
+/// In one line.
+pub(super) fn sync_line(sync: &CopySync) -> String {
+    let mut text = format!("{} of {} left to copy", size(sync.left_bytes), size(sync.total_bytes));
+    if sync.bytes_per_second > 0 {
+        text += &format!(", {} a second", size(sync.bytes_per_second));
+    }
+    if let Some(seconds) = sync.seconds_left {
+        text += &format!(", {} to go", age(seconds));
+    }
+    text += &format!("; why: {}", sync.cause);
+    if let Some(what) = &sync.waits_for {
+        text += &format!("; IT WAITS for {what}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sync_is_one_line() {
+        let sync = CopySync {
+            total_bytes: 10 << 30,
+            left_bytes: 3 << 30,
+            copied_bytes: 7 << 30,
+            bytes_per_second: 64 << 20,
+            seconds_left: Some(48),
+            cause: "its node was restarted".into(),
+            waits_for: None,
+        };
+        assert_eq!(
+            sync_line(&sync),
+            "3G of 10G left to copy, 64M a second, 48s to go; why: its node was restarted"
+        );
+        let waits_for = Some("the link to node 3, of which nothing is heard".into());
+        let still = CopySync { bytes_per_second: 0, seconds_left: None, waits_for, ..sync };
+        assert_eq!(
+            sync_line(&still),
+            "3G of 10G left to copy; why: its node was restarted; IT WAITS for the link to node 3, of which nothing is heard"
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! Copies of volumes on several nodes: how far those are that are not in sync, and what nodes bring each other.
+
+use node::copies::{CopySync, StandingEntry, Traffic};
+
+use super::snapshot::Snapshot;
+use super::text::{Kind, Text};
+
+pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
+    if snapshot.copies.is_empty() && snapshot.replication.traffic.is_empty() {
+        return;
+    }
+    in_sync(text, snapshot);
+    syncs(text, snapshot);
+    synced(text, snapshot);
+    traffic(text, snapshot);
+}
+
+fn in_sync(text: &mut Text, snapshot: &Snapshot) {
+    let help = "Whether the copy has every write that hosts were told of.";
+    let mut family = text.family("ursa_copy_in_sync", Kind::Gauge, help);
+    for (volume, status) in &snapshot.copies {
+        for copy in &status.entry.copies {
+            let labels = [("volume", volume.as_str()), ("node", &copy.node.to_string())];
+            family.sample(&labels, u8::from(copy.standing == StandingEntry::InSync));
+        }
+    }
+}
+
+fn syncs(text: &mut Text, snapshot: &Snapshot) {
+    let syncs: Vec<(&str, String, &CopySync)> = snapshot
+        .copies
+        .iter()
+        .flat_map(|(volume, status)| {
+            status.entry.copies.iter().filter_map(|copy| {
+                Some((volume.as_str(), copy.node.to_string(), status.syncs.get(&copy.slot)?))
+            })
+        })
+        .collect();
+    if syncs.is_empty() {
+        return;
+    }
+    let mut gauge = |name, help, value: fn(&CopySync) -> Option<u64>| {
+        let mut family = text.family(name, Kind::Gauge, help);
+        for (volume, node, sync) in &syncs {
+            if let Some(value) = value(sync) {
+                family.sample(&[("volume", volume), ("node", node)], value);
+            }
+        }
+    };
+    let help = "What there was to copy to a copy that is not in sync, with what hosts have written since.";
+    gauge("ursa_copy_sync_total_bytes", help, |sync| Some(sync.total_bytes));
+    gauge("ursa_copy_sync_remaining_bytes", "What is left of that.", |sync| Some(sync.left_bytes));
+    let help = "How fast it is copied, over the last five seconds.";
+    gauge("ursa_copy_sync_bytes_per_second", help, |sync| Some(sync.bytes_per_second));
+    let help = "How long it takes if it goes on like that; absent if nobody can say.";
+    gauge("ursa_copy_sync_remaining_seconds", help, CopySync::seconds_left);
+    let help = "Whether it stands still: `ursa volume show` says what it waits for.";
+    gauge("ursa_copy_sync_waits", help, |sync| Some(u64::from(sync.waits_for.is_some())));
+    let help = "Why the copy missed writes; always 1.";
+    let mut family = text.family("ursa_copy_sync_cause", Kind::Gauge, help);
+    for (volume, node, sync) in &syncs {
+        family.sample(&[("volume", volume), ("node", node), ("cause", &sync.cause)], 1);
+    }
+}
+
+fn synced(text: &mut Text, snapshot: &Snapshot) {
+    let help = "What this node has brought a copy on another node to bring it up to date.";
+    let mut family = text.family("ursa_copy_synced_bytes_total", Kind::Counter, help);
+    for volume in &snapshot.volumes {
+        for ((_, node), bytes) in snapshot.replication.synced.iter().filter(|((id, _), _)| *id == volume.id) {
+            family.sample(&[("volume", &volume.name), ("node", &node.to_string())], bytes);
+        }
+    }
+}
+
+fn traffic(text: &mut Text, snapshot: &Snapshot) {
+    let help = "Bytes of volumes' data to and from each other node, for hosts' writes and to bring copies up to date.";
+    let mut family = text.family("ursa_replication_bytes_total", Kind::Counter, help);
+    for (node, traffic) in &snapshot.replication.traffic {
+        let Traffic { writes_sent, writes_received, sync_sent, sync_received } = traffic;
+        for (direction, kind, bytes) in [
+            ("sent", "write", writes_sent),
+            ("received", "write", writes_received),
+            ("sent", "sync", sync_sent),
+            ("received", "sync", sync_received),
+        ] {
+            let node = node.to_string();
+            family.sample(&[("node", &node), ("direction", direction), ("kind", kind)], bytes);
+        }
+    }
+}
