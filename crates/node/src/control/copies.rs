@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BlockSize, ByteLen};
-use replica::{Incarnation, NodeId, Slot};
+use replica::{Epoch, Incarnation, NodeId, Slot};
 use store::{CopyOf, CopyState, Pool, Stripe, VolumeInfo, VolumeKind, VolumeSpec};
 
 use super::access::{HOSTS, TARGETS, announce};
@@ -181,6 +181,14 @@ impl Control {
             Ask::MakeCopy(copy) => self.make_copy(copy).await?,
             Ask::DropCopy { id } => self.drop_copy(&id).await?,
             Ask::GrowCopy { id, size } => self.grow_copy(&id, ByteLen(size)).await?,
+            Ask::TellUnit { id, epoch } => {
+                let told = VolumeId::parse(&id).and_then(|id| keeper.tell(id, Epoch(epoch)));
+                return Ok(Answer::Unit(told.map(Box::new)));
+            }
+            Ask::InstallUnit { id, epoch, expected, agreed } => {
+                let Some(id) = VolumeId::parse(&id) else { return Ok(Answer::Taken(false)) };
+                return Ok(Answer::Taken(keeper.install(id, Epoch(epoch), expected, *agreed).await));
+            }
             Ask::Checksum { id } => return Ok(Answer::Checksum(self.checksum_of_copy(&id).await?)),
         }
         Ok(Answer::Done { incarnation: keeper.incarnation().0 })
@@ -514,7 +522,7 @@ impl Control {
             async move {
                 let found = match keeper.ask(NodeId(copy.node), Ask::Checksum { id }).await {
                     Ok(Answer::Checksum(found)) => Ok(found),
-                    Ok(Answer::Done { .. }) => Err("it gave a strange answer".to_owned()),
+                    Ok(_) => Err("it gave a strange answer".to_owned()),
                     Err(error) => Err(error.to_string()),
                 };
                 CheckedCopy { copy, found }

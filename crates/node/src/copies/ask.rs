@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::entry::NewCopy;
+use super::keeper::{Agreed, Told, Version};
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,24 @@ pub enum Ask {
         /// The capacity in bytes.
         size: u64,
     },
+    /// What the node knows of the volume's unit, if it acts in this epoch.
+    TellUnit {
+        /// The volume's identity.
+        id: String,
+        /// The epoch.
+        epoch: u64,
+    },
+    /// Carry out a change of the volume's unit, if the node acts in this epoch.
+    InstallUnit {
+        /// The volume's identity.
+        id: String,
+        /// The epoch.
+        epoch: u64,
+        /// Only if this is what it has.
+        expected: Option<Version>,
+        /// The unit after the change.
+        agreed: Box<Agreed>,
+    },
     /// The checksums of a volume's copy, region by region.
     Checksum {
         /// The volume's identity.
@@ -38,6 +57,10 @@ pub enum Answer {
         /// The life.
         incarnation: u64,
     },
+    /// What it knows of a unit; `None`: it does not act in that epoch.
+    Unit(Option<Box<Told>>),
+    /// Whether the change was carried out.
+    Taken(bool),
     /// One CRC32C over all of the copy's blocks, slice by slice.
     Checksum(Vec<u32>),
 }

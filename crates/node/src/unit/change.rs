@@ -13,7 +13,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use proto::scsi::{BlockDone, ChangeRequest, Outcome, Status};
+use proto::scsi::{Abort, BlockDone, ChangeRequest, LuState, Notice, Outcome, Status};
 use rt::CoreId;
 use rt::sync::{Closed, oneshot};
 
@@ -87,6 +87,12 @@ async fn decide(id: VolumeId, change: ChangeRequest, turn_deadline: Option<Durat
             Err(rt::Elapsed) => return unit.brain().borrow().in_progress(),
         },
     };
+    if unit.brain().borrow().config().shared
+        && let Some(keeper) = Control::current().keeper()
+    {
+        // Every write is durable before it is answered: there is nothing to flush.
+        return waiting_for(id, "other nodes", keeper.agree_on(&unit, &change)).await;
+    }
     let decision = unit.brain().borrow().decide(&change);
 
     if let Some(state) = decision.state.as_ref().filter(|_| decision.durable)
@@ -96,26 +102,7 @@ async fn decide(id: VolumeId, change: ChangeRequest, turn_deadline: Option<Durat
         tracing::error!(volume = %id, error = &error as &dyn std::error::Error, "a change of reservations or mode pages could not be stored");
         return Outcome::status(Status::Busy);
     }
-    if decision.state.is_some() || !decision.notices.is_empty() {
-        let (state, notices) = (decision.state, decision.notices);
-        on_all_cores(move || {
-            let (state, notices) = (state.clone(), notices.clone());
-            async move {
-                if let Some(unit) = Shard::current().unit(id) {
-                    unit.brain().borrow_mut().install(state, &notices);
-                }
-            }
-        })
-        .await;
-    }
-    if !decision.abort.is_empty() {
-        let victims = decision.abort.clone();
-        let aborted = on_all_cores(move || {
-            let victims = victims.clone();
-            async move { Shard::current().abort_commands_of(id, &victims).await }
-        });
-        waiting_for(id, "commands that it aborts", aborted).await;
-    }
+    install_on_all_cores(id, decision.state, decision.notices, decision.abort).await;
     if decision.flush {
         let drained = on_all_cores(move || async move {
             if let Some(unit) = Shard::current().unit(id) {
@@ -129,4 +116,31 @@ async fn decide(id: VolumeId, change: ChangeRequest, turn_deadline: Option<Durat
         }
     }
     decision.outcome
+}
+
+/// Installs what was decided on every core, tells initiators, and waits until nothing that the change aborts can take effect.
+pub async fn install_on_all_cores(id: VolumeId, state: Option<LuState>, notices: Vec<Notice>, abort: Abort) {
+    if state.is_some() || !notices.is_empty() {
+        on_all_cores(move || {
+            let (state, notices) = (state.clone(), notices.clone());
+            async move {
+                if let Some(unit) = Shard::current().unit(id) {
+                    unit.brain().borrow_mut().install(state, &notices);
+                }
+            }
+        })
+        .await;
+    }
+    if abort != Abort::NONE {
+        let aborted = on_all_cores(move || {
+            let abort = abort.clone();
+            async move {
+                match abort {
+                    Abort::Of(victims) => Shard::current().abort_commands_of(id, &victims).await,
+                    Abort::All => Shard::current().abort_all(id).await,
+                }
+            }
+        });
+        waiting_for(id, "commands that it aborts", aborted).await;
+    }
 }

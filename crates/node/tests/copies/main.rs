@@ -6,6 +6,7 @@ mod compare_and_write;
 #[path = "../all/linear.rs"]
 mod linear;
 mod moving;
+mod reservations;
 #[expect(dead_code, reason = "the other tests need more of it")]
 #[path = "../all/rig.rs"]
 mod rig;
@@ -124,6 +125,8 @@ impl Cluster {
                 .unwrap();
             map(&control, shape.name, 0).await.unwrap();
         });
+        // The other nodes follow in a moment.
+        self.world.run_for(Duration::from_millis(100));
     }
 
     fn client(&self, name: &str) -> NodeId {
@@ -136,6 +139,24 @@ impl Cluster {
             let copies = &volumes[0].entry.copies;
             copies.iter().filter(|copy| copy.standing == node::copies::StandingEntry::InSync).count()
         })
+    }
+
+    /// Waits until hosts are served through all nodes: the record may say so of earlier lives of them.
+    fn wait_until_all_serve(&self) {
+        let serves = |index| {
+            self.control(index, |control| async move {
+                control
+                    .keeper()
+                    .is_some_and(|keeper| keeper.volumes().first().is_some_and(|volume| volume.serving))
+            })
+        };
+        for _ in 0..600 {
+            self.world.run_for(Duration::from_millis(100));
+            if (0..self.servers.len()).all(serves) {
+                return;
+            }
+        }
+        panic!("not all nodes serve after a minute");
     }
 
     fn wait_until_in_sync(&self, by: usize, copies: usize) {
@@ -198,7 +219,7 @@ impl Cluster {
             let id = keeper.volumes()[0].entry.id.clone();
             match keeper.ask(keeper.me(), Ask::Checksum { id }).await.unwrap() {
                 Answer::Checksum(sums) => sums,
-                Answer::Done { .. } => panic!("asked for checksums"),
+                _ => panic!("asked for checksums"),
             }
         })
     }

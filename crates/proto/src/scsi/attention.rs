@@ -1,5 +1,6 @@
 //! Unit attentions: what an initiator must hear before it goes on (SAM-5 5.14).
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::sense::{Sense, SenseKey, code};
@@ -7,7 +8,7 @@ use super::sense::{Sense, SenseKey, code};
 /// Something happened to the unit that a nexus has not been told.
 ///
 /// The order is the order of telling (SAM-5 5.14.2): resets first, the most comprehensive of them replaces the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum UnitAttention {
     /// This nexus is new to us.
     PowerOn,

@@ -1,6 +1,8 @@
 //! Changes of what all cores agree on: asked for on the core of a session, decided on the unit's home core, installed
 //! on every core.
 
+use serde::{Deserialize, Serialize};
+
 use super::mode::ModeChange;
 use super::reservations::{Legacy, PersistentOut};
 use super::{ItNexus, LogicalUnit, LuState, Outcome, Request, Sense, Step, UnitAttention};
@@ -49,7 +51,7 @@ pub enum Reset {
 }
 
 /// Who must be told something.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Affected {
     /// Every nexus.
     All,
@@ -71,12 +73,26 @@ impl Affected {
 }
 
 /// A unit attention with its receivers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
     /// Who.
     pub to: Affected,
     /// What.
     pub attention: UnitAttention,
+}
+
+/// Whose commands a change aborts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Abort {
+    /// Those of these nexuses (PREEMPT AND ABORT); mostly none.
+    Of(Vec<ItNexus>),
+    /// Everybody's (a reset).
+    All,
+}
+
+impl Abort {
+    /// Nobody's.
+    pub const NONE: Abort = Abort::Of(Vec::new());
 }
 
 /// What the home core decided. The driver stores, installs `state` and `notices` on every core, aborts, flushes, and then
@@ -89,8 +105,8 @@ pub struct Decision {
     pub durable: bool,
     /// The volume must be flushed before the command is answered (the write cache was turned off).
     pub flush: bool,
-    /// Commands that these nexuses began under the old state are aborted before the answer (PREEMPT AND ABORT).
-    pub abort: Vec<ItNexus>,
+    /// Commands that were begun under the old state are aborted before the answer.
+    pub abort: Abort,
     /// Whom to tell what, on every core: for [`LogicalUnit::install`].
     pub notices: Vec<Notice>,
     /// The answer to give after all that. It already has the unit's sense format.
@@ -126,7 +142,7 @@ impl LogicalUnit {
                 let ports: Vec<_> = self.config().ports().map(|port| port.relative).collect();
                 match out.decide(&state.reservations, from, &ports) {
                     Ok(ruling) => {
-                        decision.abort = ruling.abort;
+                        decision.abort = Abort::Of(ruling.abort);
                         decision.notices = ruling.tell.into_iter().map(Notice::to_one).collect();
                         let survives = state.reservations.survives || ruling.reservations.survives;
                         let new = LuState { reservations: ruling.reservations, ..state.clone() };
@@ -143,6 +159,7 @@ impl LogicalUnit {
                 decision.flush = state.mode.write_cache && !new.mode.write_cache;
                 decision.change(state, new);
                 decision.notices.push(Notice { to: Affected::All, attention: reset.attention() });
+                decision.abort = Abort::All;
             }
             Change::NexusLost => {
                 let mut new = state.clone();
@@ -171,7 +188,7 @@ impl Decision {
             state: None,
             durable: false,
             flush: false,
-            abort: Vec::new(),
+            abort: Abort::NONE,
             notices: Vec::new(),
             outcome,
         }

@@ -34,7 +34,7 @@ mod vpd;
 pub use attention::UnitAttention;
 pub use block::{BlockDone, BlockError, BlockOp, CopyFailure, CopyFault, Provisioning};
 pub use cdb::Cdb;
-pub use change::{Affected, ChangeRequest, Decision, Notice, Reset};
+pub use change::{Abort, Affected, ChangeRequest, Decision, Notice, Reset};
 pub use commands::{CopySegment, Pending};
 pub use config::{AccessState, Identity, LuConfig, PortGroup, TargetPort};
 pub use lu::{LogicalUnit, Request, Step};

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// An initiator port's login to a target port: what unit attentions belong to. Given by the node, never reused while
 /// it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,7 +12,7 @@ pub struct NexusId(pub u64);
 
 /// The name of an initiator port (RFC 7143 4.4.2): the same after every login and restart of the initiator, if it
 /// keeps its ISID as it should.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct InitiatorPort {
     /// The iSCSI name.
     pub name: Arc<str>,
@@ -27,11 +29,11 @@ impl fmt::Display for InitiatorPort {
 
 /// The number of a target port (SPC-4 7.8.6.8), never zero. It is unique among all ports through which a unit can be
 /// reached, and stays the same over restarts, because registrations of reservations are kept by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RelativePort(pub u16);
 
 /// An I_T nexus by its names, which outlive the login: what reservations belong to.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ItNexus {
     /// Who.
     pub initiator: InitiatorPort,

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::mode::Mode;
 use super::reservations::{Kind, Reservation, Reservations};
 use super::{InitiatorPort, ItNexus, RelativePort};
 
 /// What all cores agree on, and what survives a restart as far as the standard asks for it: saved mode parameters, and
 /// persistent reservations that were made with APTPL.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LuState {
     /// The unit has been stopped by START STOP UNIT. Not durable.
     pub(super) stopped: bool,

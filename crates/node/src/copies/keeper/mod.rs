@@ -4,6 +4,7 @@
 //! The record says who is in sync; it is followed in order. A copy acts in a configuration when [`replica::Membership`] says that it may, all slices
 //! of it alike; only then is the record's revision *applied*, which is what leases are given and counted by. Heartbeats are requests for leases.
 
+mod agreement;
 mod engine;
 mod proposals;
 mod questions;
@@ -26,6 +27,8 @@ use serde::de::DeserializeOwned;
 use slab::Slab;
 use store::VolumeId;
 
+use self::agreement::Agreement;
+pub use self::agreement::{Agreed, Told, Version};
 pub use self::engine::Engine;
 use self::syncs::Syncs;
 use super::SliceCopy;
@@ -96,7 +99,7 @@ pub struct Keeper {
     work: Notify,
     /// Rung when the record has changed and copies act by it.
     applied: Notify,
-    questions: RefCell<Slab<Sender<Result<Answer, String>>>>,
+    questions: RefCell<Slab<(NodeId, Sender<Result<Answer, String>>)>>,
     syncs: RefCell<Syncs>,
     engine: Engine,
     stopping: Cell<bool>,
@@ -129,6 +132,7 @@ struct Kept {
     shown: u64,
     /// A change is being committed.
     proposing: bool,
+    agreement: Agreement,
 }
 
 /// What is shown of a volume's copies.
@@ -329,7 +333,7 @@ impl Keeper {
             let number = NodeNumber::new(copy.node.into())?;
             Some((number, state(copy.standing == StandingEntry::InSync)))
         });
-        Paths { own: state(acts && named), others: others.collect() }
+        Paths { own: state(acts && named && kept.agreement.known), others: others.collect() }
     }
 
     fn serves(&self, now: Instant, kept: &Kept) -> bool {
@@ -369,7 +373,7 @@ impl Keeper {
     }
 
     /// Has everything act by what the record says at these keys.
-    async fn act_by(&self, keys: BTreeSet<String>, revision: cluster::Revision) {
+    async fn act_by(self: &Rc<Self>, keys: BTreeSet<String>, revision: cluster::Revision) {
         if keys.iter().any(|key| key.starts_with(NODES)) {
             self.learn_nodes();
         }
@@ -432,6 +436,7 @@ impl Keeper {
             open: false,
             shown: entry.size,
             proposing: false,
+            agreement: Agreement::new(false),
         });
         tracing::info!(
             volume = entry.name,
@@ -508,6 +513,8 @@ impl Keeper {
             let Some(blank) = control.open_copy(id, opening).await else { continue };
             if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
                 (kept.open, kept.blank, kept.shown) = (true, blank, opening.size.0);
+                // All copies of a new volume begin alike.
+                kept.agreement.known = opening.new;
             }
         }
     }
@@ -524,7 +531,7 @@ impl Keeper {
     }
 
     /// Has copies act in what they may act in now.
-    async fn activate(&self) {
+    async fn activate(self: &Rc<Self>) {
         self.acting.acquire(1).await;
         let now = rt::now();
         let mut due: Vec<(u32, ByteLen, Activation)> = Vec::new();
@@ -557,6 +564,7 @@ impl Keeper {
                 }
             })
             .await;
+            self.learn_agreements();
         }
         for (id, size) in grown {
             show_capacity(id, size).await;
@@ -623,11 +631,13 @@ impl Keeper {
     }
 
     /// A control link broke.
-    pub(super) fn link_down(&self, peer: NodeId) {
-        if let Some(peer) = self.peers.borrow_mut().get_mut(&peer) {
+    pub(super) fn link_down(&self, node: NodeId) {
+        if let Some(peer) = self.peers.borrow_mut().get_mut(&node) {
             peer.link = None;
         }
-        self.engine.unreachable(peer);
+        // Who waits for its answer learns that none comes.
+        self.questions.borrow_mut().retain(|_, (asked, _)| *asked != node);
+        self.engine.unreachable(node);
     }
 
     /// Sends the record's own message; lost without a link.

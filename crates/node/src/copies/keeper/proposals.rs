@@ -111,7 +111,11 @@ impl Keeper {
         let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&entry));
         drop(volumes);
         let keeper = Rc::clone(self);
+        let told = proposal.reason == Reason::Complete;
         rt::spawn(async move {
+            if told && !keeper.is_told(id, proposal.slot).await {
+                return keeper.propose_again(id);
+            }
             let result = keeper.store.cas(transaction, RECORD_DEADLINE).await;
             match result {
                 // The watch brings it.
@@ -121,11 +125,15 @@ impl Keeper {
                     tracing::warn!(volume = entry.name, %error, "who is in sync could not be changed")
                 }
             }
-            if let Some(kept) = keeper.volumes.borrow_mut().get_mut(&id) {
-                kept.proposing = false;
-            }
+            keeper.propose_again(id);
         })
         .detach();
+    }
+
+    fn propose_again(&self, id: VolumeId) {
+        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+            kept.proposing = false;
+        }
     }
 }
 

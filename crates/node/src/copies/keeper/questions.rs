@@ -21,6 +21,16 @@ impl Keeper {
     /// # Errors
     /// [`ClusterError::Unreached`], [`ClusterError::Refused`].
     pub async fn ask(self: &Rc<Self>, node: NodeId, ask: Ask) -> Result<Answer, ClusterError> {
+        self.ask_within(node, ask, ASK_DEADLINE).await
+    }
+
+    /// As [`Keeper::ask`]; another node may take so long.
+    pub(super) async fn ask_within(
+        self: &Rc<Self>,
+        node: NodeId,
+        ask: Ask,
+        deadline: Duration,
+    ) -> Result<Answer, ClusterError> {
         let refused = |reason| ClusterError::Refused { node, reason };
         if node == self.me() {
             return self.carry_out(ask).await.map_err(refused);
@@ -28,9 +38,9 @@ impl Keeper {
         let link = self.peers.borrow().get(&node).and_then(|peer| peer.link.clone());
         let Some(link) = link else { return Err(ClusterError::Unreached(node)) };
         let (sender, answer) = oneshot();
-        let number = self.questions.borrow_mut().insert(sender);
+        let number = self.questions.borrow_mut().insert((node, sender));
         link.send(message::frame(message::ASK, number as u64, json(&ask)));
-        let answer = rt::timeout(ASK_DEADLINE, answer).await;
+        let answer = rt::timeout(deadline, answer).await;
         let _late = self.questions.borrow_mut().try_remove(number);
         match answer {
             Ok(Ok(answer)) => answer.map_err(refused),
@@ -49,7 +59,7 @@ impl Keeper {
 
     pub(super) fn handle_answer(&self, frame: &Frame) {
         let waiting = self.questions.borrow_mut().try_remove(frame.channel as usize);
-        let Some(waiting) = waiting else { return };
+        let Some((_, waiting)) = waiting else { return };
         let answer = serde_json::from_slice(&frame.head);
         waiting.send(answer.unwrap_or_else(|error| Err(format!("its answer cannot be read: {error}"))));
     }

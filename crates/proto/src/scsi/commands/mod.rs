@@ -113,13 +113,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         &[0xaf, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 0x07]),
 ];
 
-/// Whether a unit has a command of the table: UNMAP and WRITE ATOMIC depend on what its volume can do, and with several nodes
-/// none decides on reservations alone.
+/// Whether a unit has a command of the table: UNMAP and WRITE ATOMIC depend on what its volume can do.
 pub(super) fn offered(operation: &Operation, config: &LuConfig) -> bool {
-    let decides = matches!(operation.access, Access::PersistentOut | Access::Reserve);
-    if config.shared && decides {
-        return false;
-    }
     match operation.opcode {
         unmap::OPCODE => config.unmap,
         write::ATOMIC_OPCODE => config.atomic.blocks_max > 0,

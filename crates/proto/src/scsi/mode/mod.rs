@@ -6,11 +6,13 @@
 mod select;
 mod sense;
 
+use serde::{Deserialize, Serialize};
+
 pub(super) use select::{MODE_SELECT_6, MODE_SELECT_10, ModeChange};
 pub(super) use sense::{MODE_SENSE_6, MODE_SENSE_10};
 
 /// What MODE SELECT can set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Mode {
     /// WCE: a write may be answered before it is durable.
     pub(super) write_cache: bool,

@@ -15,6 +15,8 @@ mod transport_id;
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::ItNexus;
 
 pub(super) use legacy::{LEGACY, Legacy};
@@ -26,13 +28,14 @@ pub(super) use persistent_out::{PERSISTENT_RESERVE_OUT, PersistentOut};
 pub(super) const REGISTRATIONS_MAX: usize = 256;
 
 /// All reservations of a unit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::scsi) struct Reservations {
     /// PRGENERATION: zero at power on, even if the rest survives (SPC-4, PERSISTENT RESERVE IN).
     pub(in crate::scsi) generation: u32,
     /// APTPL of the last registration: the rest survives a loss of power.
     pub(in crate::scsi) survives: bool,
     /// The registered nexuses with their keys, which are never zero.
+    #[serde(with = "pairs")]
     pub(in crate::scsi) registrations: BTreeMap<ItNexus, u64>,
     /// The persistent reservation. Its holder is registered; with a type of all registrants somebody is.
     pub(in crate::scsi) reservation: Option<Reservation>,
@@ -41,7 +44,7 @@ pub(in crate::scsi) struct Reservations {
 }
 
 /// A persistent reservation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::scsi) struct Reservation {
     pub(in crate::scsi) kind: Kind,
     /// Who made it; `None` for types of all registrants, which all hold.
@@ -49,7 +52,7 @@ pub(in crate::scsi) struct Reservation {
 }
 
 /// The types of persistent reservations (SPC-4, PERSISTENT RESERVE IN). The scope is always the unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub(in crate::scsi) enum Kind {
     WriteExclusive = 1,
@@ -91,6 +94,23 @@ impl Kind {
     /// Every registered nexus is a holder.
     pub(in crate::scsi) fn is_all_registrants(self) -> bool {
         matches!(self, Kind::WriteExclusiveAllRegistrants | Kind::ExclusiveAccessAllRegistrants)
+    }
+}
+
+/// A map whose keys are no text, as a list of pairs.
+mod pairs {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::ItNexus;
+
+    pub fn serialize<S: Serializer>(map: &BTreeMap<ItNexus, u64>, to: S) -> Result<S::Ok, S::Error> {
+        map.iter().collect::<Vec<_>>().serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<ItNexus, u64>, D::Error> {
+        Vec::<(ItNexus, u64)>::deserialize(from).map(BTreeMap::from_iter)
     }
 }
 

@@ -133,14 +133,6 @@ fn every_command_is_in_the_document() {
 }
 
 #[test]
-fn where_several_nodes_serve_a_volume_none_decides_alone() {
-    let mut unit = unit_of(LuConfig { shared: true, ..config(BlockSize::B512) });
-    for refused in [cdb(0x5f, &[(8, &[24])]), cdb(0x16, &[])] {
-        assert_sense(start(&mut unit, &refused, &[0; 1024]), SenseKey::IllegalRequest, 0x2000);
-    }
-}
-
-#[test]
 fn what_is_compared_on_several_nodes_is_one_block() {
     let mut shared = unit_of(LuConfig { shared: true, ..config(BlockSize::B512) });
     let limits = cdb(0x12, &[(1, &[1]), (2, &[0xb0]), (4, &[64])]);

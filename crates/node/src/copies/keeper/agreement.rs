@@ -1,0 +1,341 @@
+//! What all nodes that serve a volume agree on of its unit: mode pages and reservations.
+//!
+//! A change is decided by the node that was asked for it, in rounds of questions to all members of an epoch, itself included. First what each
+//! knows; the newest of that is brought to those that lack it. Then the change is decided against it, and the outcome brought to the member
+//! with the lowest slot in sync, which takes it only if what it has is what the change was decided against, so that of two changes at once one is decided again; then to
+//! all others. Only then is it answered. A member takes nothing of an epoch that it does not act in: who is asked in the middle of a change of members asks again.
+//!
+//! So what was answered is known to all members of an epoch, and to every later one: a copy that joins asks the members, and serves
+//! nothing and is not promoted before it knows. What was not answered, because its node was lost, is either brought to all by the next question, or
+//! forgotten with the members that had it. No change waits for the cluster's record.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::Instant;
+use proto::scsi::{Abort, ChangeRequest, LuState, Notice, Outcome, Status};
+use replica::{Epoch, NodeId, Slot};
+use rt::sync::Semaphore;
+use serde::{Deserialize, Serialize};
+use store::VolumeId;
+
+use super::super::HOLD_MAX;
+use super::super::ask::{Answer, Ask};
+use super::{Keeper, Kept};
+use crate::control::Control;
+use crate::shard::Shard;
+use crate::unit::{Unit, install_on_all_cores};
+
+/// Until when a change may be decided. Longer than a lost node is waited for; and shorter than initiators wait before they give a path up and ask through
+/// another: what they asked for here must not come after that.
+const DECIDE_MAX: Duration = HOLD_MAX;
+
+/// How long a change that was decided is tried to be brought to all.
+const AGREE_MAX: Duration = Duration::from_secs(10);
+
+/// How long another node may take to say what it knows.
+const TELL_MAX: Duration = Duration::from_secs(2);
+
+/// How long it may take to carry a change out: it waits until what it aborts is over.
+const INSTALL_MAX: Duration = Duration::from_secs(15);
+
+/// How long to wait before a round that failed is tried again.
+const AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// The place of a change among all changes of a unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Version {
+    /// In which epoch it was decided.
+    epoch: u64,
+    /// Its number in it.
+    number: u64,
+    /// Who decided it: of two that are decided at once one is taken.
+    by: u16,
+}
+
+/// What a node knows of a unit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agreed {
+    version: Version,
+    /// As the last change left it.
+    state: LuState,
+    /// Whom the last change has to tell what.
+    notices: Vec<Notice>,
+    /// Whose commands it aborts.
+    abort: Abort,
+}
+
+/// What another node said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    agreed: Agreed,
+    /// It has heard it from members since it is one.
+    known: bool,
+}
+
+/// This node's part in the agreement on one unit.
+pub(super) struct Agreement {
+    version: Version,
+    notices: Vec<Notice>,
+    abort: Abort,
+    /// Whether what is here is what the members agreed on: not before a copy has asked them.
+    pub known: bool,
+    /// It is being asked for.
+    pub asking: bool,
+    /// One change is carried out at a time.
+    installing: Rc<Semaphore>,
+}
+
+impl Agreement {
+    pub fn new(known: bool) -> Agreement {
+        let installing = Rc::new(Semaphore::new(1));
+        let version = Version::default();
+        Agreement { version, notices: Vec::new(), abort: Abort::NONE, known, asking: false, installing }
+    }
+}
+
+/// Holds [`Agreement::installing`].
+struct Installing(Rc<Semaphore>);
+
+impl Drop for Installing {
+    fn drop(&mut self) {
+        self.0.release(1);
+    }
+}
+
+/// The members of an epoch.
+struct Members {
+    epoch: Epoch,
+    nodes: Vec<(Slot, NodeId)>,
+    /// Who is asked first to take a change: the lowest slot in sync.
+    first: NodeId,
+}
+
+/// Members have changed, or somebody else was quicker: try again.
+struct TryAgain;
+
+impl Keeper {
+    /// Decides a change of a unit together with all other nodes that serve it, and carries it out on all of them.
+    pub async fn agree_on(self: &Rc<Self>, unit: &Unit, change: &ChangeRequest) -> Outcome {
+        let began = rt::now();
+        let mut decided = None;
+        while rt::now() < began + if decided.is_some() { AGREE_MAX } else { DECIDE_MAX } {
+            match self.try_to_agree(unit, change, began + DECIDE_MAX, &mut decided).await {
+                Ok(outcome) => return outcome,
+                Err(TryAgain) => rt::sleep(AGAIN_AFTER).await,
+            }
+        }
+        tracing::error!(volume = %unit.id(), "a change of reservations or mode pages was given up: the nodes do not agree on who serves");
+        Outcome::status(Status::Busy)
+    }
+
+    /// `decided` is what an earlier try brought to some members, with its answer.
+    async fn try_to_agree(
+        self: &Rc<Self>,
+        unit: &Unit,
+        change: &ChangeRequest,
+        until: Instant,
+        decided: &mut Option<(Version, Outcome)>,
+    ) -> Result<Outcome, TryAgain> {
+        let id = unit.id();
+        let members = self.members_of(id).ok_or(TryAgain)?;
+        let newest = self.settle(id, &members).await?;
+        if let Some((version, outcome)) = decided
+            && *version == newest.version
+        {
+            return Ok(outcome.clone());
+        }
+        if rt::now() > until {
+            return Err(TryAgain);
+        }
+        // What is installed here is the newest.
+        let decision = unit.brain().borrow().decide(change);
+        if decision.state.is_none() && decision.notices.is_empty() && decision.abort == Abort::NONE {
+            return Ok(decision.outcome);
+        }
+        let version = Version { epoch: members.epoch.0, number: newest.version.number + 1, by: self.me().0 };
+        let agreed = Agreed {
+            version,
+            state: decision.state.unwrap_or(newest.state),
+            notices: decision.notices,
+            abort: decision.abort,
+        };
+        *decided = Some((version, decision.outcome.clone()));
+        self.bring(id, &members, members.first, Some(newest.version), &agreed).await?;
+        let others = members.nodes.iter().filter(|(_, node)| *node != members.first);
+        let brought = others.map(|(_, node)| self.bring(id, &members, *node, None, &agreed));
+        rt::join_all(brought).await.into_iter().collect::<Result<Vec<()>, TryAgain>>()?;
+        Ok(decision.outcome)
+    }
+
+    /// Asks the members what they know, and brings the newest of it to all of them.
+    async fn settle(self: &Rc<Self>, id: VolumeId, members: &Members) -> Result<Agreed, TryAgain> {
+        let told = rt::join_all(members.nodes.iter().map(|(_, node)| self.told_by(id, members, *node))).await;
+        let told: Vec<(NodeId, Told)> = told.into_iter().collect::<Result<_, TryAgain>>()?;
+        let newest_of = |known: bool| {
+            let those = told.iter().filter(|(_, told)| told.known == known);
+            those.max_by_key(|(_, told)| told.agreed.version).map(|(_, told)| told.agreed.clone())
+        };
+        // If nobody knows all have been away: what was made to survive that is on everyone's disk who was in sync, and only they serve.
+        let newest = newest_of(true).or_else(|| newest_of(false)).ok_or(TryAgain)?;
+        let lacking = told.iter().filter(|(_, told)| !told.known || told.agreed.version != newest.version);
+        let brought = lacking.map(|(node, _)| self.bring(id, members, *node, None, &newest));
+        rt::join_all(brought).await.into_iter().collect::<Result<Vec<()>, TryAgain>>()?;
+        Ok(newest)
+    }
+
+    async fn told_by(
+        self: &Rc<Self>,
+        id: VolumeId,
+        members: &Members,
+        node: NodeId,
+    ) -> Result<(NodeId, Told), TryAgain> {
+        if node == self.me() {
+            return self.tell(id, members.epoch).map(|told| (node, told)).ok_or(TryAgain);
+        }
+        let ask = Ask::TellUnit { id: id.to_string(), epoch: members.epoch.0 };
+        match self.ask_within(node, ask, TELL_MAX).await {
+            Ok(Answer::Unit(Some(told))) => Ok((node, *told)),
+            _ => Err(TryAgain),
+        }
+    }
+
+    async fn bring(
+        self: &Rc<Self>,
+        id: VolumeId,
+        members: &Members,
+        node: NodeId,
+        expected: Option<Version>,
+        agreed: &Agreed,
+    ) -> Result<(), TryAgain> {
+        let epoch = members.epoch;
+        let taken = if node == self.me() {
+            self.install(id, epoch, expected, agreed.clone()).await
+        } else {
+            let agreed = Box::new(agreed.clone());
+            let ask = Ask::InstallUnit { id: id.to_string(), epoch: epoch.0, expected, agreed };
+            matches!(self.ask_within(node, ask, INSTALL_MAX).await, Ok(Answer::Taken(true)))
+        };
+        if taken { Ok(()) } else { Err(TryAgain) }
+    }
+
+    /// What this node knows of the unit, if it is a member in this epoch.
+    pub fn tell(&self, id: VolumeId, epoch: Epoch) -> Option<Told> {
+        let volumes = self.volumes.borrow();
+        let kept = volumes.get(&id).filter(|kept| self.is_member_in(kept, epoch))?;
+        let Agreement { version, notices, abort, known, .. } = &kept.agreement;
+        let unit = Shard::current().unit(id)?;
+        let state = unit.brain().borrow().state().clone();
+        let (notices, abort) = (notices.clone(), abort.clone());
+        Some(Told { agreed: Agreed { version: *version, state, notices, abort }, known: *known })
+    }
+
+    /// Carries out here what was decided. `false`: this node does not act in that epoch, it has something else than expected, or its disk does not
+    /// take it.
+    pub async fn install(
+        &self,
+        id: VolumeId,
+        epoch: Epoch,
+        expected: Option<Version>,
+        agreed: Agreed,
+    ) -> bool {
+        let installing = {
+            let volumes = self.volumes.borrow();
+            let Some(kept) = volumes.get(&id) else { return false };
+            Rc::clone(&kept.agreement.installing)
+        };
+        installing.acquire(1).await;
+        let _installing = Installing(installing);
+        let Some(told) = self.tell(id, epoch) else { return false };
+        let here = told.agreed;
+        if expected.is_some_and(|expected| !told.known || expected != here.version) {
+            return false;
+        }
+        if told.known && agreed.version <= here.version {
+            return true;
+        }
+        let durable = agreed.state.to_durable();
+        if durable != here.state.to_durable()
+            && let Err(error) = Control::current().store_lu_state(id, durable).await
+        {
+            tracing::error!(volume = %id, error = &error as &dyn std::error::Error, "a change of reservations or mode pages could not be stored");
+            return false;
+        }
+        let Agreed { version, state, notices, abort } = agreed;
+        // Who only learns what has been agreed on long since has no news for anybody.
+        let (told_now, aborted_now) =
+            if told.known { (notices.clone(), abort.clone()) } else { (Vec::new(), Abort::NONE) };
+        install_on_all_cores(id, Some(state), told_now, aborted_now).await;
+        let mut volumes = self.volumes.borrow_mut();
+        let Some(kept) = volumes.get_mut(&id).filter(|kept| self.is_member_in(kept, epoch)) else {
+            return false;
+        };
+        let agreement = &mut kept.agreement;
+        (agreement.version, agreement.notices, agreement.abort) = (version, notices, abort);
+        agreement.known = true;
+        true
+    }
+
+    /// Copies that have become members ask what the others agreed on.
+    pub(super) fn learn_agreements(self: &Rc<Self>) {
+        let mut volumes = self.volumes.borrow_mut();
+        for (id, kept) in volumes.iter_mut().filter(|(_, kept)| kept.open) {
+            let Some(config) = kept.membership.active() else { continue };
+            let member = config.has_member(kept.slot, self.copies.incarnation());
+            // What it knew when it was one before is of then.
+            kept.agreement.known &= member;
+            if member && !kept.agreement.known && !kept.agreement.asking {
+                kept.agreement.asking = true;
+                rt::spawn(Rc::clone(self).learn_agreement(*id)).detach();
+            }
+        }
+    }
+
+    async fn learn_agreement(self: Rc<Self>, id: VolumeId) {
+        while let Some(members) = self.members_of(id)
+            && !self.knows_agreement(id)
+        {
+            if self.settle(id, &members).await.is_err() {
+                rt::sleep(AGAIN_AFTER).await;
+            }
+        }
+        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+            kept.agreement.asking = false;
+        }
+        self.show_paths().await;
+        self.work.notify();
+    }
+
+    fn knows_agreement(&self, id: VolumeId) -> bool {
+        self.volumes.borrow().get(&id).is_none_or(|kept| kept.agreement.known)
+    }
+
+    /// Whether the node of a copy knows what the members agreed on: before that it is not promoted.
+    pub(super) async fn is_told(self: &Rc<Self>, id: VolumeId, slot: Slot) -> bool {
+        let Some(members) = self.members_of(id) else { return false };
+        let Some((_, node)) = members.nodes.iter().find(|(member, _)| *member == slot) else { return false };
+        self.told_by(id, &members, *node).await.is_ok_and(|(_, told)| told.known)
+    }
+
+    /// The members of the epoch that this node acts in, if it is one.
+    fn members_of(&self, id: VolumeId) -> Option<Members> {
+        let volumes = self.volumes.borrow();
+        let kept = volumes.get(&id)?;
+        let config = kept.membership.active()?;
+        config.has_member(kept.slot, self.copies.incarnation()).then_some(())?;
+        let node_of = |slot: Slot| Some((slot, config.copy(slot)?.node));
+        let (_, first) = config.in_sync().iter().next().and_then(node_of)?;
+        Some(Members {
+            epoch: config.epoch,
+            nodes: config.members().iter().filter_map(node_of).collect(),
+            first,
+        })
+    }
+
+    fn is_member_in(&self, kept: &Kept, epoch: Epoch) -> bool {
+        kept.open
+            && kept.membership.active().is_some_and(|config| {
+                config.epoch == epoch && config.has_member(kept.slot, self.copies.incarnation())
+            })
+    }
+}

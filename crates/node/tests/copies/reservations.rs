@@ -1,0 +1,271 @@
+//! Reservations through several nodes: what was answered by one is enforced by all.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{Lba, Rng};
+use initiator::Session;
+use initiator::command::{PersistentReserveOut, ReadKeys, ReservationType, ServiceAction};
+use rt::CoreId;
+use store::VolumeKind;
+
+use super::{Cluster, LUN, SIZE, block, is_attention, log_in, read, write};
+use crate::seeds::each_seed;
+
+const KIND: ReservationType = ReservationType::WriteExclusiveRegistrantsOnly;
+
+async fn reserve(session: &Session, command: PersistentReserveOut) -> Result<(), initiator::Error> {
+    match session.reserve(LUN, command).await {
+        Err(error) if is_attention(&error) => session.reserve(LUN, command).await,
+        done => done,
+    }
+}
+
+async fn keys(session: &Session) -> BTreeSet<u64> {
+    let keys = match session.send(LUN, &ReadKeys).await {
+        Err(error) if is_attention(&error) => session.send(LUN, &ReadKeys).await,
+        done => done,
+    };
+    keys.unwrap().into_iter().collect()
+}
+
+fn out(action: ServiceAction, key: u64, action_key: u64) -> PersistentReserveOut {
+    PersistentReserveOut { action, kind: KIND, key, action_key, survives: false }
+}
+
+fn is_conflict(result: &Result<(), initiator::Error>) -> bool {
+    const RESERVATION_CONFLICT: u8 = 0x18;
+    matches!(result, Err(initiator::Error::Status { status: RESERVATION_CONFLICT, .. }))
+}
+
+#[test]
+fn a_reservation_holds_on_all_nodes_and_outlives_the_one_it_was_made_through() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 3);
+        let (holder, other) = (cluster.client("holder"), cluster.client("other"));
+        let portals: Vec<SocketAddr> = (0..3).map(|index| cluster.portal(index)).collect();
+        let portal = portals[0];
+        cluster.world.block_on(holder, CoreId(0), move || async move {
+            let session = log_in(portal, "holder").await.unwrap();
+            reserve(&session, PersistentReserveOut::register(7)).await.unwrap();
+            reserve(&session, out(ServiceAction::Reserve, 7, 0)).await.unwrap();
+            write(&session, 0, 1).await.unwrap();
+        });
+        let refused = |portals: Vec<SocketAddr>| {
+            cluster.world.block_on(other, CoreId(0), move || async move {
+                for portal in portals {
+                    let session = log_in(portal, "other").await.unwrap();
+                    assert!(is_conflict(&write(&session, 0, 2).await), "through {portal}");
+                    assert_eq!(read(&session, 0).await.unwrap(), 1);
+                    assert_eq!(keys(&session).await, BTreeSet::from([7]));
+                }
+            });
+        };
+        refused(portals.clone());
+        cluster.world.crash(cluster.servers[0]);
+        refused(portals[1..].to_vec());
+        cluster.start(0);
+        cluster.wait_until_all_serve();
+        refused(portals.clone());
+        // Somebody else takes it over through another node, and gives it up through a third.
+        let (second, third) = (portals[1], portals[2]);
+        cluster.world.block_on(other, CoreId(0), move || async move {
+            let session = log_in(second, "other").await.unwrap();
+            reserve(&session, PersistentReserveOut::register(9)).await.unwrap();
+            reserve(&session, out(ServiceAction::Preempt, 9, 7)).await.unwrap();
+            write(&session, 0, 3).await.unwrap();
+            reserve(&session, out(ServiceAction::Release, 9, 0)).await.unwrap();
+            let session = log_in(third, "other").await.unwrap();
+            assert_eq!(keys(&session).await, BTreeSet::from([9]));
+            write(&session, 0, 4).await.unwrap();
+        });
+    });
+}
+
+#[test]
+fn what_is_to_survive_survives_a_black_out() {
+    each_seed(2, |seed| {
+        for survives in [true, false] {
+            let cluster = Cluster::new(seed, 3, 1);
+            cluster.add_volume(VolumeKind::Thick, 3);
+            let client = cluster.client("holder");
+            let portal = cluster.portal(1);
+            cluster.world.block_on(client, CoreId(0), move || async move {
+                let session = log_in(portal, "holder").await.unwrap();
+                let register = PersistentReserveOut { survives, ..PersistentReserveOut::register(7) };
+                reserve(&session, register).await.unwrap();
+            });
+            cluster.servers.iter().for_each(|server| cluster.world.crash(*server));
+            (0..3).for_each(|index| cluster.start(index));
+            cluster.wait_until_all_serve();
+            for index in 0..3 {
+                let portal = cluster.portal(index);
+                let found = cluster.world.block_on(client, CoreId(0), move || async move {
+                    keys(&log_in(portal, "holder").await.unwrap()).await
+                });
+                let expected = if survives { BTreeSet::from([7]) } else { BTreeSet::new() };
+                assert_eq!(found, expected, "node {}", index + 1);
+            }
+        }
+    });
+}
+
+/// The key of those who are fenced off.
+const WRITERS: u64 = 0xaa;
+
+fn surviving(key: u64) -> PersistentReserveOut {
+    PersistentReserveOut { survives: true, ..PersistentReserveOut::register(key) }
+}
+
+/// Writes ever greater numbers to block 0, for ever, and never without being registered.
+async fn writer(portal: SocketAddr, name: String, next: Rc<Cell<u64>>) {
+    loop {
+        if let Some(session) = log_in(portal, &name).await {
+            while reserve(&session, surviving(WRITERS)).await.is_ok() {
+                loop {
+                    next.set(next.get() + 1);
+                    // Word of a lost registration comes before the write is carried out.
+                    if session.write(LUN, Lba(0), block(next.get()), SIZE).await.is_err() {
+                        break;
+                    }
+                }
+                rt::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        rt::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Fences the writers off, and then nothing may change any more; through changing nodes, while these crash.
+async fn fencer(portals: Vec<SocketAddr>, fenced: Rc<Cell<u64>>, mut rng: Rng) {
+    loop {
+        let index = rng.below(portals.len() as u64) as usize;
+        if let Some(session) = log_in(portals[index], "fencer").await {
+            let result = fence(&session, &fenced, &mut rng).await;
+            if result.is_err_and(|error| !matches!(error, initiator::Error::Status { .. })) {
+                // What it asked for through this node may still be carried out.
+                rt::sleep(Duration::from_secs(3)).await;
+            }
+        }
+        rt::sleep(Duration::from_millis(rng.below(200))).await;
+    }
+}
+
+async fn fence(session: &Session, fenced: &Cell<u64>, rng: &mut Rng) -> Result<(), initiator::Error> {
+    const KEY: u64 = 0xfe;
+    let kind = ReservationType::WriteExclusive;
+    let out =
+        |action, action_key| PersistentReserveOut { action, kind, key: KEY, action_key, survives: true };
+    reserve(session, surviving(KEY)).await?;
+    // It may be held by an earlier session of this client, through another node.
+    let held = reserve(session, out(ServiceAction::Reserve, 0)).await;
+    if is_conflict(&held) {
+        return reserve(session, out(ServiceAction::Clear, 0)).await;
+    }
+    held?;
+    reserve(session, out(ServiceAction::PreemptAndAbort, WRITERS)).await?;
+    let before = read(session, 0).await?;
+    for _ in 0..5 {
+        rt::sleep(Duration::from_millis(rng.below(50))).await;
+        let after = read(session, 0).await?;
+        assert_eq!(before, after, "a write took effect after its initiator was fenced off");
+    }
+    fenced.set(fenced.get() + 1);
+    reserve(session, out(ServiceAction::Release, 0)).await
+}
+
+fn fencing(seed: u64, disturbed: bool) {
+    let mut rng = Rng::new(seed);
+    let nodes = 2 + rng.below(2) as usize;
+    let cluster = Cluster::new(seed, nodes, 1 + rng.below(2) as usize);
+    cluster.add_volume(VolumeKind::Thick, nodes as u8);
+    let portals: Vec<SocketAddr> = (0..nodes).map(|index| cluster.portal(index)).collect();
+    let next = Rc::new(Cell::new(0));
+    for (index, portal) in portals.iter().enumerate() {
+        let name = format!("writer-{index}");
+        let (client, portal, next) = (cluster.client(&name), *portal, Rc::clone(&next));
+        drop(cluster.world.spawn_on(client, CoreId(0), move || writer(portal, name, next)));
+    }
+    let fenced = Rc::new(Cell::new(0));
+    let (client, counter, fork) = (cluster.client("fencer"), Rc::clone(&fenced), rng.fork());
+    drop(cluster.world.spawn_on(client, CoreId(0), move || fencer(portals, counter, fork)));
+    if disturbed {
+        cluster.disturb(&mut rng);
+        cluster.wait_until_all_serve();
+    }
+    cluster.world.run_for(Duration::from_secs(5));
+    assert!(fenced.get() > 5, "fenced off only {} times", fenced.get());
+    assert!(next.get() > 500, "only {} writes", next.get());
+}
+
+#[test]
+fn nothing_of_a_fenced_initiator_takes_effect() {
+    each_seed(2, |seed| fencing(seed, false));
+}
+
+#[test]
+fn nothing_of_a_fenced_initiator_takes_effect_while_nodes_crash_and_links_break() {
+    each_seed(6, |seed| fencing(seed, true));
+}
+
+/// Every client registers a key of its own through the node of its choice, again and again with another one.
+async fn registrant(portals: Vec<SocketAddr>, id: u64, holds: Rc<RefCell<BTreeSet<u64>>>, mut rng: Rng) {
+    let name = format!("registrant-{id}");
+    let mut serial = 0;
+    loop {
+        // Always through the same: it is the nexus that registers.
+        let Some(session) = log_in(portals[id as usize % portals.len()], &name).await else {
+            rt::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        loop {
+            serial += 1;
+            let key = serial << 8 | (id + 1);
+            holds.borrow_mut().retain(|held| held & 0xff != id + 1);
+            if reserve(&session, PersistentReserveOut::register(key)).await.is_err() {
+                break;
+            }
+            holds.borrow_mut().insert(key);
+            rt::sleep(Duration::from_millis(rng.below(100))).await;
+        }
+    }
+}
+
+#[test]
+fn all_nodes_agree_on_who_is_registered() {
+    each_seed(5, |seed| {
+        let mut rng = Rng::new(seed);
+        let nodes = 2 + rng.below(2) as usize;
+        let cluster = Cluster::new(seed, nodes, 1 + rng.below(2) as usize);
+        cluster.add_volume(VolumeKind::Thick, nodes as u8);
+        let portals: Vec<SocketAddr> = (0..nodes).map(|index| cluster.portal(index)).collect();
+        let holds = Rc::new(RefCell::new(BTreeSet::new()));
+        let mut clients = Vec::new();
+        for id in 0..4 {
+            let client = cluster.client(&format!("registrant-{id}"));
+            let (portals, holds, fork) = (portals.clone(), Rc::clone(&holds), rng.fork());
+            drop(cluster.world.spawn_on(client, CoreId(0), move || registrant(portals, id, holds, fork)));
+            clients.push(client);
+        }
+        cluster.disturb(&mut rng);
+        cluster.wait_until_all_serve();
+        clients.iter().for_each(|client| cluster.world.crash(*client));
+        cluster.world.run_for(Duration::from_secs(5));
+        let watcher = cluster.client("watcher");
+        let found: Vec<BTreeSet<u64>> = portals
+            .into_iter()
+            .map(|portal| {
+                cluster.world.block_on(watcher, CoreId(0), move || async move {
+                    keys(&log_in(portal, "watcher").await.unwrap()).await
+                })
+            })
+            .collect();
+        assert!(found.iter().all(|keys| *keys == found[0]), "{found:x?}");
+        assert!(holds.borrow().is_subset(&found[0]), "{:x?} of {:x?}", found[0], holds.borrow());
+        assert!(!found[0].is_empty());
+    });
+}
