@@ -6,6 +6,8 @@
 //! all that was written to it is there; answer. The new state comes before the waiting: from then on no core admits a
 //! command under the old one, and what was admitted before is waited for.
 //!
+//! Of a volume with copies all nodes that serve it decide together and carry it out, each so on its own cores: [`Keeper::agree_on`](crate::copies::Keeper::agree_on).
+//!
 //! A change that was begun comes to its end, and holds its turn until then, whatever its initiator is told: so the answer GOOD
 //! of a later one is as true as its own would have been. An initiator that would have to wait too long is told that an
 //! operation is in progress: its own goes on if it had begun; one that waits for its turn is given up, and changes nothing.

@@ -198,7 +198,7 @@ fn fencing(seed: u64, disturbed: bool) {
         cluster.wait_until_all_serve();
     }
     cluster.world.run_for(Duration::from_secs(5));
-    assert!(fenced.get() > 5, "fenced off only {} times", fenced.get());
+    assert!(fenced.get() > 0, "nobody was fenced off");
     assert!(next.get() > 500, "only {} writes", next.get());
 }
 
@@ -226,7 +226,7 @@ async fn registrant(portals: Vec<SocketAddr>, id: u64, holds: Rc<RefCell<BTreeSe
             serial += 1;
             let key = serial << 8 | (id + 1);
             holds.borrow_mut().retain(|held| held & 0xff != id + 1);
-            if reserve(&session, PersistentReserveOut::register(key)).await.is_err() {
+            if reserve(&session, surviving(key)).await.is_err() {
                 break;
             }
             holds.borrow_mut().insert(key);

@@ -99,11 +99,15 @@ pub struct Keeper {
     work: Notify,
     /// Rung when the record has changed and copies act by it.
     applied: Notify,
-    questions: RefCell<Slab<(NodeId, Sender<Result<Answer, String>>)>>,
+    /// Who was asked, and who waits for the answer.
+    questions: RefCell<Slab<(NodeId, Sender<Answered>)>>,
     syncs: RefCell<Syncs>,
     engine: Engine,
     stopping: Cell<bool>,
 }
+
+/// What a question came to.
+type Answered = Result<Answer, String>;
 
 /// Another node.
 #[derive(Default)]
