@@ -35,6 +35,9 @@ pub const WATCH_CHANGES_MAX: usize = 4096;
 /// Watches of one node.
 pub const WATCHES_MAX: usize = 1024;
 
+/// What the successors of a dead leader wait for each other, in ticks: an election takes a message there and back, and two flushes. Three of them are over before
+/// the first who knows of no death would stand.
+pub const SUCCESSION_TICKS: u64 = 3;
 /// The engine's unit of time.
 pub const TICK: Duration = Duration::from_millis(50);
 /// Between heartbeats of a leader: 100 ms.

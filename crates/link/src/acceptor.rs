@@ -12,6 +12,7 @@ use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal};
 use crate::hub::Hub;
 use crate::join::{self, Admission, JoinAnswered, JoinWireError};
 use crate::room::Room;
+use crate::seat::Seat;
 use crate::wire::{Wire, WireError};
 
 /// When a connection cannot be accepted, as without descriptors: how long until the next try.
@@ -53,6 +54,7 @@ async fn welcome(hub: &Rc<Hub>, stream: DetachedStream, address: SocketAddr) {
             Ok(_) => return,
             Err(refusal) => AcceptError::ByMe { refusal, hello },
         },
+        Ok(Ok(Agreed::Obituary)) => return wire.linger().await,
         Ok(Ok(Agreed::Join(admission))) => {
             match join::serve(&mut wire, hub.limits.handshake, admission).await {
                 Ok(JoinAnswered::Joined(node)) => {
@@ -92,6 +94,8 @@ enum Agreed {
     Link(Hello),
     /// To let the other join, if this agrees.
     Join(Admission),
+    /// It was said that a life is over; that was believed.
+    Obituary,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -132,6 +136,9 @@ async fn agree(hub: &Rc<Hub>, wire: &mut Wire) -> Result<Agreed, AcceptError> {
     }
     let opening: [u8; PREAMBLE_BYTES] = wire.receive().await?;
     let hello = Hello::read(wire, opening).await?.ok_or(AcceptError::Foreign)?;
+    if preamble.purpose == Purpose::Obituary {
+        return believe(hub, wire, hello).await;
+    }
     // Of two nodes that with the higher number connects.
     let connects = if hello.from > hub.me { Ok(()) } else { Err(Refusal::Name) };
     let verdict = hub.judge(&hello, wire).and(connects);
@@ -147,6 +154,18 @@ async fn agree(hub: &Rc<Hub>, wire: &mut Wire) -> Result<Agreed, AcceptError> {
         None => Err(AcceptError::Foreign),
         Some(refusal) => Err(AcceptError::ByPeer { refusal, hello }),
     }
+}
+
+/// Believes that a life is over if its own node says so, and acts by it before it answers.
+async fn believe(hub: &Rc<Hub>, wire: &mut Wire, hello: Hello) -> Result<Agreed, AcceptError> {
+    let verdict = hub.judge(&hello, wire);
+    if verdict.is_ok() {
+        Seat::current().handler().died(hello.from, hello.incarnation);
+    }
+    let name = LinkName { peer: hello.from, role: hello.role, number: hello.number };
+    let mine = Hello { refusal: verdict.err(), ..hub.hello(name, hello.attempt) };
+    wire.send(&mine.encode()).await?;
+    verdict.map(|()| Agreed::Obituary).map_err(|refusal| AcceptError::ByMe { refusal, hello })
 }
 
 async fn agree_to_join(hub: &Rc<Hub>, wire: &mut Wire, preamble: Preamble) -> Result<Agreed, AcceptError> {

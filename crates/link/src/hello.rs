@@ -27,6 +27,8 @@ pub(crate) enum Purpose {
     Link,
     /// To let a new node join the cluster.
     Join,
+    /// To say that a life of a node is over.
+    Obituary,
 }
 
 /// The first bytes of a connection, never encrypted.
@@ -54,6 +56,7 @@ impl Preamble {
         let purpose = match self.purpose {
             Purpose::Link => 1,
             Purpose::Join => 2,
+            Purpose::Obituary => 3,
         };
         opening([VERSION, purpose, u8::from(self.tls), 0])
     }
@@ -66,8 +69,12 @@ impl Opening {
         }
         match bytes[4..] {
             [version, ..] if version != VERSION => Opening::Version(version),
-            [_, purpose @ 1..=2, tls @ 0..=1, 0] => {
-                let purpose = if purpose == 1 { Purpose::Link } else { Purpose::Join };
+            [_, purpose @ 1..=3, tls @ 0..=1, 0] => {
+                let purpose = match purpose {
+                    1 => Purpose::Link,
+                    2 => Purpose::Join,
+                    _ => Purpose::Obituary,
+                };
                 Opening::Preamble(Preamble { purpose, tls: tls == 1 })
             }
             [_, 0xff, code, 0] => Refusal::from_code(code).map_or(Opening::Foreign, Opening::Refused),
@@ -254,9 +261,12 @@ mod tests {
         assert_eq!(Opening::parse(preamble.encode()), Opening::Preamble(preamble));
         let join = Preamble { purpose: Purpose::Join, tls: true };
         assert_eq!(Opening::parse(*b"URSA\x01\x02\x01\0"), Opening::Preamble(join));
+        let obituary = Preamble { purpose: Purpose::Obituary, tls: true };
+        assert_eq!(obituary.encode(), *b"URSA\x01\x03\x01\0");
+        assert_eq!(Opening::parse(obituary.encode()), Opening::Preamble(obituary));
         assert_eq!(Opening::parse(*b"URSA\x02\x01\x01\0"), Opening::Version(2));
         assert_eq!(Opening::parse(*b"URSA\x01\xff\x07\0"), Opening::Refused(Refusal::Security));
-        for foreign in [*b"GET / HT", *b"URSA\x01\x03\x01\0", *b"URSA\x01\x01\x02\0", *b"URSA\x01\xff\x63\0"]
+        for foreign in [*b"GET / HT", *b"URSA\x01\x04\x01\0", *b"URSA\x01\x01\x02\0", *b"URSA\x01\xff\x63\0"]
         {
             assert_eq!(Opening::parse(foreign), Opening::Foreign);
         }

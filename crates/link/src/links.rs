@@ -24,6 +24,10 @@ pub trait Handler {
     fn down(&self, name: LinkName);
     /// A frame has come, in the order in which the peer sent it.
     fn frame(&self, link: &Rc<Link>, frame: Frame);
+    /// A process that was this life of the node is dead: a watcher that has the node's credentials says so. Told on core 0.
+    fn died(&self, node: NodeId, incarnation: Incarnation) {
+        let _ = (node, incarnation);
+    }
 }
 
 /// How it stands with another member.

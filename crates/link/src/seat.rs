@@ -30,6 +30,11 @@ impl Seat {
         rt::local().expect("every core is installed before any link is made")
     }
 
+    /// The user's.
+    pub(crate) fn handler(&self) -> &dyn Handler {
+        &*self.handler
+    }
+
     /// Brings up a link with this connection. One of the same name is brought down before.
     pub(crate) fn bring_up(self: &Rc<Seat>, identity: Identity, wire: DetachedWire) {
         let DetachedWire { stream, tls, incoming } = wire;

@@ -77,6 +77,8 @@ const HELD_MAX: usize = 8;
 #[derive(Debug)]
 struct Given {
     incarnation: Incarnation,
+    /// This life is known to be over: what still comes of it was sent before.
+    dead: bool,
     /// The greatest revision that it said it acts by.
     applied: Revision,
     /// Until when, by the revision they were given at. Both grow; what has run out is dropped.
@@ -129,17 +131,20 @@ impl Leases {
         if self.applied == Revision(0) && !left_out(Canary::GrantBlind) {
             return None;
         }
-        let given = self.given.entry(from).or_insert_with(|| Given {
+        let anew = || Given {
             incarnation: request.incarnation,
+            dead: false,
             applied: request.applied,
             until: Vec::new(),
-        });
-        if request.incarnation < given.incarnation {
+        };
+        let given = self.given.entry(from).or_insert_with(anew);
+        if request.incarnation < given.incarnation || (request.incarnation == given.incarnation && given.dead)
+        {
             return None; // A dead process's last words.
         }
         if request.incarnation > given.incarnation {
             // It restarted, and with it went what it held.
-            *given = Given { incarnation: request.incarnation, applied: request.applied, until: Vec::new() };
+            *given = anew();
         }
         given.applied = given.applied.max(request.applied);
         given.until.retain(|(_, until)| *until > now);
@@ -174,10 +179,12 @@ impl Leases {
             .any(|held| now < held.until && (held.revision <= self.applied || left_out(Canary::NoRevision)))
     }
 
-    /// The other is proven dead in this and all earlier lives: nothing that it was promised binds any more (R11).
+    /// The other is proven dead in this and all earlier lives: nothing that it was promised binds any more (R11), and nothing more is promised.
     pub fn handle_death(&mut self, of: NodeId, incarnation: Incarnation) {
-        if let Some(given) = self.given.get_mut(&of).filter(|given| given.incarnation <= incarnation) {
-            given.until.clear();
+        let dead = || Given { incarnation, dead: true, applied: Revision(0), until: Vec::new() };
+        let given = self.given.entry(of).or_insert_with(dead);
+        if given.incarnation <= incarnation {
+            *given = Given { applied: given.applied, ..dead() };
         }
     }
 
@@ -270,9 +277,22 @@ mod tests {
         b.handle_request(at(5000), A, a.request(at(5000)));
         b.handle_death(A, Incarnation(1));
         assert_eq!(b.released_at(A, Revision(6)), at(1010));
+        // Sent before it died, and late.
+        assert_eq!(b.handle_request(at(5010), A, a.request(at(5001))), None);
+        assert_eq!(b.released_at(A, Revision(6)), at(1010));
         let reborn = Leases::new(at(5500), Incarnation(2), Terms::default());
         assert!(b.handle_request(at(5500), A, reborn.request(at(5500))).is_some());
         assert_eq!(b.handle_request(at(5600), A, a.request(at(4999))), None);
+        b.handle_death(A, Incarnation(1));
+        assert_eq!(b.released_at(A, Revision(6)), at(6500), "what its next life was promised stands");
+    }
+
+    #[test]
+    fn a_life_that_ended_before_it_asked_for_anything_gets_nothing() {
+        let (a, mut b) = (leases(), leases());
+        b.handle_death(A, Incarnation(1));
+        assert_eq!(b.handle_request(at(5000), A, a.request(at(5000))), None);
+        assert_eq!(b.released_at(A, Revision(6)), at(1010));
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub struct Proposal {
 pub enum Reason {
     /// The member's process has been restarted: this life of it is none.
     Restarted,
+    /// The member's process is known to be dead.
+    Died,
     /// Nothing was heard of the member for [`SILENCE_MAX`].
     Silent,
     /// The member owes acknowledgements for too long.
@@ -68,6 +70,8 @@ pub struct Steward {
     heard: [Option<Heard>; Slot::MAX],
     /// Since when it is known which life of each member is one: that it was not heard of before is no silence.
     named: [Option<Heard>; Slot::MAX],
+    /// The latest life of each that is known to be over.
+    died: [Option<Incarnation>; Slot::MAX],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +90,7 @@ impl Steward {
             began: now,
             heard: [None; Slot::MAX],
             named: [None; Slot::MAX],
+            died: [None; Slot::MAX],
         }
     }
 
@@ -100,6 +105,13 @@ impl Steward {
     /// Another node's copy is in the slot now: what was heard of the last one says nothing of it.
     pub fn forget(&mut self, slot: Slot) {
         (self.heard[slot.index()], self.named[slot.index()]) = (None, None);
+        self.died[slot.index()] = None;
+    }
+
+    /// The process of the copy in the slot is proven dead in this and all earlier lives.
+    pub fn handle_death(&mut self, of: Slot, incarnation: Incarnation) {
+        let died = &mut self.died[of.index()];
+        *died = (*died).max(Some(incarnation));
     }
 
     /// What to propose now. At most one thing: the next is thought of when this one is committed or lost.
@@ -151,10 +163,17 @@ impl Steward {
         if self.heard[slot.index()].is_some_and(|heard| Some(heard.incarnation) > named) {
             return Some(Reason::Restarted);
         }
+        if named.is_some_and(|life| self.is_dead(slot, life)) {
+            return Some(Reason::Died);
+        }
         if self.silence(now, slot) > self.silence_max {
             return Some(Reason::Silent);
         }
         view.overdue.contains(slot).then_some(Reason::Overdue)
+    }
+
+    fn is_dead(&self, slot: Slot, life: Incarnation) -> bool {
+        self.died[slot.index()].is_some_and(|died| died >= life)
     }
 
     fn silence(&self, now: Instant, slot: Slot) -> Duration {
@@ -174,6 +193,9 @@ impl Steward {
         let outside = newest.configured().minus(newest.members()).and(view.caught_up).minus(view.leaving);
         outside.iter().find_map(|slot| {
             let heard = self.heard[slot.index()].filter(|heard| now.since(heard.at) <= self.silence_max)?;
+            if self.is_dead(slot, heard.incarnation) {
+                return None;
+            }
             let config = newest.admit(slot, heard.incarnation).ok()?;
             Some(Proposal { config, slot, reason: Reason::CaughtUp })
         })
@@ -183,7 +205,9 @@ impl Steward {
     fn recover(&self, now: Instant, newest: &Config, leases: &Leases) -> Option<Proposal> {
         let alive = newest.in_sync().without(self.me).iter().any(|slot| {
             self.heard[slot.index()].is_some_and(|heard| {
-                newest.has_member(slot, heard.incarnation) && now.since(heard.at) <= self.silence_max
+                newest.has_member(slot, heard.incarnation)
+                    && now.since(heard.at) <= self.silence_max
+                    && !self.is_dead(slot, heard.incarnation)
             })
         });
         if alive || now < leases.quiet_until() || now.since(self.began) <= self.silence_max {
@@ -264,6 +288,41 @@ mod tests {
         case.view.leaving = Slots::NONE;
         case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(2));
         assert_eq!(case.proposes(2051), Some((slot(1), Reason::Restarted)));
+    }
+
+    #[test]
+    fn a_member_that_is_known_to_be_dead_is_removed_at_once() {
+        let mut case = Case::new(1);
+        case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(1));
+        assert_eq!(case.proposes(2051), None);
+        case.steward.handle_death(slot(1), Incarnation(1));
+        assert_eq!(case.proposes(2052), Some((slot(1), Reason::Died)));
+        case.goes_on(2052);
+        case.view.caught_up = Slots::NONE.with(slot(1));
+        assert_eq!(case.proposes(2053), None, "the dead do not join");
+        case.steward.handle_heartbeat(at(2054), slot(1), Incarnation(2));
+        assert_eq!(case.proposes(2055), Some((slot(1), Reason::CaughtUp)), "its next life may");
+        case.goes_on(2055);
+        case.steward.handle_death(slot(1), Incarnation(1));
+        assert_eq!(case.proposes(2056), None, "old news");
+    }
+
+    #[test]
+    fn the_death_of_one_node_is_not_that_of_the_next_in_its_slot() {
+        let mut case = Case::new(1);
+        case.steward.handle_death(slot(1), Incarnation(1));
+        case.steward.forget(slot(1));
+        case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(1));
+        assert_eq!(case.proposes(2051), None);
+    }
+
+    #[test]
+    fn nobody_waits_for_the_dead_before_going_on_alone() {
+        let mut case = Case::new(2);
+        case.steward.handle_heartbeat(at(2390), slot(1), Incarnation(1));
+        assert_eq!(case.proposes(2500), None);
+        case.steward.handle_death(slot(1), Incarnation(1));
+        assert_eq!(case.proposes(2501), Some((slot(0), Reason::Alone)));
     }
 
     /// Found with real processes: two nodes removed and let in a third in turn, until the second of them had heard of it, too.

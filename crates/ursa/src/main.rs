@@ -13,6 +13,7 @@ mod http;
 mod metrics;
 mod serve;
 mod size;
+mod watcher;
 
 use std::process::ExitCode;
 
@@ -21,5 +22,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    cli::main()
+    watcher::main_if_asked().unwrap_or_else(cli::main)
 }

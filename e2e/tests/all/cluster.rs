@@ -112,7 +112,7 @@ fn go_on(nodes: &mut [Node; 3], second: usize, name: &str, lun: u64) {
     }
 }
 
-fn cluster_of_three() -> [Node; 3] {
+pub fn cluster_of_three() -> [Node; 3] {
     let nodes = [Node::start(), Node::start(), Node::start()];
     let listen = || ports::free().to_string();
     nodes[0].ursa(&["node", "init", "--listen", &listen()]).expect_ok();
@@ -145,7 +145,7 @@ fn wait_until_in_sync(node: &Node, volume: &str) {
 }
 
 #[track_caller]
-fn wait(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
+pub fn wait(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + limit;
     while !done() {
         assert!(Instant::now() < end, "{what}: not within {limit:?}");

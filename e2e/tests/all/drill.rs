@@ -45,13 +45,29 @@ fn wait(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// Silence is four heartbeats.
+const SILENCE_MS: i64 = 400;
+
 #[test]
 fn a_drill_says_what_happened_and_leaves_nothing_behind() {
+    // The node that is killed leads the cluster's record, too.
+    let out_ms = drill_of_a_crash(&[], "its process died");
+    assert!(out_ms < SILENCE_MS, "the others were told, and yet it took {out_ms} ms");
+}
+
+#[test]
+fn without_watchers_the_others_wait_until_they_miss_a_node() {
+    let out_ms = drill_of_a_crash(&["--no-watcher"], "nothing was heard of its node");
+    assert!(out_ms > SILENCE_MS - 100, "{out_ms} ms: less than silence, from the last heartbeat on");
+}
+
+/// From the death of the node until it is out, in milliseconds.
+fn drill_of_a_crash(more: &[&str], reason: &str) -> i64 {
     let home = TempDir::new().expect("a temporary directory can be made");
     let directory = home.path().join("nodes");
     // How long a stall is on a machine that does much else says nothing of the program.
-    let mut command =
-        drill(&directory, &["crash-node", "--witness", "--seconds", "3", "--stall-max", "10000"]);
+    let arguments = ["crash-node", "--witness", "--seconds", "3", "--stall-max", "10000"];
+    let mut command = drill(&directory, &[&arguments, more].concat());
     let record = program::run(&mut command, DRILL_LIMIT).expect_ok();
     let record: Value = serde_json::from_str(&record).expect("it is one JSON document");
     assert_eq!(record["passed"], true, "{record:#}");
@@ -66,12 +82,16 @@ fn a_drill_says_what_happened_and_leaves_nothing_behind() {
     assert!(order.is_sorted(), "{order:?}: {record:#}");
     assert_eq!((order[0], cycle["out_ms"].as_i64()), (0, Some(order[1])));
     assert!(order[1] < 3_000, "the other goes on before the node is back: {record:#}");
+    let out = events.iter().find(|event| event["kind"] == "out").expect("found above");
+    assert!(out["text"].as_str().is_some_and(|text| text.contains(reason)), "{record:#}");
+    println!("{more:?}: out after {} ms, longest wait {} ms", order[1], cycle["stall_ms"]);
     assert!(cycle["requests"].as_u64() > Some(100), "{record:#}");
     let checks = cycle["checks"].as_array().expect("a list");
     assert_eq!(checks.len(), 5, "{record:#}");
     assert!(checks.iter().all(|check| check["passed"] == true), "{record:#}");
     assert!(!directory.exists(), "its directory is removed");
     assert_eq!(nodes_in(&directory), Vec::<PathBuf>::new());
+    order[1]
 }
 
 /// A drill that runs, and its nodes with it.

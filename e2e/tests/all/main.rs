@@ -13,3 +13,4 @@ mod power;
 mod qemu;
 mod robustness;
 mod structure;
+mod watcher;

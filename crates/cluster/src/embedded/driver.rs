@@ -48,6 +48,7 @@ enum Input {
     Request(Request),
     Message(NodeId, Vec<u8>),
     Unreachable(NodeId),
+    Died(NodeId),
     /// Look whether to stop.
     Wake,
 }
@@ -125,6 +126,11 @@ impl Embedded {
     /// Messages to `node` may have been lost: its link broke.
     pub fn unreachable(&self, node: NodeId) {
         let _ = self.inbox.try_send(Input::Unreachable(node));
+    }
+
+    /// The process of `node` is dead: should it have led, nobody waits until it is missed.
+    pub fn died(&self, node: NodeId) {
+        let _ = self.inbox.try_send(Input::Died(node));
     }
 
     /// Stops it and waits until it has ended, but not for longer than `patience`; says whether it has.
@@ -244,6 +250,7 @@ impl Driver {
                 }
             }
             Input::Unreachable(node) => self.engine.handle_unreachable(node),
+            Input::Died(node) => self.engine.handle_death(node),
             Input::Wake => {}
         }
     }

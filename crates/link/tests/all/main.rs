@@ -6,6 +6,7 @@ mod credentials;
 mod joining;
 mod loopback;
 mod node;
+mod obituary;
 mod recorder;
 mod refusals;
 mod world;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use base::Chain;
 use link::{Frame, Handler, Link, LinkName};
-use replica::Incarnation;
+use replica::{Incarnation, NodeId};
 use rt::CoreId;
 
 /// A frame of this kind is answered with the same of kind `ANSWER`.
@@ -22,6 +22,7 @@ pub const SAY: u8 = 3;
 pub enum Told {
     Up(LinkName, Incarnation),
     Down(LinkName),
+    Died(NodeId, Incarnation),
     Frame { name: LinkName, channel: u64, kind: u8, head: Vec<u8>, payload: Vec<u8> },
 }
 
@@ -49,7 +50,7 @@ impl Log {
             match told {
                 Told::Up(name, incarnation) => assert_eq!(up.insert(*name, (*core, *incarnation)), None),
                 Told::Down(name) => assert_eq!(up.remove(name).unwrap().0, *core),
-                Told::Frame { .. } => {}
+                Told::Died(..) | Told::Frame { .. } => {}
             }
         }
         up.into_iter().map(|(name, (core, incarnation))| (name, core, incarnation)).collect()
@@ -98,6 +99,10 @@ impl Handler for Recorder {
     fn down(&self, name: LinkName) {
         assert!(self.links.borrow_mut().remove(&name).is_some(), "{name} is down twice");
         self.tell(Told::Down(name));
+    }
+
+    fn died(&self, node: NodeId, incarnation: Incarnation) {
+        self.tell(Told::Died(node, incarnation));
     }
 
     fn frame(&self, link: &Rc<Link>, frame: Frame) {

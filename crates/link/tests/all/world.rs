@@ -300,7 +300,7 @@ fn a_restarted_peer_takes_the_place_of_its_earlier_life() {
                     assert!(up.values().all(|other| *other == incarnation), "{up:?}");
                 }
                 Told::Down(name) => drop(up.remove(&name)),
-                Told::Frame { .. } => {}
+                Told::Died(..) | Told::Frame { .. } => {}
             }
         }
     }
@@ -504,6 +504,7 @@ fn a_new_connection_replaces_one_that_only_one_side_has_lost() {
         let lives = |log: &Log| {
             let of_it = |told: &Told| match told {
                 Told::Up(name, _) | Told::Down(name) | Told::Frame { name, .. } => name.number == 1,
+                Told::Died(..) => false,
             };
             log.all().into_iter().map(|(_, told)| told).filter(of_it).collect::<Vec<_>>()
         };

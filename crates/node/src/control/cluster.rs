@@ -28,7 +28,7 @@ const CLUSTER: &str = "cluster";
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(1);
 
 /// The node's place in a cluster, as its own record keeps it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The cluster's identity.
     pub cluster: String,
@@ -46,7 +46,7 @@ pub struct Place {
 }
 
 /// Where a member is reached.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// Its number.
     pub node: u16,
@@ -72,6 +72,9 @@ pub enum EnterError {
     /// The record does not answer.
     #[error("the cluster's record cannot be followed")]
     Follow(#[from] cluster::Error),
+    /// Credentials that TLS does not take.
+    #[error(transparent)]
+    Obituary(#[from] link::ObituaryError),
     /// Addresses for links.
     #[error(transparent)]
     Links(#[from] link::StartError),
@@ -258,7 +261,7 @@ impl Control {
 
     /// Where certificates and the record lie.
     pub(super) fn cluster_directory(&self) -> Result<PathBuf, EnterError> {
-        let directory = Shard::current().config().data_dir.join("cluster");
+        let directory = cluster_path();
         match std::fs::create_dir(&directory) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                 Err(EnterError::Directory(directory, error))
@@ -266,6 +269,11 @@ impl Control {
             _ => Ok(directory),
         }
     }
+}
+
+/// See [`Control::cluster_directory`], which makes it.
+pub(super) fn cluster_path() -> PathBuf {
+    Shard::current().config().data_dir.join("cluster")
 }
 
 /// Whether the node can listen there: known before anything is kept, since a node that is in a cluster and cannot does not start.
@@ -280,7 +288,7 @@ pub(super) async fn try_to_listen(addresses: &[SocketAddr]) -> Result<(), EnterE
 
 const RECORD_FILE: &str = "record.sqlite";
 
-fn cluster_id(place: &Place) -> Result<ClusterId, EnterError> {
+pub(super) fn cluster_id(place: &Place) -> Result<ClusterId, EnterError> {
     let id = store::ClusterId::parse(&place.cluster);
     id.map(|id| ClusterId(id.0)).ok_or_else(|| EnterError::Malformed(place.cluster.clone()))
 }

@@ -20,6 +20,7 @@ mod start;
 mod status;
 mod turns;
 mod volumes;
+mod will;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +49,7 @@ pub use self::start::{DefaultPool, StartError, Wanted};
 pub use self::status::{RecordStatus, ReplicationStats, SessionStatus, Traffic, VolumeStats};
 pub(crate) use self::volumes::show_capacity;
 pub use self::volumes::{NewVolume, VolumeStatus};
+pub use self::will::LastWill;
 use crate::port_numbers::NodeNumber;
 use crate::portal::Registry;
 use crate::record::Record;

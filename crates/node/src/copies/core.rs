@@ -295,6 +295,12 @@ impl Handler for LinkHandler {
         }
     }
 
+    fn died(&self, node: NodeId, incarnation: Incarnation) {
+        if let Some(keeper) = Copies::current().keeper() {
+            keeper.handle_death(node, incarnation);
+        }
+    }
+
     fn frame(&self, link: &Rc<Link>, frame: Frame) {
         let LinkName { peer, role, .. } = link.name();
         match role {

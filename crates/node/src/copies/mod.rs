@@ -23,8 +23,8 @@ pub use self::ask::{Answer, Ask};
 pub use self::checksum::checksum;
 pub use self::core::{Copies, LinkHandler};
 pub use self::entry::{
-    CopyEntry, DROPPED_MAX, DroppedCopy, Leaves, NewCopy, NodeEntry, StandingEntry, VolumeEntry, node_key,
-    peer, volume_key, volume_name_key,
+    CopyEntry, DROPPED_MAX, DroppedCopy, Leaves, NODES, NewCopy, NodeEntry, StandingEntry, VolumeEntry,
+    node_key, peer, volume_key, volume_name_key,
 };
 pub use self::keeper::{ClusterError, CopiesStatus, Engine, Keeper, RECORD_DEADLINE, json};
 pub use self::lock::RangeLock;

@@ -323,6 +323,47 @@ fn a_lost_node_is_a_stall_and_returns_with_what_it_missed() {
     });
 }
 
+/// The watcher of a process that was killed, on the same machine.
+fn watcher(cluster: &Cluster, will: node::control::LastWill) -> usize {
+    let machine = cluster.client("watcher");
+    cluster.world.block_on(machine, CoreId(0), move || async move {
+        will.carry_out(None, Duration::from_secs(2)).await.unwrap()
+    })
+}
+
+#[test]
+fn a_death_that_is_told_is_a_short_stall() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 3);
+        let (client, portal) = (cluster.client("client"), cluster.portal(1));
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "client").await.unwrap();
+            write(&session, 0, 1).await.unwrap();
+        });
+        let will =
+            cluster.control(0, |control| async move { control.last_will() }).expect("it is in a cluster");
+        cluster.world.crash(cluster.servers[0]);
+        let lost = cluster.world.now();
+        assert_eq!(watcher(&cluster, will.clone()), 2, "both of the others believe it");
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "client").await.unwrap();
+            write(&session, 1, 2).await.unwrap();
+            assert_eq!(read(&session, 0).await.unwrap(), 1);
+        });
+        let stall = cluster.world.now() - lost;
+        assert!(stall < Duration::from_millis(300), "{stall:?}");
+        assert_eq!(cluster.in_sync(1), 2);
+
+        // Told late, of a life that is over: the next one is none of its business.
+        cluster.start(0);
+        cluster.wait_until_in_sync(1, 3);
+        assert_eq!(watcher(&cluster, will), 0, "they have seen a later life");
+        cluster.world.run_for(Duration::from_secs(1));
+        assert_eq!(cluster.in_sync(1), 3);
+    });
+}
+
 /// What hosts saw of a few blocks, by block.
 type History = Rc<RefCell<Vec<Vec<Op>>>>;
 

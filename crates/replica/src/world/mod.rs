@@ -92,6 +92,10 @@ pub struct World {
     nodes: Vec<Node>,
     /// By sender and receiver; `None`: broken.
     links: BTreeMap<(usize, usize), Option<Wire>>,
+    /// Watchers' words that are on their way: when they arrive, to whom, and whose life is over.
+    obituaries: Vec<(Instant, usize, usize, Incarnation)>,
+    /// What watchers do leaves the rest of a seed as it is.
+    watchers: Rng,
     writes: BTreeMap<Command, HostWrite>,
     last_value: u64,
     history: Vec<Vec<Op>>,
@@ -144,6 +148,8 @@ impl World {
             record: vec![Config::initial(&members, Revision(1))],
             nodes,
             links,
+            obituaries: Vec::new(),
+            watchers: Rng::new(seed ^ 0x0b17_0a2f),
             writes: BTreeMap::new(),
             last_value: EMPTY,
             history: vec![Vec::new(); GEOMETRY.blocks as usize],
@@ -186,6 +192,7 @@ impl World {
     pub fn step(&mut self) {
         self.now = self.now + Duration::from_micros(200 + self.rng.below(800));
         self.deliver();
+        self.deliver_obituaries();
         for index in 0..self.nodes.len() {
             if self.nodes[index].up {
                 self.learn(index);
@@ -224,6 +231,35 @@ impl World {
                 }
                 self.drain(to);
             }
+        }
+    }
+
+    fn deliver_obituaries(&mut self) {
+        let now = self.now;
+        let (due, later) =
+            std::mem::take(&mut self.obituaries).into_iter().partition(|(due, ..)| *due <= now);
+        self.obituaries = later;
+        let due: Vec<(Instant, usize, usize, Incarnation)> = due;
+        for (_, to, of, life) in due {
+            if self.nodes[to].up {
+                self.count("death told");
+                self.say(|| format!("{to} is told that {of} is dead in life {}", life.0));
+                self.nodes[to].leases.handle_death(node_id(of), life);
+                self.nodes[to].steward.handle_death(slot(of), life);
+            }
+        }
+    }
+
+    /// The process is dead, and its watcher tells the others: at once, or when it is long back.
+    fn tell_death(&mut self, of: usize) {
+        if self.watchers.one_in(2) {
+            return;
+        }
+        let life = self.nodes[of].incarnation;
+        for to in (0..self.nodes.len()).filter(|to| *to != of) {
+            let within = if self.watchers.one_in(4) { 2000 } else { 10 };
+            let delay = Duration::from_micros(self.watchers.below(within * 1000));
+            self.obituaries.push((self.now + delay, to, of, life));
         }
     }
 
@@ -379,6 +415,7 @@ impl World {
             let what = match proposal.reason {
                 Reason::Restarted => "steward removes a restarted process",
                 Reason::Silent => "steward removes who is silent",
+                Reason::Died => "steward removes the dead",
                 Reason::Complete => "steward promotes",
                 Reason::CaughtUp => "steward admits",
                 Reason::Alone => "steward goes on alone",
@@ -482,6 +519,7 @@ impl World {
         }
         self.count("crash");
         self.say(|| format!("{index} crashes"));
+        self.tell_death(index);
         let mut rng = self.rng.fork();
         let node = &mut self.nodes[index];
         node.disk.crash(&mut rng);

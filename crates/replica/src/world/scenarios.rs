@@ -42,6 +42,8 @@ fn no_seed_breaks_a_rule() {
         "isolation",
         "steward removes a restarted process",
         "steward removes who is silent",
+        "death told",
+        "steward removes the dead",
         "steward promotes",
         "steward admits",
         "steward goes on alone",

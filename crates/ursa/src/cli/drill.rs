@@ -64,6 +64,9 @@ pub struct Drill {
     /// Have the volume in memory
     #[arg(long)]
     ram: bool,
+    /// Leave out the processes that tell of a node's death: the others wait for its leases, as when its machine is lost
+    #[arg(long)]
+    no_watcher: bool,
     /// Where to make the nodes' directories; it must not exist, and is removed unless the drill fails [default: one of its own in $TMPDIR]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -115,6 +118,7 @@ impl Drill {
             copies: if self.witness { 2 } else { self.nodes },
             witness: self.witness,
             ram: self.ram,
+            watchers: !self.no_watcher,
             size: self.size.0,
             directory: self.dir.unwrap_or_else(own_directory),
             harm: Duration::from_secs(self.seconds.into()),
@@ -141,6 +145,7 @@ impl Demo {
             copies: if self.witness { 2 } else { 3 },
             witness: self.witness,
             ram: false,
+            watchers: true,
             size: DEMO_SIZE.0,
             directory: own_directory(),
             harm: Duration::from_secs(5),

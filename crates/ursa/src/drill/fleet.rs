@@ -43,6 +43,8 @@ pub struct Shape {
     pub witness: bool,
     /// The volume is in memory.
     pub ram: bool,
+    /// Nodes have watchers.
+    pub watchers: bool,
     /// Bytes of the volume.
     pub size: u64,
     /// Where the nodes' directories are made.
@@ -187,6 +189,7 @@ impl Member {
             ("--pool-size", pool.to_string()),
             ("--ram-max", ram.to_string()),
             ("--data-max", DATA_MAX.to_string()),
+            ("--watcher", shape.watchers.to_string()),
         ];
         let arguments = arguments.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
         Ok(Member {

@@ -104,6 +104,8 @@ pub struct Plan {
     pub witness: bool,
     /// The volume is in memory.
     pub ram: bool,
+    /// Nodes have watchers, which tell the others of their death.
+    pub watchers: bool,
     /// Bytes of the volume.
     pub size: u64,
     /// Where the nodes' data is; must not exist. It is removed if all went well.
@@ -197,6 +199,7 @@ impl Plan {
             copies: self.copies,
             witness: self.witness,
             ram: self.ram,
+            watchers: self.watchers,
             size: self.size,
             directory: self.directory.clone(),
         };

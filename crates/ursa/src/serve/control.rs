@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use node::Handle;
 use node::control::StartError;
@@ -19,6 +19,7 @@ use super::greeting::greeting;
 use super::settings::Settings;
 use super::{ServeError, notify};
 use crate::http::{self, State};
+use crate::watcher::Guarded;
 
 /// What the control thread has.
 pub struct Control {
@@ -69,6 +70,8 @@ impl Control {
             Err(_) => return Ok(()),
         };
         let http = Http::start(self, &portals).await?;
+        let (farewell, over) = oneshot::channel();
+        let guard = self.settings.watcher.then(|| tokio::spawn(guard(self.node.clone(), over)));
         // Nobody may be there to read it.
         let _ = io::stdout().write_all(greeting(&self.settings, &portals).as_bytes());
         notify::ready();
@@ -80,7 +83,13 @@ impl Control {
         notify::stopping();
         tracing::info!("stopping: sessions are asked to log out; a second signal stops at once");
         tokio::select! {
-            () = async { tokio::join!(self.node.drain(), http.stop()); } => Ok(()),
+            () = async { tokio::join!(self.node.drain(), http.stop()); } => {
+                let _ = farewell.send(());
+                if let Some(guard) = guard {
+                    let _ = guard.await;
+                }
+                Ok(())
+            }
             () = signals.next() => {
                 tracing::warn!("stopped by a second signal, without waiting for sessions");
                 std::process::exit(STOPPED_AT_ONCE);
@@ -94,6 +103,28 @@ impl Control {
                 ServeError::Running(self.settings.node.data_dir.clone())
             }
             error => ServeError::Node(error),
+        }
+    }
+}
+
+/// How often it is looked whether the watcher is there and knows what it must.
+const GUARD_EVERY: Duration = Duration::from_millis(500);
+
+/// Sees to it that a process watches this one, for as long as the node is in a cluster.
+async fn guard(node: Handle, mut farewell: oneshot::Receiver<()>) {
+    let mut guarded = Guarded::default();
+    loop {
+        if let Ok(will) = node.call(|control| async move { control.last_will() }).await {
+            guarded.keep(will);
+        }
+        tokio::select! {
+            told = &mut farewell => {
+                if told.is_ok() {
+                    guarded.farewell();
+                }
+                return;
+            }
+            () = tokio::time::sleep(GUARD_EVERY) => {}
         }
     }
 }

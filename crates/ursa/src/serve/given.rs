@@ -86,6 +86,10 @@ pub struct Given {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", hide_short_help = true)]
     pub discovery_chap: Option<bool>,
 
+    /// Whether, in a cluster, a process beside this one tells the other nodes when this one is dead [default: true]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", hide_short_help = true)]
+    pub watcher: Option<bool>,
+
     /// What is logged: error, warn, info, debug or trace, or a filter as in info,node=debug [default: info]
     #[arg(long, value_name = "FILTER")]
     pub log: Option<String>,
@@ -170,6 +174,7 @@ impl Given {
             nop_interval: self.nop_interval.or(file.nop_interval),
             drain_timeout: self.drain_timeout.or(file.drain_timeout),
             discovery_chap: self.discovery_chap.or(file.discovery_chap),
+            watcher: self.watcher.or(file.watcher),
             log: self.log.or(file.log),
             log_format: self.log_format.or(file.log_format),
         }

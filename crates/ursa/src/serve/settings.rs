@@ -29,6 +29,8 @@ pub struct Settings {
     pub poll: Duration,
     /// The size of the pool that a first start makes; `None`: by what is free.
     pub pool_size: Option<Size>,
+    /// Whether a process tells the other nodes of a cluster when this one is dead.
+    pub watcher: bool,
     /// What is logged.
     pub log: String,
     /// How.
@@ -112,6 +114,7 @@ impl Settings {
             cores: given.cores.unwrap_or_else(Cores::of_this_machine),
             poll: Duration::from_micros(given.poll_us.unwrap_or(POLL_US).into()),
             pool_size: given.pool_size,
+            watcher: given.watcher.unwrap_or(true),
             log: given.log.unwrap_or_else(|| "info".into()),
             log_format: given.log_format.unwrap_or_default(),
         })
@@ -138,6 +141,7 @@ impl Settings {
             nop_interval: seconds(self.node.nop_interval),
             drain_timeout: seconds(self.node.drain_deadline),
             discovery_chap: Some(self.node.discovery_chap),
+            watcher: Some(self.watcher),
             log: Some(self.log.clone()),
             log_format: Some(self.log_format),
         };

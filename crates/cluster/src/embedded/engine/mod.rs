@@ -21,7 +21,7 @@ use crate::error;
 use crate::limits::{
     APPEND_BYTES_MAX, APPENDS_MAX, CALL_BYTES_MAX, CALLS_MAX, COMMITTED_BYTES_MAX, DEFERRED_TICKS,
     ELECTION_TICKS_MAX, ELECTION_TICKS_MIN, HEARTBEAT_TICKS, LOG_ENTRIES_MAX, PROMOTION_LAG_MAX,
-    SNAPSHOT_TICKS, UNCOMMITTED_BYTES_MAX, WITNESS_PATIENCE_TICKS,
+    SNAPSHOT_TICKS, SUCCESSION_TICKS, UNCOMMITTED_BYTES_MAX, WITNESS_PATIENCE_TICKS,
 };
 use crate::members::{MemberChange, Members};
 use crate::node_id::NodeId;
@@ -126,6 +126,8 @@ pub struct Engine {
     unconfirmed: Option<Unconfirmed>,
     /// Results of changes of members, which wait for the batch that is to be taken next.
     member_replies: Vec<Reply>,
+    /// In so many ticks this node stands for election, if the dead leader of this term has no successor by then.
+    succession: Option<(u64, u64)>,
     /// Since when a follower gets a snapshot.
     snapshots: BTreeMap<u64, u64>,
     messages: VecDeque<(NodeId, Vec<u8>)>,
@@ -176,6 +178,7 @@ impl Engine {
             deferred: Deferred { sequence, ..Deferred::default() },
             unconfirmed: None,
             member_replies: Vec::new(),
+            succession: None,
             snapshots: BTreeMap::new(),
             messages: VecDeque::new(),
             replies: VecDeque::new(),
@@ -230,6 +233,7 @@ impl Engine {
             // The time was over: another one for the next election, also in the same term.
             self.timeout.1 = u64::MAX;
         }
+        self.succeed();
         self.settle();
         self.resend_lost_snapshots();
         for call in self.reads.expire(now) {
@@ -283,6 +287,41 @@ impl Engine {
             self.raft.report_snapshot(node.raft(), SnapshotStatus::Failure);
         }
         self.settle();
+    }
+
+    /// The process of `node` is dead. If it led, somebody else stands for election at once, and the others one after the other if that one does not
+    /// succeed: several at a time would share the votes. Whoever stands, and whenever, is safe.
+    pub fn handle_death(&mut self, node: NodeId) {
+        if self.raft.raft.leader_id != node.raft() || !self.is_voter() {
+            return;
+        }
+        let others = self.members().voters.iter().filter(|voter| **voter != node && **voter < self.node());
+        // The witness leads only if nobody else can.
+        let rank = if self.settings.witness { self.members().voters.len() } else { others.count() };
+        self.succession = Some((rank as u64 * SUCCESSION_TICKS, self.raft.raft.term));
+        self.succeed();
+        self.settle();
+        self.hand_on();
+    }
+
+    /// Stands for election in the place of a dead leader, when it is this node's turn.
+    fn succeed(&mut self) {
+        let Some((left, term)) = self.succession else { return };
+        if self.raft.raft.term != term || self.raft.raft.state != StateRole::Follower {
+            self.succession = None;
+            return;
+        }
+        if left > 0 {
+            self.succession = Some((left - 1, term));
+            return;
+        }
+        self.succession = None;
+        // As if the leader had handed over before it died: voters need not wait until they miss it.
+        let mut message = Message::default();
+        message.set_msg_type(MessageType::MsgTimeoutNow);
+        (message.from, message.to, message.term) = (self.raft.raft.leader_id, self.node().raft(), term);
+        // If it cannot stand now, it does so when it misses the leader.
+        let _ = self.raft.step(message);
     }
 
     /// Carries out `transaction`, whose limits were checked. A reply will say what became of it.

@@ -18,6 +18,12 @@ impl Engine {
         }
     }
 
+    pub(super) fn died(&self, node: NodeId) {
+        if let (Engine::Embedded(embedded), Some(node)) = (self, cluster::NodeId::new(node.0)) {
+            embedded.died(node);
+        }
+    }
+
     pub(super) fn unreachable(&self, node: NodeId) {
         if let (Engine::Embedded(embedded), Some(node)) = (self, cluster::NodeId::new(node.0)) {
             embedded.unreachable(node);

@@ -644,6 +644,22 @@ impl Keeper {
         self.engine.unreachable(node);
     }
 
+    /// A process that was this life of the other node is dead, for certain: nobody waits for it any more.
+    pub(super) fn handle_death(self: &Rc<Self>, of: NodeId, life: Incarnation) {
+        tracing::warn!(node = %of, incarnation = life.0, "the process of another node has died");
+        self.copies.with_leases(|leases| leases.handle_death(of, life));
+        for kept in self.volumes.borrow_mut().values_mut() {
+            if let Some((slot, _)) = kept.entry.copy_on(of) {
+                kept.steward.handle_death(slot, life);
+            }
+        }
+        self.engine.died(of);
+        let keeper = Rc::clone(self);
+        rt::spawn(async move { keeper.propose().await }).detach();
+        // A configuration without it may be there already, and have waited for its leases.
+        self.work.notify();
+    }
+
     /// Sends the record's own message; lost without a link.
     pub fn send_record(&self, to: NodeId, bytes: Vec<u8>) {
         let link = self.peers.borrow().get(&to).and_then(|peer| peer.link.clone());

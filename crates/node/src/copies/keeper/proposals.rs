@@ -143,6 +143,7 @@ const LEFT_BEHIND: &str = "all copies were lost, and another one was back first"
 fn describe(reason: Reason) -> &'static str {
     match reason {
         Reason::Restarted => "its node was restarted",
+        Reason::Died => "its process died",
         Reason::Silent => "nothing was heard of its node",
         Reason::Overdue => "it did not finish writes",
         Reason::Leaves => "its node was stopped",

@@ -1,0 +1,96 @@
+//! Saying in a node's name that a life of it is over.
+//!
+//! A process that was killed cannot say so, and a watcher of it can: it has the node's credentials, so that whoever hears it knows that it speaks for the
+//! node and for no other. A connection of its own to each node, a hello of the life that is over, and the other's hello as the answer.
+
+use std::io;
+use std::net::SocketAddr;
+
+use replica::{Incarnation, NodeId};
+use rt::Stream;
+
+use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal};
+use crate::tls::Configs;
+use crate::wire::{Wire, WireError};
+use crate::{ClusterId, Limits, NodeCredentials, Role};
+
+/// A life of a node that is over.
+pub struct Obituary {
+    cluster: ClusterId,
+    node: NodeId,
+    incarnation: Incarnation,
+    tls: Option<Configs>,
+}
+
+/// A node was not told.
+#[derive(Debug, thiserror::Error)]
+pub enum ObituaryError {
+    /// Credentials that TLS does not take.
+    #[error("the credentials are of no use")]
+    Tls(#[source] rustls::Error),
+    /// It is not reached, or does not agree.
+    #[error("cannot connect to {0}: {1}")]
+    Unreached(SocketAddr, String),
+    /// It does not believe it.
+    #[error("refused: {0}")]
+    Refused(Refusal),
+}
+
+impl Obituary {
+    /// Of this life of the node whose credentials these are.
+    ///
+    /// # Errors
+    /// [`ObituaryError::Tls`].
+    pub fn new(credentials: &NodeCredentials, incarnation: Incarnation) -> Result<Obituary, ObituaryError> {
+        let tls = Some(Configs::new(credentials).map_err(ObituaryError::Tls)?);
+        Ok(Obituary { cluster: credentials.cluster(), node: credentials.node(), incarnation, tls })
+    }
+
+    /// The same without credentials, for simulated worlds: nodes that have some refuse it.
+    pub fn unproven(cluster: ClusterId, node: NodeId, incarnation: Incarnation) -> Obituary {
+        Obituary { cluster, node, incarnation, tls: None }
+    }
+
+    /// Tells the node that listens there; it acts by it when this returns.
+    ///
+    /// # Errors
+    /// See [`ObituaryError`].
+    pub async fn tell(&self, to: NodeId, address: SocketAddr, limits: &Limits) -> Result<(), ObituaryError> {
+        let unreached = |error: WireError| ObituaryError::Unreached(address, crate::error::chain(&error));
+        let exchange = async {
+            let mut wire = Wire::new(Stream::connect(address, limits.connect).await?);
+            let preamble = Preamble { purpose: Purpose::Obituary, tls: self.tls.is_some() };
+            wire.send(&preamble.encode()).await?;
+            if let Some(tls) = &self.tls {
+                wire.start_tls(tls.client(to)?).await?;
+            }
+            wire.send(&self.hello(to).encode()).await?;
+            let opening: [u8; PREAMBLE_BYTES] = wire.receive().await?;
+            if let Opening::Refused(refusal) = Opening::parse(opening) {
+                return Err(WireError::Refused(refusal));
+            }
+            Hello::read(&mut wire, opening).await
+        };
+        let late = |_| unreached(WireError::Io(io::ErrorKind::TimedOut.into()));
+        let answer = rt::timeout(limits.handshake, exchange).await.map_err(late)?.map_err(unreached)?;
+        match answer {
+            Some(Hello { refusal: None, .. }) => Ok(()),
+            Some(Hello { refusal: Some(refusal), .. }) => Err(ObituaryError::Refused(refusal)),
+            None => Err(unreached(WireError::Closed)),
+        }
+    }
+
+    fn hello(&self, to: NodeId) -> Hello {
+        Hello {
+            role: Role::Control,
+            number: 0,
+            refusal: None,
+            cluster: self.cluster,
+            from: self.node,
+            to,
+            cores: 1,
+            incarnation: self.incarnation,
+            attempt: 0,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The node's side: its watcher, and what that is handed.
+
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use node::control::LastWill;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use super::{COMMAND, FAREWELL};
+
+/// Has a watcher when the node is in a cluster.
+#[derive(Debug, Default)]
+pub struct Guarded {
+    watcher: Option<Child>,
+    /// What it was handed last.
+    handed: Option<LastWill>,
+    /// That there is none was said.
+    complained: bool,
+}
+
+impl Guarded {
+    /// Sees to it that there is a watcher that knows this.
+    pub fn keep(&mut self, will: Option<LastWill>) {
+        if self.watcher.as_mut().is_some_and(|watcher| !matches!(watcher.try_wait(), Ok(None))) {
+            tracing::warn!("the process that watches this one has ended: another one is started");
+            (self.watcher, self.handed) = (None, None);
+        }
+        if will.is_none() || will == self.handed {
+            return;
+        }
+        match self.hand(will.as_ref()) {
+            Ok(()) => (self.handed, self.complained) = (will, false),
+            Err(error) => {
+                self.dismiss();
+                if !std::mem::replace(&mut self.complained, true) {
+                    tracing::warn!(%error, "no process watches this one: should it die, the other nodes wait until its leases have run out");
+                }
+            }
+        }
+    }
+
+    fn hand(&mut self, will: Option<&LastWill>) -> io::Result<()> {
+        if self.watcher.is_none() {
+            self.watcher = Some(start()?);
+        }
+        let pipe = self.watcher.as_mut().and_then(|watcher| watcher.stdin.as_mut());
+        let pipe = pipe.ok_or(io::ErrorKind::BrokenPipe)?;
+        let mut line = serde_json::to_vec(&will)?;
+        line.push(b'\n');
+        // It does not wait: a watcher that does not read gets a successor.
+        pipe.write_all(&line)
+    }
+
+    /// The node has told the others itself.
+    pub fn farewell(mut self) {
+        if let Some(pipe) = self.watcher.as_mut().and_then(|watcher| watcher.stdin.as_mut()) {
+            // If it does not read it, it says what the others know.
+            let _ = pipe.write_all(format!("{FAREWELL}\n").as_bytes());
+        }
+    }
+
+    fn dismiss(&mut self) {
+        if let Some(mut watcher) = self.watcher.take() {
+            let _ = watcher.kill();
+            let _ = watcher.wait();
+        }
+        self.handed = None;
+    }
+}
+
+fn start() -> io::Result<Child> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("ursa").arg(COMMAND).arg(std::process::id().to_string());
+    // Whatever else this process has open is closed there: descriptors are made so. What it says goes where this process speaks.
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::inherit());
+    // Its allocator would take whole huge pages for the few kilobytes that it needs.
+    command.env("MIMALLOC_ALLOW_THP", "0");
+    // Ctrl-C is for the node.
+    command.process_group(0);
+    // It keeps no directory busy.
+    command.current_dir("/");
+    let child = command.spawn()?;
+    if let Some(pipe) = &child.stdin {
+        fcntl_setfl(pipe, fcntl_getfl(pipe)? | OFlags::NONBLOCK)?;
+    }
+    Ok(child)
+}

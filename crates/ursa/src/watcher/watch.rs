@@ -1,0 +1,144 @@
+//! The watcher's side.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use node::control::LastWill;
+use rt::CoreId;
+use rt::uring::{self, Running};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
+
+use super::{COMMAND, FAREWELL};
+
+/// The nodes are told within this time or not at all: after it they go on anyway, since leases are shorter; and who waits for the end of all processes
+/// of a service is not to wait for long.
+const TELL_LIMIT: Duration = Duration::from_secs(2);
+
+/// A line is a few addresses for each node of a cluster.
+const LINE_MAX: usize = 1 << 20;
+
+/// Watches, if this process was started for that.
+pub fn main_if_asked() -> Option<ExitCode> {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() != Some(COMMAND) {
+        return None;
+    }
+    let pid = arguments.next().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
+    Some(match pid.map_or_else(|| Err(io::ErrorKind::InvalidInput.into()), watch) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ursa: the process that watches a node has failed: {error}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+fn watch(pid: Pid) -> io::Result<()> {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        // SAFETY: no handler of ours runs. A service that is stopped signals all of its processes; this one outlives the node for a moment.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    let node = pidfd_open(pid, PidfdFlags::empty())?;
+    // A parent that is no longer is followed by another one, and its number may be somebody else's: nothing would be known of its death.
+    if getppid() != Some(pid) {
+        return Ok(());
+    }
+    let Some(will) = wait_for_death(&node)? else { return Ok(()) };
+    tell(will)
+}
+
+/// Waits until the process is dead, with all of its threads; gives what it has handed over last. `None`: it has said farewell, or nothing.
+fn wait_for_death(node: &OwnedFd) -> io::Result<Option<LastWill>> {
+    let (mut lines, mut will) = (Lines::default(), None);
+    let mut open = true;
+    loop {
+        let mut polled = vec![PollFd::new(node, PollFlags::IN)];
+        let stdin = io::stdin();
+        if open {
+            polled.push(PollFd::new(&stdin, PollFlags::IN));
+        }
+        match poll(&mut polled, None) {
+            Err(rustix::io::Errno::INTR) => continue,
+            polled => polled?,
+        };
+        let is_dead = !polled[0].revents().is_empty();
+        let has_more = polled.get(1).is_some_and(|pipe| !pipe.revents().is_empty());
+        if has_more {
+            let mut piece = [0; 4096];
+            // Without a buffer of its own, which would hide from the next look that there is more.
+            let len = rustix::io::read(&stdin, &mut piece)?;
+            open = len > 0;
+            for line in lines.take(&piece[..len])? {
+                if line == FAREWELL {
+                    return Ok(None);
+                }
+                will = serde_json::from_str(&line)?;
+            }
+            // Its last words count.
+            continue;
+        }
+        if is_dead {
+            return Ok(will);
+        }
+    }
+}
+
+/// Takes a stream of bytes apart.
+#[derive(Default)]
+struct Lines(Vec<u8>);
+
+impl Lines {
+    /// The lines that are whole now.
+    fn take(&mut self, bytes: &[u8]) -> io::Result<Vec<String>> {
+        self.0.extend_from_slice(bytes);
+        let mut lines = Vec::new();
+        while let Some(end) = self.0.iter().position(|byte| *byte == b'\n') {
+            let rest = self.0.split_off(end + 1);
+            let mut line = std::mem::replace(&mut self.0, rest);
+            line.pop();
+            lines.push(
+                String::from_utf8(line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?,
+            );
+        }
+        if self.0.len() > LINE_MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(lines)
+    }
+}
+
+fn tell(will: LastWill) -> io::Result<()> {
+    let credentials = will.credentials().map_err(io::Error::other)?;
+    let start = Arc::new(Mutex::new(Some((will, credentials))));
+    let core = uring::Config { processors: vec![0], pin: false, poll: Duration::ZERO };
+    let running = Running::start(core, move |_: CoreId| {
+        let start = start.lock().ok().and_then(|mut start| start.take());
+        async move {
+            let Some((will, credentials)) = start else { return };
+            match will.carry_out(Some(&credentials), TELL_LIMIT).await {
+                Ok(told) => eprintln!("ursa: the node's process has died; {told} other nodes were told"),
+                Err(error) => eprintln!("ursa: the node's process has died, and nobody was told: {error}"),
+            }
+        }
+    });
+    running.map_err(io::Error::other)?.join();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_in_any_pieces() {
+        let mut lines = Lines::default();
+        assert_eq!(lines.take(b"{\"a\"").unwrap(), Vec::<String>::new());
+        assert_eq!(lines.take(b":1}\nfare").unwrap(), ["{\"a\":1}"]);
+        assert_eq!(lines.take(b"well\n\n").unwrap(), ["farewell", ""]);
+        assert!(lines.take(&vec![b'x'; LINE_MAX + 1]).is_err(), "nothing of ours");
+    }
+}
