@@ -49,12 +49,34 @@ pub struct ClusterNode {
     pub copies: u64,
     /// How many of them are in sync.
     pub in_sync: u64,
+    /// It is to be stopped: none of its copies is in sync, and no volume waits for it.
+    #[serde(default)]
+    pub maintenance: bool,
+    /// It decides alone while two nodes without a witness are the cluster.
+    #[serde(default)]
+    pub preferred: bool,
     /// Where other nodes reach it.
     #[schema(example = json!(["10.0.0.1:3270"]))]
     pub addresses: Vec<String>,
     /// Where it listens for iSCSI.
     #[schema(example = json!(["0.0.0.0:3260"]))]
     pub portals: Vec<String>,
+}
+
+/// Which node decides alone while two nodes without a witness are the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Preference {
+    /// Its number; null: whichever does.
+    pub node: Option<u16>,
+}
+
+/// Whether a node is in maintenance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Maintenance {
+    /// It is.
+    pub on: bool,
 }
 
 /// A cluster to be made, of this node alone.

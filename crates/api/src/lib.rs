@@ -21,8 +21,8 @@ mod volume;
 pub use self::chap::Chap;
 pub use self::client::{Client, ClientError};
 pub use self::cluster::{
-    ClusterInit, ClusterJoin, ClusterNode, JoinToken, LINK_PORT, TOKEN_SECONDS, TOKEN_SECONDS_MAX,
-    TokenCreate, link_address,
+    ClusterInit, ClusterJoin, ClusterNode, JoinToken, LINK_PORT, Maintenance, Preference, TOKEN_SECONDS,
+    TOKEN_SECONDS_MAX, TokenCreate, link_address,
 };
 pub use self::host::{Host, HostChange, HostCreate};
 pub use self::list::List;

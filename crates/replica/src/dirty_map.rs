@@ -167,6 +167,11 @@ impl DirtyMap {
         self.pages.iter().all(|page| page.bits.is_none() || page.durable.is_some())
     }
 
+    /// Whether the disk has what the map has: nothing is to be written, and nothing is being written.
+    pub fn is_clean(&self) -> bool {
+        self.pages.iter().all(|page| !page.changed && page.writing.is_none())
+    }
+
     /// The next page to write: one that somebody waits for, or with `idle` any that changed. One write of a page is under way at a time.
     pub fn poll_write(&mut self, idle: bool) -> Option<PageWrite> {
         let page = self
@@ -297,6 +302,20 @@ mod tests {
         map.poll_write(false).expect("the bit is set again");
         map.handle_written(0);
         assert!(map.is_durable(3..4, slots(0b10)));
+    }
+
+    #[test]
+    fn a_map_is_clean_when_the_disk_has_all_of_it() {
+        let mut map = DirtyMap::new(10);
+        assert!(map.is_clean());
+        map.mark(3..4, slots(0b10));
+        assert!(!map.is_clean());
+        map.poll_write(false).unwrap();
+        assert!(!map.is_clean(), "it is being written");
+        map.handle_written(0);
+        assert!(map.is_clean());
+        map.clear(3, slots(0b10));
+        assert!(!map.is_clean());
     }
 
     #[test]

@@ -50,6 +50,43 @@ fn a_volume_goes_on_without_the_node_that_was_killed() {
     }
 }
 
+/// While a volume is written to, a copy of it moves, it grows, and the node that the copy is on now is taken out of use and back.
+#[test]
+fn a_copy_moves_and_its_node_is_maintained_while_the_volume_is_written_to() {
+    let nodes = cluster_of_three();
+    nodes[0]
+        .ursa(&["volume", "create", "db", "--size", "64M", "--on", "1,2", "--target", TARGET])
+        .expect_ok();
+    wait_until_in_sync(&nodes[0], "db");
+    let through = |node: &Node| Export {
+        portals: node.portals().to_vec(),
+        target: TARGET.to_owned(),
+        lun: 0,
+        chap: None,
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let (export, stop) = (through(&nodes[0]), Arc::clone(&stop));
+        thread::spawn(move || write_until_told(&export, &stop))
+    };
+    nodes[0].ursa(&["volume", "copy", "move", "db", "--from", "2", "--to", "3"]).expect_ok();
+    wait(SYNC_LIMIT, "the copy has moved", || copy_nodes(&nodes[0], "db") == [1, 3]);
+    nodes[0].ursa(&["volume", "resize", "db", "96M"]).expect_ok();
+    nodes[0].ursa(&["node", "maintenance", "3", "on"]).expect_ok();
+    assert_ne!(copies(&nodes[0], "db")[1]["state"], "in_sync");
+    nodes[0].ursa(&["node", "maintenance", "3", "off"]).expect_ok();
+    wait_until_in_sync(&nodes[0], "db");
+    stop.store(true, Ordering::Relaxed);
+    let promises = writer.join().expect("it does not panic");
+    assert!(promises.answered.iter().all(|number| *number > 0), "nothing is proven");
+    let shown = nodes[2].ursa_json(&["volume", "show", "db"]);
+    assert_eq!(shown["size"], 96 << 20, "{shown}");
+    let found = nodes[2].ursa_json(&["volume", "verify", "db"]);
+    assert_eq!(found["equal"], true, "{found}");
+    let export = through(&nodes[2]);
+    check(&mut ready(&export), &export, &promises, Instant::now());
+}
+
 const TARGET: &str = "iqn.2026-11.io.ursa:shared";
 
 /// Kills node 1 while it is written through, and goes on through the other one.
@@ -179,6 +216,26 @@ fn write_until_cut(export: &Export, stop: &AtomicBool) -> Promises {
             break;
         }
         promises.answered[block as usize] = number;
+    }
+    promises
+}
+
+/// The same, through a node that stays: what is not answered is said again, as a host does that is told that something has changed.
+fn write_until_told(export: &Export, stop: &AtomicBool) -> Promises {
+    let mut promises = Promises { answered: vec![0; BLOCKS as usize], sent: vec![0; BLOCKS as usize] };
+    let mut raw = ready(export);
+    for number in 1.. {
+        let block = number % BLOCKS;
+        let sector = first_sector(block);
+        promises.sent[block as usize] = number;
+        let data = pattern::stamped(1, number, sector, BLOCK);
+        while raw.write(sector, 8, &data, false).is_err() {
+            raw = ready(export);
+        }
+        promises.answered[block as usize] = number;
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
     }
     promises
 }

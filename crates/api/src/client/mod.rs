@@ -14,8 +14,9 @@ pub use self::error::ClientError;
 use self::path::segment;
 use crate::{
     ClusterInit, ClusterJoin, ClusterNode, CopyCreate, Health, Host, HostChange, HostCreate, JoinToken, List,
-    MapCreate, Node, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains, Problem, Session,
-    Target, TargetCreate, TargetMap, TokenCreate, Verification, Volume, VolumeChange, VolumeCreate,
+    Maintenance, MapCreate, Node, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains,
+    Preference, Problem, Session, Target, TargetCreate, TargetMap, TokenCreate, Verification, Volume,
+    VolumeChange, VolumeCreate,
 };
 
 /// Loopback answers at once or not at all; a slow tunnel is allowed for.
@@ -117,6 +118,22 @@ impl Client {
     pub fn join_cluster(&self, join: &ClusterJoin) -> Result<()> {
         let url = self.address("/v1/cluster/join");
         self.done(self.agent.post(url).send_json(join))
+    }
+
+    /// Says which node decides alone while two nodes are the cluster.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn prefer_node(&self, node: Option<u16>) -> Result<()> {
+        self.put("/v1/cluster/preferred", &Preference { node })
+    }
+
+    /// Begins or ends a node's maintenance.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn maintain_node(&self, node: u16, on: bool) -> Result<()> {
+        self.put(&format!("/v1/nodes/{node}/maintenance"), &Maintenance { on })
     }
 
     /// Takes another node out of the cluster for good.
@@ -407,6 +424,10 @@ impl Client {
 
     fn post<R: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<R> {
         self.json(self.agent.post(self.address(path)).send_json(body))
+    }
+
+    fn put(&self, path: &str, body: &impl Serialize) -> Result<()> {
+        self.done(self.agent.put(self.address(path)).send_json(body))
     }
 
     fn delete(&self, path: &str) -> Result<()> {

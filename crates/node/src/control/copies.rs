@@ -561,7 +561,7 @@ fn choose_nodes(keeper: &Keeper, placement: &Placement) -> Result<Vec<NodeId>, C
     let there: Vec<NodeEntry> = keeper
         .nodes()
         .into_iter()
-        .filter(|(node, alive)| *alive && !node.witness)
+        .filter(|(node, alive)| *alive && !node.witness && !keeper.is_in_maintenance(NodeId(node.id)))
         .map(|(node, _)| node)
         .collect();
     let chosen: Vec<NodeId> = match placement {

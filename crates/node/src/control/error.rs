@@ -175,7 +175,7 @@ pub enum ControlError {
     },
     /// A copy cannot be put there.
     #[error(
-        "node {0} cannot be given a copy: it is down, a witness, or none of the cluster (`ursa node list`)"
+        "node {0} cannot be given a copy: it is down, in maintenance, a witness, or none of the cluster (`ursa node list`)"
     )]
     NodeNotThere(u16),
     /// It has one.

@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::cluster::{EnterError, Member, Place, try_to_listen};
 use super::{Control, ControlError};
-use crate::copies::{ClusterError, Keeper, NodeEntry, VolumeEntry, json, node_key};
+use crate::copies::{
+    ClusterError, CopyEntry, Keeper, NodeEntry, StandingEntry, VolumeEntry, json, maintenance_key, node_key,
+};
 use crate::shard::Shard;
 
 /// The key of the number that the next node gets. No number is given twice.
@@ -22,6 +24,9 @@ const PREFERRED: &str = "preferred-node";
 
 /// How often the leader of the record looks whether the right nodes vote.
 const VOTERS_EVERY: Duration = Duration::from_secs(2);
+
+/// How long it is waited for the copies of a node to leave; then it goes on by itself.
+const OUT_DEADLINE: Duration = Duration::from_secs(10);
 
 /// How long a change of the record's members may take.
 const MEMBERS_DEADLINE: Duration = Duration::from_secs(10);
@@ -60,6 +65,10 @@ pub struct NodeStatus {
     pub copies: usize,
     /// How many of them are in sync.
     pub in_sync: usize,
+    /// It is to be stopped, and has no copy in sync.
+    pub maintenance: bool,
+    /// It decides alone where two nodes are a cluster.
+    pub preferred: bool,
 }
 
 impl Control {
@@ -189,6 +198,7 @@ impl Control {
         let keeper = self.keeper_or_why_not()?;
         let status = keeper.store().status(MEMBERS_DEADLINE).await.ok();
         let volumes = keeper.volumes();
+        let preferred = keeper.get::<u16>(PREFERRED).map(|(node, _)| node);
         let copies = |id: u16| {
             let all = volumes.iter().flat_map(|volume| &volume.entry.copies);
             all.filter(move |copy| copy.node == id)
@@ -202,6 +212,8 @@ impl Control {
             in_sync: copies(entry.id)
                 .filter(|copy| copy.standing == crate::copies::StandingEntry::InSync)
                 .count(),
+            maintenance: keeper.is_in_maintenance(NodeId(entry.id)),
+            preferred: preferred == Some(entry.id),
             entry,
         };
         Ok(keeper.nodes().into_iter().map(node).collect())
@@ -211,6 +223,69 @@ impl Control {
     pub fn node_names(&self) -> BTreeMap<u16, String> {
         let nodes = self.keeper().map(|keeper| keeper.nodes()).unwrap_or_default();
         nodes.into_iter().map(|(node, _)| (node.id, node.name)).collect()
+    }
+
+    /// Says which node decides alone while two nodes are the cluster; `None`: the one that does.
+    ///
+    /// # Errors
+    /// A node that is none, or a witness.
+    pub async fn prefer_node(&self, node: Option<u16>) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let revision = keeper.revision_of(PREFERRED);
+        let transaction = Keeper::transaction().expect(PREFERRED, revision);
+        let transaction = match node {
+            Some(number) => {
+                let entry = node_entry(&keeper, number)?;
+                if entry.witness {
+                    return Err(ControlError::Invalid {
+                        field: "node",
+                        reason: "a witness has no volumes: prefer a node that has",
+                    });
+                }
+                transaction.put(PREFERRED, json(&number))
+            }
+            None if revision.is_none() => return Ok(()),
+            None => transaction.delete(PREFERRED),
+        };
+        Ok(keeper.commit(transaction).await?)
+    }
+
+    /// Begins or ends a node's maintenance. When it has begun, its copies leave the ones in sync, so that it can be stopped without a stall; when it
+    /// has ended they are brought up to date. `Ok(false)`: that it has no copy in sync takes longer.
+    ///
+    /// # Errors
+    /// [`ControlError::OnlyInSync`]: a volume would not be served.
+    pub async fn maintain_node(&self, number: u16, on: bool) -> Result<bool, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let node = NodeId(number);
+        node_entry(&keeper, number)?;
+        let key = maintenance_key(node);
+        let revision = keeper.revision_of(&key);
+        let in_sync = |entry: &VolumeEntry| {
+            let all = entry.copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
+            all.map(|copy| copy.node).collect::<Vec<_>>()
+        };
+        if on {
+            for VolumeEntry { name, copies, .. } in keeper.volumes().into_iter().map(|volume| volume.entry) {
+                let has = |node: u16| {
+                    copies.iter().any(|copy| copy.node == node && copy.standing == StandingEntry::InSync)
+                };
+                let serves = |copy: &CopyEntry| {
+                    copy.node != number && has(copy.node) && !keeper.is_in_maintenance(NodeId(copy.node))
+                };
+                if has(number) && !copies.iter().any(serves) {
+                    return Err(ControlError::OnlyInSync { volume: name, node: number });
+                }
+            }
+        }
+        let transaction = Keeper::transaction().expect(&key, revision);
+        match (on, revision) {
+            (true, None) => keeper.commit(transaction.put(&key, json(&true))).await?,
+            (false, Some(_)) => keeper.commit(transaction.delete(&key)).await?,
+            _ => {}
+        }
+        let out = || keeper.volumes().iter().all(|volume| !in_sync(&volume.entry).contains(&number));
+        Ok(!on || keeper.until(OUT_DEADLINE, out).await)
     }
 
     /// Takes a node out of the cluster for good. It must have no copies.
@@ -240,7 +315,12 @@ impl Control {
         }
         let id = cluster::NodeId::new(number).ok_or(ControlError::Internal("node number 0"))?;
         keeper.change_members(MemberChange::Remove(id), MEMBERS_DEADLINE).await?;
-        Ok(keeper.commit(Keeper::transaction().expect(&key, Some(revision)).delete(&key)).await?)
+        let mut transaction = Keeper::transaction().expect(&key, Some(revision)).delete(&key);
+        let maintained = maintenance_key(NodeId(number));
+        if let Some(revision) = keeper.revision_of(&maintained) {
+            transaction = transaction.expect(&maintained, Some(revision)).delete(&maintained);
+        }
+        Ok(keeper.commit(transaction).await?)
     }
 
     /// Sees to it that the right nodes vote, where this one leads the record.
@@ -279,6 +359,11 @@ impl Control {
             None => Ok(()),
         }
     }
+}
+
+fn node_entry(keeper: &Keeper, number: u16) -> Result<NodeEntry, ControlError> {
+    let known = keeper.get::<NodeEntry>(&node_key(NodeId(number)));
+    known.map(|(entry, _)| entry).ok_or_else(|| ControlError::not_found("node", &number.to_string()))
 }
 
 /// Of two nodes without a witness one alone decides: two would both have to be there, and none could be lost.

@@ -281,7 +281,8 @@ fn node_that_takes_copies(
     keeper: &Keeper,
     node: u16,
 ) -> Result<(NodeEntry, cluster::Revision), ControlError> {
-    let up = keeper.nodes().into_iter().any(|(entry, up)| entry.id == node && up && !entry.witness);
+    let takes = |(entry, up): (NodeEntry, bool)| entry.id == node && up && !entry.witness;
+    let up = !keeper.is_in_maintenance(NodeId(node)) && keeper.nodes().into_iter().any(takes);
     let known = keeper.get::<NodeEntry>(&node_key(NodeId(node)));
     known.filter(|_| up).ok_or(ControlError::NodeNotThere(node))
 }

@@ -18,6 +18,11 @@ pub fn node_key(id: NodeId) -> String {
     format!("{NODES}{:05}", id.0)
 }
 
+/// The key that is there while a node is in maintenance.
+pub fn maintenance_key(id: NodeId) -> String {
+    format!("maintenance/{:05}", id.0)
+}
+
 /// The key of a volume.
 pub fn volume_key(id: VolumeId) -> String {
     format!("{VOLUMES}{id}")

@@ -24,7 +24,7 @@ pub use self::checksum::checksum;
 pub use self::core::{Copies, LinkHandler};
 pub use self::entry::{
     CopyEntry, DROPPED_MAX, DroppedCopy, Leaves, NODES, NewCopy, NodeEntry, StandingEntry, VolumeEntry,
-    node_key, peer, volume_key, volume_name_key,
+    maintenance_key, node_key, peer, volume_key, volume_name_key,
 };
 pub use self::keeper::{ClusterError, CopiesStatus, Engine, Keeper, RECORD_DEADLINE, json};
 pub use self::lock::RangeLock;

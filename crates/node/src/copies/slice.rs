@@ -227,6 +227,30 @@ impl SliceCopy {
         Ok(())
     }
 
+    /// A copy is about to stop, this one or another: what all have is noted as such.
+    pub fn settle(self: &Rc<Self>) {
+        self.tell(Replica::settle);
+        self.write_idle_pages();
+    }
+
+    /// Whether that is on the disk.
+    pub fn is_settled(&self) -> bool {
+        self.replica.borrow().map().is_clean()
+    }
+
+    /// In how many regions another copy may hold something else.
+    pub fn dirty_regions(&self) -> usize {
+        self.replica.borrow().map().dirty(Slots::from_bits(0xf)).count()
+    }
+
+    fn write_idle_pages(self: &Rc<Self>) {
+        loop {
+            let page = self.replica.borrow_mut().poll_idle();
+            let Some(page) = page else { return };
+            self.write_page(page);
+        }
+    }
+
     /// A while has passed: [`replica::TICK`].
     pub fn tick(self: &Rc<SliceCopy>) {
         self.tell(Replica::handle_tick);

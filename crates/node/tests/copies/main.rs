@@ -12,6 +12,7 @@ mod reservations;
 mod rig;
 #[path = "../all/seeds.rs"]
 mod seeds;
+mod stopping;
 mod syncs;
 
 use std::cell::{Cell, RefCell};

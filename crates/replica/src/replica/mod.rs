@@ -133,6 +133,9 @@ pub struct Replica {
     debts: Debts,
     /// What each member will not go below, as far as it has said so in this epoch.
     floors: [Option<Timestamp>; Slot::MAX],
+    /// Who has finished what it began before this copy was a member. A copy that was added lately is not named in the others' bits for what they
+    /// began before they knew of it: until they have finished that, this copy's own bits are all there is.
+    finished: Slots,
     /// What was last said of our own.
     said_floor: Option<Timestamp>,
     /// The epoch that each other copy last said it acts in.
@@ -174,6 +177,7 @@ impl Replica {
             last_round: 0,
             debts: Debts::default(),
             floors: [None; Slot::MAX],
+            finished: Slots::NONE,
             said_floor: None,
             epochs: [Epoch(0); Slot::MAX],
             linked: Slots::NONE,
@@ -239,6 +243,7 @@ impl Replica {
             }
         }
         self.table = Table::new(self.geometry);
+        self.finished = Slots::NONE;
         self.media.abandon();
         self.last_mark = 0;
     }
@@ -309,7 +314,12 @@ impl Replica {
             }
             Message::Acknowledge { round } => self.handle_acknowledge(from, round),
             _ if !current => {} // Reached only with that rule left out, which is about writes.
-            Message::Floor { floor } => self.floors[from.index()] = Some(floor),
+            Message::Floor { floor } => {
+                self.floors[from.index()] = Some(floor);
+                if floor.epoch >= self.joiner.joined() {
+                    self.finished = self.finished.with(from);
+                }
+            }
             Message::SyncOpen { sync, dirty } => self.handle_sync_open(from, sync, dirty),
             Message::SyncClean { sync, known, inherit } => self.handle_sync_clean(from, sync, known, inherit),
             Message::SyncRegion { sync, region, payload, known, moving, inherit } => {
@@ -507,17 +517,23 @@ impl Replica {
         }
     }
 
+    /// Clears the bits of in-sync copies wherever all is valid (R8), however lately it was written to: one of them is about to stop, and what it has
+    /// need not be copied to it when it is back.
+    pub fn settle(&mut self) {
+        self.warm.clear();
+        self.sweep_from = 0;
+        for _ in 0..=self.geometry.regions() / SWEEP_REGIONS {
+            self.clear_bits();
+        }
+    }
+
     /// Clears the bits of in-sync copies in regions that were left alone (R8): what is valid there, they have, too.
     fn clear_bits(&mut self) {
         let Some(config) = &self.config else { return };
         if !matches!(self.standing(), Standing::InSync(_)) {
             return;
         }
-        // A copy that was added here lately is not named in the others' bits for what they began before they knew of it, and had not finished.
-        // Until they have, this copy's own bits are all there is.
-        let since = self.joiner.joined();
-        let finished = |slot: &Slot| self.floors[slot.index()].is_some_and(|floor| floor.epoch >= since);
-        let others: Slots = config.in_sync().without(self.me).iter().filter(finished).collect();
+        let others = config.in_sync().without(self.me).and(self.finished);
         let oldest = self.ticks.saturating_sub(WARM_TICKS);
         self.warm.retain(|_, tick| *tick >= oldest);
         let end = self.sweep_from + SWEEP_REGIONS;

@@ -21,12 +21,20 @@ fn loss(volume: &Volume, copy: &VolumeCopy, nodes: &[ClusterNode]) -> String {
             "ITS DATA IS LOST: it is the only copy in sync, and it is in memory"
         }
         (CopyState::InSync, 0) => "nobody serves until it is back: it is the only copy in sync",
+        _ if !outvoted(node, nodes) && is_of_two(nodes) => {
+            "nobody serves until it is back: of two nodes without a witness it decides (`ursa node prefer`)"
+        }
         _ if !outvoted(node, nodes) => {
             "nobody serves until it is back: without it too few nodes are left to agree that it is gone"
         }
         _ => "goes on after about a second",
     };
     format!("if node {node} is lost: {what}")
+}
+
+/// Whether they are two nodes, of which one alone votes.
+fn is_of_two(nodes: &[ClusterNode]) -> bool {
+    nodes.len() == 2 && nodes.iter().filter(|node| node.votes).count() == 1
 }
 
 /// Whether the nodes that are up without this one are a majority of those that vote.
@@ -83,6 +91,8 @@ mod tests {
             witness: false,
             copies: 1,
             in_sync: 1,
+            maintenance: false,
+            preferred: false,
             addresses: Vec::new(),
             portals: Vec::new(),
         };
@@ -126,7 +136,7 @@ mod tests {
         let said = losses(&volume(VolumeKind::Thick, &[(1, InSync), (2, InSync)]), &two);
         assert_eq!(
             said[0],
-            "if node 1 is lost: nobody serves until it is back: without it too few nodes are left to agree that it is gone"
+            "if node 1 is lost: nobody serves until it is back: of two nodes without a witness it decides (`ursa node prefer`)"
         );
         assert_eq!(said[1], format!("if node 2 is lost: {GOES_ON}"));
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::{Client, ClusterInit, ClusterJoin, ClusterNode, TokenCreate};
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 
 use super::confirm::Confirm;
 use super::exit::CliError;
@@ -39,6 +39,20 @@ pub enum Command {
     },
     /// List the nodes of the cluster
     List,
+    /// Begin or end a node's maintenance: without copies in sync it can be stopped, and nobody waits for it
+    Maintenance {
+        /// Its number
+        node: u16,
+        /// Begin or end it
+        #[arg(value_enum)]
+        switch: Switch,
+    },
+    /// Say which of two nodes decides when they lose each other; with three nodes that vote, a majority does
+    Prefer {
+        /// Its number, or none
+        #[arg(value_parser = parse_preferred, value_name = "NODE|none")]
+        node: Preferred,
+    },
     /// Take another node out of the cluster for good; it must have no copies of volumes
     Remove {
         /// Its number
@@ -46,6 +60,29 @@ pub enum Command {
         #[command(flatten)]
         confirm: Confirm,
     },
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Switch {
+    /// Begin
+    On,
+    /// End
+    Off,
+}
+
+/// A node's number, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preferred(Option<u16>);
+
+fn parse_preferred(text: &str) -> Result<Preferred, String> {
+    match text {
+        "none" => Ok(Preferred(None)),
+        number => match number.parse() {
+            Ok(number) => Ok(Preferred(Some(number))),
+            Err(_) => Err("a node's number, or none".into()),
+        },
+    }
 }
 
 impl Command {
@@ -67,6 +104,27 @@ impl Command {
                 output.done("This node is in the cluster now: `ursa node list` shows it.")
             }
             Command::List => output.show(&client.cluster_nodes()?, |nodes| table(nodes)),
+            Command::Maintenance { node, switch: Switch::On } => {
+                client.maintain_node(node, true)?;
+                let left = client.cluster_nodes()?.into_iter().find(|other| other.id == node);
+                let left = left.map_or(0, |node| node.in_sync);
+                output.done(&maintained(node, left))
+            }
+            Command::Maintenance { node, switch: Switch::Off } => {
+                client.maintain_node(node, false)?;
+                output.done(&format!(
+                    "Node {node} is used again: its copies are being given what they missed (`ursa node list`)."
+                ))
+            }
+            Command::Prefer { node: Preferred(node) } => {
+                client.prefer_node(node)?;
+                output.done(&match node {
+                    Some(node) => format!(
+                        "While two nodes without a witness are the cluster, node {node} decides: it goes on when the other is lost, and the other waits for it."
+                    ),
+                    None => "No node is preferred.".to_owned(),
+                })
+            }
             Command::Remove { node, confirm } => {
                 let what = format!(
                     "Take node {node} out of the cluster for good: it cannot come back but as a new node"
@@ -95,6 +153,17 @@ fn made(nodes: &[ClusterNode]) -> String {
     )
 }
 
+fn maintained(node: u16, left: u64) -> String {
+    match left {
+        0 => format!(
+            "Node {node} is in maintenance and can be stopped; hosts use the other nodes. Afterwards: `ursa node maintenance {node} off`."
+        ),
+        left => format!(
+            "Node {node} is about to be in maintenance: {left} of its copies are still in sync. Do not stop it before `ursa node list` shows none."
+        ),
+    }
+}
+
 fn table(nodes: &[ClusterNode]) -> String {
     let mut table = Table::new(&["NODE", "NAME", "UP", "VOTES", "LEADS", "IN SYNC", "ADDRESSES"]);
     let yes = |is: bool| if is { "yes" } else { "" }.to_owned();
@@ -102,8 +171,13 @@ fn table(nodes: &[ClusterNode]) -> String {
         table.row([
             format!("{}{}", node.id, if node.here { " (here)" } else { "" }),
             node.name.clone(),
-            if node.up { "yes".into() } else { "NO".into() },
-            yes(node.votes),
+            match (node.up, node.maintenance) {
+                (true, true) => "maintenance".into(),
+                (true, false) => "yes".into(),
+                (false, true) => "NO (maintenance)".into(),
+                (false, false) => "NO".into(),
+            },
+            format!("{}{}", yes(node.votes), if node.preferred { " (preferred)" } else { "" }),
             yes(node.leads),
             if node.witness { "witness".into() } else { format!("{} of {}", node.in_sync, node.copies) },
             list(&node.addresses, "-"),
@@ -128,6 +202,8 @@ mod tests {
             witness,
             copies: 3,
             in_sync: 2,
+            maintenance: false,
+            preferred: false,
             addresses: vec![format!("10.0.0.{id}:3270")],
             portals: Vec::new(),
         };

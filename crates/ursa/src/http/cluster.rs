@@ -7,8 +7,8 @@ use std::time::Duration;
 use ::node::Control;
 use ::node::control::NodeStatus;
 use api::{
-    ClusterInit, ClusterJoin, ClusterNode, JoinToken, List, Problem, TOKEN_SECONDS_MAX, TokenCreate,
-    link_address,
+    ClusterInit, ClusterJoin, ClusterNode, JoinToken, List, Maintenance, Preference, Problem,
+    TOKEN_SECONDS_MAX, TokenCreate, link_address,
 };
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -129,6 +129,53 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Begins or ends a node's maintenance.
+///
+/// A node in maintenance has no copy in sync, so that it can be stopped and nobody waits for it; when that has ended, its copies are
+/// given what they missed. It stays so over restarts.
+#[utoipa::path(
+    put, path = "/v1/nodes/{id}/maintenance", tag = "cluster", operation_id = "maintain_node",
+    params(("id" = u16, Path, description = "The node's number")),
+    request_body = Maintenance,
+    responses(
+        (status = NO_CONTENT, description = "Done: it can be stopped, or is used again"),
+        (status = ACCEPTED, description = "Some of its copies are still in sync: see `list_nodes`"),
+        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `only_in_sync`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn maintain(
+    Extracted(state): Extracted<State>,
+    Segments(id): Segments<u16>,
+    Json(Maintenance { on }): Json<Maintenance>,
+) -> Result<StatusCode, Refusal> {
+    let done = state.call(move |control| async move { control.maintain_node(id, on).await }).await?;
+    Ok(if done { StatusCode::NO_CONTENT } else { StatusCode::ACCEPTED })
+}
+
+/// Says which node decides alone while two nodes without a witness are the cluster.
+///
+/// Of two nodes one must: if the other is lost, it goes on; if it is lost itself, the other waits for it.
+#[utoipa::path(
+    put, path = "/v1/cluster/preferred", tag = "cluster", operation_id = "prefer_node",
+    request_body = Preference,
+    responses(
+        (status = NO_CONTENT, description = "Done"),
+        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is a witness", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn prefer(
+    Extracted(state): Extracted<State>,
+    Json(Preference { node }): Json<Preference>,
+) -> Result<StatusCode, Refusal> {
+    state.call(move |control| async move { control.prefer_node(node).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// Addresses that other nodes can connect to.
 fn link_addresses(texts: &[String]) -> Result<Vec<SocketAddr>, Refusal> {
     if texts.is_empty() {
@@ -151,7 +198,7 @@ fn link_address_of(text: &str) -> Result<SocketAddr, Refusal> {
 }
 
 fn shown(node: NodeStatus) -> ClusterNode {
-    let NodeStatus { entry, here, up, votes, leads, copies, in_sync } = node;
+    let NodeStatus { entry, here, up, votes, leads, copies, in_sync, maintenance, preferred } = node;
     let texts = |addresses: Vec<SocketAddr>| addresses.iter().map(ToString::to_string).collect();
     ClusterNode {
         id: entry.id,
@@ -163,6 +210,8 @@ fn shown(node: NodeStatus) -> ClusterNode {
         witness: entry.witness,
         copies: copies as u64,
         in_sync: in_sync as u64,
+        maintenance,
+        preferred,
         addresses: texts(entry.addresses),
         portals: texts(entry.portals),
     }

@@ -44,6 +44,8 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(node::show))
         .routes(routes!(cluster::nodes))
         .routes(routes!(cluster::remove))
+        .routes(routes!(cluster::maintain))
+        .routes(routes!(cluster::prefer))
         .routes(routes!(cluster::init))
         .routes(routes!(cluster::create_token))
         .routes(routes!(cluster::join))

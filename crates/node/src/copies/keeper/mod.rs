@@ -35,7 +35,8 @@ use super::SliceCopy;
 use super::ask::Answer;
 use super::core::{Copies, on_every_core};
 use super::entry::{
-    DroppedCopy, NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry, node_key, peer, volume_key,
+    DroppedCopy, NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry, maintenance_key, node_key, peer,
+    volume_key,
 };
 use super::message::{self, Heartbeat};
 use super::progress::CopySync;
@@ -485,6 +486,11 @@ impl Keeper {
         self.work.notify();
     }
 
+    /// Whether the node is to be stopped: it has no copy in sync then.
+    pub fn is_in_maintenance(&self, node: NodeId) -> bool {
+        self.record.borrow().entries.contains_key(&maintenance_key(node))
+    }
+
     /// Copies that were taken off this node, which this life of it is to delete.
     pub fn dropped_here(&self) -> Vec<(VolumeEntry, DroppedCopy)> {
         let me = self.me();
@@ -686,6 +692,7 @@ impl Keeper {
             message::LEAVING => {
                 let life = link.peer_incarnation();
                 self.peers.borrow_mut().entry(from).or_default().leaving = Some(life);
+                on_every_core(|| Copies::current().slices().iter().for_each(SliceCopy::settle));
                 self.work.notify();
             }
             _ => link.close("it sent a frame of a kind that does not exist"),
@@ -711,8 +718,29 @@ impl Keeper {
         }
     }
 
+    /// Nobody writes through this node any more: what all copies have is noted as such, so that it need not be copied when nodes are back.
+    async fn settle(&self) {
+        if self.volumes.borrow().is_empty() {
+            return;
+        }
+        // The word that the last writes are done may still be on its way to the others.
+        rt::sleep(SETTLE_AFTER).await;
+        on_all_cores(|| async {
+            let slices = Copies::current().slices();
+            slices.iter().for_each(SliceCopy::settle);
+            let settled = async {
+                while !slices.iter().all(|slice| slice.is_settled()) {
+                    rt::sleep(SETTLED_EVERY).await;
+                }
+            };
+            let _ = rt::timeout(SETTLE_DEADLINE, settled).await;
+        })
+        .await;
+    }
+
     /// The node is about to stop: asks the others to go on without it, and waits a moment until they do.
     pub async fn leave(&self) {
+        self.settle().await;
         for link in self.control_links() {
             link.send(message::frame(message::LEAVING, 0, Vec::new()));
         }
@@ -725,12 +753,20 @@ impl Keeper {
             })
         };
         let _ = rt::timeout(LEAVE_DEADLINE, self.applied.until(alone)).await;
+        // Another one may have said meanwhile that it leaves, too.
+        self.settle().await;
         self.stopping.set(true);
         self.work.notify();
         self.links.stop().await;
         self.copies.set_keeper(None);
     }
 }
+
+/// For how long a node that stops waits for the last words about writes to arrive.
+const SETTLE_AFTER: Duration = Duration::from_millis(100);
+/// How long it waits for its maps to be on the disk: without that a little more is copied when it is back.
+const SETTLE_DEADLINE: Duration = Duration::from_secs(2);
+const SETTLED_EVERY: Duration = Duration::from_millis(10);
 
 /// How long a node that stops waits for the others to take its copies out.
 const LEAVE_DEADLINE: Duration = Duration::from_secs(2);

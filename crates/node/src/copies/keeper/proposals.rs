@@ -83,7 +83,9 @@ impl Keeper {
         let peers = self.peers.borrow();
         let leaves = |copy: &&CopyEntry| {
             let said = peers.get(&NodeId(copy.node)).and_then(|peer| peer.leaving);
-            said.is_some_and(|life| life.0 == copy.incarnation) || entry.is_to_leave(copy)
+            said.is_some_and(|life| life.0 == copy.incarnation)
+                || entry.is_to_leave(copy)
+                || self.is_in_maintenance(NodeId(copy.node))
         };
         entry.copies.iter().filter(leaves).filter_map(|copy| Slot::new(usize::from(copy.slot))).collect()
     }
@@ -94,7 +96,12 @@ impl Keeper {
         kept.proposing = true;
         let before = kept.entry.copies.iter().find(|copy| usize::from(copy.slot) == proposal.slot.index());
         let taken = before.filter(|copy| proposal.reason == Reason::Leaves && kept.entry.is_to_leave(copy));
-        let reason = taken.map_or(describe(proposal.reason), |_| "it was taken off its node");
+        let maintained = before.is_some_and(|copy| self.is_in_maintenance(NodeId(copy.node)));
+        let reason = match (taken, proposal.reason) {
+            (Some(_), _) => "it was taken off its node",
+            (None, Reason::Leaves) if maintained => "its node is in maintenance",
+            (None, reason) => describe(reason),
+        };
         tracing::info!(volume = kept.entry.name, copy = %proposal.slot, reason, "a change of who is in sync is proposed");
         let (key, revision) = (volume_key(id), kept.revision);
         let mut entry = kept.entry.with_config(&proposal.config, reason);

@@ -114,7 +114,9 @@ impl From<ControlError> for Refusal {
             E::NodeNotThere(node) => {
                 let detail = format!("node {node} cannot be given a copy");
                 Refusal::new(CONFLICT, "node_unavailable", detail)
-                    .hint("it is down, a witness, or none of the cluster: see `ursa node list`")
+                    .hint(
+                        "it is down, in maintenance, a witness, or none of the cluster: see `ursa node list`",
+                    )
                     .field("nodes")
             }
             E::TooSmallToGrow(_) => {

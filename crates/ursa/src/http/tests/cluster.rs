@@ -19,6 +19,8 @@ fn a_node_alone_is_in_no_cluster() {
     assert!(volume.get("epoch").is_none() && volume.get("reason").is_none(), "{volume}");
     rig.post("/v1/volumes/db/copies", json!({"node": 2})).refused(409, "no_cluster");
     rig.delete("/v1/volumes/db/copies/2").refused(409, "no_cluster");
+    rig.put("/v1/nodes/1/maintenance", json!({"on": true})).refused(409, "no_cluster");
+    rig.put("/v1/cluster/preferred", json!({"node": 1})).refused(409, "no_cluster");
     rig.post("/v1/volumes/db/verify", json!({})).refused(409, "not_replicated");
     rig.post("/v1/volumes/nothing/verify", json!({})).refused(404, "volume_not_found");
 }
@@ -74,6 +76,15 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
 
     rig.delete("/v1/nodes/1").refused(422, "field_invalid");
     rig.delete("/v1/nodes/2").refused(404, "node_not_found");
+
+    rig.put("/v1/nodes/1/maintenance", json!({"on": true})).refused(409, "only_in_sync");
+    rig.put("/v1/nodes/2/maintenance", json!({"on": true})).refused(404, "node_not_found");
+    rig.put("/v1/cluster/preferred", json!({"node": 2})).refused(404, "node_not_found");
+    let shown = |field: &str| rig.get("/v1/nodes").json(200)["items"][0][field].clone();
+    rig.put("/v1/cluster/preferred", json!({"node": 1})).empty(204);
+    assert_eq!((shown("preferred"), shown("maintenance")), (json!(true), json!(false)));
+    rig.put("/v1/cluster/preferred", json!({"node": null})).empty(204);
+    assert_eq!(shown("preferred"), json!(false));
 
     rig.post("/v1/volumes/db/copies", json!({"node": 1})).refused(409, "copy_exists");
     rig.post("/v1/volumes/db/copies", json!({"node": 7})).refused(409, "node_unavailable");
