@@ -121,6 +121,7 @@ impl Node {
         let settings = Settings {
             me: id,
             cluster: CLUSTER,
+            generation: 1,
             incarnation: Incarnation(1),
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             tls,

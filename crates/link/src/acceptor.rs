@@ -141,7 +141,7 @@ async fn agree(hub: &Rc<Hub>, wire: &mut Wire) -> Result<Agreed, AcceptError> {
     }
     // Of two nodes that with the higher number connects.
     let connects = if hello.from > hub.me { Ok(()) } else { Err(Refusal::Name) };
-    let verdict = hub.judge(&hello, wire).and(connects);
+    let verdict = hub.judge_link(&hello, wire).and(connects);
     let name = LinkName { peer: hello.from, role: hello.role, number: hello.number };
     let mut mine = hub.hello(name, hello.attempt);
     mine.refusal = verdict.err();

@@ -115,7 +115,7 @@ async fn agree(hub: &Rc<Hub>, name: LinkName, stream: Stream) -> Result<(Wire, H
     }
     let is_answer = (hello.from, hello.role, hello.number, hello.attempt)
         == (name.peer, name.role, name.number, mine.attempt);
-    let verdict = if is_answer { hub.judge(&hello, &wire) } else { Err(Refusal::OtherNode) };
+    let verdict = if is_answer { hub.judge_link(&hello, &wire) } else { Err(Refusal::OtherNode) };
     mine.refusal = verdict.err();
     wire.send(&mine.encode()).await?;
     verdict.map_err(DialError::ByMe)?;

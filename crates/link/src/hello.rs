@@ -122,13 +122,18 @@ pub enum Refusal {
     /// A newer connection of the same link is there.
     #[error("a newer connection has taken its place")]
     Superseded,
+    /// One of the two belongs to a cluster that was given up.
+    #[error(
+        "the cluster was made anew on a survivor, and one of the two nodes is of the one that was given up: it must join again as a new node, without its old cluster directory"
+    )]
+    Generation,
     /// Nobody may join by this node now.
     #[error("this node lets nobody join: use a token of a member that does")]
     Join,
 }
 
 impl Refusal {
-    const ALL: [Refusal; 10] = [
+    const ALL: [Refusal; 11] = [
         Refusal::Version,
         Refusal::Cluster,
         Refusal::Membership,
@@ -139,6 +144,7 @@ impl Refusal {
         Refusal::Certificate,
         Refusal::Superseded,
         Refusal::Join,
+        Refusal::Generation,
     ];
 
     /// From 1, in the order of the format's page.
@@ -154,6 +160,7 @@ impl Refusal {
             Refusal::Certificate => 8,
             Refusal::Superseded => 9,
             Refusal::Join => 10,
+            Refusal::Generation => 11,
         }
     }
 
@@ -183,6 +190,8 @@ pub(crate) struct Hello {
     pub(crate) incarnation: Incarnation,
     /// Counts the connections that the dialler has tried: the greater one is the newer.
     pub(crate) attempt: u64,
+    /// Of the cluster, as the sender knows it.
+    pub(crate) generation: u64,
 }
 
 impl Hello {
@@ -201,6 +210,7 @@ impl Hello {
         bytes[28..30].copy_from_slice(&self.cores.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.incarnation.0.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.attempt.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.generation.to_le_bytes());
         let crc = crc32c(&bytes[..60]);
         bytes[60..64].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -246,6 +256,7 @@ impl Hello {
             cores: u16_at(28),
             incarnation: Incarnation(u64_at(32)),
             attempt: u64_at(40),
+            generation: u64_at(48),
         })
     }
 }
@@ -284,9 +295,10 @@ mod tests {
             cores: 16,
             incarnation: Incarnation(0x1122_3344_5566_7788),
             attempt: 9,
+            generation: 5,
         };
         let bytes = hello.encode();
-        let expected = b"UHEL\x02\x05\x02\x010123456789abcdef\x07\0\x04\x03\x10\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11\x09\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+        let expected = b"UHEL\x02\x05\x02\x010123456789abcdef\x07\0\x04\x03\x10\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11\x09\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\0\0\0\0";
         assert_eq!(bytes[..60], *expected);
         assert_eq!(Hello::parse(&bytes), Some(hello));
         for cores in [0, 1025] {
@@ -305,6 +317,6 @@ mod tests {
         for refusal in Refusal::ALL {
             assert_eq!(Refusal::from_code(refusal.code()), Some(refusal));
         }
-        assert_eq!((Refusal::from_code(0), Refusal::from_code(11)), (None, None));
+        assert_eq!((Refusal::from_code(0), Refusal::from_code(12)), (None, None));
     }
 }

@@ -21,6 +21,7 @@ use crate::{ClusterId, Limits, LinkName, Peer, PeerState, Role, dialler};
 pub(crate) struct Hub {
     pub(crate) me: NodeId,
     pub(crate) cluster: ClusterId,
+    pub(crate) generation: u64,
     pub(crate) incarnation: Incarnation,
     pub(crate) cores: u16,
     pub(crate) limits: Limits,
@@ -87,6 +88,7 @@ impl Member {
 pub(crate) struct Identification {
     pub(crate) me: NodeId,
     pub(crate) cluster: ClusterId,
+    pub(crate) generation: u64,
     pub(crate) incarnation: Incarnation,
     pub(crate) limits: Limits,
     pub(crate) tls: Option<Configs>,
@@ -94,10 +96,11 @@ pub(crate) struct Identification {
 
 impl Hub {
     pub(crate) fn new(identification: Identification) -> Rc<Hub> {
-        let Identification { me, cluster, incarnation, limits, tls } = identification;
+        let Identification { me, cluster, generation, incarnation, limits, tls } = identification;
         Rc::new(Hub {
             me,
             cluster,
+            generation,
             incarnation,
             cores: u16::try_from(rt::cores()).unwrap_or(u16::MAX),
             limits,
@@ -225,10 +228,17 @@ impl Hub {
             cores: self.cores,
             incarnation: self.incarnation,
             attempt,
+            generation: self.generation,
         }
     }
 
     /// Whether this node wants a link with who says this, as far as that can be told from it.
+    pub(crate) fn judge_link(&self, hello: &Hello, wire: &Wire) -> Result<(), Refusal> {
+        let same = hello.generation == self.generation;
+        self.judge(hello, wire).and(if same { Ok(()) } else { Err(Refusal::Generation) })
+    }
+
+    /// Whether this is said by a member, to this node.
     pub(crate) fn judge(&self, hello: &Hello, wire: &Wire) -> Result<(), Refusal> {
         let links = match hello.role {
             Role::Control => 1,
@@ -267,7 +277,7 @@ impl Hub {
         if member.removed.get() || self.stopped.get() {
             return Err(Refusal::Membership);
         }
-        self.judge(&hello, &wire)?;
+        self.judge_link(&hello, &wire)?;
         let key = (hello.role, hello.number);
         let newer = |live: &Live| live.incarnation == hello.incarnation && live.attempt > hello.attempt;
         if member.live.borrow().get(&key).is_some_and(newer) {

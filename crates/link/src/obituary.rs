@@ -91,6 +91,8 @@ impl Obituary {
             cores: 1,
             incarnation: self.incarnation,
             attempt: 0,
+            // A life is over in whichever generation: a node's number is never used again.
+            generation: 0,
         }
     }
 }

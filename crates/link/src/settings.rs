@@ -14,6 +14,8 @@ pub struct Settings {
     pub me: NodeId,
     /// Its cluster.
     pub cluster: ClusterId,
+    /// The generation of the cluster's record: nodes of different ones have nothing to do with each other.
+    pub generation: u64,
     /// Its life.
     pub incarnation: Incarnation,
     /// Where it listens; port 0 chooses a free one.

@@ -87,6 +87,43 @@ fn a_copy_moves_and_its_node_is_maintained_while_the_volume_is_written_to() {
     check(&mut ready(&export), &export, &promises, Instant::now());
 }
 
+/// Two of three nodes are lost for good: the last one goes on alone, and refuses one that comes back with what it had.
+#[test]
+fn the_last_survivor_is_made_a_cluster_of_its_own() {
+    let mut nodes = cluster_of_three();
+    nodes[0]
+        .ursa(&["volume", "create", "db", "--size", "64M", "--copies", "3", "--target", TARGET])
+        .expect_ok();
+    wait_until_in_sync(&nodes[0], "db");
+    assert!(!nodes[0].ursa(&["node", "force-new-cluster", "--yes"]).ok(), "the cluster works");
+    nodes[1].kill();
+    nodes[2].kill();
+    let forced = |node: &Node| node.ursa(&["node", "force-new-cluster", "--yes"]).ok();
+    wait(CLUSTER_LIMIT, "the survivor is alone", || forced(&nodes[0]));
+    nodes[0].stop();
+    nodes[0].restart();
+    let served = |node: &Node| node.ursa_json(&["volume", "show", "db"])["serving"] == true;
+    wait(CLUSTER_LIMIT, "the survivor serves", || served(&nodes[0]));
+    let export =
+        Export { portals: nodes[0].portals().to_vec(), target: TARGET.to_owned(), lun: 0, chap: None };
+    let data = pattern::stamped(1, 7, 0, BLOCK);
+    ready(&export).write(0, 8, &data, false).expect("it is written");
+
+    nodes[1].restart();
+    let refused = || nodes[0].log().contains("must join again as a new node");
+    wait(CLUSTER_LIMIT, "the words about the node that returns", refused);
+    let list = nodes[0].ursa_json(&["node", "list"]);
+    assert_eq!((&list[1]["up"], &list[1]["votes"]), (&Value::Bool(false), &Value::Bool(false)), "{list}");
+    assert!(!served(&nodes[1]), "it is alone with a cluster that was given up");
+    // What it had is taken away, and so is it.
+    nodes[1].kill();
+    for node in ["2", "3"] {
+        nodes[0].ursa(&["volume", "copy", "remove", "db", "--on", node, "--yes"]).expect_ok();
+        nodes[0].ursa(&["node", "remove", node, "--yes"]).expect_ok();
+    }
+    assert_eq!(copy_nodes(&nodes[0], "db"), [1]);
+}
+
 const TARGET: &str = "iqn.2026-11.io.ursa:shared";
 
 /// Kills node 1 while it is written through, and goes on through the other one.

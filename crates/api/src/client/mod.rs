@@ -128,6 +128,14 @@ impl Client {
         self.put("/v1/cluster/preferred", &Preference { node })
     }
 
+    /// Makes the node a cluster of its own with its next start.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn force_new_cluster(&self) -> Result<()> {
+        self.done(self.agent.post(self.address("/v1/cluster/force-new")).send_empty())
+    }
+
     /// Begins or ends a node's maintenance.
     ///
     /// # Errors

@@ -44,6 +44,7 @@ const HELLO: Hello = Hello {
     cores: 1,
     incarnation: Incarnation(1),
     attempt: 1,
+    generation: 1,
 };
 
 /// Node 1, with members 2 and 3, and somebody who says to be one of them.
@@ -65,6 +66,7 @@ impl Victim {
         let settings = Settings {
             me: NodeId(1),
             cluster: CLUSTER,
+            generation: 1,
             incarnation: Incarnation(1),
             listen: vec![address],
             tls: tls.then(|| authority.issue(NodeId(1)).unwrap()),

@@ -134,6 +134,7 @@ fn a_node_cannot_be_started_with_the_credentials_of_another() {
             let settings = Settings {
                 me: NodeId(2),
                 cluster: CLUSTER,
+                generation: 1,
                 incarnation: Incarnation(1),
                 listen: Vec::new(),
                 tls: credentials.lock().unwrap().take(),

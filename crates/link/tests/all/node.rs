@@ -59,6 +59,7 @@ impl Node {
         let settings = Settings {
             me: id,
             cluster: CLUSTER,
+            generation: 1,
             incarnation: Incarnation(incarnation),
             listen: vec![address],
             tls,

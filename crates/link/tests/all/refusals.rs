@@ -33,6 +33,7 @@ impl Write for Lines {
 struct Member {
     id: u16,
     cluster: ClusterId,
+    generation: u64,
     incarnation: u64,
     tls: Option<NodeCredentials>,
     knows: Vec<u16>,
@@ -40,7 +41,7 @@ struct Member {
 
 impl Member {
     fn new(id: u16) -> Member {
-        Member { id, cluster: CLUSTER, incarnation: 1, tls: None, knows: vec![1, 2] }
+        Member { id, cluster: CLUSTER, generation: 1, incarnation: 1, tls: None, knows: vec![1, 2] }
     }
 }
 
@@ -69,6 +70,7 @@ fn warnings(members: [Member; 2]) -> Vec<String> {
             let settings = Settings {
                 me: NodeId(member.id),
                 cluster: member.cluster,
+                generation: member.generation,
                 incarnation: Incarnation(member.incarnation),
                 listen: vec![address],
                 tls: member.tls,
@@ -121,6 +123,12 @@ fn nothing_is_said_where_nothing_is_wrong() {
 fn another_cluster_is_said_once() {
     let other = Member { cluster: ClusterId([8; 16]), ..Member::new(2) };
     said_once([Member::new(1), other], "belongs to another cluster: correct its address, or let it join");
+}
+
+#[test]
+fn a_cluster_that_was_given_up_is_said_once() {
+    let other = Member { generation: 2, ..Member::new(2) };
+    said_once([Member::new(1), other], "must join again as a new node");
 }
 
 #[test]

@@ -36,6 +36,7 @@ fn settings(me: NodeId, address: IpAddr, incarnation: u64) -> Settings {
     Settings {
         me,
         cluster: CLUSTER,
+        generation: 1,
         incarnation: Incarnation(incarnation),
         listen: vec![SocketAddr::new(address, PORT)],
         tls: None,

@@ -38,6 +38,9 @@ pub struct Place {
     pub listen: Vec<SocketAddr>,
     /// It has a vote in the record and no volumes.
     pub witness: bool,
+    /// With its next life it makes itself a new cluster, of which it is the only node.
+    #[serde(default)]
+    pub force_new: bool,
     /// Its lives so far: made durable before each does anything.
     pub incarnation: u64,
     /// The members that there were when it joined: where it first learns of the others.
@@ -69,6 +72,9 @@ pub enum EnterError {
     /// The record's file could not be made.
     #[error("the cluster's record cannot be made")]
     File(#[from] cluster::embedded::FileError),
+    /// The record's file could not be made a new cluster's.
+    #[error("this node cannot be made a new cluster")]
+    Force(#[from] cluster::embedded::ForceError),
     /// The record does not answer.
     #[error("the cluster's record cannot be followed")]
     Follow(#[from] cluster::Error),
@@ -113,6 +119,7 @@ impl Control {
                 node: 1,
                 listen,
                 witness: false,
+                force_new: false,
                 incarnation: 0,
                 members: Vec::new(),
             };
@@ -163,6 +170,34 @@ impl Control {
         .await
     }
 
+    /// Has this node be a cluster of its own from its next start on, with all that it has. The other nodes are given up: they may join as new ones.
+    /// For when the nodes that vote are lost for good: if they are alive, both sides go on, and hosts' data is torn in two.
+    ///
+    /// # Errors
+    /// [`ControlError::ClusterWorks`]: a majority is reached.
+    pub async fn force_new_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        // A read that only a majority can answer; and nobody else must be there who could be one.
+        let works = keeper.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok();
+        let there = keeper.nodes().into_iter().find(|(node, up)| *up && NodeId(node.id) != keeper.me());
+        match (works, there) {
+            (true, _) => return Err(ControlError::ClusterWorks),
+            (false, Some((node, _))) => return Err(ControlError::NodeIsThere(node.id)),
+            (false, None) => {}
+        }
+        let control = Rc::clone(self);
+        self.change(Work::new("making a new cluster of", &self.host.name), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            let place = control.place().ok_or(ControlError::NoCluster)?;
+            tracing::warn!(
+                node = place.node,
+                "with its next start this node is a new cluster of its own: the other nodes are given up and must never be started with what they have"
+            );
+            control.commit(&changing, vec![set(CLUSTER.into(), &Place { force_new: true, ..place })]).await
+        })
+        .await
+    }
+
     /// Goes on with the cluster that the node is in, at the start.
     pub(crate) async fn go_on_in_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
         let Some(place) = self.place() else { return Ok(()) };
@@ -176,8 +211,13 @@ impl Control {
 
     /// Begins a life in a cluster. The caller holds the record.
     async fn begin(self: &Rc<Control>, changing: &Changing, place: Place) -> Result<(), ControlError> {
+        if place.force_new && matches!(Shard::current().config().record, RecordEngine::Embedded) {
+            // Should it be done twice, it is one generation more.
+            File::force_new_cluster(&self.cluster_directory()?.join(RECORD_FILE))
+                .map_err(EnterError::from)?;
+        }
         // Before anything else: nobody may take this life for the one before.
-        let place = Place { incarnation: place.incarnation + 1, ..place };
+        let place = Place { incarnation: place.incarnation + 1, force_new: false, ..place };
         self.commit(changing, vec![set(CLUSTER.into(), &place)]).await?;
         self.run_cluster(&place).await?;
         Ok(())
@@ -197,6 +237,7 @@ impl Control {
             }
             RecordEngine::Memory(memory) => (Engine::Shared, memory.store(record_node(place)?), None),
         };
+        let generation = store.status(RECORD_DEADLINE).await?.generation;
         let watch = store.watch(Revision(0), RECORD_DEADLINE).await?;
         on_all_cores(move || async move {
             let copies = Copies::new(cluster, me, life);
@@ -207,6 +248,7 @@ impl Control {
         let settings = link::Settings {
             me,
             cluster,
+            generation,
             incarnation: life,
             listen: place.listen.clone(),
             tls,

@@ -254,6 +254,16 @@ pub enum ControlError {
         "without node {0} the nodes that are up would be no majority of those that vote, and nothing could be changed: bring back those that are down first (`ursa node list`)"
     )]
     NodeNeeded(u16),
+    /// There is a majority.
+    #[error(
+        "the cluster works: a majority of the nodes that vote is reached, so there is nothing to force (`ursa node list`)"
+    )]
+    ClusterWorks,
+    /// It is not alone.
+    #[error(
+        "node {0} is up: only the last survivor can be made a new cluster; bring back a majority of the nodes that vote, or stop node {0} for good"
+    )]
+    NodeIsThere(u16),
     /// What the cluster said.
     #[error(transparent)]
     Cluster(#[from] ClusterError),

@@ -124,6 +124,7 @@ impl Control {
             node: joined.credentials.node().0,
             listen,
             witness,
+            force_new: false,
             incarnation: 0,
             members: welcome.members,
         };
@@ -338,11 +339,14 @@ impl Control {
         if status.leader != Some(u64::from(keeper.me().0)) {
             return Ok(());
         }
+        let follows: BTreeSet<u64> = status.voters.iter().chain(&status.learners).copied().collect();
         let candidates: Vec<Candidate> = keeper
             .nodes()
             .iter()
             // Who was never there has nothing to say.
             .filter(|(node, _)| node.incarnation > 0)
+            // Of a cluster that was given up: its number is never used again.
+            .filter(|(node, _)| follows.contains(&u64::from(node.id)))
             .filter_map(|(node, _)| {
                 let votes = status.voters.contains(&u64::from(node.id));
                 Some(Candidate { node: cluster::NodeId::new(node.id)?, witness: node.witness, votes })

@@ -75,6 +75,7 @@ impl Cluster {
                     node: index as u16 + 1,
                     listen,
                     witness: false,
+                    force_new: false,
                     incarnation: 0,
                     members: Vec::new(),
                 };

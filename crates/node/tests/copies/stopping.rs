@@ -69,7 +69,8 @@ fn a_node_in_maintenance_is_stopped_without_a_stall() {
         cluster.start(1);
         cluster.world.run_for(Duration::from_secs(3));
         assert_eq!(cluster.in_sync(0), 1, "neither when its node is back");
-        assert!(longest.get() < Duration::from_millis(200), "a write took {:?}", longest.get());
+        // A change of the record, and the two heartbeats by which each hears of the other that it acts by it; a lost node would cost a second.
+        assert!(longest.get() < Duration::from_millis(400), "a write took {:?}", longest.get());
         assert!(cluster.maintain(0, 2, false).unwrap());
         cluster.wait_until_in_sync(0, 2);
     });

@@ -53,6 +53,17 @@ pub enum Command {
         #[arg(value_parser = parse_preferred, value_name = "NODE|none")]
         node: Preferred,
     },
+    /// After a disaster: make this node, the last survivor, a cluster of its own
+    ///
+    /// For when a majority of the nodes that vote is lost for good, and nothing can be changed any more. The other nodes are given up: whatever they
+    /// have that this node does not is lost, and they must never be started again with it. IF ONE OF THEM IS ALIVE SOMEWHERE, BOTH SIDES GO ON, AND
+    /// HOSTS WRITE TO TWO VOLUMES THAT BELIEVE TO BE ONE. Volumes whose copy here was not in sync are not served. Refused while a majority or any other
+    /// node is reached. It is done when this node is started next. Then take the given-up copies and nodes away (`ursa volume copy remove`, `ursa node
+    /// remove`), empty the cluster directory of the machines that are to return, and let them join as new nodes.
+    ForceNewCluster {
+        #[command(flatten)]
+        confirm: Confirm,
+    },
     /// Take another node out of the cluster for good; it must have no copies of volumes
     Remove {
         /// Its number
@@ -115,6 +126,16 @@ impl Command {
                 output.done(&format!(
                     "Node {node} is used again: its copies are being given what they missed (`ursa node list`)."
                 ))
+            }
+            Command::ForceNewCluster { confirm } => {
+                let what = "Make this node a cluster of its own and give up all other nodes, which must never be started again with what they have";
+                if confirm.go_on(output, what, true)? {
+                    client.force_new_cluster()?;
+                    output.done(
+                        "Restart ursa on this node: then it is a cluster of its own. Let the other machines join it as new nodes.",
+                    )?;
+                }
+                Ok(())
             }
             Command::Prefer { node: Preferred(node) } => {
                 client.prefer_node(node)?;

@@ -176,6 +176,21 @@ pub(super) async fn prefer(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Makes this node, the last survivor, a cluster of its own with its next start.
+///
+/// All other nodes are given up, and must never be started with what they have: they join as new ones. Only for when the nodes that vote are lost for good.
+#[utoipa::path(
+    post, path = "/v1/cluster/force-new", tag = "cluster", operation_id = "force_new_cluster",
+    responses(
+        (status = ACCEPTED, description = "It is done when the node is started next"),
+        (status = CONFLICT, description = "`no_cluster`, `cluster_works`, `node_is_up`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn force_new(Extracted(state): Extracted<State>) -> Result<StatusCode, Refusal> {
+    state.call(|control| async move { control.force_new_cluster().await }).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
 /// Addresses that other nodes can connect to.
 fn link_addresses(texts: &[String]) -> Result<Vec<SocketAddr>, Refusal> {
     if texts.is_empty() {

@@ -719,7 +719,7 @@ impl Keeper {
     }
 
     /// Nobody writes through this node any more: what all copies have is noted as such, so that it need not be copied when nodes are back.
-    async fn settle(&self) {
+    async fn note_what_all_have(&self) {
         if self.volumes.borrow().is_empty() {
             return;
         }
@@ -740,7 +740,7 @@ impl Keeper {
 
     /// The node is about to stop: asks the others to go on without it, and waits a moment until they do.
     pub async fn leave(&self) {
-        self.settle().await;
+        self.note_what_all_have().await;
         for link in self.control_links() {
             link.send(message::frame(message::LEAVING, 0, Vec::new()));
         }
@@ -754,7 +754,7 @@ impl Keeper {
         };
         let _ = rt::timeout(LEAVE_DEADLINE, self.applied.until(alone)).await;
         // Another one may have said meanwhile that it leaves, too.
-        self.settle().await;
+        self.note_what_all_have().await;
         self.stopping.set(true);
         self.work.notify();
         self.links.stop().await;

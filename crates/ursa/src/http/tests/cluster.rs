@@ -77,6 +77,7 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
     rig.delete("/v1/nodes/1").refused(422, "field_invalid");
     rig.delete("/v1/nodes/2").refused(404, "node_not_found");
 
+    rig.post("/v1/cluster/force-new", json!({})).refused(409, "cluster_works");
     rig.put("/v1/nodes/1/maintenance", json!({"on": true})).refused(409, "only_in_sync");
     rig.put("/v1/nodes/2/maintenance", json!({"on": true})).refused(404, "node_not_found");
     rig.put("/v1/cluster/preferred", json!({"node": 2})).refused(404, "node_not_found");
