@@ -22,6 +22,8 @@ pub struct Config {
     /// How much memory the data of writes may take, in bytes, on all cores together, and again that of reads: sessions
     /// share it, but each may hold 8 MiB of either.
     pub data_bytes_max: usize,
+    /// Bytes a second that this node may give to bring other nodes' copies up to date; 0: as much as hosts' writes leave.
+    pub sync_bytes_per_second_max: u64,
     /// Commands that one session may have outstanding.
     pub commands_max: u32,
     /// How long a login may take.
@@ -48,6 +50,9 @@ pub enum RecordEngine {
     Memory(cluster::memory::Memory),
 }
 
+/// What syncs may take unless told otherwise: half of a network of 10 Gbit/s, and most of what one disk gives.
+pub const SYNC_BYTES_PER_SECOND_MAX: u64 = 512 << 20;
+
 /// The port that IANA has assigned to iSCSI.
 pub const ISCSI_PORT: u16 = 3260;
 
@@ -60,6 +65,7 @@ impl Default for Config {
             portals: vec![SocketAddr::from(([0, 0, 0, 0], ISCSI_PORT))],
             ram_bytes_max: 1 << 30,
             data_bytes_max: 512 << 20,
+            sync_bytes_per_second_max: SYNC_BYTES_PER_SECOND_MAX,
             commands_max: 128,
             login_deadline: Duration::from_secs(15),
             nop_interval: Duration::from_secs(30),

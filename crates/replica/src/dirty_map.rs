@@ -34,6 +34,8 @@ pub struct DirtyMap {
     pages: Vec<Page>,
     /// How many bits are set for each slot.
     counts: [u64; Slot::MAX],
+    /// Where to look next for a page that changed: one that changes all the time must not keep others from the disk.
+    idle_from: usize,
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +71,7 @@ impl DirtyMap {
     /// A map of so many regions, all clean.
     pub fn new(regions: u64) -> DirtyMap {
         let pages = (0..regions.div_ceil(PAGE_REGIONS)).map(|_| Page::default()).collect();
-        DirtyMap { regions, pages, counts: [0; Slot::MAX] }
+        DirtyMap { regions, pages, counts: [0; Slot::MAX], idle_from: 0 }
     }
 
     /// How many pages the map takes.
@@ -174,10 +176,12 @@ impl DirtyMap {
 
     /// The next page to write: one that somebody waits for, or with `idle` any that changed. One write of a page is under way at a time.
     pub fn poll_write(&mut self, idle: bool) -> Option<PageWrite> {
-        let page = self
-            .pages
-            .iter()
-            .position(|page| page.writing.is_none() && (page.urgent || idle && page.changed))?;
+        let first = if idle { self.idle_from } else { 0 };
+        let ready = |page: &Page| page.writing.is_none() && (page.urgent || idle && page.changed);
+        let page = (first..self.pages.len()).chain(0..first).find(|page| ready(&self.pages[*page]))?;
+        if idle {
+            self.idle_from = page + 1;
+        }
         let state = &mut self.pages[page];
         state.version += 1;
         state.urgent = false;
@@ -352,6 +356,26 @@ mod tests {
         assert!(map.is_durable(3..4, slots(0b10)));
         map.poll_write(true);
         assert!(map.is_durable(3..4, slots(0b10)));
+    }
+
+    /// A sync clears bits of one page after the other while hosts write to the first: where it has got to must be on the disk, too.
+    #[test]
+    fn a_page_that_changes_all_the_time_keeps_no_other_from_the_disk() {
+        let mut map = DirtyMap::new(3 * PAGE_REGIONS);
+        map.mark(0..3 * PAGE_REGIONS, slots(1));
+        while let Some(write) = map.poll_write(false) {
+            map.handle_written(write.page);
+        }
+        map.clear(2 * PAGE_REGIONS, slots(1));
+        let pages: Vec<usize> = (0..4)
+            .map(|region| {
+                map.clear(region, slots(1));
+                let page = map.poll_write(true).unwrap().page;
+                map.handle_written(page);
+                page
+            })
+            .collect();
+        assert_eq!(pages, [0, 2, 0, 0]);
     }
 
     #[test]

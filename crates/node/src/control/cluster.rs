@@ -242,6 +242,7 @@ impl Control {
         on_all_cores(move || async move {
             let copies = Copies::new(cluster, me, life);
             Shard::current().set_copies(Rc::clone(&copies));
+            rt::spawn(Rc::clone(&copies).sync()).detach();
             rt::spawn(copies.tick()).detach();
         })
         .await;

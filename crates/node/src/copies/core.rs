@@ -3,17 +3,20 @@
 //! A message between two slices goes over the link of its number: of as many as the node with more cores has cores, that which the slice's number
 //! gives. So all that two slices say to each other stays in order, and mostly the link is on the slice's own core.
 
-use std::cell::{Ref, RefCell};
+use std::cell::{Ref, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::{Chain, Instant};
 use link::{ClusterId, Frame, Handler, Link, LinkName, Role};
 use replica::wire::Malformed;
 use replica::{Incarnation, LeaseGrant, Leases, NodeId, Revision, Terms};
 use rt::CoreId;
+use rt::sync::Notify;
 
 use super::lock::LockMessage;
+use super::pace::Pace;
 use super::{Address, Keeper, SliceCopy, Traffic};
 use crate::shard::Shard;
 use crate::volume::core_of;
@@ -22,6 +25,9 @@ use crate::volume::core_of;
 pub(super) const SLICE: u8 = 1;
 /// About ranges that commands have for themselves.
 pub(super) const LOCK: u8 = 7;
+
+/// How often syncs are let go on that wait for that.
+const SYNC_EVERY: Duration = Duration::from_millis(5);
 
 /// See the module.
 pub struct Copies {
@@ -37,6 +43,10 @@ pub struct Copies {
     up: RefCell<BTreeMap<NodeId, Reached>>,
     /// What the slices of this core have sent and received.
     traffic: RefCell<BTreeMap<NodeId, Traffic>>,
+    /// How fast syncs go from this core.
+    pace: RefCell<Pace>,
+    /// Rung when a sync waits for that.
+    syncs_wait: Notify,
     /// On core 0.
     keeper: RefCell<Option<Rc<Keeper>>>,
 }
@@ -67,6 +77,8 @@ impl Copies {
             links: RefCell::default(),
             up: RefCell::default(),
             traffic: RefCell::default(),
+            pace: RefCell::new(Pace::new(rt::now())),
+            syncs_wait: Notify::new(),
             keeper: RefCell::default(),
         })
     }
@@ -120,6 +132,38 @@ impl Copies {
             rt::sleep(replica::TICK).await;
             self.slices().iter().for_each(SliceCopy::tick);
         }
+    }
+
+    /// Lets syncs of this core go on at their pace, for ever.
+    pub async fn sync(self: Rc<Self>) {
+        let mut first = 0;
+        loop {
+            let slices = self.slices();
+            first += 1;
+            // Another one is the first each time, so that all get on.
+            let in_turn = (0..slices.len()).map(|index| &slices[(first + index) % slices.len()]);
+            let waiting = in_turn.filter(|copy| copy.goes_on_syncing()).count();
+            if waiting == 0 {
+                self.syncs_wait.notified().await;
+            }
+            rt::sleep(SYNC_EVERY).await;
+        }
+    }
+
+    /// How fast syncs go from this core.
+    pub(super) fn pace(&self) -> RefMut<'_, Pace> {
+        self.pace.borrow_mut()
+    }
+
+    /// A host's write begins, and ends when what this gives is dropped: syncs make room for them.
+    pub(super) fn time_write(self: &Rc<Self>) -> TimedWrite {
+        self.pace().begin_write();
+        TimedWrite { copies: Rc::clone(self), began: rt::now() }
+    }
+
+    /// A sync has more to give than it may now.
+    pub(super) fn wait_for_pace(&self) {
+        self.syncs_wait.notify();
     }
 
     /// A copy of a slice of this core.
@@ -242,6 +286,18 @@ impl Copies {
     pub fn holds_all(&self, now: Instant, nodes: impl IntoIterator<Item = NodeId>) -> bool {
         let leases = self.leases.borrow();
         nodes.into_iter().all(|node| leases.holds(now, node))
+    }
+}
+
+/// A host's write that is under way.
+pub(super) struct TimedWrite {
+    copies: Rc<Copies>,
+    began: Instant,
+}
+
+impl Drop for TimedWrite {
+    fn drop(&mut self) {
+        self.copies.pace().end_write(rt::now().since(self.began));
     }
 }
 

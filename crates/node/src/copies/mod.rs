@@ -11,6 +11,7 @@ mod entry;
 mod keeper;
 mod lock;
 mod message;
+mod pace;
 mod progress;
 mod slice;
 mod traffic;

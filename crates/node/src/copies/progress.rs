@@ -240,6 +240,7 @@ impl Progress {
             SyncNext::WritesEnd(region) => {
                 format!("hosts' writes to region {region} of slice {slice} to end")
             }
+            SyncNext::Budget => format!("{me}, its source, to have time for it beside hosts' writes"),
             SyncNext::Pass => "the next pass to begin".into(),
             SyncNext::Admission => "the cluster's record to let it join".into(),
             SyncNext::Promotion => "the cluster's record to say that it is in sync".into(),

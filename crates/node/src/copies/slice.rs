@@ -345,6 +345,7 @@ impl SliceCopy {
     }
 
     async fn end(self: &Rc<Self>, done: Receiver<Outcome>) -> Result<(), SliceError> {
+        let _timed = Copies::current().time_write();
         self.carry_out();
         match done.await {
             Ok(Outcome::Done) => Ok(()),
@@ -371,6 +372,25 @@ impl SliceCopy {
     fn tell(self: &Rc<Self>, what: impl FnOnce(&mut Replica)) {
         what(&mut self.replica.borrow_mut());
         self.carry_out();
+        if self.goes_on_syncing() {
+            Copies::current().wait_for_pace();
+        }
+    }
+
+    /// Gives other copies what they miss, as much as it may now. Says whether there is more that could be given.
+    pub fn goes_on_syncing(self: &Rc<Self>) -> bool {
+        let region = u64::from(Geometry::REGION_BYTES);
+        while self.replica.borrow().has_regions_to_begin() {
+            let copies = Copies::current();
+            let regions = copies.pace().available(rt::now()).div_ceil(region);
+            let begun = self.replica.borrow_mut().begin_regions(u32::try_from(regions).unwrap_or(u32::MAX));
+            if begun == 0 {
+                return regions == 0;
+            }
+            copies.pace().spend(u64::from(begun) * region);
+            self.carry_out();
+        }
+        false
     }
 
     /// Does what the protocol wants done, until it wants nothing more.

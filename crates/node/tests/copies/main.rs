@@ -51,6 +51,10 @@ struct Cluster {
 impl Cluster {
     /// So many nodes, each with a pool and in the cluster, and a target.
     fn new(seed: u64, nodes: usize, cores: usize) -> Cluster {
+        Cluster::with_config(seed, nodes, cores, &Config::default())
+    }
+
+    fn with_config(seed: u64, nodes: usize, cores: usize, config: &Config) -> Cluster {
         let world = World::new(seed);
         let memory = cluster::memory::Memory::new((1..=nodes as u16).filter_map(cluster::NodeId::new));
         let servers: Vec<NodeId> =
@@ -58,7 +62,7 @@ impl Cluster {
         let configs = servers.iter().map(|server| {
             let portal = SocketAddr::new(world.address(*server), 3260);
             let record = RecordEngine::Memory(memory.clone());
-            Arc::new(Config { data_dir: "/ursa".into(), portals: vec![portal], record, ..Config::default() })
+            Arc::new(Config { data_dir: "/ursa".into(), portals: vec![portal], record, ..config.clone() })
         });
         let configs = configs.collect();
         let cluster = Cluster { world, servers, configs, cores };

@@ -99,3 +99,76 @@ fn a_write_goes_once_to_each_other_copy_and_a_read_to_none() {
     assert_eq!(traffic(&cluster, 0), sent);
     assert_eq!(traffic(&cluster, 1).get(&1), Some(&received));
 }
+
+const MIB_A_SECOND: u64 = 1 << 20;
+
+/// Two nodes that give each other a mebibyte a second; node 1 is down and misses 64 regions: 4 MiB.
+fn behind_by_four_mib(seed: u64, cores: usize) -> Cluster {
+    let config = Config { sync_bytes_per_second_max: MIB_A_SECOND, ..Config::default() };
+    let cluster = Cluster::with_config(seed, 2, cores, &config);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.world.run_for(Duration::from_secs(1));
+    cluster.world.crash(cluster.servers[0]);
+    cluster.world.run_for(Duration::from_secs(2));
+    write_regions(&cluster, 1, 0..64);
+    cluster
+}
+
+#[test]
+fn a_sync_keeps_to_the_budget_and_says_how_long_it_takes() {
+    each_seed(2, |seed| {
+        let cluster = behind_by_four_mib(seed, 2);
+        cluster.start(0);
+        let began = cluster.world.now();
+        let begun = || sync_of(&cluster, 1, 1).is_some_and(|sync| sync.copied_bytes > 2 * MIB_A_SECOND);
+        while !begun() {
+            cluster.world.run_for(Duration::from_millis(50));
+            assert!(cluster.world.now() - began < Duration::from_secs(20), "it does not get on");
+        }
+        for by in 0..2 {
+            // The joiner shows what its source has told it, up to a second ago.
+            let sync = sync_of(&cluster, by, 1).unwrap();
+            assert_eq!(sync.total_bytes, 64 * REGION, "{sync:?}");
+            assert!((MIB_A_SECOND / 2..=MIB_A_SECOND * 3 / 2).contains(&sync.bytes_per_second), "{sync:?}");
+            assert!((1..=5).contains(&sync.seconds_left().unwrap()), "{sync:?}");
+            assert_eq!(sync.waits_for, None);
+        }
+        cluster.wait_until_in_sync(1, 2);
+        let took = cluster.world.now() - began;
+        assert!((3..=10).contains(&took.as_secs()), "{took:?}");
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    });
+}
+
+/// Both sides are restarted in the middle; what was on the disk by then is not copied again, but for what the dirty maps on the disks did not say yet.
+#[test]
+fn a_sync_goes_on_where_it_was_when_either_side_is_restarted() {
+    each_seed(2, |seed| {
+        let cluster = behind_by_four_mib(seed, 1);
+        cluster.start(0);
+        let copied_more_than = |bytes: u64| {
+            for _ in 0..400 {
+                if sync_of(&cluster, 1, 1).is_some_and(|sync| sync.copied_bytes > bytes) {
+                    return;
+                }
+                cluster.world.run_for(Duration::from_millis(50));
+            }
+            panic!("it does not get on: {:?}", sync_of(&cluster, 1, 1));
+        };
+        copied_more_than(MIB_A_SECOND);
+        let first = synced(&cluster, 1);
+        cluster.world.crash(cluster.servers[0]);
+        cluster.world.run_for(Duration::from_secs(1));
+        cluster.start(0);
+        copied_more_than(2 * MIB_A_SECOND);
+        let second = synced(&cluster, 1);
+        assert!(second > first);
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(Duration::from_secs(1));
+        cluster.start(1);
+        cluster.wait_until_in_sync(1, 2);
+        let all = second + synced(&cluster, 1);
+        assert!((64 * REGION..=88 * REGION).contains(&all), "{} regions", all / REGION);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    });
+}

@@ -65,6 +65,8 @@ pub struct SyncState {
 /// What the next step of a sync is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncNext {
+    /// The driver lets more be given: [`Replica::begin_regions`].
+    Budget,
     /// The region is read from the local disk.
     Read(u64),
     /// The other copy says that the region is on its disk.
@@ -102,6 +104,9 @@ impl Source {
     fn next(&self) -> SyncNext {
         if let Some((region, in_flight)) = self.in_flight.first_key_value() {
             return if in_flight.sent { SyncNext::Confirmed(*region) } else { SyncNext::Read(*region) };
+        }
+        if !self.todo.is_empty() {
+            return SyncNext::Budget;
         }
         match (self.phase, self.contended.first()) {
             (Phase::Bulk, _) if self.caught_up => SyncNext::Admission,
@@ -160,7 +165,7 @@ impl Replica {
             caught_up: false,
         };
         self.sources[from.index()] = Some(source);
-        self.pump(from);
+        self.end_pass(from);
     }
 
     /// Tells a joiner what is known of the regions that are equal.
@@ -187,10 +192,28 @@ impl Replica {
         self.send(to, Message::SyncClean { sync, known, inherit });
     }
 
-    /// Reads what may be read, and begins the next pass or ends.
-    fn pump(&mut self, to: Slot) {
+    /// Begins to give up to so many regions, and says how many. Whoever drives the copy calls this whenever something has happened, and decides by `max` how
+    /// fast syncs go: without it none gets on.
+    pub fn begin_regions(&mut self, max: u32) -> u32 {
+        let mut left = max;
+        for slot in Slot::all() {
+            self.begin_regions_for(slot, &mut left);
+        }
+        max - left
+    }
+
+    /// Whether [`Replica::begin_regions`] would begin any.
+    pub fn has_regions_to_begin(&self) -> bool {
+        self.sources
+            .iter()
+            .flatten()
+            .any(|source| !source.todo.is_empty() && source.in_flight.len() < IN_FLIGHT_MAX)
+    }
+
+    fn begin_regions_for(&mut self, to: Slot, left: &mut u32) {
         let Some(source) = &mut self.sources[to.index()] else { return };
         while source.in_flight.len() < IN_FLIGHT_MAX
+            && *left > 0
             && let Some(region) = source.todo.pop_first()
         {
             let blocks = self.geometry.blocks_of(region);
@@ -200,10 +223,17 @@ impl Replica {
                     .insert(region, InFlight { mark: self.table.mark(), touched: false, sent: false });
                 let read = RegionRead { to, sync: source.sync, region, blocks };
                 self.outputs.push_back(Output::ReadRegion(read));
+                *left -= 1;
             } else {
                 source.contended.insert(region);
             }
         }
+        self.end_pass(to);
+    }
+
+    /// Begins the next pass or ends, if nothing is left of this one.
+    fn end_pass(&mut self, to: Slot) {
+        let Some(source) = &mut self.sources[to.index()] else { return };
         if !source.in_flight.is_empty() || !source.todo.is_empty() {
             return;
         }
@@ -245,7 +275,7 @@ impl Replica {
         let Some(moving) = moving.filter(sendable) else {
             source.in_flight.remove(&region);
             source.contended.insert(region);
-            self.pump(to);
+            self.end_pass(to);
             return;
         };
         let still = |part: &Blocks| !moving.iter().any(|(other, _)| other.overlaps(*part));
@@ -273,7 +303,7 @@ impl Replica {
             // Both disks hold the same, and the next write sets the bit again before it changes ours.
             self.map.clear(region, Slots::NONE.with(from));
         }
-        self.pump(from);
+        self.end_pass(from);
     }
 
     pub(super) fn touch_sources(&mut self, region: u64) {
@@ -295,6 +325,6 @@ impl Replica {
         if let Some(sync) = waiting {
             self.send(to, Message::SyncWait { sync });
         }
-        self.pump(to);
+        self.end_pass(to);
     }
 }

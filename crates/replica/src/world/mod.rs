@@ -427,6 +427,15 @@ impl World {
 
     /// Carries out what the copy wants.
     fn drain(&mut self, index: usize) {
+        self.carry_out(index);
+        // Syncs go fast or slowly.
+        let regions = self.rng.below(4) as u32;
+        if self.nodes[index].replica.begin_regions(regions) > 0 {
+            self.carry_out(index);
+        }
+    }
+
+    fn carry_out(&mut self, index: usize) {
         while let Some(output) = self.nodes[index].replica.poll() {
             match output {
                 Output::Send(to, envelope) => {

@@ -66,6 +66,10 @@ pub struct Given {
     #[arg(long, value_name = "SIZE")]
     pub data_max: Option<Size>,
 
+    /// How many bytes a second this node may give to bring other nodes' copies up to date; 0: as much as hosts leave [default: 512M]
+    #[arg(long, value_name = "SIZE", hide_short_help = true)]
+    pub sync_bytes_per_second_max: Option<Size>,
+
     /// How many commands a session may have outstanding [default: 128]
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub commands_max: Option<u32>,
@@ -169,6 +173,7 @@ impl Given {
             pool_size: self.pool_size.or(file.pool_size),
             ram_max: self.ram_max.or(file.ram_max),
             data_max: self.data_max.or(file.data_max),
+            sync_bytes_per_second_max: self.sync_bytes_per_second_max.or(file.sync_bytes_per_second_max),
             commands_max: self.commands_max.or(file.commands_max),
             login_timeout: self.login_timeout.or(file.login_timeout),
             nop_interval: self.nop_interval.or(file.nop_interval),

@@ -99,6 +99,9 @@ impl Settings {
             data_bytes_max: given
                 .data_max
                 .map_or(defaults.data_bytes_max, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),
+            sync_bytes_per_second_max: given
+                .sync_bytes_per_second_max
+                .map_or(defaults.sync_bytes_per_second_max, |size| size.0),
             commands_max: given.commands_max.unwrap_or(defaults.commands_max),
             login_deadline: seconds(given.login_timeout, defaults.login_deadline),
             nop_interval: seconds(given.nop_interval, defaults.nop_interval),
@@ -136,6 +139,7 @@ impl Settings {
             pool_size: self.pool_size,
             ram_max: Some(Size(self.node.ram_bytes_max)),
             data_max: Some(Size(self.node.data_bytes_max as u64)),
+            sync_bytes_per_second_max: Some(Size(self.node.sync_bytes_per_second_max)),
             commands_max: Some(self.node.commands_max),
             login_timeout: seconds(self.node.login_deadline),
             nop_interval: seconds(self.node.nop_interval),

@@ -103,6 +103,8 @@ pub struct Keeper {
     /// Who was asked, and who waits for the answer.
     questions: RefCell<Slab<(NodeId, Sender<Answered>)>>,
     syncs: RefCell<Syncs>,
+    /// What each core was last told of the budget for syncs.
+    budget: Cell<Option<u64>>,
     engine: Engine,
     stopping: Cell<bool>,
 }
@@ -169,6 +171,7 @@ impl Keeper {
             applied: Notify::new(),
             questions: RefCell::default(),
             syncs: RefCell::default(),
+            budget: Cell::new(None),
             engine,
             stopping: Cell::new(false),
         });

@@ -1,0 +1,250 @@
+//! How fast syncs go from one core: within the node's budget, and not at the cost of hosts.
+//!
+//! Bringing a copy up to date takes the disk and the network that hosts' writes need. While syncs go on, hosts' writes are compared with how
+//! long they took when nothing was synced: where they take more than twice as long the syncs' rate is halved, else it grows a little, as TCP
+//! does with a network that others use, too. Without writes of hosts there is nobody to protect, and the rate doubles. It never falls below
+//! [`RATE_MIN`], so that a sync always ends.
+//!
+//! Time and latencies go in, and how much may be given comes out.
+
+use std::time::Duration;
+
+use base::Instant;
+
+/// Bytes a second that syncs from one core go at least, whatever hosts feel, if the budget allows: 100 GiB in seven hours.
+const RATE_MIN: u64 = 4 << 20;
+/// Where a sync begins that finds hosts at work.
+const RATE_FIRST: u64 = 64 << 20;
+/// What is added after each period in which hosts felt nothing: from the least to 400 MiB/s in ten seconds.
+const RATE_STEP: u64 = 4 << 20;
+/// No disk and no network that we know is faster: above it the rate means nothing.
+const RATE_MAX: u64 = 16 << 30;
+/// How often the rate is thought over.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Writes below this are never called slow: nobody notices.
+const SLOW_MIN: Duration = Duration::from_millis(1);
+/// Writes above this always are, however slow they were before.
+const SLOW_MAX: Duration = Duration::from_millis(10);
+/// Writes of a period that are looked at: the first ones.
+const SAMPLES_MAX: usize = 512;
+/// What may be given at once after a pause: as much as a fiftieth of a second brings, and four regions at least.
+const BURST_MIN: u64 = 256 << 10;
+const BURSTS_PER_SECOND: u64 = 50;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Pace {
+    /// Bytes a second that the administrator allows; `None`: any.
+    budget: Option<u64>,
+    /// Bytes a second that hosts allow.
+    rate: u64,
+    /// Bytes that may be given now; below zero after a region that was begun with less.
+    tokens: i64,
+    filled_at: Instant,
+    period_from: Instant,
+    /// Bytes given in this period and in the one before.
+    given: [u64; 2],
+    /// Hosts' writes under way.
+    writing: usize,
+    /// How long those took that have ended in this period.
+    latencies: Vec<Duration>,
+    /// The same of periods without sync: the 90th percentile, smoothed.
+    undisturbed: Option<Duration>,
+}
+
+impl Pace {
+    /// Nothing is known.
+    pub fn new(now: Instant) -> Pace {
+        Pace {
+            budget: None,
+            rate: RATE_FIRST,
+            tokens: 0,
+            filled_at: now,
+            period_from: now,
+            given: [0; 2],
+            writing: 0,
+            latencies: Vec::new(),
+            undisturbed: None,
+        }
+    }
+
+    /// Bytes a second that the core may give at most from now on; `None`: any.
+    pub fn set_budget(&mut self, budget: Option<u64>) {
+        self.budget = budget;
+    }
+
+    /// A host's write begins.
+    pub fn begin_write(&mut self) {
+        self.writing += 1;
+    }
+
+    /// A host's write has ended, done or not.
+    pub fn end_write(&mut self, took: Duration) {
+        self.writing -= 1;
+        if self.latencies.len() < SAMPLES_MAX {
+            self.latencies.push(took);
+        }
+    }
+
+    /// How many bytes may be given now.
+    pub fn available(&mut self, now: Instant) -> u64 {
+        if now.since(self.period_from) >= PERIOD {
+            self.think(now);
+        }
+        let rate = self.bytes_per_second();
+        let micros = now.since(self.filled_at).as_micros().min(1_000_000);
+        let more = (u128::from(rate) * micros / 1_000_000) as i64;
+        // What is less than a byte is not lost.
+        if more > 0 {
+            self.filled_at = now;
+            self.tokens = (self.tokens + more).min((rate / BURSTS_PER_SECOND).max(BURST_MIN) as i64);
+        }
+        self.tokens.max(0) as u64
+    }
+
+    /// So many bytes are given.
+    pub fn spend(&mut self, bytes: u64) {
+        self.tokens -= bytes as i64;
+        self.given[0] += bytes;
+    }
+
+    /// The rate in force.
+    pub fn bytes_per_second(&self) -> u64 {
+        self.rate.min(self.budget.unwrap_or(u64::MAX))
+    }
+
+    fn think(&mut self, now: Instant) {
+        self.period_from = now;
+        let seen = percentile_90(&mut self.latencies);
+        self.latencies.clear();
+        let synced = self.given != [0; 2];
+        self.given = [0, self.given[0]];
+        let slow = self.undisturbed.map_or(SLOW_MAX, |known| (known * 2).clamp(SLOW_MIN, SLOW_MAX));
+        let next = match seen {
+            Some(seen) if !synced => {
+                let known = self.undisturbed.unwrap_or(seen);
+                self.undisturbed = Some((known * 7 + seen) / 8);
+                self.rate
+            }
+            Some(seen) if seen > slow => self.rate / 2,
+            Some(_) => self.rate + RATE_STEP,
+            // Not one has ended in all this time.
+            None if self.writing > 0 && synced => self.rate / 2,
+            None => self.rate * 2,
+        };
+        self.rate = next.clamp(RATE_MIN, RATE_MAX);
+        if !synced && self.undisturbed.is_some() {
+            // What a sync long ago had got to says nothing of the next.
+            self.rate = self.rate.min(RATE_FIRST);
+        }
+    }
+}
+
+/// Of which nine of ten are no greater; `None` of none.
+fn percentile_90(latencies: &mut [Duration]) -> Option<Duration> {
+    let at = (latencies.len() * 9).div_ceil(10).checked_sub(1)?;
+    Some(*latencies.select_nth_unstable(at).1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const REGION: u64 = 64 << 10;
+
+    /// Drives a pace: a sync that takes what it may, and a host with one write after the other.
+    struct Run {
+        pace: Pace,
+        now: Instant,
+    }
+
+    impl Run {
+        fn new() -> Run {
+            let now = Instant(1_000_000_000);
+            Run { pace: Pace::new(now), now }
+        }
+
+        /// So many steps of a millisecond, in each `writes` writes that take as long as `latency` says for the rate; how many bytes were given.
+        fn run(&mut self, millis: u64, sync: bool, writes: usize, latency: impl Fn(u64) -> Duration) -> u64 {
+            let mut given = 0;
+            for _ in 0..millis {
+                self.now = self.now + Duration::from_millis(1);
+                let mut available = self.pace.available(self.now);
+                while sync && available > 0 {
+                    self.pace.spend(REGION);
+                    given += REGION;
+                    available = available.saturating_sub(REGION);
+                }
+                for _ in 0..writes {
+                    self.pace.begin_write();
+                    self.pace.end_write(latency(self.pace.bytes_per_second()));
+                }
+            }
+            given
+        }
+    }
+
+    fn micros(micros: u64) -> Duration {
+        Duration::from_micros(micros)
+    }
+
+    #[test]
+    fn without_hosts_it_goes_as_fast_as_it_can_and_within_the_budget() {
+        let mut run = Run::new();
+        assert!(run.run(2000, true, 0, |_| unreachable!()) > 1 << 30);
+        run.pace.set_budget(Some(10 * MIB));
+        run.run(1000, true, 0, |_| unreachable!());
+        let given = run.run(10_000, true, 0, |_| unreachable!());
+        assert!((99 * MIB..=101 * MIB).contains(&given), "{given}");
+    }
+
+    #[test]
+    fn hosts_writes_take_no_more_than_twice_as_long_for_long() {
+        // A disk on which 100 MiB/s of a sync double what a write takes.
+        let disk = |rate: u64| micros(2000 + 2000 * rate / (100 * MIB));
+        let mut run = Run::new();
+        run.run(2000, false, 3, |_| micros(2000));
+        run.run(5000, true, 3, disk);
+        let mut slow = 0;
+        let given = (0..100).map(|_| {
+            let given = run.run(100, true, 3, disk);
+            slow += u32::from(disk(run.pace.bytes_per_second()) > micros(4100));
+            given
+        });
+        let given: u64 = given.sum();
+        assert!(slow <= 20, "in {slow} of 100 periods writes were slow");
+        assert!(given > 400 * MIB, "{given} bytes in ten seconds");
+    }
+
+    #[test]
+    fn a_sync_always_ends() {
+        let mut run = Run::new();
+        run.run(1000, false, 1, |_| micros(300));
+        run.run(5000, true, 1, |_| micros(50_000));
+        let given = run.run(10_000, true, 1, |_| micros(50_000));
+        assert!((39 * MIB..=41 * MIB).contains(&given), "{given}");
+        // And grows when hosts feel nothing any more, or are gone.
+        run.run(5000, true, 1, |_| micros(900));
+        assert!(run.pace.bytes_per_second() > 150 * MIB);
+        run.run(5000, true, 1, |_| micros(50_000));
+        run.run(1000, true, 0, |_| unreachable!());
+        assert!(run.pace.bytes_per_second() > 1 << 30);
+    }
+
+    #[test]
+    fn writes_that_do_not_end_are_slow() {
+        let mut run = Run::new();
+        run.run(1000, false, 1, |_| micros(300));
+        run.pace.begin_write();
+        run.run(3000, true, 0, |_| unreachable!());
+        assert_eq!(run.pace.bytes_per_second(), RATE_MIN);
+    }
+
+    #[test]
+    fn nine_of_ten() {
+        let mut latencies: Vec<Duration> = (1..=20).rev().map(micros).collect();
+        assert_eq!(percentile_90(&mut latencies), Some(micros(18)));
+        assert_eq!((percentile_90(&mut [micros(7)]), percentile_90(&mut [])), (Some(micros(7)), None));
+    }
+}
