@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use base::Chain;
+use sha2::{Digest as _, Sha256};
 
 /// Consecutive logical blocks of a slice: `start` to before `end`. The unit of the protocol is the block that initiators see: a write
 /// of 512 bytes is a key of its own, and each copy reads, changes and writes the disk's larger block by itself.
@@ -86,6 +87,11 @@ impl Geometry {
     }
 }
 
+/// The SHA-256 of blocks. Two copies compare what they hold by it, and copy nothing that is equal: a sum that is only good against accidents
+/// would let whoever writes to a volume choose blocks that are not copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest(pub [u8; 32]);
+
 /// What a write brings.
 #[derive(Clone)]
 pub enum Payload {
@@ -106,6 +112,24 @@ impl Payload {
                 Payload::Data(data.slice(bytes(part.start - whole.start)..bytes(part.end - whole.start)))
             }
         }
+    }
+
+    /// What it holds, in short: equal for equal bytes, and else different as long as nobody can break SHA-256.
+    pub fn digest(&self, blocks: Blocks, geometry: &Geometry) -> Digest {
+        let mut sha = Sha256::new();
+        match self {
+            Payload::Data(data) => data.parts().iter().for_each(|part| sha.update(part)),
+            Payload::Zeros => {
+                let zeros = [0; 4096];
+                let mut left = (blocks.count() * u64::from(geometry.block_bytes)) as usize;
+                while left > 0 {
+                    let part = left.min(zeros.len());
+                    sha.update(&zeros[..part]);
+                    left -= part;
+                }
+            }
+        }
+        Digest(sha.finalize().into())
     }
 
     /// Bytes of data that are held in memory.

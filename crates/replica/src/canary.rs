@@ -47,6 +47,10 @@ pub enum Canary {
     JoinerReplays,
     /// R10: who has not read the record yet gives leases.
     GrantBlind,
+    /// R19: a region is compared while a write to it that was handed out in an earlier membership may still happen. (The simulator does that: it
+    /// carries out the comparison.)
+    #[cfg(test)]
+    CompareEarly,
     /// R18: an older write that is sent again makes a block count as synced.
     OldWriteFresh,
 }

@@ -24,7 +24,7 @@ pub mod wire;
 #[cfg(test)]
 mod world;
 
-pub use blocks::{Blocks, Geometry, Payload};
+pub use blocks::{Blocks, Digest, Geometry, Payload};
 pub use config::{Config, CopyState, Refusal, Standing};
 pub use dirty_map::{Damaged, DirtyMap, PAGE_BYTES, PAGE_REGIONS, PageWrite};
 pub use id::{Epoch, Incarnation, NodeId, Revision, Slot, Slots};
@@ -33,7 +33,7 @@ pub use media::{Apply, ApplyId};
 pub use membership::{Activation, Membership};
 pub use message::{Envelope, Message, RoundId, SyncId};
 pub use replica::{
-    Command, DiskFailed, Outcome, Output, ReadMark, RegionRead, Replica, SyncFrom, SyncNext, SyncState, TICK,
+    Command, DiskFailed, Outcome, Output, ReadMark, RegionCompare, RegionRead, Replica, SyncFrom, SyncNext, SyncState, TICK,
     Unreadable, Unwritable,
 };
 pub use steward::{Proposal, Reason, SILENCE_MAX, Steward, View};

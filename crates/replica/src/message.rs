@@ -3,7 +3,7 @@
 //! The link between two nodes keeps the order of what it carries and never delivers twice; what was on its way when it broke is lost,
 //! and nothing of the old link arrives after the new one is up ([`crate::Replica::handle_link_up`]).
 
-use crate::{Blocks, Epoch, Incarnation, Payload, Slots, Timestamp};
+use crate::{Blocks, Digest, Epoch, Incarnation, Payload, Slots, Timestamp};
 
 /// A message with what is said in each.
 #[derive(Clone, Debug)]
@@ -87,6 +87,24 @@ pub enum Message {
         moving: Vec<(Blocks, Timestamp)>,
         /// The sender's bits for third copies (R17).
         inherit: Slots,
+    },
+    /// To a copy outside, of a region that the sender did not write to: the receiver may hold the same. If so it says that it is done.
+    SyncProbe {
+        /// From the request.
+        sync: SyncId,
+        /// Which.
+        region: u64,
+        /// Of all of its blocks.
+        digest: Digest,
+        /// The sender's bits for third copies (R17).
+        inherit: Slots,
+    },
+    /// The region does not hold what was asked about.
+    SyncWant {
+        /// From the request.
+        sync: SyncId,
+        /// Which.
+        region: u64,
     },
     /// The region is on the sender's disk.
     SyncDone {

@@ -7,7 +7,7 @@
 use base::{Chain, Crc32c};
 
 use crate::{
-    Blocks, Envelope, Epoch, Geometry, Incarnation, Message, Payload, RoundId, Slot, Slots, SyncId, Timestamp,
+    Blocks, Digest, Envelope, Epoch, Geometry, Incarnation, Message, Payload, RoundId, Slot, Slots, SyncId, Timestamp,
 };
 
 /// Bytes before a message's body.
@@ -63,6 +63,8 @@ mod kind {
     pub(super) const SYNC_END: u8 = 10;
     pub(super) const SYNCED: u8 = 11;
     pub(super) const SYNC_WAIT: u8 = 12;
+    pub(super) const SYNC_PROBE: u8 = 13;
+    pub(super) const SYNC_WANT: u8 = 14;
 }
 
 /// The flag of a payload of zeros, which takes no bytes.
@@ -110,6 +112,15 @@ pub fn encode(envelope: &Envelope) -> (Vec<u8>, Chain) {
             body.known(known).known(moving).payload_crc(data);
             payload = Some(data);
             kind::SYNC_REGION
+        }
+        Message::SyncProbe { sync, region, digest, inherit } => {
+            body.u64(sync.0).u64(*region).u32(u32::from(inherit.bits()));
+            body.0.extend_from_slice(&digest.0);
+            kind::SYNC_PROBE
+        }
+        Message::SyncWant { sync, region } => {
+            body.u64(sync.0).u64(*region);
+            kind::SYNC_WANT
         }
         Message::SyncDone { sync, region } => {
             body.u64(sync.0).u64(*region);
@@ -228,6 +239,16 @@ pub fn decode(
         }
         kind::SYNC_DONE => {
             Message::SyncDone { sync: SyncId(reader.u64()?), region: reader.region(geometry)? }
+        }
+        kind::SYNC_PROBE => {
+            let sync = SyncId(reader.u64()?);
+            let region = reader.region(geometry)?;
+            let inherit = reader.slots()?;
+            let digest = reader.take(32)?.try_into().expect("as long as was asked for");
+            Message::SyncProbe { sync, region, digest: Digest(digest), inherit }
+        }
+        kind::SYNC_WANT => {
+            Message::SyncWant { sync: SyncId(reader.u64()?), region: reader.region(geometry)? }
         }
         kind::SYNC_WAIT => Message::SyncWait { sync: SyncId(reader.u64()?) },
         kind::SYNC_END => Message::SyncEnd { sync: SyncId(reader.u64()?) },
@@ -423,6 +444,13 @@ mod tests {
             Message::Acknowledge { round: RoundId(u64::MAX) },
             Message::Validate { ts: ts(), blocks: Blocks::new(999, 1000) },
             Message::Activated,
+            Message::SyncProbe {
+                sync: SyncId(5),
+                region: 62,
+                digest: Digest(std::array::from_fn(|at| at as u8)),
+                inherit: Slots::from_bits(0b1010),
+            },
+            Message::SyncWant { sync: SyncId(5), region: 62 },
             Message::Floor { floor: ts() },
             Message::SyncOpen { sync: SyncId(1), dirty: vec![0, 7, 62] },
             Message::SyncClean {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::{
     Activation, Apply, Blocks, Command, Config, DirtyMap, DiskFailed, Envelope, Geometry, Incarnation,
-    Leases, NodeId, Outcome, Output, PAGE_BYTES, PageWrite, Payload, RegionRead, Replica, Slot, Slots,
+    Leases, NodeId, Outcome, Output, PAGE_BYTES, PageWrite, Payload, RegionCompare, RegionRead, Replica, Slot, Slots,
     Standing, Unreadable, Unwritable, wire,
 };
 use rt::Durability;
@@ -403,6 +403,7 @@ impl SliceCopy {
                 Some(Output::Apply(apply)) => self.apply(apply),
                 Some(Output::WritePage(page)) => self.write_page(page),
                 Some(Output::ReadRegion(read)) => self.read_region(read),
+                Some(Output::CompareRegion(compare)) => self.compare_region(compare),
                 Some(Output::Complete(command, outcome)) => {
                     let waiting = self.commands.borrow_mut().remove(&command);
                     if let Some(waiting) = waiting {
@@ -465,7 +466,10 @@ impl SliceCopy {
         match payload {
             Payload::Data(data) => self.layout.write(offset, data, Durability::Durable).await,
             Payload::Zeros => {
-                self.layout.zero(offset, len).await?;
+                // What takes no space reads as zeros already.
+                if !self.layout.allocated(offset, len, 1).await?.is_empty() {
+                    self.layout.zero(offset, len).await?;
+                }
                 self.layout.flush().await
             }
         }
@@ -481,8 +485,22 @@ impl SliceCopy {
     fn read_region(self: &Rc<Self>, read: RegionRead) {
         let (offset, len) = self.bytes(read.blocks);
         let layout = Rc::clone(&self.layout);
-        let work = async move { layout.read(offset, len).await.map(Payload::Data) };
+        let work = async move { read_or_zeros(&layout, offset, len).await };
         self.work(work, move |replica, result| replica.handle_region_read(read, result));
+    }
+
+    fn compare_region(self: &Rc<Self>, compare: RegionCompare) {
+        let (offset, len) = self.bytes(compare.blocks);
+        // Behind all writes that were handed out: those of an earlier membership, too, of whose ends nobody is told.
+        let turn = self.applies.queue(offset.0..offset.0 + len.0);
+        let layout = Rc::clone(&self.layout);
+        let work = async move {
+            turn.come().await;
+            // Of writes of an earlier life nobody knows whether they are durable. Costs nothing from the second time on.
+            layout.flush().await?;
+            read_or_zeros(&layout, offset, len).await
+        };
+        self.work(work, move |replica, result| replica.handle_region_compared(compare, result));
     }
 
     fn judge<T>(&self, result: Result<T, SliceError>) -> Result<T, DiskFailed> {
@@ -516,6 +534,16 @@ impl SliceCopy {
         let block = u64::from(self.geometry.get().block_bytes);
         (ByteOffset(blocks.start * block), ByteLen(blocks.count() * block))
     }
+}
+
+/// Nothing is read, and nothing is sent, of what takes no space or holds nothing but zeros.
+async fn read_or_zeros(layout: &store::Slice, offset: ByteOffset, len: ByteLen) -> Result<Payload, SliceError> {
+    if layout.allocated(offset, len, 1).await?.is_empty() {
+        return Ok(Payload::Zeros);
+    }
+    let data = layout.read(offset, len).await?;
+    let empty = data.parts().iter().all(|part| part.iter().all(|byte| *byte == 0));
+    Ok(if empty { Payload::Zeros } else { Payload::Data(data) })
 }
 
 async fn read_map(

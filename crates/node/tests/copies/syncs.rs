@@ -172,3 +172,21 @@ fn a_sync_goes_on_where_it_was_when_either_side_is_restarted() {
         assert_eq!(cluster.checksum(0), cluster.checksum(1));
     });
 }
+
+/// What is empty at the source is not sent; neither is what a copy holds that only says it may not.
+#[test]
+fn what_is_empty_or_equal_is_not_copied() {
+    let cluster = Cluster::new(1, 3, 2);
+    cluster.add_volume(VolumeKind::Ram, 2);
+    write_regions(&cluster, 0, 0..10);
+    cluster.world.run_for(Duration::from_secs(1));
+    // Of what was in memory it has nothing any more: all of it is to be copied.
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(2));
+    cluster.start(1);
+    cluster.wait_until_in_sync(0, 2);
+    assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    assert!(synced(&cluster, 0) >= 128 * REGION, "all regions were looked at");
+    let sent = traffic(&cluster, 0)[&2].sync_sent;
+    assert!((10 * REGION..=20 * REGION).contains(&sent), "{sent}");
+}

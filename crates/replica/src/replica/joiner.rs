@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::canary::{Canary, left_out};
 use crate::message::{Message, RoundId, SyncId};
-use crate::{Blocks, Config, Epoch, Payload, Slot, Slots, Standing, Timestamp};
+use crate::{Blocks, Config, Digest, Epoch, Payload, Slot, Slots, Standing, Timestamp};
 
-use super::Replica;
+use super::{DiskFailed, Output, RegionCompare, Replica};
 use super::debt::Owed;
 
 /// The sync to here, if there is one.
@@ -78,6 +78,14 @@ pub(super) struct Region {
     pub payload: Payload,
     pub known: Vec<(Blocks, Timestamp)>,
     pub moving: Vec<(Blocks, Timestamp)>,
+    pub inherit: Slots,
+}
+
+/// A region that the source holds and this copy may hold, too.
+#[derive(Debug)]
+pub(super) struct Probe {
+    pub region: u64,
+    pub digest: Digest,
     pub inherit: Slots,
 }
 
@@ -254,6 +262,40 @@ impl Replica {
         self.joiner.outstanding.insert(region);
         self.joiner.moving.push((region, moving));
         self.owe_regions();
+    }
+
+    pub(super) fn handle_sync_probe(&mut self, from: Slot, sync: SyncId, probe: Probe) {
+        let Probe { region, digest, inherit } = probe;
+        let wanted = self.joiner.stage == Stage::Bulk && region < self.geometry.regions();
+        if !self.joiner.is_from(from, sync) || !wanted {
+            return;
+        }
+        let blocks = self.geometry.blocks_of(region);
+        self.map.mark(region..region + 1, inherit.without(self.me));
+        if self.media.touches(blocks) {
+            // What an earlier attempt has brought is not on the disk yet, and may not be what the source holds now.
+            self.send(from, Message::SyncWant { sync, region });
+            return;
+        }
+        self.outputs.push_back(Output::CompareRegion(RegionCompare { sync, region, blocks, digest }));
+    }
+
+    /// The region has been read to be compared. It holds no data to be applied until this is told: the source gives a region once at a time.
+    pub fn handle_region_compared(&mut self, compare: RegionCompare, result: Result<Payload, DiskFailed>) {
+        let Ok(payload) = result else {
+            self.failed = true;
+            return;
+        };
+        let RegionCompare { sync, region, blocks, digest } = compare;
+        let Some(source) = self.joiner.source.filter(|_| self.joiner.stage == Stage::Bulk) else { return };
+        if sync != SyncId(self.joiner.last) {
+            return;
+        }
+        if payload.digest(blocks, &self.geometry) == digest {
+            self.handle_region_applied(sync, region);
+        } else {
+            self.send(source, Message::SyncWant { sync, region });
+        }
     }
 
     /// Owes the word that a region is there where all that was under way in it has come.

@@ -23,7 +23,7 @@ use crate::lease::Leases;
 use crate::media::{Apply, ApplyId, Media};
 use crate::message::{Envelope, Message, RoundId, SyncId};
 use crate::table::Table;
-use crate::{Activation, Blocks, Config, Epoch, Geometry, Incarnation, Slot, Slots, Standing, Timestamp};
+use crate::{Activation, Blocks, Config, Digest, Epoch, Geometry, Incarnation, Slot, Slots, Standing, Timestamp};
 use debt::{Debts, Owed};
 use joiner::Joiner;
 use source::Source;
@@ -66,6 +66,9 @@ pub enum Output {
     WritePage(PageWrite),
     /// Read a region from the local disk, then [`Replica::handle_region_read`].
     ReadRegion(RegionRead),
+    /// Read a region from the local disk when all writes to it that were handed out before have ended, make durable what an earlier life may have
+    /// left there, then [`Replica::handle_region_compared`].
+    CompareRegion(RegionCompare),
     /// Answer the host.
     Complete(Command, Outcome),
 }
@@ -81,6 +84,19 @@ pub struct RegionRead {
     pub region: u64,
     /// Its blocks.
     pub blocks: Blocks,
+}
+
+/// A region that another copy holds and this one may hold, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionCompare {
+    /// In which sync.
+    pub sync: SyncId,
+    /// Which.
+    pub region: u64,
+    /// Its blocks.
+    pub blocks: Blocks,
+    /// What the other holds.
+    pub digest: Digest,
 }
 
 /// Why a host's write is not taken.
@@ -326,6 +342,10 @@ impl Replica {
                 let brought = joiner::Region { region, payload, known, moving, inherit };
                 self.handle_sync_region(from, sync, brought);
             }
+            Message::SyncProbe { sync, region, digest, inherit } => {
+                self.handle_sync_probe(from, sync, joiner::Probe { region, digest, inherit });
+            }
+            Message::SyncWant { sync, region } => self.handle_sync_want(from, sync, region),
             Message::SyncDone { sync, region } => self.handle_sync_done(from, sync, region),
             Message::SyncWait { sync } => self.handle_sync_wait(from, sync),
             Message::SyncEnd { sync } => self.handle_sync_end(from, sync),

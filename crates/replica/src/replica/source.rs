@@ -20,6 +20,9 @@ const FINAL_REGIONS_MAX: usize = 256;
 /// Passes after which a copy joins however much is left: the load writes faster than the sync copies.
 const PASSES_MAX: u32 = 8;
 
+/// Regions that are given without being asked about at most, while those that are asked about are never equal.
+const UNASKED_MAX: u32 = 256;
+
 /// A sync from here.
 #[derive(Debug)]
 pub(super) struct Source {
@@ -31,6 +34,10 @@ pub(super) struct Source {
     contended: BTreeSet<u64>,
     passes: u32,
     caught_up: bool,
+    /// Regions in a row that were asked about and were not equal.
+    misses: u32,
+    /// Regions that are given without being asked about first.
+    unasked: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +50,7 @@ enum Phase {
     Ended,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct InFlight {
     /// [`crate::table::Table::mark`] before the read.
     mark: u64,
@@ -51,6 +58,8 @@ struct InFlight {
     touched: bool,
     /// Whether it is on its way; else it is being read.
     sent: bool,
+    /// What was asked about and not given yet.
+    asked: Option<Payload>,
 }
 
 /// How far a copy is that is brought up to date from here.
@@ -89,6 +98,15 @@ impl Source {
     /// Whether it brings a joiner up to date.
     pub fn is_final(&self) -> bool {
         self.phase == Phase::Final
+    }
+
+    /// Whether to ask about the next region before it is given: the less often, the more were not equal.
+    fn asks(&mut self) -> bool {
+        if self.unasked == 0 {
+            return true;
+        }
+        self.unasked -= 1;
+        false
     }
 
     /// Regions that are to be given, as of now, where the dirty map has `dirty`.
@@ -132,7 +150,7 @@ impl Replica {
         self.geometry.region_bytes() * self.map.count(slot)
     }
 
-    /// Bytes that were given to the copy in the slot by syncs from here, and are on its disk, in this life. What hosts wrote meanwhile may
+    /// Bytes that were given to the copy in the slot by syncs from here, or found to be equal, and are on its disk, in this life. What hosts wrote meanwhile may
     /// be given again, and counts again.
     pub fn synced_bytes(&self, slot: Slot) -> u64 {
         self.brought[slot.index()]
@@ -163,6 +181,8 @@ impl Replica {
             contended: BTreeSet::new(),
             passes: 0,
             caught_up: false,
+            misses: 0,
+            unasked: 0,
         };
         self.sources[from.index()] = Some(source);
         self.end_pass(from);
@@ -220,7 +240,7 @@ impl Replica {
             if source.phase == Phase::Final || self.table.is_quiet(blocks) {
                 source
                     .in_flight
-                    .insert(region, InFlight { mark: self.table.mark(), touched: false, sent: false });
+                    .insert(region, InFlight { mark: self.table.mark(), touched: false, sent: false, asked: None });
                 let read = RegionRead { to, sync: source.sync, region, blocks };
                 self.outputs.push_back(Output::ReadRegion(read));
                 *left -= 1;
@@ -289,7 +309,32 @@ impl Replica {
         } else {
             self.map.get(region).without(to).without(self.me)
         };
+        // What this copy has not written to since the other was in sync is most probably equal: the other's own map says that it may not be.
+        let suspect = !self.map.get(region).contains(to);
+        let short = matches!(payload, Payload::Zeros);
+        if source.phase == Phase::Bulk && suspect && !short && source.asks() {
+            let digest = payload.digest(blocks, &self.geometry);
+            if let Some(in_flight) = source.in_flight.get_mut(&region) {
+                in_flight.asked = Some(payload);
+            }
+            self.send(to, Message::SyncProbe { sync, region, digest, inherit });
+            return;
+        }
         self.send(to, Message::SyncRegion { sync, region, payload, known, moving, inherit });
+    }
+
+    /// The other copy does not hold what it was asked about. It is given what was read then: what has been written since is given again.
+    pub(super) fn handle_sync_want(&mut self, from: Slot, sync: SyncId, region: u64) {
+        let Some(source) = self.sources[from.index()].as_mut().filter(|source| source.sync == sync) else {
+            return;
+        };
+        let asked = source.in_flight.get_mut(&region).and_then(|in_flight| in_flight.asked.take());
+        let Some(payload) = asked else { return };
+        source.misses += 1;
+        source.unasked = 2u32.saturating_pow(source.misses).min(UNASKED_MAX);
+        let inherit = self.map.get(region).without(from).without(self.me);
+        let (known, moving) = (Vec::new(), Vec::new());
+        self.send(from, Message::SyncRegion { sync, region, payload, known, moving, inherit });
     }
 
     pub(super) fn handle_sync_done(&mut self, from: Slot, sync: SyncId, region: u64) {
@@ -297,6 +342,9 @@ impl Replica {
             return;
         };
         let Some(in_flight) = source.in_flight.remove(&region) else { return };
+        if in_flight.asked.is_some() {
+            source.misses = 0;
+        }
         let blocks = self.geometry.blocks_of(region);
         self.brought[from.index()] += blocks.count() * u64::from(self.geometry.block_bytes);
         if source.phase == Phase::Bulk && !in_flight.touched && self.table.is_quiet(blocks) {

@@ -90,6 +90,11 @@ impl Disk {
         }
     }
 
+    /// Whether a write to the blocks is under way.
+    pub fn is_written_to(&self, blocks: Blocks) -> bool {
+        self.writes.iter().any(|write| matches!(&write.what, What::Data { blocks: other, .. } if other.overlaps(blocks)))
+    }
+
     pub fn read(&self, blocks: Blocks) -> Vec<u64> {
         self.blocks[blocks.start as usize..blocks.end as usize].to_vec()
     }

@@ -19,7 +19,7 @@ use crate::canary::Canary;
 use crate::lease::{LeaseGrant, LeaseRequest, Leases, Terms};
 use crate::{
     Blocks, Command, Config, Envelope, Geometry, Incarnation, Membership, NodeId, Outcome, Output, ReadMark,
-    Reason, RegionRead, Replica, Revision, Slot, Slots, Standing, Steward, View, wire,
+    Reason, RegionCompare, RegionRead, Replica, Revision, Slot, Slots, Standing, Steward, View, wire,
 };
 use disk::{Disk, EMPTY, Ended};
 use linear::{Kind, NEVER, Op};
@@ -56,6 +56,7 @@ struct Node {
     /// Until when it does not reach the record.
     record_gone_until: Instant,
     region_reads: Vec<(Instant, RegionRead)>,
+    region_compares: Vec<(Instant, RegionCompare)>,
     host_reads: Vec<HostRead>,
     ask_at: Instant,
     tick_at: Instant,
@@ -349,6 +350,19 @@ impl World {
             let values = node.disk.read(read.blocks);
             node.replica.handle_region_read(read, Ok(disk::from_values(&values)));
         }
+        let early = self.canary == Some(Canary::CompareEarly);
+        let (due, later) = std::mem::take(&mut node.region_compares)
+            .into_iter()
+            .partition(|(due, compare)| *due <= now && (early || !node.disk.is_written_to(compare.blocks)));
+        node.region_compares = later;
+        let due: Vec<(Instant, RegionCompare)> = due;
+        for (_, compare) in due {
+            let values = node.disk.read(compare.blocks);
+            let payload = disk::from_values(&values);
+            let equal = payload.digest(compare.blocks, &GEOMETRY) == compare.digest;
+            *self.counts.entry(if equal { "region found equal" } else { "region found different" }).or_default() += 1;
+            node.replica.handle_region_compared(compare, Ok(payload));
+        }
         for read in &mut node.host_reads {
             if read.values.is_none() && read.look_at <= now {
                 read.values = Some(node.disk.read(read.blocks));
@@ -454,6 +468,10 @@ impl World {
                     let due = self.later(self.disk);
                     self.nodes[index].region_reads.push((due, read));
                 }
+                Output::CompareRegion(compare) => {
+                    let due = self.later(self.disk);
+                    self.nodes[index].region_compares.push((due, compare));
+                }
                 Output::Complete(command, outcome) => self.complete(command, outcome),
             }
         }
@@ -533,6 +551,7 @@ impl World {
         let node = &mut self.nodes[index];
         node.disk.crash(&mut rng);
         node.region_reads.clear();
+        node.region_compares.clear();
         node.host_reads.clear();
         let lost: Vec<Command> = self
             .writes
@@ -756,6 +775,7 @@ impl Node {
             learned: None,
             record_gone_until: Instant(0),
             region_reads: Vec::new(),
+            region_compares: Vec::new(),
             host_reads: Vec::new(),
             ask_at: Instant(0),
             tick_at: Instant(0),

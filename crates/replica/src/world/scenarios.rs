@@ -47,6 +47,8 @@ fn no_seed_breaks_a_rule() {
         "steward promotes",
         "steward admits",
         "steward goes on alone",
+        "region found equal",
+        "region found different",
     ] {
         assert!(counts.get(what).is_some_and(|count| *count > 10), "{what} hardly ever happened: {counts:?}");
     }
@@ -217,7 +219,8 @@ fn notice(canaries: &[Canary], seeds: u64) {
 
 /// Rules whose absence seeds find within a few hundred. For those that need a longer story there are scenarios above; two more take
 /// more than ten thousand seeds: [`rare_rules_left_out_are_noticed`].
-const CANARIES: [Canary; 15] = [
+const CANARIES: [Canary; 16] = [
+    Canary::CompareEarly,
     Canary::AckSuperseded,
     Canary::NoIntent,
     Canary::CoordinatorIntent,
