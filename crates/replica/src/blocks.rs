@@ -118,7 +118,7 @@ impl Payload {
     pub fn digest(&self, blocks: Blocks, geometry: &Geometry) -> Digest {
         let mut sha = Sha256::new();
         match self {
-            Payload::Data(data) => data.parts().iter().for_each(|part| sha.update(part)),
+            Payload::Data(data) => data.parts().iter().for_each(|part| sha.update(&part[..])),
             Payload::Zeros => {
                 let zeros = [0; 4096];
                 let mut left = (blocks.count() * u64::from(geometry.block_bytes)) as usize;

@@ -33,8 +33,8 @@ pub use media::{Apply, ApplyId};
 pub use membership::{Activation, Membership};
 pub use message::{Envelope, Message, RoundId, SyncId};
 pub use replica::{
-    Command, DiskFailed, Outcome, Output, ReadMark, RegionCompare, RegionRead, Replica, SyncFrom, SyncNext, SyncState, TICK,
-    Unreadable, Unwritable,
+    Command, DiskFailed, Outcome, Output, ReadMark, RegionCompare, RegionRead, Replica, SyncFrom, SyncNext,
+    SyncState, TICK, Unreadable, Unwritable,
 };
 pub use steward::{Proposal, Reason, SILENCE_MAX, Steward, View};
 pub use timestamp::Timestamp;

@@ -14,6 +14,10 @@ use crate::{Config, Incarnation, Membership, Slot, Slots, Standing};
 /// while the lease runs out.
 pub const SILENCE_MAX: Duration = Duration::from_millis(400);
 
+/// For so many times [`SILENCE_MAX`] a copy that was taken out for owing acknowledgements is not let in again: half a minute. A disk that hangs again and again
+/// stalls hosts for two seconds of each half minute, not of each three.
+const PENALTY_SILENCES: u32 = 75;
+
 /// What the copies on this node know of the others, of all slices together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
@@ -72,6 +76,8 @@ pub struct Steward {
     named: [Option<Heard>; Slot::MAX],
     /// The latest life of each that is known to be over.
     died: [Option<Incarnation>; Slot::MAX],
+    /// When each member last owed acknowledgements for too long, as far as this node knows.
+    accused: [Option<Instant>; Slot::MAX],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +97,7 @@ impl Steward {
             heard: [None; Slot::MAX],
             named: [None; Slot::MAX],
             died: [None; Slot::MAX],
+            accused: [None; Slot::MAX],
         }
     }
 
@@ -124,6 +131,9 @@ impl Steward {
     ) -> Option<Proposal> {
         let newest = membership.newest()?;
         self.note_members(now, newest);
+        for slot in view.overdue.iter() {
+            self.accused[slot.index()] = Some(now);
+        }
         match newest.standing(self.me, self.incarnation) {
             Standing::InSync(_) if membership.active() == Some(newest) => self
                 .remove(now, newest, view)
@@ -194,6 +204,10 @@ impl Steward {
         outside.iter().find_map(|slot| {
             let heard = self.heard[slot.index()].filter(|heard| now.since(heard.at) <= self.silence_max)?;
             if self.is_dead(slot, heard.incarnation) {
+                return None;
+            }
+            let accused = self.accused[slot.index()];
+            if accused.is_some_and(|at| now.since(at) < self.silence_max * PENALTY_SILENCES) {
                 return None;
             }
             let config = newest.admit(slot, heard.incarnation).ok()?;

@@ -7,7 +7,8 @@
 use base::{Chain, Crc32c};
 
 use crate::{
-    Blocks, Digest, Envelope, Epoch, Geometry, Incarnation, Message, Payload, RoundId, Slot, Slots, SyncId, Timestamp,
+    Blocks, Digest, Envelope, Epoch, Geometry, Incarnation, Message, Payload, RoundId, Slot, Slots, SyncId,
+    Timestamp,
 };
 
 /// Bytes before a message's body.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::{
     Activation, Apply, Blocks, Command, Config, DirtyMap, DiskFailed, Envelope, Geometry, Incarnation,
-    Leases, NodeId, Outcome, Output, PAGE_BYTES, PageWrite, Payload, RegionCompare, RegionRead, Replica, Slot, Slots,
-    Standing, Unreadable, Unwritable, wire,
+    Leases, NodeId, Outcome, Output, PAGE_BYTES, PageWrite, Payload, RegionCompare, RegionRead, Replica,
+    Slot, Slots, Standing, Unreadable, Unwritable, wire,
 };
 use rt::Durability;
 use rt::sync::{Notify, Receiver, Sender, oneshot};
@@ -537,7 +537,11 @@ impl SliceCopy {
 }
 
 /// Nothing is read, and nothing is sent, of what takes no space or holds nothing but zeros.
-async fn read_or_zeros(layout: &store::Slice, offset: ByteOffset, len: ByteLen) -> Result<Payload, SliceError> {
+async fn read_or_zeros(
+    layout: &store::Slice,
+    offset: ByteOffset,
+    len: ByteLen,
+) -> Result<Payload, SliceError> {
     if layout.allocated(offset, len, 1).await?.is_empty() {
         return Ok(Payload::Zeros);
     }

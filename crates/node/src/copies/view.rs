@@ -11,6 +11,8 @@ pub struct SliceView {
     pub behind: Slots,
     /// Joiners with everything.
     pub promotable: Slots,
+    /// Members that owe acknowledgements for too long.
+    pub overdue: Slots,
     /// Its own disk failed.
     pub failed: bool,
 }
@@ -22,6 +24,7 @@ impl SliceView {
             caught_up: replica.caught_up(),
             behind: replica.behind(),
             promotable: replica.promotable(),
+            overdue: replica.overdue(),
             failed: replica.has_failed(),
         }
     }
@@ -34,6 +37,7 @@ impl SliceView {
             caught_up: self.caught_up.or(other.caught_up),
             behind: self.behind.or(other.behind),
             promotable: self.promotable.and(other.promotable),
+            overdue: self.overdue.or(other.overdue),
             failed: self.failed || other.failed,
         }
     }
@@ -41,7 +45,7 @@ impl SliceView {
     /// As the steward wants it, with those that have said that they leave.
     pub fn with_leaving(self, leaving: Slots) -> View {
         let caught_up = self.caught_up.minus(self.behind);
-        View { caught_up, promotable: self.promotable, leaving, ..View::default() }
+        View { caught_up, promotable: self.promotable, overdue: self.overdue, leaving }
     }
 }
 
@@ -51,7 +55,13 @@ mod tests {
 
     fn slice(caught_up: u8, behind: u8) -> SliceView {
         let [caught_up, behind] = [caught_up, behind].map(Slots::from_bits);
-        SliceView { caught_up, behind, promotable: Slots::from_bits(0b100), failed: false }
+        SliceView {
+            caught_up,
+            behind,
+            promotable: Slots::from_bits(0b100),
+            overdue: Slots::NONE,
+            failed: false,
+        }
     }
 
     /// Found with whole nodes: two slices of a returning copy had different sources, and neither node knew of both.

@@ -6,8 +6,8 @@ use crate::canary::{Canary, left_out};
 use crate::message::{Message, RoundId, SyncId};
 use crate::{Blocks, Config, Digest, Epoch, Payload, Slot, Slots, Standing, Timestamp};
 
-use super::{DiskFailed, Output, RegionCompare, Replica};
 use super::debt::Owed;
+use super::{DiskFailed, Output, RegionCompare, Replica};
 
 /// The sync to here, if there is one.
 #[derive(Debug, Default)]

@@ -23,7 +23,9 @@ use crate::lease::Leases;
 use crate::media::{Apply, ApplyId, Media};
 use crate::message::{Envelope, Message, RoundId, SyncId};
 use crate::table::Table;
-use crate::{Activation, Blocks, Config, Digest, Epoch, Geometry, Incarnation, Slot, Slots, Standing, Timestamp};
+use crate::{
+    Activation, Blocks, Config, Digest, Epoch, Geometry, Incarnation, Slot, Slots, Standing, Timestamp,
+};
 use debt::{Debts, Owed};
 use joiner::Joiner;
 use source::Source;

@@ -238,9 +238,10 @@ impl Replica {
         {
             let blocks = self.geometry.blocks_of(region);
             if source.phase == Phase::Final || self.table.is_quiet(blocks) {
-                source
-                    .in_flight
-                    .insert(region, InFlight { mark: self.table.mark(), touched: false, sent: false, asked: None });
+                source.in_flight.insert(
+                    region,
+                    InFlight { mark: self.table.mark(), touched: false, sent: false, asked: None },
+                );
                 let read = RegionRead { to, sync: source.sync, region, blocks };
                 self.outputs.push_back(Output::ReadRegion(read));
                 *left -= 1;

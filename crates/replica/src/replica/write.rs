@@ -7,6 +7,9 @@ use crate::{Blocks, Payload, Slot, Slots, Standing, Timestamp};
 use super::debt::Owed;
 use super::{Command, Outcome, Output, Replica, Unwritable};
 
+/// After so many ticks a member owes an acknowledgement for too long: 2 seconds. No disk that works takes as long, and initiators wait five and more.
+const OVERDUE_TICKS: u32 = 8;
+
 /// A write on its way to all members, in this epoch.
 #[derive(Debug)]
 pub(super) struct Round {
@@ -15,6 +18,8 @@ pub(super) struct Round {
     pub payload: Payload,
     /// Who has not acknowledged it yet.
     pub waiting: Slots,
+    /// In which tick it began, in this epoch.
+    pub since: u32,
     /// Who wants to know; nobody for another coordinator's write that is brought to its end here (R7).
     pub command: Option<Command>,
 }
@@ -71,7 +76,7 @@ impl Replica {
         for slot in members.without(self.me).iter() {
             self.send(slot, Message::Invalidate { round, ts, blocks, payload: payload.clone() });
         }
-        self.rounds.insert(round, Round { ts, blocks, payload, waiting, command });
+        self.rounds.insert(round, Round { ts, blocks, payload, waiting, since: self.ticks, command });
         self.owe(blocks, ts, Owed::Own(round));
     }
 
@@ -96,6 +101,14 @@ impl Replica {
         self.take(blocks, ts, &payload);
         self.owe(blocks, ts, Owed::Peer(from, round));
         self.owe_regions();
+    }
+
+    /// Members that owe acknowledgements for too long (R20), while this copy's own disk has done its part: if that hangs, too, the fault may be here.
+    pub fn overdue(&self) -> Slots {
+        let is_old = |round: &&Round| self.ticks.saturating_sub(round.since) > OVERDUE_TICKS;
+        // They began in the order of their numbers.
+        let old = self.rounds.values().take_while(is_old).map(|round| round.waiting);
+        old.filter(|waiting| !waiting.contains(self.me)).fold(Slots::NONE, Slots::or)
     }
 
     pub(super) fn handle_acknowledge(&mut self, from: Slot, round: RoundId) {

@@ -92,7 +92,9 @@ impl Disk {
 
     /// Whether a write to the blocks is under way.
     pub fn is_written_to(&self, blocks: Blocks) -> bool {
-        self.writes.iter().any(|write| matches!(&write.what, What::Data { blocks: other, .. } if other.overlaps(blocks)))
+        self.writes
+            .iter()
+            .any(|write| matches!(&write.what, What::Data { blocks: other, .. } if other.overlaps(blocks)))
     }
 
     pub fn read(&self, blocks: Blocks) -> Vec<u64> {

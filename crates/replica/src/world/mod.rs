@@ -81,6 +81,8 @@ struct HostWrite {
 
 pub struct World {
     rng: Rng,
+    /// How fast syncs go: apart, so that all else does not depend on it.
+    sync_rng: Rng,
     now: Instant,
     /// The cluster's record of this volume.
     record: Vec<Config>,
@@ -141,6 +143,7 @@ impl World {
             }
         }
         let mut world = World {
+            sync_rng: Rng::new(seed ^ 0x5ac),
             now: Instant(1_000_000_000),
             seen: 1,
             hot: 1 + rng.below(6),
@@ -360,7 +363,10 @@ impl World {
             let values = node.disk.read(compare.blocks);
             let payload = disk::from_values(&values);
             let equal = payload.digest(compare.blocks, &GEOMETRY) == compare.digest;
-            *self.counts.entry(if equal { "region found equal" } else { "region found different" }).or_default() += 1;
+            *self
+                .counts
+                .entry(if equal { "region found equal" } else { "region found different" })
+                .or_default() += 1;
             node.replica.handle_region_compared(compare, Ok(payload));
         }
         for read in &mut node.host_reads {
@@ -420,6 +426,7 @@ impl World {
         let view = View {
             caught_up: node.replica.caught_up(),
             promotable: node.replica.promotable(),
+            overdue: node.replica.overdue(),
             ..View::default()
         };
         let now = node.clock(self.now);
@@ -433,7 +440,8 @@ impl World {
                 Reason::Complete => "steward promotes",
                 Reason::CaughtUp => "steward admits",
                 Reason::Alone => "steward goes on alone",
-                Reason::Overdue | Reason::Leaves => unreachable!("nobody is said to be so here"),
+                Reason::Overdue => "steward removes who owes acknowledgements",
+                Reason::Leaves => unreachable!("nobody is said to be so here"),
             };
             self.commit(proposal.config, what);
         }
@@ -443,7 +451,7 @@ impl World {
     fn drain(&mut self, index: usize) {
         self.carry_out(index);
         // Syncs go fast or slowly.
-        let regions = self.rng.below(4) as u32;
+        let regions = self.sync_rng.below(4) as u32;
         if self.nodes[index].replica.begin_regions(regions) > 0 {
             self.carry_out(index);
         }

@@ -47,6 +47,7 @@ fn no_seed_breaks_a_rule() {
         "steward promotes",
         "steward admits",
         "steward goes on alone",
+        "steward removes who owes acknowledgements",
         "region found equal",
         "region found different",
     ] {
@@ -192,6 +193,38 @@ fn a_joiner_waits_for_the_writes_that_were_under_way_in_a_region() {
     println!("{stale} of 780 times a stale read without the rule");
 }
 
+/// Two copies; 1 takes a write that 0 never hears of and that is long on its way to the disk, is removed, and returns. 0 has not written there, and so asks whether
+/// the region is equal: before the old write has landed it is.
+fn an_old_write_lands_late(seed: u64, canary: Option<Canary>) -> bool {
+    let mut world = World::new(seed, 2, canary);
+    (world.network, world.disk) = (Duration::from_micros(100), Duration::from_micros(100));
+    world.steps(300);
+    world.cut(0, 1);
+    world.host_write(1);
+    // The bit of the dirty map is written fast, what it is for slowly.
+    world.disk = Duration::from_millis(800);
+    world.steps(10);
+    world.disk = Duration::from_micros(100);
+    world.remove(0, 1);
+    world.steps(250);
+    world.connect(0, 1);
+    world.steps(2000);
+    let [a, b] = [&world.nodes[0].disk, &world.nodes[1].disk];
+    (0..GEOMETRY.regions()).any(|region| {
+        let said = a.bits(region).contains(slot(1)) || b.bits(region).contains(slot(0));
+        let blocks = GEOMETRY.blocks_of(region);
+        !said && a.read(blocks) != b.read(blocks)
+    })
+}
+
+#[test]
+fn a_region_is_compared_when_old_writes_to_it_have_landed() {
+    assert!((0..200).all(|seed| !an_old_write_lands_late(seed, None)));
+    let unsaid = (0..200).filter(|seed| an_old_write_lands_late(*seed, Some(Canary::CompareEarly))).count();
+    assert!(unsaid > 0, "nothing is wrong without the rule");
+    println!("{unsaid} of 200 times copies differ and no bit says so without the rule");
+}
+
 /// Every rule that the model found to be needed is found to be needed here, too.
 #[test]
 fn every_rule_left_out_is_noticed() {
@@ -219,8 +252,7 @@ fn notice(canaries: &[Canary], seeds: u64) {
 
 /// Rules whose absence seeds find within a few hundred. For those that need a longer story there are scenarios above; two more take
 /// more than ten thousand seeds: [`rare_rules_left_out_are_noticed`].
-const CANARIES: [Canary; 16] = [
-    Canary::CompareEarly,
+const CANARIES: [Canary; 15] = [
     Canary::AckSuperseded,
     Canary::NoIntent,
     Canary::CoordinatorIntent,
