@@ -28,6 +28,8 @@ pub struct Identity {
     pub port: Option<u16>,
     /// The target port group of that port, if it is told.
     pub port_group: Option<u16>,
+    /// The vendor, as its own name for the unit begins; without blanks at the end.
+    pub vendor: Option<String>,
 }
 
 /// A name that no other unit in the world has. The same through every path.
@@ -40,7 +42,8 @@ pub struct UnitName {
 
 /// Designator types that name a unit for the whole world, best first: NAA, EUI-64, SCSI name string, and then the vendor's
 /// own, which is unique if the vendor sees to it.
-const KINDS: [u8; 4] = [3, 2, 8, 1];
+const KINDS: [u8; 4] = [3, 2, 8, T10_VENDOR];
+const T10_VENDOR: u8 = 1;
 
 impl UnitName {
     /// The name as NAA, of the types with 16 bytes: what [`super::ExtendedCopy`] knows a unit by.
@@ -90,12 +93,16 @@ fn parse(page: &[u8]) -> Option<Identity> {
     let len = usize::from(u16_at(page, 2)?);
     let mut rest = page.get(4..)?;
     rest = &rest[..len.min(rest.len())];
-    let (mut best, mut port, mut port_group) = (None, None, None);
+    let (mut best, mut port, mut port_group, mut vendor) = (None, None, None, None);
     while let Some(header) = rest.first_chunk::<4>() {
         let designator = rest.get(4..4 + usize::from(header[3]))?;
         let (association, kind) = (header[1] >> 4 & 0x03, header[1] & 0x0f);
         match (association, kind) {
             (0, _) => {
+                if kind == T10_VENDOR {
+                    let name = String::from_utf8_lossy(&designator[..designator.len().min(8)]);
+                    vendor = Some(name.trim_end().to_owned());
+                }
                 let rank = KINDS.iter().position(|known| *known == kind);
                 let better = rank.is_some_and(|rank| best.as_ref().is_none_or(|(worst, _)| rank < *worst));
                 if let Some(rank) = rank.filter(|_| better && !designator.is_empty()) {
@@ -108,7 +115,7 @@ fn parse(page: &[u8]) -> Option<Identity> {
         }
         rest = &rest[4 + designator.len()..];
     }
-    best.map(|(_, unit)| Identity { unit, port, port_group })
+    best.map(|(_, unit)| Identity { unit, port, port_group, vendor })
 }
 
 impl Session {
@@ -137,6 +144,7 @@ mod tests {
         let identity = parse(EXAMPLE).unwrap();
         assert_eq!(identity.unit.to_string(), "naa.60255523".to_owned() + "0405060708090a0b0c0d0e0f");
         assert_eq!((identity.port, identity.port_group), (Some(3), Some(2)));
+        assert_eq!(identity.vendor.as_deref(), Some("URSA"));
         let mut eui = EXAMPLE.to_vec();
         eui[25] = 0x00; // the NAA name becomes the vendor's own
         assert_eq!(parse(&eui).unwrap().unit.to_string(), "eui.0102030405060708");

@@ -20,6 +20,13 @@ const ACCESS_POLL: Duration = Duration::from_secs(5);
 /// How often a path that does not lead to the unit is looked at again.
 const REFUSED_POLL: Duration = Duration::from_secs(10);
 
+/// Whose targets promise that a node which says of another one that the unit is unavailable through it acts by that: nothing that the other was
+/// sent can take effect any more (Ursa's do: `docs/why/paths.md`).
+const FENCING_VENDOR: &str = "URSA";
+
+/// How often other nodes are asked whether they have gone on without one that is lost.
+const FENCE_POLL: Duration = Duration::from_millis(100);
+
 /// Units of a target that are asked for their names, to find one.
 const LUNS_MAX: usize = 256;
 
@@ -103,6 +110,7 @@ async fn use_link(shared: &Rc<Shared>, path: &Rc<Path>, link: Rc<Link>) -> Rc<Li
             shared.tell(What::Lost(path.name.clone(), told(&unfit)));
             shared.set_state(path, PathState::Connecting);
             watch_quiesce(shared, &link);
+            watch_others(shared, &link);
         }
         None => {
             shared.tell(What::Refused(path.name.clone(), told(&unfit)));
@@ -159,6 +167,7 @@ async fn check(shared: &Rc<Shared>, path: &Rc<Path>, link: &mut Rc<Link>) -> Res
         path.lun.set(lun);
     }
     link.port_group.set(identity.port_group);
+    link.fences.set(identity.vendor.as_deref() == Some(FENCING_VENDOR));
     let session = &link.session;
     match persistently(|| session.target_port_groups(lun)).await {
         Ok(groups) => {
@@ -269,6 +278,37 @@ async fn settle_elsewhere(shared: &Shared, path: &Path, former: &Link) {
             return;
         }
     }
+}
+
+/// Asks the other nodes that serve the unit whether they have gone on without the one behind a lost session: if so, nothing of it can take effect any
+/// more.
+fn watch_others(shared: &Rc<Shared>, link: &Rc<Link>) {
+    let Some(group) = link.port_group.get().filter(|_| link.fences.get()) else { return };
+    let (shared, link) = (Rc::clone(shared), Rc::clone(link));
+    rt::spawn(async move {
+        let until = rt::now() + shared.options.quiesce;
+        while !link.is_settled() && rt::now() < until {
+            let links: Vec<_> = shared.table.borrow().links.iter().flatten().cloned().collect();
+            let asked =
+                links.iter().filter(|other| other.fences.get() && other.port_group.get() != Some(group));
+            let gone_on = rt::join_all(asked.map(|other| goes_on_without(other, group))).await;
+            if gone_on.contains(&true) {
+                return link.settle();
+            }
+            rt::sleep(FENCE_POLL).await;
+        }
+    })
+    .detach();
+}
+
+/// Whether the node behind this link serves, and the one with that port group does not, as it says.
+async fn goes_on_without(link: &Link, group: u16) -> bool {
+    let asked = persistently(|| link.session.target_port_groups(link.lun));
+    let Ok(Ok(groups)) = rt::timeout(FENCE_POLL * 5, asked).await else { return false };
+    let is =
+        |id: u16, wanted: AccessState| groups.iter().any(|group| group.id == id && group.state == wanted);
+    link.port_group.get().is_some_and(|own| is(own, AccessState::ActiveOptimized))
+        && is(group, AccessState::Unavailable)
 }
 
 /// If nobody can be asked, time must do it.

@@ -132,6 +132,8 @@ pub(super) struct Link {
     pub(super) lun: Lun,
     /// The target port group of the port behind it, as the unit has told.
     pub(super) port_group: Cell<Option<u16>>,
+    /// Its target says of other nodes only what it acts by: see [`super::life::watch_others`].
+    pub(super) fences: Cell<bool>,
     pub(super) began: Instant,
     /// No command of this session can take effect any more.
     settled: Cell<bool>,
@@ -145,6 +147,7 @@ impl Link {
             session,
             lun,
             port_group: Cell::new(None),
+            fences: Cell::new(false),
             began: rt::now(),
             settled: Cell::new(false),
             bell: Notify::new(),

@@ -47,6 +47,8 @@ pub struct SliceCopy {
     untrusted: Cell<bool>,
     /// Rung when something has happened that a waiting command may have waited for.
     pub(super) happened: Notify,
+    /// How often it was a member and is none any more.
+    losses: Cell<u64>,
     /// What commands have for themselves on all nodes.
     pub(super) locks: Locks,
 }
@@ -98,6 +100,7 @@ impl SliceCopy {
             nodes: Cell::default(),
             untrusted: Cell::new(untrusted),
             happened: Notify::new(),
+            losses: Cell::new(0),
             locks: Locks::new(hosts, me),
         }))
     }
@@ -156,7 +159,11 @@ impl SliceCopy {
             self.tell(|replica| replica.handle_link_down(gone));
         }
         self.tell(|replica| {
+            let was_member = replica.standing() != Standing::Outside;
             replica.activate(activation);
+            if was_member && replica.standing() == Standing::Outside {
+                self.losses.set(self.losses.get() + 1);
+            }
             if replica.standing() == Standing::Outside && !self.untrusted.get() {
                 replica.catch_up();
             }
@@ -290,7 +297,13 @@ impl SliceCopy {
         }
     }
 
-    /// Writes, and returns when the write is on the disks of all members.
+    /// How often the others have gone on without this copy. A command that came before such a loss begins nothing after it, also when the
+    /// copy is a member again by then: its initiator may have sent it again through another node, and something else since.
+    pub fn losses(&self) -> u64 {
+        self.losses.get()
+    }
+
+    /// Writes, and returns when the write is on the disks of all members. `losses` is what [`SliceCopy::losses`] was when the command came.
     ///
     /// # Errors
     /// [`SliceError::Unavailable`]: this copy does not serve; if it did when the write began, others may have it.
@@ -299,10 +312,14 @@ impl SliceCopy {
         offset: ByteOffset,
         len: ByteLen,
         payload: Payload,
+        losses: u64,
     ) -> Result<(), SliceError> {
         let blocks = self.blocks(offset, len);
         let mut until = None;
         let done = loop {
+            if self.losses.get() != losses {
+                return Err(SliceError::Unavailable);
+            }
             match self.begin(blocks, &payload) {
                 Ok(done) => break done,
                 Err(Unwritable::Failed) => return Err(SliceError::Offline),

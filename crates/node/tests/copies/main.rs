@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod all_paths;
 mod compare_and_write;
 #[path = "../all/linear.rs"]
 mod linear;

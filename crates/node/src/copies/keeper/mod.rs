@@ -24,7 +24,6 @@ use replica::{Activation, Config, Incarnation, Membership, NodeId, Revision, SIL
 use rt::sync::{Notify, Semaphore, Sender};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use slab::Slab;
 use store::VolumeId;
 
 use self::agreement::Agreement;
@@ -35,8 +34,7 @@ use super::SliceCopy;
 use super::ask::Answer;
 use super::core::{Copies, on_every_core};
 use super::entry::{
-    DroppedCopy, NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry, maintenance_key, node_key, peer,
-    volume_key,
+    DroppedCopy, NODES, NodeEntry, VOLUMES, VolumeEntry, maintenance_key, node_key, peer, volume_key,
 };
 use super::message::{self, Heartbeat};
 use super::progress::CopySync;
@@ -100,8 +98,9 @@ pub struct Keeper {
     work: Notify,
     /// Rung when the record has changed and copies act by it.
     applied: Notify,
-    /// Who was asked, and who waits for the answer.
-    questions: RefCell<Slab<(NodeId, Sender<Answered>)>>,
+    /// Who was asked, and who waits for the answer. No number is used again: a late answer is nobody's.
+    questions: RefCell<BTreeMap<u64, (NodeId, Sender<Answered>)>>,
+    last_question: Cell<u64>,
     syncs: RefCell<Syncs>,
     /// What each core was last told of the budget for syncs.
     budget: Cell<Option<u64>>,
@@ -170,6 +169,7 @@ impl Keeper {
             work: Notify::new(),
             applied: Notify::new(),
             questions: RefCell::default(),
+            last_question: Cell::new(0),
             syncs: RefCell::default(),
             budget: Cell::new(None),
             engine,
@@ -329,7 +329,7 @@ impl Keeper {
         open.map(|(id, kept)| (*id, self.paths_to(kept))).collect()
     }
 
-    /// Through this node as it acts, through others as the record says.
+    /// As this node acts. Hosts count on it: of a node through which the volume is said to be unavailable nothing takes effect any more.
     fn paths_to(&self, kept: &Kept) -> Paths {
         let state = |serves: bool| {
             Way::new(if serves { AccessState::ActiveOptimized } else { AccessState::Unavailable })
@@ -339,7 +339,11 @@ impl Keeper {
         let others = kept.entry.copies.iter().filter(|copy| copy.slot as usize != kept.slot.index());
         let others = others.filter_map(|copy| {
             let number = NodeNumber::new(copy.node.into())?;
-            Some((number, state(copy.standing == StandingEntry::InSync)))
+            let slot = Slot::new(usize::from(copy.slot))?;
+            let serves = |config: &Config| config.in_sync().contains(slot);
+            // Before this node acts by anything it says what the record says.
+            let config = kept.membership.active().or(kept.membership.newest());
+            Some((number, state(config.is_some_and(serves))))
         });
         Paths { own: state(acts && named && kept.agreement.known), others: others.collect() }
     }
@@ -690,7 +694,7 @@ impl Keeper {
                 let (keeper, link) = (Rc::clone(self), Rc::clone(link));
                 rt::spawn(async move { keeper.answer(&link, frame).await }).detach();
             }
-            message::ANSWER => self.handle_answer(&frame),
+            message::ANSWER => self.handle_answer(from, &frame),
             message::SYNCS => self.handle_syncs(rt::now(), from, &frame),
             message::LEAVING => {
                 let life = link.peer_incarnation();

@@ -38,10 +38,12 @@ impl Keeper {
         let link = self.peers.borrow().get(&node).and_then(|peer| peer.link.clone());
         let Some(link) = link else { return Err(ClusterError::Unreached(node)) };
         let (sender, answer) = oneshot();
-        let number = self.questions.borrow_mut().insert((node, sender));
-        link.send(message::frame(message::ASK, number as u64, json(&ask)));
+        let number = self.last_question.get() + 1;
+        self.last_question.set(number);
+        self.questions.borrow_mut().insert(number, (node, sender));
+        link.send(message::frame(message::ASK, number, json(&ask)));
         let answer = rt::timeout(deadline, answer).await;
-        let _late = self.questions.borrow_mut().try_remove(number);
+        self.questions.borrow_mut().remove(&number);
         match answer {
             Ok(Ok(answer)) => answer.map_err(refused),
             Ok(Err(rt::sync::Closed)) => Err(ClusterError::Unreached(node)),
@@ -57,9 +59,9 @@ impl Keeper {
         link.send(message::frame(message::ANSWER, frame.channel, json(&answer)));
     }
 
-    pub(super) fn handle_answer(&self, frame: &Frame) {
-        let waiting = self.questions.borrow_mut().try_remove(frame.channel as usize);
-        let Some((_, waiting)) = waiting else { return };
+    pub(super) fn handle_answer(&self, from: NodeId, frame: &Frame) {
+        let waiting = self.questions.borrow_mut().remove(&frame.channel);
+        let Some((_, waiting)) = waiting.filter(|(asked, _)| *asked == from) else { return };
         let answer = serde_json::from_slice(&frame.head);
         waiting.send(answer.unwrap_or_else(|error| Err(format!("its answer cannot be read: {error}"))));
     }

@@ -95,14 +95,15 @@ impl SliceCopy {
     /// [`SliceError::Unavailable`] if that takes too long.
     pub async fn lock(self: &Rc<SliceCopy>, range: Range<u64>) -> Result<RangeLock, SliceError> {
         let until = rt::now() + LOCK_MAX;
-        let mut hold = None;
-        loop {
+        let (losses, mut hold) = (self.losses(), None);
+        while self.losses() == losses {
             match rt::timeout(until.since(rt::now()), self.try_lock(&range)).await {
                 Ok(Some(lock)) => return Ok(lock),
                 Ok(None) => self.hold(&mut hold).await?,
-                Err(rt::Elapsed) => return Err(SliceError::Unavailable),
+                Err(rt::Elapsed) => break,
             }
         }
+        Err(SliceError::Unavailable)
     }
 
     /// `None`: this node does not serve, or another one acts in another epoch.

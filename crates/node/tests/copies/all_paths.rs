@@ -1,0 +1,79 @@
+//! A host that uses all nodes at once, while one of them is lost.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{BlockCount, Lba};
+use initiator::multipath::Wanted;
+use initiator::{Multipath, MultipathOptions, Search};
+use rt::CoreId;
+use store::VolumeKind;
+
+use super::{Cluster, LUN, block};
+use crate::rig::TARGET;
+use crate::seeds::each_seed;
+
+const WRITERS: u64 = 12;
+
+/// What is written when a node is lost is repeated as soon as the others have gone on without it: not when the lost node can be asked again,
+/// and not when it must have ended by the clock.
+#[test]
+fn the_death_of_a_node_is_a_short_stall_for_who_uses_all_of_them() {
+    let kill = |cluster: &Cluster| cluster.world.kill(cluster.servers[1]);
+    each_seed(3, |seed| stall(seed, kill, Duration::from_millis(1500)));
+}
+
+/// A host is told of a death by its peer's kernel; that power was lost it learns from silence alone, for which it waits seven seconds.
+#[test]
+fn the_loss_of_a_machine_is_a_stall_of_what_silence_takes() {
+    let crash = |cluster: &Cluster| cluster.world.crash(cluster.servers[1]);
+    each_seed(2, |seed| stall(seed, crash, Duration::from_millis(7500)));
+}
+
+/// A host writes through all of three nodes while `harm` is done to one: no write may take longer than `limit`.
+fn stall(seed: u64, harm: impl Fn(&Cluster), limit: Duration) {
+    let cluster = Cluster::new(seed, 3, 1);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    let portals: Vec<SocketAddr> = (0..3).map(|index| cluster.portal(index)).collect();
+    let client = cluster.client("host");
+    let (longest, written) = (Rc::new(Cell::new(Duration::ZERO)), Rc::new(RefCell::new(BTreeMap::new())));
+    let stop = Rc::new(Cell::new(false));
+    let (slowest, results, end) = (Rc::clone(&longest), Rc::clone(&written), Rc::clone(&stop));
+    let done = cluster.world.spawn_on(client, CoreId(0), move || async move {
+        let target = Some(TARGET.to_owned());
+        let search = Search { portals, target, unit: Wanted::Lun(LUN), discover: false };
+        let unit = Multipath::open(&search, MultipathOptions::default()).await.unwrap();
+        let writers = (0..WRITERS).map(|lba| {
+            let (unit, slowest, results, end) = (&unit, &slowest, &results, &end);
+            async move {
+                let mut value = 0;
+                while !end.get() {
+                    value += 1;
+                    let began = rt::now();
+                    unit.write(Lba(lba), block(value)).await.unwrap();
+                    results.borrow_mut().insert(lba, value);
+                    slowest.set(slowest.get().max(rt::now().since(began)));
+                    rt::sleep(Duration::from_millis(1)).await;
+                }
+            }
+        });
+        rt::join_all(writers).await;
+        assert!(unit.repeated() > 0, "nothing was under way through the lost node");
+        let expected = results.borrow().clone();
+        for (lba, value) in expected {
+            let found = unit.read(Lba(lba), BlockCount(1)).await.unwrap();
+            assert_eq!(found[..8], value.to_le_bytes(), "block {lba}");
+        }
+    });
+    cluster.world.run_for(Duration::from_secs(2));
+    longest.set(Duration::ZERO);
+    harm(&cluster);
+    cluster.world.run_for(Duration::from_secs(12));
+    stop.set(true);
+    cluster.world.wait_for(done).expect("the host comes to its end");
+    assert_eq!(written.borrow().len(), WRITERS as usize);
+    assert!(longest.get() < limit, "a write took {:?}", longest.get());
+}
