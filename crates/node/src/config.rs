@@ -1,5 +1,6 @@
 //! How a node runs. Everything has a default; `ursa` reads it from a file and from its arguments.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub struct Config {
     pub drain_deadline: Duration,
     /// Whether an initiator that some target asks for a secret must prove itself to see targets, too.
     pub discovery_chap: bool,
+    /// Where to connect instead of these addresses of other nodes: to a tunnel, or to what a drill has put between them.
+    pub link_via: BTreeMap<SocketAddr, SocketAddr>,
     /// What keeps the record of a cluster that the node is in.
     pub record: RecordEngine,
     /// The wall clock, in seconds since 1970: when tokens expire.
@@ -71,6 +74,7 @@ impl Default for Config {
             nop_interval: Duration::from_secs(30),
             drain_deadline: Duration::from_secs(5),
             discovery_chap: false,
+            link_via: BTreeMap::new(),
             record: RecordEngine::Embedded,
             unix_now: || 0,
         }

@@ -8,6 +8,8 @@ use replica::{Config, CopyState, Epoch, Incarnation, NodeId, Revision, Slot, Sta
 use serde::{Deserialize, Serialize};
 use store::VolumeId;
 
+use crate::shard::Shard;
+
 /// Where nodes are.
 pub const NODES: &str = "node/";
 /// Where volumes are.
@@ -33,9 +35,12 @@ pub fn volume_name_key(name: &str) -> String {
     format!("volume-name/{name}")
 }
 
-/// A node as links know it: reached for everything at any of its addresses.
+/// A node as links know it: reached for everything at any of its addresses, or by what the settings name instead.
 pub fn peer(node: u16, addresses: &[SocketAddr]) -> link::Peer {
-    link::Peer { id: NodeId(node), addresses: addresses.iter().map(|address| (None, *address)).collect() }
+    let shard = Shard::current();
+    let via = |address| *shard.config().link_via.get(address).unwrap_or(address);
+    let addresses = addresses.iter().map(|address| (None, via(address))).collect();
+    link::Peer { id: NodeId(node), addresses }
 }
 
 /// A node of the cluster.

@@ -17,6 +17,7 @@ use api::{
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 use super::DrillError;
+use super::gate::{Gate, Way};
 use super::patience::Patience;
 
 /// From the start of a process until it answers.
@@ -55,7 +56,24 @@ pub struct Shape {
 pub struct Fleet {
     shape: Shape,
     nodes: Vec<Member>,
+    gates: Vec<Between>,
     keep: bool,
+}
+
+/// What stands between two nodes, of which that with the higher number connects.
+struct Between {
+    higher: u16,
+    lower: u16,
+    gate: Gate,
+}
+
+/// What is cut when a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// What it says to others.
+    ByIt,
+    /// What others say to it.
+    ToIt,
 }
 
 /// A node.
@@ -84,9 +102,10 @@ impl Fleet {
         fs::create_dir_all(shape.directory.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
         fs::create_dir(&shape.directory).map_err(failed)?;
         let count = u16::from(shape.copies) + u16::from(shape.witness);
-        let mut fleet = Fleet { nodes: Vec::new(), shape, keep: false };
+        let mut fleet = Fleet { nodes: Vec::new(), gates: Vec::new(), shape, keep: false };
         for number in 1..=count {
             let mut node = Member::new(number, &fleet.shape)?;
+            node.go_by(&fleet.gates_to_lower(number)?);
             node.start()?;
             fleet.nodes.push(node);
         }
@@ -96,6 +115,29 @@ impl Fleet {
         fleet.form(patience)?;
         fleet.make_volume(patience)?;
         Ok(fleet)
+    }
+
+    /// Puts gates between the node and all lower ones: their addresses, and where to go instead.
+    fn gates_to_lower(&mut self, higher: u16) -> Result<Vec<(SocketAddr, SocketAddr)>, DrillError> {
+        let mut ways = Vec::new();
+        for lower in &self.nodes {
+            let gate = Gate::new(lower.link).map_err(DrillError::Gate)?;
+            ways.push((lower.link, gate.address()));
+            self.gates.push(Between { higher, lower: lower.number, gate });
+        }
+        Ok(ways)
+    }
+
+    /// Cuts what the node and all others say to each other, or mends that.
+    pub fn cut(&self, node: u16, what: &[Said], cut: bool) {
+        for between in self.gates.iter().filter(|between| [between.higher, between.lower].contains(&node)) {
+            for said in what {
+                // Who connects is the higher one.
+                let way =
+                    if (between.higher == node) == (*said == Said::ByIt) { Way::There } else { Way::Back };
+                between.gate.keep(way, cut);
+            }
+        }
     }
 
     fn form(&self, patience: &Patience) -> Result<(), DrillError> {
@@ -201,6 +243,14 @@ impl Member {
             portal,
             client: Client::new(&format!("http://{api}")),
         })
+    }
+
+    /// Goes to these addresses of other nodes by others.
+    fn go_by(&mut self, ways: &[(SocketAddr, SocketAddr)]) {
+        if !ways.is_empty() {
+            let ways: Vec<String> = ways.iter().map(|(from, to)| format!("{from}={to}")).collect();
+            self.arguments.extend(["--link-via".to_owned(), ways.join(",")]);
+        }
     }
 
     /// Starts it, again.

@@ -5,6 +5,7 @@
 //! verdict know nothing of processes: they would do for a cluster that is not our own, too.
 
 mod fleet;
+mod gate;
 mod load;
 mod patience;
 mod scenario;
@@ -56,6 +57,9 @@ pub enum DrillError {
     /// Ports.
     #[error("no port from 20000 to 32000 is free on 127.0.0.1")]
     NoPort,
+    /// Between nodes.
+    #[error("cannot put anything between two nodes")]
+    Gate(#[source] io::Error),
     /// The load's core.
     #[error(transparent)]
     Core(rt::uring::StartError),

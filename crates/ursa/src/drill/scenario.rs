@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::DrillError;
-use super::fleet::Fleet;
+use super::fleet::{Fleet, Said};
 use super::patience::Patience;
 
 /// What is done to a cluster.
@@ -19,6 +19,10 @@ pub enum Scenario {
     Pause,
     /// One node is stopped in order (SIGTERM), and started again
     Reboot,
+    /// One node is cut off from the other nodes, and hosts still reach it
+    CutLink,
+    /// What one node says reaches no other node, and hosts still reach it
+    CutOneWay,
     /// All nodes are killed at once, and started again
     BlackOut,
 }
@@ -35,6 +39,8 @@ impl Scenario {
             Scenario::CrashNode => fleet.node(node).kill(),
             Scenario::Pause => fleet.node(node).pause(),
             Scenario::Reboot => fleet.node(node).tell_to_stop(),
+            Scenario::CutLink => fleet.cut(node, &[Said::ByIt, Said::ToIt], true),
+            Scenario::CutOneWay => fleet.cut(node, &[Said::ByIt], true),
             Scenario::BlackOut => fleet.kill_all(),
         }
     }
@@ -50,6 +56,10 @@ impl Scenario {
                 fleet.node(node).wait_until_it_is_gone(patience)?;
                 fleet.node(node).start()
             }
+            Scenario::CutLink | Scenario::CutOneWay => {
+                fleet.cut(node, &[Said::ByIt, Said::ToIt], false);
+                Ok(())
+            }
             Scenario::Pause => {
                 fleet.node(node).go_on();
                 Ok(())
@@ -63,6 +73,12 @@ impl Scenario {
         let (done, undone) = match self {
             Scenario::CrashNode => (format!("n{node} is killed"), format!("n{node} is started again")),
             Scenario::Pause => (format!("n{node} stands still"), format!("n{node} goes on")),
+            Scenario::CutLink => {
+                (format!("n{node} is cut off from the other nodes"), "the cut is mended".into())
+            }
+            Scenario::CutOneWay => {
+                (format!("what n{node} says reaches no other node"), "the cut is mended".into())
+            }
             Scenario::Reboot => (format!("n{node} is told to stop"), format!("n{node} is started again")),
             Scenario::BlackOut => ("all nodes are killed".into(), "all nodes are started again".into()),
         };

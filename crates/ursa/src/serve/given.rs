@@ -94,6 +94,10 @@ pub struct Given {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", hide_short_help = true)]
     pub watcher: Option<bool>,
 
+    /// Where to connect instead of another node's address, as ADDRESS:PORT=ADDRESS:PORT, separated by commas
+    #[arg(long, value_name = "FROM=TO", value_delimiter = ',', hide = true)]
+    pub link_via: Option<Vec<String>>,
+
     /// What is logged: error, warn, info, debug or trace, or a filter as in info,node=debug [default: info]
     #[arg(long, value_name = "FILTER")]
     pub log: Option<String>,
@@ -180,6 +184,7 @@ impl Given {
             drain_timeout: self.drain_timeout.or(file.drain_timeout),
             discovery_chap: self.discovery_chap.or(file.discovery_chap),
             watcher: self.watcher.or(file.watcher),
+            link_via: self.link_via.or(file.link_via),
             log: self.log.or(file.log),
             log_format: self.log_format.or(file.log_format),
         }

@@ -1,5 +1,6 @@
 //! The settings in effect: what was given, and defaults for the rest.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,6 +49,9 @@ pub enum SettingsError {
     /// There is nowhere to listen.
     #[error("iscsi-listen names no address: give one such as 0.0.0.0:3260")]
     NoPortal,
+    /// No pair of addresses.
+    #[error("link-via: {0:?} is no pair of addresses such as 10.0.0.2:3270=127.0.0.1:4000")]
+    LinkVia(String),
     /// A number is too small.
     #[error("{setting} must be at least {least}")]
     TooSmall {
@@ -107,6 +111,7 @@ impl Settings {
             nop_interval: seconds(given.nop_interval, defaults.nop_interval),
             drain_deadline: seconds(given.drain_timeout, defaults.drain_deadline),
             discovery_chap: given.discovery_chap.unwrap_or(defaults.discovery_chap),
+            link_via: link_via(given.link_via.unwrap_or_default())?,
             record: defaults.record,
             unix_now,
         };
@@ -146,6 +151,7 @@ impl Settings {
             drain_timeout: seconds(self.node.drain_deadline),
             discovery_chap: Some(self.node.discovery_chap),
             watcher: Some(self.watcher),
+            link_via: Some(self.node.link_via.iter().map(|(from, to)| format!("{from}={to}")).collect()),
             log: Some(self.log.clone()),
             log_format: Some(self.log_format),
         };
@@ -156,6 +162,14 @@ impl Settings {
     pub fn default_pool_path(&self) -> PathBuf {
         self.node.data_dir.join(data_dir::POOLS).join("default.img")
     }
+}
+
+fn link_via(given: Vec<String>) -> Result<BTreeMap<SocketAddr, SocketAddr>, SettingsError> {
+    let pair = |text: String| {
+        let pair = text.split_once('=').and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+        pair.ok_or(SettingsError::LinkVia(text))
+    };
+    given.into_iter().map(pair).collect()
 }
 
 /// Long enough to catch the next request of a busy client (tens of microseconds on a fast network), short enough that a

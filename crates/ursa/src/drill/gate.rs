@@ -1,0 +1,121 @@
+//! Stands between two nodes and can keep what they say to each other.
+//!
+//! What is kept is not lost: it goes on when the gate opens, as on a network whose cable was pulled and put back.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// How often a kept direction looks whether it may go on.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Bytes of a piece.
+const PIECE: usize = 64 << 10;
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From who connects.
+    There,
+    /// To who connected.
+    Back,
+}
+
+/// A listener before a server. Its threads end with the process.
+#[derive(Debug)]
+pub struct Gate {
+    address: SocketAddr,
+    kept: Arc<[AtomicBool; 2]>,
+}
+
+impl Gate {
+    /// An open gate before a server, on a free port of loopback.
+    ///
+    /// # Errors
+    /// No socket is to be had.
+    pub fn new(server: SocketAddr) -> io::Result<Gate> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        let kept: Arc<[AtomicBool; 2]> = Arc::default();
+        let both = Arc::clone(&kept);
+        thread::Builder::new().name("gate".into()).spawn(move || {
+            for client in listener.incoming().flatten() {
+                // A server that is not there closes the connection, as it would itself.
+                let _ = pass(client, server, &both);
+            }
+        })?;
+        Ok(Gate { address, kept })
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Keeps what goes this way from now on, or lets it go on.
+    pub fn keep(&self, way: Way, keep: bool) {
+        self.kept[way as usize].store(keep, Ordering::Relaxed);
+    }
+}
+
+fn pass(client: TcpStream, server: SocketAddr, kept: &Arc<[AtomicBool; 2]>) -> io::Result<()> {
+    let server = TcpStream::connect(server)?;
+    for end in [&client, &server] {
+        end.set_nodelay(true)?;
+    }
+    let ways = [(client.try_clone()?, server.try_clone()?, Way::There), (server, client, Way::Back)];
+    for (from, to, way) in ways {
+        let kept = Arc::clone(kept);
+        thread::Builder::new().name("gate-way".into()).spawn(move || copy(from, to, &kept[way as usize]))?;
+    }
+    Ok(())
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream, kept: &AtomicBool) {
+    let mut piece = vec![0; PIECE];
+    loop {
+        let len = from.read(&mut piece).unwrap_or(0);
+        while kept.load(Ordering::Relaxed) {
+            thread::sleep(LOOK);
+        }
+        if len == 0 || to.write_all(&piece[..len]).is_err() {
+            // One of them may be closed already.
+            let _ = to.shutdown(Shutdown::Both);
+            let _ = from.shutdown(Shutdown::Both);
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_goes_on_later_each_way_by_itself() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let gate = Gate::new(listener.local_addr().unwrap()).unwrap();
+        let mut client = TcpStream::connect(gate.address()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let short = Some(Duration::from_millis(50));
+        let long = Some(Duration::from_secs(10));
+        let mut byte = [0];
+        gate.keep(Way::There, true);
+        client.write_all(b"a").unwrap();
+        server.write_all(b"b").unwrap();
+        client.set_read_timeout(long).unwrap();
+        client.read_exact(&mut byte).unwrap();
+        assert_eq!(byte, *b"b", "the other way is open");
+        server.set_read_timeout(short).unwrap();
+        assert!(server.read_exact(&mut byte).is_err(), "it is kept");
+        gate.keep(Way::There, false);
+        server.set_read_timeout(long).unwrap();
+        server.read_exact(&mut byte).unwrap();
+        assert_eq!(byte, *b"a");
+        drop(client);
+        assert_eq!(server.read(&mut byte).unwrap(), 0, "the end passes, too");
+    }
+}
