@@ -138,16 +138,20 @@ impl Copies {
     pub async fn sync(self: Rc<Self>) {
         let mut first = 0;
         loop {
-            let slices = self.slices();
             first += 1;
-            // Another one is the first each time, so that all get on.
-            let in_turn = (0..slices.len()).map(|index| &slices[(first + index) % slices.len()]);
-            let waiting = in_turn.filter(|copy| copy.goes_on_syncing()).count();
-            if waiting == 0 {
+            if !self.go_on_syncing(first) {
                 self.syncs_wait.notified().await;
             }
             rt::sleep(SYNC_EVERY).await;
         }
+    }
+
+    /// Says whether any has more to give. Another slice is the first each time, so that all get on. No slice is held when this returns: one that
+    /// is held cannot be closed, nor its volume deleted.
+    fn go_on_syncing(&self, first: usize) -> bool {
+        let slices = self.slices();
+        let in_turn = (0..slices.len()).map(|index| &slices[(first + index) % slices.len()]);
+        in_turn.filter(|copy| copy.goes_on_syncing()).count() > 0
     }
 
     /// How fast syncs go from this core.
