@@ -33,6 +33,8 @@ const UNSAFE_CRATES: &[&str] = &["base", "rt"];
 const UNSAFE_FILES: &[(&str, &str)] = &[
     ("structure.rs", "it looks for the word"),
     ("node/tests/all/memory.rs", "counts what is allocated, which only an allocator can"),
+    ("ursa/src/drill/fleet.rs", "has the kernel end a drill's nodes with it, between fork and exec"),
+    ("ursa/src/watcher/watch.rs", "has a process of its own ignore the signals that end a service"),
     ("initiator/examples/load.rs", "reads the CPU clock of its own thread, which std cannot"),
 ];
 
