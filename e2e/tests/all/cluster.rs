@@ -241,38 +241,34 @@ fn ready(export: &Export) -> Raw {
     }
 }
 
+/// Writes one block after the other until it is told to stop, or cut off.
 fn write_until_cut(export: &Export, stop: &AtomicBool) -> Promises {
-    let mut promises = Promises { answered: vec![0; BLOCKS as usize], sent: vec![0; BLOCKS as usize] };
-    let mut raw = ready(export);
-    for number in 1.. {
-        let block = number % BLOCKS;
-        let sector = first_sector(block);
-        promises.sent[block as usize] = number;
-        let data = pattern::stamped(1, number, sector, BLOCK);
-        if stop.load(Ordering::Relaxed) || raw.write(sector, 8, &data, false).is_err() {
-            break;
-        }
-        promises.answered[block as usize] = number;
-    }
-    promises
+    write_blocks(export, stop, false)
 }
 
 /// The same, through a node that stays: what is not answered is said again, as a host does that is told that something has changed.
 fn write_until_told(export: &Export, stop: &AtomicBool) -> Promises {
+    write_blocks(export, stop, true)
+}
+
+fn write_blocks(export: &Export, stop: &AtomicBool, again: bool) -> Promises {
     let mut promises = Promises { answered: vec![0; BLOCKS as usize], sent: vec![0; BLOCKS as usize] };
     let mut raw = ready(export);
     for number in 1.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
         let block = number % BLOCKS;
         let sector = first_sector(block);
         promises.sent[block as usize] = number;
         let data = pattern::stamped(1, number, sector, BLOCK);
         while raw.write(sector, 8, &data, false).is_err() {
+            if !again {
+                return promises;
+            }
             raw = ready(export);
         }
         promises.answered[block as usize] = number;
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
     }
     promises
 }

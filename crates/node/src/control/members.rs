@@ -296,9 +296,8 @@ impl Control {
     pub async fn remove_node(&self, number: u16) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let key = node_key(NodeId(number));
-        let (_, revision) = keeper
-            .get::<NodeEntry>(&key)
-            .ok_or_else(|| ControlError::not_found("node", &number.to_string()))?;
+        node_entry(&keeper, number)?;
+        let revision = keeper.revision_of(&key);
         if NodeId(number) == keeper.me() {
             return Err(ControlError::Invalid {
                 field: "node",
@@ -316,7 +315,7 @@ impl Control {
         }
         let id = cluster::NodeId::new(number).ok_or(ControlError::Internal("node number 0"))?;
         keeper.change_members(MemberChange::Remove(id), MEMBERS_DEADLINE).await?;
-        let mut transaction = Keeper::transaction().expect(&key, Some(revision)).delete(&key);
+        let mut transaction = Keeper::transaction().expect(&key, revision).delete(&key);
         let maintained = maintenance_key(NodeId(number));
         if let Some(revision) = keeper.revision_of(&maintained) {
             transaction = transaction.expect(&maintained, Some(revision)).delete(&maintained);

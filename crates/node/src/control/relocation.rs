@@ -179,8 +179,8 @@ impl Control {
     pub(super) async fn tidy_copies(self: Rc<Control>, keeper: Rc<Keeper>) {
         while !keeper.is_stopping() {
             rt::sleep(TIDY_EVERY).await;
-            for volume in keeper.volumes() {
-                self.rename_copy(&keeper, &volume.entry).await;
+            for entry in keeper.entries_here() {
+                self.rename_copy(&entry).await;
             }
             for (entry, dropped) in keeper.dropped_here() {
                 if let Err(error) = self.drop_left_copy(&keeper, &entry, dropped).await {
@@ -190,10 +190,8 @@ impl Control {
         }
     }
 
-    async fn rename_copy(self: &Rc<Control>, keeper: &Keeper, entry: &VolumeEntry) {
-        let Some(id) = VolumeId::parse(&entry.id).filter(|_| entry.copy_on(keeper.me()).is_some()) else {
-            return;
-        };
+    async fn rename_copy(self: &Rc<Control>, entry: &VolumeEntry) {
+        let Some(id) = VolumeId::parse(&entry.id) else { return };
         let Some((pool, info)) = self.current_of(self.copies_of(id)) else { return };
         if info.name == entry.name || info.copy.is_none() {
             return;

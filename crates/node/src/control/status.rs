@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use proto::iscsi::target::CloseReason;
-use replica::Slot;
 use rt::CoreId;
 use store::MetadataState;
 
@@ -127,8 +126,7 @@ impl Control {
         for status in keeper.volumes() {
             let Some(volume) = VolumeId::parse(&status.entry.id) else { continue };
             for copy in &status.entry.copies {
-                let slot = Slot::new(usize::from(copy.slot));
-                if let Some(bytes) = slot.and_then(|slot| copied.get(&(status.entry.number, slot))) {
+                if let Some(bytes) = copy.slot().and_then(|slot| copied.get(&(status.entry.number, slot))) {
                     synced.insert((volume, copy.node), *bytes);
                 }
             }

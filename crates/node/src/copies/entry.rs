@@ -148,7 +148,7 @@ impl VolumeEntry {
     pub fn config(&self, revision: Revision) -> Option<Config> {
         let mut copies = [None; Slot::MAX];
         for copy in &self.copies {
-            let slot = Slot::new(usize::from(copy.slot))?;
+            let slot = copy.slot()?;
             let life = Incarnation(copy.incarnation);
             let standing = match copy.standing {
                 StandingEntry::Outside => Standing::Outside,
@@ -199,11 +199,14 @@ impl VolumeEntry {
     /// The copy on a node.
     pub fn copy_on(&self, node: NodeId) -> Option<(Slot, &CopyEntry)> {
         let copy = self.copies.iter().find(|copy| copy.node == node.0)?;
-        Some((Slot::new(usize::from(copy.slot))?, copy))
+        Some((copy.slot()?, copy))
     }
-}
 
-impl VolumeEntry {
+    /// The copy in a slot.
+    pub fn copy_in(&self, slot: Slot) -> Option<&CopyEntry> {
+        self.copies.iter().find(|copy| copy.slot() == Some(slot))
+    }
+
     /// Whether the copy is to be taken off its node now, as far as other copies allow it.
     pub fn is_to_leave(&self, copy: &CopyEntry) -> bool {
         match copy.leaves {
@@ -218,7 +221,7 @@ impl VolumeEntry {
 
     /// The lowest slot without a copy.
     pub fn free_slot(&self) -> Option<Slot> {
-        Slot::all().find(|slot| self.copies.iter().all(|copy| usize::from(copy.slot) != slot.index()))
+        Slot::all().find(|slot| self.copy_in(*slot).is_none())
     }
 
     /// Whether what a pool of node `me` says of its copy is this entry's copy there. One that is blank is taken for it: nothing is built on it.
@@ -228,6 +231,11 @@ impl VolumeEntry {
 }
 
 impl CopyEntry {
+    /// Its place among the copies; `None` if the entry is none of ours.
+    pub fn slot(&self) -> Option<Slot> {
+        Slot::new(usize::from(self.slot))
+    }
+
     /// Whether this is what a pool says of it. One that is blank is taken for it: nothing is built on it.
     pub fn is_kept_as(&self, kept: &store::CopyOf) -> bool {
         kept.slot == self.slot

@@ -262,8 +262,7 @@ pub struct Who<'a> {
 
 impl Who<'_> {
     fn node_of(&self, slot: Slot) -> NodeId {
-        let copy = self.volume.copies.iter().find(|copy| usize::from(copy.slot) == slot.index());
-        NodeId(copy.map_or(0, |copy| copy.node))
+        NodeId(self.volume.copy_in(slot).map_or(0, |copy| copy.node))
     }
 }
 

@@ -101,7 +101,7 @@ impl SliceCopy {
             untrusted: Cell::new(untrusted),
             happened: Notify::new(),
             losses: Cell::new(0),
-            locks: Locks::new(hosts, me),
+            locks: Locks::new(hosts),
         }))
     }
 
@@ -240,8 +240,8 @@ impl SliceCopy {
         self.write_idle_pages();
     }
 
-    /// Whether that is on the disk.
-    pub fn is_settled(&self) -> bool {
+    /// Whether the disk has all that the dirty map says.
+    pub fn map_is_clean(&self) -> bool {
         self.replica.borrow().map().is_clean()
     }
 

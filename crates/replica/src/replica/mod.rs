@@ -474,9 +474,11 @@ impl Replica {
     /// Whether nothing in the blocks is still to be brought to its end by this copy: no write that it began, and none that it would send
     /// again should its coordinator be lost (R7).
     pub fn is_settled(&self, blocks: Blocks) -> bool {
-        let unsettled = |ts| self.joiner.may_replay(ts);
         !self.rounds.values().any(|round| round.blocks.overlaps(blocks))
-            && self.table.within(blocks).all(|(_, entry)| entry.is_valid() || !unsettled(entry.ts))
+            && self
+                .table
+                .within(blocks)
+                .all(|(_, entry)| entry.is_valid() || !self.joiner.may_replay(entry.ts))
     }
 
     /// The next thing to do, if there is one.

@@ -9,7 +9,7 @@ use initiator::Policy;
 use super::exit::CliError;
 use super::output::Output;
 use super::table::{Table, size};
-use crate::drill::{Cycle, Event, Limits, News, Plan, Record, Scenario};
+use crate::drill::{Cycle, Event, Limits, News, Plan, Record, Scenario, Shape};
 use crate::size::Size;
 
 const EXAMPLES: &str = "\
@@ -115,12 +115,14 @@ impl Drill {
     pub fn run(self, output: &Output) -> Result<(), CliError> {
         let plan = Plan {
             scenario: self.scenario,
-            copies: if self.witness { 2 } else { self.nodes },
-            witness: self.witness,
-            ram: self.ram,
-            watchers: !self.no_watcher,
-            size: self.size.0,
-            directory: self.dir.unwrap_or_else(own_directory),
+            shape: Shape {
+                copies: if self.witness { 2 } else { self.nodes },
+                witness: self.witness,
+                ram: self.ram,
+                watchers: !self.no_watcher,
+                size: self.size.0,
+                directory: self.dir.unwrap_or_else(own_directory),
+            },
             harm: Duration::from_secs(self.seconds.into()),
             cycles: self.cycles,
             policies: self.policy.into_iter().map(PathPolicy::named).collect(),
@@ -142,12 +144,14 @@ impl Demo {
     pub fn run(self, output: &Output) -> Result<(), CliError> {
         let plan = Plan {
             scenario: Scenario::CrashNode,
-            copies: if self.witness { 2 } else { 3 },
-            witness: self.witness,
-            ram: false,
-            watchers: true,
-            size: DEMO_SIZE.0,
-            directory: own_directory(),
+            shape: Shape {
+                copies: if self.witness { 2 } else { 3 },
+                witness: self.witness,
+                ram: false,
+                watchers: true,
+                size: DEMO_SIZE.0,
+                directory: own_directory(),
+            },
             harm: Duration::from_secs(5),
             cycles: 1,
             policies: vec![PathPolicy::QueueDepth.named()],
@@ -192,14 +196,14 @@ fn carry_out(plan: &Plan, output: &Output) -> Result<(), CliError> {
 }
 
 fn plan_text(plan: &Plan) -> String {
-    let witness = if plan.witness { " and a witness" } else { "" };
-    let kind = if plan.ram { " in memory" } else { "" };
+    let witness = if plan.shape.witness { " and a witness" } else { "" };
+    let kind = if plan.shape.ram { " in memory" } else { "" };
     format!(
         "{scenario}: {copies} nodes{witness} on 127.0.0.1, a volume of {size}{kind} with {copies} copies;\n\
          {depth} requests of 4 KiB at a time by each path, {reads} % reads, all of them checked",
         scenario = plan.scenario,
-        copies = plan.copies,
-        size = size(plan.size),
+        copies = plan.shape.copies,
+        size = size(plan.shape.size),
         depth = plan.depth,
         reads = plan.read_percent,
     )

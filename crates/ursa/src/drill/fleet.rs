@@ -37,6 +37,7 @@ const PORTS: u32 = 12_000;
 pub const VOLUME: &str = "drill";
 
 /// What a cluster is to be.
+#[derive(Clone, Debug)]
 pub struct Shape {
     /// Nodes with a copy of the volume.
     pub copies: u8,
@@ -44,11 +45,11 @@ pub struct Shape {
     pub witness: bool,
     /// The volume is in memory.
     pub ram: bool,
-    /// Nodes have watchers.
+    /// Nodes have watchers, which tell the others of their death.
     pub watchers: bool,
     /// Bytes of the volume.
     pub size: u64,
-    /// Where the nodes' directories are made.
+    /// Where the nodes' data is; must not exist. It is removed if all went well.
     pub directory: PathBuf,
 }
 

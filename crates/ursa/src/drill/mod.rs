@@ -23,7 +23,8 @@ use initiator::Policy;
 use initiator::load::{LoadError, Report, Stall};
 use serde::Serialize;
 
-use self::fleet::{Fleet, Shape, VOLUME};
+pub use self::fleet::Shape;
+use self::fleet::{Fleet, VOLUME};
 use self::load::{Load, Wanted};
 use self::patience::Patience;
 pub use self::scenario::Scenario;
@@ -102,18 +103,8 @@ impl Outcome for DrillError {
 pub struct Plan {
     /// The harm.
     pub scenario: Scenario,
-    /// Nodes with a copy of the volume.
-    pub copies: u8,
-    /// One more node that only votes.
-    pub witness: bool,
-    /// The volume is in memory.
-    pub ram: bool,
-    /// Nodes have watchers, which tell the others of their death.
-    pub watchers: bool,
-    /// Bytes of the volume.
-    pub size: u64,
-    /// Where the nodes' data is; must not exist. It is removed if all went well.
-    pub directory: PathBuf,
+    /// To what cluster.
+    pub shape: Shape,
     /// How long the harm lasts.
     pub harm: Duration,
     /// How often, for each policy.
@@ -192,23 +183,15 @@ impl Plan {
     /// # Errors
     /// It could not be.
     pub fn carry_out(&self, tell: &mut dyn FnMut(News<'_>)) -> Result<Record, DrillError> {
-        if self.ram && self.scenario.is_of_all() {
+        if self.shape.ram && self.scenario.is_of_all() {
             return Err(DrillError::InMemory(self.scenario));
         }
-        if self.node == 0 || self.node > self.copies.into() {
-            return Err(DrillError::NoNode(self.node, self.copies));
+        if self.node == 0 || self.node > self.shape.copies.into() {
+            return Err(DrillError::NoNode(self.node, self.shape.copies));
         }
         let patience = Patience::until_a_signal()?;
-        let shape = Shape {
-            copies: self.copies,
-            witness: self.witness,
-            ram: self.ram,
-            watchers: self.watchers,
-            size: self.size,
-            directory: self.directory.clone(),
-        };
         tell(News::Stage("starting the nodes, and making a volume with a copy on each"));
-        let mut fleet = Fleet::start(shape, &patience)?;
+        let mut fleet = Fleet::start(self.shape.clone(), &patience)?;
         let mut cycles = Vec::new();
         for number in 1..=self.cycles {
             for policy in &self.policies {

@@ -281,7 +281,7 @@ impl Keeper {
         let mut volumes = self.volumes.borrow_mut();
         for (id, kept) in volumes.iter_mut().filter(|(_, kept)| kept.open) {
             let Some(config) = kept.membership.active() else { continue };
-            let member = config.has_member(kept.slot, self.copies.incarnation());
+            let member = self.is_member(kept, config);
             // What it knew when it was one before is of then.
             kept.agreement.known &= member;
             if member && !kept.agreement.known && !kept.agreement.asking {
@@ -322,7 +322,7 @@ impl Keeper {
         let volumes = self.volumes.borrow();
         let kept = volumes.get(&id)?;
         let config = kept.membership.active()?;
-        config.has_member(kept.slot, self.copies.incarnation()).then_some(())?;
+        self.is_member(kept, config).then_some(())?;
         let node_of = |slot: Slot| Some((slot, config.copy(slot)?.node));
         let (_, first) = config.in_sync().iter().next().and_then(node_of)?;
         Some(Members {
@@ -334,8 +334,9 @@ impl Keeper {
 
     fn is_member_in(&self, kept: &Kept, epoch: Epoch) -> bool {
         kept.open
-            && kept.membership.active().is_some_and(|config| {
-                config.epoch == epoch && config.has_member(kept.slot, self.copies.incarnation())
-            })
+            && kept
+                .membership
+                .active()
+                .is_some_and(|config| config.epoch == epoch && self.is_member(kept, config))
     }
 }

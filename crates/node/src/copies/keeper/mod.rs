@@ -259,7 +259,7 @@ impl Keeper {
         match self.store.cas(transaction, RECORD_DEADLINE).await? {
             Outcome::Committed(revision) => {
                 let there = || self.copies.leases().applied() >= Revision(revision.0);
-                let _ = rt::timeout(RECORD_DEADLINE, self.applied.until(there)).await;
+                self.until(RECORD_DEADLINE, there).await;
                 Ok(())
             }
             Outcome::Conflict { key, .. } => Err(ClusterError::Conflict(key)),
@@ -273,7 +273,7 @@ impl Keeper {
 
     /// Waits until the record has the key; not without end.
     pub async fn until_known(&self, key: &str) {
-        let _ = rt::timeout(RECORD_DEADLINE, self.applied.until(|| self.revision_of(key).is_some())).await;
+        self.until(RECORD_DEADLINE, || self.revision_of(key).is_some()).await;
     }
 
     /// A transaction with a number of its own.
@@ -339,7 +339,7 @@ impl Keeper {
         let others = kept.entry.copies.iter().filter(|copy| copy.slot as usize != kept.slot.index());
         let others = others.filter_map(|copy| {
             let number = NodeNumber::new(copy.node.into())?;
-            let slot = Slot::new(usize::from(copy.slot))?;
+            let slot = copy.slot()?;
             let serves = |config: &Config| config.in_sync().contains(slot);
             // Before this node acts by anything it says what the record says.
             let config = kept.membership.active().or(kept.membership.newest());
@@ -354,6 +354,11 @@ impl Keeper {
             let nodes = others.iter().filter_map(|slot| config.copy(slot)).map(|copy| copy.node);
             self.is_in_sync(kept, config) && self.copies.holds_all(now, nodes)
         })
+    }
+
+    /// Whether the configuration has the copy here as a member, in this life.
+    fn is_member(&self, kept: &Kept, config: &Config) -> bool {
+        config.has_member(kept.slot, self.copies.incarnation())
     }
 
     /// Whether the configuration has the copy here in sync, in this life.
@@ -457,9 +462,8 @@ impl Keeper {
             "who is in sync has changed"
         );
         for copy in &entry.copies {
-            let before = kept.entry.copies.iter().find(|before| before.slot == copy.slot);
-            if let Some(slot) = Slot::new(usize::from(copy.slot))
-                && before.is_none_or(|before| before.node != copy.node)
+            if let Some(slot) = copy.slot()
+                && kept.entry.copy_in(slot).is_none_or(|before| before.node != copy.node)
             {
                 kept.steward.forget(slot);
             }
@@ -496,6 +500,11 @@ impl Keeper {
     /// Whether the node is to be stopped: it has no copy in sync then.
     pub fn is_in_maintenance(&self, node: NodeId) -> bool {
         self.record.borrow().entries.contains_key(&maintenance_key(node))
+    }
+
+    /// The entries of volumes that have a copy here.
+    pub fn entries_here(&self) -> Vec<VolumeEntry> {
+        self.volumes.borrow().values().map(|kept| kept.entry.clone()).collect()
     }
 
     /// Copies that were taken off this node, which this life of it is to delete.
@@ -736,7 +745,7 @@ impl Keeper {
             let slices = Copies::current().slices();
             slices.iter().for_each(SliceCopy::settle);
             let settled = async {
-                while !slices.iter().all(|slice| slice.is_settled()) {
+                while !slices.iter().all(|slice| slice.map_is_clean()) {
                     rt::sleep(SETTLED_EVERY).await;
                 }
             };
@@ -751,15 +760,14 @@ impl Keeper {
         for link in self.control_links() {
             link.send(message::frame(message::LEAVING, 0, Vec::new()));
         }
-        let me = self.copies.incarnation();
         let alone = || {
             self.volumes.borrow().values().all(|kept| {
                 kept.membership.newest().is_none_or(|config| {
-                    !config.has_member(kept.slot, me) || config.members().without(kept.slot).is_empty()
+                    !self.is_member(kept, config) || config.members().without(kept.slot).is_empty()
                 })
             })
         };
-        let _ = rt::timeout(LEAVE_DEADLINE, self.applied.until(alone)).await;
+        self.until(LEAVE_DEADLINE, alone).await;
         // Another one may have said meanwhile that it leaves, too.
         self.note_what_all_have().await;
         self.stopping.set(true);

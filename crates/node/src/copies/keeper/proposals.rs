@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use cluster::Outcome;
-use replica::{NodeId, Proposal, Reason, Slot, Slots};
+use replica::{NodeId, Proposal, Reason, Slots};
 use store::VolumeId;
 
 use super::super::core::Copies;
@@ -79,7 +79,7 @@ impl Keeper {
                     kept.entry.copies.iter().find(|copy| {
                         copy.standing == StandingEntry::Outside && kept.entry.is_to_leave(copy)
                     })?;
-                let slot = Slot::new(usize::from(left.slot))?;
+                let slot = left.slot()?;
                 Some((*id, Proposal { config: config.drop_copy(slot).ok()?, slot, reason: Reason::Leaves }))
             })
             .collect()
@@ -104,14 +104,14 @@ impl Keeper {
                 || entry.is_to_leave(copy)
                 || self.is_in_maintenance(NodeId(copy.node))
         };
-        entry.copies.iter().filter(leaves).filter_map(|copy| Slot::new(usize::from(copy.slot))).collect()
+        entry.copies.iter().filter(leaves).filter_map(CopyEntry::slot).collect()
     }
 
     fn commit_proposal(self: &Rc<Self>, id: VolumeId, proposal: Proposal) {
         let mut volumes = self.volumes.borrow_mut();
         let Some(kept) = volumes.get_mut(&id).filter(|kept| !kept.proposing) else { return };
         kept.proposing = true;
-        let before = kept.entry.copies.iter().find(|copy| usize::from(copy.slot) == proposal.slot.index());
+        let before = kept.entry.copy_in(proposal.slot);
         let taken = before.filter(|copy| proposal.reason == Reason::Leaves && kept.entry.is_to_leave(copy));
         let maintained = before.is_some_and(|copy| self.is_in_maintenance(NodeId(copy.node)));
         let reason = match (taken, proposal.reason) {

@@ -32,11 +32,16 @@ impl Keeper {
             known.entry((slice.address.volume, slice.slot)).or_default().add(slice);
         }
         let volumes = self.volumes.borrow();
-        let misses = |number: u32, slot: Slot| {
-            let mut entries = volumes.values().map(|kept| &kept.entry);
-            entries.find(|entry| entry.number == number).is_some_and(|entry| is_behind(entry, slot))
-        };
         let mut syncs = self.syncs.borrow_mut();
+        if known.is_empty() && syncs.copied.is_empty() && syncs.progress.is_empty() {
+            return;
+        }
+        let entries: BTreeMap<u32, &VolumeEntry> =
+            volumes.values().map(|kept| (kept.entry.number, &kept.entry)).collect();
+        let misses = |number: u32, slot: Slot| {
+            let copy = entries.get(&number).and_then(|entry| entry.copy_in(slot));
+            copy.is_some_and(|copy| copy.standing != StandingEntry::InSync)
+        };
         syncs
             .progress
             .retain(|(number, slot), _| known.contains_key(&(*number, *slot)) && misses(*number, *slot));
@@ -74,10 +79,11 @@ impl Keeper {
 
     fn own_reports(&self, now: Instant, volume: &VolumeEntry) -> Vec<Report> {
         let syncs = self.syncs.borrow();
-        let of_volume = syncs.progress.iter().filter(|((number, _), _)| *number == volume.number);
-        of_volume
-            .map(|((_, copy), progress)| progress.report(now, Who { volume, me: self.me(), copy: *copy }))
-            .collect()
+        let report = |copy: Slot| {
+            let progress = syncs.progress.get(&(volume.number, copy))?;
+            Some(progress.report(now, Who { volume, me: self.me(), copy }))
+        };
+        Slot::all().filter_map(report).collect()
     }
 
     /// What another node says of copies that are not in sync.
@@ -125,9 +131,4 @@ impl Keeper {
     pub fn copied(&self) -> BTreeMap<(u32, Slot), u64> {
         self.syncs.borrow().copied.clone()
     }
-}
-
-fn is_behind(entry: &VolumeEntry, slot: Slot) -> bool {
-    let copy = entry.copies.iter().find(|copy| usize::from(copy.slot) == slot.index());
-    copy.is_some_and(|copy| copy.standing != StandingEntry::InSync)
 }

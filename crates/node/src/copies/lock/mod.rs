@@ -35,7 +35,6 @@ const SETTLED_EVERY: Duration = Duration::from_millis(5);
 pub(super) struct Locks {
     /// What hosts do here.
     hosts: Rc<Order>,
-    me: Slot,
     given: RefCell<BTreeMap<(NodeId, u64), Rc<Given>>>,
     own: RefCell<BTreeMap<u64, Own>>,
     last: Cell<u64>,
@@ -70,8 +69,8 @@ pub struct RangeLock {
 }
 
 impl Locks {
-    pub fn new(hosts: Rc<Order>, me: Slot) -> Locks {
-        Locks { hosts, me, given: RefCell::default(), own: RefCell::default(), last: Cell::new(0) }
+    pub fn new(hosts: Rc<Order>) -> Locks {
+        Locks { hosts, given: RefCell::default(), own: RefCell::default(), last: Cell::new(0) }
     }
 
     /// Another epoch is acted in: what was given in earlier ones is given back.
@@ -140,7 +139,7 @@ impl SliceCopy {
     fn serving_members(&self) -> Option<(Slot, Epoch, Slots)> {
         let replica = self.replica.borrow();
         let config = replica.config().filter(|_| matches!(replica.standing(), Standing::InSync(_)))?;
-        Some((self.locks.me, config.epoch, config.members()))
+        Some((replica.me(), config.epoch, config.members()))
     }
 
     /// What is acted in.
@@ -254,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_range_is_held_in_its_epoch_only() {
-        let locks = Locks::new(Rc::default(), Slot::all().next().expect("there are slots"));
+        let locks = Locks::new(Rc::default());
         locks.own.borrow_mut().insert(1, own(4, 512..1024, true));
         locks.own.borrow_mut().insert(2, own(5, 2048..4096, false));
         assert!(locks.hold(Epoch(4), &(512..1024)));
@@ -266,7 +265,7 @@ mod tests {
     #[test]
     fn what_was_given_is_given_back_in_the_next_epoch() {
         let hosts: Rc<Order> = Rc::default();
-        let locks = Locks::new(Rc::clone(&hosts), Slot::all().next().expect("there are slots"));
+        let locks = Locks::new(Rc::clone(&hosts));
         let give = |number, epoch| {
             let given = Given { epoch: Epoch(epoch), claim: hosts.queue(0..512) };
             locks.given.borrow_mut().insert((NodeId(2), number), Rc::new(given));

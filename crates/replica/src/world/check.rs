@@ -1,0 +1,54 @@
+//! What must be so of the world: while it runs, and when it has come to rest.
+
+use crate::{Command, Slot};
+
+use super::{EMPTY, GEOMETRY, NEVER, World, all_slots, linear, slot};
+
+impl World {
+    /// A4: where the disks of an in-sync copy and of another differ, one of them has a bit for the other on its disk.
+    pub(super) fn check_map(&self) {
+        let newest = self.record.last().unwrap();
+        for x in newest.in_sync().iter().map(Slot::index) {
+            for y in (0..self.nodes.len()).filter(|y| *y != x) {
+                for region in 0..GEOMETRY.regions() {
+                    let blocks = GEOMETRY.blocks_of(region);
+                    let (a, b) = (&self.nodes[x].disk, &self.nodes[y].disk);
+                    let said = a.bits(region).contains(slot(y)) || b.bits(region).contains(slot(x));
+                    assert!(
+                        said || a.read(blocks) == b.read(blocks),
+                        "copies {x} and {y} differ in region {region}, and no bit says so: {:?} {:?}",
+                        a.read(blocks),
+                        b.read(blocks)
+                    );
+                }
+            }
+        }
+    }
+
+    /// What clients saw was possible.
+    pub(super) fn check_history(&mut self) {
+        if let Err(violation) = self.try_history() {
+            panic!("the history is not linearizable: {violation:?}");
+        }
+    }
+
+    pub(super) fn try_history(&mut self) -> Result<(), linear::Violation> {
+        let open: Vec<Command> = self.writes.keys().copied().collect();
+        for command in open {
+            let write = self.writes.remove(&command).unwrap();
+            self.note(&write, NEVER);
+        }
+        self.history.iter().try_for_each(|history| linear::check(EMPTY, history))
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        let newest = self.record.last().unwrap();
+        newest.in_sync().len() as usize == self.nodes.len()
+            && self
+                .nodes
+                .iter()
+                .all(|node| node.up && node.membership.active() == Some(newest) && node.replica.is_at_rest())
+            && (0..self.nodes.len())
+                .all(|index| self.nodes[index].replica.map().dirty(all_slots()).next().is_none())
+    }
+}
