@@ -22,6 +22,7 @@ sudo iscsiadm -m node -T iqn.2026-11.io.ursa:db -o update -n 'node.session.queue
 sudo iscsiadm -m node -T iqn.2026-11.io.ursa:db --login
 
 # 3. One device of all ways to a volume.
+#    find_multipaths yes   Any disk with two ways is one device. Without it Debian makes none of disks that it has never seen before.
 #    path_grouping_policy  Ways with the same priority carry I/O together; the priority comes from the server (ALUA).
 #    path_selector         Each request takes the way that is likely to be done first.
 #    path_checker tur      TEST UNIT READY every polling_interval (5 seconds).
@@ -29,6 +30,9 @@ sudo iscsiadm -m node -T iqn.2026-11.io.ursa:db --login
 #                          `queue` waits for ever: nothing fails, but what hangs cannot be ended either.
 sudo mkdir -p /etc/multipath/conf.d
 sudo tee /etc/multipath/conf.d/ursa.conf >/dev/null <<'END'
+defaults {
+	find_multipaths "yes"
+}
 devices {
 	device {
 		vendor "URSA"
