@@ -37,15 +37,16 @@ impl Guest {
         Some(Guest { name })
     }
 
+    /// The portals as the guest reaches them, each by a network card of its own.
+    pub fn portals(export: &Export) -> Vec<String> {
+        let portals = export.portals.iter().enumerate();
+        portals.map(|(i, portal)| format!("10.0.{}.2:{}", 2 + i, portal.port())).collect()
+    }
+
     /// Runs a script with the shell variables TARGET and PORTALS set to `export`, as the guest reaches it.
     pub fn run(&self, export: &Export, variables: &str, script: &str) -> Finished {
-        let portals: Vec<String> = export
-            .portals
-            .iter()
-            .enumerate()
-            .map(|(i, portal)| format!("10.0.{}.2:{}", 2 + i, portal.port()))
-            .collect();
-        let head = format!("TARGET={} PORTALS='{}'\n{variables}\n", export.target, portals.join(" "));
+        let portals = Guest::portals(export).join(" ");
+        let head = format!("TARGET={} PORTALS='{portals}'\n{variables}\n", export.target);
         let mut file = tempfile::tempfile().expect("a temporary file can be made");
         file.write_all(head.as_bytes())
             .and_then(|()| file.write_all(script.as_bytes()))

@@ -213,7 +213,7 @@ fn copy_nodes(node: &Node, volume: &str) -> Vec<u16> {
     copies(node, volume).iter().map(|copy| copy["node"].as_u64().expect("a number") as u16).collect()
 }
 
-fn wait_until_in_sync(node: &Node, volume: &str) {
+pub fn wait_until_in_sync(node: &Node, volume: &str) {
     let in_sync = || copies(node, volume).iter().all(|copy| copy["state"] == "in_sync");
     wait(SYNC_LIMIT, &format!("all copies of {volume} in sync"), in_sync);
 }

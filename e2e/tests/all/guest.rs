@@ -12,6 +12,7 @@ macro_rules! script {
         include_str!(concat!("../../guest/scripts/", $name, ".sh"))
     };
 }
+pub(crate) use script;
 
 #[test]
 fn two_portals_carry_ext4_on_multipath_and_fstrim_gives_space_back() {

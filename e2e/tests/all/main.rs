@@ -8,6 +8,7 @@ mod conformance;
 mod connections;
 mod drill;
 mod guest;
+mod guest_cluster;
 mod multipath;
 mod power;
 mod qemu;
