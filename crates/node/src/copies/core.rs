@@ -159,9 +159,9 @@ impl Copies {
         self.pace.borrow_mut()
     }
 
-    /// A host's write begins, and ends when what this gives is dropped: syncs make room for them.
-    pub(super) fn time_write(self: &Rc<Self>) -> TimedWrite {
-        self.pace().begin_write();
+    /// A host's write of so many bytes begins, and ends when what this gives is dropped: syncs make room for them.
+    pub(super) fn time_write(self: &Rc<Self>, bytes: u64) -> TimedWrite {
+        self.pace().begin_write(bytes);
         TimedWrite { copies: Rc::clone(self), began: rt::now() }
     }
 

@@ -326,7 +326,7 @@ impl SliceCopy {
                 Err(Unwritable::NotInSync) => self.hold(&mut until).await?,
             }
         };
-        self.end(done).await
+        self.end(len, done).await
     }
 
     /// Writes for a command that has the range for itself ([`SliceCopy::lock`]).
@@ -346,7 +346,7 @@ impl SliceCopy {
             return Err(SliceError::Unavailable);
         }
         match self.begin(self.blocks(offset, len), &payload) {
-            Ok(done) => self.end(done).await,
+            Ok(done) => self.end(len, done).await,
             Err(Unwritable::Failed) => Err(SliceError::Offline),
             Err(Unwritable::NotInSync) => Err(SliceError::Unavailable),
         }
@@ -361,8 +361,8 @@ impl SliceCopy {
         Ok(done)
     }
 
-    async fn end(self: &Rc<Self>, done: Receiver<Outcome>) -> Result<(), SliceError> {
-        let _timed = Copies::current().time_write();
+    async fn end(self: &Rc<Self>, len: ByteLen, done: Receiver<Outcome>) -> Result<(), SliceError> {
+        let _timed = Copies::current().time_write(len.0);
         self.carry_out();
         match done.await {
             Ok(Outcome::Done) => Ok(()),

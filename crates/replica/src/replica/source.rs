@@ -16,9 +16,12 @@ use super::{DiskFailed, Output, RegionRead, Replica};
 /// Regions of one sync that are being read or are on their way: 1 MiB.
 const IN_FLIGHT_MAX: usize = 16;
 /// How many regions may be left to the pass in which writes wait for the joiner: 16 MiB, some tenths of a second.
-const FINAL_REGIONS_MAX: usize = 256;
+const FINAL_REGIONS_MAX: u64 = 256;
 /// Passes after which a copy joins however much is left: the load writes faster than the sync copies.
 const PASSES_MAX: u32 = 8;
+/// With so little left a copy joins as soon as a pass has not halved it: more of them would not get nearer. 1 GiB; a source that brings a joiner up to
+/// date forgets no write (R18), and while that much is given a fast disk takes some hundred thousand, of 100 bytes each.
+const STEADY_REGIONS_MAX: u64 = 16 << 10;
 
 /// Regions that are given without being asked about at most, while those that are asked about are never equal.
 const UNASKED_MAX: u32 = 256;
@@ -33,6 +36,8 @@ pub(super) struct Source {
     /// Regions that were being written to; tried again with the next tick.
     contended: BTreeSet<u64>,
     passes: u32,
+    /// Regions that this pass began with.
+    pass_began: u64,
     caught_up: bool,
     /// Regions in a row that were asked about and were not equal.
     misses: u32,
@@ -176,6 +181,7 @@ impl Replica {
         let source = Source {
             sync,
             phase,
+            pass_began: todo.len() as u64,
             todo,
             in_flight: BTreeMap::new(),
             contended: BTreeSet::new(),
@@ -261,8 +267,9 @@ impl Replica {
         match source.phase {
             Phase::Bulk => {
                 source.passes += 1;
-                let left = self.map.dirty(Slots::NONE.with(to)).take(FINAL_REGIONS_MAX + 1).count();
-                source.caught_up = left <= FINAL_REGIONS_MAX || source.passes >= PASSES_MAX;
+                let left = self.map.count(to);
+                let is_steady = left <= STEADY_REGIONS_MAX && left > source.pass_began / 2;
+                source.caught_up = left <= FINAL_REGIONS_MAX || is_steady || source.passes >= PASSES_MAX;
             }
             Phase::Final if source.contended.is_empty() => {
                 source.phase = Phase::Ended;
@@ -370,6 +377,7 @@ impl Replica {
         source.todo.append(&mut source.contended);
         if source.phase == Phase::Bulk && source.todo.is_empty() && source.in_flight.is_empty() {
             source.todo = self.map.dirty(Slots::NONE.with(to)).collect();
+            source.pass_began = source.todo.len() as u64;
         }
         if let Some(sync) = waiting {
             self.send(to, Message::SyncWait { sync });
