@@ -49,6 +49,8 @@ pub struct SliceCopy {
     pub(super) happened: Notify,
     /// How often it was a member and is none any more.
     losses: Cell<u64>,
+    /// It has had no lease for so long that initiators are sent elsewhere (R21).
+    given_up: Cell<bool>,
     /// What commands have for themselves on all nodes.
     pub(super) locks: Locks,
 }
@@ -101,6 +103,7 @@ impl SliceCopy {
             untrusted: Cell::new(untrusted),
             happened: Notify::new(),
             losses: Cell::new(0),
+            given_up: Cell::new(false),
             locks: Locks::new(hosts),
         }))
     }
@@ -185,6 +188,17 @@ impl SliceCopy {
     pub fn trust(self: &Rc<Self>) {
         self.untrusted.set(false);
         self.tell(Replica::catch_up);
+    }
+
+    /// Whether initiators are sent elsewhere, since leases are missing. Then writes that have begun are answered, too: "not ready" is no
+    /// promise that they have not happened, and what their initiators write again, here or through another node, comes after them.
+    pub fn set_given_up(&self, given_up: bool) {
+        self.given_up.set(given_up);
+        if given_up {
+            let stuck = std::mem::take(&mut *self.commands.borrow_mut());
+            stuck.into_values().for_each(|command| command.send(Outcome::Unknown));
+        }
+        self.happened.notify();
     }
 
     /// This node has no copy of the volume any more: hosts' writes end with an outcome that nobody knows, and no more is served.
@@ -320,6 +334,11 @@ impl SliceCopy {
             if self.losses.get() != losses {
                 return Err(SliceError::Unavailable);
             }
+            // It could begin, but not end: then it is better off with a copy that has its leases.
+            if self.ask(|replica, now, leases| replica.leased(now, leases)).is_err() {
+                self.hold(&mut until).await?;
+                continue;
+            }
             match self.begin(blocks, &payload) {
                 Ok(done) => break done,
                 Err(Unwritable::Failed) => return Err(SliceError::Offline),
@@ -374,7 +393,7 @@ impl SliceCopy {
     pub(super) async fn hold(&self, until: &mut Option<Instant>) -> Result<(), SliceError> {
         let now = rt::now();
         let until = *until.get_or_insert(now + HOLD_MAX);
-        if now >= until {
+        if now >= until || self.given_up.get() {
             return Err(SliceError::Unavailable);
         }
         let _ = rt::timeout(LOOK_AGAIN.min(until.since(now)), self.happened.notified()).await;

@@ -448,6 +448,18 @@ impl Replica {
         if self.failed {
             return Err(Unreadable::Failed);
         }
+        self.leased(now, leases)?;
+        if !self.table.is_valid(blocks) {
+            return Err(Unreadable::Unsettled);
+        }
+        Ok(ReadMark(self.table.mark()))
+    }
+
+    /// Whether this copy is in sync and has the lease of every other member.
+    ///
+    /// # Errors
+    /// What it lacks: [`Unreadable::NotInSync`], [`Unreadable::NoLease`].
+    pub fn leased(&self, now: Instant, leases: &Leases) -> Result<(), Unreadable> {
         let config = self.config.as_ref().ok_or(Unreadable::NotInSync)?;
         if !matches!(config.standing(self.me, self.incarnation), Standing::InSync(_)) {
             return Err(Unreadable::NotInSync);
@@ -460,10 +472,7 @@ impl Replica {
                 return Err(Unreadable::NoLease(slot));
             }
         }
-        if !self.table.is_valid(blocks) {
-            return Err(Unreadable::Unsettled);
-        }
-        Ok(ReadMark(self.table.mark()))
+        Ok(())
     }
 
     /// Whether what was read since the mark is what the blocks hold now: the read takes effect here. If not, it is to be done again.

@@ -5,6 +5,7 @@
 //! of it alike; only then is the record's revision *applied*, which is what leases are given and counted by. Heartbeats are requests for leases.
 
 mod agreement;
+mod doubt;
 mod engine;
 mod proposals;
 mod questions;
@@ -28,6 +29,7 @@ use store::VolumeId;
 
 use self::agreement::Agreement;
 pub use self::agreement::{Agreed, Told, Version};
+use self::doubt::Doubt;
 pub use self::engine::Engine;
 use self::syncs::Syncs;
 use super::SliceCopy;
@@ -139,6 +141,7 @@ struct Kept {
     /// A change is being committed.
     proposing: bool,
     agreement: Agreement,
+    doubt: Doubt,
 }
 
 /// What is shown of a volume's copies.
@@ -331,9 +334,7 @@ impl Keeper {
 
     /// As this node acts. Hosts count on it: of a node through which the volume is said to be unavailable nothing takes effect any more.
     fn paths_to(&self, kept: &Kept) -> Paths {
-        let state = |serves: bool| {
-            Way::new(if serves { AccessState::ActiveOptimized } else { AccessState::Unavailable })
-        };
+        let way = |serves: bool| if serves { AccessState::ActiveOptimized } else { AccessState::Unavailable };
         let acts = kept.membership.active().is_some_and(|config| self.is_in_sync(kept, config));
         let named = kept.membership.newest().is_some_and(|config| self.is_in_sync(kept, config));
         let others = kept.entry.copies.iter().filter(|copy| copy.slot as usize != kept.slot.index());
@@ -343,9 +344,13 @@ impl Keeper {
             let serves = |config: &Config| config.in_sync().contains(slot);
             // Before this node acts by anything it says what the record says.
             let config = kept.membership.active().or(kept.membership.newest());
-            Some((number, state(config.is_some_and(serves))))
+            Some((number, Way::new(way(config.is_some_and(serves)))))
         });
-        Paths { own: state(acts && named && kept.agreement.known), others: others.collect() }
+        let own = match way(acts && named && kept.agreement.known) {
+            AccessState::ActiveOptimized => kept.doubt.state(),
+            state => state,
+        };
+        Paths { own: Way::new(own), others: others.collect() }
     }
 
     fn serves(&self, now: Instant, kept: &Kept) -> bool {
@@ -454,6 +459,7 @@ impl Keeper {
             shown: entry.size,
             proposing: false,
             agreement: Agreement::new(false),
+            doubt: Doubt::default(),
         });
         tracing::info!(
             volume = entry.name,
@@ -626,6 +632,7 @@ impl Keeper {
             }
             if look_at <= now {
                 look_at = now + STEWARD_EVERY;
+                self.look_at_leases().await;
                 self.propose().await;
             }
             let next = due.filter(|due| *due > now).map_or(look_at, |due| due.min(look_at));
