@@ -29,6 +29,9 @@ pub enum SliceError {
     /// Said by copies of a volume, not by layouts: this one does not serve now, another may.
     #[error("this copy of the volume does not serve at the moment")]
     Unavailable,
+    /// Said by copies of a volume, too: the write may be on the disks, or come there yet.
+    #[error("nobody knows whether the write has happened: other copies of the volume were lost meanwhile")]
+    Unknown,
 }
 
 /// A pool could not be created, opened or changed.

@@ -187,6 +187,11 @@ impl Copies {
         self.slices.borrow().values().cloned().collect()
     }
 
+    /// A slice of this core.
+    pub(super) fn slice(&self, address: Address) -> Option<Rc<SliceCopy>> {
+        self.slices.borrow().get(&address).cloned()
+    }
+
     /// The slices of a volume that are on this core.
     pub fn slices_of(&self, volume: u32) -> Vec<Rc<SliceCopy>> {
         let all = Address { volume, slice: 0 }..=Address { volume, slice: u16::MAX };
@@ -252,13 +257,12 @@ impl Copies {
         }
     }
 
-    fn receive(&self, from: NodeId, address: Address, frame: Frame) {
-        let copy = self.slices.borrow().get(&address).cloned();
+    fn receive(&self, from: NodeId, life: Incarnation, address: Address, frame: Frame) {
         // A copy that is not open (yet) has nothing to say, and whoever waits for it asks again.
-        let Some(copy) = copy else { return };
+        let Some(copy) = self.slice(address) else { return };
         let read = match frame.kind {
             LOCK => LockMessage::parse(&frame.head)
-                .map(|message| copy.receive_lock(from, message))
+                .map(|message| copy.receive_lock(from, life, message))
                 .ok_or(Malformed::Value),
             _ => copy.receive(from, &frame.head, frame.payload),
         };
@@ -376,8 +380,9 @@ impl Handler for LinkHandler {
                     link.close("it sent a frame of a kind that does not exist");
                     return;
                 };
+                let life = link.peer_incarnation();
                 on_core(core_of(address.slice, rt::cores()), move || {
-                    Copies::current().receive(peer, address, frame);
+                    Copies::current().receive(peer, life, address, frame);
                 });
             }
         }

@@ -190,8 +190,8 @@ impl SliceCopy {
         self.tell(Replica::catch_up);
     }
 
-    /// Whether initiators are sent elsewhere, since leases are missing. Then writes that have begun are answered, too: "not ready" is no
-    /// promise that they have not happened, and what their initiators write again, here or through another node, comes after them.
+    /// Whether initiators are sent elsewhere, since leases are missing. Then writes that have begun are answered, too: that nobody knows
+    /// what becomes of them. What their initiators write again, here or through another node, comes after them.
     pub fn set_given_up(&self, given_up: bool) {
         self.given_up.set(given_up);
         if given_up {
@@ -320,7 +320,8 @@ impl SliceCopy {
     /// Writes, and returns when the write is on the disks of all members. `losses` is what [`SliceCopy::losses`] was when the command came.
     ///
     /// # Errors
-    /// [`SliceError::Unavailable`]: this copy does not serve; if it did when the write began, others may have it.
+    /// [`SliceError::Unavailable`]: this copy does not serve, and nothing was written. [`SliceError::Unknown`]: it did when the write began,
+    /// and others may have it.
     pub async fn write(
         self: &Rc<Self>,
         offset: ByteOffset,
@@ -385,7 +386,7 @@ impl SliceCopy {
         self.carry_out();
         match done.await {
             Ok(Outcome::Done) => Ok(()),
-            Ok(Outcome::Unknown) | Err(rt::sync::Closed) => Err(SliceError::Unavailable),
+            Ok(Outcome::Unknown) | Err(rt::sync::Closed) => Err(SliceError::Unknown),
         }
     }
 

@@ -280,6 +280,7 @@ impl Volume {
             SliceError::Full => BlockError::Full,
             SliceError::Offline => BlockError::Offline,
             SliceError::Unavailable => BlockError::Unavailable,
+            SliceError::Unknown => BlockError::Aborted,
         }
     }
 }

@@ -5,7 +5,9 @@
 //! and nothing begins until it is given back. A claim holds in its epoch only; so the command's write must begin in that same epoch:
 //! whatever begins elsewhere in a later one comes after it. Why that is enough: `docs/why/replication.md`.
 //!
-//! No message is repeated: after a break the taker says what it holds, and everything else that it had is given back.
+//! No message is repeated: after a break the taker says what it holds, and everything else that it had is given back. That counts only from
+//! the life that is a member: what an earlier one had is given back by the next epoch, in which the writes that it left take their place before
+//! all others. For the same reason a range is not given back while the command's write may still be under way.
 
 mod message;
 
@@ -16,7 +18,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::Chain;
-use replica::{Blocks, Epoch, NodeId, Slot, Slots, Standing};
+use replica::{Blocks, Epoch, Incarnation, NodeId, Slot, Slots, Standing};
 use rt::CoreId;
 use store::SliceError;
 
@@ -58,6 +60,8 @@ struct Own {
     refused: bool,
     /// All have given it.
     complete: bool,
+    /// Its part on this node.
+    here: Option<Exclusive>,
 }
 
 /// A range that a command has on all nodes, until this is dropped.
@@ -65,7 +69,6 @@ pub struct RangeLock {
     copy: Rc<SliceCopy>,
     core: CoreId,
     number: u64,
-    _here: Option<Exclusive>,
 }
 
 impl Locks {
@@ -111,12 +114,14 @@ impl SliceCopy {
         let number = self.locks.last.get() + 1;
         self.locks.last.set(number);
         let (asked, taken) = (Slots::NONE, Slots::NONE);
-        let own = Own { epoch, range: range.clone(), asked, taken, refused: false, complete: false };
+        let own =
+            Own { epoch, range: range.clone(), asked, taken, refused: false, complete: false, here: None };
         self.locks.own.borrow_mut().insert(number, own);
-        let mut lock = RangeLock { copy: Rc::clone(self), core: rt::core(), number, _here: None };
+        let lock = RangeLock { copy: Rc::clone(self), core: rt::core(), number };
         for slot in members.iter() {
             if slot == me {
-                lock._here = Some(self.locks.hosts.exclusive(range.clone()).await);
+                let here = self.locks.hosts.exclusive(range.clone()).await;
+                self.with_own(number, |own| own.here = Some(here));
                 continue;
             }
             self.with_own(number, |own| own.asked = own.asked.with(slot));
@@ -132,7 +137,7 @@ impl SliceCopy {
     }
 
     fn with_own<T>(&self, number: u64, with: impl FnOnce(&mut Own) -> T) -> T {
-        with(self.locks.own.borrow_mut().get_mut(&number).expect("kept until its lock is dropped"))
+        with(self.locks.own.borrow_mut().get_mut(&number).expect("kept until its lock is given back"))
     }
 
     /// The slot here, the epoch and all members, if this copy serves.
@@ -172,10 +177,15 @@ impl SliceCopy {
         self.happened.notify();
     }
 
-    /// A message about a range.
-    pub(super) fn receive_lock(self: &Rc<SliceCopy>, from: NodeId, message: LockMessage) {
+    /// A message about a range, of this life of the node.
+    pub(super) fn receive_lock(self: &Rc<SliceCopy>, from: NodeId, life: Incarnation, message: LockMessage) {
         let Some(slot) = self.slot_of(from) else { return };
+        let is_member = self.replica.borrow().config().is_some_and(|config| config.has_member(slot, life));
         match message {
+            LockMessage::Take { number, .. } if !is_member => {
+                self.say_to(from, &LockMessage::Refused(number));
+            }
+            _ if !is_member => {}
             LockMessage::Take { number, epoch, range } => self.give(from, number, epoch, range),
             LockMessage::Taken(number) => {
                 if let Some(own) = self.locks.own.borrow_mut().get_mut(&number) {
@@ -219,6 +229,35 @@ impl SliceCopy {
         .detach();
     }
 
+    /// A command needs its range no more. Its write may be under way still, when its initiator was told that nobody knows what becomes of it: what
+    /// is written elsewhere in this epoch must not get a place before it.
+    fn give_back(self: &Rc<SliceCopy>, number: u64) {
+        let (epoch, range, complete) =
+            self.with_own(number, |own| (own.epoch, own.range.clone(), own.complete));
+        let blocks = self.blocks_of(&range);
+        let is_over = move |copy: &SliceCopy| {
+            !complete || copy.epoch() != Some(epoch) || copy.replica.borrow().is_settled(blocks)
+        };
+        if is_over(self) {
+            return self.release(number);
+        }
+        let copy = Rc::clone(self);
+        rt::spawn(async move {
+            while !is_over(&copy) {
+                let _ = rt::timeout(SETTLED_EVERY, copy.happened.notified()).await;
+            }
+            copy.release(number);
+        })
+        .detach();
+    }
+
+    fn release(&self, number: u64) {
+        let own = self.locks.own.borrow_mut().remove(&number);
+        for slot in own.map_or(Slots::NONE, |own| own.asked).iter() {
+            self.say(slot, &LockMessage::Release(number));
+        }
+    }
+
     fn is_given(&self, to: NodeId, number: u64, given: &Rc<Given>) -> bool {
         self.locks.given.borrow().get(&(to, number)).is_some_and(|there| Rc::ptr_eq(there, given))
     }
@@ -230,16 +269,13 @@ impl SliceCopy {
 
 impl Drop for RangeLock {
     fn drop(&mut self) {
-        let own = self.copy.locks.own.borrow_mut().remove(&self.number);
-        let asked = own.map_or(Slots::NONE, |own| own.asked);
-        let (copy, number) = (self.copy.address(), self.number);
         // Not at once: a node that stops drops its commands when nothing can be said any more.
-        for node in asked.iter().filter_map(|slot| self.copy.node_of(slot)) {
-            rt::send(self.core, move || {
-                let release = LockMessage::Release(number).encode();
-                Copies::current().send(node, LOCK, copy, release, Chain::new());
-            });
-        }
+        let (address, number) = (self.copy.address(), self.number);
+        rt::send(self.core, move || {
+            if let Some(copy) = Copies::current().slice(address) {
+                copy.give_back(number);
+            }
+        });
     }
 }
 
@@ -248,7 +284,15 @@ mod tests {
     use super::*;
 
     fn own(epoch: u64, range: Range<u64>, complete: bool) -> Own {
-        Own { epoch: Epoch(epoch), range, asked: Slots::NONE, taken: Slots::NONE, refused: false, complete }
+        Own {
+            epoch: Epoch(epoch),
+            range,
+            asked: Slots::NONE,
+            taken: Slots::NONE,
+            refused: false,
+            complete,
+            here: None,
+        }
     }
 
     #[test]
