@@ -6,7 +6,6 @@
 
 mod commands;
 mod content;
-mod linear;
 mod links;
 mod rig;
 mod secrets;

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use base::{BlockCount, BlockSize, Chain, Lba, Rng};
 use initiator::command::CompareAndWrite;
 use initiator::{Lun, Session};
+use rt::sim::linear::{self, Kind, Op};
 
 use crate::content::{Stamp, single_stamp, stamped};
-use crate::linear::{self, Kind, Op};
 use crate::rig::{Rig, Shape, log_in};
 use crate::seeds::each_seed;
 use crate::workload::volume_number;

@@ -10,10 +10,10 @@ use base::{Lba, Rng};
 use initiator::Session;
 use initiator::command::CompareAndWrite;
 use rt::CoreId;
+use rt::sim::linear::{Kind, NEVER, Op};
 use store::VolumeKind;
 
 use super::{Cluster, History, LUN, SIZE, block, check_all, is_attention, log_in, read, write};
-use crate::linear::{Kind, NEVER, Op};
 use crate::seeds::each_seed;
 
 const HOT: u64 = 2;

@@ -4,8 +4,6 @@
 
 mod all_paths;
 mod compare_and_write;
-#[path = "../all/linear.rs"]
-mod linear;
 mod moving;
 mod reservations;
 #[expect(dead_code, reason = "the other tests need more of it")]
@@ -30,10 +28,10 @@ use node::control::{Place, Placement, PoolSpec, TargetSpec};
 use node::copies::{Answer, Ask};
 use node::{Config, Control, Wanted};
 use rt::CoreId;
+use rt::sim::linear::{Kind, NEVER, Op, check};
 use rt::sim::{NodeId, World};
 use store::{NewDisk, VolumeKind};
 
-use crate::linear::{Kind, NEVER, Op, check};
 use crate::rig::{DISK, MIB, POOL, Shape, TARGET, map, named, new_volume};
 use crate::seeds::{each_seed, each_seed_twice};
 

@@ -5,9 +5,6 @@
 
 mod check;
 mod disk;
-// One checker of histories for all simulations.
-#[path = "../../../node/tests/all/linear.rs"]
-mod linear;
 mod run;
 mod scenarios;
 
@@ -23,7 +20,7 @@ use crate::{
     Reason, RegionCompare, RegionRead, Replica, Revision, Slot, Slots, Standing, Steward, View, wire,
 };
 use disk::{Disk, EMPTY, Ended};
-use linear::{Kind, NEVER, Op};
+use rt::sim::linear::{self, Kind, NEVER, Op};
 
 const TERMS: Terms = Terms { length: Duration::from_millis(60), drift_permille: 10 };
 const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks: 6 };

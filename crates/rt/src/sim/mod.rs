@@ -29,6 +29,7 @@ mod disk;
 mod fault;
 mod image;
 mod ledger;
+pub mod linear;
 mod log;
 mod net;
 mod node;

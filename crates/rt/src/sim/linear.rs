@@ -1,4 +1,4 @@
-//! Linearizability of one block, checked in O(n log n).
+//! Linearizability of one block, checked in O(n log n): for whoever simulates clients, in this world or in a smaller one.
 //!
 //! A volume is a set of independent registers, one per block, so a history is linearizable if and
 //! only if its projection on every block is (P-compositionality). The workload never writes the
@@ -14,33 +14,36 @@
 use std::collections::BTreeMap;
 
 /// Logical time in the simulator. Every invocation and response has a distinct time.
-pub(crate) type Time = u64;
+pub type Time = u64;
 
 /// A write that was never acknowledged may take effect at any later time.
-pub(crate) const NEVER: Time = Time::MAX;
+pub const NEVER: Time = Time::MAX;
 
 /// What an operation did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// It put the value there.
     Write,
+    /// It found the value.
     Read,
 }
 
 /// One operation as its client saw it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Op {
-    pub(crate) kind: Kind,
+pub struct Op {
+    /// Which of the two.
+    pub kind: Kind,
     /// What was written, or read.
-    pub(crate) value: u64,
-    pub(crate) call: Time,
-    /// [`NEVER`] if there was none.
-    pub(crate) reply: Time,
+    pub value: u64,
+    /// When it began.
+    pub call: Time,
+    /// When it was answered; [`NEVER`] if there was none.
+    pub reply: Time,
 }
 
 /// Why a history is impossible.
 #[derive(Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "shown when a test fails")]
-pub(crate) enum Violation {
+pub enum Violation {
     /// The value was never written.
     FromNowhere(u64),
     /// A read returned the value before anyone began to write it.
@@ -58,7 +61,13 @@ struct Zone {
 }
 
 /// Checks the history of one block. `initial` is the value before the first write.
-pub(crate) fn check(initial: u64, history: &[Op]) -> Result<(), Violation> {
+///
+/// # Errors
+/// The first [`Violation`] that is found.
+///
+/// # Panics
+/// If an operation ends before it begins, or two write the same value.
+pub fn check(initial: u64, history: &[Op]) -> Result<(), Violation> {
     let (forward, backward) = zones(initial, history)?;
 
     for pair in forward.windows(2) {
@@ -97,8 +106,8 @@ fn zones(initial: u64, history: &[Op]) -> Result<(Vec<Zone>, Vec<Zone>), Violati
         if write.reply == NEVER && ops.len() == 1 {
             continue; // It may never have happened.
         }
-        let first_reply = ops.iter().map(|op| op.reply).min().unwrap();
-        let last_call = ops.iter().map(|op| op.call).max().unwrap();
+        let first_reply = ops.iter().map(|op| op.reply).fold(NEVER, Time::min);
+        let last_call = ops.iter().map(|op| op.call).fold(0, Time::max);
         if first_reply < last_call {
             forward.push(Zone { value, low: first_reply, high: last_call });
         } else {
