@@ -84,6 +84,11 @@ impl Memory {
         }
     }
 
+    /// What the record has at `key` now, for whoever looks on from outside of all nodes.
+    pub fn value(&self, key: &str) -> Option<Arc<[u8]>> {
+        self.lock().record.get(key).map(|entry| Arc::clone(&entry.value))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.0.lock().expect("no code panics while it holds the record")
     }

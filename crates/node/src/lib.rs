@@ -5,6 +5,7 @@
 //! in through [`control`]. What a core has is its [`shard`].
 
 pub mod access;
+pub mod canary;
 pub mod config;
 pub mod control;
 pub mod copies;

@@ -1,7 +1,8 @@
 //! Rules that can be left out, to prove that the tests notice.
 //!
-//! Each is one of the protocol's rules whose absence the explicit-state model answers with a counterexample. In the product
-//! nothing can be left out: there the check is a constant.
+//! Each is one of the protocol's rules whose absence the explicit-state model answers with a counterexample. In the product (a release
+//! build) nothing can be left out: there the check is a constant. Other builds can leave one out on the thread that simulates; whole nodes
+//! are simulated by another crate, so that it cannot be only for the tests of this one.
 
 /// A rule that a test can leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,25 +56,25 @@ pub enum Canary {
     OldWriteFresh,
 }
 
-#[cfg(test)]
+#[cfg(any(test, debug_assertions))]
 thread_local! {
     static OUT: std::cell::Cell<Option<Canary>> = const { std::cell::Cell::new(None) };
 }
 
 /// Leaves the rule out on this thread from now on; `None`: no rule.
-#[cfg(test)]
-pub(crate) fn leave_out(canary: Option<Canary>) {
+#[cfg(any(test, debug_assertions))]
+pub fn leave_out(canary: Option<Canary>) {
     OUT.set(canary);
 }
 
 /// Whether the rule is left out.
-#[cfg(test)]
+#[cfg(any(test, debug_assertions))]
 pub(crate) fn left_out(canary: Canary) -> bool {
     OUT.get() == Some(canary)
 }
 
 /// Whether the rule is left out: never.
-#[cfg(not(test))]
+#[cfg(not(any(test, debug_assertions)))]
 pub(crate) const fn left_out(_: Canary) -> bool {
     false
 }

@@ -8,7 +8,7 @@
 //! the reasons for them stand in `docs/why/replication.md`; the names of rules in comments refer to that page.
 
 mod blocks;
-mod canary;
+pub mod canary;
 mod config;
 mod dirty_map;
 mod id;

@@ -23,6 +23,7 @@ use super::lock::Locks;
 use super::progress::{self, SliceSync};
 use super::view::SliceView;
 use super::{Address, HOLD_MAX};
+use crate::canary::{Canary, makes};
 use crate::volume::Order;
 
 /// How often a command that waits for a lease looks again, where nothing else wakes it.
@@ -305,7 +306,8 @@ impl SliceCopy {
                 }
             };
             let data = self.layout.read(offset, len).await?;
-            if self.ask(|replica, now, leases| replica.still_readable(mark, now, leases, blocks)) {
+            let still = self.ask(|replica, now, leases| replica.still_readable(mark, now, leases, blocks));
+            if still || makes(Canary::ReadOnce) {
                 return Ok(data);
             }
         }
@@ -332,7 +334,7 @@ impl SliceCopy {
         let blocks = self.blocks(offset, len);
         let mut until = None;
         let done = loop {
-            if self.losses.get() != losses {
+            if self.losses.get() != losses && !makes(Canary::GoOnAfterLoss) {
                 return Err(SliceError::Unavailable);
             }
             // It could begin, but not end: then it is better off with a copy that has its leases.
@@ -362,7 +364,7 @@ impl SliceCopy {
         // From here to the write's place in the order nothing else happens on this core.
         let range = offset.0..offset.0 + len.0;
         let held = self.epoch().is_some_and(|epoch| self.locks.hold(epoch, &range));
-        if !held {
+        if !held && !makes(Canary::LockOfAnEpoch) {
             return Err(SliceError::Unavailable);
         }
         match self.begin(self.blocks(offset, len), &payload) {
@@ -384,6 +386,9 @@ impl SliceCopy {
     async fn end(self: &Rc<Self>, len: ByteLen, done: Receiver<Outcome>) -> Result<(), SliceError> {
         let _timed = Copies::current().time_write(len.0);
         self.carry_out();
+        if makes(Canary::AnswerEarly) {
+            return Ok(());
+        }
         match done.await {
             Ok(Outcome::Done) => Ok(()),
             Ok(Outcome::Unknown) | Err(rt::sync::Closed) => Err(SliceError::Unknown),
@@ -501,6 +506,9 @@ impl SliceCopy {
         payload: Payload,
     ) -> Result<(), SliceError> {
         match payload {
+            Payload::Data(data) if makes(Canary::NotDurable) => {
+                self.layout.write(offset, data, Durability::Cached).await
+            }
             Payload::Data(data) => self.layout.write(offset, data, Durability::Durable).await,
             Payload::Zeros => {
                 // What takes no space reads as zeros already.

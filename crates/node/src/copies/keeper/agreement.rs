@@ -22,6 +22,7 @@ use store::VolumeId;
 use super::super::HOLD_MAX;
 use super::super::ask::{Answer, Ask};
 use super::{Keeper, Kept};
+use crate::canary::{Canary, makes};
 use crate::control::Control;
 use crate::shard::Shard;
 use crate::unit::{Unit, install_on_all_cores};
@@ -248,7 +249,8 @@ impl Keeper {
         let _installing = Installing(installing);
         let Some(told) = self.tell(id, epoch) else { return false };
         let here = told.agreed;
-        if expected.is_some_and(|expected| !told.known || expected != here.version) {
+        let unexpected = expected.is_some_and(|expected| !told.known || expected != here.version);
+        if unexpected && !makes(Canary::InstallUnexpected) {
             return false;
         }
         if told.known && agreed.version <= here.version {
@@ -256,16 +258,20 @@ impl Keeper {
         }
         let durable = agreed.state.to_durable();
         if durable != here.state.to_durable()
+            && !makes(Canary::NotStored)
             && let Err(error) = Control::current().store_lu_state(id, durable).await
         {
             tracing::error!(volume = %id, error = &error as &dyn std::error::Error, "a change of reservations or mode pages could not be stored");
             return false;
         }
         let Agreed { version, state, notices, abort } = agreed;
+        let agreed_here = version.by == self.me().0;
         // Who only learns what has been agreed on long since has no news for anybody.
         let (told_now, aborted_now) =
             if told.known { (notices.clone(), abort.clone()) } else { (Vec::new(), Abort::NONE) };
-        install_on_all_cores(id, Some(state), told_now, aborted_now).await;
+        if agreed_here || !makes(Canary::InstallElsewhere) {
+            install_on_all_cores(id, Some(state), told_now, aborted_now).await;
+        }
         let mut volumes = self.volumes.borrow_mut();
         let Some(kept) = volumes.get_mut(&id).filter(|kept| self.is_member_in(kept, epoch)) else {
             return false;

@@ -25,6 +25,7 @@ use store::SliceError;
 pub use self::message::LockMessage;
 use super::SliceCopy;
 use super::core::{Copies, LOCK};
+use crate::canary::{Canary, makes};
 use crate::volume::{Exclusive, Order};
 
 /// How long a command waits for its range on all nodes. Longer than it takes until a lost node is given up and the rest goes on.
@@ -124,6 +125,9 @@ impl SliceCopy {
                 self.with_own(number, |own| own.here = Some(here));
                 continue;
             }
+            if makes(Canary::LockHere) {
+                continue;
+            }
             self.with_own(number, |own| own.asked = own.asked.with(slot));
             self.say(slot, &LockMessage::Take { number, epoch, range: range.clone() });
             let answered = || self.with_own(number, |own| own.refused || own.taken.contains(slot));
@@ -218,7 +222,10 @@ impl SliceCopy {
         let copy = Rc::clone(self);
         rt::spawn(async move {
             given.claim.come().await;
-            while copy.is_given(to, number, &given) && !copy.replica.borrow().is_settled(blocks) {
+            while copy.is_given(to, number, &given)
+                && !copy.replica.borrow().is_settled(blocks)
+                && !makes(Canary::LockUnsettled)
+            {
                 let _ = rt::timeout(SETTLED_EVERY, copy.happened.notified()).await;
             }
             // Otherwise it was given back, or another epoch is acted in, which the taker finds out by itself.

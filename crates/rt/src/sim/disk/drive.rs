@@ -61,6 +61,8 @@ pub struct DiskFaults {
     pub unreadable: Vec<Range<u64>>,
     /// Writes and discards that touch one of these ranges of bytes fail with EIO.
     pub unwritable: Vec<Range<u64>>,
+    /// Flushes and durable writes are answered and promise nothing. No system survives such a disk: it is for proving that tests notice.
+    pub lies: bool,
 }
 
 impl DiskFaults {
@@ -418,7 +420,7 @@ impl Drive {
             counts.add(Fault::DiskFull);
             return Err(DiskError::Full);
         }
-        let durable = durability == Durability::Durable;
+        let durable = durability == Durability::Durable && !self.faults.lies;
         if seen.is_empty() {
             self.change(offset, content, 0..content.len(), durable);
         } else {
@@ -484,7 +486,9 @@ impl Drive {
         } else if strikes(rng, self.faults.flush_error_one_in) {
             counts.add(Fault::FlushError);
         } else {
-            self.bind_below(below);
+            if !self.faults.lies {
+                self.bind_below(below);
+            }
             return Ok(());
         }
         self.latch();

@@ -1,0 +1,51 @@
+//! Mistakes that a simulation can have a node make, to prove that it notices; those of the protocol are in [`replica::canary`].
+//!
+//! In the product (a release build) there is none: the check is a constant. Other builds can switch one on, on the thread that simulates.
+
+/// A mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// A write is answered when it has begun.
+    AnswerEarly,
+    /// A write is said to be on the disk when it is in the disk's cache.
+    NotDurable,
+    /// What was read is given to the host though something was taken in between (R9).
+    ReadOnce,
+    /// A command goes on though the others have gone on without this node since it came.
+    GoOnAfterLoss,
+    /// Other nodes say that they have taken a change of reservations, and have not.
+    InstallElsewhere,
+    /// The member with the lowest slot takes a change that was decided against something else.
+    InstallUnexpected,
+    /// Reservations that are to survive are not stored.
+    NotStored,
+    /// COMPARE AND WRITE has its range on its own node only.
+    LockHere,
+    /// COMPARE AND WRITE writes in a later epoch than that in which it took its range.
+    LockOfAnEpoch,
+    /// A member gives a range while something there is still to be brought to its end.
+    LockUnsettled,
+}
+
+#[cfg(debug_assertions)]
+thread_local! {
+    static MADE: std::cell::Cell<Option<Canary>> = const { std::cell::Cell::new(None) };
+}
+
+/// Has nodes on this thread make the mistake from now on; `None`: none.
+#[cfg(debug_assertions)]
+pub fn make(canary: Option<Canary>) {
+    MADE.set(canary);
+}
+
+/// Whether the mistake is to be made.
+#[cfg(debug_assertions)]
+pub(crate) fn makes(canary: Canary) -> bool {
+    MADE.get() == Some(canary)
+}
+
+/// Whether the mistake is to be made: never.
+#[cfg(not(debug_assertions))]
+pub(crate) const fn makes(_: Canary) -> bool {
+    false
+}
