@@ -23,7 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("bench", &["base", "rt", "proto", "initiator"]),
     ("api", &[]),
     ("ursa", &["base", "rt", "proto", "store", "node", "initiator", "bench", "api"]),
-    ("sim", &["base", "rt", "proto", "store", "node", "initiator"]),
+    ("sim", &["base", "rt", "replica", "cluster", "store", "node", "initiator"]),
     ("e2e", &["base", "rt", "proto", "store", "node", "initiator", "api"]),
 ];
 

@@ -1,0 +1,93 @@
+//! Mistakes that runs must notice: of the protocol, of a node, of a disk.
+
+use std::fmt;
+
+use node::canary::Canary as Mistake;
+use replica::canary::Canary as Rule;
+
+/// A mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// A rule of the protocol is left out.
+    Rule(Rule),
+    /// A node does something wrong.
+    Node(Mistake),
+    /// Flushes of all disks promise nothing.
+    Disks,
+}
+
+impl Canary {
+    /// All that whole nodes can make. Rules that take more than a few hundred seeds to be missed are left to the smaller world of `replica`, which has
+    /// scenarios for them.
+    pub const ALL: [Canary; 31] = [
+        Canary::Disks,
+        Canary::Node(Mistake::AnswerEarly),
+        Canary::Node(Mistake::NotDurable),
+        Canary::Node(Mistake::ReadOnce),
+        Canary::Node(Mistake::GoOnAfterLoss),
+        Canary::Node(Mistake::InstallElsewhere),
+        Canary::Node(Mistake::InstallUnexpected),
+        Canary::Node(Mistake::NotStored),
+        Canary::Node(Mistake::LockHere),
+        Canary::Node(Mistake::LockOfAnEpoch),
+        Canary::Node(Mistake::LockUnsettled),
+        Canary::Rule(Rule::AckSuperseded),
+        Canary::Rule(Rule::NoIntent),
+        Canary::Rule(Rule::CoordinatorIntent),
+        Canary::Rule(Rule::NoJoinerAck),
+        Canary::Rule(Rule::NoEpoch),
+        Canary::Rule(Rule::NoLease),
+        Canary::Rule(Rule::NoJoinerLease),
+        Canary::Rule(Rule::NoRevision),
+        Canary::Rule(Rule::NoWait),
+        Canary::Rule(Rule::NoBootWait),
+        Canary::Rule(Rule::NoConfirm),
+        Canary::Rule(Rule::PromoteEarly),
+        Canary::Rule(Rule::NoOwnDirty),
+        Canary::Rule(Rule::NoInherit),
+        Canary::Rule(Rule::NoSyncTimestamp),
+        Canary::Rule(Rule::NoMoving),
+        Canary::Rule(Rule::ForgetAsSource),
+        Canary::Rule(Rule::JoinerReplays),
+        Canary::Rule(Rule::GrantBlind),
+        Canary::Rule(Rule::OldWriteFresh),
+    ];
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Canary> {
+        Canary::ALL.into_iter().find(|canary| canary.to_string() == name)
+    }
+}
+
+impl fmt::Display for Canary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Canary::Rule(rule) => write!(f, "{rule:?}"),
+            Canary::Node(mistake) => write!(f, "{mistake:?}"),
+            Canary::Disks => write!(f, "Disks"),
+        }
+    }
+}
+
+/// Has all nodes that this thread simulates make the mistake; `None`: none.
+///
+/// # Panics
+/// In a release build, in which nothing can be left out.
+pub fn make(canary: Option<Canary>) {
+    #[cfg(debug_assertions)]
+    {
+        replica::canary::leave_out(match canary {
+            Some(Canary::Rule(rule)) => Some(rule),
+            _ => None,
+        });
+        node::canary::make(match canary {
+            Some(Canary::Node(mistake)) => Some(mistake),
+            _ => None,
+        });
+    }
+    #[cfg(not(debug_assertions))]
+    assert!(
+        matches!(canary, None | Some(Canary::Disks)),
+        "mistakes can be made in debug builds only: {canary:?}"
+    );
+}

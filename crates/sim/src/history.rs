@@ -1,0 +1,225 @@
+//! What hosts saw, sector by sector, in one order of calls and answers.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use base::{BlockSize, Buf, Chain};
+use rt::sim::linear::{self, Kind, NEVER, Op, Time, Violation};
+
+use crate::layout::SECTOR;
+
+/// What a sector held before anybody wrote.
+const EMPTY: u64 = 0;
+
+/// See the module. All hosts share it.
+#[derive(Clone)]
+pub struct History(Rc<Inner>);
+
+struct Inner {
+    size: BlockSize,
+    time: Cell<Time>,
+    values: Cell<u64>,
+    sectors: RefCell<BTreeMap<u64, Vec<Op>>>,
+}
+
+/// A write that has begun: its entries in the history, by sector.
+pub struct Begun(Vec<(u64, usize)>);
+
+impl History {
+    /// Of a volume with blocks of this size.
+    pub fn new(size: BlockSize) -> History {
+        let (time, values) = (Cell::new(0), Cell::new(0));
+        History(Rc::new(Inner { size, time, values, sectors: RefCell::default() }))
+    }
+
+    /// A moment after all moments so far.
+    pub fn tick(&self) -> Time {
+        self.0.time.set(self.0.time.get() + 1);
+        self.0.time.get()
+    }
+
+    /// A value that nobody has written yet.
+    pub fn value(&self) -> u64 {
+        self.0.values.set(self.0.values.get() + 1);
+        self.0.values.get()
+    }
+
+    /// A write of `value` to all of these blocks begins.
+    pub fn begin_write(&self, blocks: Range<u64>, value: u64) -> Begun {
+        let call = self.tick();
+        let mut sectors = self.0.sectors.borrow_mut();
+        let entries = self.watched(blocks).map(|sector| {
+            let ops = sectors.entry(sector).or_default();
+            ops.push(Op { kind: Kind::Write, value, call, reply: NEVER });
+            (sector, ops.len() - 1)
+        });
+        Begun(entries.collect())
+    }
+
+    /// As [`History::begin_write`], with something else for each sector.
+    pub fn begin_marks(&self, values: &[(u64, u64)]) -> Begun {
+        let call = self.tick();
+        let mut sectors = self.0.sectors.borrow_mut();
+        let entries = values.iter().filter(|(sector, _)| self.is_watched(*sector)).map(|(sector, value)| {
+            let ops = sectors.entry(*sector).or_default();
+            ops.push(Op { kind: Kind::Write, value: *value, call, reply: NEVER });
+            (*sector, ops.len() - 1)
+        });
+        Begun(entries.collect())
+    }
+
+    /// It was answered well.
+    pub fn end_write(&self, begun: &Begun) {
+        let reply = self.tick();
+        let mut sectors = self.0.sectors.borrow_mut();
+        for (sector, at) in &begun.0 {
+            let op = sectors.get_mut(sector).and_then(|ops| ops.get_mut(*at));
+            op.expect("nothing is taken out").reply = reply;
+        }
+    }
+
+    /// A read that began at `call` has found this, from block `first` on.
+    ///
+    /// # Panics
+    /// If a sector holds parts of two writes.
+    pub fn read(&self, first: u64, data: &[u8], call: Time) {
+        let reply = self.tick();
+        let block = self.0.size.bytes() as usize;
+        let count = (data.len() / block) as u64;
+        let mut sectors = self.0.sectors.borrow_mut();
+        for (number, bytes) in (self.sector(first)..).zip(data.chunks_exact(SECTOR)) {
+            let value =
+                value_of(bytes).unwrap_or_else(|| panic!("sector {number} holds parts of two writes"));
+            if self.is_watched(number) && number < self.sector(first + count) {
+                sectors.entry(number).or_default().push(Op { kind: Kind::Read, value, call, reply });
+            }
+        }
+    }
+
+    /// What an operation on one block said of what was in it between `call` and now.
+    pub fn found(&self, block: u64, value: u64, call: Time) {
+        let reply = self.tick();
+        let mut sectors = self.0.sectors.borrow_mut();
+        for sector in self.watched(block..block + 1) {
+            sectors.entry(sector).or_default().push(Op { kind: Kind::Read, value, call, reply });
+        }
+    }
+
+    /// The sectors that the history is about.
+    pub fn sectors(&self) -> Vec<u64> {
+        self.0.sectors.borrow().keys().copied().collect()
+    }
+
+    /// How many operations there were on all sectors.
+    pub fn len(&self) -> usize {
+        self.0.sectors.borrow().values().map(Vec::len).sum()
+    }
+
+    /// Whether nobody did anything.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether all that was seen of each sector is possible (A1).
+    ///
+    /// # Errors
+    /// The sector, and why not.
+    pub fn check(&self) -> Result<(), (u64, Violation)> {
+        let sectors = self.0.sectors.borrow();
+        sectors
+            .iter()
+            .try_for_each(|(sector, ops)| linear::check(EMPTY, ops).map_err(|violation| (*sector, violation)))
+    }
+
+    /// Whether a reader who finds `value` in a sector now finds what is possible.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_found(&self, sector: u64, value: u64) -> Result<(), Violation> {
+        let now = self.tick();
+        let mut ops = self.0.sectors.borrow().get(&sector).cloned().unwrap_or_default();
+        ops.push(Op { kind: Kind::Read, value, call: now, reply: now });
+        linear::check(EMPTY, &ops)
+    }
+
+    /// What was done to a sector lately, a line each, for a person.
+    pub fn tail(&self, sector: u64) -> String {
+        const SHOWN: usize = 40;
+        let sectors = self.0.sectors.borrow();
+        let ops = sectors.get(&sector).map_or(&[][..], Vec::as_slice);
+        let shown = ops.iter().rev().take(SHOWN).rev();
+        shown.map(|Op { kind, value, call, reply }| format!("{kind:?} {value}: {call}..{reply}\n")).collect()
+    }
+
+    fn sector(&self, block: u64) -> u64 {
+        block * u64::from(self.0.size.bytes()) / SECTOR as u64
+    }
+
+    /// How large the volume's blocks are.
+    pub fn block_size(&self) -> BlockSize {
+        self.0.size
+    }
+
+    /// All sectors of a block.
+    pub fn sectors_of(&self, block: u64) -> Range<u64> {
+        self.sector(block)..self.sector(block + 1)
+    }
+
+    /// The first and the last sector of each block: a write that was torn differs in these, too.
+    fn watched(&self, blocks: Range<u64>) -> impl Iterator<Item = u64> {
+        (self.sector(blocks.start)..self.sector(blocks.end)).filter(|sector| self.is_watched(*sector))
+    }
+
+    /// Whether the history is about this sector.
+    pub fn is_watched(&self, sector: u64) -> bool {
+        let of_block = u64::from(self.0.size.bytes()) / SECTOR as u64;
+        sector.is_multiple_of(of_block) || (sector + 1).is_multiple_of(of_block)
+    }
+}
+
+/// Blocks full of a value.
+pub fn filled(value: u64, blocks: u64, size: BlockSize) -> Chain {
+    let mut data = Buf::uncleared((blocks * u64::from(size.bytes())) as usize);
+    data.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
+    data.into()
+}
+
+/// What a sector, or several, are full of; `None`: of several things.
+pub fn value_of(bytes: &[u8]) -> Option<u64> {
+    let first = bytes.first_chunk::<8>()?;
+    let same = bytes.chunks_exact(8).all(|word| word == first);
+    same.then(|| u64::from_le_bytes(*first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_on_a_disk_is_noticed() {
+        let history = History::new(BlockSize::B4096);
+        let old = history.begin_write(2..4, 1);
+        history.end_write(&old);
+        let new = history.begin_write(3..5, 2);
+        assert_eq!(history.sectors(), [16, 23, 24, 31, 32, 39]);
+        assert!(history.check_found(24, 1).is_ok(), "the new one is under way");
+        history.end_write(&new);
+        assert!(history.check_found(24, 1).is_err());
+        assert!(history.check_found(24, 2).is_ok());
+        assert!(history.check_found(16, 2).is_err(), "it was not written there");
+        assert!(history.check().is_ok());
+        history.read(3, &filled(1, 1, BlockSize::B4096).to_vec(), history.tick());
+        assert!(history.check().is_err(), "an old value was read");
+    }
+
+    #[test]
+    #[should_panic(expected = "parts of two writes")]
+    fn a_mixed_sector_is_noticed() {
+        let history = History::new(BlockSize::B512);
+        let mut data = filled(1, 1, BlockSize::B512).to_vec();
+        data[300] = 7;
+        history.read(0, &data, 0);
+    }
+}

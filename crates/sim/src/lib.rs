@@ -1,0 +1,31 @@
+//! Whole nodes under faults, with hosts at work: sessions, units, volumes, copies, stores and links of production, in one thread, on a virtual clock,
+//! network and disks. Everything follows from a seed: [`Plan::from_seed`] says what it means, [`run`] carries it out and panics if
+//! something is not as it must be.
+//!
+//! | what must be | checked by |
+//! |---|---|
+//! | A1 what hosts saw of each sector is linearizable | [`history`], by `load::hot` |
+//! | A2, A8 what was acknowledged is on the disk of every copy in sync | [`media`], at each power loss |
+//! | A5 no power loss makes anybody copy everything, or ask somebody | `run` |
+//! | A6 epochs grow by one; somebody is always in sync | [`onlooker`] |
+//! | A10 who was fenced off changes nothing any more | `load::fence` |
+//! | A11 nothing is exchanged twice by COMPARE AND WRITE, and no write in between is lost | `load::exchange` |
+//! | A12 what was answered is not undone by what came before it, by whichever path | `load::own` |
+//! | A13 all come in sync when nothing fails any more; then copies are equal and dirty maps empty | `run` |
+//!
+//! The cluster's record is the simulator's own (`cluster::memory`): who reaches it is what Raft would make of the network.
+
+pub mod canary;
+pub mod cluster;
+pub mod harm;
+pub mod history;
+pub mod layout;
+pub mod load;
+pub mod media;
+pub mod onlooker;
+pub mod plan;
+mod run;
+
+pub use canary::Canary;
+pub use plan::Plan;
+pub use run::{Outcome, run};

@@ -1,0 +1,99 @@
+//! What hosts do, for ever: they log in, work until their session is lost, and log in again.
+
+mod exchange;
+mod fence;
+mod hot;
+mod own;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::Rng;
+use rt::CoreId;
+
+use crate::cluster::Cluster;
+use crate::history::History;
+use crate::plan::{Load, Plan};
+
+/// How often each thing happened.
+#[derive(Clone, Default)]
+pub struct Counts(Rc<RefCell<BTreeMap<&'static str, u64>>>);
+
+impl Counts {
+    /// One more.
+    pub fn count(&self, what: &'static str) {
+        *self.0.borrow_mut().entry(what).or_default() += 1;
+    }
+
+    /// All of them.
+    pub fn all(&self) -> BTreeMap<&'static str, u64> {
+        self.0.borrow().clone()
+    }
+}
+
+/// What all hosts share.
+#[derive(Clone)]
+struct Common {
+    portals: Vec<SocketAddr>,
+    size: base::BlockSize,
+    history: History,
+    counts: Counts,
+    pause: Duration,
+}
+
+/// Between two attempts to log in.
+const LOG_IN_AGAIN: Duration = Duration::from_millis(100);
+
+impl Common {
+    /// Thinks for a while before the next command.
+    async fn think(&self, rng: &mut Rng) {
+        rt::sleep(Duration::from_micros(rng.below(self.pause.as_micros() as u64 * 2))).await;
+    }
+}
+
+/// Starts all hosts of a plan; each is a machine. Gives these.
+pub fn start(cluster: &Cluster, plan: &Plan, history: &History, counts: &Counts) -> Vec<rt::sim::NodeId> {
+    let Load { pause, single, owners, exchangers, writers } = plan.load;
+    let portals: Vec<SocketAddr> = cluster.servers.iter().map(|server| server.portal).collect();
+    let common = Common {
+        portals: portals.clone(),
+        size: plan.block,
+        history: history.clone(),
+        counts: counts.clone(),
+        pause,
+    };
+    let mut rng = Rng::new(plan.seed ^ 0x10ad);
+    let mut machines = Vec::new();
+    let mut host = |kind: &str, number: u64| {
+        let name = format!("{kind}-{number}");
+        let machine = cluster.add_host(&name);
+        machines.push(machine);
+        (machine, name, portals[number as usize % portals.len()], common.clone(), rng.fork())
+    };
+    for number in 0..single {
+        let (machine, name, portal, common, rng) = host("single", number);
+        drop(cluster.world.spawn_on(machine, CoreId(0), move || hot::run(common, portal, name, rng)));
+    }
+    for number in 0..owners {
+        let (machine, name, _, common, rng) = host("owner", number);
+        drop(cluster.world.spawn_on(machine, CoreId(0), move || own::run(common, number, name, rng)));
+    }
+    let exchanges = exchange::Exchanges::default();
+    for number in 0..exchangers {
+        let (machine, name, portal, common, rng) = host("exchanger", number);
+        let exchanger = exchange::Exchanger::new(common, exchanges.clone(), number);
+        drop(cluster.world.spawn_on(machine, CoreId(0), move || exchanger.run(portal, name, rng)));
+    }
+    for number in 0..writers {
+        let (machine, name, portal, common, _) = host("writer", number);
+        drop(cluster.world.spawn_on(machine, CoreId(0), move || fence::write(common, portal, name)));
+    }
+    if writers > 0 {
+        let (machine, name, _, common, rng) = host("fencer", 0);
+        drop(cluster.world.spawn_on(machine, CoreId(0), move || fence::run(common, name, rng)));
+    }
+    machines
+}

@@ -1,0 +1,111 @@
+//! A host that has blocks for itself and uses all nodes at once: writes, UNMAP, WRITE SAME of zeros, flushes; then it reads. When a
+//! command has been answered nothing of an earlier one happens any more (`docs/why/multipath.md`), through whichever node (A12).
+
+use base::{BlockCount, Chain, Lba, LbaRange, Rng};
+use initiator::command::WriteSame;
+use initiator::multipath::{EffectKnown, Failure};
+use initiator::{Multipath, MultipathOptions, Search, Wanted};
+
+use super::{Common, LOG_IN_AGAIN};
+use crate::cluster::{LUN, TARGET, named};
+use crate::history::{filled, value_of};
+use crate::layout::{SECTOR, own};
+
+/// Blocks of a command at most.
+const BLOCKS_MAX: u64 = 3;
+
+/// What a block may hold, sector by sector alike: the last of these is what was answered last, unless the others may still happen.
+struct Block {
+    certain: u64,
+    /// Commands that may have taken effect.
+    perhaps: Vec<u64>,
+    /// Commands that may still take effect, whatever is written: their node could not be asked.
+    later: Vec<u64>,
+}
+
+pub(super) async fn run(common: Common, number: u64, name: String, mut rng: Rng) {
+    let search = Search {
+        portals: common.portals.clone(),
+        target: Some(TARGET.to_owned()),
+        unit: Wanted::Lun(LUN),
+        discover: false,
+    };
+    let mut blocks: Vec<Block> =
+        own(number).map(|_| Block { certain: 0, perhaps: Vec::new(), later: Vec::new() }).collect();
+    loop {
+        let options = MultipathOptions { login: named(&name), ..MultipathOptions::default() };
+        let Ok(unit) = Multipath::open(&search, options).await else {
+            rt::sleep(LOG_IN_AGAIN).await;
+            continue;
+        };
+        while turn(&common, &unit, own(number).start, &mut blocks, &mut rng).await {
+            common.think(&mut rng).await;
+        }
+    }
+}
+
+/// Says whether the unit is to be used further.
+async fn turn(common: &Common, unit: &Multipath, start: u64, blocks: &mut [Block], rng: &mut Rng) -> bool {
+    let first = rng.below(blocks.len() as u64);
+    let count = (1 + rng.below(BLOCKS_MAX)).min(blocks.len() as u64 - first);
+    let (lba, blocks) = (Lba(start + first), &mut blocks[first as usize..(first + count) as usize]);
+    let count = BlockCount(count);
+    let value = match rng.below(8) {
+        0 | 1 => 0,
+        2 => return unit.flush().await.is_ok(),
+        3..=5 => common.history.value(),
+        _ => {
+            let Ok(data) = unit.read(lba, count).await else { return false };
+            check(common, lba, blocks, &data);
+            return true;
+        }
+    };
+    let result = match value {
+        0 if rng.one_in(2) => {
+            common.counts.count("UNMAP");
+            unit.unmap(&[LbaRange { start: lba, count }]).await
+        }
+        0 => {
+            common.counts.count("WRITE SAME of zeros");
+            unit.write_same(&WriteSame { lba, count, block: Chain::new(), unmap: rng.one_in(2) }).await
+        }
+        value => {
+            common.counts.count("write by several paths");
+            unit.write(lba, filled(value, count.0, common.size)).await
+        }
+    };
+    let effect = result.as_ref().map_err(Failure::effect);
+    for block in blocks {
+        match effect {
+            Ok(()) => (block.certain, block.perhaps) = (value, Vec::new()),
+            Err(EffectKnown::None) => {}
+            Err(EffectKnown::Answered | EffectKnown::Perhaps) => block.perhaps.push(value),
+            Err(EffectKnown::PerhapsLater) => block.later.push(value),
+        }
+    }
+    result.is_ok()
+}
+
+fn check(common: &Common, lba: Lba, blocks: &mut [Block], data: &[u8]) {
+    common.counts.count("read by several paths");
+    let size = common.size.bytes() as usize;
+    for (number, (block, bytes)) in (lba.0..).zip(blocks.iter_mut().zip(data.chunks_exact(size))) {
+        for sector in bytes.chunks_exact(SECTOR) {
+            let found = value_of(sector);
+            let possible = |value| {
+                block.certain == value || block.perhaps.contains(&value) || block.later.contains(&value)
+            };
+            assert!(
+                found.is_some_and(possible),
+                "block {number} of one host holds {found:?}, and {} was answered last; perhaps {:?}, later {:?}",
+                block.certain,
+                block.perhaps,
+                block.later
+            );
+        }
+        // What was shown stays, unless something is still under way.
+        if let Some(value) = value_of(bytes).filter(|_| block.later.is_empty()) {
+            (block.certain, block.perhaps) = (value, Vec::new());
+        }
+    }
+}

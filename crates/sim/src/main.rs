@@ -1,0 +1,103 @@
+//! Runs seeds: one to look at, or many, or until it is stopped.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use lexopt::prelude::{Long, Short, Value, ValueExt};
+use sim::{Canary, Plan, run};
+
+const USAGE: &str = "\
+Simulates whole nodes under faults.
+
+  sim SEED                     one seed: its plan, and what happened
+  sim --from N --count M       so many seeds from N on
+  sim --from N --until-stopped seeds from N on, until it is stopped
+  --canary NAME                with a mistake, which must be noticed (debug builds)
+";
+
+/// How often seeds a minute are told.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
+struct Wanted {
+    from: u64,
+    count: u64,
+    one: bool,
+    canary: Option<Canary>,
+}
+
+fn main() -> ExitCode {
+    let wanted = match parse() {
+        Ok(Some(wanted)) => wanted,
+        Ok(None) => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprint!("{error}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let (began, mut told) = (Instant::now(), Instant::now());
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for done in 0..wanted.count {
+        let seed = wanted.from.wrapping_add(done);
+        let plan = Plan::from_seed(seed);
+        if wanted.one {
+            println!("{plan}");
+        }
+        let outcome = match catch_unwind(AssertUnwindSafe(|| run(&plan, wanted.canary))) {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                eprintln!("{plan}\nrepeat it: cargo run -p sim -- {seed}");
+                return ExitCode::FAILURE;
+            }
+        };
+        if wanted.one {
+            let seconds = outcome.time.as_secs_f64();
+            println!("{} events in {seconds:.1} s of the world, hash {:016x}", outcome.events, outcome.hash);
+        }
+        for (what, count) in &outcome.counts {
+            *counts.entry((*what).to_owned()).or_default() += count;
+        }
+        for (fault, count) in outcome.faults.iter() {
+            *counts.entry(fault.to_string()).or_default() += count;
+        }
+        if told.elapsed() > TELL_EVERY {
+            told = Instant::now();
+            tell(done + 1, began);
+        }
+    }
+    tell(wanted.count, began);
+    counts.iter().for_each(|(what, count)| println!("{count:>10} {what}"));
+    ExitCode::SUCCESS
+}
+
+fn tell(seeds: u64, began: Instant) {
+    let minutes = began.elapsed().as_secs_f64() / 60.0;
+    println!("{seeds} seeds, {:.0} a minute", seeds as f64 / minutes);
+}
+
+/// What is wanted; `None`: help.
+fn parse() -> Result<Option<Wanted>, lexopt::Error> {
+    let mut wanted = Wanted { from: 0, count: 1, one: false, canary: None };
+    let mut said = false;
+    let mut arguments = lexopt::Parser::from_env();
+    while let Some(argument) = arguments.next()? {
+        said = true;
+        match argument {
+            Long("from") => wanted.from = arguments.value()?.parse()?,
+            Long("count") => wanted.count = arguments.value()?.parse()?,
+            Long("until-stopped") => wanted.count = u64::MAX,
+            Long("canary") => {
+                let name = arguments.value()?.string()?;
+                wanted.canary = Some(Canary::named(&name).ok_or("there is no such canary")?);
+            }
+            Short('h') | Long("help") => return Ok(None),
+            Value(seed) => (wanted.from, wanted.one) = (seed.parse()?, true),
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(said.then_some(wanted))
+}

@@ -1,0 +1,65 @@
+//! What is on the disks themselves, whatever the nodes say (A2, A8).
+//!
+//! Where a sector of the volume lies on a disk is found by its content when the world is new; it stays there, because nobody moves a copy.
+
+use std::collections::BTreeMap;
+
+use rt::sim::DiskImage;
+
+use crate::cluster::Cluster;
+use crate::history::{History, value_of};
+use crate::layout::SECTOR;
+
+/// Where on each node's disk the sectors of the history are, in bytes.
+pub struct Media(Vec<BTreeMap<u64, u64>>);
+
+impl Media {
+    /// Finds the sectors by what each holds now: nothing else may hold the same.
+    ///
+    /// # Panics
+    /// If one is not found on some disk, or twice.
+    pub fn find(cluster: &Cluster, held: &BTreeMap<u64, u64>) -> Media {
+        let sector_of: BTreeMap<u64, u64> = held.iter().map(|(sector, value)| (*value, *sector)).collect();
+        assert_eq!(sector_of.len(), held.len(), "each sector holds something else");
+        let places = (0..cluster.servers.len()).map(|index| {
+            let found = places(&cluster.disk(index), &sector_of);
+            assert_eq!(found.len(), held.len(), "all are on the disk of node {}", index + 1);
+            found
+        });
+        Media(places.collect())
+    }
+
+    /// A node that was in sync has lost power: all that was acknowledged is on its disk, or something newer.
+    ///
+    /// # Panics
+    /// If not.
+    pub fn check(&self, cluster: &Cluster, index: usize, history: &History) {
+        let image = cluster.disk(index);
+        for (sector, place) in &self.0[index] {
+            let mut bytes = [0; SECTOR];
+            image.read(*place, &mut bytes);
+            let found = value_of(&bytes);
+            let checked = found.map(|value| history.check_found(*sector, value));
+            assert!(
+                checked == Some(Ok(())),
+                "node {} was in sync and lost power, and sector {sector} is {found:?} on its disk: {checked:?}\n{}",
+                index + 1,
+                history.tail(*sector)
+            );
+        }
+    }
+}
+
+fn places(image: &DiskImage, sector_of: &BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
+    let mut found = BTreeMap::new();
+    for (offset, len) in image.allocated(0, image.size()) {
+        let mut bytes = vec![0; len as usize];
+        image.read(offset, &mut bytes);
+        for (place, sector) in (offset..).step_by(SECTOR).zip(bytes.chunks_exact(SECTOR)) {
+            let Some(sector) = value_of(sector).and_then(|value| sector_of.get(&value)) else { continue };
+            let before = found.insert(*sector, place);
+            assert_eq!(before, None, "sector {sector} is on the disk twice");
+        }
+    }
+    found
+}

@@ -1,0 +1,212 @@
+//! A run: faults and load, then peace, then nothing may be missing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base::{BlockCount, Lba, Rng};
+use rt::CoreId;
+use rt::sim::{FaultCounts, NetProfile};
+
+use crate::canary::{self, Canary};
+use crate::cluster::{Cluster, LUN, log_in, wait};
+use crate::harm::Harms;
+use crate::history::{History, filled};
+use crate::layout::{self, REGIONS_MAX};
+use crate::load::{self, Counts};
+use crate::media::Media;
+use crate::onlooker;
+use crate::plan::{Harm, Plan};
+
+/// When nothing fails any more, all copies must be in sync again in this time, with hosts at work (A13).
+const IN_SYNC_MAX: Duration = Duration::from_secs(90);
+/// Longer than a node may be silent before the others go on without it.
+const REMOVAL: Duration = Duration::from_secs(1);
+/// When hosts are silent besides, no dirty map has a bit after this time: bits stay for five seconds.
+const CLEAN_MAX: Duration = Duration::from_secs(30);
+
+/// What a run was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// A hash of all events: the same for two runs of one seed.
+    pub hash: u64,
+    /// How many events.
+    pub events: u64,
+    /// How long it took, in the world.
+    pub time: Duration,
+    /// How often hosts and faults did what.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// How often the world's faults took effect.
+    pub faults: FaultCounts,
+}
+
+/// Runs a plan.
+///
+/// # Panics
+/// With what was violated. The world then prints its seed and its last events.
+pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
+    canary::make(None);
+    let cluster = Cluster::new(plan);
+    let (history, counts) = (History::new(plan.block), Counts::default());
+    let media = mark(&cluster, &history);
+    canary::make(canary);
+    let epochs = onlooker::start(&cluster, &counts);
+    let profile = NetProfile {
+        delay: Duration::from_micros(20)..plan.delay,
+        break_one_in: plan.break_one_in,
+        ..NetProfile::default()
+    };
+    cluster.world.set_net_profile(profile);
+    for (server, drift) in cluster.servers.iter().zip(&plan.drifts) {
+        cluster.world.set_clock_drift(server.machine, *drift);
+    }
+    let hosts = load::start(&cluster, plan, &history, &counts);
+    let mut harms = Harms::new(&cluster, &history, &media, &hosts, &counts);
+    if canary == Some(Canary::Disks) {
+        harms.have_disks_lie();
+    }
+    disturb(plan, &mut harms);
+    harms.end();
+    cluster.world.set_net_profile(NetProfile::default());
+    come_in_sync(plan, &mut harms);
+    // No host is asked to come to its end: some wait for half a minute whether a lost command may still happen.
+    hosts.iter().for_each(|host| cluster.world.kill(*host));
+    come_to_rest(plan, &cluster);
+    read_everywhere(plan, &cluster, &history);
+    if let Err((sector, violation)) = history.check() {
+        panic!("sector {sector}: {violation:?}\n{}", history.tail(sector));
+    }
+    assert_eq!(epochs.get(), cluster.entry().epoch, "each epoch was seen");
+    Outcome {
+        hash: cluster.world.log_hash(),
+        events: cluster.world.event_count(),
+        time: cluster.world.now(),
+        counts: counts.all(),
+        faults: cluster.world.fault_counts(),
+    }
+}
+
+/// Writes all sectors that the history is about, so that they are found on the disks.
+fn mark(cluster: &Cluster, history: &History) -> Media {
+    let (machine, portal) = (cluster.add_host("marker"), cluster.servers[0].portal);
+    let written = history.clone();
+    let held = cluster.world.block_on(machine, CoreId(0), move || async move {
+        let session = log_in(portal, "marker").await.expect("nothing has failed yet");
+        let size = written.block_size();
+        let mut held = BTreeMap::new();
+        for block in layout::hot(size).into_iter().flatten() {
+            // Each sector holds something else, so that it is told from the block's other sectors.
+            let values: Vec<(u64, u64)> =
+                written.sectors_of(block).map(|sector| (sector, written.value())).collect();
+            let data: Vec<u8> =
+                values.iter().flat_map(|(_, value)| value.to_le_bytes().repeat(layout::SECTOR / 8)).collect();
+            let begun = written.begin_marks(&values);
+            let sent = session.write(LUN, Lba(block), base::Chain::copy_of(&data), size).await;
+            sent.expect("nothing has failed yet");
+            written.end_write(&begun);
+            held.extend(values.into_iter().filter(|(sector, _)| written.is_watched(*sector)));
+        }
+        for block in layout::EXCHANGED {
+            let begun = written.begin_write(block..block + 1, u64::from(u32::MAX) + block);
+            let data = filled(u64::from(u32::MAX) + block, 1, size);
+            session.write(LUN, Lba(block), data, size).await.expect("nothing has failed yet");
+            written.end_write(&begun);
+        }
+        held
+    });
+    cluster.world.kill(machine);
+    Media::find(cluster, &held)
+}
+
+fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
+    let mut rng = Rng::new(plan.seed ^ 0x4a53);
+    let total: u64 = plan.harms.iter().map(|(_, weight)| weight).sum();
+    for _ in 0..plan.times {
+        let gap = Duration::from_micros(rng.below(plan.gap.as_micros() as u64));
+        harms.cluster.world.run_for(gap);
+        harms.resume_due();
+        let mut at = rng.below(total);
+        let drawn: Option<Harm> = plan.harms.iter().find_map(|(harm, weight)| {
+            let hit = at < *weight;
+            at = at.saturating_sub(*weight);
+            hit.then_some(*harm)
+        });
+        harms.happen(drawn.expect("it is below the sum"), &mut rng);
+        check_no_full_sync(plan, harms.cluster);
+    }
+}
+
+/// A5, C5: what is copied after a power loss is what was written lately, never everything, and nobody is asked for anything.
+fn check_no_full_sync(plan: &Plan, cluster: &Cluster) {
+    if plan.disks_fail() {
+        return;
+    }
+    for index in (0..cluster.servers.len()).filter(|index| cluster.is_started(*index)).collect::<Vec<_>>() {
+        let dirty = cluster.dirty_regions(index);
+        assert!(
+            dirty <= REGIONS_MAX,
+            "node {} would have {dirty} regions copied, and only {REGIONS_MAX} were ever written to",
+            index + 1
+        );
+    }
+}
+
+fn come_in_sync(plan: &Plan, harms: &mut Harms<'_>) {
+    let cluster = harms.cluster;
+    // Who was silent until now is removed by those who have not heard of it again yet.
+    cluster.world.run_for(REMOVAL);
+    let nodes = 0..cluster.servers.len();
+    let all_serve = || {
+        harms.look_after();
+        check_no_full_sync(plan, cluster);
+        !harms.is_stopping()
+            && nodes.clone().all(|index| cluster.is_in_sync(index))
+            && nodes.clone().all(|index| cluster.is_started(index) && cluster.serves(index))
+    };
+    if !wait(&cluster.world, IN_SYNC_MAX, all_serve) {
+        let started = nodes.filter(|index| cluster.is_started(*index));
+        let unrest: Vec<String> =
+            started.map(|index| format!("node {}: {}", index + 1, cluster.unrest(index))).collect();
+        panic!(
+            "not all are in sync though nothing fails any more: {:?}\n{}",
+            cluster.entry(),
+            unrest.join("\n")
+        );
+    }
+}
+
+fn come_to_rest(plan: &Plan, cluster: &Cluster) {
+    let nodes = 0..cluster.servers.len();
+    let whole =
+        |index| cluster.dirty_regions(index) == 0 && cluster.is_in_sync(index) && cluster.serves(index);
+    let clean = || nodes.clone().all(whole);
+    if !wait(&cluster.world, CLEAN_MAX, clean) {
+        let unrest: Vec<String> = nodes
+            .map(|index| {
+                format!("node {}: {} {}", index + 1, cluster.dirty_regions(index), cluster.unrest(index))
+            })
+            .collect();
+        panic!("it never came to rest: {:?}\n{}", cluster.entry(), unrest.join("\n"));
+    }
+    let first = cluster.checksum(0);
+    assert!(first.is_some(), "the first node has a copy");
+    for index in nodes {
+        assert_eq!(cluster.checksum(index), first, "copies 1 and {} differ: {}", index + 1, plan.seed);
+    }
+}
+
+/// What each node gives a reader at the end is a part of the history.
+fn read_everywhere(plan: &Plan, cluster: &Cluster, history: &History) {
+    let machine = cluster.add_host("reader");
+    for server in &cluster.servers {
+        let (portal, history, size) = (server.portal, history.clone(), plan.block);
+        cluster.world.block_on(machine, CoreId(0), move || async move {
+            let session = log_in(portal, "reader").await.expect("all nodes serve");
+            for blocks in layout::hot(size).into_iter().chain([layout::EXCHANGED]) {
+                let call = history.tick();
+                let count = BlockCount(blocks.end - blocks.start);
+                let data = session.read(LUN, Lba(blocks.start), count, size).await.expect("all nodes serve");
+                history.read(blocks.start, &data, call);
+            }
+        });
+    }
+}

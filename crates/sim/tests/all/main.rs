@@ -1,0 +1,5 @@
+//! Seeds: none breaks a rule, each is a run, and mistakes are noticed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod seeds;
