@@ -77,21 +77,57 @@ fn drill_of_a_crash(more: &[&str], reason: &str) -> i64 {
         let event = events.iter().find(|event| event["kind"] == kind && event["node"] == node);
         event.unwrap_or_else(|| panic!("{kind} of {node}: {record:#}"))["ms"].as_i64().expect("a number")
     };
-    let order =
-        [at("fault", 1), at("out", 1), at("undone", 1), at("back", 1), at("joining", 1), at("in_sync", 1)];
+    let order = [
+        at("fault", 1),
+        at("out", 1),
+        at("missed", 1),
+        at("undone", 1),
+        at("back", 1),
+        at("joining", 1),
+        at("in_sync", 1),
+    ];
     assert!(order.is_sorted(), "{order:?}: {record:#}");
     assert_eq!((order[0], cycle["out_ms"].as_i64()), (0, Some(order[1])));
+    let moved = &cycle["moved"];
+    assert!(
+        moved["dirty_bytes"].as_u64() > Some(0) && moved["synced_bytes"].as_u64() > Some(0),
+        "{record:#}"
+    );
     assert!(order[1] < 3_000, "the other goes on before the node is back: {record:#}");
     let out = events.iter().find(|event| event["kind"] == "out").expect("found above");
     assert!(out["text"].as_str().is_some_and(|text| text.contains(reason)), "{record:#}");
     println!("{more:?}: out after {} ms, longest wait {} ms", order[1], cycle["stall_ms"]);
     assert!(cycle["requests"].as_u64() > Some(100), "{record:#}");
     let checks = cycle["checks"].as_array().expect("a list");
-    assert_eq!(checks.len(), 5, "{record:#}");
+    assert_eq!(checks.len(), 6, "{record:#}");
     assert!(checks.iter().all(|check| check["passed"] == true), "{record:#}");
     assert!(!directory.exists(), "its directory is removed");
     assert_eq!(nodes_in(&directory), Vec::<PathBuf>::new());
     order[1]
+}
+
+#[test]
+fn a_copy_whose_disk_was_lost_is_made_anew() {
+    let home = TempDir::new().expect("a temporary directory can be made");
+    let directory = home.path().join("nodes");
+    // Another node than the one that made the cluster; and a second time, with what the first has left.
+    let arguments =
+        ["replace-disk", "--node", "2", "--cycles", "2", "--seconds", "2", "--stall-max", "10000"];
+    let record = program::run(&mut drill(&directory, &arguments), DRILL_LIMIT).expect_ok();
+    let record: Value = serde_json::from_str(&record).expect("it is one JSON document");
+    assert_eq!(record["passed"], true, "{record:#}");
+    for cycle in record["cycles"].as_array().expect("a list") {
+        let happened = |kind: &str| {
+            let events = cycle["events"].as_array().expect("a list");
+            let found = events.iter().find(|event| event["kind"] == kind && event["node"] == 2);
+            found.unwrap_or_else(|| panic!("{kind}: {record:#}"))["text"].as_str().expect("a text").to_owned()
+        };
+        assert!(happened("removed").contains("no copy any more"), "{record:#}");
+        assert!(happened("added").contains("a copy was added"), "{record:#}");
+        assert!(happened("in_sync").contains("it has all that it missed"), "{record:#}");
+        assert!(cycle["moved"]["synced_bytes"].as_u64() >= Some(32 << 20), "all of it: {record:#}");
+        assert_eq!(cycle["checks"].as_array().expect("a list").len(), 7, "{record:#}");
+    }
 }
 
 /// A drill that runs, and its nodes with it.

@@ -264,7 +264,7 @@ fn summary(record: &Record) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drill::{Check, Kind};
+    use crate::drill::{Check, Kind, Moved};
 
     fn cycle(policy: &str, stall_ms: u64, passed: bool) -> Cycle {
         Cycle {
@@ -275,6 +275,7 @@ mod tests {
             out_ms: Some(430),
             sync_ms: Some(2_100),
             requests: 4_000,
+            moved: Moved::default(),
             events: Vec::new(),
             checks: vec![Check { passed, found: "the copies are what they are".into() }],
         }

@@ -31,6 +31,7 @@ pub use self::attach::attach_lines;
 pub use self::exit::{CliError, Outcome};
 pub use self::login::LoginArgs;
 use self::output::{Format, Output};
+pub use self::table::size;
 use crate::attach::Attach;
 use crate::host_setup;
 use crate::serve::{self, Given};

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use api::{
-    Client, ClusterInit, ClusterJoin, ClusterNode, CopyState, TokenCreate, Volume, VolumeCreate, VolumeKind,
+    Client, ClusterInit, ClusterJoin, ClusterNode, CopyState, NewDisk, PoolCreate, PoolForget, TokenCreate,
+    Volume, VolumeCreate, VolumeKind,
 };
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
@@ -32,6 +33,13 @@ const VOLUME_LIMIT: Duration = Duration::from_secs(30);
 /// Below Linux's range for outgoing connections (32768 on), so that no connection takes a port before the node has it.
 const PORTS_FIRST: u32 = 20_000;
 const PORTS: u32 = 12_000;
+
+/// Until a pool whose disks are lost is forgotten, and a copy is made in a new one.
+const REPLACE_LIMIT: Duration = Duration::from_secs(60);
+
+/// The pool that a node makes at its first start, and where in its directory.
+const POOL: &str = "default";
+const POOL_FILE: &str = "pools/default.img";
 
 /// The volume of a drill.
 pub const VOLUME: &str = "drill";
@@ -84,6 +92,8 @@ pub struct Member {
     /// The program that it is.
     process: Option<Child>,
     arguments: Vec<String>,
+    data: PathBuf,
+    pool_bytes: u64,
     log: PathBuf,
     link: SocketAddr,
     /// Where it listens for iSCSI.
@@ -190,6 +200,33 @@ impl Fleet {
         self.nodes.iter_mut().for_each(Member::kill);
     }
 
+    /// Starts a node that has lost its disks, gives it a pool of new ones, and has its copy made anew from the others.
+    ///
+    /// # Errors
+    /// Something does not work, or not in time.
+    pub fn replace_disks(&mut self, number: u16, patience: &Patience) -> Result<(), DrillError> {
+        let node = self.node(number);
+        node.start()?;
+        node.wait_until_it_answers(patience)?;
+        let forget = || node.client.forget_pool(POOL, &PoolForget { unmap: false }).is_ok();
+        patience.wait(REPLACE_LIMIT, "the lost pool to be forgotten", forget)?;
+        let path = node.data.join(POOL_FILE).display().to_string();
+        let disk = NewDisk { path, size: Some(node.pool_bytes), reserve: false };
+        node.client.create_pool(&PoolCreate { name: POOL.into(), disks: vec![disk], wipe: false })?;
+        // As an administrator does it, at a node that has a copy.
+        let asked = self.with_copies().iter().find(|node| node.number != number);
+        let asked = asked.expect("a drill has two copies or more");
+        let failed = |error| DrillError::Process(number, error);
+        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        command.args(["volume", "copy", "replace", VOLUME, "--on", &number.to_string(), "--yes"]);
+        command.env("URSA_API", asked.client.url()).stdin(Stdio::null());
+        let output = command.output().map_err(failed)?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(DrillError::Replace(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+        }
+    }
+
     /// Starts all again.
     ///
     /// # Errors
@@ -239,6 +276,8 @@ impl Member {
             number,
             process: None,
             arguments: arguments.collect(),
+            data,
+            pool_bytes: pool,
             log: shape.directory.join(format!("n{number}.log")),
             link,
             portal,
@@ -296,6 +335,16 @@ impl Member {
             let _ = process.kill();
             let _ = process.wait();
         }
+    }
+
+    /// kill -9, and all that its pool had is gone.
+    ///
+    /// # Errors
+    /// It cannot be deleted.
+    pub fn lose_disks(&mut self) -> Result<(), DrillError> {
+        self.kill();
+        let path = self.data.join(POOL_FILE);
+        fs::remove_file(&path).map_err(|error| DrillError::Directory(path, error))
     }
 
     /// SIGTERM.

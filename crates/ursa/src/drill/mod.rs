@@ -7,6 +7,7 @@
 mod fleet;
 mod gate;
 mod load;
+mod moved;
 mod patience;
 mod scenario;
 mod timeline;
@@ -26,6 +27,8 @@ use serde::Serialize;
 pub use self::fleet::Shape;
 use self::fleet::{Fleet, VOLUME};
 use self::load::{Load, Wanted};
+use self::moved::Before;
+pub use self::moved::Moved;
 use self::patience::Patience;
 pub use self::scenario::Scenario;
 use self::timeline::Timeline;
@@ -73,6 +76,9 @@ pub enum DrillError {
     /// It did not happen.
     #[error("waited {1:?} for {0}: the nodes' logs may say why")]
     Late(String, Duration),
+    /// The copy was not made anew.
+    #[error("`ursa volume copy replace` failed: {0}")]
+    Replace(String),
     /// The load did not begin.
     #[error("the load did not begin")]
     Load(#[from] LoadError),
@@ -154,6 +160,8 @@ pub struct Cycle {
     pub sync_ms: Option<i64>,
     /// Requests that were answered.
     pub requests: u64,
+    /// What was to be brought up to date, and what was brought.
+    pub moved: Moved,
     /// What happened.
     pub events: Vec<Event>,
     /// What was demanded, and whether it was so.
@@ -235,24 +243,38 @@ impl Plan {
         let mut course = Course::begin(fleet, &load, &watch, tell);
         let one = (!self.scenario.is_of_all()).then_some(self.node);
         course.timeline.add(course.timeline.zero(), Kind::Fault, one, done);
-        self.scenario.strike(fleet, self.node);
+        self.scenario.strike(fleet, self.node)?;
         course.follow(self.harm, patience, || false)?;
+        let before = self.look(fleet, &load);
         let back = now();
+        course.timeline.missed(back, one, &before);
         course.timeline.add(back, Kind::Undone, one, undone);
         self.scenario.undo(fleet, self.node, patience)?;
         let whole = course.follow(SYNC_LIMIT, patience, || fleet.is_whole())?;
         let synced = whole.then(now);
+        let moved = before.until_now(fleet.with_copies(), load.pulse().writes());
+        course.timeline.synced(now(), &moved);
         course.follow(CALM, patience, || false)?;
         let (timeline, stall) = course.end();
 
         let report = load.stop();
         drop(watch);
         let verification = fleet.with_copies()[0].client.verify_volume(VOLUME);
-        Ok(self.judge(number, name, timeline, Outcomes { stall, report, back, synced, verification }))
+        Ok(self.judge(number, name, timeline, Outcomes { stall, report, back, synced, moved, verification }))
+    }
+
+    /// What is missed just before the harm is undone.
+    fn look(&self, fleet: &Fleet, load: &Load) -> Before {
+        let lost = (!self.scenario.is_of_all()).then_some(self.node);
+        let mut before = Before::look(fleet.with_copies(), lost, load.pulse().writes());
+        if self.scenario.takes_the_copy() {
+            before.is_new(self.shape.size);
+        }
+        before
     }
 
     fn judge(&self, number: u32, policy: &str, timeline: Timeline, outcomes: Outcomes) -> Cycle {
-        let Outcomes { stall, report, back, synced, verification } = outcomes;
+        let Outcomes { stall, report, back, synced, moved, verification } = outcomes;
         let checks = verdict::judge(
             &self.limits,
             &Found {
@@ -261,6 +283,8 @@ impl Plan {
                 stall: stall.request.max(stall.silence),
                 report: &report,
                 sync: synced.map(|at| at.since(back)),
+                moved: &moved,
+                all_of: self.scenario.takes_the_copy().then_some(self.shape.size),
                 verification: &verification,
             },
         );
@@ -273,6 +297,7 @@ impl Plan {
             out_ms: timeline.first(Kind::Out),
             sync_ms: synced.map(|at| i64::try_from(millis(at.since(back))).unwrap_or(i64::MAX)),
             requests: report.as_ref().map_or(0, Report::requests),
+            moved,
             events: timeline.into_events(),
             checks,
         }
@@ -287,6 +312,7 @@ struct Outcomes {
     back: Instant,
     /// When all was in sync; `None`: it was not in time.
     synced: Option<Instant>,
+    moved: Moved,
     verification: Result<Verification, ClientError>,
 }
 

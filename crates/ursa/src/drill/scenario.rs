@@ -23,6 +23,8 @@ pub enum Scenario {
     CutLink,
     /// What one node says reaches no other node, and hosts still reach it
     CutOneWay,
+    /// One node's process is killed, its disks are lost, and it is given new ones
+    ReplaceDisk,
     /// All nodes are killed at once, and started again
     BlackOut,
 }
@@ -33,16 +35,26 @@ impl Scenario {
         self == Scenario::BlackOut
     }
 
+    /// Whether the copy has to be made anew afterwards.
+    pub fn takes_the_copy(self) -> bool {
+        self == Scenario::ReplaceDisk
+    }
+
     /// Does it to the node, or to all.
-    pub fn strike(self, fleet: &mut Fleet, node: u16) {
+    ///
+    /// # Errors
+    /// [`DrillError`].
+    pub fn strike(self, fleet: &mut Fleet, node: u16) -> Result<(), DrillError> {
         match self {
             Scenario::CrashNode => fleet.node(node).kill(),
+            Scenario::ReplaceDisk => return fleet.node(node).lose_disks(),
             Scenario::Pause => fleet.node(node).pause(),
             Scenario::Reboot => fleet.node(node).tell_to_stop(),
             Scenario::CutLink => fleet.cut(node, &[Said::ByIt, Said::ToIt], true),
             Scenario::CutOneWay => fleet.cut(node, &[Said::ByIt], true),
             Scenario::BlackOut => fleet.kill_all(),
         }
+        Ok(())
     }
 
     /// Undoes it.
@@ -64,6 +76,7 @@ impl Scenario {
                 fleet.node(node).go_on();
                 Ok(())
             }
+            Scenario::ReplaceDisk => fleet.replace_disks(node, patience),
             Scenario::BlackOut => fleet.start_all(),
         }
     }
@@ -80,6 +93,10 @@ impl Scenario {
                 (format!("what n{node} says reaches no other node"), "the cut is mended".into())
             }
             Scenario::Reboot => (format!("n{node} is told to stop"), format!("n{node} is started again")),
+            Scenario::ReplaceDisk => (
+                format!("n{node} is killed, and its pool is deleted"),
+                format!("n{node} is started again, and gets a new pool and a new copy"),
+            ),
             Scenario::BlackOut => ("all nodes are killed".into(), "all nodes are started again".into()),
         };
         (done, undone)

@@ -8,7 +8,9 @@ use base::Instant;
 use initiator::multipath::{Event as PathEvent, What};
 use serde::Serialize;
 
+use super::moved::{Before, Moved};
 use super::watch::{Seen, Sighting};
+use crate::cli::size;
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -51,6 +53,14 @@ pub enum Kind {
     Joining,
     /// A copy is in sync.
     InSync,
+    /// A copy is no more, because it is made anew.
+    Removed,
+    /// There is a new copy, which has nothing yet.
+    Added,
+    /// What a copy misses when its node comes back.
+    Missed,
+    /// What syncs have brought.
+    Synced,
 }
 
 /// The events of one fault.
@@ -111,6 +121,24 @@ impl Timeline {
         self.events.push(event);
     }
 
+    /// What is known to be missed when the harm is undone.
+    pub fn missed(&mut self, at: Instant, node: Option<u16>, before: &Before) {
+        if let (Some(node), Some(bytes)) = (node, before.dirty_bytes()) {
+            self.add(at, Kind::Missed, Some(node), format!("n{node} misses {}", size(bytes)));
+        }
+    }
+
+    /// What syncs have brought since.
+    pub fn synced(&mut self, at: Instant, moved: &Moved) {
+        let text = format!(
+            "syncs have brought {} up to date and sent {} for it; hosts have written {} times meanwhile",
+            size(moved.synced_bytes),
+            size(moved.sent_bytes),
+            moved.host_writes
+        );
+        self.add(at, Kind::Synced, None, text);
+    }
+
     fn millis(&self, at: Instant) -> i64 {
         let (after, before) = (at.since(self.zero).as_millis(), self.zero.since(at).as_millis());
         let clamped = |millis: u128| i64::try_from(millis).unwrap_or(i64::MAX);
@@ -146,18 +174,25 @@ impl Timeline {
 
     /// What has changed with this epoch.
     fn compare(&mut self, at: Instant, seen: &Seen) {
+        let because = format!("(epoch {}: {})", seen.epoch, seen.reason);
+        // Of a volume that was not seen before nothing has changed.
+        let known = !self.copies.is_empty();
+        let gone: Vec<u16> = self.copies.iter().map(|(node, _)| *node).collect();
+        for node in gone.into_iter().filter(|node| seen.copies.iter().all(|(other, _)| other != node)) {
+            self.add(at, Kind::Removed, Some(node), format!("n{node} has no copy any more {because}"));
+        }
         for (node, state) in &seen.copies {
             let old = self.copies.iter().find(|(other, _)| other == node).map(|(_, state)| *state);
-            if old == Some(*state) || old.is_none() {
+            if old == Some(*state) || (old.is_none() && !known) {
                 continue;
             }
             let (kind, what) = match state {
+                _ if old.is_none() => (Kind::Added, "has a new copy"),
                 CopyState::Outside => (Kind::Out, "is out"),
                 CopyState::Joining => (Kind::Joining, "takes new writes"),
                 CopyState::InSync => (Kind::InSync, "is in sync"),
             };
-            let text = format!("n{node} {what} (epoch {}: {})", seen.epoch, seen.reason);
-            self.add(at, kind, Some(*node), text);
+            self.add(at, kind, Some(*node), format!("n{node} {what} {because}"));
         }
     }
 
@@ -256,5 +291,19 @@ mod tests {
                 "5600 n2 serves",
             ]
         );
+    }
+
+    #[test]
+    fn a_copy_that_is_made_anew_goes_and_comes() {
+        let mut timeline = Timeline::new(at(1000), &[says(500, 1, 2, true, InSync)]);
+        timeline.learn(says(1400, 1, 3, true, Outside));
+        let mut alone = says(1500, 1, 4, true, Outside);
+        alone.seen.as_mut().unwrap().copies.truncate(1);
+        timeline.learn(alone);
+        timeline.learn(says(1600, 1, 5, true, Outside));
+        timeline.learn(says(1700, 1, 6, true, Joining));
+        let told: Vec<(i64, Kind)> =
+            timeline.into_events().into_iter().map(|event| (event.ms, event.kind)).collect();
+        assert_eq!(told, [(400, Kind::Out), (500, Kind::Removed), (600, Kind::Added), (700, Kind::Joining)]);
     }
 }

@@ -6,6 +6,9 @@ use api::{ClientError, Verification};
 use initiator::load::{LoadError, Report};
 use serde::Serialize;
 
+use super::moved::{Moved, REGION_BYTES};
+use crate::cli::size;
+
 /// What is good enough.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -42,19 +45,21 @@ pub struct Found<'a> {
     pub report: &'a Result<Report, LoadError>,
     /// How long it took until all was in sync; `None`: too long.
     pub sync: Option<Duration>,
+    /// What was brought to copies that missed something.
+    pub moved: &'a Moved,
+    /// So many bytes had to be, because a copy was made anew.
+    pub all_of: Option<u64>,
     /// Whether the copies are equal.
     pub verification: &'a Result<Verification, ClientError>,
 }
 
 /// Judges.
 pub fn judge(limits: &Limits, found: &Found<'_>) -> Vec<Check> {
-    vec![
-        answers(found.report),
-        data(found.report),
-        stall(limits, found),
-        sync(found.sync),
-        equal(found.verification),
-    ]
+    let mut checks = vec![answers(found.report), data(found.report), stall(limits, found), sync(found.sync)];
+    checks.extend(sent(found.moved));
+    checks.extend(found.all_of.map(|bytes| all(bytes, found.moved)));
+    checks.push(equal(found.verification));
+    checks
 }
 
 fn check(passed: bool, found: impl Into<String>) -> Check {
@@ -113,6 +118,28 @@ fn sync(sync: Option<Duration>) -> Check {
     }
 }
 
+/// No more than was missed: who knows what a copy misses copies nothing else.
+fn sent(moved: &Moved) -> Option<Check> {
+    let (dirty, max) = (moved.dirty_bytes?, moved.sent_max()?);
+    let found = format!(
+        "syncs sent {} (at most {}: {} were missed, and {} writes meanwhile made {} dirty each at most)",
+        size(moved.sent_bytes),
+        size(max),
+        size(dirty),
+        moved.host_writes,
+        size(REGION_BYTES),
+    );
+    Some(check(moved.sent_bytes <= max, found))
+}
+
+fn all(bytes: u64, moved: &Moved) -> Check {
+    let synced = moved.synced_bytes;
+    check(
+        synced >= bytes,
+        format!("the new copy, which had nothing of {}, was brought {}", size(bytes), size(synced)),
+    )
+}
+
 fn equal(verification: &Result<Verification, ClientError>) -> Check {
     match verification {
         Ok(found) if found.equal => check(true, format!("all {} copies are equal", found.copies.len())),
@@ -152,6 +179,8 @@ mod tests {
             stall: Duration::from_millis(stall_ms),
             report: &report(requests),
             sync: sync.map(Duration::from_secs),
+            moved: &Moved::default(),
+            all_of: None,
             verification: &verification(equal),
         };
         judge(&Limits::default(), &found).iter().map(|check| check.passed).collect()
@@ -167,6 +196,30 @@ mod tests {
     }
 
     #[test]
+    fn no_more_is_sent_than_was_missed_and_all_of_a_new_copy_is_brought() {
+        let judged = |dirty_bytes, sent_bytes, synced_bytes, all_of| {
+            let moved = Moved { dirty_bytes, host_writes: 2, synced_bytes, sent_bytes };
+            let found = Found {
+                outage: None,
+                stall: Duration::ZERO,
+                report: &report(1),
+                sync: Some(Duration::ZERO),
+                moved: &moved,
+                all_of,
+                verification: &verification(true),
+            };
+            let checks = judge(&Limits::default(), &found);
+            checks[4..checks.len() - 1].iter().map(|check| check.passed).collect::<Vec<bool>>()
+        };
+        let most = 105 * REGION_BYTES + 2 * REGION_BYTES;
+        assert_eq!(judged(Some(100 * REGION_BYTES), most, 0, None), [true]);
+        assert_eq!(judged(Some(100 * REGION_BYTES), most + 1, 0, None), [false]);
+        assert!(judged(None, most, 0, None).is_empty());
+        assert_eq!(judged(Some(most), 0, most, Some(most)), [true, true]);
+        assert_eq!(judged(Some(most), 0, most - 1, Some(most)), [true, false]);
+    }
+
+    #[test]
     fn wrong_data_is_no_error_of_a_request() {
         let wrong = initiator::WrongSector { sector: 7, expected: 2, found: [0; 3], whole: false };
         let found = Found {
@@ -174,6 +227,8 @@ mod tests {
             stall: Duration::ZERO,
             report: &Err(LoadError::WrongData(wrong)),
             sync: Some(Duration::ZERO),
+            moved: &Moved::default(),
+            all_of: None,
             verification: &verification(true),
         };
         let checks = judge(&Limits::default(), &found);

@@ -1,0 +1,138 @@
+//! What a copy missed when its node came back, and what syncs have brought it: from what the other nodes say.
+
+use api::CopyState;
+use serde::Serialize;
+
+use super::fleet::{Member, VOLUME};
+
+/// What misses a write is a region; a write of the load, which is less than one and begins at a multiple of its length, makes at most one dirty.
+pub const REGION_BYTES: u64 = 64 << 10;
+
+/// What was to be brought, and what was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Moved {
+    /// Bytes of the regions that the copy missed when its node came back; absent if nobody was there to say, or if the others never went on without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dirty_bytes: Option<u64>,
+    /// Writes of the load that were answered from then on until all was in sync.
+    pub host_writes: u64,
+    /// Bytes of the regions that syncs have brought up to date: also of those that were found to be equal, or zeros, of which nothing is sent.
+    pub synced_bytes: u64,
+    /// Bytes of data that syncs have sent.
+    pub sent_bytes: u64,
+}
+
+impl Moved {
+    /// The most that syncs may send: what was missed, a twentieth more for what was sent twice, and what the load has written meanwhile.
+    pub fn sent_max(&self) -> Option<u64> {
+        let dirty = self.dirty_bytes?;
+        Some(dirty + dirty / 20 + self.host_writes * REGION_BYTES)
+    }
+}
+
+/// What was so when the node came back.
+pub struct Before {
+    dirty_bytes: Option<u64>,
+    host_writes: u64,
+    /// Of the nodes that were there.
+    counted: Vec<(u16, Counted)>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counted {
+    synced_bytes: u64,
+    sent_bytes: u64,
+}
+
+impl Before {
+    /// `lost` is the node that comes back; `None`: all of them do, and count from zero.
+    pub fn look(nodes: &[Member], lost: Option<u16>, host_writes: u64) -> Before {
+        let Some(lost) = lost else { return Before { dirty_bytes: None, host_writes, counted: Vec::new() } };
+        // One that stands still would not answer.
+        let others = || nodes.iter().filter(|node| node.number != lost);
+        let dirty_bytes = others().filter_map(|node| missed_by(node, lost)).max();
+        let counted = others().map(|node| (node.number, counted_by(node))).collect();
+        Before { dirty_bytes, host_writes, counted }
+    }
+
+    /// The copy is made anew: it misses all.
+    pub fn is_new(&mut self, bytes: u64) {
+        self.dirty_bytes = Some(bytes);
+    }
+
+    /// Bytes of the regions that are missed, if anybody knows.
+    pub fn dirty_bytes(&self) -> Option<u64> {
+        self.dirty_bytes
+    }
+
+    /// What has come since.
+    pub fn until_now(&self, nodes: &[Member], host_writes: u64) -> Moved {
+        let mut moved = Moved {
+            dirty_bytes: self.dirty_bytes,
+            host_writes: host_writes - self.host_writes,
+            ..Moved::default()
+        };
+        for node in nodes {
+            let before = self.counted.iter().find(|(number, _)| *number == node.number);
+            if before.is_none() && !self.counted.is_empty() {
+                continue;
+            }
+            let (before, now) = (before.map_or(Counted::default(), |(_, before)| *before), counted_by(node));
+            moved.synced_bytes += now.synced_bytes.saturating_sub(before.synced_bytes);
+            moved.sent_bytes += now.sent_bytes.saturating_sub(before.sent_bytes);
+        }
+        moved
+    }
+}
+
+/// What a node knows that the other one's copy misses; `None`: that copy is in sync.
+fn missed_by(node: &Member, lost: u16) -> Option<u64> {
+    let volume = node.client.volume(VOLUME).ok()?;
+    let copy = volume.copies.into_iter().find(|copy| copy.node == lost)?;
+    copy.sync.filter(|_| copy.state != CopyState::InSync).map(|sync| sync.left_bytes)
+}
+
+fn counted_by(node: &Member) -> Counted {
+    node.client.metrics().map(|text| Counted::of(&text)).unwrap_or_default()
+}
+
+impl Counted {
+    /// Of a node's metrics: the drill's volume is all that there is.
+    fn of(metrics: &str) -> Counted {
+        let sum = |family: &str, labels: &[&str]| -> u64 {
+            let samples = metrics.lines().filter_map(|line| line.strip_prefix(family)?.rsplit_once(' '));
+            let samples = samples.filter(|(have, _)| labels.iter().all(|label| have.contains(label)));
+            samples.filter_map(|(_, value)| value.parse::<u64>().ok()).sum()
+        };
+        Counted {
+            synced_bytes: sum("ursa_copy_synced_bytes_total{", &[]),
+            sent_bytes: sum("ursa_replication_bytes_total{", &["direction=\"sent\"", "kind=\"sync\""]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_found_among_the_metrics() {
+        let metrics = "\
+# HELP ursa_copy_synced_bytes_total What this node has brought.
+ursa_copy_synced_bytes_total{volume=\"drill\",node=\"2\"} 67108864
+ursa_copy_synced_bytes_total{volume=\"drill\",node=\"3\"} 65536
+ursa_replication_bytes_total{node=\"2\",direction=\"sent\",kind=\"write\"} 1
+ursa_replication_bytes_total{node=\"2\",direction=\"sent\",kind=\"sync\"} 70
+ursa_replication_bytes_total{node=\"2\",direction=\"received\",kind=\"sync\"} 5
+ursa_replication_bytes_total{node=\"3\",direction=\"sent\",kind=\"sync\"} 7
+";
+        assert_eq!(Counted::of(metrics), Counted { synced_bytes: 67_174_400, sent_bytes: 77 });
+    }
+
+    #[test]
+    fn a_twentieth_and_what_hosts_write_may_come_on_top() {
+        let moved = Moved { dirty_bytes: Some(100 * REGION_BYTES), host_writes: 7, ..Moved::default() };
+        assert_eq!(moved.sent_max(), Some(112 * REGION_BYTES));
+        assert_eq!(Moved { dirty_bytes: None, ..moved }.sent_max(), None);
+    }
+}
