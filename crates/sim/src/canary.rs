@@ -17,8 +17,18 @@ pub enum Canary {
 }
 
 impl Canary {
-    /// All that whole nodes can make. Rules that take more than a few hundred seeds to be missed are left to the smaller world of `replica`, which has
-    /// scenarios for them.
+    /// Those that one of the first seeds notices.
+    pub const NOTICED: [Canary; 7] = [
+        Canary::Disks,
+        Canary::Node(Mistake::AnswerEarly),
+        Canary::Node(Mistake::NotDurable),
+        Canary::Node(Mistake::InstallElsewhere),
+        Canary::Node(Mistake::LockHere),
+        Canary::Rule(Rule::NoIntent),
+        Canary::Rule(Rule::NoEpoch),
+    ];
+
+    /// All that whole nodes can make.
     pub const ALL: [Canary; 31] = [
         Canary::Disks,
         Canary::Node(Mistake::AnswerEarly),

@@ -13,7 +13,7 @@ use crate::cluster::{Cluster, DISK};
 use crate::history::History;
 use crate::load::Counts;
 use crate::media::Media;
-use crate::plan::Harm;
+use crate::plan::{Harm, Plan};
 
 /// How long a paused process stands still at most: longer than a lease.
 const PAUSE_MAX_MILLIS: u64 = 3000;
@@ -28,6 +28,8 @@ pub struct Harms<'a> {
     pub history: &'a History,
     /// Where sectors are.
     pub media: &'a Media,
+    /// What is planned.
+    pub plan: &'a Plan,
     /// Machines of hosts.
     pub hosts: &'a [NodeId],
     /// What happened.
@@ -50,10 +52,12 @@ impl<'a> Harms<'a> {
         cluster: &'a Cluster,
         history: &'a History,
         media: &'a Media,
+        plan: &'a Plan,
         hosts: &'a [NodeId],
         counts: &'a Counts,
     ) -> Harms<'a> {
         Harms {
+            plan,
             cluster,
             history,
             media,
@@ -163,7 +167,7 @@ impl<'a> Harms<'a> {
                 let latency = DiskLatency {
                     spike_one_in: 1 + rng.below(50),
                     spike: slow / 4..slow,
-                    ..DiskLatency::default()
+                    ..self.latency(index)
                 };
                 world.set_disk_latency(machine, DISK, latency);
                 true
@@ -251,9 +255,14 @@ impl<'a> Harms<'a> {
         self.cluster.world.set_disk_faults(self.cluster.servers[index].machine, DISK, faults);
     }
 
-    fn make_disks_well(&self) {
+    fn latency(&self, index: usize) -> DiskLatency {
+        DiskLatency { read: Duration::from_micros(60)..self.plan.reads[index], ..DiskLatency::default() }
+    }
+
+    /// All disks are as the plan has them.
+    pub fn make_disks_well(&self) {
         for (index, server) in self.cluster.servers.iter().enumerate() {
-            self.cluster.world.set_disk_latency(server.machine, DISK, DiskLatency::default());
+            self.cluster.world.set_disk_latency(server.machine, DISK, self.latency(index));
             self.set_disk_faults(index, DiskFaults::default());
         }
     }

@@ -32,6 +32,8 @@ pub struct Plan {
     pub drifts: Vec<i32>,
     /// What packets take at most.
     pub delay: Duration,
+    /// What reads of each node's disk take at most: what happens while somebody reads is seen only where that takes long.
+    pub reads: Vec<Duration>,
     /// One packet in so many finds its connection broken; 0: none.
     pub break_one_in: u64,
 }
@@ -152,11 +154,15 @@ impl Plan {
             single: any(&[1, 2, 3, 4]),
             owners: any(&[0, 1, 1, OWNERS_MAX]),
             exchangers: any(&[0, 0, 3, 4]),
-            writers: any(&[0, 0, 2]),
+            writers: any(&[0, 0, 3]),
         };
         let drift = [0, 500, 10_000][rng.below(3) as usize];
         let drifts = (0..nodes).map(|_| rng.below(2 * drift + 1) as i32 - drift as i32).collect();
+        let reads =
+            (0..nodes).map(|_| Duration::from_micros([150, 150, 3_000, 60_000][rng.below(4) as usize]));
+        let reads = reads.collect();
         Plan {
+            reads,
             seed,
             nodes,
             cores: 1 + rng.below(2) as usize,
@@ -193,6 +199,10 @@ impl fmt::Display for Plan {
         )?;
         writeln!(f, "  {load:?}")?;
         writeln!(f, "  {times} times in up to {gap:?} each: {:?}", self.harms)?;
-        write!(f, "  packets take up to {delay:?}, one in {break_one_in} breaks; drifts {:?}", self.drifts)
+        write!(
+            f,
+            "  packets take up to {delay:?}, one in {break_one_in} breaks; drifts {:?}; reads up to {:?}",
+            self.drifts, self.reads
+        )
     }
 }

@@ -60,7 +60,8 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
         cluster.world.set_clock_drift(server.machine, *drift);
     }
     let hosts = load::start(&cluster, plan, &history, &counts);
-    let mut harms = Harms::new(&cluster, &history, &media, &hosts, &counts);
+    let mut harms = Harms::new(&cluster, &history, &media, plan, &hosts, &counts);
+    harms.make_disks_well();
     if canary == Some(Canary::Disks) {
         harms.have_disks_lie();
     }

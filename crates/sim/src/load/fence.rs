@@ -21,8 +21,11 @@ const FENCER: u64 = 0xfe;
 /// What a node may still carry out after its session was lost takes effect within this time: a change of reservations is decided within two seconds of
 /// being asked for, or never.
 const LATE_MAX: Duration = Duration::from_secs(3);
-/// For so long nothing may change after the writers were fenced off, looked at so often.
-const LOOKS: u64 = 5;
+/// So often it is looked whether something changes after the writers were fenced off: for a moment, or for long enough that nodes are lost and
+/// come back meanwhile.
+const LOOKS: [u64; 4] = [5, 5, 5, 60];
+/// A writer gives up its registration and asks for it anew after so many writes, so that changes of reservations meet each other.
+const REGISTERED_WRITES: u64 = 10;
 
 fn surviving(key: u64) -> PersistentReserveOut {
     PersistentReserveOut { survives: true, ..PersistentReserveOut::register(key) }
@@ -41,7 +44,7 @@ pub(super) async fn write(common: Common, portal: SocketAddr, name: String) {
     loop {
         if let Ok(session) = log_in(portal, &name).await {
             while reserve(&session, surviving(WRITERS)).await.is_ok() {
-                loop {
+                for _ in 0..REGISTERED_WRITES {
                     let data = filled(common.history.value(), 1, common.size);
                     // Word of a lost registration comes before the write is carried out: it is not sent again.
                     if session.write(LUN, Lba(FENCED), data, common.size).await.is_err() {
@@ -50,6 +53,9 @@ pub(super) async fn write(common: Common, portal: SocketAddr, name: String) {
                     common.counts.count("write of a registrant");
                 }
                 rt::sleep(Duration::from_millis(1)).await;
+                if reserve(&session, surviving(0)).await.is_err() {
+                    break;
+                }
             }
         }
         rt::sleep(LOG_IN_AGAIN).await;
@@ -60,7 +66,7 @@ pub(super) async fn run(common: Common, name: String, mut rng: Rng) {
     loop {
         let index = rng.below(common.portals.len() as u64) as usize;
         if let Ok(session) = log_in(common.portals[index], &name).await {
-            let result = fence(&common, &session, &mut rng).await;
+            let result = fence(&common, session, &name, &mut rng).await;
             if result.is_err_and(|error| !matches!(error, Error::Status { .. })) {
                 rt::sleep(LATE_MAX).await;
             }
@@ -69,26 +75,38 @@ pub(super) async fn run(common: Common, name: String, mut rng: Rng) {
     }
 }
 
-async fn fence(common: &Common, session: &Session, rng: &mut Rng) -> Result<(), Error> {
+async fn fence(common: &Common, session: Session, name: &str, rng: &mut Rng) -> Result<(), Error> {
     let kind = ReservationType::WriteExclusive;
     let out =
         |action, action_key| PersistentReserveOut { action, kind, key: FENCER, action_key, survives: true };
-    reserve(session, surviving(FENCER)).await?;
+    reserve(&session, surviving(FENCER)).await?;
     // It may be held by an earlier session of this host, through another node.
-    let held = reserve(session, out(ServiceAction::Reserve, 0)).await;
+    let held = reserve(&session, out(ServiceAction::Reserve, 0)).await;
     if is_conflict(&held) {
-        return reserve(session, out(ServiceAction::Clear, 0)).await;
+        return reserve(&session, out(ServiceAction::Clear, 0)).await;
     }
     held?;
-    reserve(session, out(ServiceAction::PreemptAndAbort, WRITERS)).await?;
-    let before = read(common, session).await?;
-    for _ in 0..LOOKS {
+    reserve(&session, out(ServiceAction::PreemptAndAbort, WRITERS)).await?;
+    let mut before = None;
+    let mut session = Some(session);
+    for _ in 0..LOOKS[rng.below(LOOKS.len() as u64) as usize] {
         rt::sleep(Duration::from_millis(rng.below(50))).await;
-        let after = read(common, session).await?;
-        assert_eq!(before, after, "a write took effect after its initiator was fenced off");
+        let found = match &session {
+            Some(session) => read(common, session).await.ok(),
+            None => None,
+        };
+        let Some(found) = found else {
+            // The reservation is to hold whatever becomes of the node and of the session.
+            let index = rng.below(common.portals.len() as u64) as usize;
+            session = log_in(common.portals[index], name).await.ok();
+            continue;
+        };
+        let before = before.get_or_insert_with(|| found.clone());
+        assert_eq!(*before, found, "a write took effect after its initiator was fenced off");
     }
+    let Some(session) = session else { return Ok(()) };
     common.counts.count("fencing");
-    reserve(session, out(ServiceAction::Release, 0)).await
+    reserve(&session, out(ServiceAction::Release, 0)).await
 }
 
 /// What the sectors of the block hold.

@@ -2,4 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[cfg(debug_assertions)]
+mod canaries;
 mod seeds;
