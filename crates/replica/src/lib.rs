@@ -16,6 +16,7 @@ mod lease;
 mod media;
 mod membership;
 mod message;
+mod regions;
 mod replica;
 mod steward;
 mod table;
@@ -32,6 +33,7 @@ pub use lease::{LeaseGrant, LeaseRequest, Leases, Terms};
 pub use media::{Apply, ApplyId};
 pub use membership::{Activation, Membership};
 pub use message::{Envelope, Message, RoundId, SyncId};
+pub use regions::Regions;
 pub use replica::{
     Command, DiskFailed, Outcome, Output, ReadMark, RegionCompare, RegionRead, Replica, SyncFrom, SyncNext,
     SyncState, TICK, Unreadable, Unwritable,

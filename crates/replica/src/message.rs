@@ -3,7 +3,7 @@
 //! The link between two nodes keeps the order of what it carries and never delivers twice; what was on its way when it broke is lost,
 //! and nothing of the old link arrives after the new one is up ([`crate::Replica::handle_link_up`]).
 
-use crate::{Blocks, Digest, Epoch, Incarnation, Payload, Slots, Timestamp};
+use crate::{Blocks, Digest, Epoch, Incarnation, Payload, Regions, Slot, Slots, Timestamp};
 
 /// A message with what is said in each.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ pub enum Message {
         /// Its number for what follows.
         sync: SyncId,
         /// The regions in which the sender may hold what the receiver does not (R17).
-        dirty: Vec<u64>,
+        dirty: Regions,
     },
     /// To a joiner, first: outside of what follows, it holds what the sender does (R18).
     SyncClean {
@@ -70,8 +70,8 @@ pub enum Message {
         sync: SyncId,
         /// The writes that are known there, all valid.
         known: Vec<(Blocks, Timestamp)>,
-        /// The sender's bits for third copies, everywhere (R17).
-        inherit: Vec<(u64, Slots)>,
+        /// The sender's bits for each third copy, everywhere (R17).
+        inherit: Vec<(Slot, Regions)>,
     },
     /// One region as the sender holds it.
     SyncRegion {

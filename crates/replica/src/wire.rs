@@ -7,8 +7,8 @@
 use base::{Chain, Crc32c};
 
 use crate::{
-    Blocks, Digest, Envelope, Epoch, Geometry, Incarnation, Message, Payload, RoundId, Slot, Slots, SyncId,
-    Timestamp,
+    Blocks, Digest, Envelope, Epoch, Geometry, Incarnation, Message, Payload, Regions, RoundId, Slot, Slots,
+    SyncId, Timestamp,
 };
 
 /// Bytes before a message's body.
@@ -95,16 +95,13 @@ pub fn encode(envelope: &Envelope) -> (Vec<u8>, Chain) {
             kind::FLOOR
         }
         Message::SyncOpen { sync, dirty } => {
-            body.u64(sync.0).u32(dirty.len() as u32);
-            for region in dirty {
-                body.u64(*region);
-            }
+            body.u64(sync.0).regions(dirty);
             kind::SYNC_OPEN
         }
         Message::SyncClean { sync, known, inherit } => {
             body.u64(sync.0).known(known).u32(inherit.len() as u32);
-            for (region, slots) in inherit {
-                body.u64(*region).u32(u32::from(slots.bits()));
+            for (slot, regions) in inherit {
+                body.u32(slot.index() as u32).regions(regions);
             }
             kind::SYNC_CLEAN
         }
@@ -221,13 +218,13 @@ pub fn decode(
         kind::FLOOR => Message::Floor { floor: reader.timestamp()? },
         kind::SYNC_OPEN => {
             let sync = SyncId(reader.u64()?);
-            let dirty = reader.list(8, |reader| reader.region(geometry))?;
+            let dirty = reader.regions(geometry)?;
             Message::SyncOpen { sync, dirty }
         }
         kind::SYNC_CLEAN => {
             let sync = SyncId(reader.u64()?);
             let known = reader.known(geometry)?;
-            let inherit = reader.list(12, |reader| Ok((reader.region(geometry)?, reader.slots()?)))?;
+            let inherit = reader.list(8, |reader| Ok((reader.slot()?, reader.regions(geometry)?)))?;
             Message::SyncClean { sync, known, inherit }
         }
         kind::SYNC_REGION => {
@@ -301,6 +298,15 @@ impl Writer {
         self
     }
 
+    fn regions(&mut self, regions: &Regions) -> &mut Writer {
+        let words = regions.words();
+        self.u32(words.len() as u32);
+        for (at, bits) in words {
+            self.u32(at as u32).u64(bits);
+        }
+        self
+    }
+
     fn payload_crc(&mut self, payload: &Payload) -> &mut Writer {
         self.u32(match payload {
             Payload::Data(data) => data_crc(data),
@@ -358,7 +364,21 @@ impl<'a> Reader<'a> {
         if region < geometry.regions() { Ok(region) } else { Err(Malformed::Value) }
     }
 
-    /// A list whose elements take `size` bytes each, so that its length cannot promise more than there is.
+    fn regions(&mut self, geometry: &Geometry) -> Result<Regions, Malformed> {
+        let mut regions = Regions::default();
+        for (at, bits) in self.list(12, |reader| Ok((u64::from(reader.u32()?), reader.u64()?)))? {
+            if bits == 0 || regions.last_word() >= Some(at) {
+                return Err(Malformed::Value);
+            }
+            regions.insert_word(at, bits);
+        }
+        match regions.last() {
+            Some(last) if last >= geometry.regions() => Err(Malformed::Value),
+            _ => Ok(regions),
+        }
+    }
+
+    /// A list whose elements take `size` bytes each at least, so that its length cannot promise more than there is.
     fn list<T>(
         &mut self,
         size: usize,
@@ -453,11 +473,11 @@ mod tests {
             },
             Message::SyncWant { sync: SyncId(5), region: 62 },
             Message::Floor { floor: ts() },
-            Message::SyncOpen { sync: SyncId(1), dirty: vec![0, 7, 62] },
+            Message::SyncOpen { sync: SyncId(1), dirty: [0, 7, 62].into_iter().collect() },
             Message::SyncClean {
                 sync: SyncId(1),
                 known: known.clone(),
-                inherit: vec![(5, Slots::from_bits(0b1010))],
+                inherit: vec![(Slot::new(3).unwrap(), [5, 61].into_iter().collect())],
             },
             Message::SyncRegion {
                 sync: SyncId(1),
@@ -533,7 +553,7 @@ mod tests {
         let wrong = [
             Message::Validate { ts: ts(), blocks: Blocks::new(999, 1001) },
             Message::SyncDone { sync: SyncId(1), region: 63 },
-            Message::SyncOpen { sync: SyncId(1), dirty: vec![63] },
+            Message::SyncOpen { sync: SyncId(1), dirty: std::iter::once(63).collect() },
         ];
         for message in wrong {
             let (head, payload) = encode(&Envelope { epoch: Epoch(6), incarnation: Incarnation(2), message });

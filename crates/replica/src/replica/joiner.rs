@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::canary::{Canary, left_out};
 use crate::message::{Message, RoundId, SyncId};
-use crate::{Blocks, Config, Digest, Epoch, Payload, Slot, Slots, Standing, Timestamp};
+use crate::{Blocks, Config, Digest, Epoch, Payload, Regions, Slot, Slots, Standing, Timestamp};
 
 use super::debt::Owed;
 use super::{DiskFailed, Output, RegionCompare, Replica};
@@ -28,7 +28,7 @@ pub(super) struct Joiner {
     /// Regions that wait for writes which were under way in them when they were sent.
     moving: Vec<(u64, Vec<(Blocks, Timestamp)>)>,
     /// Bits that were taken over and must be on the disk.
-    inherited: Vec<(u64, Slots)>,
+    inherited: Vec<(Slot, Regions)>,
     /// Whether all was sent.
     ended: bool,
     /// Ticks since the source was last heard of in this sync.
@@ -208,7 +208,7 @@ impl Replica {
         from: Slot,
         sync: SyncId,
         known: Vec<(Blocks, Timestamp)>,
-        inherit: Vec<(u64, Slots)>,
+        inherit: Vec<(Slot, Regions)>,
     ) {
         if !self.joiner.is_from(from, sync) || self.joiner.stage != Stage::Final || self.joiner.clean {
             return;
@@ -218,10 +218,9 @@ impl Replica {
                 self.table.take_over(part, ts);
             }
         }
-        for (region, slots) in inherit.into_iter().filter(|(region, _)| *region < self.geometry.regions()) {
-            let slots = slots.without(self.me);
-            self.map.mark(region..region + 1, slots);
-            self.joiner.inherited.push((region, slots));
+        for (third, regions) in inherit.into_iter().filter(|(third, _)| *third != self.me) {
+            regions.iter().for_each(|region| self.map.mark(region..region + 1, Slots::NONE.with(third)));
+            self.joiner.inherited.push((third, regions));
         }
         self.joiner.clean = true;
         for write in std::mem::take(&mut self.joiner.deferred) {
@@ -354,7 +353,10 @@ impl Replica {
             return;
         }
         let map = &self.map;
-        joiner.inherited.retain(|(region, slots)| !map.is_durable(*region..*region + 1, *slots));
+        for (third, regions) in &mut joiner.inherited {
+            regions.retain(|region| !map.is_durable(region..region + 1, Slots::NONE.with(*third)));
+        }
+        joiner.inherited.retain(|(_, regions)| !regions.is_empty());
         if joiner.inherited.is_empty() {
             joiner.stage = Stage::Complete;
             self.say_synced();

@@ -5,11 +5,11 @@
 //! short pass brings the rest. To a copy outside a region is sent only when all of it is valid; what is written to it meanwhile comes with the next pass. A
 //! joiner gets what is under way by itself, as any member does: its regions are sent without that, so that one which is written to all the time can be sent, too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::canary::{Canary, left_out};
 use crate::message::{Message, SyncId};
-use crate::{Blocks, Epoch, Payload, Slot, Slots, Standing, Timestamp};
+use crate::{Blocks, Epoch, Payload, Regions, Slot, Slots, Standing, Timestamp};
 
 use super::{DiskFailed, Output, RegionRead, Replica};
 
@@ -31,10 +31,10 @@ const UNASKED_MAX: u32 = 256;
 pub(super) struct Source {
     sync: SyncId,
     phase: Phase,
-    todo: BTreeSet<u64>,
+    todo: Regions,
     in_flight: BTreeMap<u64, InFlight>,
     /// Regions that were being written to; tried again with the next tick.
-    contended: BTreeSet<u64>,
+    contended: Regions,
     passes: u32,
     /// Regions that this pass began with.
     pass_began: u64,
@@ -116,7 +116,7 @@ impl Source {
 
     /// Regions that are to be given, as of now, where the dirty map has `dirty`.
     fn left(&self, dirty: u64) -> u64 {
-        let in_hand = (self.todo.len() + self.in_flight.len() + self.contended.len()) as u64;
+        let in_hand = self.todo.len() + self.in_flight.len() as u64 + self.contended.len();
         match self.phase {
             // Bits of regions in hand are in the map, but for those that only the other copy's map had.
             Phase::Bulk => in_hand.max(dirty),
@@ -133,7 +133,7 @@ impl Source {
         }
         match (self.phase, self.contended.first()) {
             (Phase::Bulk, _) if self.caught_up => SyncNext::Admission,
-            (Phase::Bulk | Phase::Final, Some(region)) => SyncNext::WritesEnd(*region),
+            (Phase::Bulk | Phase::Final, Some(region)) => SyncNext::WritesEnd(region),
             (Phase::Bulk, None) => SyncNext::Pass,
             (Phase::Final | Phase::Ended, _) => SyncNext::Promotion,
         }
@@ -161,7 +161,7 @@ impl Replica {
         self.brought[slot.index()]
     }
 
-    pub(super) fn handle_sync_open(&mut self, from: Slot, sync: SyncId, dirty: Vec<u64>) {
+    pub(super) fn handle_sync_open(&mut self, from: Slot, sync: SyncId, mut dirty: Regions) {
         let Some(config) = &self.config else { return };
         if !matches!(self.standing(), Standing::InSync(_)) {
             return;
@@ -171,9 +171,9 @@ impl Replica {
             Some(Standing::Joining(_)) => Phase::Final,
             _ => return,
         };
-        let mut todo: BTreeSet<u64> = self.map.dirty(Slots::NONE.with(from)).collect();
+        let mut todo: Regions = self.map.dirty(Slots::NONE.with(from)).collect();
         if !left_out(Canary::NoOwnDirty) {
-            todo.extend(dirty.into_iter().filter(|region| *region < self.geometry.regions()));
+            todo.append(&mut dirty);
         }
         if phase == Phase::Final {
             self.send_clean(from, sync, &todo);
@@ -181,10 +181,10 @@ impl Replica {
         let source = Source {
             sync,
             phase,
-            pass_began: todo.len() as u64,
+            pass_began: todo.len(),
             todo,
             in_flight: BTreeMap::new(),
-            contended: BTreeSet::new(),
+            contended: Regions::default(),
             passes: 0,
             caught_up: false,
             misses: 0,
@@ -195,11 +195,11 @@ impl Replica {
     }
 
     /// Tells a joiner what is known of the regions that are equal.
-    fn send_clean(&mut self, to: Slot, sync: SyncId, todo: &BTreeSet<u64>) {
+    fn send_clean(&mut self, to: Slot, sync: SyncId, todo: &Regions) {
         let all = Blocks::new(0, self.geometry.blocks);
         let mut known = Vec::new();
         for (part, entry) in self.table.within(all).filter(|(_, entry)| entry.is_valid()) {
-            for region in self.geometry.regions_of(part).filter(|region| !todo.contains(region)) {
+            for region in self.geometry.regions_of(part).filter(|region| !todo.contains(*region)) {
                 let piece = part
                     .intersection(self.geometry.blocks_of(region))
                     .expect("the region is one of the part's");
@@ -210,7 +210,8 @@ impl Replica {
         let inherit = if left_out(Canary::NoInherit) {
             Vec::new()
         } else {
-            self.map.dirty(third).map(|region| (region, self.map.get(region).and(third))).collect()
+            let of_slot = |slot| (slot, self.map.dirty(Slots::NONE.with(slot)).collect());
+            third.iter().map(of_slot).filter(|(_, regions): &(Slot, Regions)| !regions.is_empty()).collect()
         };
         if left_out(Canary::NoSyncTimestamp) {
             known.clear();
@@ -377,7 +378,7 @@ impl Replica {
         source.todo.append(&mut source.contended);
         if source.phase == Phase::Bulk && source.todo.is_empty() && source.in_flight.is_empty() {
             source.todo = self.map.dirty(Slots::NONE.with(to)).collect();
-            source.pass_began = source.todo.len() as u64;
+            source.pass_began = source.todo.len();
         }
         if let Some(sync) = waiting {
             self.send(to, Message::SyncWait { sync });
