@@ -307,8 +307,8 @@ async fn goes_on_without(link: &Link, group: u16) -> bool {
     let Ok(Ok(groups)) = rt::timeout(FENCE_POLL * 5, asked).await else { return false };
     let is =
         |id: u16, wanted: AccessState| groups.iter().any(|group| group.id == id && group.state == wanted);
-    link.port_group.get().is_some_and(|own| is(own, AccessState::ActiveOptimized))
-        && is(group, AccessState::Unavailable)
+    let serves = |own| is(own, AccessState::ActiveOptimized) || is(own, AccessState::ActiveNonOptimized);
+    link.port_group.get().is_some_and(serves) && is(group, AccessState::Unavailable)
 }
 
 /// If nobody can be asked, time must do it.

@@ -178,7 +178,7 @@ impl Progress {
         }
     }
 
-    fn is_source(&self) -> bool {
+    pub(super) fn is_source(&self) -> bool {
         self.seen.next.is_some()
     }
 
@@ -274,7 +274,7 @@ pub struct Report {
     /// Whose copy.
     pub slot: u8,
     /// It brings it up to date, at least parts of it.
-    source: bool,
+    pub(super) source: bool,
     /// It is the node of that copy.
     own: bool,
     /// Bytes that there were to copy.

@@ -5,6 +5,7 @@
 mod all_paths;
 mod compare_and_write;
 mod moving;
+mod record_lost;
 mod reservations;
 #[expect(dead_code, reason = "the other tests need more of it")]
 #[path = "../all/rig.rs"]
@@ -45,6 +46,7 @@ struct Cluster {
     servers: Vec<NodeId>,
     configs: Vec<Arc<Config>>,
     cores: usize,
+    record: cluster::memory::Memory,
 }
 
 impl Cluster {
@@ -64,7 +66,7 @@ impl Cluster {
             Arc::new(Config { data_dir: "/ursa".into(), portals: vec![portal], record, ..config.clone() })
         });
         let configs = configs.collect();
-        let cluster = Cluster { world, servers, configs, cores };
+        let cluster = Cluster { world, servers, configs, cores, record: memory };
         for index in 0..nodes {
             cluster.start(index);
             cluster.world.add_disk(cluster.servers[index], DISK, 64 * MIB, 512);

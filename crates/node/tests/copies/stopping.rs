@@ -33,7 +33,7 @@ impl Cluster {
     }
 
     /// Writes blocks of one volume through a node, one after the other, until it is cut off. Tells the longest that one took.
-    fn keep_writing(&self, name: &'static str, through: usize) -> Rc<Cell<Duration>> {
+    pub(super) fn keep_writing(&self, name: &'static str, through: usize) -> Rc<Cell<Duration>> {
         let (client, portal) = (self.client(name), self.portal(through));
         let longest = Rc::new(Cell::new(Duration::ZERO));
         let told = Rc::clone(&longest);

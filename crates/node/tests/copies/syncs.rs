@@ -1,6 +1,7 @@
 //! How copies come in sync: what is shown of it, what it costs, and that it ends.
 
 use node::copies::{CopySync, StandingEntry, Traffic};
+use proto::scsi::AccessState;
 use rt::sim::DiskLatency;
 
 use super::*;
@@ -77,6 +78,38 @@ fn what_a_copy_misses_is_shown_until_it_has_it() {
         let received: u64 = traffic(&cluster, 2).values().map(|traffic| traffic.sync_received).sum();
         assert!(received >= 30 * REGION, "{received}");
     });
+}
+
+/// While a copy is brought up to date hosts are better served by the third; with two there is none.
+#[test]
+fn the_source_of_a_sync_is_not_the_best_way_if_there_is_another() {
+    let states = |cluster: &Cluster, by: usize| -> Vec<AccessState> {
+        cluster.control(by, move |control| async move {
+            let (_, paths) = control.keeper().unwrap().paths().remove(0);
+            let mut ways: BTreeMap<usize, AccessState> =
+                paths.others.iter().map(|(node, way)| (usize::from(node.get()), way.state)).collect();
+            ways.insert(by + 1, paths.own.state);
+            ways.into_values().collect()
+        })
+    };
+    use AccessState::{ActiveNonOptimized as Other, ActiveOptimized as Best, Unavailable};
+    for (nodes, expected) in [(3, vec![Other, Best, Unavailable]), (2, vec![Best, Unavailable])] {
+        let config = Config { sync_bytes_per_second_max: MIB_A_SECOND, ..Config::default() };
+        let cluster = Cluster::with_config(1, nodes, 2, &config);
+        cluster.add_volume(VolumeKind::Thick, nodes as u8);
+        cluster.world.crash(cluster.servers[nodes - 1]);
+        cluster.world.run_for(Duration::from_secs(2));
+        write_regions(&cluster, 0, 0..64);
+        cluster.start(nodes - 1);
+        // Four seconds of sync, of which the others hear each second.
+        cluster.world.run_for(Duration::from_millis(2500));
+        for by in 0..nodes - 1 {
+            assert_eq!(states(&cluster, by), expected, "as node {} says", by + 1);
+        }
+        cluster.wait_until_in_sync(0, nodes);
+        cluster.world.run_for(Duration::from_secs(4));
+        (0..nodes).for_each(|by| assert_eq!(states(&cluster, by), vec![Best; nodes]));
+    }
 }
 
 #[test]

@@ -38,12 +38,12 @@ pub(super) enum Doubt {
 }
 
 impl Doubt {
-    /// What initiators are told of a copy in sync.
-    pub(super) fn state(self) -> AccessState {
+    /// What initiators are told of a copy in sync; `None`: nothing of this.
+    pub(super) fn state(self) -> Option<AccessState> {
         match self {
-            Doubt::None | Doubt::Since(_) => AccessState::ActiveOptimized,
-            Doubt::Shown(_) => AccessState::Transitioning,
-            Doubt::GivenUp => AccessState::Unavailable,
+            Doubt::None | Doubt::Since(_) => None,
+            Doubt::Shown(_) => Some(AccessState::Transitioning),
+            Doubt::GivenUp => Some(AccessState::Unavailable),
         }
     }
 
@@ -119,7 +119,7 @@ mod tests {
     }
 
     /// What it is at these milliseconds while leases are missing.
-    fn course(quorum: bool, looks: &[u64]) -> Vec<AccessState> {
+    fn course(quorum: bool, looks: &[u64]) -> Vec<Option<AccessState>> {
         let mut doubt = Doubt::default();
         let mut look = |ms: &u64| {
             doubt = doubt.next(at(*ms), true, quorum);
@@ -130,12 +130,13 @@ mod tests {
 
     #[test]
     fn a_hiccup_is_not_shown_and_a_long_silence_sends_hosts_elsewhere() {
-        use AccessState::{ActiveOptimized as Active, Transitioning, Unavailable};
+        let transitioning = Some(AccessState::Transitioning);
+        let unavailable = Some(AccessState::Unavailable);
         assert_eq!(
             course(true, &[1000, 1499, 1500, 2999, 3000, 9000]),
-            [Active, Active, Transitioning, Transitioning, Unavailable, Unavailable]
+            [None, None, transitioning, transitioning, unavailable, unavailable]
         );
-        assert_eq!(course(false, &[1000, 1299, 1300]), [Active, Active, Unavailable]);
+        assert_eq!(course(false, &[1000, 1299, 1300]), [None, None, unavailable]);
         assert_eq!(Doubt::GivenUp.next(at(9000), false, true), Doubt::None);
     }
 }

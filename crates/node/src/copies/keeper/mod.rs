@@ -334,7 +334,15 @@ impl Keeper {
 
     /// As this node acts. Hosts count on it: of a node through which the volume is said to be unavailable nothing takes effect any more.
     fn paths_to(&self, kept: &Kept) -> Paths {
-        let way = |serves: bool| if serves { AccessState::ActiveOptimized } else { AccessState::Unavailable };
+        // Its disk and its links have more to do: as long as there is another, hosts are better served there.
+        let others_serve = kept.membership.active().is_some_and(|config| config.in_sync().len() > 1);
+        let way = |serves: bool, node: NodeId| match serves {
+            false => AccessState::Unavailable,
+            true if others_serve && self.is_source(kept.entry.number, node) => {
+                AccessState::ActiveNonOptimized
+            }
+            true => AccessState::ActiveOptimized,
+        };
         let acts = kept.membership.active().is_some_and(|config| self.is_in_sync(kept, config));
         let named = kept.membership.newest().is_some_and(|config| self.is_in_sync(kept, config));
         let others = kept.entry.copies.iter().filter(|copy| copy.slot as usize != kept.slot.index());
@@ -344,12 +352,10 @@ impl Keeper {
             let serves = |config: &Config| config.in_sync().contains(slot);
             // Before this node acts by anything it says what the record says.
             let config = kept.membership.active().or(kept.membership.newest());
-            Some((number, Way::new(way(config.is_some_and(serves)))))
+            Some((number, Way::new(way(config.is_some_and(serves), NodeId(copy.node)))))
         });
-        let own = match way(acts && named && kept.agreement.known) {
-            AccessState::ActiveOptimized => kept.doubt.state(),
-            state => state,
-        };
+        let serves = acts && named && kept.agreement.known;
+        let own = kept.doubt.state().filter(|_| serves).unwrap_or_else(|| way(serves, self.me()));
         Paths { own: Way::new(own), others: others.collect() }
     }
 
@@ -634,6 +640,9 @@ impl Keeper {
                 look_at = now + STEWARD_EVERY;
                 self.look_at_leases().await;
                 self.propose().await;
+                if self.look_at_sources(rt::now()) {
+                    self.show_paths().await;
+                }
             }
             let next = due.filter(|due| *due > now).map_or(look_at, |due| due.min(look_at));
             let _ = rt::timeout(next.since(rt::now()), self.work.notified()).await;

@@ -1,6 +1,6 @@
 //! How far copies are that are not in sync: watched here, told to the other nodes, and put together with what they say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::Instant;
 use link::Frame;
@@ -22,6 +22,8 @@ pub(super) struct Syncs {
     heard: BTreeMap<NodeId, Heard>,
     /// When the others were last told, and whether there was anything.
     told: Option<(Instant, bool)>,
+    /// Which nodes give copies of which volumes what they miss: its paths say so.
+    sources: BTreeSet<(u32, NodeId)>,
 }
 
 impl Keeper {
@@ -94,6 +96,23 @@ impl Keeper {
             }
             Err(error) => tracing::debug!(%from, %error, "what a node says of its syncs cannot be read"),
         }
+    }
+
+    /// Looks anew which nodes bring copies up to date; whether that has changed.
+    pub(super) fn look_at_sources(&self, now: Instant) -> bool {
+        let mut syncs = self.syncs.borrow_mut();
+        let own = syncs.progress.iter().filter(|(_, progress)| progress.is_source());
+        let mut sources: BTreeSet<(u32, NodeId)> = own.map(|((volume, _), _)| (*volume, self.me())).collect();
+        for (node, heard) in &syncs.heard {
+            let theirs = heard.fresh(now).iter().filter(|report| report.source);
+            sources.extend(theirs.map(|report| (report.volume, *node)));
+        }
+        std::mem::replace(&mut syncs.sources, sources) != syncs.sources
+    }
+
+    /// Whether the node brings a copy of the volume up to date.
+    pub(super) fn is_source(&self, volume: u32, node: NodeId) -> bool {
+        self.syncs.borrow().sources.contains(&(volume, node))
     }
 
     /// How far the copies of a volume are that are not in sync, by slot.
