@@ -127,8 +127,9 @@ impl Harm {
             Harm::None => {}
             Harm::Any => cluster.disturb(rng),
             Harm::Restarts => {
-                for _ in 0..6 {
-                    cluster.world.run_for(Duration::from_millis(500 + rng.below(1000)));
+                for _ in 0..12 {
+                    // Its hosts need a moment to log in again.
+                    cluster.world.run_for(Duration::from_millis(600 + rng.below(500)));
                     // What it writes last reaches one of the others only.
                     cluster.world.cut_one_way(cluster.servers[1], cluster.servers[0]);
                     cluster.world.run_for(Duration::from_millis(2));
@@ -191,5 +192,6 @@ fn plain_writes_come_before_or_after_an_exchange() {
 /// The last life of a node had a range, and what it wrote there may be with some and not with others: the next life must not give it back.
 #[test]
 fn what_a_node_had_when_it_crashed_is_not_given_back_by_its_next_life() {
-    each_seed(4, |seed| exchanges(200 + seed, true, Harm::Restarts));
+    // About one seed in eight notices when it is.
+    each_seed(8, |seed| exchanges(200 + seed, true, Harm::Restarts));
 }
