@@ -205,7 +205,13 @@ fn read_everywhere(plan: &Plan, cluster: &Cluster, history: &History) {
             for blocks in layout::hot(size).into_iter().chain([layout::EXCHANGED]) {
                 let call = history.tick();
                 let count = BlockCount(blocks.end - blocks.start);
-                let data = session.read(LUN, Lba(blocks.start), count, size).await.expect("all nodes serve");
+                let read = || session.read(LUN, Lba(blocks.start), count, size);
+                let data = match read().await {
+                    // Nodes tell each other of the end of a sync a moment later, and hosts of the states of paths.
+                    Err(error) if error.is_unit_attention() => read().await,
+                    done => done,
+                };
+                let data = data.expect("all nodes serve");
                 history.read(blocks.start, &data, call);
             }
         });
