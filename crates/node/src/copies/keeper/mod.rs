@@ -7,6 +7,7 @@
 mod agreement;
 mod doubt;
 mod engine;
+mod error;
 mod proposals;
 mod questions;
 mod syncs;
@@ -31,6 +32,7 @@ use self::agreement::Agreement;
 pub use self::agreement::{Agreed, Told, Version};
 use self::doubt::Doubt;
 pub use self::engine::Engine;
+pub use self::error::ClusterError;
 use self::syncs::Syncs;
 use super::SliceCopy;
 use super::ask::Answer;
@@ -53,36 +55,6 @@ const STEWARD_EVERY: Duration = Duration::from_millis(50);
 
 /// How long a change of the record may take.
 pub const RECORD_DEADLINE: Duration = Duration::from_secs(5);
-
-/// Something that needs the cluster could not be done.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum ClusterError {
-    /// The record did not take it.
-    #[error("the cluster's record did not take the change")]
-    Record(#[from] cluster::Error),
-    /// Somebody else has changed the same thing.
-    #[error("{0} was changed by somebody else in the meantime: look at it and try again")]
-    Conflict(String),
-    /// The other node cannot be asked.
-    #[error("{0} is not reached: is it running, and are its addresses right?")]
-    Unreached(NodeId),
-    /// The other node has taken the question, and its answer did not come.
-    #[error(
-        "{node} has not answered for {seconds} seconds and may still be at it: ask again in a while", seconds = questions::ASK_DEADLINE.as_secs()
-    )]
-    Unanswered {
-        /// Which.
-        node: NodeId,
-    },
-    /// The other node cannot do it.
-    #[error("{node}: {reason}")]
-    Refused {
-        /// Which.
-        node: NodeId,
-        /// What it said.
-        reason: String,
-    },
-}
 
 /// See the module.
 pub struct Keeper {

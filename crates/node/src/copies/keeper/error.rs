@@ -1,0 +1,35 @@
+//! Why something that needs the cluster could not be done.
+
+use replica::NodeId;
+
+use super::questions::ASK_DEADLINE;
+
+/// Something that needs the cluster could not be done.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// The record did not take it.
+    #[error("the cluster's record did not take the change")]
+    Record(#[from] cluster::Error),
+    /// Somebody else has changed the same thing.
+    #[error("{0} was changed by somebody else in the meantime: look at it and try again")]
+    Conflict(String),
+    /// The other node cannot be asked.
+    #[error("{0} is not reached: is it running, and are its addresses right?")]
+    Unreached(NodeId),
+    /// The other node has taken the question, and its answer did not come.
+    #[error(
+        "{node} has not answered for {seconds} seconds and may still be at it: ask again in a while", seconds = ASK_DEADLINE.as_secs()
+    )]
+    Unanswered {
+        /// Which.
+        node: NodeId,
+    },
+    /// The other node cannot do it.
+    #[error("{node}: {reason}")]
+    Refused {
+        /// Which.
+        node: NodeId,
+        /// What it said.
+        reason: String,
+    },
+}
