@@ -68,6 +68,8 @@ pub struct Keeper {
     closing: RefCell<BTreeSet<VolumeId>>,
     /// One change of what copies act in at a time.
     acting: Semaphore,
+    /// Copies are opened one after the other: twice at once, the second opening would undo what the first one has been told since.
+    opening: Semaphore,
     /// Rung when there is something to do before the next look.
     work: Notify,
     /// Rung when the record has changed and copies act by it.
@@ -141,6 +143,7 @@ impl Keeper {
             volumes: RefCell::default(),
             closing: RefCell::default(),
             acting: Semaphore::new(1),
+            opening: Semaphore::new(1),
             work: Notify::new(),
             applied: Notify::new(),
             questions: RefCell::default(),
@@ -513,6 +516,7 @@ impl Keeper {
     /// Opens copies whose volume and whose pool are both there by now.
     pub async fn open_volumes(&self) {
         let Some(control) = Control::try_current() else { return };
+        self.opening.acquire(1).await;
         let wanted: Vec<(VolumeId, CopyOpening)> = {
             let volumes = self.volumes.borrow();
             let closing = self.closing.borrow();
@@ -527,6 +531,7 @@ impl Keeper {
                 kept.agreement.known = opening.new;
             }
         }
+        self.opening.release(1);
     }
 
     fn opening(&self, kept: &Kept) -> CopyOpening {
