@@ -45,7 +45,7 @@ struct Node {
 /// What is wrong between a node and the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// No call has an answer, and its watches see nothing. Calls whose callers have given up may take effect when the fault ends.
+    /// No call has an answer but those that a node answers by itself, and its watches see nothing new. Calls whose callers have given up may take effect when the fault ends.
     Unreachable,
     /// Transactions take effect and their callers never learn of it.
     AnswersLost,
@@ -108,7 +108,8 @@ impl Shared {
 
     fn request(&mut self, id: NodeId, request: Request) {
         let node = self.node(id);
-        if node.faults.contains(&Fault::Unreachable) && !matches!(request, Request::Status { .. }) {
+        let local = matches!(request, Request::Status { .. } | Request::Watch { .. });
+        if node.faults.contains(&Fault::Unreachable) && !local {
             // Its caller gives up at its deadline.
             return if node.parked.len() < CALLS_MAX {
                 node.parked.push(request);
