@@ -15,6 +15,7 @@ mod node;
 mod pool;
 mod problem;
 mod session;
+mod strategy;
 mod target;
 mod volume;
 
@@ -33,6 +34,9 @@ pub use self::pool::{
 };
 pub use self::problem::Problem;
 pub use self::session::Session;
+pub use self::strategy::{
+    ForkResolution, Strategy, StrategyChoice, StrategyChosen, VolumeFork, VolumeStrategy,
+};
 pub use self::target::{MapCreate, Target, TargetCreate, TargetMap};
 pub use self::volume::{
     CopyCheck, CopyCreate, CopyState, CopySync, Verification, Volume, VolumeChange, VolumeCopy, VolumeCreate,

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::{VolumeFork, VolumeStrategy};
+
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Volume {
@@ -45,6 +47,12 @@ pub struct Volume {
     /// Why that was changed last; absent without copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What was chosen for the case that its nodes do not hear of each other; absent if nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<VolumeStrategy>,
+    /// A node has gone on alone with it, and that is not settled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork: Option<VolumeFork>,
 }
 
 /// A copy of a volume on a node of the cluster.

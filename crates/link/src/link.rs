@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::SendBatch;
+use base::{Instant, SendBatch};
 use replica::Incarnation;
 use rt::Stream;
 use rt::sync::Notify;
@@ -95,6 +95,8 @@ pub struct Link {
     /// Something was received, or sent, since the watch looked.
     received: Cell<bool>,
     sent: Cell<bool>,
+    /// When something was received last, a sign of life included; at first, when it was made.
+    heard: Cell<Instant>,
     /// Why the link is over. Set once.
     end: RefCell<Option<End>>,
     /// The user was told that it is down.
@@ -124,6 +126,7 @@ impl Link {
             tls: tls.map(RefCell::new),
             received: Cell::new(false),
             sent: Cell::new(false),
+            heard: Cell::new(rt::now()),
             end: RefCell::new(None),
             down: Cell::new(false),
             ended: Notify::new(),
@@ -140,6 +143,11 @@ impl Link {
     /// The life of the peer that it leads to.
     pub fn peer_incarnation(&self) -> Incarnation {
         self.identity.peer_incarnation
+    }
+
+    /// When anything was received last, if only a sign of life.
+    pub fn heard(&self) -> Instant {
+        self.heard.get()
     }
 
     /// How many cores the peer has.
@@ -292,6 +300,7 @@ impl Link {
             }
             let received = stream.receive().await?;
             self.received.set(true);
+            self.heard.set(rt::now());
             if received.is_empty() {
                 return Err(End::ByPeer);
             }

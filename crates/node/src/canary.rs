@@ -25,6 +25,20 @@ pub enum Canary {
     LockOfAnEpoch,
     /// A member gives a range while something there is still to be brought to its end.
     LockUnsettled,
+    /// A node goes on alone with a volume of which nobody has agreed to that.
+    ForkUnasked,
+    /// A node goes on alone that had no lease when the other one fell silent.
+    ForkUnled,
+    /// A node that goes on alone does not write that down.
+    ForkUnwritten,
+    /// A node that has gone on alone acts by the record all the same, and speaks to the other copy.
+    ForkFollowsRecord,
+    /// A node that has gone on alone gives leases to who is a member of what it has left.
+    ForkLends,
+    /// A node that starts goes on without having heard whether the other one has gone on alone.
+    GoOnUnheard,
+    /// A node gives up what it has written alone, as if no host had been served.
+    ForkUnused,
 }
 
 #[cfg(debug_assertions)]

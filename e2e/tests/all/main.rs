@@ -7,6 +7,7 @@ mod cluster;
 mod conformance;
 mod connections;
 mod drill;
+mod forks;
 mod guest;
 mod guest_cluster;
 mod multipath;

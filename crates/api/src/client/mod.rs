@@ -13,10 +13,10 @@ use ureq::{Agent, Body};
 pub use self::error::ClientError;
 use self::path::segment;
 use crate::{
-    ClusterInit, ClusterJoin, ClusterNode, CopyCreate, Health, Host, HostChange, HostCreate, JoinToken, List,
-    Maintenance, MapCreate, Node, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains,
-    Preference, Problem, Session, Target, TargetCreate, TargetMap, TokenCreate, Verification, Volume,
-    VolumeChange, VolumeCreate,
+    ClusterInit, ClusterJoin, ClusterNode, CopyCreate, ForkResolution, Health, Host, HostChange, HostCreate,
+    JoinToken, List, Maintenance, MapCreate, Node, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport,
+    PoolRemains, Preference, Problem, Session, StrategyChoice, StrategyChosen, Target, TargetCreate,
+    TargetMap, TokenCreate, Verification, Volume, VolumeChange, VolumeCreate,
 };
 
 /// Loopback answers at once or not at all; a slow tunnel is allowed for.
@@ -289,6 +289,23 @@ impl Client {
     /// See [`ClientError`].
     pub fn remove_copy(&self, name: &str, node: u16) -> Result<()> {
         self.delete(&format!("/v1/volumes/{}/copies/{node}", segment(name)))
+    }
+
+    /// Chooses what becomes of a volume whose nodes do not hear of each other.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn choose_strategy(&self, name: &str, choice: &StrategyChoice) -> Result<StrategyChosen> {
+        let url = self.address(&format!("/v1/volumes/{}/strategy", segment(name)));
+        self.json(self.agent.put(url).send_json(choice))
+    }
+
+    /// Decides whose data is kept of a volume with which nodes have gone on alone.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn resolve_fork(&self, name: &str, resolution: &ForkResolution) -> Result<()> {
+        self.put(&format!("/v1/volumes/{}/fork", segment(name)), resolution)
     }
 
     /// Deletes a volume with all its data; with `force`, its maps, too.

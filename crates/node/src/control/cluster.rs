@@ -258,7 +258,7 @@ impl Control {
         let links = Links::start(settings, || Rc::new(LinkHandler)).await?;
         let copies = Copies::current();
         links.set_peers(place.members.iter().map(|member| peer(member.node, &member.addresses)).collect());
-        let keeper = Keeper::start(copies, store, watch, links, engine);
+        let keeper = Keeper::start(copies, store, watch, links, engine, self.forks());
         self.let_nodes_join(&keeper, config.unix_now);
         rt::spawn(Rc::clone(self).say_that_it_is_there(Rc::clone(&keeper))).detach();
         rt::spawn(Rc::clone(self).tidy_copies(Rc::clone(&keeper))).detach();

@@ -18,7 +18,7 @@ use super::{Control, ControlError, NewVolume, VolumeStatus};
 use crate::access::{AccessChange, HostName, TargetName, VolumeName};
 use crate::copies::{
     Address, Answer, Ask, ClusterError, Copies, CopyEntry, Keeper, NewCopy, NodeEntry, SliceCopy,
-    StandingEntry, VolumeEntry, json, node_key, volume_key, volume_name_key,
+    StandingEntry, VolumeEntry, json, node_key, split_key, strategy_key, volume_key, volume_name_key,
 };
 use crate::port_numbers::NodeNumber;
 use crate::shard::{Shard, on_all_cores};
@@ -189,6 +189,8 @@ impl Control {
                 let Some(id) = VolumeId::parse(&id) else { return Ok(Answer::Taken(false)) };
                 return Ok(Answer::Taken(keeper.install(id, Epoch(epoch), expected, *agreed).await));
             }
+            Ask::KnowsForks => {}
+            Ask::YieldToFork { id, epoch } => self.yield_to_fork(&id, epoch).await?,
             Ask::Checksum { id } => return Ok(Answer::Checksum(self.checksum_of_copy(&id).await?)),
         }
         Ok(Answer::Done { incarnation: keeper.incarnation().0 })
@@ -376,13 +378,21 @@ impl Control {
         let key = volume_key(info.id);
         let (entry, revision) =
             keeper.get::<VolumeEntry>(&key).ok_or_else(|| ControlError::not_found("volume", &info.name))?;
+        if keeper.fork_of(&entry).is_some() {
+            return Err(ControlError::Forked(entry.name));
+        }
         let name_key = volume_name_key(&entry.name);
         let name_revision = keeper.revision_of(&name_key);
-        let transaction = Keeper::transaction()
+        let mut transaction = Keeper::transaction()
             .expect(&key, Some(revision))
             .expect(&name_key, name_revision)
             .delete(&key)
             .delete(&name_key);
+        for also in [strategy_key(info.id), split_key(info.id)] {
+            if let Some(revision) = keeper.revision_of(&also) {
+                transaction = transaction.expect(&also, Some(revision)).delete(&also);
+            }
+        }
         keeper.commit(transaction).await?;
         let nodes: Vec<NodeId> = entry.copies.iter().map(|copy| NodeId(copy.node)).collect();
         drop_copies(&keeper, &nodes, info.id).await;

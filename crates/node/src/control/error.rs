@@ -163,6 +163,26 @@ pub enum ControlError {
     /// The node is in no cluster.
     #[error("this node is in no cluster: make one with `ursa node init`, or join one with `ursa node join`")]
     NoCluster,
+    /// Going on alone is for volumes of two nodes.
+    #[error(
+        "volume {volume:?} cannot be one with which a node goes on alone: that is for two nodes without a witness and a volume with a copy on each ({nodes} nodes, {copies} copies here); of three nodes a majority goes on, which needs no such risk"
+    )]
+    NotOfTwo {
+        /// The volume.
+        volume: String,
+        /// How many nodes there are.
+        nodes: usize,
+        /// How many copies it has.
+        copies: usize,
+    },
+    /// No node has gone on alone.
+    #[error("there is nothing to decide about volume {0:?}: no node has gone on alone with it")]
+    NoFork(String),
+    /// A node has gone on alone.
+    #[error(
+        "a node has gone on alone with volume {0:?}, which is not settled: `ursa volume show {0}` says what to do; then try again"
+    )]
+    Forked(String),
     /// There are not as many nodes.
     #[error(
         "a volume has one to four copies, on different nodes: {wanted} were asked for, and {there} nodes are up that can have one (`ursa node list`)"

@@ -160,6 +160,9 @@ impl Control {
             let (entry, revision) = keeper
                 .get::<VolumeEntry>(&key)
                 .ok_or_else(|| ControlError::not_found("volume", &id.to_string()))?;
+            if keeper.fork_of(&entry).is_some() {
+                return Err(ControlError::Forked(entry.name));
+            }
             let (next, also) = change(&entry)?;
             let mut transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&next));
             if let Some((key, revision)) = also {
@@ -260,7 +263,7 @@ impl Control {
     }
 }
 
-fn entry_named(keeper: &Keeper, name: &str) -> Result<(VolumeId, VolumeEntry), ControlError> {
+pub(super) fn entry_named(keeper: &Keeper, name: &str) -> Result<(VolumeId, VolumeEntry), ControlError> {
     let not_found = || ControlError::not_found("volume", name);
     let id = keeper.get::<String>(&volume_name_key(name)).map_or_else(|| name.to_owned(), |(id, _)| id);
     let id = VolumeId::parse(&id).ok_or_else(not_found)?;

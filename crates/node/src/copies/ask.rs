@@ -41,6 +41,15 @@ pub enum Ask {
         /// The unit after the change.
         agreed: Box<Agreed>,
     },
+    /// Whether the node knows of nodes that go on alone: one of an earlier version cannot read the question.
+    KnowsForks,
+    /// Stop serving the volume: what the other node has written alone is kept.
+    YieldToFork {
+        /// The volume's identity.
+        id: String,
+        /// The epoch of which that was decided.
+        epoch: u64,
+    },
     /// The checksums of a volume's copy, region by region.
     Checksum {
         /// The volume's identity.

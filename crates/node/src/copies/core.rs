@@ -45,6 +45,8 @@ pub struct Copies {
     traffic: RefCell<BTreeMap<NodeId, Traffic>>,
     /// How fast syncs go from this core.
     pace: RefCell<Pace>,
+    /// When links that are down by now had last received anything, by the node that they led to.
+    heard: RefCell<BTreeMap<NodeId, Instant>>,
     /// Rung when a sync waits for that.
     syncs_wait: Notify,
     /// On core 0.
@@ -78,6 +80,7 @@ impl Copies {
             up: RefCell::default(),
             traffic: RefCell::default(),
             pace: RefCell::new(Pace::new(rt::now())),
+            heard: RefCell::default(),
             syncs_wait: Notify::new(),
             keeper: RefCell::default(),
         })
@@ -203,6 +206,13 @@ impl Copies {
         self.up.borrow().get(&node).is_some_and(|reached| reached.link_of(slice).is_some())
     }
 
+    /// When a replication link of this core last received anything of the node, if only a sign of life.
+    pub(super) fn heard_of(&self, node: NodeId) -> Option<Instant> {
+        let links = self.links.borrow();
+        let up = links.iter().filter(|((peer, _), _)| *peer == node).map(|(_, link)| link.heard());
+        up.chain(self.heard.borrow().get(&node).copied()).max()
+    }
+
     /// What slices of this core have sent to other nodes and received.
     pub fn traffic(&self) -> BTreeMap<NodeId, Traffic> {
         self.traffic.borrow().clone()
@@ -259,7 +269,7 @@ impl Copies {
 
     fn receive(&self, from: NodeId, life: Incarnation, address: Address, frame: Frame) {
         // A copy that is not open (yet) has nothing to say, and whoever waits for it asks again.
-        let Some(copy) = self.slice(address) else { return };
+        let Some(copy) = self.slice(address).filter(|copy| !copy.is_detached()) else { return };
         let read = match frame.kind {
             LOCK => LockMessage::parse(&frame.head)
                 .map(|message| copy.receive_lock(from, life, message))
@@ -352,8 +362,11 @@ impl Handler for LinkHandler {
                 }
             }
             Role::Replication => {
-                let link = copies.links.borrow_mut().remove(&(peer, number));
-                drop(link);
+                if let Some(link) = copies.links.borrow_mut().remove(&(peer, number)) {
+                    let mut heard = copies.heard.borrow_mut();
+                    let last = heard.entry(peer).or_insert(link.heard());
+                    *last = (*last).max(link.heard());
+                }
                 on_every_core(move || Copies::current().link_down(peer, number));
             }
         }

@@ -17,6 +17,9 @@ pub const LEAVING: u8 = 6;
 /// What the sender knows of copies that are not in sync.
 pub const SYNCS: u8 = 7;
 
+/// The volumes with which the sender has gone on alone: those of this list, and no others.
+pub const FORKS: u8 = 8;
+
 /// A frame without payload.
 pub fn frame(kind: u8, channel: u64, head: Vec<u8>) -> Frame {
     Frame { channel, kind, head, payload: Chain::new() }

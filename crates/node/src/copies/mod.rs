@@ -14,6 +14,7 @@ mod message;
 mod pace;
 mod progress;
 mod slice;
+mod strategy;
 mod traffic;
 mod view;
 
@@ -27,10 +28,13 @@ pub use self::entry::{
     CopyEntry, DROPPED_MAX, DroppedCopy, Leaves, NODES, NewCopy, NodeEntry, StandingEntry, VolumeEntry,
     maintenance_key, node_key, peer, volume_key, volume_name_key,
 };
-pub use self::keeper::{ClusterError, CopiesStatus, Engine, Keeper, RECORD_DEADLINE, json};
+pub use self::keeper::{
+    ClusterError, CopiesStatus, Engine, ForkShown, ForkState, Keeper, RECORD_DEADLINE, json,
+};
 pub use self::lock::RangeLock;
 pub use self::progress::CopySync;
 pub use self::slice::{Opening, SliceCopy};
+pub use self::strategy::{ForkRecord, SplitEntry, Strategy, StrategyEntry, alone, split_key, strategy_key};
 pub use self::traffic::{Traffic, sum as sum_traffic};
 
 /// How long a command waits for a copy that does not serve at the moment (R21). A lost node is given up after a lease's length, 1 s; initiators

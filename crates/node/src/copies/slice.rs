@@ -52,6 +52,12 @@ pub struct SliceCopy {
     losses: Cell<u64>,
     /// It has had no lease for so long that initiators are sent elsewhere (R21).
     given_up: Cell<bool>,
+    /// Nothing is said to other copies and nothing is taken from them: see [`SliceCopy::detach`].
+    detached: Cell<bool>,
+    /// Hosts are not served, whatever it could do.
+    frozen: Cell<bool>,
+    /// A host has read or written here since the configuration that is acted in.
+    served: Cell<bool>,
     /// What commands have for themselves on all nodes.
     pub(super) locks: Locks,
 }
@@ -105,6 +111,9 @@ impl SliceCopy {
             happened: Notify::new(),
             losses: Cell::new(0),
             given_up: Cell::new(false),
+            detached: Cell::new(false),
+            frozen: Cell::new(false),
+            served: Cell::new(false),
             locks: Locks::new(hosts),
         }))
     }
@@ -158,6 +167,7 @@ impl SliceCopy {
         }
         let before = self.nodes.replace(nodes);
         self.locks.enter(activation.config.epoch);
+        self.served.set(!self.commands.borrow().is_empty());
         let new = || Slot::all().filter(|slot| before[slot.index()] != nodes[slot.index()]);
         for gone in new().filter(|slot| before[slot.index()].is_some()) {
             self.tell(|replica| replica.handle_link_down(gone));
@@ -167,6 +177,8 @@ impl SliceCopy {
             replica.activate(activation);
             if was_member && replica.standing() == Standing::Outside {
                 self.losses.set(self.losses.get() + 1);
+                // It is not the one that was held back any more.
+                self.frozen.set(self.detached.get());
             }
             if replica.standing() == Standing::Outside && !self.untrusted.get() {
                 replica.catch_up();
@@ -177,6 +189,43 @@ impl SliceCopy {
             if Copies::current().reaches(node, self.address.slice) {
                 self.link_up(node);
             }
+        }
+    }
+
+    /// From now on it says nothing to other copies and takes nothing from them: it goes on without them, and what it then holds must neither be
+    /// mixed with theirs nor be overwritten by it until that is settled.
+    pub fn detach(self: &Rc<Self>) {
+        if self.detached.replace(true) {
+            return;
+        }
+        for node in self.nodes.get().into_iter().flatten() {
+            self.break_off(node);
+        }
+    }
+
+    /// Other copies are heard of again, and hosts are served where it may.
+    pub fn attach(self: &Rc<Self>) {
+        self.frozen.set(false);
+        if self.detached.replace(false) {
+            for node in self.nodes.get().into_iter().flatten() {
+                if Copies::current().reaches(node, self.address.slice) {
+                    self.link_up(node);
+                }
+            }
+        }
+        self.happened.notify();
+    }
+
+    /// Serves no host any more until [`SliceCopy::attach`]. Says whether one has read or written here since the configuration that is acted in.
+    pub fn freeze(&self) -> bool {
+        self.frozen.set(true);
+        self.happened.notify();
+        self.served.get()
+    }
+
+    fn break_off(self: &Rc<Self>, node: NodeId) {
+        if let Some(slot) = self.slot_of(node) {
+            self.tell(|replica| replica.handle_link_down(slot));
         }
     }
 
@@ -212,6 +261,9 @@ impl SliceCopy {
 
     /// The link to a node is up: anew, if it was before.
     pub fn link_up(self: &Rc<Self>, node: NodeId) {
+        if self.detached.get() {
+            return;
+        }
         self.say_locks(node);
         if let Some(slot) = self.slot_of(node) {
             self.tell(|replica| replica.handle_link_up(slot));
@@ -220,9 +272,7 @@ impl SliceCopy {
 
     /// The link to a node broke.
     pub fn link_down(self: &Rc<Self>, node: NodeId) {
-        if let Some(slot) = self.slot_of(node) {
-            self.tell(|replica| replica.handle_link_down(slot));
-        }
+        self.break_off(node);
     }
 
     /// A message of the copy on that node.
@@ -291,9 +341,16 @@ impl SliceCopy {
         let blocks = self.blocks(offset, len);
         let mut until = None;
         loop {
+            if self.frozen.get() {
+                self.hold(&mut until).await?;
+                continue;
+            }
             let readable = self.ask(|replica, now, leases| replica.readable(now, leases, blocks));
             let mark = match readable {
-                Ok(mark) => mark,
+                Ok(mark) => {
+                    self.served.set(true);
+                    mark
+                }
                 Err(Unreadable::Failed) => return Err(SliceError::Offline),
                 // Whoever writes there brings it to its end, or the configuration changes.
                 Err(Unreadable::Unsettled) => {
@@ -338,7 +395,7 @@ impl SliceCopy {
                 return Err(SliceError::Unavailable);
             }
             // It could begin, but not end: then it is better off with a copy that has its leases.
-            if self.ask(|replica, now, leases| replica.leased(now, leases)).is_err() {
+            if self.frozen.get() || self.ask(|replica, now, leases| replica.leased(now, leases)).is_err() {
                 self.hold(&mut until).await?;
                 continue;
             }
@@ -375,9 +432,13 @@ impl SliceCopy {
     }
 
     fn begin(&self, blocks: Blocks, payload: &Payload) -> Result<Receiver<Outcome>, Unwritable> {
+        if self.frozen.get() {
+            return Err(Unwritable::NotInSync);
+        }
         let command = Command(self.last_command.get() + 1);
         self.last_command.set(command.0);
         self.replica.borrow_mut().write(command, blocks, payload.clone())?;
+        self.served.set(true);
         let (sender, done) = oneshot();
         self.commands.borrow_mut().insert(command, sender);
         Ok(done)
@@ -458,7 +519,7 @@ impl SliceCopy {
     }
 
     fn send(&self, slot: Slot, envelope: &Envelope) {
-        if let Some(node) = self.node_of(slot) {
+        if let Some(node) = self.node_of(slot).filter(|_| !self.detached.get()) {
             let copies = Copies::current();
             if copies.reaches(node, self.address.slice) {
                 copies.count(node, |traffic| traffic.count_sent(envelope));
@@ -560,6 +621,10 @@ impl SliceCopy {
         let epoch = head.first_chunk().and_then(|header| Some(wire::Header::parse(header).ok()?.epoch()));
         let active = self.replica.borrow().config().map(|config| config.epoch);
         epoch.is_some() && epoch != active
+    }
+
+    pub(super) fn is_detached(&self) -> bool {
+        self.detached.get()
     }
 
     pub(super) fn node_of(&self, slot: Slot) -> Option<NodeId> {

@@ -4,6 +4,8 @@
 
 mod all_paths;
 mod compare_and_write;
+mod forks;
+mod forks_crashes;
 mod moving;
 mod record_lost;
 mod reservations;

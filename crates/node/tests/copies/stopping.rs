@@ -12,7 +12,7 @@ impl Cluster {
     }
 
     /// Stops these nodes as a service does, at the same time.
-    fn stop(&self, indices: &[usize]) {
+    pub(super) fn stop(&self, indices: &[usize]) {
         let handles: Vec<Handle> =
             indices.iter().map(|index| Handle::new(self.world.handle(self.servers[*index]))).collect();
         self.world.wait_for(rt::join_all(handles.iter().map(Handle::drain)));

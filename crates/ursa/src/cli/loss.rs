@@ -1,6 +1,6 @@
 //! What the loss of a node would do to a volume now, in words.
 
-use api::{ClusterNode, CopyState, Volume, VolumeCopy, VolumeKind};
+use api::{ClusterNode, CopyState, Strategy, Volume, VolumeCopy, VolumeKind};
 
 /// A sentence for each node that has a copy.
 pub fn losses(volume: &Volume, nodes: &[ClusterNode]) -> Vec<String> {
@@ -21,6 +21,9 @@ fn loss(volume: &Volume, copy: &VolumeCopy, nodes: &[ClusterNode]) -> String {
             "ITS DATA IS LOST: it is the only copy in sync, and it is in memory"
         }
         (CopyState::InSync, 0) => "nobody serves until it is back: it is the only copy in sync",
+        _ if !outvoted(node, nodes) && is_of_two(nodes) && goes_on_alone(volume) => {
+            "the other one goes on alone after about six seconds; BUT IF ONLY THE LINK IS LOST, BOTH GO ON, and one's data is given up later"
+        }
         _ if !outvoted(node, nodes) && is_of_two(nodes) => {
             "nobody serves until it is back: of two nodes without a witness it decides (`ursa node prefer`)"
         }
@@ -30,6 +33,11 @@ fn loss(volume: &Volume, copy: &VolumeCopy, nodes: &[ClusterNode]) -> String {
         _ => "goes on after about a second",
     };
     format!("if node {node} is lost: {what}")
+}
+
+/// Whether somebody has agreed that a node goes on alone with it.
+fn goes_on_alone(volume: &Volume) -> bool {
+    volume.strategy.as_ref().is_some_and(|chosen| chosen.strategy == Strategy::Heartbeat)
 }
 
 /// Whether they are two nodes, of which one alone votes.
@@ -76,6 +84,8 @@ mod tests {
             copies: copies.iter().enumerate().map(copy).collect(),
             epoch: Some(1),
             reason: Some("the volume was made".into()),
+            strategy: None,
+            fork: None,
         }
     }
 

@@ -6,6 +6,7 @@ use api::{
 use clap::{Args, Subcommand, ValueEnum};
 
 mod copy;
+mod strategy;
 
 use super::attach::attach_lines;
 use super::confirm::Confirm;
@@ -50,6 +51,10 @@ pub enum Command {
     /// Add, take away and move the copies of a volume, while it is in use
     #[command(subcommand)]
     Copy(copy::Command),
+    /// Choose what a node does about a volume of two nodes when it hears of nobody and does not decide
+    Strategy(strategy::Choice),
+    /// Decide whose data is kept of a volume with which both nodes have gone on alone
+    ResolveFork(strategy::Resolution),
     /// Delete a volume with all its data
     Delete {
         /// Its name or identity
@@ -144,6 +149,8 @@ impl Command {
                 if found.equal { Ok(()) } else { Err(CliError::CopiesDiffer(name)) }
             }
             Command::Copy(command) => command.run(client, output),
+            Command::Strategy(choice) => choice.run(client, output),
+            Command::ResolveFork(resolution) => resolution.run(client, output),
             Command::Delete { name, force, confirm } => {
                 let volume = client.volume(&name)?;
                 if confirm.go_on(output, &deletion(&volume), true)? {
@@ -285,7 +292,15 @@ fn copies(volume: &Volume, nodes: &[ClusterNode]) -> String {
     } else {
         losses(volume, nodes).join("\n")
     };
-    "\n".to_owned() + &fields([("Copies", all.join("\n")), ("Last change", last), ("Losses", losses)])
+    let chosen = strategy::chosen(volume);
+    let fork = volume.fork.as_ref().map(|fork| strategy::fork_line(volume, fork)).unwrap_or_default();
+    fork + "\n"
+        + &fields([
+            ("Copies", all.join("\n")),
+            ("Last change", last),
+            ("Strategy", chosen),
+            ("Losses", losses),
+        ])
 }
 
 fn state(state: CopyState) -> &'static str {

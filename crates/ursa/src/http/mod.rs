@@ -63,6 +63,8 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(volumes::verify))
         .routes(routes!(volumes::add_copy))
         .routes(routes!(volumes::remove_copy))
+        .routes(routes!(volumes::choose_strategy))
+        .routes(routes!(volumes::resolve_fork))
         .routes(routes!(targets::list, targets::create))
         .routes(routes!(targets::show, targets::delete))
         .routes(routes!(targets::create_map))

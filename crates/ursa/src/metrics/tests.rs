@@ -114,7 +114,14 @@ fn a_copy_that_is_not_in_sync_shows_how_far_it_is() {
         cause: "its node was restarted".into(),
         waits_for: None,
     };
-    let status = CopiesStatus { entry, here: None, serving: true, syncs: [(1, sync)].into() };
+    let status = CopiesStatus {
+        entry,
+        here: None,
+        serving: true,
+        syncs: [(1, sync)].into(),
+        strategy: None,
+        fork: None,
+    };
     let traffic = Traffic { writes_sent: 1, writes_received: 2, sync_sent: 3, sync_received: 4 };
     let replication =
         ReplicationStats { traffic: [(2, traffic)].into(), synced: [((id(1), 2), 7000)].into() };

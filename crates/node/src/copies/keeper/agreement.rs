@@ -93,6 +93,11 @@ impl Agreement {
         let version = Version::default();
         Agreement { version, notices: Vec::new(), abort: Abort::NONE, known, asking: false, installing }
     }
+
+    /// In which epoch the last change was decided.
+    pub fn decided_in(&self) -> Epoch {
+        Epoch(self.version.epoch)
+    }
 }
 
 /// Holds [`Agreement::installing`].
@@ -328,7 +333,7 @@ impl Keeper {
         let volumes = self.volumes.borrow();
         let kept = volumes.get(&id)?;
         let config = kept.membership.active()?;
-        self.is_member(kept, config).then_some(())?;
+        (self.is_member(kept, config) && !kept.held).then_some(())?;
         let node_of = |slot: Slot| Some((slot, config.copy(slot)?.node));
         let (_, first) = config.in_sync().iter().next().and_then(node_of)?;
         Some(Members {
@@ -340,6 +345,7 @@ impl Keeper {
 
     fn is_member_in(&self, kept: &Kept, epoch: Epoch) -> bool {
         kept.open
+            && !kept.held
             && kept
                 .membership
                 .active()

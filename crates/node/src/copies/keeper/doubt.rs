@@ -76,6 +76,9 @@ impl Keeper {
         for kept in self.volumes.borrow_mut().values_mut() {
             let in_sync = kept.membership.active().is_some_and(|config| self.is_in_sync(kept, config));
             let lacks = kept.open && in_sync && !self.serves(now, kept);
+            if kept.open && in_sync && !lacks {
+                kept.led = Some(now);
+            }
             let before = kept.doubt;
             kept.doubt = before.next(now, lacks, quorum);
             shown |= before.state() != kept.doubt.state();

@@ -8,6 +8,8 @@ mod agreement;
 mod doubt;
 mod engine;
 mod error;
+mod fork;
+mod opening;
 mod proposals;
 mod questions;
 mod syncs;
@@ -33,16 +35,17 @@ pub use self::agreement::{Agreed, Told, Version};
 use self::doubt::Doubt;
 pub use self::engine::Engine;
 pub use self::error::ClusterError;
+pub use self::fork::{ForkShown, ForkState};
+use self::fork::{Forks, Word};
 use self::syncs::Syncs;
 use super::SliceCopy;
 use super::ask::Answer;
 use super::core::{Copies, on_every_core};
-use super::entry::{
-    DroppedCopy, NODES, NodeEntry, VOLUMES, VolumeEntry, maintenance_key, node_key, peer, volume_key,
-};
+use super::entry::{NODES, NodeEntry, VOLUMES, VolumeEntry, maintenance_key, peer, volume_key};
 use super::message::{self, Heartbeat};
 use super::progress::CopySync;
-use crate::control::{Control, CopyOpening, show_capacity};
+use super::strategy::{ForkRecord, StrategyEntry};
+use crate::control::{Control, show_capacity};
 use crate::port_numbers::NodeNumber;
 use crate::shard::on_all_cores;
 use crate::unit::{Paths, Way};
@@ -81,6 +84,8 @@ pub struct Keeper {
     /// What each core was last told of the budget for syncs.
     budget: Cell<Option<u64>>,
     engine: Engine,
+    /// Volumes with which this node has gone on alone.
+    forks: Forks,
     stopping: Cell<bool>,
 }
 
@@ -94,6 +99,8 @@ struct PeerState {
     /// It has said that it leaves, in this life.
     leaving: Option<Incarnation>,
     heard: Option<Instant>,
+    /// With which volumes it has gone on alone, as it has said over the link that is up or was up last.
+    word: Option<Word>,
 }
 
 /// A volume with a copy here.
@@ -116,6 +123,10 @@ struct Kept {
     proposing: bool,
     agreement: Agreement,
     doubt: Doubt,
+    /// When it last was in sync and had the leases of all other members.
+    led: Option<Instant>,
+    /// Hosts are not served: what is here and what the record says are to be settled first.
+    held: bool,
 }
 
 /// What is shown of a volume's copies.
@@ -129,11 +140,22 @@ pub struct CopiesStatus {
     pub serving: bool,
     /// How far the copies are that are not in sync, by slot.
     pub syncs: BTreeMap<u8, CopySync>,
+    /// What is to become of it when nobody has the cluster's record, if somebody has said so.
+    pub strategy: Option<StrategyEntry>,
+    /// A node has gone on alone with it, and that is not settled.
+    pub fork: Option<ForkShown>,
 }
 
 impl Keeper {
-    /// Begins to follow the record, which `engine` keeps.
-    pub fn start(copies: Rc<Copies>, store: Store, watch: Watch, links: Links, engine: Engine) -> Rc<Keeper> {
+    /// Begins to follow the record, which `engine` keeps. `forks` are the volumes with which an earlier life has gone on alone.
+    pub fn start(
+        copies: Rc<Copies>,
+        store: Store,
+        watch: Watch,
+        links: Links,
+        engine: Engine,
+        forks: Vec<ForkRecord>,
+    ) -> Rc<Keeper> {
         let keeper = Rc::new(Keeper {
             copies: Rc::clone(&copies),
             store,
@@ -151,6 +173,7 @@ impl Keeper {
             syncs: RefCell::default(),
             budget: Cell::new(None),
             engine,
+            forks: Forks::new(rt::now(), forks),
             stopping: Cell::new(false),
         });
         copies.set_keeper(Some(Rc::clone(&keeper)));
@@ -297,7 +320,9 @@ impl Keeper {
     fn status_of(&self, now: Instant, entry: VolumeEntry, kept: Option<&Kept>) -> CopiesStatus {
         let serving = kept.is_some_and(|kept| kept.open && self.serves(now, kept));
         let syncs = self.syncs_of(now, &entry);
-        CopiesStatus { entry, here: kept.map(|kept| (kept.slot, kept.open)), serving, syncs }
+        let (strategy, fork) = (self.strategy_of(&entry), self.fork_of(&entry));
+        let here = kept.map(|kept| (kept.slot, kept.open));
+        CopiesStatus { entry, here, serving, syncs, strategy, fork }
     }
 
     /// The ways to the volumes that have an open copy here.
@@ -329,17 +354,18 @@ impl Keeper {
             let config = kept.membership.active().or(kept.membership.newest());
             Some((number, Way::new(way(config.is_some_and(serves), NodeId(copy.node)))))
         });
-        let serves = acts && named && kept.agreement.known;
+        let serves = acts && named && kept.agreement.known && !kept.held;
         let own = kept.doubt.state().filter(|_| serves).unwrap_or_else(|| way(serves, self.me()));
         Paths { own: Way::new(own), others: others.collect() }
     }
 
     fn serves(&self, now: Instant, kept: &Kept) -> bool {
-        kept.membership.active().is_some_and(|config| {
-            let others = config.members().without(kept.slot);
-            let nodes = others.iter().filter_map(|slot| config.copy(slot)).map(|copy| copy.node);
-            self.is_in_sync(kept, config) && self.copies.holds_all(now, nodes)
-        })
+        !kept.held
+            && kept.membership.active().is_some_and(|config| {
+                let others = config.members().without(kept.slot);
+                let nodes = others.iter().filter_map(|slot| config.copy(slot)).map(|copy| copy.node);
+                self.is_in_sync(kept, config) && self.copies.holds_all(now, nodes)
+            })
     }
 
     /// Whether the configuration has the copy here as a member, in this life.
@@ -441,6 +467,8 @@ impl Keeper {
             proposing: false,
             agreement: Agreement::new(false),
             doubt: Doubt::default(),
+            led: None,
+            held: false,
         });
         tracing::info!(
             volume = entry.name,
@@ -456,93 +484,16 @@ impl Keeper {
             }
         }
         (kept.entry, kept.revision, kept.proposing) = (entry, revision, false);
-        kept.membership.learn(config);
-    }
-
-    /// This node has no copy of the volume any more.
-    async fn forget(&self, id: VolumeId) {
-        let kept = self.volumes.borrow_mut().remove(&id);
-        let Some(kept) = kept else { return };
-        let number = kept.entry.number;
-        on_all_cores(move || async move {
-            let copies = Copies::current();
-            copies.slices_of(number).iter().for_each(SliceCopy::leave);
-            copies.remove(number);
-        })
-        .await;
-        // Its last commands may take their time.
-        if let Some(control) = Control::try_current() {
-            self.closing.borrow_mut().insert(id);
-            rt::spawn(async move { control.close_copy(id).await }).detach();
+        if self.forks.allow(id, slot, &config) {
+            // What was held until the record says so is not in sync by now.
+            kept.held &= self.forks.has(id) || config.in_sync().contains(slot);
+            kept.membership.learn(config);
         }
-    }
-
-    /// The copy of the volume that was here is closed: another one may be opened.
-    pub async fn closed(&self, id: VolumeId) {
-        self.closing.borrow_mut().remove(&id);
-        self.open_volumes().await;
-        self.work.notify();
     }
 
     /// Whether the node is to be stopped: it has no copy in sync then.
     pub fn is_in_maintenance(&self, node: NodeId) -> bool {
         self.record.borrow().entries.contains_key(&maintenance_key(node))
-    }
-
-    /// The entries of volumes that have a copy here.
-    pub fn entries_here(&self) -> Vec<VolumeEntry> {
-        self.volumes.borrow().values().map(|kept| kept.entry.clone()).collect()
-    }
-
-    /// Copies that were taken off this node, which this life of it is to delete.
-    pub fn dropped_here(&self) -> Vec<(VolumeEntry, DroppedCopy)> {
-        let me = self.me();
-        let known = self.get::<NodeEntry>(&node_key(me));
-        if known.is_none_or(|(node, _)| node.incarnation != self.incarnation().0) {
-            // Somebody may be about to give a copy to the life before.
-            return Vec::new();
-        }
-        let dropped = |entry: VolumeEntry| {
-            let dropped = entry.dropped.iter().find(|dropped| dropped.node == me.0).copied();
-            dropped.map(|dropped| (entry, dropped))
-        };
-        let closing = self.closing.borrow();
-        let is_closing =
-            |entry: &VolumeEntry| VolumeId::parse(&entry.id).is_some_and(|id| closing.contains(&id));
-        let volumes: Vec<VolumeEntry> = self.list(VOLUMES);
-        volumes.into_iter().filter(|entry| !is_closing(entry)).filter_map(dropped).collect()
-    }
-
-    /// Opens copies whose volume and whose pool are both there by now.
-    pub async fn open_volumes(&self) {
-        let Some(control) = Control::try_current() else { return };
-        self.opening.acquire(1).await;
-        let wanted: Vec<(VolumeId, CopyOpening)> = {
-            let volumes = self.volumes.borrow();
-            let closing = self.closing.borrow();
-            let closed = volumes.iter().filter(|(id, kept)| !kept.open && !closing.contains(id));
-            closed.map(|(id, kept)| (*id, self.opening(kept))).collect()
-        };
-        for (id, opening) in wanted {
-            let Some(blank) = control.open_copy(id, opening).await else { continue };
-            if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
-                (kept.open, kept.blank, kept.shown) = (true, blank, opening.size.0);
-                // All copies of a new volume begin alike.
-                kept.agreement.known = opening.new;
-            }
-        }
-        self.opening.release(1);
-    }
-
-    fn opening(&self, kept: &Kept) -> CopyOpening {
-        CopyOpening {
-            number: kept.entry.number,
-            me: kept.slot,
-            made: kept.made,
-            size: ByteLen(kept.entry.size),
-            incarnation: self.copies.incarnation(),
-            new: kept.membership.newest().is_some_and(|config| self.is_in_sync(kept, config)),
-        }
     }
 
     /// Has copies act in what they may act in now.
@@ -593,6 +544,7 @@ impl Keeper {
             let request = self.copies.leases().request(rt::now());
             let frame = Heartbeat::Request(request).encode();
             for link in self.control_links() {
+                self.say_forks(&link);
                 link.send(message::frame(message::HEARTBEAT, 0, frame.clone()));
             }
             rt::sleep(HEARTBEAT).await;
@@ -617,6 +569,7 @@ impl Keeper {
                 look_at = now + STEWARD_EVERY;
                 self.look_at_leases().await;
                 self.propose().await;
+                self.look_at_forks();
                 if self.look_at_sources(rt::now()) {
                     self.show_paths().await;
                 }
@@ -646,7 +599,11 @@ impl Keeper {
     /// A control link is up.
     pub(super) fn link_up(&self, link: Rc<Link>) {
         let peer = link.name().peer;
-        self.peers.borrow_mut().entry(peer).or_default().link = Some(link);
+        // Before any lease that is given over it.
+        self.say_forks(&link);
+        let mut peers = self.peers.borrow_mut();
+        let state = peers.entry(peer).or_default();
+        (state.link, state.word) = (Some(link), None);
     }
 
     /// A control link broke.
@@ -698,6 +655,7 @@ impl Keeper {
             }
             message::ANSWER => self.handle_answer(from, &frame),
             message::SYNCS => self.handle_syncs(rt::now(), from, &frame),
+            message::FORKS => self.handle_forks(from, &frame),
             message::LEAVING => {
                 let life = link.peer_incarnation();
                 self.peers.borrow_mut().entry(from).or_default().leaving = Some(life);
@@ -717,6 +675,9 @@ impl Keeper {
                     if let Some((slot, _)) = kept.entry.copy_on(from) {
                         kept.steward.handle_heartbeat(now, slot, request.incarnation);
                     }
+                }
+                if self.denies_leases(from, request.incarnation) {
+                    return;
                 }
                 let grant = self.copies.with_leases(|leases| leases.handle_request(now, from, request));
                 if let Some(grant) = grant {

@@ -23,7 +23,9 @@ impl Keeper {
         let proposals: Vec<(VolumeId, Proposal)> = {
             let leases = self.copies.leases();
             let mut volumes = self.volumes.borrow_mut();
-            let open = volumes.iter_mut().filter(|(_, kept)| kept.open && !kept.proposing);
+            let open = volumes.iter_mut().filter(|(id, kept)| {
+                kept.open && !kept.proposing && !self.waits_for_word(now, **id, &kept.entry)
+            });
             open.filter_map(|(id, kept)| {
                 let view = views.get(&kept.entry.number)?.with_leaving(self.leaving(&kept.entry));
                 let proposal = kept.steward.propose(now, &kept.membership, &leases, view)?;
@@ -65,10 +67,11 @@ impl Keeper {
 
     /// Proposes that copies which have left be no copies any more.
     fn drop_copies(&self) -> Vec<(VolumeId, Proposal)> {
-        let volumes = self.volumes.borrow();
-        let acting = volumes.iter().filter(|(_, kept)| {
+        let (volumes, now) = (self.volumes.borrow(), rt::now());
+        let acting = volumes.iter().filter(|(id, kept)| {
             let newest = kept.membership.newest();
             !kept.proposing
+                && !self.waits_for_word(now, **id, &kept.entry)
                 && kept.membership.active() == newest
                 && newest.is_some_and(|config| self.is_in_sync(kept, config))
         });

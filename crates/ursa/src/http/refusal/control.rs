@@ -131,6 +131,9 @@ impl From<ControlError> for Refusal {
             E::OnlyInSync { .. } => Refusal::new(CONFLICT, "only_in_sync", error.to_string()),
             E::ElsewhereOnly { .. } => Refusal::new(CONFLICT, "copy_elsewhere", error.to_string()),
             E::NotReplicated(_) => Refusal::new(CONFLICT, "not_replicated", error.to_string()),
+            E::NotOfTwo { .. } => Refusal::new(CONFLICT, "not_of_two", error.to_string()),
+            E::NoFork(_) => Refusal::new(CONFLICT, "no_fork", error.to_string()),
+            E::Forked(_) => Refusal::new(CONFLICT, "forked", error.to_string()),
             E::NoAuthority => {
                 Refusal::new(CONFLICT, "no_authority", "this node has no key to let others in with")
                     .hint("make the token on the node that made the cluster")

@@ -2,6 +2,7 @@
 
 mod copies;
 mod making;
+mod strategy;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -17,6 +18,7 @@ use base::ByteLen;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+pub(super) use self::strategy::{__path_choose_strategy, __path_resolve_fork, choose_strategy, resolve_fork};
 use super::input::{Json, Parameters, Segments};
 use super::refusal::Refusal;
 use super::state::State;
@@ -230,6 +232,8 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
         serving: copies.as_ref().map_or(problem.is_none(), |copies| copies.serving),
         copies: copies.as_ref().map(|copies| copies::shown(copies, names)).unwrap_or_default(),
         epoch: copies.as_ref().map(|copies| copies.entry.epoch),
+        strategy: copies.as_ref().and_then(strategy::chosen),
+        fork: copies.as_ref().and_then(strategy::fork),
         reason: copies.map(|copies| copies.entry.reason),
         problem,
     }

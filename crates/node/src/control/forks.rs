@@ -1,0 +1,221 @@
+//! Volumes of two nodes that may go on without the cluster's record: who has agreed to that, and what becomes of those with which both have gone on.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use replica::{Epoch, Incarnation, NodeId, Revision};
+
+use super::change::Work;
+use super::relocation::entry_named;
+use super::turns::Thing;
+use super::{Control, ControlError};
+use crate::copies::{
+    Answer, Ask, ClusterError, ForkRecord, ForkShown, Keeper, NodeEntry, SplitEntry, StandingEntry, Strategy,
+    StrategyEntry, VolumeEntry, alone, json, node_key, split_key, strategy_key, volume_key,
+};
+use crate::record::{delete, set};
+use crate::shard::Shard;
+use crate::volume::VolumeId;
+
+/// Where the node's own record has the volumes with which it has gone on alone.
+const FORKS: &str = "fork/";
+
+/// How long the record may take to say what it has.
+const ASK_RECORD: Duration = Duration::from_secs(5);
+
+/// What somebody chose for a volume, and what they should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StrategyChange {
+    /// The nodes know only one address of each other: one cable, and both go on alone.
+    pub one_way: bool,
+}
+
+impl Control {
+    /// Forks of earlier lives of this node.
+    pub(super) fn forks(&self) -> Vec<ForkRecord> {
+        self.record.borrow().list(FORKS)
+    }
+
+    /// Writes down that this node goes on alone with a volume.
+    ///
+    /// # Errors
+    /// What the node's record says: it does not go on then.
+    pub(crate) async fn keep_fork(self: &Rc<Control>, fork: &ForkRecord) -> Result<(), ControlError> {
+        let change = set(format!("{FORKS}{}", fork.volume), fork);
+        self.change_fork(&fork.volume, change).await
+    }
+
+    /// Forgets that it did.
+    ///
+    /// # Errors
+    /// What the node's record says.
+    pub(crate) async fn drop_fork(self: &Rc<Control>, id: VolumeId) -> Result<(), ControlError> {
+        self.change_fork(&id.to_string(), delete(format!("{FORKS}{id}"))).await
+    }
+
+    async fn change_fork(
+        self: &Rc<Control>,
+        volume: &str,
+        change: crate::record::Change,
+    ) -> Result<(), ControlError> {
+        let control = Rc::clone(self);
+        self.change(
+            Work::new("going on alone, or not any more, with volume", volume),
+            |changing| async move {
+                let _record = changing.hold([Thing::Record]).await?;
+                // Into both slots: should one of them be damaged, the other does not say that there is no fork.
+                control.commit(&changing, vec![change.clone()]).await?;
+                control.commit(&changing, vec![change]).await
+            },
+        )
+        .await
+    }
+
+    /// Chooses what a node does about a volume when it hears of nobody and cannot reach the record.
+    ///
+    /// # Errors
+    /// A cluster or a volume that is not of two nodes; a node that is not there, or does not know of this.
+    pub async fn set_strategy(
+        &self,
+        volume: &str,
+        strategy: Strategy,
+        by: &str,
+    ) -> Result<StrategyChange, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let (id, entry) = entry_named(&keeper, volume)?;
+        let nodes: Vec<NodeEntry> = keeper.nodes().into_iter().map(|(node, _)| node).collect();
+        if strategy == Strategy::Heartbeat {
+            let two = nodes.len() == 2 && !nodes.iter().any(|node| node.witness) && entry.copies.len() == 2;
+            if !two {
+                return Err(ControlError::NotOfTwo {
+                    volume: entry.name,
+                    nodes: nodes.len(),
+                    copies: entry.copies.len(),
+                });
+            }
+            // It must know what it is to say, and what not to do before it has heard it.
+            for node in nodes.iter().map(|node| NodeId(node.id)).filter(|node| *node != keeper.me()) {
+                keeper.ask(node, Ask::KnowsForks).await?;
+            }
+        }
+        let key = strategy_key(id);
+        let now = (Shard::current().config().unix_now)();
+        let chosen = StrategyEntry { strategy, by: by.to_owned(), at: now };
+        let volume_key = volume_key(id);
+        let transaction = Keeper::transaction()
+            .expect(&volume_key, keeper.revision_of(&volume_key))
+            .expect(&key, keeper.revision_of(&key))
+            .put(&key, json(&chosen));
+        keeper.commit(transaction).await?;
+        tracing::warn!(
+            volume = entry.name,
+            ?strategy,
+            by,
+            "what becomes of a volume without the record has been chosen"
+        );
+        Ok(StrategyChange { one_way: nodes.iter().any(|node| node.addresses.len() < 2) })
+    }
+
+    /// Decides whose data is kept of a volume with which a node has gone on alone, and cannot be settled without somebody's word. What the other node alone has
+    /// is given up.
+    ///
+    /// # Errors
+    /// There is nothing to decide; a node without a copy; what the record says.
+    pub async fn resolve_fork(&self, volume: &str, keep: u16) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let (id, entry) = entry_named(&keeper, volume)?;
+        let fork = keeper.fork_of(&entry).ok_or_else(|| ControlError::NoFork(entry.name.clone()))?;
+        if entry.copy_on(NodeId(keep)).is_none() {
+            return Err(ControlError::HasNoCopy { volume: entry.name, node: keep });
+        }
+        if keep != fork.node {
+            return Ok(keep_record(&keeper, id, &fork, keep).await?);
+        }
+        // Who serves must stop before the record says that the other one does: it needs nobody's lease.
+        let serves = entry.copies.iter().find(|copy| copy.node != keep);
+        let serves = serves.map(|copy| NodeId(copy.node)).unwrap_or(keeper.me());
+        match keeper.ask(serves, Ask::YieldToFork { id: entry.id.clone(), epoch: entry.epoch }).await? {
+            Answer::Done { .. } => Ok(()),
+            _ => Err(ControlError::Internal("a strange answer")),
+        }
+    }
+
+    /// Stops serving a volume for good, since what the other node has written alone is kept: then has the record say so.
+    pub(super) async fn yield_to_fork(&self, id: &str, epoch: u64) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let not_found = || ControlError::not_found("volume", id);
+        let id = VolumeId::parse(id).ok_or_else(not_found)?;
+        let (split, split_revision) = keeper
+            .get::<SplitEntry>(&split_key(id))
+            .filter(|(split, _)| split.keep.is_none() && split.node != keeper.me().0)
+            .ok_or_else(|| ControlError::NoFork(id.to_string()))?;
+        let found = keeper.store().get(&volume_key(id), ASK_RECORD).await.map_err(ClusterError::from)?;
+        let found = found.ok_or_else(not_found)?;
+        let entry: VolumeEntry = serde_json::from_slice(&found.value).map_err(|_| not_found())?;
+        let only_here = entry
+            .copies
+            .iter()
+            .all(|copy| (copy.standing == StandingEntry::Outside) == (copy.node != keeper.me().0));
+        if entry.epoch != epoch || !only_here {
+            return Err(ClusterError::Conflict(entry.name).into());
+        }
+        let life = keeper.get::<NodeEntry>(&node_key(NodeId(split.node)));
+        let life = life.map(|(node, _)| Incarnation(node.incarnation)).ok_or_else(not_found)?;
+        let next = only(&entry, split.node, life, entry.epoch.max(split.epoch) + 1)
+            .ok_or(ControlError::Internal("a split volume has a copy on both nodes"))?;
+        keeper.stop_serving(id).await;
+        let decided = SplitEntry { keep: Some(split.node), ..split };
+        let transaction = Keeper::transaction()
+            .expect(&volume_key(id), Some(found.revision))
+            .expect(&split_key(id), Some(split_revision))
+            .put(&volume_key(id), json(&next))
+            .put(&split_key(id), json(&decided));
+        match keeper.commit(transaction).await {
+            Ok(()) => Ok(()),
+            Err(ClusterError::Conflict(key)) => {
+                keeper.go_on_serving(id).await;
+                Err(ClusterError::Conflict(key).into())
+            }
+            // It may take effect yet: asked again, it either has or does.
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Keeps what the record's side has: what the other node has written alone is given up.
+async fn keep_record(
+    keeper: &Rc<Keeper>,
+    id: VolumeId,
+    fork: &ForkShown,
+    keep: u16,
+) -> Result<(), ClusterError> {
+    let (entry, revision) =
+        keeper.get::<VolumeEntry>(&volume_key(id)).ok_or_else(|| ClusterError::Conflict(volume_key(id)))?;
+    let known = keeper.get::<SplitEntry>(&split_key(id));
+    let said = keeper.said_of(&entry, fork.node);
+    let of_record = known.as_ref().map(|(split, _)| split.clone()).filter(|split| split.keep.is_none());
+    let split = of_record.or(said).ok_or_else(|| ClusterError::Conflict(entry.name.clone()))?;
+    let decided = SplitEntry { keep: Some(keep), ..split };
+    let mut transaction = Keeper::transaction()
+        .expect(&volume_key(id), Some(revision))
+        .expect(&split_key(id), known.map(|(_, revision)| revision))
+        .put(&split_key(id), json(&decided));
+    let kept = entry.copy_on(NodeId(keep)).map(|(_, copy)| *copy);
+    let kept = kept.filter(|copy| copy.standing == StandingEntry::InSync);
+    let kept = kept.ok_or_else(|| ClusterError::Conflict(entry.name.clone()))?;
+    let other_in_sync =
+        entry.copies.iter().any(|copy| copy.node != keep && copy.standing != StandingEntry::Outside);
+    if other_in_sync {
+        let next = only(&entry, keep, Incarnation(kept.incarnation), entry.epoch + 1);
+        let next = next.ok_or_else(|| ClusterError::Conflict(entry.name.clone()))?;
+        transaction = transaction.put(&volume_key(id), json(&next));
+    }
+    keeper.commit(transaction).await
+}
+
+/// The entry with the node's copy alone in sync.
+fn only(entry: &VolumeEntry, node: u16, life: Incarnation, epoch: u64) -> Option<VolumeEntry> {
+    let (slot, _) = entry.copy_on(NodeId(node))?;
+    let config = alone(&entry.config(Revision(0))?, slot, life, Epoch(epoch), Revision(0));
+    Some(entry.with_config(&config, "it was decided whose data is kept"))
+}

@@ -1,0 +1,555 @@
+//! Two nodes, of which the second goes on alone when the first is lost, as somebody has agreed to; and what becomes of it when the first is back.
+
+use cluster::memory::Fault;
+use node::control::ControlError;
+use node::copies::{ForkShown, ForkState, StandingEntry, Strategy};
+
+use super::*;
+
+/// Longer than the silence after which a node goes on alone, and leases.
+pub(super) const GOES_ON: Duration = Duration::from_secs(8);
+
+/// The node that decides, and the other one.
+pub(super) const A: usize = 0;
+pub(super) const B: usize = 1;
+
+fn record_node(index: usize) -> cluster::NodeId {
+    cluster::NodeId::new(index as u16 + 1).unwrap()
+}
+
+impl Cluster {
+    /// Two nodes with a volume with which a node may go on alone.
+    pub(super) fn of_two(seed: u64) -> Cluster {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.choose(Strategy::Heartbeat).unwrap();
+        // The second node has no vote by now, and knows what was agreed to.
+        cluster.world.run_for(Duration::from_secs(5));
+        cluster
+    }
+
+    fn choose(&self, strategy: Strategy) -> Result<node::control::StrategyChange, ControlError> {
+        self.control(A, move |control| async move { control.set_strategy("thick", strategy, "test").await })
+    }
+
+    /// Crashes the node that decides: the other one does not reach the record any more.
+    pub(super) fn lose_a(&self) {
+        self.world.crash(self.servers[A]);
+        self.record.begin(record_node(B), Fault::Unreachable);
+    }
+
+    pub(super) fn return_a(&self) {
+        self.record.end(record_node(B), Fault::Unreachable);
+        self.start(A);
+    }
+
+    fn cut_nodes(&self) {
+        self.world.cut(self.servers[A], self.servers[B]);
+        self.record.begin(record_node(B), Fault::Unreachable);
+    }
+
+    fn heal_nodes(&self) {
+        self.record.end(record_node(B), Fault::Unreachable);
+        self.world.heal_all();
+    }
+
+    pub(super) fn fork(&self, index: usize) -> Option<ForkShown> {
+        self.control(index, |control| async move { control.keeper().unwrap().volumes()[0].fork.clone() })
+    }
+
+    pub(super) fn serves(&self, index: usize) -> bool {
+        self.control(index, |control| async move { control.keeper().unwrap().volumes()[0].serving })
+    }
+
+    fn wait_until_split(&self) {
+        let split = || self.fork(A).is_some_and(|fork| fork.state == ForkState::Split);
+        assert!(self.world.run_until(split, Duration::from_secs(15)), "{:?}", self.fork(A));
+        // And what is shown of the paths.
+        self.world.run_for(Duration::from_millis(500));
+    }
+
+    fn resolve(&self, asked: usize, keep: usize) -> Result<(), ControlError> {
+        self.control(
+            asked,
+            move |control| async move { control.resolve_fork("thick", keep as u16 + 1).await },
+        )
+    }
+
+    /// Waits until both copies are in sync and serve, and compares them.
+    pub(super) fn wait_until_one(&self) {
+        self.wait_until_in_sync(A, 2);
+        self.wait_until_all_serve();
+        self.world.run_for(Duration::from_secs(1));
+        assert_eq!((self.fork(A), self.fork(B)), (None, None));
+        assert_eq!(self.checksum(A), self.checksum(B));
+    }
+
+    /// Writes through a node what is `value` in each of these blocks.
+    pub(super) fn put(&self, through: usize, blocks: std::ops::Range<u64>, value: u64) {
+        let (client, portal) = (self.client("writer"), self.portal(through));
+        self.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "writer").await.expect("it serves");
+            for lba in blocks {
+                write(&session, lba, value).await.unwrap();
+            }
+        });
+    }
+
+    pub(super) fn read_block(&self, through: usize, lba: u64) -> u64 {
+        let (client, portal) = (self.client("reader"), self.portal(through));
+        self.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "reader").await.expect("it serves");
+            read(&session, lba).await.unwrap()
+        })
+    }
+
+    fn hosts(&self, rng: &mut Rng) -> History {
+        let history: History = Rc::new(RefCell::new(vec![Vec::new(); HOT as usize]));
+        let time = Rc::new(Cell::new(0));
+        for (number, through) in [A, A, B, B].into_iter().enumerate() {
+            let name = format!("client-{}", (b'a' + number as u8) as char);
+            let (client, portal) = (self.client(&name), self.portal(through));
+            let (history, time, rng) = (Rc::clone(&history), Rc::clone(&time), rng.fork());
+            drop(self.world.spawn_on(client, CoreId(0), move || worker(portal, name, history, time, rng)));
+        }
+        history
+    }
+
+    pub(super) fn restart_b(&self, after: Duration) {
+        self.world.crash(self.servers[B]);
+        self.world.run_for(after);
+        self.start(B);
+    }
+}
+
+fn goes_on(seed: u64) {
+    let cluster = Cluster::of_two(seed);
+    cluster.put(A, 0..20, 1);
+    cluster.lose_a();
+    cluster.world.run_for(Duration::from_secs(4));
+    assert!(!cluster.serves(B), "the silence has not lasted long enough");
+    cluster.world.run_for(Duration::from_secs(4));
+    assert!(cluster.serves(B));
+    assert_eq!(cluster.fork(B).unwrap().state, ForkState::Alone);
+    assert_eq!(cluster.read_block(B, 19), 1);
+    cluster.put(B, 10..30, 2);
+    cluster.return_a();
+    cluster.wait_until_one();
+    for (lba, value) in [(0, 1), (9, 1), (10, 2), (29, 2), (30, 0)] {
+        assert_eq!((cluster.read_block(A, lba), cluster.read_block(B, lba)), (value, value));
+    }
+    // And once more, from there.
+    cluster.lose_a();
+    cluster.world.run_for(GOES_ON);
+    cluster.put(B, 0..5, 3);
+    cluster.return_a();
+    cluster.wait_until_one();
+    assert_eq!((cluster.read_block(A, 4), cluster.read_block(A, 5)), (3, 1));
+}
+
+#[test]
+fn the_other_node_goes_on_and_what_it_has_written_counts() {
+    each_seed(3, goes_on);
+}
+
+/// One node at a time is lost, at any moment, and the first one never starts while the second is down: nothing is ever split, and hosts see one disk.
+fn one_at_a_time(seed: u64) {
+    let mut rng = Rng::new(seed);
+    let cluster = Cluster::of_two(seed);
+    let history = cluster.hosts(&mut rng);
+    cluster.world.run_for(Duration::from_secs(1));
+    for _ in 0..3 {
+        cluster.lose_a();
+        cluster.world.run_for(Duration::from_millis(rng.below(12_000)));
+        if rng.one_in(2) {
+            cluster.restart_b(Duration::from_millis(rng.below(3000)));
+            cluster.world.run_for(Duration::from_millis(rng.below(10_000)));
+        }
+        let held = [A, B].into_iter().filter(|_| rng.one_in(3)).collect::<Vec<_>>();
+        held.iter().for_each(|index| cluster.record.begin(record_node(*index), Fault::WatchHeld));
+        cluster.return_a();
+        cluster.world.run_for(Duration::from_millis(rng.below(4000)));
+        match rng.below(4) {
+            // Back, and lost again in the middle of it.
+            0 => {
+                cluster.lose_a();
+                cluster.world.run_for(Duration::from_millis(rng.below(8000)));
+                cluster.return_a();
+            }
+            1 => cluster.restart_b(Duration::from_millis(rng.below(1500))),
+            _ => {}
+        }
+        held.iter().for_each(|index| cluster.record.end(record_node(*index), Fault::WatchHeld));
+        cluster.wait_until_in_sync(A, 2);
+        cluster.world.run_for(Duration::from_millis(rng.below(3000)));
+    }
+    cluster.world.run_for(Duration::from_secs(3));
+    cluster.wait_until_in_sync(A, 2);
+    assert_eq!((cluster.fork(A), cluster.fork(B)), (None, None), "seed {seed}");
+    check_all(seed, &history.borrow());
+}
+
+#[test]
+fn hosts_see_one_disk_while_one_node_at_a_time_is_lost() {
+    each_seed(std::env::var("URSA_SEEDS").map_or(10, |seeds| seeds.parse().unwrap()), one_at_a_time);
+}
+
+fn split(seed: u64) {
+    for (asked, keep) in [(A, A), (A, B), (B, A), (B, B)] {
+        let cluster = Cluster::of_two(seed);
+        cluster.put(A, 0..10, 1);
+        cluster.cut_nodes();
+        cluster.world.run_for(GOES_ON);
+        cluster.put(A, 0..5, 100);
+        cluster.put(B, 3..8, 200);
+        let before = [A, B].map(|index| cluster.checksum(index));
+        cluster.heal_nodes();
+        cluster.wait_until_split();
+        assert!(cluster.serves(A) && !cluster.serves(B), "who has the record serves");
+        cluster.world.run_for(Duration::from_secs(10));
+        assert_eq!([A, B].map(|index| cluster.checksum(index)), before, "nothing is merged or discarded");
+        if seed % 2 == 1 {
+            cluster.restart_b(Duration::from_secs(1));
+            cluster.world.crash(cluster.servers[A]);
+            cluster.start(A);
+            cluster.world.run_for(Duration::from_secs(10));
+            assert_eq!([A, B].map(|index| cluster.checksum(index)), before, "after restarts neither");
+        }
+        assert!(cluster.serves(A) && !cluster.serves(B));
+        cluster.resolve(asked, keep).unwrap();
+        cluster.wait_until_one();
+        let expected = if keep == A { [(0, 100), (4, 100), (5, 1)] } else { [(0, 1), (4, 200), (7, 200)] };
+        for (lba, value) in expected {
+            assert_eq!((cluster.read_block(A, lba), cluster.read_block(B, lba)), (value, value));
+        }
+        assert!(matches!(cluster.resolve(A, A), Err(ControlError::NoFork(_))));
+    }
+}
+
+#[test]
+fn a_cut_with_writes_on_both_sides_is_a_split_and_somebody_decides() {
+    each_seed(4, split);
+}
+
+#[test]
+fn a_cut_with_hosts_on_one_side_only_settles_itself() {
+    each_seed(5, |seed| {
+        let cluster = Cluster::of_two(seed);
+        let (client, portal) = (cluster.client("writer-a"), cluster.portal(A));
+        let (written, stop) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+        let (told, asked) = (Rc::clone(&written), Rc::clone(&stop));
+        drop(cluster.world.spawn_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "writer-a").await.unwrap();
+            while !asked.get() {
+                let value = told.get() + 1;
+                write(&session, value % 100, value).await.unwrap();
+                told.set(value);
+            }
+        }));
+        cluster.world.run_for(Duration::from_secs(1));
+        cluster.cut_nodes();
+        cluster.world.run_for(GOES_ON);
+        assert!(cluster.serves(B), "it has gone on, and nobody came");
+        cluster.heal_nodes();
+        cluster.world.run_for(Duration::from_secs(1));
+        stop.set(true);
+        cluster.wait_until_one();
+        let last = written.get();
+        assert_eq!(cluster.read_block(B, last % 100), last);
+    });
+}
+
+/// The first node starts while the second cannot be heard of for a moment.
+fn a_start_behind_a_cut(seed: u64) {
+    let cluster = Cluster::of_two(seed);
+    cluster.lose_a();
+    cluster.world.run_for(GOES_ON);
+    cluster.put(B, 0..10, 2);
+    cluster.world.cut(cluster.servers[A], cluster.servers[B]);
+    cluster.start(A);
+    cluster.world.run_for(Duration::from_secs(3));
+    assert!(!cluster.serves(A));
+    cluster.heal_nodes();
+    cluster.wait_until_one();
+    assert_eq!(cluster.read_block(A, 9), 2);
+}
+
+#[test]
+fn who_starts_waits_until_it_has_heard_of_the_other() {
+    each_seed(3, a_start_behind_a_cut);
+}
+
+/// Anything may happen at any time. As long as no volume was split hosts see one disk; and whatever happened both copies are one in the end.
+fn anything(seed: u64) -> bool {
+    let mut rng = Rng::new(seed);
+    let cluster = Cluster::of_two(seed);
+    let history = cluster.hosts(&mut rng);
+    let mut down = [false, false];
+    let mut cut = false;
+    for _ in 0..8 {
+        cluster.world.run_for(Duration::from_millis(rng.below(9000)));
+        match rng.below(6) {
+            kind @ 0..=2 => {
+                let index = usize::from(kind == 0);
+                down[index] = !down[index];
+                match down[index] {
+                    true => cluster.world.crash(cluster.servers[index]),
+                    false => cluster.start(index),
+                }
+            }
+            3 if cut => {
+                cluster.world.heal_all();
+                cut = false;
+            }
+            3 => {
+                cluster.world.cut(cluster.servers[A], cluster.servers[B]);
+                cut = true;
+            }
+            4 => cluster.record.begin(record_node(rng.below(2) as usize), Fault::WatchHeld),
+            _ => [A, B].iter().for_each(|index| cluster.record.end(record_node(*index), Fault::WatchHeld)),
+        }
+        if cut || down[A] {
+            cluster.record.begin(record_node(B), Fault::Unreachable);
+        } else {
+            cluster.record.end(record_node(B), Fault::Unreachable);
+        }
+    }
+    [A, B].iter().for_each(|index| cluster.record.end(record_node(*index), Fault::WatchHeld));
+    cluster.heal_nodes();
+    [A, B].into_iter().filter(|index| down[*index]).for_each(|index| cluster.start(index));
+    let split = || cluster.fork(A).is_some_and(|fork| fork.state == ForkState::Split);
+    let ended = || split() || cluster.in_sync(A) == 2;
+    assert!(cluster.world.run_until(ended, Duration::from_secs(60)), "seed {seed}: {:?}", cluster.fork(B));
+    cluster.world.run_for(Duration::from_secs(8));
+    if split() {
+        let keep = rng.below(2) as usize;
+        cluster.resolve(rng.below(2) as usize, keep).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        cluster.wait_until_in_sync(A, 2);
+        cluster.world.run_for(Duration::from_secs(8));
+        assert_eq!((cluster.fork(A), cluster.fork(B)), (None, None), "seed {seed}");
+        return true;
+    }
+    cluster.wait_until_in_sync(A, 2);
+    cluster.world.run_for(Duration::from_secs(3));
+    for (lba, ops) in history.borrow().iter().enumerate() {
+        if let Err(violation) = check(0, ops) {
+            panic!("seed {seed}, block {lba}: {violation:?}");
+        }
+    }
+    false
+}
+
+#[test]
+fn whatever_happens_is_one_disk_or_is_said_to_be_split() {
+    let splits = Cell::new(0);
+    let seeds = std::env::var("URSA_SEEDS").map_or(12, |seeds| seeds.parse().unwrap());
+    each_seed(seeds, |seed| splits.set(splits.get() + u64::from(anything(seed))));
+    println!("{} of {seeds} were split", splits.get());
+}
+
+#[test]
+fn a_copy_that_was_not_there_when_the_other_was_lost_does_not_go_on() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::of_two(seed);
+        cluster.put(A, 0..10, 1);
+        cluster.lose_a();
+        cluster.restart_b(Duration::from_secs(1));
+        cluster.world.run_for(Duration::from_secs(20));
+        assert!(!cluster.serves(B), "its last life had not gone on alone");
+        cluster.return_a();
+        cluster.wait_until_one();
+    });
+}
+
+/// The first node has gone on without the second, which does not know.
+fn left_behind(seed: u64) {
+    let cluster = Cluster::of_two(seed);
+    cluster.record.begin(record_node(B), Fault::WatchHeld);
+    cluster.record.begin(record_node(B), Fault::Unreachable);
+    cluster.world.cut(cluster.servers[A], cluster.servers[B]);
+    cluster.world.run_for(Duration::from_secs(3));
+    cluster.world.heal_all();
+    cluster.put(A, 0..10, 1);
+    cluster.world.run_for(Duration::from_secs(1));
+    cluster.world.crash(cluster.servers[A]);
+    cluster.world.run_for(Duration::from_secs(15));
+    assert!(!cluster.serves(B) && cluster.fork(B).is_none());
+    cluster.record.end(record_node(B), Fault::WatchHeld);
+    cluster.return_a();
+    cluster.wait_until_one();
+    assert_eq!(cluster.read_block(B, 9), 1);
+}
+
+#[test]
+fn a_copy_that_the_other_has_left_behind_does_not_go_on() {
+    each_seed(3, left_behind);
+}
+
+fn unasked(seed: u64) {
+    let cluster = Cluster::of_two(seed);
+    cluster.control(A, |control| async move {
+        let other = Shape { name: "plain", ..Shape::thick() };
+        let copies = Some(Placement::Count(2));
+        let new = node::control::NewVolume { copies, ..new_volume(POOL, other) };
+        control.create_volume(new).await.unwrap();
+    });
+    cluster.world.run_for(Duration::from_secs(1));
+    cluster.lose_a();
+    cluster.world.run_for(GOES_ON);
+    let serving = cluster.control(B, |control| async move {
+        let volumes = control.keeper().unwrap().volumes();
+        volumes.into_iter().map(|volume| (volume.entry.name, volume.serving)).collect::<BTreeMap<_, _>>()
+    });
+    assert_eq!(serving, BTreeMap::from([("plain".into(), false), ("thick".into(), true)]));
+    cluster.return_a();
+    cluster.world.run_for(Duration::from_secs(15));
+    cluster.wait_until_one();
+    cluster.choose(Strategy::Prefer).unwrap();
+    cluster.world.run_for(Duration::from_secs(1));
+    cluster.lose_a();
+    cluster.world.run_for(GOES_ON * 2);
+    assert!(!cluster.serves(B) && cluster.fork(B).is_none(), "that was taken back");
+}
+
+#[test]
+fn nobody_goes_on_alone_unasked() {
+    each_seed(2, unasked);
+}
+
+#[test]
+fn what_cannot_be_written_down_is_not_done() {
+    each_seed(2, |seed| {
+        let cluster = Cluster::of_two(seed);
+        cluster.put(A, 0..10, 1);
+        cluster.world.set_disk_dead(cluster.servers[B], "/ursa/record", true);
+        cluster.lose_a();
+        cluster.world.run_for(GOES_ON * 2);
+        assert!(!cluster.serves(B));
+        cluster.world.set_disk_dead(cluster.servers[B], "/ursa/record", false);
+        cluster.return_a();
+        cluster.wait_until_in_sync(A, 2);
+        // And a start is one like any other.
+        cluster.restart_b(Duration::from_secs(1));
+        cluster.wait_until_one();
+    });
+}
+
+fn stopped_while_alone(seed: u64) {
+    let cluster = Cluster::of_two(seed);
+    cluster.lose_a();
+    cluster.world.run_for(GOES_ON);
+    cluster.put(B, 0..10, 7);
+    cluster.stop(&[B]);
+    cluster.start(B);
+    cluster.world.run_for(Duration::from_secs(3));
+    assert!(!cluster.serves(B), "the other one may be back");
+    cluster.world.run_for(GOES_ON);
+    assert_eq!(cluster.read_block(B, 9), 7);
+    cluster.put(B, 10..20, 8);
+    cluster.return_a();
+    cluster.wait_until_one();
+    assert_eq!((cluster.read_block(A, 9), cluster.read_block(A, 19)), (7, 8));
+}
+
+#[test]
+fn a_node_that_goes_on_alone_is_stopped_and_started_again() {
+    each_seed(2, stopped_while_alone);
+}
+
+/// Neither reaches the record for a while: the first one still thinks that the second is with it.
+fn left_without_lease(seed: u64) {
+    let cluster = Cluster::of_two(seed);
+    cluster.put(A, 0..10, 1);
+    cluster.record.begin(record_node(A), Fault::Unreachable);
+    cluster.cut_nodes();
+    cluster.world.run_for(GOES_ON);
+    cluster.put(B, 0..10, 2);
+    cluster.world.heal_all();
+    cluster.world.run_for(Duration::from_secs(5));
+    assert!(!cluster.serves(A), "what it has is old");
+    assert!(cluster.serves(B));
+    // When the record answers, one of them is quicker: the first one to remove the second, or the second one to say that it has gone on.
+    cluster.record.end(record_node(A), Fault::Unreachable);
+    cluster.record.end(record_node(B), Fault::Unreachable);
+    cluster.world.run_for(Duration::from_secs(5));
+    if cluster.fork(A).is_some() {
+        assert!(!cluster.serves(B));
+        cluster.resolve(A, B).unwrap();
+    }
+    cluster.wait_until_one();
+    assert_eq!(cluster.read_block(A, 9), 2);
+}
+
+#[test]
+fn no_lease_is_given_to_who_was_left() {
+    each_seed(3, left_without_lease);
+}
+
+/// Agreed to while both were there, and taken back while the second was alone.
+#[test]
+fn what_was_done_alone_is_settled_though_the_agreement_was_taken_back() {
+    each_seed(2, |seed| {
+        let cluster = Cluster::of_two(seed);
+        cluster.cut_nodes();
+        cluster.world.run_for(GOES_ON);
+        cluster.put(B, 0..10, 2);
+        cluster.put(A, 0..10, 1);
+        cluster.choose(Strategy::Prefer).unwrap();
+        cluster.heal_nodes();
+        cluster.wait_until_split();
+        assert!(matches!(
+            cluster.control(A, |control| async move { control.remove_copy("thick", 2).await }),
+            Err(ControlError::Forked(_))
+        ));
+        cluster.resolve(A, B).unwrap();
+        cluster.wait_until_one();
+        assert_eq!(cluster.read_block(A, 9), 2);
+    });
+}
+
+#[test]
+fn only_volumes_of_two_nodes_can_be_agreed_to() {
+    each_seed(1, |seed| {
+        let cluster = Cluster::new(seed, 3, 1);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        let refused = cluster.choose(Strategy::Heartbeat);
+        assert!(matches!(refused, Err(ControlError::NotOfTwo { nodes: 3, copies: 2, .. })), "{refused:?}");
+        let copies = cluster.control(A, |control| async move { control.keeper().unwrap().volumes() });
+        assert!(copies[0].entry.copies.iter().all(|copy| copy.standing == StandingEntry::InSync));
+        let cluster = Cluster::new(seed, 2, 1);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.world.crash(cluster.servers[B]);
+        cluster.world.run_for(Duration::from_secs(1));
+        assert!(cluster.choose(Strategy::Heartbeat).is_err(), "it must know what it is to do");
+    });
+}
+
+/// Each rule left out is noticed by one of the scenarios above.
+#[cfg(debug_assertions)]
+#[test]
+fn a_rule_that_is_left_out_is_noticed() {
+    use node::canary::{Canary, make};
+    let cases: [(Canary, fn(u64)); 7] = [
+        (Canary::ForkUnasked, unasked),
+        (Canary::ForkUnled, left_behind),
+        (Canary::ForkUnwritten, stopped_while_alone),
+        (Canary::ForkFollowsRecord, split),
+        (Canary::ForkLends, left_without_lease),
+        (Canary::GoOnUnheard, a_start_behind_a_cut),
+        (Canary::ForkUnused, split),
+    ];
+    let quiet = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let unnoticed: Vec<Canary> = cases
+        .into_iter()
+        .filter(|(canary, scenario)| {
+            make(Some(*canary));
+            let noticed = (1..=3).any(|seed| std::panic::catch_unwind(|| scenario(seed)).is_err());
+            make(None);
+            !noticed
+        })
+        .map(|(canary, _)| canary)
+        .collect();
+    std::panic::set_hook(quiet);
+    assert_eq!(unnoticed, []);
+}

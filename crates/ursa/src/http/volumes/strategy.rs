@@ -1,0 +1,96 @@
+//! What becomes of a volume whose nodes do not hear of each other.
+
+use std::rc::Rc;
+
+use ::node::Control;
+use ::node::copies::{CopiesStatus, ForkState, Strategy as Chosen};
+use api::{ForkResolution, Problem, Strategy, StrategyChoice, StrategyChosen, VolumeFork, VolumeStrategy};
+use axum::extract::State as Extracted;
+use axum::http::StatusCode;
+
+use super::super::input::{Json, Segments};
+use super::super::refusal::Refusal;
+use super::super::state::State;
+
+/// Chooses what a node does about a volume when it hears of nobody and cannot reach the cluster's record.
+///
+/// With `heartbeat` a node of two goes on alone after five seconds, though the other one may, too: then each has data that the other has not, and
+/// somebody has to decide whose is kept. So `accept_split_brain` must be said with it.
+#[utoipa::path(
+    put, path = "/v1/volumes/{name}/strategy", tag = "volumes", operation_id = "choose_strategy",
+    params(("name" = String, Path, description = "The volume's name or identity")),
+    request_body = StrategyChoice,
+    responses(
+        (status = OK, description = "It is chosen", body = StrategyChosen),
+        (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `not_of_two`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`risk_not_accepted`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(in super::super) async fn choose_strategy(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+    Json(choice): Json<StrategyChoice>,
+) -> Result<axum::Json<StrategyChosen>, Refusal> {
+    let StrategyChoice { strategy, accept_split_brain, by } = choice;
+    let strategy = match strategy {
+        Strategy::Prefer => Chosen::Prefer,
+        Strategy::Heartbeat if accept_split_brain => Chosen::Heartbeat,
+        Strategy::Heartbeat => {
+            let detail = "when only the link between the nodes is lost, both go on, and what one of them has written is given up later";
+            return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "risk_not_accepted", detail)
+                .hint("say that you accept that: accept_split_brain, --accept-split-brain")
+                .field("accept_split_brain"));
+        }
+    };
+    let choose = move |control: Rc<Control>| async move { control.set_strategy(&name, strategy, &by).await };
+    let change = state.call(choose).await?;
+    Ok(axum::Json(StrategyChosen { one_way: change.one_way }))
+}
+
+/// Decides whose data is kept of a volume with which nodes have gone on alone.
+///
+/// What the other node alone has written is given up for good: so `discard_other` must be said with it. Its copy is brought up to date.
+#[utoipa::path(
+    put, path = "/v1/volumes/{name}/fork", tag = "volumes", operation_id = "resolve_fork",
+    params(("name" = String, Path, description = "The volume's name or identity")),
+    request_body = ForkResolution,
+    responses(
+        (status = NO_CONTENT, description = "Decided"),
+        (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `no_fork`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`loss_not_accepted`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(in super::super) async fn resolve_fork(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+    Json(ForkResolution { keep, discard_other }): Json<ForkResolution>,
+) -> Result<StatusCode, Refusal> {
+    if !discard_other {
+        let detail = "what the other node alone has written is given up";
+        return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "loss_not_accepted", detail)
+            .hint("say that you accept that: discard_other, --discard-other")
+            .field("discard_other"));
+    }
+    state.call(move |control| async move { control.resolve_fork(&name, keep).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What was chosen.
+pub(super) fn chosen(copies: &CopiesStatus) -> Option<VolumeStrategy> {
+    let entry = copies.strategy.as_ref()?;
+    let strategy = match entry.strategy {
+        Chosen::Prefer => Strategy::Prefer,
+        Chosen::Heartbeat => Strategy::Heartbeat,
+    };
+    Some(VolumeStrategy { strategy, by: entry.by.clone(), at: entry.at })
+}
+
+/// Who has gone on alone.
+pub(super) fn fork(copies: &CopiesStatus) -> Option<VolumeFork> {
+    let fork = copies.fork.as_ref()?;
+    Some(VolumeFork { node: fork.node, since: fork.since, split: fork.state == ForkState::Split })
+}

@@ -1,0 +1,154 @@
+//! Two nodes without a witness, of which the second goes on alone when the one that decides is killed, as was agreed to.
+
+use std::time::{Duration, Instant};
+
+use e2e::pattern::{self, SECTOR};
+use e2e::raw::Raw;
+use e2e::{Export, Node, ports};
+
+use crate::cluster::{wait, wait_until_in_sync};
+
+const CLUSTER_LIMIT: Duration = Duration::from_secs(30);
+/// Five seconds of silence, leases, and what a busy machine takes.
+const GOES_ON_LIMIT: Duration = Duration::from_secs(20);
+const TARGET: &str = "iqn.2026-11.io.ursa:shared";
+const BLOCKS: u64 = 64;
+
+fn cluster_of_two() -> [Node; 2] {
+    let nodes = [Node::start(), Node::start()];
+    let listen = || ports::free().to_string();
+    nodes[0].ursa(&["node", "init", "--listen", &listen()]).expect_ok();
+    let made = nodes[0].ursa_json(&["node", "token"]);
+    let token = made["token"].as_str().expect("a token was made");
+    nodes[1].ursa(&["node", "join", token, "--listen", &listen()]).expect_ok();
+    let one_votes = |node: &Node| {
+        let list = node.ursa_json(&["node", "list"]);
+        let list = list.as_array().expect("it is a list").clone();
+        let votes = |at: usize| list[at]["votes"] == true;
+        list.len() == 2 && list.iter().all(|node| node["up"] == true) && votes(0) && !votes(1)
+    };
+    wait(CLUSTER_LIMIT, "two nodes of which one votes", || nodes.iter().all(one_votes));
+    nodes
+}
+
+fn through(node: &Node) -> Export {
+    Export { portals: node.portals().to_vec(), target: TARGET.to_owned(), lun: 0, chap: None }
+}
+
+fn serves(node: &Node) -> bool {
+    node.ursa_json(&["volume", "show", "db"])["serving"] == true
+}
+
+/// Right after the loss of the other one it still holds leases.
+fn goes_on_alone(node: &Node) -> bool {
+    let shown = node.ursa_json(&["volume", "show", "db"]);
+    shown["serving"] == true && shown["fork"]["node"] == 2
+}
+
+/// A session whose unit is ready, when the node serves.
+fn ready(node: &Node) -> Raw {
+    let end = Instant::now() + GOES_ON_LIMIT;
+    loop {
+        let found = Raw::login(&through(node), 0, 0x4000);
+        match found.and_then(|mut raw| raw.wait_until_ready().map(|()| raw)) {
+            Ok(raw) => return raw,
+            Err(error) => assert!(Instant::now() < end, "not ready within {GOES_ON_LIMIT:?}: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn put(node: &Node, blocks: std::ops::Range<u64>, number: u64) {
+    let mut raw = ready(node);
+    for block in blocks {
+        let data = pattern::stamped(1, number, block * 8, 8 * SECTOR);
+        raw.write(block * 8, 8, &data, false).expect("it is written");
+    }
+}
+
+#[track_caller]
+fn expect(node: &Node, blocks: std::ops::Range<u64>, number: u64) {
+    let mut raw = ready(node);
+    for block in blocks {
+        let data = raw.read(block * 8, 8, 8 * SECTOR).expect("it is read");
+        assert_eq!(pattern::stamp(&data[..SECTOR], 1, block * 8), Some(number), "block {block}");
+    }
+}
+
+#[test]
+fn the_second_node_goes_on_alone_and_the_first_is_given_what_it_missed() {
+    let mut nodes = cluster_of_two();
+    nodes[0]
+        .ursa(&["volume", "create", "db", "--size", "64M", "--copies", "2", "--target", TARGET])
+        .expect_ok();
+    wait_until_in_sync(&nodes[1], "db");
+    assert!(!nodes[0].ursa(&["volume", "strategy", "db", "heartbeat"]).ok(), "the risk must be accepted");
+    let chosen = ["volume", "strategy", "db", "heartbeat", "--accept-split-brain", "--by", "a test"];
+    nodes[1].ursa(&chosen).expect_ok();
+    let shown = || nodes[1].ursa_json(&["volume", "show", "db"])["strategy"]["by"] == "a test";
+    wait(CLUSTER_LIMIT, "both know it", shown);
+    put(&nodes[0], 0..BLOCKS, 1);
+
+    nodes[0].kill();
+    let killed = Instant::now();
+    wait(GOES_ON_LIMIT, "the second node serves", || goes_on_alone(&nodes[1]));
+    println!("the second node goes on alone {:?} after the kill", killed.elapsed());
+    assert!(killed.elapsed() > Duration::from_secs(4), "it waits for the silence");
+    expect(&nodes[1], 0..BLOCKS, 1);
+    put(&nodes[1], 0..BLOCKS / 2, 2);
+    // It is killed, too, and goes on where it was.
+    nodes[1].kill();
+    nodes[1].restart();
+    wait(GOES_ON_LIMIT, "the second node serves again", || goes_on_alone(&nodes[1]));
+    expect(&nodes[1], 0..BLOCKS / 2, 2);
+
+    nodes[0].restart();
+    // What the second node knows of the record is old until it hears of the first.
+    let settled = |node: &Node| {
+        let shown = node.ursa_json(&["volume", "show", "db"]);
+        shown["serving"] == true && shown["fork"].is_null()
+    };
+    wait(GOES_ON_LIMIT, "it is settled", || nodes.iter().all(settled));
+    wait_until_in_sync(&nodes[1], "db");
+    let found = nodes[1].ursa_json(&["volume", "verify", "db"]);
+    assert_eq!(found["equal"], true, "{found}");
+    expect(&nodes[0], 0..BLOCKS / 2, 2);
+    expect(&nodes[0], BLOCKS / 2..BLOCKS, 1);
+}
+
+/// The second node goes on alone and is lost; the first one, back, goes on, too; then the second is back.
+#[test]
+fn what_both_have_written_alone_is_kept_until_somebody_decides() {
+    let mut nodes = cluster_of_two();
+    nodes[0]
+        .ursa(&["volume", "create", "db", "--size", "64M", "--copies", "2", "--target", TARGET])
+        .expect_ok();
+    wait_until_in_sync(&nodes[1], "db");
+    nodes[0].ursa(&["volume", "strategy", "db", "heartbeat", "--accept-split-brain"]).expect_ok();
+    put(&nodes[0], 0..BLOCKS, 1);
+    nodes[0].kill();
+    wait(GOES_ON_LIMIT, "the second node serves", || goes_on_alone(&nodes[1]));
+    put(&nodes[1], 0..BLOCKS / 2, 2);
+    nodes[1].kill();
+    nodes[0].restart();
+    wait(GOES_ON_LIMIT, "the first node serves", || serves(&nodes[0]));
+    put(&nodes[0], 0..BLOCKS / 4, 3);
+
+    nodes[1].restart();
+    let split = || nodes[0].ursa_json(&["volume", "show", "db"])["fork"]["split"] == true;
+    wait(GOES_ON_LIMIT, "it is said to be split", split);
+    let words = nodes[1].ursa(&["volume", "show", "db"]).expect_ok();
+    assert!(words.contains("THE VOLUME IS SPLIT"), "{words}");
+    assert!(serves(&nodes[0]) && !serves(&nodes[1]));
+    assert!(
+        !nodes[0].ursa(&["volume", "copy", "remove", "db", "--on", "2", "--yes"]).ok(),
+        "not before it is settled"
+    );
+    nodes[0].ursa(&["volume", "resolve-fork", "db", "--keep", "2", "--discard-other"]).expect_ok();
+    wait_until_in_sync(&nodes[1], "db");
+    wait(GOES_ON_LIMIT, "both serve", || nodes.iter().all(serves));
+    for node in &nodes {
+        expect(node, 0..BLOCKS / 2, 2);
+        expect(node, BLOCKS / 2..BLOCKS, 1);
+    }
+}
