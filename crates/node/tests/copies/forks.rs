@@ -43,12 +43,12 @@ impl Cluster {
         self.start(A);
     }
 
-    fn cut_nodes(&self) {
+    pub(super) fn cut_nodes(&self) {
         self.world.cut(self.servers[A], self.servers[B]);
         self.record.begin(record_node(B), Fault::Unreachable);
     }
 
-    fn heal_nodes(&self) {
+    pub(super) fn heal_nodes(&self) {
         self.record.end(record_node(B), Fault::Unreachable);
         self.world.heal_all();
     }
@@ -61,14 +61,14 @@ impl Cluster {
         self.control(index, |control| async move { control.keeper().unwrap().volumes()[0].serving })
     }
 
-    fn wait_until_split(&self) {
+    pub(super) fn wait_until_split(&self) {
         let split = || self.fork(A).is_some_and(|fork| fork.state == ForkState::Split);
         assert!(self.world.run_until(split, Duration::from_secs(15)), "{:?}", self.fork(A));
         // And what is shown of the paths.
         self.world.run_for(Duration::from_millis(500));
     }
 
-    fn resolve(&self, asked: usize, keep: usize) -> Result<(), ControlError> {
+    pub(super) fn resolve(&self, asked: usize, keep: usize) -> Result<(), ControlError> {
         self.control(
             asked,
             move |control| async move { control.resolve_fork("thick", keep as u16 + 1).await },

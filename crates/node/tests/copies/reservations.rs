@@ -12,6 +12,7 @@ use initiator::command::{PersistentReserveOut, ReadKeys, ReservationType, Servic
 use rt::CoreId;
 use store::VolumeKind;
 
+use super::forks::{A, B, GOES_ON};
 use super::{Cluster, LUN, SIZE, block, is_attention, log_in, read, write};
 use crate::seeds::each_seed;
 
@@ -267,5 +268,34 @@ fn all_nodes_agree_on_who_is_registered() {
         assert!(found.iter().all(|keys| *keys == found[0]), "{found:x?}");
         assert!(holds.borrow().is_subset(&found[0]), "{:x?} of {:x?}", found[0], holds.borrow());
         assert!(!found[0].is_empty());
+    });
+}
+
+/// What a node has agreed on while it was alone is something that the other one has not, though nobody has read or written a block.
+#[test]
+fn a_reservation_through_a_node_that_is_alone_is_not_given_up_silently() {
+    each_seed(2, |seed| {
+        for keep in [A, B] {
+            let cluster = Cluster::of_two(seed);
+            cluster.put(A, 0..10, 1);
+            cluster.cut_nodes();
+            cluster.world.run_for(GOES_ON);
+            let (holder, portal) = (cluster.client("holder"), cluster.portal(B));
+            cluster.world.block_on(holder, CoreId(0), move || async move {
+                let session = log_in(portal, "holder").await.unwrap();
+                reserve(&session, PersistentReserveOut::register(7)).await.unwrap();
+            });
+            cluster.heal_nodes();
+            cluster.wait_until_split();
+            cluster.resolve(A, keep).unwrap();
+            cluster.wait_until_one();
+            let expected = if keep == B { BTreeSet::from([7]) } else { BTreeSet::new() };
+            for portal in [A, B].map(|index| cluster.portal(index)) {
+                let found = cluster.world.block_on(holder, CoreId(0), move || async move {
+                    keys(&log_in(portal, "holder").await.unwrap()).await
+                });
+                assert_eq!(found, expected, "through {portal}, node {} is kept", keep + 1);
+            }
+        }
     });
 }

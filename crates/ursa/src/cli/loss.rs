@@ -54,6 +54,8 @@ fn outvoted(lost: u16, nodes: &[ClusterNode]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use api::VolumeStrategy;
+
     use super::*;
 
     fn volume(kind: VolumeKind, copies: &[(u16, CopyState)]) -> Volume {
@@ -147,6 +149,20 @@ mod tests {
         assert_eq!(
             said[0],
             "if node 1 is lost: nobody serves until it is back: of two nodes without a witness it decides (`ursa node prefer`)"
+        );
+        assert_eq!(said[1], format!("if node 2 is lost: {GOES_ON}"));
+    }
+
+    #[test]
+    fn of_two_nodes_the_other_one_may_go_on_alone() {
+        let two = nodes(&[(true, true), (true, false)]);
+        let chosen = VolumeStrategy { strategy: Strategy::Heartbeat, by: "me".into(), at: 0 };
+        let volume =
+            Volume { strategy: Some(chosen), ..volume(VolumeKind::Thick, &[(1, InSync), (2, InSync)]) };
+        let said = losses(&volume, &two);
+        assert_eq!(
+            said[0],
+            "if node 1 is lost: the other one goes on alone after about six seconds; BUT IF ONLY THE LINK IS LOST, BOTH GO ON, and one's data is given up later"
         );
         assert_eq!(said[1], format!("if node 2 is lost: {GOES_ON}"));
     }
