@@ -106,6 +106,8 @@ impl Cycle {
                 self.polling_ns += gap.as_nanos() as u64;
                 return false;
             }
+            // Whoever else is to run on this processor (a guest, a client, another node) has work; this core only hopes for some.
+            std::thread::yield_now();
         }
     }
 
