@@ -36,7 +36,7 @@ pub use message::{Envelope, Message, RoundId, SyncId};
 pub use regions::Regions;
 pub use replica::{
     Command, DiskFailed, Outcome, Output, ReadMark, RegionCompare, RegionRead, Replica, SyncFrom, SyncNext,
-    SyncState, TICK, Unreadable, Unwritable,
+    SyncState, TICK, Unreadable, Unwritable, VALIDATE_AFTER,
 };
 pub use steward::{Proposal, Reason, SILENCE_MAX, Steward, View};
 pub use timestamp::Timestamp;

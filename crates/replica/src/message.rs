@@ -38,18 +38,18 @@ pub enum Message {
         /// What.
         payload: Payload,
     },
-    /// All blocks of the round's write hold it, or something newer, on the sender's disk (R3).
+    /// All blocks of these rounds' writes hold them, or something newer, on the sender's disk (R3).
     Acknowledge {
-        /// From the write.
-        round: RoundId,
+        /// From the writes.
+        rounds: Vec<RoundId>,
     },
-    /// The write is on the disks of all members (R6).
+    /// The writes are on the disks of all members (R6).
     Validate {
-        /// Which write.
-        ts: Timestamp,
-        /// Where.
-        blocks: Blocks,
+        /// Where, and which.
+        writes: Vec<(Blocks, Timestamp)>,
     },
+    /// The sender waits to be told of writes that are on the disks of all members.
+    AskValidation,
     /// The sender acts in the envelope's epoch. In-sync copies thereby confirm it (R13a).
     Activated,
     /// The sender will never again send a write older than this (R15).

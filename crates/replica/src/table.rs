@@ -84,6 +84,9 @@ impl Table {
 
     /// The parts of the blocks whose write is older than `ts`, or not known. For `None`, which is older than all: where none is known.
     pub fn older_than(&self, blocks: Blocks, ts: Option<Timestamp>) -> Vec<Blocks> {
+        if self.is_unknown(blocks) {
+            return vec![blocks];
+        }
         let mut older: Vec<Blocks> = Vec::new();
         let mut add = |start: u64, end: u64| match older.last_mut() {
             Some(last) if last.end == start => last.end = end,
@@ -104,6 +107,13 @@ impl Table {
 
     /// The write is on the disks of all members: where it is still the newest, the block is valid (R6).
     pub fn settle(&mut self, blocks: Blocks, ts: Timestamp) {
+        if let Some(entry) = self.exactly(blocks) {
+            if entry.ts == ts && entry.payload.take().is_some() {
+                self.invalid -= 1;
+                self.settled.push_back((ts, blocks.start));
+            }
+            return;
+        }
         let parts: Vec<Blocks> = self
             .within(blocks)
             .filter(|(_, entry)| entry.ts == ts && !entry.is_valid())
@@ -121,6 +131,10 @@ impl Table {
 
     /// Notes that `apply` brings the blocks' newest writes to the disk.
     pub fn applying(&mut self, blocks: Blocks, apply: ApplyId) {
+        if let Some(entry) = self.exactly(blocks) {
+            entry.apply = Some(apply);
+            return;
+        }
         self.split(blocks.start);
         self.split(blocks.end);
         for (_, entry) in self.entries.range_mut(blocks.start..blocks.end) {
@@ -130,6 +144,10 @@ impl Table {
 
     /// The local write has ended; the blocks are those it was given.
     pub fn applied(&mut self, blocks: Blocks, apply: ApplyId) {
+        if let Some(entry) = self.exactly(blocks) {
+            entry.apply = entry.apply.filter(|under_way| *under_way != apply);
+            return;
+        }
         let from = self.first_in(blocks);
         for (_, entry) in self.entries.range_mut(from..blocks.end) {
             if entry.apply == Some(apply) {
@@ -140,6 +158,9 @@ impl Table {
 
     /// The local writes that must end before all that the table says of the blocks is on the disk.
     pub fn under_way(&self, blocks: Blocks) -> Vec<ApplyId> {
+        if let Some(entry) = self.entries.get(&blocks.start).filter(|entry| entry.end == blocks.end) {
+            return Vec::from_iter(entry.apply);
+        }
         let mut applies: Vec<ApplyId> = self.within(blocks).filter_map(|(_, entry)| entry.apply).collect();
         applies.sort_unstable();
         applies.dedup();
@@ -237,6 +258,16 @@ impl Table {
         self.entries.is_empty()
     }
 
+    /// The entry of just these blocks. Most writes are not split; looking for the borders of other entries costs three times as much.
+    fn exactly(&mut self, blocks: Blocks) -> Option<&mut Entry> {
+        self.entries.get_mut(&blocks.start).filter(|entry| entry.end == blocks.end)
+    }
+
+    /// Whether no entry touches the blocks.
+    fn is_unknown(&self, blocks: Blocks) -> bool {
+        self.entries.range(..blocks.end).next_back().is_none_or(|(_, last)| last.end <= blocks.start)
+    }
+
     fn first_in(&self, blocks: Blocks) -> u64 {
         match self.entries.range(..=blocks.start).next_back() {
             Some((start, entry)) if entry.end > blocks.start => *start,
@@ -266,6 +297,9 @@ impl Table {
 
     /// Removes what is known of the blocks.
     fn cut(&mut self, blocks: Blocks) {
+        if self.is_unknown(blocks) {
+            return;
+        }
         self.split(blocks.start);
         self.split(blocks.end);
         let inside: Vec<u64> =

@@ -66,6 +66,7 @@ mod kind {
     pub(super) const SYNC_WAIT: u8 = 12;
     pub(super) const SYNC_PROBE: u8 = 13;
     pub(super) const SYNC_WANT: u8 = 14;
+    pub(super) const ASK_VALIDATION: u8 = 15;
 }
 
 /// The flag of a payload of zeros, which takes no bytes.
@@ -81,14 +82,18 @@ pub fn encode(envelope: &Envelope) -> (Vec<u8>, Chain) {
             payload = Some(data);
             kind::INVALIDATE
         }
-        Message::Acknowledge { round } => {
-            body.u64(round.0);
+        Message::Acknowledge { rounds } => {
+            body.u32(rounds.len() as u32);
+            for round in rounds {
+                body.u64(round.0);
+            }
             kind::ACKNOWLEDGE
         }
-        Message::Validate { ts, blocks } => {
-            body.timestamp(*ts).blocks(*blocks);
+        Message::Validate { writes } => {
+            body.known(writes);
             kind::VALIDATE
         }
+        Message::AskValidation => kind::ASK_VALIDATION,
         Message::Activated => kind::ACTIVATED,
         Message::Floor { floor } => {
             body.timestamp(*floor);
@@ -212,8 +217,11 @@ pub fn decode(
             let payload = reader.payload(header, payload, blocks, geometry)?;
             Message::Invalidate { round, ts, blocks, payload }
         }
-        kind::ACKNOWLEDGE => Message::Acknowledge { round: RoundId(reader.u64()?) },
-        kind::VALIDATE => Message::Validate { ts: reader.timestamp()?, blocks: reader.blocks(geometry)? },
+        kind::ACKNOWLEDGE => {
+            Message::Acknowledge { rounds: reader.list(8, |reader| Ok(RoundId(reader.u64()?)))? }
+        }
+        kind::VALIDATE => Message::Validate { writes: reader.known(geometry)? },
+        kind::ASK_VALIDATION => Message::AskValidation,
         kind::ACTIVATED => Message::Activated,
         kind::FLOOR => Message::Floor { floor: reader.timestamp()? },
         kind::SYNC_OPEN => {
@@ -462,8 +470,9 @@ mod tests {
                 blocks: Blocks::new(2, 900),
                 payload: Payload::Zeros,
             },
-            Message::Acknowledge { round: RoundId(u64::MAX) },
-            Message::Validate { ts: ts(), blocks: Blocks::new(999, 1000) },
+            Message::Acknowledge { rounds: vec![RoundId(u64::MAX), RoundId(7)] },
+            Message::Validate { writes: known.clone() },
+            Message::AskValidation,
             Message::Activated,
             Message::SyncProbe {
                 sync: SyncId(5),
@@ -551,7 +560,7 @@ mod tests {
     #[test]
     fn values_that_are_out_of_range_are_refused_though_their_checksums_are_right() {
         let wrong = [
-            Message::Validate { ts: ts(), blocks: Blocks::new(999, 1001) },
+            Message::Validate { writes: vec![(Blocks::new(999, 1001), ts())] },
             Message::SyncDone { sync: SyncId(1), region: 63 },
             Message::SyncOpen { sync: SyncId(1), dirty: std::iter::once(63).collect() },
         ];
@@ -576,7 +585,7 @@ mod tests {
         for _ in 0..20_000 {
             let mut head = vec![0; HEADER_BYTES + rng.below(60) as usize];
             rng.fill(&mut head);
-            head[0] = rng.below(14) as u8;
+            head[0] = rng.below(17) as u8;
             head[1..8].fill(0);
             let body = (head.len() - HEADER_BYTES) as u32;
             head[24..28].copy_from_slice(&body.to_le_bytes());

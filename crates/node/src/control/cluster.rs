@@ -243,6 +243,7 @@ impl Control {
             let copies = Copies::new(cluster, me, life);
             Shard::current().set_copies(Rc::clone(&copies));
             rt::spawn(Rc::clone(&copies).sync()).detach();
+            rt::spawn(Rc::clone(&copies).acknowledge()).detach();
             rt::spawn(copies.tick()).detach();
         })
         .await;

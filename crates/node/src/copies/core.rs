@@ -49,6 +49,10 @@ pub struct Copies {
     heard: RefCell<BTreeMap<NodeId, Instant>>,
     /// Rung when a sync waits for that.
     syncs_wait: Notify,
+    /// Copies with acknowledgements that have not left.
+    owing: RefCell<Vec<Rc<SliceCopy>>>,
+    /// Rung when there is one.
+    owes: Notify,
     /// On core 0.
     keeper: RefCell<Option<Rc<Keeper>>>,
 }
@@ -82,6 +86,8 @@ impl Copies {
             pace: RefCell::new(Pace::new(rt::now())),
             heard: RefCell::default(),
             syncs_wait: Notify::new(),
+            owing: RefCell::default(),
+            owes: Notify::new(),
             keeper: RefCell::default(),
         })
     }
@@ -147,6 +153,21 @@ impl Copies {
             }
             rt::sleep(SYNC_EVERY).await;
         }
+    }
+
+    /// Sends the acknowledgements of a turn of this core, together, for ever.
+    pub async fn acknowledge(self: Rc<Self>) {
+        loop {
+            self.owes.notified().await;
+            let owing = self.owing.take();
+            owing.iter().for_each(|copy| copy.acknowledge());
+        }
+    }
+
+    /// A copy has acknowledgements that are to leave with others of this turn.
+    pub(super) fn will_acknowledge(&self, copy: Rc<SliceCopy>) {
+        self.owing.borrow_mut().push(copy);
+        self.owes.notify();
     }
 
     /// Says whether any has more to give. Another slice is the first each time, so that all get on. No slice is held when this returns: one that

@@ -11,8 +11,8 @@ use std::time::Duration;
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::{
     Activation, Apply, Blocks, Command, Config, DirtyMap, DiskFailed, Envelope, Geometry, Incarnation,
-    Leases, NodeId, Outcome, Output, PAGE_BYTES, PageWrite, Payload, RegionCompare, RegionRead, Replica,
-    Slot, Slots, Standing, Unreadable, Unwritable, wire,
+    Leases, Message, NodeId, Outcome, Output, PAGE_BYTES, PageWrite, Payload, RegionCompare, RegionRead,
+    Replica, Slot, Slots, Standing, Unreadable, Unwritable, VALIDATE_AFTER, wire,
 };
 use rt::Durability;
 use rt::sync::{Notify, Receiver, Sender, oneshot};
@@ -50,6 +50,10 @@ pub struct SliceCopy {
     pub(super) happened: Notify,
     /// How often it was a member and is none any more.
     losses: Cell<u64>,
+    /// To each other copy: acknowledgements of this turn of the core.
+    acknowledgements: RefCell<[Option<Envelope>; Slot::MAX]>,
+    /// Members are told soon which writes they all have.
+    validates: Cell<bool>,
     /// It has had no lease for so long that initiators are sent elsewhere (R21).
     given_up: Cell<bool>,
     /// Nothing is said to other copies and nothing is taken from them: see [`SliceCopy::detach`].
@@ -110,6 +114,8 @@ impl SliceCopy {
             untrusted: Cell::new(untrusted),
             happened: Notify::new(),
             losses: Cell::new(0),
+            acknowledgements: RefCell::default(),
+            validates: Cell::new(false),
             given_up: Cell::new(false),
             detached: Cell::new(false),
             frozen: Cell::new(false),
@@ -170,6 +176,7 @@ impl SliceCopy {
         self.served.set(!self.commands.borrow().is_empty());
         let new = || Slot::all().filter(|slot| before[slot.index()] != nodes[slot.index()]);
         for gone in new().filter(|slot| before[slot.index()].is_some()) {
+            self.forget_acknowledgements(gone);
             self.tell(|replica| replica.handle_link_down(gone));
         }
         self.tell(|replica| {
@@ -225,6 +232,7 @@ impl SliceCopy {
 
     fn break_off(self: &Rc<Self>, node: NodeId) {
         if let Some(slot) = self.slot_of(node) {
+            self.forget_acknowledgements(slot);
             self.tell(|replica| replica.handle_link_down(slot));
         }
     }
@@ -266,6 +274,7 @@ impl SliceCopy {
         }
         self.say_locks(node);
         if let Some(slot) = self.slot_of(node) {
+            self.forget_acknowledgements(slot);
             self.tell(|replica| replica.handle_link_up(slot));
         }
     }
@@ -297,6 +306,11 @@ impl SliceCopy {
             self.tell(|replica| replica.handle_message(slot, envelope));
         }
         Ok(())
+    }
+
+    /// Somebody waits for the blocks to be valid here.
+    pub(super) fn ask_validation(self: &Rc<Self>, blocks: Blocks) {
+        self.tell(|replica| replica.ask_validation(blocks));
     }
 
     /// A copy is about to stop, this one or another: what all have is noted as such.
@@ -337,9 +351,9 @@ impl SliceCopy {
     ///
     /// # Errors
     /// What the layout says; [`SliceError::Unavailable`] if this copy may not be read, and did not become readable soon.
-    pub async fn read(&self, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
+    pub async fn read(self: &Rc<Self>, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
         let blocks = self.blocks(offset, len);
-        let mut until = None;
+        let (mut until, mut asked) = (None, false);
         loop {
             if self.frozen.get() {
                 self.hold(&mut until).await?;
@@ -354,6 +368,10 @@ impl SliceCopy {
                 Err(Unreadable::Failed) => return Err(SliceError::Offline),
                 // Whoever writes there brings it to its end, or the configuration changes.
                 Err(Unreadable::Unsettled) => {
+                    if !asked {
+                        asked = true;
+                        self.ask_validation(blocks);
+                    }
                     let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
                     continue;
                 }
@@ -502,7 +520,7 @@ impl SliceCopy {
             let next = self.replica.borrow_mut().poll();
             match next {
                 None => break,
-                Some(Output::Send(slot, envelope)) => self.send(slot, &envelope),
+                Some(Output::Send(slot, envelope)) => self.send(slot, envelope),
                 Some(Output::Apply(apply)) => self.apply(apply),
                 Some(Output::WritePage(page)) => self.write_page(page),
                 Some(Output::ReadRegion(read)) => self.read_region(read),
@@ -516,9 +534,62 @@ impl SliceCopy {
             }
         }
         self.happened.notify();
+        if self.replica.borrow().has_validations() && !self.validates.replace(true) {
+            let copy = Rc::downgrade(self);
+            rt::spawn(async move {
+                rt::sleep(VALIDATE_AFTER).await;
+                if let Some(copy) = copy.upgrade() {
+                    copy.validates.set(false);
+                    copy.tell(Replica::validate);
+                }
+            })
+            .detach();
+        }
     }
 
-    fn send(&self, slot: Slot, envelope: &Envelope) {
+    /// Sends in order. Acknowledgements wait for others to the end of the core's turn: for a write that is one of many they cost less then.
+    fn send(self: &Rc<Self>, slot: Slot, envelope: Envelope) {
+        let Message::Acknowledge { rounds } = &envelope.message else {
+            self.acknowledge_to(slot);
+            return self.send_now(slot, &envelope);
+        };
+        let mut waiting = self.acknowledgements.borrow_mut();
+        let is_first = waiting.iter().all(Option::is_none);
+        match &mut waiting[slot.index()] {
+            Some(Envelope { epoch, message: Message::Acknowledge { rounds: before }, .. })
+                if *epoch == envelope.epoch =>
+            {
+                before.extend(rounds);
+            }
+            other => {
+                if let Some(before) = other.replace(envelope) {
+                    self.send_now(slot, &before);
+                }
+            }
+        }
+        if is_first {
+            Copies::current().will_acknowledge(Rc::clone(self));
+        }
+    }
+
+    /// Sends the acknowledgements that wait.
+    pub(super) fn acknowledge(&self) {
+        Slot::all().for_each(|slot| self.acknowledge_to(slot));
+    }
+
+    /// They were for the other end of a link that is no more.
+    fn forget_acknowledgements(&self, slot: Slot) {
+        self.acknowledgements.borrow_mut()[slot.index()] = None;
+    }
+
+    fn acknowledge_to(&self, slot: Slot) {
+        let waiting = self.acknowledgements.borrow_mut()[slot.index()].take();
+        if let Some(envelope) = waiting {
+            self.send_now(slot, &envelope);
+        }
+    }
+
+    fn send_now(&self, slot: Slot, envelope: &Envelope) {
         if let Some(node) = self.node_of(slot).filter(|_| !self.detached.get()) {
             let copies = Copies::current();
             if copies.reaches(node, self.address.slice) {

@@ -1,6 +1,6 @@
 //! What is owed to others until local writes have ended.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::media::ApplyId;
 use crate::message::{RoundId, SyncId};
@@ -23,12 +23,13 @@ pub(super) enum Owed {
 #[derive(Debug, Default)]
 pub(super) struct Debts {
     last: u64,
-    open: BTreeMap<u64, (BTreeSet<ApplyId>, Owed)>,
+    /// By number: how many writes have not ended, and what is due then.
+    open: BTreeMap<u64, (usize, Owed)>,
     by_apply: BTreeMap<ApplyId, Vec<u64>>,
 }
 
 impl Debts {
-    /// Takes on a debt that is due when all the writes have ended; gives it back if that is now.
+    /// Takes on a debt that is due when all the writes, each named once, have ended; gives it back if that is now.
     pub fn add(&mut self, writes: Vec<ApplyId>, owed: Owed) -> Option<Owed> {
         if writes.is_empty() {
             return Some(owed);
@@ -37,7 +38,7 @@ impl Debts {
         for write in &writes {
             self.by_apply.entry(*write).or_default().push(self.last);
         }
-        self.open.insert(self.last, (writes.into_iter().collect(), owed));
+        self.open.insert(self.last, (writes.len(), owed));
         None
     }
 
@@ -46,8 +47,8 @@ impl Debts {
         let mut due = Vec::new();
         for debt in self.by_apply.remove(&write).unwrap_or_default() {
             let Some((writes, owed)) = self.open.get_mut(&debt) else { continue };
-            writes.remove(&write);
-            if writes.is_empty() {
+            *writes -= 1;
+            if *writes == 0 {
                 due.push(*owed);
                 self.open.remove(&debt);
             }

@@ -12,7 +12,7 @@ mod joiner;
 mod source;
 mod write;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use base::Instant;
@@ -36,6 +36,10 @@ pub use source::{SyncNext, SyncState};
 
 /// How often [`Replica::handle_tick`] wants to be called.
 pub const TICK: Duration = Duration::from_millis(250);
+
+/// How long members may wait to be told that a write is everywhere, for something to tell them with; whoever reads what was written asks. Longer than
+/// a tick of the kernel's timer (4 ms), whose clock would have to be set for each sleep of the core: that costs a virtual machine more than all the rest.
+pub const VALIDATE_AFTER: Duration = Duration::from_millis(10);
 
 /// For how many ticks a region must have been left alone before its bits are cleared: 5 seconds. Shorter, and a file system's
 /// journal would write the map all the time; longer, and a crash finds more to copy.
@@ -148,6 +152,10 @@ pub struct Replica {
     media: Media,
     rounds: BTreeMap<RoundId, Round>,
     last_round: u64,
+    /// Own writes that all members have on their disks, and have not been told that they do.
+    validations: Vec<(Blocks, Timestamp)>,
+    /// Somebody has asked for that while writes were under way: the word of these is not to wait.
+    asked_validation: bool,
     debts: Debts,
     /// What each member will not go below, as far as it has said so in this epoch.
     floors: [Option<Timestamp>; Slot::MAX],
@@ -193,6 +201,8 @@ impl Replica {
             media: Media::default(),
             rounds: BTreeMap::new(),
             last_round: 0,
+            validations: Vec::new(),
+            asked_validation: false,
             debts: Debts::default(),
             floors: [None; Slot::MAX],
             finished: Slots::NONE,
@@ -232,6 +242,7 @@ impl Replica {
     /// Acts in this configuration from now on. Without `kept` all that was known of writes is forgotten, and hosts are told so.
     pub fn activate(&mut self, activation: Activation) {
         let Activation { config, kept } = activation;
+        self.validate();
         let standing = config.standing(self.me, self.incarnation);
         let kept = kept && standing != Standing::Outside;
         self.epochs[self.me.index()] = config.epoch;
@@ -324,13 +335,19 @@ impl Replica {
                 Standing::Outside => true,
             });
         match envelope.message {
-            Message::Validate { ts, blocks } => self.table.settle(blocks, ts), // R6: in any epoch
+            // R6: in any epoch
+            Message::Validate { writes } => {
+                writes.into_iter().for_each(|(blocks, ts)| self.table.settle(blocks, ts));
+            }
             Message::Activated => self.handle_activated(from, envelope.epoch, current),
             _ if !current && !left_out(Canary::NoEpoch) => {}
             Message::Invalidate { round, ts, blocks, payload } => {
                 self.handle_invalidate(from, round, ts, blocks, payload);
             }
-            Message::Acknowledge { round } => self.handle_acknowledge(from, round),
+            Message::Acknowledge { rounds } => {
+                rounds.into_iter().for_each(|round| self.handle_acknowledge(from, round));
+            }
+            Message::AskValidation => self.handle_ask_validation(),
             _ if !current => {} // Reached only with that rule left out, which is about writes.
             Message::Floor { floor } => {
                 self.floors[from.index()] = Some(floor);
@@ -424,6 +441,7 @@ impl Replica {
         if !members.contains(self.me) {
             return;
         }
+        self.validate();
         self.replay_orphans();
         self.say_floor();
         let floors = members.iter().map(|slot| self.floors[slot.index()]).collect::<Option<Vec<_>>>();
@@ -508,7 +526,11 @@ impl Replica {
 
     /// Whether nothing is under way and nothing is remembered: for tests of whether a quiet volume comes to rest.
     pub fn is_at_rest(&self) -> bool {
-        self.rounds.is_empty() && self.table.is_empty() && self.debts.is_empty() && self.outputs.is_empty()
+        self.rounds.is_empty()
+            && self.validations.is_empty()
+            && self.table.is_empty()
+            && self.debts.is_empty()
+            && self.outputs.is_empty()
     }
 
     /// What keeps it from being at rest: for people who look for a fault.
@@ -545,14 +567,16 @@ impl Replica {
     fn settle_debt(&mut self, owed: Owed) {
         match owed {
             Owed::Own(round) => self.handle_acknowledge(self.me, round),
-            Owed::Peer(slot, round) => self.send(slot, Message::Acknowledge { round }),
+            Owed::Peer(slot, round) => self.send(slot, Message::Acknowledge { rounds: vec![round] }),
             Owed::Region(sync, region) => self.handle_region_applied(sync, region),
         }
     }
 
     /// Clears the bits of in-sync copies wherever all is valid (R8), however lately it was written to: one of them is about to stop, and what it has
-    /// need not be copied to it when it is back.
+    /// need not be copied to it when it is back. Asks for word of what is not valid, too: what comes of that is for the next call.
     pub fn settle(&mut self) {
+        self.validate();
+        self.ask_validation(Blocks::new(0, self.geometry.blocks));
         self.warm.clear();
         self.sweep_from = 0;
         for _ in 0..=self.geometry.regions() / SWEEP_REGIONS {
@@ -589,8 +613,3 @@ impl Replica {
 /// The local disk failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskFailed;
-
-/// The regions that some ranges touch, once each.
-fn regions_of(geometry: &Geometry, parts: &[Blocks]) -> BTreeSet<u64> {
-    parts.iter().flat_map(|part| geometry.regions_of(*part)).collect()
-}

@@ -2,6 +2,7 @@
 
 use crate::canary::{Canary, left_out};
 use crate::message::{Message, RoundId};
+use crate::table::Entry;
 use crate::{Blocks, Payload, Slot, Slots, Standing, Timestamp};
 
 use super::debt::Owed;
@@ -9,6 +10,9 @@ use super::{Command, Outcome, Output, Replica, Unwritable};
 
 /// After so many ticks a member owes an acknowledgement for too long: 2 seconds. No disk that works takes as long, and initiators wait five and more.
 const OVERDUE_TICKS: u32 = 8;
+
+/// So many validations wait at most.
+const VALIDATIONS_MAX: usize = 64;
 
 /// A write on its way to all members, in this epoch.
 #[derive(Debug)]
@@ -52,14 +56,15 @@ impl Replica {
             () => self.others(),
         };
         for part in &taken {
-            self.map.mark(self.geometry.regions_of(*part), intents);
+            let regions = self.geometry.regions_of(*part);
+            for region in regions.clone() {
+                self.warm.insert(region, self.ticks);
+                self.touch_sources(region);
+            }
+            self.map.mark(regions, intents);
             let payload = payload.part(blocks, *part, &self.geometry);
             let apply = self.media.submit(*part, payload, intents);
             self.table.applying(*part, apply);
-        }
-        for region in super::regions_of(&self.geometry, &taken) {
-            self.warm.insert(region, self.ticks);
-            self.touch_sources(region);
         }
     }
 
@@ -71,6 +76,8 @@ impl Replica {
         } else {
             members
         };
+        // Alone they would wake the other nodes once more for each write.
+        self.validate();
         self.last_round += 1;
         let round = RoundId(self.last_round);
         for slot in members.without(self.me).iter() {
@@ -120,10 +127,41 @@ impl Replica {
         let Round { ts, blocks, command, .. } = self.rounds.remove(&round).expect("just seen");
         // R5: every member of this epoch has it on its disk.
         self.table.settle(blocks, ts);
-        self.send_to_members(&Message::Validate { ts, blocks });
+        self.validations.push((blocks, ts));
+        if self.asked_validation || self.validations.len() == VALIDATIONS_MAX {
+            self.validate();
+            self.asked_validation &= !self.rounds.is_empty();
+        }
         if let Some(command) = command {
             self.outputs.push_back(Output::Complete(command, Outcome::Done));
         }
+    }
+
+    /// Whether members are to be told of writes that are everywhere: [`Replica::validate`] does, within [`super::VALIDATE_AFTER`]; so does the next write.
+    pub fn has_validations(&self) -> bool {
+        !self.validations.is_empty()
+    }
+
+    /// Tells members which writes they all have.
+    pub fn validate(&mut self) {
+        if !self.validations.is_empty() {
+            let writes = std::mem::take(&mut self.validations);
+            self.send_to_members(&Message::Validate { writes });
+        }
+    }
+
+    /// Somebody waits for the blocks to be valid: where it is another copy's write that makes them invalid, asks for word of it.
+    pub fn ask_validation(&mut self, blocks: Blocks) {
+        let is_told = |entry: &Entry| entry.is_valid() || entry.ts.slot == self.me;
+        let all_told = self.table.within(blocks).all(|(_, entry)| is_told(entry));
+        if !all_told {
+            self.send_to_members(&Message::AskValidation);
+        }
+    }
+
+    pub(super) fn handle_ask_validation(&mut self) {
+        self.validate();
+        self.asked_validation = !self.rounds.is_empty();
     }
 
     /// In a new epoch, sends again what is not known to be everywhere: own writes, and what others left here (R7).

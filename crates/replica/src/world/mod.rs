@@ -17,7 +17,8 @@ use crate::canary::Canary;
 use crate::lease::{LeaseGrant, LeaseRequest, Leases, Terms};
 use crate::{
     Blocks, Command, Config, Envelope, Geometry, Incarnation, Membership, NodeId, Outcome, Output, ReadMark,
-    Reason, RegionCompare, RegionRead, Replica, Revision, Slot, Slots, Standing, Steward, View, wire,
+    Reason, RegionCompare, RegionRead, Replica, Revision, Slot, Slots, Standing, Steward, Unreadable, View,
+    wire,
 };
 use disk::{Disk, EMPTY, Ended};
 use rt::sim::linear::{self, Kind, NEVER, Op};
@@ -448,6 +449,11 @@ impl World {
     /// Carries out what the copy wants.
     fn drain(&mut self, index: usize) {
         self.carry_out(index);
+        // Validations go by themselves soon, or with the next write, or at the next tick.
+        if self.nodes[index].replica.has_validations() && self.sync_rng.below(8) == 0 {
+            self.nodes[index].replica.validate();
+            self.carry_out(index);
+        }
         // Syncs go fast or slowly.
         let regions = self.sync_rng.below(4) as u32;
         if self.nodes[index].replica.begin_regions(regions) > 0 {
@@ -532,7 +538,12 @@ impl World {
         if !node.up {
             return;
         }
-        if let Ok(mark) = node.replica.readable(node.clock(self.now), &node.leases, blocks) {
+        let readable = node.replica.readable(node.clock(self.now), &node.leases, blocks);
+        if readable == Err(Unreadable::Unsettled) {
+            self.nodes[index].replica.ask_validation(blocks);
+            self.drain(index);
+        }
+        if let Ok(mark) = readable {
             let look_at = self.later(self.disk);
             let end_at = look_at.max(self.later(self.disk * 2));
             self.nodes[index].host_reads.push(HostRead {

@@ -693,13 +693,16 @@ impl Keeper {
         if self.volumes.borrow().is_empty() {
             return;
         }
-        // The word that the last writes are done may still be on its way to the others.
-        rt::sleep(SETTLE_AFTER).await;
         on_all_cores(|| async {
             let slices = Copies::current().slices();
-            slices.iter().for_each(SliceCopy::settle);
+            let until = rt::now() + SETTLE_MAX;
             let settled = async {
-                while !slices.iter().all(|slice| slice.map_is_clean()) {
+                loop {
+                    slices.iter().for_each(SliceCopy::settle);
+                    let settled = slices.iter().all(|slice| slice.dirty_regions() == 0) || rt::now() >= until;
+                    if settled && slices.iter().all(|slice| slice.map_is_clean()) {
+                        return;
+                    }
                     rt::sleep(SETTLED_EVERY).await;
                 }
             };
@@ -731,8 +734,8 @@ impl Keeper {
     }
 }
 
-/// For how long a node that stops waits for the last words about writes to arrive.
-const SETTLE_AFTER: Duration = Duration::from_millis(100);
+/// For how long a node that stops waits for the last words about writes to arrive, be it that others go on writing.
+const SETTLE_MAX: Duration = Duration::from_millis(500);
 /// How long it waits for its maps to be on the disk: without that a little more is copied when it is back.
 const SETTLE_DEADLINE: Duration = Duration::from_secs(2);
 const SETTLED_EVERY: Duration = Duration::from_millis(10);

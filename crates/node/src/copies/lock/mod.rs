@@ -222,6 +222,7 @@ impl SliceCopy {
         let copy = Rc::clone(self);
         rt::spawn(async move {
             given.claim.come().await;
+            copy.ask_validation(blocks);
             while copy.is_given(to, number, &given)
                 && !copy.replica.borrow().is_settled(blocks)
                 && !makes(Canary::LockUnsettled)
