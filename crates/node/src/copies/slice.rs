@@ -26,6 +26,10 @@ use super::{Address, HOLD_MAX};
 use crate::canary::{Canary, makes};
 use crate::volume::Order;
 
+/// How often a page of the dirty map that cannot be read is tried, and how long after: a path to a disk may be changing.
+const MAP_READS_MAX: u32 = 4;
+const MAP_READ_AGAIN: Duration = Duration::from_millis(250);
+
 /// How often a command that waits for a lease looks again, where nothing else wakes it.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -745,12 +749,25 @@ async fn read_map(
         return Ok(map);
     }
     for page in 0..map.pages() {
-        let image: [u8; PAGE_BYTES] = layout.read_map_page(page).await?;
-        if map.load(page, &image).is_err() {
+        let image = read_map_page(layout, page).await?;
+        if image.is_none_or(|image| map.load(page, &image).is_err()) {
             tracing::error!(copy = %address, page, "a page of the dirty map is damaged: all that it covers is copied anew");
             let first = page as u64 * replica::PAGE_REGIONS;
             map.mark(first..(first + replica::PAGE_REGIONS).min(regions), everybody);
         }
     }
     Ok(map)
+}
+
+/// `None` if the disk does not give it: better to copy too much than to have no copy of the slice here until somebody restarts the node.
+async fn read_map_page(layout: &store::Slice, page: usize) -> Result<Option<[u8; PAGE_BYTES]>, SliceError> {
+    for attempt in 1.. {
+        match layout.read_map_page(page).await {
+            Ok(image) => return Ok(Some(image)),
+            Err(SliceError::Unreadable { .. }) if attempt < MAP_READS_MAX => rt::sleep(MAP_READ_AGAIN).await,
+            Err(SliceError::Unreadable { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+    unreachable!("attempts are counted")
 }
