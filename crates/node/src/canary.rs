@@ -39,6 +39,10 @@ pub enum Canary {
     GoOnUnheard,
     /// A node gives up what it has written alone, as if no host had been served.
     ForkUnused,
+    /// A node gives up what it has written alone by a word that was spoken while it still served hosts.
+    ForkWordEarly,
+    /// A fork that may be written down, and was not acted in, is forgotten without a word.
+    ForkHalfWritten,
 }
 
 #[cfg(debug_assertions)]

@@ -17,6 +17,11 @@ pub fn split_key(id: VolumeId) -> String {
     format!("split/{id}")
 }
 
+/// Where the cluster's record says that a node did not go on alone with a volume, though it may have written down that it does.
+pub fn void_key(id: VolumeId) -> String {
+    format!("void-fork/{id}")
+}
+
 /// What a node does about a volume when it hears of nobody and cannot reach the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -74,6 +79,17 @@ pub struct SplitEntry {
     /// The node whose data is kept, once somebody has decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<u16>,
+}
+
+/// That a fork was never acted in, in the cluster's record: should it be found in the node's own, it is nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VoidEntry {
+    /// The node.
+    pub node: u16,
+    /// [`ForkRecord::epoch`].
+    pub epoch: u64,
+    /// [`ForkRecord::at`].
+    pub at: u64,
 }
 
 /// What a node says of a fork to others.

@@ -434,6 +434,66 @@ fn what_cannot_be_written_down_is_not_done() {
     });
 }
 
+/// The disk fails while the fork is written down: nobody knows whether it is. Then all is well for long, and later the node is lost, as any is.
+fn half_written(seed: u64) {
+    for part in 0..24 {
+        let cluster = Cluster::of_two(seed);
+        cluster.put(A, 0..10, 1);
+        cluster.lose_a();
+        assert!(cluster.world.run_until(|| cluster.fork(B).is_some(), GOES_ON), "it begins");
+        cluster.world.run_for(Duration::from_micros(500 * part));
+        cluster.world.set_disk_dead(cluster.servers[B], "/ursa/record", true);
+        cluster.world.run_for(GOES_ON);
+        cluster.world.set_disk_dead(cluster.servers[B], "/ursa/record", false);
+        if cluster.serves(B) {
+            assert!(part > 0, "it is written down at once");
+            return;
+        }
+        cluster.return_a();
+        cluster.wait_until_one();
+        cluster.world.crash(cluster.servers[B]);
+        cluster.world.run_for(Duration::from_secs(3));
+        cluster.put(A, 5..15, 2);
+        cluster.start(B);
+        cluster.wait_until_one();
+        assert_eq!((cluster.read_block(B, 4), cluster.read_block(B, 14)), (1, 2));
+    }
+    panic!("it is never written down");
+}
+
+#[test]
+fn what_may_be_written_down_and_was_not_done_is_nothing() {
+    each_seed(3, half_written);
+}
+
+/// Somebody decides while the node that is to give up what it has still serves, and goes on to.
+fn word_before_the_end(seed: u64) {
+    let cluster = Cluster::of_two(seed);
+    cluster.put(A, 0..10, 1);
+    cluster.cut_nodes();
+    cluster.world.run_for(GOES_ON);
+    cluster.put(A, 0..5, 100);
+    cluster.put(B, 3..8, 200);
+    // The nodes hear of each other, and the second one does not reach the record.
+    cluster.world.heal_all();
+    cluster.world.run_for(Duration::from_secs(2));
+    assert_eq!(cluster.fork(A).unwrap().state, ForkState::Alone);
+    cluster.resolve(A, A).unwrap();
+    cluster.cut_nodes();
+    cluster.world.run_for(Duration::from_secs(1));
+    cluster.put(B, 20..25, 300);
+    cluster.heal_nodes();
+    cluster.wait_until_split();
+    cluster.resolve(A, B).unwrap();
+    cluster.wait_until_one();
+    assert_eq!([4, 7, 24].map(|lba| cluster.read_block(A, lba)), [200, 200, 300]);
+}
+
+#[test]
+fn a_word_is_about_what_there_was_when_it_was_spoken() {
+    each_seed(3, word_before_the_end);
+}
+
 fn stopped_while_alone(seed: u64) {
     let cluster = Cluster::of_two(seed);
     cluster.lose_a();
@@ -529,7 +589,7 @@ fn only_volumes_of_two_nodes_can_be_agreed_to() {
 #[test]
 fn a_rule_that_is_left_out_is_noticed() {
     use node::canary::{Canary, make};
-    let cases: [(Canary, fn(u64)); 7] = [
+    let cases: [(Canary, fn(u64)); 9] = [
         (Canary::ForkUnasked, unasked),
         (Canary::ForkUnled, left_behind),
         (Canary::ForkUnwritten, stopped_while_alone),
@@ -537,6 +597,8 @@ fn a_rule_that_is_left_out_is_noticed() {
         (Canary::ForkLends, left_without_lease),
         (Canary::GoOnUnheard, a_start_behind_a_cut),
         (Canary::ForkUnused, split),
+        (Canary::ForkWordEarly, word_before_the_end),
+        (Canary::ForkHalfWritten, half_written),
     ];
     let quiet = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));

@@ -14,7 +14,7 @@
 //!    and then into the cluster's; what becomes of it somebody decides.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,7 +29,8 @@ use super::super::core::Copies;
 use super::super::entry::{NODES, NodeEntry, StandingEntry, VolumeEntry, volume_key};
 use super::super::message;
 use super::super::strategy::{
-    FORK_EPOCHS, ForkRecord, ForkSaid, SplitEntry, Strategy, StrategyEntry, alone, split_key, strategy_key,
+    FORK_EPOCHS, ForkRecord, ForkSaid, SplitEntry, Strategy, StrategyEntry, VoidEntry, alone, split_key,
+    strategy_key, void_key,
 };
 use super::{Keeper, Kept, RECORD_DEADLINE, SliceCopy, json};
 use crate::canary::{Canary, makes};
@@ -48,8 +49,6 @@ pub(super) struct Forks {
     /// When this life began: silence before that is none.
     began: Instant,
     all: RefCell<BTreeMap<VolumeId, Fork>>,
-    /// Volumes with which this life does not go on, since that could not be written down.
-    refused: RefCell<BTreeSet<VolumeId>>,
     /// It is being looked after them.
     busy: Cell<bool>,
 }
@@ -67,6 +66,8 @@ struct Fork {
 enum Phase {
     /// It is being written down.
     Begun,
+    /// Nobody knows whether it is written down, and it was never acted in. Nor is it by this life.
+    Void,
     /// It is acted in, or about to be.
     Going,
     /// It is there, and not acted in in this life.
@@ -108,7 +109,6 @@ impl Forks {
         Forks {
             began: now,
             all: RefCell::new(records.into_iter().filter_map(fork).collect()),
-            refused: RefCell::default(),
             busy: Cell::new(false),
         }
     }
@@ -296,13 +296,12 @@ impl Keeper {
             let config = kept.membership.newest()?;
             let other = self.other_member(kept, config)?;
             let quiet = self.peers.borrow().get(&other).and_then(|peer| peer.heard)?;
-            let able = kept.open && !kept.blank && !kept.held && kept.membership.active() == Some(config);
+            let able = kept.open && !kept.held && kept.membership.active() == Some(config);
             (able
                 && now.since(quiet) >= FORK_SILENCE
                 && self.is_in_sync(kept, config)
                 && self.agrees(id)
-                && !self.forks.has(id)
-                && !self.forks.refused.borrow().contains(&id))
+                && !self.forks.has(id))
             .then_some(id)
         };
         volumes.iter().filter_map(|(id, kept)| may(*id, kept)).collect()
@@ -363,9 +362,11 @@ impl Keeper {
         if let Err(error) = written {
             let error = &error as &dyn std::error::Error;
             tracing::error!(volume = %id, error, "this node does not go on alone with a volume: it could not write that down");
-            self.forks.refused.borrow_mut().insert(id);
-            self.forget_fork(id);
-            return attach(number).await;
+            if makes(Canary::ForkHalfWritten) {
+                self.forget_fork(id);
+                return attach(number).await;
+            }
+            return self.forks.set_phase(id, Phase::Void);
         }
         if !silent(self.heard_of(other).await) || !self.is_named(id) {
             // It is back, or has said before that it goes on. Nothing was served.
@@ -432,6 +433,15 @@ impl Keeper {
         if phase == Phase::Begun {
             return;
         }
+        if self.is_void(id, &fork) {
+            return self.forget_void(id).await;
+        }
+        if phase == Phase::Void {
+            if status.quorum {
+                self.say_void(id, &fork).await;
+            }
+            return;
+        }
         if !status.quorum {
             if phase == Phase::Dormant && !fork.split {
                 self.resume_fork(id, &fork, status).await;
@@ -460,10 +470,45 @@ impl Keeper {
         }
     }
 
+    /// Whether the record says that this node has not acted in the fork, as far as it follows that.
+    fn is_void(&self, id: VolumeId, fork: &ForkRecord) -> bool {
+        let void = self.get::<VoidEntry>(&void_key(id));
+        void.is_some_and(|(void, _)| void == void_of(self.me(), fork))
+    }
+
+    /// Has the record say that what this node may have written down is nothing: a later life, which may find it, would take it for a fork.
+    async fn say_void(&self, id: VolumeId, fork: &ForkRecord) {
+        let key = void_key(id);
+        let void = json(&void_of(self.me(), fork));
+        let transaction = Keeper::transaction().expect(&key, self.revision_of(&key)).put(&key, void);
+        if !matches!(self.store.cas(transaction, RECORD_DEADLINE).await, Ok(Outcome::Committed(_))) {
+            tracing::debug!(volume = %id, "that there is no fork is not in the record yet");
+        }
+    }
+
+    /// There was no fork: this copy goes on as what the record says it is.
+    async fn forget_void(self: &Rc<Self>, id: VolumeId) {
+        // Where that fails the record's word stands against what is left.
+        let _ = self.drop_record(id).await;
+        self.forget_fork(id);
+        let number = self.volumes.borrow_mut().get_mut(&id).map(|kept| {
+            if let Some(config) = kept.entry.config(Revision(kept.revision.0)) {
+                kept.membership.learn(config);
+            }
+            kept.entry.number
+        });
+        if let Some(number) = number {
+            self.activate().await;
+            attach(number).await;
+            self.work.notify();
+        }
+    }
+
     /// Whether it is split, and nobody has decided yet.
     fn waits_for_somebody(&self, id: VolumeId, fork: &ForkRecord) -> bool {
         let split = self.get::<SplitEntry>(&split_key(id));
         self.forks.phase(id) == Some(Phase::Frozen)
+            && fork.split
             && split.is_some_and(|(split, _)| split.epoch == fork.epoch && split.keep.is_none())
     }
 
@@ -497,7 +542,8 @@ impl Keeper {
         let next = {
             let volumes = self.volumes.borrow();
             // What may be lost is not made the only one.
-            let kept = volumes.get(&id).filter(|kept| kept.open && !kept.blank)?;
+            let inherited = self.forks.all.borrow().get(&id)?.inherited;
+            let kept = volumes.get(&id).filter(|kept| kept.open && !(kept.blank && inherited))?;
             let config = entry.config(Revision(revision.0))?;
             let epoch = Epoch(fork.epoch + 1);
             let alone = alone(&config, kept.slot, self.copies.incarnation(), epoch, Revision(0));
@@ -547,7 +593,9 @@ impl Keeper {
     ) -> Option<()> {
         let key = split_key(id);
         let split = self.get::<SplitEntry>(&key).filter(|(split, _)| split.epoch == fork.epoch);
-        if split.as_ref().is_some_and(|(split, _)| split.keep == Some(fork.without)) {
+        let word = split.as_ref().and_then(|(split, _)| split.keep);
+        // A word that was spoken while hosts may still have been served here says nothing of what they have written since.
+        if word == Some(fork.without) && (fork.split || makes(Canary::ForkWordEarly)) {
             tracing::warn!(volume = %id, "what this node has written alone is given up, as was decided: it is brought up to date");
             return self.give_up(id).await;
         }
@@ -556,15 +604,14 @@ impl Keeper {
             tracing::warn!(volume = %id, "a fork is settled: the other node has gone on, and no host was served here meanwhile: this copy is brought up to date");
             return self.give_up(id).await;
         }
-        if split.is_some() {
-            return Some(());
-        }
-        if !fork.split {
+        if split.is_some() && word.is_none() {
+            // From here on a word is about all that there is.
             fork.split = true;
             Control::try_current()?.keep_fork(&fork).await.ok()?;
             if let Some(here) = self.forks.all.borrow_mut().get_mut(&id) {
                 here.record.split = true;
             }
+            return Some(());
         }
         tracing::error!(
             volume = %id, parent = fork.parent,
@@ -663,6 +710,10 @@ const WON: &str = "its node was not there, and the other one went on alone";
 
 fn strategy_prefix() -> String {
     "strategy/".to_owned()
+}
+
+fn void_of(node: NodeId, fork: &ForkRecord) -> VoidEntry {
+    VoidEntry { node: node.0, epoch: fork.epoch, at: fork.at }
 }
 
 /// Whether the disks of all slices of the volume here work.
