@@ -99,6 +99,10 @@ pub(super) struct Worth {
     pub untrusted: bool,
 }
 
+/// How long a node that is to get a copy may not be heard of, and how often that is looked at.
+const HEARD_WITHIN: Duration = Duration::from_secs(3);
+const HEARD_EVERY: Duration = Duration::from_millis(50);
+
 impl Control {
     /// The keeper of the node's copies, if the node is in a cluster.
     pub fn keeper(&self) -> Option<Rc<Keeper>> {
@@ -118,7 +122,7 @@ impl Control {
     ) -> Result<VolumeStatus, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let name: VolumeName = new.name.parse()?;
-        let nodes = choose_nodes(&keeper, placement)?;
+        let nodes = once_heard(&keeper, || choose_nodes(&keeper, placement)).await?;
         if keeper.revision_of(&volume_name_key(name.as_str())).is_some() {
             return Err(ControlError::Exists { kind: "volume", name: name.into() });
         }
@@ -171,6 +175,8 @@ impl Control {
             let place = self.place_for_new(map)?;
             self.change_access(changing, vec![place.taken_by(id)]).await?;
         }
+        // Whoever is told of it may use it at once.
+        keeper.until_serves(id).await;
         self.volume(name.as_str())
     }
 
@@ -564,6 +570,24 @@ fn access_change(keeper: &Keeper, key: &str) -> Option<AccessChange> {
         Some(keeper.get(key).map_or(AccessChange::DeleteHost(name), |(host, _)| AccessChange::SetHost(host)))
     } else {
         None
+    }
+}
+
+/// What is found when the nodes that take copies are heard of: one that has just started or joined is in a moment, and one on a busy machine may be late.
+pub(super) async fn once_heard<T>(
+    keeper: &Keeper,
+    look: impl Fn() -> Result<T, ControlError>,
+) -> Result<T, ControlError> {
+    let until = rt::now() + HEARD_WITHIN;
+    loop {
+        let found = look();
+        let is_missed = matches!(found, Err(ControlError::NodeNotThere(_) | ControlError::Copies { .. }));
+        let takes_copies = |node: &NodeEntry| !node.witness && !keeper.is_in_maintenance(NodeId(node.id));
+        let may_come = || keeper.nodes().iter().any(|(node, alive)| !alive && takes_copies(node));
+        if !is_missed || rt::now() >= until || !may_come() {
+            return found;
+        }
+        rt::sleep(HEARD_EVERY).await;
     }
 }
 

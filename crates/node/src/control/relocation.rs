@@ -11,7 +11,7 @@ use replica::{NodeId, Revision};
 use store::{CopyState, Pool, VolumeInfo, VolumeKind};
 
 use super::change::{WaitsFor, Work};
-use super::copies::drop_copies;
+use super::copies::{drop_copies, once_heard};
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::copies::{
@@ -63,7 +63,8 @@ impl Control {
             return Err(elsewhere());
         }
         let slot = entry.free_slot().ok_or_else(|| ControlError::FourCopies(entry.name.clone()))?;
-        let (node_entry, node_revision) = node_that_takes_copies(&keeper, added.node)?;
+        let (node_entry, node_revision) =
+            once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
         let new = NewCopy {
             id: entry.id.clone(),
             slot: slot.index() as u8,

@@ -56,6 +56,10 @@ const HEARTBEAT: Duration = Duration::from_millis(100);
 /// How often it is thought over what is to become of volumes.
 const STEWARD_EVERY: Duration = Duration::from_millis(50);
 
+/// How long a new volume takes to serve at most, where all is well, and how often it is looked at.
+const SERVES_WITHIN: Duration = Duration::from_secs(3);
+const SERVES_EVERY: Duration = Duration::from_millis(20);
+
 /// How long a change of the record may take.
 pub const RECORD_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -270,6 +274,19 @@ impl Keeper {
     /// Waits until something is so by the record, as this node acts by it; `false` if it was not so in time.
     pub async fn until(&self, deadline: Duration, is_so: impl Fn() -> bool) -> bool {
         rt::timeout(deadline, self.applied.until(is_so)).await.is_ok()
+    }
+
+    /// Waits until this node serves a new volume, if it has a copy: until the nodes have promised each other so. Not for longer than that takes if all is well.
+    pub async fn until_serves(&self, id: VolumeId) {
+        let until = rt::now() + SERVES_WITHIN;
+        let waits = || {
+            let volume = self.volume(id);
+            volume.is_some_and(|volume| volume.entry.copy_on(self.me()).is_some() && !volume.serving)
+        };
+        while waits() && rt::now() < until {
+            rt::sleep(SERVES_EVERY).await;
+        }
+        self.show_paths().await;
     }
 
     /// Waits until the record has the key; not without end.
