@@ -12,6 +12,7 @@ use crate::cluster::{Cluster, LUN, log_in, wait};
 use crate::harm::Harms;
 use crate::history::{History, filled};
 use crate::layout::{self, REGIONS_MAX};
+use crate::load::hot::attended;
 use crate::load::{self, Counts};
 use crate::media::Media;
 use crate::onlooker;
@@ -205,13 +206,9 @@ fn read_everywhere(plan: &Plan, cluster: &Cluster, history: &History) {
             for blocks in layout::hot(size).into_iter().chain([layout::EXCHANGED]) {
                 let call = history.tick();
                 let count = BlockCount(blocks.end - blocks.start);
-                let read = || session.read(LUN, Lba(blocks.start), count, size);
-                let data = match read().await {
-                    // Nodes tell each other of the end of a sync a moment later, and hosts of the states of paths.
-                    Err(error) if error.is_unit_attention() => read().await,
-                    done => done,
-                };
-                let data = data.expect("all nodes serve");
+                // Nodes tell each other of the end of a sync a moment later, and hosts of the states of paths.
+                let read = async || session.read(LUN, Lba(blocks.start), count, size).await;
+                let data = attended(read).await.expect("all nodes serve");
                 history.read(blocks.start, &data, call);
             }
         });

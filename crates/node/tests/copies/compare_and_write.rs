@@ -13,7 +13,7 @@ use rt::CoreId;
 use rt::sim::linear::{Kind, NEVER, Op};
 use store::VolumeKind;
 
-use super::{Cluster, History, LUN, SIZE, block, check_all, is_attention, log_in, read, write};
+use super::{Cluster, History, LUN, SIZE, block, check_all, log_in, read, write};
 use crate::seeds::each_seed;
 
 const HOT: u64 = 2;
@@ -24,7 +24,7 @@ type Exchanges = Rc<RefCell<Vec<BTreeMap<u64, u64>>>>;
 async fn exchange(session: &Session, lba: u64, old: u64, new: u64) -> Result<(), initiator::Error> {
     let command = || CompareAndWrite { lba: Lba(lba), compare: block(old), write: block(new), size: SIZE };
     match session.compare_and_write(LUN, command()).await {
-        Err(error) if is_attention(&error) => session.compare_and_write(LUN, command()).await,
+        Err(error) if error.is_unit_attention() => session.compare_and_write(LUN, command()).await,
         done => done,
     }
 }

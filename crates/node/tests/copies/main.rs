@@ -246,21 +246,16 @@ fn block(value: u64) -> Chain {
     Chain::copy_of(&bytes)
 }
 
-/// Tells an answer from the word that something else has changed, after which a host tries again.
-fn is_attention(error: &initiator::Error) -> bool {
-    matches!(error, initiator::Error::Status { sense, .. } if sense.get(2).is_some_and(|key| key & 0xf == 6))
-}
-
 async fn write(session: &Session, lba: u64, value: u64) -> Result<(), initiator::Error> {
     match session.write(LUN, Lba(lba), block(value), SIZE).await {
-        Err(error) if is_attention(&error) => session.write(LUN, Lba(lba), block(value), SIZE).await,
+        Err(error) if error.is_unit_attention() => session.write(LUN, Lba(lba), block(value), SIZE).await,
         done => done,
     }
 }
 
 async fn read(session: &Session, lba: u64) -> Result<u64, initiator::Error> {
     let data = match session.read(LUN, Lba(lba), BlockCount(1), SIZE).await {
-        Err(error) if is_attention(&error) => session.read(LUN, Lba(lba), BlockCount(1), SIZE).await?,
+        Err(error) if error.is_unit_attention() => session.read(LUN, Lba(lba), BlockCount(1), SIZE).await?,
         data => data?,
     };
     Ok(u64::from_le_bytes(data[..8].try_into().unwrap()))

@@ -230,7 +230,10 @@ fn a_volume_grows_with_all_of_its_copies() {
             cluster.world.block_on(client, CoreId(0), move || async move {
                 for (session, lba) in sessions.iter().zip(new_blocks(13)) {
                     let told = session.read(LUN, Lba(lba), BlockCount(1), SIZE).await;
-                    assert!(told.as_ref().is_err_and(is_attention), "hosts are told: {told:?}");
+                    assert!(
+                        told.as_ref().is_err_and(initiator::Error::is_unit_attention),
+                        "hosts are told: {told:?}"
+                    );
                 }
                 for (at, lba) in new_blocks(13).into_iter().enumerate() {
                     write(&sessions[at], lba, 100 + lba).await.unwrap();

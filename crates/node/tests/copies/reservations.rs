@@ -13,21 +13,21 @@ use rt::CoreId;
 use store::VolumeKind;
 
 use super::forks::{A, B, GOES_ON};
-use super::{Cluster, LUN, SIZE, block, is_attention, log_in, read, write};
+use super::{Cluster, LUN, SIZE, block, log_in, read, write};
 use crate::seeds::each_seed;
 
 const KIND: ReservationType = ReservationType::WriteExclusiveRegistrantsOnly;
 
 async fn reserve(session: &Session, command: PersistentReserveOut) -> Result<(), initiator::Error> {
     match session.reserve(LUN, command).await {
-        Err(error) if is_attention(&error) => session.reserve(LUN, command).await,
+        Err(error) if error.is_unit_attention() => session.reserve(LUN, command).await,
         done => done,
     }
 }
 
 async fn keys(session: &Session) -> BTreeSet<u64> {
     let keys = match session.send(LUN, &ReadKeys).await {
-        Err(error) if is_attention(&error) => session.send(LUN, &ReadKeys).await,
+        Err(error) if error.is_unit_attention() => session.send(LUN, &ReadKeys).await,
         done => done,
     };
     keys.unwrap().into_iter().collect()

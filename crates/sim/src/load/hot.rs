@@ -82,7 +82,7 @@ fn draw(common: &Common, rng: &mut Rng) -> Range<u64> {
 }
 
 /// Sends a command again that was answered with the word that something else has changed.
-pub(super) async fn attended<T>(send: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
+pub(crate) async fn attended<T>(send: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
     match send().await {
         Err(error) if error.is_unit_attention() => send().await,
         done => done,

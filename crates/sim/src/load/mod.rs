@@ -2,7 +2,7 @@
 
 mod exchange;
 mod fence;
-mod hot;
+pub(crate) mod hot;
 mod own;
 
 use std::cell::RefCell;
