@@ -240,7 +240,8 @@ impl Cluster {
 
     /// Of a node that has started: in how many regions its copy says that another may differ.
     pub fn dirty_regions(&self, index: usize) -> usize {
-        let cores = (0..self.cores).map(|core| {
+        // One that was told to stop may end while it is asked core by core.
+        let cores = (0..self.cores).filter(|_| self.is_started(index)).map(|core| {
             self.world.block_on(self.servers[index].machine, CoreId(core as u16), || async {
                 Copies::current().slices().iter().map(|slice| slice.dirty_regions()).sum::<usize>()
             })
