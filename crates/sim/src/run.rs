@@ -22,6 +22,8 @@ use crate::plan::{Harm, Plan};
 const IN_SYNC_MAX: Duration = Duration::from_secs(90);
 /// Longer than a node may be silent before the others go on without it.
 const REMOVAL: Duration = Duration::from_secs(1);
+/// How long a command may be under way in a node whose host is gone, before it writes.
+const UNDER_WAY_MAX: Duration = Duration::from_secs(2);
 /// When hosts are silent besides, no dirty map has a bit after this time: bits stay for five seconds.
 const CLEAN_MAX: Duration = Duration::from_secs(30);
 
@@ -72,6 +74,8 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     come_in_sync(plan, &mut harms);
     // No host is asked to come to its end: some wait for half a minute whether a lost command may still happen.
     hosts.iter().for_each(|host| cluster.world.kill(*host));
+    // What they had under way in the nodes begins, or ends, a moment later.
+    cluster.world.run_for(UNDER_WAY_MAX);
     come_to_rest(plan, &cluster);
     read_everywhere(plan, &cluster, &history);
     if let Err((sector, violation)) = history.check() {
