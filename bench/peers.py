@@ -47,7 +47,7 @@ class Peer:
 
     def launch(self, command, **options):
         log = open(os.path.join(self.files, "log"), "w")
-        pinned = ["taskset", "-c", str(self.cpu)] + command
+        pinned = command if self.cpu is None else ["taskset", "-c", str(self.cpu)] + command
         self.process = subprocess.Popen(pinned, stdout=log, stderr=log, stdin=subprocess.DEVNULL, **options)
 
     def wait_for_port(self, port):

@@ -761,13 +761,14 @@ async fn read_map(
 
 /// `None` if the disk does not give it: better to copy too much than to have no copy of the slice here until somebody restarts the node.
 async fn read_map_page(layout: &store::Slice, page: usize) -> Result<Option<[u8; PAGE_BYTES]>, SliceError> {
-    for attempt in 1.. {
+    for attempt in 0..MAP_READS_MAX {
+        if attempt > 0 {
+            rt::sleep(MAP_READ_AGAIN).await;
+        }
         match layout.read_map_page(page).await {
-            Ok(image) => return Ok(Some(image)),
-            Err(SliceError::Unreadable { .. }) if attempt < MAP_READS_MAX => rt::sleep(MAP_READ_AGAIN).await,
-            Err(SliceError::Unreadable { .. }) => return Ok(None),
-            Err(error) => return Err(error),
+            Err(SliceError::Unreadable(_)) => {}
+            read => return read.map(Some),
         }
     }
-    unreachable!("attempts are counted")
+    Ok(None)
 }

@@ -7,9 +7,12 @@ use store::VolumeId;
 /// How far the epochs of a node that goes on alone are from those of the record: nobody else counts that far.
 pub const FORK_EPOCHS: u64 = 1 << 32;
 
-/// Where the cluster's record has a volume's strategy. Whoever has never been asked has none there.
+/// Where the cluster's record has strategies.
+pub const STRATEGIES: &str = "strategy/";
+
+/// Where it has a volume's. Whoever has never been asked has none there.
 pub fn strategy_key(id: VolumeId) -> String {
-    format!("strategy/{id}")
+    format!("{STRATEGIES}{id}")
 }
 
 /// Where the cluster's record says that a volume is split, and what was decided about it.

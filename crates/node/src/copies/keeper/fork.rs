@@ -29,8 +29,8 @@ use super::super::core::Copies;
 use super::super::entry::{NODES, NodeEntry, StandingEntry, VolumeEntry, volume_key};
 use super::super::message;
 use super::super::strategy::{
-    FORK_EPOCHS, ForkRecord, ForkSaid, SplitEntry, Strategy, StrategyEntry, VoidEntry, alone, split_key,
-    strategy_key, void_key,
+    FORK_EPOCHS, ForkRecord, ForkSaid, STRATEGIES, SplitEntry, Strategy, StrategyEntry, VoidEntry, alone,
+    split_key, strategy_key, void_key,
 };
 use super::{Keeper, Kept, RECORD_DEADLINE, SliceCopy, json};
 use crate::canary::{Canary, makes};
@@ -164,7 +164,8 @@ impl Keeper {
     pub(super) fn say_forks(&self, link: &Rc<Link>) {
         let nobody = {
             let record = self.record.borrow();
-            !record.entries.range(strategy_prefix()..).any(|(key, _)| key.starts_with(&strategy_prefix()))
+            let mut from = record.entries.range(STRATEGIES.to_owned()..);
+            !from.next().is_some_and(|(key, _)| key.starts_with(STRATEGIES))
         };
         let all = self.forks.all.borrow();
         if nobody && all.is_empty() {
@@ -332,15 +333,10 @@ impl Keeper {
         all.max().unwrap_or(self.forks.began).max(self.forks.began)
     }
 
-    /// Whether the node alone has the record, and does not answer.
-    fn is_gone(&self, node: NodeId, status: &Status) -> bool {
-        !status.quorum && status.voters == [u64::from(node.0)]
-    }
-
     async fn begin_fork(self: &Rc<Self>, id: VolumeId, status: &Status) {
         let Some((record, number, led)) = self.fork_from(id) else { return };
         let other = NodeId(record.without);
-        if !self.is_gone(other, status) {
+        if !is_gone(other, status) {
             return;
         }
         let heard = self.heard_of(other).await;
@@ -525,7 +521,7 @@ impl Keeper {
         let heard = self.heard_of(other).await;
         // Who was there in this life may have gone on without this copy: the record says that, when it can be asked.
         let silent = rt::now().since(heard) >= FORK_SILENCE && led.unwrap_or(self.forks.began) >= heard;
-        if silent && self.is_gone(other, status) && is_well(number).await {
+        if silent && is_gone(other, status) && is_well(number).await {
             tracing::warn!(volume = %id, epoch = fork.epoch, "nothing is heard of the other node: this node goes on alone with a volume again");
             self.go_alone(id);
         }
@@ -564,22 +560,18 @@ impl Keeper {
 
     /// The record has this copy in sync in a later epoch than the fork's. When this node acts by that, the fork is over.
     async fn end_fork(self: &Rc<Self>, id: VolumeId) -> Option<()> {
-        let number = {
+        {
             let volumes = self.volumes.borrow();
             let kept = volumes.get(&id)?;
             let acts = kept.membership.active().is_some_and(|active| {
                 kept.membership.newest() == Some(active) && active.epoch.0 == kept.entry.epoch
             });
             let applied = self.copies.leases().applied() >= Revision(kept.revision.0);
-            (acts && applied).then_some(kept.entry.number)?
-        };
+            (acts && applied).then_some(())?;
+        }
         self.drop_record(id).await?;
         self.forget_fork(id);
-        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
-            kept.held = false;
-        }
-        attach(number).await;
-        self.show_paths().await;
+        self.go_on_serving(id).await;
         self.work.notify();
         Some(())
     }
@@ -674,21 +666,16 @@ impl Keeper {
     async fn give_up(self: &Rc<Self>, id: VolumeId) -> Option<()> {
         self.hold(id).await?;
         self.drop_record(id).await?;
-        let number = {
+        {
             let mut volumes = self.volumes.borrow_mut();
             let kept = volumes.get_mut(&id)?;
             let config = kept.entry.config(Revision(kept.revision.0))?;
             self.forget_fork(id);
             kept.membership = Membership::new(kept.slot, self.copies.incarnation());
             kept.membership.learn(config);
-            kept.entry.number
-        };
-        self.activate().await;
-        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
-            kept.held = false;
         }
-        attach(number).await;
-        self.show_paths().await;
+        self.activate().await;
+        self.go_on_serving(id).await;
         self.work.notify();
         Some(())
     }
@@ -708,8 +695,9 @@ impl Keeper {
 /// Why the other copy misses writes.
 const WON: &str = "its node was not there, and the other one went on alone";
 
-fn strategy_prefix() -> String {
-    "strategy/".to_owned()
+/// Whether the node alone has the record, and does not answer.
+fn is_gone(node: NodeId, status: &Status) -> bool {
+    !status.quorum && status.voters == [u64::from(node.0)]
 }
 
 fn void_of(node: NodeId, fork: &ForkRecord) -> VoidEntry {
