@@ -71,6 +71,15 @@ pub struct Preference {
     pub node: Option<u16>,
 }
 
+/// What all nodes together may give to bring copies up to date.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SyncLimit {
+    /// Bytes a second, 1 MiB at least; null: each node as much as its own settings say.
+    #[schema(minimum = 1_048_576)]
+    pub bytes_per_second: Option<u64>,
+}
+
 /// Whether a node is in maintenance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

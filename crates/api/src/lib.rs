@@ -22,8 +22,8 @@ mod volume;
 pub use self::chap::Chap;
 pub use self::client::{Client, ClientError};
 pub use self::cluster::{
-    ClusterInit, ClusterJoin, ClusterNode, JoinToken, LINK_PORT, Maintenance, Preference, TOKEN_SECONDS,
-    TOKEN_SECONDS_MAX, TokenCreate, link_address,
+    ClusterInit, ClusterJoin, ClusterNode, JoinToken, LINK_PORT, Maintenance, Preference, SyncLimit,
+    TOKEN_SECONDS, TOKEN_SECONDS_MAX, TokenCreate, link_address,
 };
 pub use self::host::{Host, HostChange, HostCreate};
 pub use self::list::List;
@@ -39,8 +39,8 @@ pub use self::strategy::{
 };
 pub use self::target::{MapCreate, Target, TargetCreate, TargetMap};
 pub use self::volume::{
-    CopyCheck, CopyCreate, CopyState, CopySync, Verification, Volume, VolumeChange, VolumeCopy, VolumeCreate,
-    VolumeKind, VolumeMap,
+    CopyCheck, CopyCreate, CopyState, CopySync, SyncRestraint, Verification, Volume, VolumeChange,
+    VolumeCopy, VolumeCreate, VolumeKind, VolumeMap,
 };
 
 /// Where a node listens for HTTP unless it is told otherwise. Loopback only, since there is no login yet.

@@ -106,9 +106,26 @@ pub struct CopySync {
     pub seconds_left: Option<u64>,
     /// Why it missed writes.
     pub cause: String,
+    /// What keeps it from going faster, if not the disks and the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_back_by: Option<SyncRestraint>,
     /// What it waits for; absent if it gets on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
+}
+
+/// What keeps a sync from going faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SyncRestraint {
+    /// Hosts' writes, which would take too long.
+    Hosts,
+    /// What the node that gives it may give: `sync-bytes-per-second-max`.
+    NodeLimit,
+    /// What all nodes of the cluster may give together: `ursa node sync-limit`.
+    ClusterLimit,
+    /// The node that gives it brings other volumes up to date first.
+    Turn,
 }
 
 /// What a copy may do.

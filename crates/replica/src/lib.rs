@@ -35,8 +35,8 @@ pub use membership::{Activation, Membership};
 pub use message::{Envelope, Message, RoundId, SyncId};
 pub use regions::Regions;
 pub use replica::{
-    Command, DiskFailed, Outcome, Output, ReadMark, RegionCompare, RegionRead, Replica, SyncFrom, SyncNext,
-    SyncState, TICK, Unreadable, Unwritable, VALIDATE_AFTER,
+    Command, DiskFailed, Outcome, Output, ReadMark, Receivers, RegionCompare, RegionRead, Replica, SyncFrom,
+    SyncNext, SyncState, TICK, Unreadable, Unwritable, VALIDATE_AFTER,
 };
 pub use steward::{Proposal, Reason, SILENCE_MAX, Steward, View};
 pub use timestamp::Timestamp;

@@ -15,8 +15,8 @@ use self::path::segment;
 use crate::{
     ClusterInit, ClusterJoin, ClusterNode, CopyCreate, ForkResolution, Health, Host, HostChange, HostCreate,
     JoinToken, List, Maintenance, MapCreate, Node, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport,
-    PoolRemains, Preference, Problem, Session, StrategyChoice, StrategyChosen, Target, TargetCreate,
-    TargetMap, TokenCreate, Verification, Volume, VolumeChange, VolumeCreate,
+    PoolRemains, Preference, Problem, Session, StrategyChoice, StrategyChosen, SyncLimit, Target,
+    TargetCreate, TargetMap, TokenCreate, Verification, Volume, VolumeChange, VolumeCreate,
 };
 
 /// Loopback answers at once or not at all; a slow tunnel is allowed for.
@@ -126,6 +126,22 @@ impl Client {
     /// See [`ClientError`].
     pub fn prefer_node(&self, node: Option<u16>) -> Result<()> {
         self.put("/v1/cluster/preferred", &Preference { node })
+    }
+
+    /// What all nodes together may give to bring copies up to date.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn sync_limit(&self) -> Result<SyncLimit> {
+        self.get("/v1/cluster/sync-limit")
+    }
+
+    /// Limits it.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn limit_syncs(&self, limit: &SyncLimit) -> Result<()> {
+        self.put("/v1/cluster/sync-limit", limit)
     }
 
     /// Makes the node a cluster of its own with its next start.

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::cluster::{EnterError, Member, Place, try_to_listen};
 use super::{Control, ControlError};
 use crate::copies::{
-    ClusterError, CopyEntry, Keeper, NodeEntry, StandingEntry, VolumeEntry, json, maintenance_key, node_key,
+    ClusterError, CopyEntry, Keeper, NodeEntry, SYNC_LIMIT_MIN, StandingEntry, VolumeEntry, json,
+    maintenance_key, node_key,
 };
 use crate::shard::Shard;
 
@@ -249,6 +250,29 @@ impl Control {
             None => transaction.delete(PREFERRED),
         };
         Ok(keeper.commit(transaction).await?)
+    }
+
+    /// Limits what all nodes together give to bring copies up to date, in bytes a second; `None`: each as much as its own settings say.
+    ///
+    /// # Errors
+    /// Less than [`SYNC_LIMIT_MIN`].
+    pub async fn limit_syncs(&self, bytes_per_second: Option<u64>) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        if bytes_per_second.is_some_and(|limit| limit < SYNC_LIMIT_MIN) {
+            return Err(ControlError::Invalid {
+                field: "bytes_per_second",
+                reason: "at least 1 MiB a second: a copy that never comes in sync is none when the next fault comes",
+            });
+        }
+        Ok(keeper.set_sync_limit(bytes_per_second).await?)
+    }
+
+    /// What it is limited to.
+    ///
+    /// # Errors
+    /// [`ControlError::NoCluster`].
+    pub fn sync_limit(&self) -> Result<Option<u64>, ControlError> {
+        Ok(self.keeper_or_why_not()?.sync_limit())
     }
 
     /// Begins or ends a node's maintenance. When it has begun, its copies leave the ones in sync, so that it can be stopped without a stall; when it

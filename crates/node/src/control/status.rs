@@ -65,6 +65,10 @@ pub struct ReplicationStats {
     pub traffic: BTreeMap<u16, copies::Traffic>,
     /// Bytes that syncs from here have brought copies, by volume and number of the node.
     pub synced: BTreeMap<(VolumeId, u16), u64>,
+    /// Bytes a second that all nodes of the cluster may give together to bring copies up to date; `None`: any.
+    pub sync_limit: Option<u64>,
+    /// Bytes a second that this node may give now, of that and by its settings; `None`: any.
+    pub sync_budget: Option<u64>,
 }
 
 /// The counters of one volume, of all cores together.
@@ -132,7 +136,8 @@ impl Control {
             }
         }
         let traffic = copies::sum_traffic(by_core).into_iter().map(|(node, traffic)| (node.0, traffic));
-        Ok(ReplicationStats { traffic: traffic.collect(), synced })
+        let (sync_limit, sync_budget) = (keeper.sync_limit(), keeper.sync_budget(rt::now()));
+        Ok(ReplicationStats { traffic: traffic.collect(), synced, sync_limit, sync_budget })
     }
 
     /// The counters of all volumes.

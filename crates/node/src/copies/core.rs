@@ -11,10 +11,11 @@ use std::time::Duration;
 use base::{Chain, Instant};
 use link::{ClusterId, Frame, Handler, Link, LinkName, Role};
 use replica::wire::Malformed;
-use replica::{Incarnation, LeaseGrant, Leases, NodeId, Revision, Terms};
+use replica::{Incarnation, LeaseGrant, Leases, NodeId, Receivers, Revision, Terms};
 use rt::CoreId;
 use rt::sync::Notify;
 
+use super::budget::{Budget, Turns};
 use super::lock::LockMessage;
 use super::pace::Pace;
 use super::{Address, Keeper, SliceCopy, Traffic};
@@ -45,6 +46,8 @@ pub struct Copies {
     traffic: RefCell<BTreeMap<NodeId, Traffic>>,
     /// How fast syncs go from this core.
     pace: RefCell<Pace>,
+    /// Which volumes may be given what they miss.
+    turns: RefCell<Turns>,
     /// When links that are down by now had last received anything, by the node that they led to.
     heard: RefCell<BTreeMap<NodeId, Instant>>,
     /// Rung when a sync waits for that.
@@ -84,6 +87,7 @@ impl Copies {
             up: RefCell::default(),
             traffic: RefCell::default(),
             pace: RefCell::new(Pace::new(rt::now())),
+            turns: RefCell::default(),
             heard: RefCell::default(),
             syncs_wait: Notify::new(),
             owing: RefCell::default(),
@@ -181,6 +185,19 @@ impl Copies {
     /// How fast syncs go from this core.
     pub(super) fn pace(&self) -> RefMut<'_, Pace> {
         self.pace.borrow_mut()
+    }
+
+    /// Syncs of this core keep to that from now on.
+    pub(super) fn keep_to(&self, budget: Option<Budget>, turns: Turns) {
+        self.pace().set_budget(budget);
+        self.turns.replace(turns);
+        // Whose turn it is now may have nothing under way that would wake it.
+        self.syncs_wait.notify();
+    }
+
+    /// Which copies of the volume may be given what they miss.
+    pub(super) fn receivers(&self, volume: u32) -> Receivers {
+        if self.turns.borrow().has(volume) { Receivers::All } else { Receivers::Joiners }
     }
 
     /// A host's write of so many bytes begins, and ends when what this gives is dropped: syncs make room for them.

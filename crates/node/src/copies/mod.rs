@@ -5,6 +5,7 @@
 //! of volumes when nodes are lost and return. Why: `docs/why/replication.md`.
 
 mod ask;
+mod budget;
 mod checksum;
 mod core;
 mod entry;
@@ -22,6 +23,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use self::ask::{Answer, Ask};
+pub use self::budget::{Restraint, SYNC_LIMIT_MIN, SYNCS_AT_ONCE_MAX};
 pub use self::checksum::checksum;
 pub use self::core::{Copies, LinkHandler};
 pub use self::entry::{

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use base::Instant;
 
+use super::budget::{Budget, Restraint};
+
 /// Bytes a second that syncs from one core go at least, whatever hosts feel, if the budget allows: 100 GiB in seven hours.
 const RATE_MIN: u64 = 4 << 20;
 /// Where a sync begins that finds hosts at work.
@@ -32,6 +34,8 @@ const PROBE_EVERY: Duration = Duration::from_secs(5);
 const PROBE_PERIODS: u32 = 2;
 /// Writes of a period that are looked at: the first ones.
 const SAMPLES_MAX: usize = 512;
+/// For how long a sync that had to wait is said to be held back.
+const HELD_BACK_AGE_MAX: Duration = Duration::from_secs(1);
 /// What may be given at once after a pause: as much as a fiftieth of a second brings, and four regions at least.
 const BURST_MIN: u64 = 256 << 10;
 const BURSTS_PER_SECOND: u64 = 50;
@@ -39,8 +43,8 @@ const BURSTS_PER_SECOND: u64 = 50;
 /// See the module.
 #[derive(Debug)]
 pub struct Pace {
-    /// Bytes a second that the administrator allows; `None`: any.
-    budget: Option<u64>,
+    /// What the administrator allows; `None`: any.
+    budget: Option<Budget>,
     /// Bytes a second that hosts allow.
     rate: u64,
     /// Bytes that may be given now; below zero after a region that was begun with less.
@@ -62,6 +66,8 @@ pub struct Pace {
     looked_at: Option<Instant>,
     /// Periods for which nothing is given, to learn it.
     probing: u32,
+    /// When a sync last had more to give than it might.
+    held_back_at: Option<Instant>,
 }
 
 impl Pace {
@@ -81,11 +87,12 @@ impl Pace {
             undisturbed: None,
             looked_at: None,
             probing: 0,
+            held_back_at: None,
         }
     }
 
-    /// Bytes a second that the core may give at most from now on; `None`: any.
-    pub fn set_budget(&mut self, budget: Option<u64>) {
+    /// What the core may give at most from now on; `None`: any.
+    pub fn set_budget(&mut self, budget: Option<Budget>) {
         self.budget = budget;
     }
 
@@ -131,7 +138,22 @@ impl Pace {
 
     /// The rate in force.
     pub fn bytes_per_second(&self) -> u64 {
-        self.rate.min(self.budget.unwrap_or(u64::MAX))
+        self.rate.min(self.budget.map_or(u64::MAX, |budget| budget.bytes_per_second))
+    }
+
+    /// A sync has more to give than it may.
+    pub fn hold_back(&mut self, now: Instant) {
+        self.held_back_at = Some(now);
+    }
+
+    /// What has kept syncs from going faster just now, if anything of this has.
+    pub fn held_back_by(&self, now: Instant) -> Option<Restraint> {
+        self.held_back_at.filter(|at| now.since(*at) < HELD_BACK_AGE_MAX)?;
+        match self.budget {
+            Some(budget) if budget.bytes_per_second <= self.rate => Some(budget.by),
+            // Without hosts at work it is only not as fast yet as it will be.
+            _ => (self.hosts_rate > 0 || self.writing > 0).then_some(Restraint::Hosts),
+        }
     }
 
     fn think(&mut self, now: Instant) {
@@ -236,7 +258,7 @@ mod tests {
     fn without_hosts_it_goes_as_fast_as_it_can_and_within_the_budget() {
         let mut run = Run::new();
         assert!(run.run(2000, true, 0, |_| unreachable!()) > 1 << 30);
-        run.pace.set_budget(Some(10 * MIB));
+        run.pace.set_budget(Some(Budget { bytes_per_second: 10 * MIB, by: Restraint::ClusterLimit }));
         run.run(1000, true, 0, |_| unreachable!());
         let given = run.run(10_000, true, 0, |_| unreachable!());
         assert!((99 * MIB..=101 * MIB).contains(&given), "{given}");

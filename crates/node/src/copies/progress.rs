@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use base::Instant;
-use replica::{NodeId, Replica, Slot, Standing, SyncFrom, SyncNext};
+use replica::{NodeId, Receivers, Replica, Slot, Standing, SyncFrom, SyncNext};
 use serde::{Deserialize, Serialize};
 
 use super::Address;
+use super::budget::Restraint;
 use super::entry::VolumeEntry;
 
 /// Over what time a rate is measured.
@@ -39,6 +40,8 @@ pub struct SliceSync {
     pub copied_bytes: u64,
     /// What this node has to do with it.
     pub part: Part,
+    /// What keeps it from being given faster, if it is given from here.
+    pub held_back_by: Option<Restraint>,
 }
 
 /// What a slice has to do with a sync.
@@ -54,8 +57,13 @@ pub enum Part {
     Own(SyncFrom),
 }
 
-/// What this slice knows of all copies that are not in sync, and of those that it has brought up to date.
-pub fn of_slice(address: Address, replica: &Replica) -> Vec<SliceSync> {
+/// What this slice knows of all copies that are not in sync, and of those that it has brought up to date. `held_back_by`: what keeps syncs from
+/// here to such copies from going faster.
+pub fn of_slice(
+    address: Address,
+    replica: &Replica,
+    held_back_by: impl Fn(Receivers) -> Option<Restraint>,
+) -> Vec<SliceSync> {
     let Some(config) = replica.config() else { return Vec::new() };
     let serves = matches!(replica.standing(), Standing::InSync(_));
     let of_slot = |slot: Slot| {
@@ -72,15 +80,22 @@ pub fn of_slice(address: Address, replica: &Replica) -> Vec<SliceSync> {
         } else {
             return None;
         };
+        let receivers = if config.members().contains(slot) { Receivers::Joiners } else { Receivers::All };
         (part != Part::None || copied_bytes > 0).then_some(SliceSync {
             address,
             slot,
             left_bytes,
             copied_bytes,
             part,
+            held_back_by: if may_be_held_back(part) { held_back_by(receivers) } else { None },
         })
     };
     config.configured().iter().filter_map(of_slot).collect()
+}
+
+/// Whether a sync has anything to give that it may be kept from giving.
+fn may_be_held_back(part: Part) -> bool {
+    matches!(part, Part::Source(next) if !matches!(next, SyncNext::Admission | SyncNext::Promotion | SyncNext::Pass))
 }
 
 /// What the slices of this node know of one copy, together.
@@ -94,6 +109,8 @@ pub struct Local {
     copied: u64,
     /// What the first of the slices given from here does.
     next: Option<(u16, SyncNext)>,
+    /// What keeps one of these from being given faster.
+    held_back_by: Option<Restraint>,
     /// It is the copy on this node.
     own: Option<SyncFrom>,
 }
@@ -106,6 +123,7 @@ impl Local {
             Part::None => {}
             Part::Source(next) => {
                 self.given_left += sync.left_bytes;
+                self.held_back_by = self.held_back_by.max(sync.held_back_by);
                 // What waits for the rest to get as far says nothing of what the rest waits for.
                 let waits = |next| matches!(next, SyncNext::Admission | SyncNext::Promotion);
                 if self.next.is_none_or(|(_, known)| waits(known) && !waits(next)) {
@@ -182,6 +200,10 @@ impl Progress {
         self.seen.next.is_some()
     }
 
+    pub(super) fn moved_at(&self) -> Instant {
+        self.moved_at
+    }
+
     fn copied(&self) -> u64 {
         // A slice that was closed and opened again counts from zero.
         self.seen.copied.saturating_sub(self.copied_before)
@@ -205,6 +227,7 @@ impl Progress {
             left: self.seen.left(),
             copied: self.copied(),
             bytes_per_second: self.bytes_per_second(now),
+            held_back_by: self.seen.held_back_by,
             waits_for: self.waits_for(now, who),
         }
     }
@@ -240,12 +263,27 @@ impl Progress {
             SyncNext::WritesEnd(region) => {
                 format!("hosts' writes to region {region} of slice {slice} to end")
             }
-            SyncNext::Budget => format!("{me}, its source, to have time for it beside hosts' writes"),
+            SyncNext::Budget => self.budget_of(me),
             SyncNext::Pass => "the next pass to begin".into(),
             SyncNext::Admission => "the cluster's record to let it join".into(),
             SyncNext::Promotion => "the cluster's record to say that it is in sync".into(),
         };
         Some(format!("{what}, since {}", seconds(still)))
+    }
+
+    fn budget_of(&self, me: NodeId) -> String {
+        match self.seen.held_back_by {
+            Some(Restraint::Turn) => {
+                format!("its turn: {me}, its source, brings other volumes up to date first")
+            }
+            Some(Restraint::NodeLimit) => format!("{me}, its source, to be allowed to give more"),
+            Some(Restraint::ClusterLimit) => {
+                format!("{me}, its source, to have its share of the cluster's sync limit")
+            }
+            Some(Restraint::Hosts) | None => {
+                format!("{me}, its source, to have time for it beside hosts' writes")
+            }
+        }
     }
 }
 
@@ -284,6 +322,8 @@ pub struct Report {
     /// Bytes that were copied.
     copied: u64,
     bytes_per_second: u64,
+    #[serde(default)]
+    held_back_by: Option<Restraint>,
     waits_for: Option<String>,
 }
 
@@ -316,6 +356,8 @@ pub struct CopySync {
     pub bytes_per_second: u64,
     /// Why it missed writes.
     pub cause: String,
+    /// What keeps it from going faster, if not the disks and the network.
+    pub held_back_by: Option<Restraint>,
     /// What it waits for, if it does; to be read after "waits for".
     pub waits_for: Option<String>,
 }
@@ -341,6 +383,7 @@ impl CopySync {
             copied_bytes: sum(|report| report.copied),
             bytes_per_second,
             cause,
+            held_back_by: sources.iter().filter_map(|report| report.held_back_by).max(),
             waits_for: if bytes_per_second == 0 { waiting() } else { None },
         }
     }
@@ -396,7 +439,7 @@ mod tests {
 
     fn sync(slice: u16, left: u64, copied: u64, part: Part) -> SliceSync {
         let address = Address { volume: 7, slice };
-        SliceSync { address, slot: slot(2), left_bytes: left, copied_bytes: copied, part }
+        SliceSync { address, slot: slot(2), left_bytes: left, copied_bytes: copied, part, held_back_by: None }
     }
 
     fn local(slices: &[SliceSync]) -> Local {

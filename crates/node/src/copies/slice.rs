@@ -11,13 +11,14 @@ use std::time::Duration;
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::{
     Activation, Apply, Blocks, Command, Config, DirtyMap, DiskFailed, Envelope, Geometry, Incarnation,
-    Leases, Message, NodeId, Outcome, Output, PAGE_BYTES, PageWrite, Payload, RegionCompare, RegionRead,
-    Replica, Slot, Slots, Standing, Unreadable, Unwritable, VALIDATE_AFTER, wire,
+    Leases, Message, NodeId, Outcome, Output, PAGE_BYTES, PageWrite, Payload, Receivers, RegionCompare,
+    RegionRead, Replica, Slot, Slots, Standing, Unreadable, Unwritable, VALIDATE_AFTER, wire,
 };
 use rt::Durability;
 use rt::sync::{Notify, Receiver, Sender, oneshot};
 use store::{SliceError, Stripe};
 
+use super::budget::Restraint;
 use super::core::{Copies, SLICE};
 use super::lock::Locks;
 use super::progress::{self, SliceSync};
@@ -140,7 +141,13 @@ impl SliceCopy {
 
     /// What it knows of copies that are not in sync.
     pub fn syncs(&self) -> Vec<SliceSync> {
-        progress::of_slice(self.address, &self.replica.borrow())
+        let copies = Copies::current();
+        let may = copies.receivers(self.address.volume);
+        let held_back_by = |wanted| match may {
+            Receivers::Joiners if wanted == Receivers::All => Some(Restraint::Turn),
+            _ => copies.pace().held_back_by(rt::now()),
+        };
+        progress::of_slice(self.address, &self.replica.borrow(), held_back_by)
     }
 
     /// What is under way, for people who look for a fault.
@@ -505,11 +512,16 @@ impl SliceCopy {
     /// Gives other copies what they miss, as much as it may now. Says whether there is more that could be given.
     pub fn goes_on_syncing(self: &Rc<Self>) -> bool {
         let region = u64::from(Geometry::REGION_BYTES);
-        while self.replica.borrow().has_regions_to_begin() {
-            let copies = Copies::current();
+        let copies = Copies::current();
+        let to = copies.receivers(self.address.volume);
+        while self.replica.borrow().has_regions_to_begin(to) {
             let regions = copies.pace().available(rt::now()).div_ceil(region);
-            let begun = self.replica.borrow_mut().begin_regions(u32::try_from(regions).unwrap_or(u32::MAX));
+            let begun =
+                self.replica.borrow_mut().begin_regions(u32::try_from(regions).unwrap_or(u32::MAX), to);
             if begun == 0 {
+                if regions == 0 {
+                    copies.pace().hold_back(rt::now());
+                }
                 return regions == 0;
             }
             copies.pace().spend(u64::from(begun) * region);

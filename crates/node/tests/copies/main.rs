@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod all_paths;
+mod budget;
 mod compare_and_write;
 mod forks;
 mod forks_crashes;

@@ -32,7 +32,7 @@ use source::Source;
 use write::Round;
 
 pub use joiner::SyncFrom;
-pub use source::{SyncNext, SyncState};
+pub use source::{Receivers, SyncNext, SyncState};
 
 /// How often [`Replica::handle_tick`] wants to be called.
 pub const TICK: Duration = Duration::from_millis(250);

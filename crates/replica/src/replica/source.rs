@@ -76,6 +76,15 @@ pub struct SyncState {
     pub next: SyncNext,
 }
 
+/// Which copies are given regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receivers {
+    /// All that are brought up to date from here.
+    All,
+    /// Joiners: writes already wait for them, and the source forgets none of these meanwhile.
+    Joiners,
+}
+
 /// What the next step of a sync is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncNext {
@@ -122,6 +131,15 @@ impl Source {
             Phase::Bulk => in_hand.max(dirty),
             Phase::Final | Phase::Ended => in_hand,
         }
+    }
+
+    fn is_for(&self, receivers: Receivers) -> bool {
+        receivers == Receivers::All || self.is_final()
+    }
+
+    /// The driver lets nothing be given: the other copy hears nothing.
+    fn is_held_back(&self) -> bool {
+        self.in_flight.is_empty() && !self.todo.is_empty()
     }
 
     fn next(&self) -> SyncNext {
@@ -219,22 +237,23 @@ impl Replica {
         self.send(to, Message::SyncClean { sync, known, inherit });
     }
 
-    /// Begins to give up to so many regions, and says how many. Whoever drives the copy calls this whenever something has happened, and decides by `max` how
-    /// fast syncs go: without it none gets on.
-    pub fn begin_regions(&mut self, max: u32) -> u32 {
+    /// Begins to give up to so many regions to these, and says how many. Whoever drives the copy calls this whenever something has happened, and decides
+    /// by `max` how fast syncs go: without it none gets on.
+    pub fn begin_regions(&mut self, max: u32, to: Receivers) -> u32 {
         let mut left = max;
         for slot in Slot::all() {
-            self.begin_regions_for(slot, &mut left);
+            if self.sources[slot.index()].as_ref().is_some_and(|source| source.is_for(to)) {
+                self.begin_regions_for(slot, &mut left);
+            }
         }
         max - left
     }
 
     /// Whether [`Replica::begin_regions`] would begin any.
-    pub fn has_regions_to_begin(&self) -> bool {
-        self.sources
-            .iter()
-            .flatten()
-            .any(|source| !source.todo.is_empty() && source.in_flight.len() < IN_FLIGHT_MAX)
+    pub fn has_regions_to_begin(&self, to: Receivers) -> bool {
+        self.sources.iter().flatten().any(|source| {
+            source.is_for(to) && !source.todo.is_empty() && source.in_flight.len() < IN_FLIGHT_MAX
+        })
     }
 
     fn begin_regions_for(&mut self, to: Slot, left: &mut u32) {
@@ -371,10 +390,10 @@ impl Replica {
         }
     }
 
-    /// Tries again what was being written to; in bulk, goes on with what was written to since.
+    /// Tries again what was being written to; in bulk, goes on with what was written to since. Who hears nothing of its sync is told that it goes on.
     pub(super) fn retry_source(&mut self, to: Slot) {
         let Some(source) = &mut self.sources[to.index()] else { return };
-        let waiting = (!source.contended.is_empty()).then_some(source.sync);
+        let waiting = (!source.contended.is_empty() || source.is_held_back()).then_some(source.sync);
         source.todo.append(&mut source.contended);
         if source.phase == Phase::Bulk && source.todo.is_empty() && source.in_flight.is_empty() {
             source.todo = self.map.dirty(Slots::NONE.with(to)).collect();

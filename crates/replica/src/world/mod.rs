@@ -17,8 +17,8 @@ use crate::canary::Canary;
 use crate::lease::{LeaseGrant, LeaseRequest, Leases, Terms};
 use crate::{
     Blocks, Command, Config, Envelope, Geometry, Incarnation, Membership, NodeId, Outcome, Output, ReadMark,
-    Reason, RegionCompare, RegionRead, Replica, Revision, Slot, Slots, Standing, Steward, Unreadable, View,
-    wire,
+    Reason, Receivers, RegionCompare, RegionRead, Replica, Revision, Slot, Slots, Standing, Steward,
+    Unreadable, View, wire,
 };
 use disk::{Disk, EMPTY, Ended};
 use rt::sim::linear::{self, Kind, NEVER, Op};
@@ -456,7 +456,7 @@ impl World {
         }
         // Syncs go fast or slowly.
         let regions = self.sync_rng.below(4) as u32;
-        if self.nodes[index].replica.begin_regions(regions) > 0 {
+        if self.nodes[index].replica.begin_regions(regions, Receivers::All) > 0 {
             self.carry_out(index);
         }
     }

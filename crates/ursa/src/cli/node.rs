@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use api::{Client, ClusterInit, ClusterJoin, ClusterNode, TokenCreate};
+use api::{Client, ClusterInit, ClusterJoin, ClusterNode, SyncLimit, TokenCreate};
 use clap::{Subcommand, ValueEnum};
 
 use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
-use super::table::{Table, list};
+use super::table::{Table, list, size};
 use crate::duration::parse_duration;
+use crate::size::{InvalidSize, Size};
 
 /// What to do with nodes.
 #[derive(Debug, Subcommand)]
@@ -53,6 +54,12 @@ pub enum Command {
         #[arg(value_parser = parse_preferred, value_name = "NODE|none")]
         node: Preferred,
     },
+    /// Limit what all nodes together give to bring copies up to date, or show the limit
+    SyncLimit {
+        /// How much a second, or none: each node as much as its own settings say
+        #[arg(value_parser = parse_sync_limit, value_name = "SIZE|none")]
+        limit: Option<Limit>,
+    },
     /// After a disaster: make this node, the last survivor, a cluster of its own
     ///
     /// For when a majority of the nodes that vote is lost for good, and nothing can be changed any more. The other nodes are given up: whatever they
@@ -80,6 +87,17 @@ pub enum Switch {
     On,
     /// End
     Off,
+}
+
+/// Bytes a second, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit(Option<u64>);
+
+fn parse_sync_limit(text: &str) -> Result<Limit, InvalidSize> {
+    match text {
+        "none" => Ok(Limit(None)),
+        size => Ok(Limit(Some(size.parse::<Size>()?.0))),
+    }
 }
 
 /// A node's number, or none.
@@ -146,6 +164,13 @@ impl Command {
                     None => "No node is preferred.".to_owned(),
                 })
             }
+            Command::SyncLimit { limit: None } => {
+                output.show(&client.sync_limit()?, |limit| limited(limit.bytes_per_second))
+            }
+            Command::SyncLimit { limit: Some(Limit(bytes_per_second)) } => {
+                client.limit_syncs(&SyncLimit { bytes_per_second })?;
+                output.done(limited(bytes_per_second).trim_end())
+            }
             Command::Remove { node, confirm } => {
                 let what = format!(
                     "Take node {node} out of the cluster for good: it cannot come back but as a new node"
@@ -172,6 +197,16 @@ fn made(nodes: &[ClusterNode]) -> String {
          Make it three: of two nodes alone, one cannot be lost. The third may be a small machine that has no volumes \
          (--witness).\n"
     )
+}
+
+fn limited(bytes_per_second: Option<u64>) -> String {
+    match bytes_per_second {
+        Some(limit) => format!(
+            "All nodes together give at most {} a second to bring copies up to date, shared evenly among those that give something.\n",
+            size(limit)
+        ),
+        None => "What nodes give to bring copies up to date is limited by their own settings only (sync-bytes-per-second-max).\n".into(),
+    }
 }
 
 fn maintained(node: u16, left: u64) -> String {

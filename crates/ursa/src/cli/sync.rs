@@ -1,6 +1,6 @@
 //! How far copies are that are not in sync, in words.
 
-use api::CopySync;
+use api::{CopySync, SyncRestraint};
 
 use super::table::{age, size};
 
@@ -14,6 +14,14 @@ pub(super) fn sync_line(sync: &CopySync) -> String {
         text += &format!(", {} to go", age(seconds));
     }
     text += &format!("; why: {}", sync.cause);
+    if let Some(restraint) = sync.held_back_by {
+        text += match restraint {
+            SyncRestraint::Hosts => "; held back by hosts' writes",
+            SyncRestraint::NodeLimit => "; held back by what its source may give (sync-bytes-per-second-max)",
+            SyncRestraint::ClusterLimit => "; held back by the cluster's limit (ursa node sync-limit)",
+            SyncRestraint::Turn => "; its turn is after other volumes",
+        };
+    }
     if let Some(what) = &sync.waits_for {
         text += &format!("; IT WAITS for {what}");
     }
@@ -33,11 +41,17 @@ mod tests {
             bytes_per_second: 64 << 20,
             seconds_left: Some(48),
             cause: "its node was restarted".into(),
+            held_back_by: None,
             waits_for: None,
         };
         assert_eq!(
             sync_line(&sync),
             "3G of 10G left to copy, 64M a second, 48s to go; why: its node was restarted"
+        );
+        let limited = CopySync { held_back_by: Some(SyncRestraint::ClusterLimit), ..sync.clone() };
+        assert_eq!(
+            sync_line(&limited),
+            "3G of 10G left to copy, 64M a second, 48s to go; why: its node was restarted; held back by the cluster's limit (ursa node sync-limit)"
         );
         let waits_for = Some("the link to node 3, of which nothing is heard".into());
         let still = CopySync { bytes_per_second: 0, seconds_left: None, waits_for, ..sync };

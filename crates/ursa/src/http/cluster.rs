@@ -7,7 +7,7 @@ use std::time::Duration;
 use ::node::Control;
 use ::node::control::NodeStatus;
 use api::{
-    ClusterInit, ClusterJoin, ClusterNode, JoinToken, List, Maintenance, Preference, Problem,
+    ClusterInit, ClusterJoin, ClusterNode, JoinToken, List, Maintenance, Preference, Problem, SyncLimit,
     TOKEN_SECONDS_MAX, TokenCreate, link_address,
 };
 use axum::extract::State as Extracted;
@@ -173,6 +173,40 @@ pub(super) async fn prefer(
     Json(Preference { node }): Json<Preference>,
 ) -> Result<StatusCode, Refusal> {
     state.call(move |control| async move { control.prefer_node(node).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What all nodes together may give to bring copies up to date.
+#[utoipa::path(
+    get, path = "/v1/cluster/sync-limit", tag = "cluster", operation_id = "sync_limit",
+    responses(
+        (status = OK, description = "The limit", body = SyncLimit),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn sync_limit(Extracted(state): Extracted<State>) -> Result<axum::Json<SyncLimit>, Refusal> {
+    let bytes_per_second = state.call(|control| async move { control.sync_limit() }).await?;
+    Ok(axum::Json(SyncLimit { bytes_per_second }))
+}
+
+/// Limits what all nodes together give to bring copies up to date.
+///
+/// It is shared evenly among the nodes that give something. What a node may give by its own settings counts besides.
+#[utoipa::path(
+    put, path = "/v1/cluster/sync-limit", tag = "cluster", operation_id = "limit_syncs",
+    request_body = SyncLimit,
+    responses(
+        (status = NO_CONTENT, description = "Done"),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: too little", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn limit_syncs(
+    Extracted(state): Extracted<State>,
+    Json(SyncLimit { bytes_per_second }): Json<SyncLimit>,
+) -> Result<StatusCode, Refusal> {
+    state.call(move |control| async move { control.limit_syncs(bytes_per_second).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

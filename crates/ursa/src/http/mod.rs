@@ -46,6 +46,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(cluster::remove))
         .routes(routes!(cluster::maintain))
         .routes(routes!(cluster::prefer))
+        .routes(routes!(cluster::sync_limit, cluster::limit_syncs))
         .routes(routes!(cluster::force_new))
         .routes(routes!(cluster::init))
         .routes(routes!(cluster::create_token))

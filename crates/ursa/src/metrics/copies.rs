@@ -1,6 +1,6 @@
 //! Copies of volumes on several nodes: how far those are that are not in sync, and what nodes bring each other.
 
-use node::copies::{CopySync, StandingEntry, Traffic};
+use node::copies::{CopySync, Restraint, StandingEntry, Traffic};
 
 use super::snapshot::Snapshot;
 use super::text::{Kind, Text};
@@ -11,6 +11,7 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
     }
     in_sync(text, snapshot);
     syncs(text, snapshot);
+    limits(text, snapshot);
     synced(text, snapshot);
     traffic(text, snapshot);
 }
@@ -56,11 +57,40 @@ fn syncs(text: &mut Text, snapshot: &Snapshot) {
     gauge("ursa_copy_sync_remaining_seconds", help, CopySync::seconds_left);
     let help = "Whether it stands still: `ursa volume show` says what it waits for.";
     gauge("ursa_copy_sync_waits", help, |sync| Some(u64::from(sync.waits_for.is_some())));
+    let help = "What keeps it from going faster: hosts, node_limit, cluster_limit, turn; always 1; absent if only the disks and the network do.";
+    let mut family = text.family("ursa_copy_sync_held_back", Kind::Gauge, help);
+    for (volume, node, sync) in &syncs {
+        if let Some(restraint) = sync.held_back_by {
+            family.sample(&[("volume", volume), ("node", node), ("by", name(restraint))], 1);
+        }
+    }
     let help = "Why the copy missed writes; always 1.";
     let mut family = text.family("ursa_copy_sync_cause", Kind::Gauge, help);
     for (volume, node, sync) in &syncs {
         family.sample(&[("volume", volume), ("node", node), ("cause", &sync.cause)], 1);
     }
+}
+
+fn name(restraint: Restraint) -> &'static str {
+    match restraint {
+        Restraint::Hosts => "hosts",
+        Restraint::NodeLimit => "node_limit",
+        Restraint::ClusterLimit => "cluster_limit",
+        Restraint::Turn => "turn",
+    }
+}
+
+fn limits(text: &mut Text, snapshot: &Snapshot) {
+    let mut gauge = |name, help, value: Option<u64>| {
+        if let Some(value) = value {
+            text.family(name, Kind::Gauge, help).sample(&[], value);
+        }
+    };
+    let help =
+        "What all nodes together may give to bring copies up to date; absent if nobody has limited it.";
+    gauge("ursa_cluster_sync_limit_bytes_per_second", help, snapshot.replication.sync_limit);
+    let help = "What this node may give now: its share of that, or what its settings say.";
+    gauge("ursa_sync_budget_bytes_per_second", help, snapshot.replication.sync_budget);
 }
 
 fn synced(text: &mut Text, snapshot: &Snapshot) {

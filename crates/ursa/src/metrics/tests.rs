@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use node::control::{ReplicationStats, SessionStatus};
-use node::copies::{CopiesStatus, CopyEntry, CopySync, StandingEntry, Traffic, VolumeEntry};
+use node::copies::{CopiesStatus, CopyEntry, CopySync, Restraint, StandingEntry, Traffic, VolumeEntry};
 use node::{Operation, UnitStats, VolumeId};
 use rt::CoreId;
 use rt::uring::CoreStats;
@@ -112,6 +112,7 @@ fn a_copy_that_is_not_in_sync_shows_how_far_it_is() {
         copied_bytes: 1000,
         bytes_per_second: 500,
         cause: "its node was restarted".into(),
+        held_back_by: Some(Restraint::ClusterLimit),
         waits_for: None,
     };
     let status = CopiesStatus {
@@ -123,8 +124,12 @@ fn a_copy_that_is_not_in_sync_shows_how_far_it_is() {
         fork: None,
     };
     let traffic = Traffic { writes_sent: 1, writes_received: 2, sync_sent: 3, sync_received: 4 };
-    let replication =
-        ReplicationStats { traffic: [(2, traffic)].into(), synced: [((id(1), 2), 7000)].into() };
+    let replication = ReplicationStats {
+        traffic: [(2, traffic)].into(),
+        synced: [((id(1), 2), 7000)].into(),
+        sync_limit: Some(900),
+        sync_budget: Some(300),
+    };
     let copies = vec![("v1".to_owned(), status)];
     let snapshot = Snapshot { volumes: vec![measured(1)], copies, replication, ..Snapshot::default() };
     let text = written(|text| copies::write(text, &snapshot));
@@ -137,7 +142,10 @@ fn a_copy_that_is_not_in_sync_shows_how_far_it_is() {
         r#"ursa_copy_sync_bytes_per_second{volume="v1",node="2"} 500"#,
         r#"ursa_copy_sync_remaining_seconds{volume="v1",node="2"} 4"#,
         r#"ursa_copy_sync_waits{volume="v1",node="2"} 0"#,
+        r#"ursa_copy_sync_held_back{volume="v1",node="2",by="cluster_limit"} 1"#,
         r#"ursa_copy_sync_cause{volume="v1",node="2",cause="its node was restarted"} 1"#,
+        "ursa_cluster_sync_limit_bytes_per_second 900",
+        "ursa_sync_budget_bytes_per_second 300",
         r#"ursa_copy_synced_bytes_total{volume="v1",node="2"} 7000"#,
         r#"ursa_replication_bytes_total{node="2",direction="sent",kind="write"} 1"#,
         r#"ursa_replication_bytes_total{node="2",direction="received",kind="write"} 2"#,

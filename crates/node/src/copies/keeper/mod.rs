@@ -5,6 +5,7 @@
 //! of it alike; only then is the record's revision *applied*, which is what leases are given and counted by. Heartbeats are requests for leases.
 
 mod agreement;
+mod budget;
 mod doubt;
 mod engine;
 mod error;
@@ -32,6 +33,7 @@ use store::VolumeId;
 
 use self::agreement::Agreement;
 pub use self::agreement::{Agreed, Told, Version};
+use self::budget::Dealt;
 use self::doubt::Doubt;
 pub use self::engine::Engine;
 pub use self::error::ClusterError;
@@ -85,8 +87,7 @@ pub struct Keeper {
     questions: RefCell<BTreeMap<u64, (NodeId, Sender<Answered>)>>,
     last_question: Cell<u64>,
     syncs: RefCell<Syncs>,
-    /// What each core was last told of the budget for syncs.
-    budget: Cell<Option<u64>>,
+    dealt: RefCell<Dealt>,
     engine: Engine,
     /// Volumes with which this node has gone on alone.
     forks: Forks,
@@ -175,7 +176,7 @@ impl Keeper {
             questions: RefCell::default(),
             last_question: Cell::new(0),
             syncs: RefCell::default(),
-            budget: Cell::new(None),
+            dealt: RefCell::default(),
             engine,
             forks: Forks::new(rt::now(), forks),
             stopping: Cell::new(false),

@@ -1,6 +1,6 @@
 //! What is to become of volumes when nodes are lost and return: thought over, and committed if nobody was quicker.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cluster::Outcome;
@@ -9,10 +9,10 @@ use store::VolumeId;
 
 use super::super::core::Copies;
 use super::super::entry::{CopyEntry, DROPPED_MAX, DroppedCopy, StandingEntry, VolumeEntry, volume_key};
-use super::super::progress::Part;
 use super::super::view::SliceView;
+use super::budget::Giving;
 use super::{Keeper, RECORD_DEADLINE, json};
-use crate::shard::{Shard, on_all_cores};
+use crate::shard::on_all_cores;
 
 impl Keeper {
     /// Proposes what stewards think of.
@@ -43,6 +43,7 @@ impl Keeper {
     async fn views(&self) -> BTreeMap<u32, SliceView> {
         let mut all: BTreeMap<u32, SliceView> = BTreeMap::new();
         let mut syncs = Vec::new();
+        let mut giving = Giving::default();
         if !self.volumes.borrow().is_empty() {
             let by_core = on_all_cores(|| async {
                 let copies = Copies::current().slices();
@@ -51,17 +52,14 @@ impl Keeper {
                     .map(|copy| (rt::core(), copy.address().volume, copy.view(), copy.syncs()))
                     .collect::<Vec<_>>()
             });
-            let mut giving = BTreeSet::new();
             for (core, volume, view, of_slice) in by_core.await.into_iter().flatten() {
                 all.entry(volume).and_modify(|known| *known = known.and(view)).or_insert(view);
-                if of_slice.iter().any(|sync| matches!(sync.part, Part::Source(_))) {
-                    giving.insert(core);
-                }
+                giving.add(core.0, &of_slice);
                 syncs.extend(of_slice);
             }
-            self.share_budget(giving.len()).await;
         }
         self.note_syncs(rt::now(), &syncs);
+        self.deal(rt::now(), giving).await;
         all
     }
 
@@ -86,17 +84,6 @@ impl Keeper {
                 Some((*id, Proposal { config: config.drop_copy(slot).ok()?, slot, reason: Reason::Leaves }))
             })
             .collect()
-    }
-
-    /// Gives each of so many cores that bring copies up to date the same part of the node's budget.
-    async fn share_budget(&self, giving: usize) {
-        let budget = match Shard::current().config().sync_bytes_per_second_max {
-            0 => return,
-            budget => budget / giving.max(1) as u64,
-        };
-        if self.budget.replace(Some(budget)) != Some(budget) {
-            on_all_cores(move || async move { Copies::current().pace().set_budget(Some(budget)) }).await;
-        }
     }
 
     fn leaving(&self, entry: &VolumeEntry) -> Slots {

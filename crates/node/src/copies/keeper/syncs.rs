@@ -20,10 +20,20 @@ pub(super) struct Syncs {
     copied: BTreeMap<(u32, Slot), u64>,
     /// What other nodes said last.
     heard: BTreeMap<NodeId, Heard>,
-    /// When the others were last told, and whether there was anything.
-    told: Option<(Instant, bool)>,
+    /// When the others were last told.
+    told: Option<Told>,
     /// Which nodes give copies of which volumes what they miss: its paths say so.
     sources: BTreeSet<(u32, NodeId)>,
+}
+
+/// What others were told.
+#[derive(Clone, Copy)]
+struct Told {
+    at: Instant,
+    /// Whether there was anything.
+    something: bool,
+    /// Whether this node gives something.
+    gives: bool,
 }
 
 impl Keeper {
@@ -59,19 +69,22 @@ impl Keeper {
         }
     }
 
-    /// Tells the other nodes, now and then, as long as there is something to tell.
+    /// Tells the other nodes, now and then, as long as there is something to tell; at once when this node begins to give something: it has a share of the
+    /// cluster's budget from then on.
     pub(super) fn tell_syncs(&self, now: Instant) {
-        let due = |(at, _): &(Instant, bool)| now.since(*at) >= REPORT_EVERY;
-        if !self.syncs.borrow().told.as_ref().is_none_or(due) {
+        let gives = self.syncs.borrow().progress.values().any(Progress::is_source);
+        let due = |told: Told| now.since(told.at) >= REPORT_EVERY || gives && !told.gives;
+        if !self.syncs.borrow().told.is_none_or(due) {
             return;
         }
         let reports: Vec<Report> = {
             let volumes = self.volumes.borrow();
             volumes.values().flat_map(|kept| self.own_reports(now, &kept.entry)).collect()
         };
-        let before = self.syncs.borrow_mut().told.replace((now, !reports.is_empty()));
+        let told = Told { at: now, something: !reports.is_empty(), gives };
+        let before = self.syncs.borrow_mut().told.replace(told);
         // Once that there is nothing any more.
-        if !reports.is_empty() || before.is_some_and(|(_, something)| something) {
+        if told.something || before.is_some_and(|before| before.something) {
             let head = json(&reports);
             for link in self.control_links() {
                 link.send(message::frame(message::SYNCS, 0, head.clone()));
@@ -108,6 +121,25 @@ impl Keeper {
             sources.extend(theirs.map(|report| (report.volume, *node)));
         }
         std::mem::replace(&mut syncs.sources, sources) != syncs.sources
+    }
+
+    /// Whether the other node brings copies up to date, as far as this one knows: it is so unless it has just said that it does not.
+    pub(super) fn may_give(&self, now: Instant, node: NodeId) -> bool {
+        let syncs = self.syncs.borrow();
+        let said = syncs.heard.get(&node).map(|heard| heard.fresh(now)).unwrap_or_default();
+        said.is_empty() || said.iter().any(|report| report.source)
+    }
+
+    /// When each volume that is given something from here last got on, by its number.
+    pub(super) fn last_moves(&self) -> BTreeMap<u32, Instant> {
+        let syncs = self.syncs.borrow();
+        let given = syncs.progress.iter().filter(|(_, progress)| progress.is_source());
+        let mut moves = BTreeMap::new();
+        for ((volume, _), progress) in given {
+            let last = moves.entry(*volume).or_insert(progress.moved_at());
+            *last = progress.moved_at().max(*last);
+        }
+        moves
     }
 
     /// Whether the node brings a copy of the volume up to date.

@@ -21,6 +21,7 @@ fn a_node_alone_is_in_no_cluster() {
     rig.delete("/v1/volumes/db/copies/2").refused(409, "no_cluster");
     rig.put("/v1/nodes/1/maintenance", json!({"on": true})).refused(409, "no_cluster");
     rig.put("/v1/cluster/preferred", json!({"node": 1})).refused(409, "no_cluster");
+    rig.put("/v1/cluster/sync-limit", json!({"bytes_per_second": 1 << 30})).refused(409, "no_cluster");
     rig.post("/v1/volumes/db/verify", json!({})).refused(409, "not_replicated");
     rig.post("/v1/volumes/nothing/verify", json!({})).refused(404, "volume_not_found");
 }
@@ -84,6 +85,12 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
     let shown = |field: &str| rig.get("/v1/nodes").json(200)["items"][0][field].clone();
     rig.put("/v1/cluster/preferred", json!({"node": 1})).empty(204);
     assert_eq!((shown("preferred"), shown("maintenance")), (json!(true), json!(false)));
+    let limit = |bytes| rig.put("/v1/cluster/sync-limit", json!({"bytes_per_second": bytes}));
+    limit(Some((1 << 20) - 1)).refused(422, "field_invalid");
+    limit(Some(500 << 20)).empty(204);
+    assert_eq!(rig.get("/v1/cluster/sync-limit").json(200), json!({"bytes_per_second": 500 << 20}));
+    limit(None).empty(204);
+    assert_eq!(rig.get("/v1/cluster/sync-limit").json(200), json!({"bytes_per_second": null}));
     rig.put("/v1/cluster/preferred", json!({"node": null})).empty(204);
     assert_eq!(shown("preferred"), json!(false));
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ::node::control::CheckedCopy;
-use ::node::copies::{CopiesStatus, StandingEntry};
-use api::{CopyCheck, CopyState, CopySync, Verification, VolumeCopy};
+use ::node::copies::{CopiesStatus, Restraint, StandingEntry};
+use api::{CopyCheck, CopyState, CopySync, SyncRestraint, Verification, VolumeCopy};
 
 /// The copies as the interface shows them.
 pub(super) fn shown(status: &CopiesStatus, names: &BTreeMap<u16, String>) -> Vec<VolumeCopy> {
@@ -53,7 +53,17 @@ fn sync(sync: &::node::copies::CopySync) -> CopySync {
         bytes_per_second: sync.bytes_per_second,
         seconds_left: sync.seconds_left(),
         cause: sync.cause.clone(),
+        held_back_by: sync.held_back_by.map(restraint),
         waits_for: sync.waits_for.clone(),
+    }
+}
+
+fn restraint(restraint: Restraint) -> SyncRestraint {
+    match restraint {
+        Restraint::Hosts => SyncRestraint::Hosts,
+        Restraint::NodeLimit => SyncRestraint::NodeLimit,
+        Restraint::ClusterLimit => SyncRestraint::ClusterLimit,
+        Restraint::Turn => SyncRestraint::Turn,
     }
 }
 

@@ -1,0 +1,124 @@
+//! Has this node's syncs keep to its budget, to its share of the cluster's, and to their order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::Instant;
+use replica::{NodeId, SyncNext};
+
+use super::super::budget::{Budget, Queue, Turns, Waiting};
+use super::super::core::Copies;
+use super::super::entry::{CopyEntry, StandingEntry, VOLUMES, VolumeEntry};
+use super::super::progress::{Part, SliceSync};
+use super::{ClusterError, Keeper, json};
+use crate::shard::{Shard, on_all_cores};
+
+/// The key of what all nodes of the cluster may give together, in bytes a second.
+const SYNC_LIMIT: &str = "sync-limit";
+
+/// What the cores were told last.
+#[derive(Default)]
+pub(super) struct Dealt {
+    budget: Option<Budget>,
+    turns: Turns,
+    queue: Queue,
+}
+
+/// What the slices of a core are to give.
+#[derive(Default)]
+pub(super) struct Giving {
+    cores: BTreeSet<u16>,
+    /// Volumes of which a slice has more to do than to wait for the rest.
+    volumes: BTreeSet<u32>,
+}
+
+impl Giving {
+    /// Takes in what the slices of a core know.
+    pub(super) fn add(&mut self, core: u16, syncs: &[SliceSync]) {
+        for sync in syncs {
+            if let Part::Source(next) = sync.part {
+                self.cores.insert(core);
+                if !matches!(next, SyncNext::Admission | SyncNext::Promotion) {
+                    self.volumes.insert(sync.address.volume);
+                }
+            }
+        }
+    }
+}
+
+impl Keeper {
+    /// Bytes a second that all nodes may give together; `None`: any.
+    pub fn sync_limit(&self) -> Option<u64> {
+        self.get::<u64>(SYNC_LIMIT).map(|(limit, _)| limit)
+    }
+
+    /// Limits what all nodes give together.
+    ///
+    /// # Errors
+    /// [`ClusterError::Record`], [`ClusterError::Conflict`].
+    pub async fn set_sync_limit(&self, limit: Option<u64>) -> Result<(), ClusterError> {
+        let revision = self.revision_of(SYNC_LIMIT);
+        let transaction = Keeper::transaction().expect(SYNC_LIMIT, revision);
+        match (limit, revision) {
+            (Some(limit), _) => self.commit(transaction.put(SYNC_LIMIT, json(&limit))).await,
+            (None, Some(_)) => self.commit(transaction.delete(SYNC_LIMIT)).await,
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// What this node may give now; `None`: as much as it can.
+    pub fn sync_budget(&self, now: Instant) -> Option<u64> {
+        self.budget(now).map(|budget| budget.bytes_per_second)
+    }
+
+    fn budget(&self, now: Instant) -> Option<Budget> {
+        let limit = self.sync_limit();
+        let givers = limit.map_or(1, |_| 1 + self.others_that_give(now));
+        Budget::of_node(Shard::current().config().sync_bytes_per_second_max, limit, givers)
+    }
+
+    /// Other nodes that bring copies up to date, or may, and do not say that they do not.
+    fn others_that_give(&self, now: Instant) -> usize {
+        let volumes: Vec<VolumeEntry> = self.list(VOLUMES);
+        let in_sync = |copy: &&CopyEntry| copy.standing == StandingEntry::InSync;
+        let behind = volumes.iter().filter(|volume| !volume.copies.iter().all(|copy| in_sync(&copy)));
+        let able: BTreeSet<NodeId> =
+            behind.flat_map(|volume| &volume.copies).filter(in_sync).map(|copy| NodeId(copy.node)).collect();
+        able.into_iter().filter(|node| *node != self.me() && self.may_give(now, *node)).count()
+    }
+
+    /// Gives each core that brings copies up to date the same part of the budget, and has volumes wait for their turns.
+    pub(super) async fn deal(&self, now: Instant, giving: Giving) {
+        let waiting = self.waiting(&giving.volumes);
+        let (budget, turns) = {
+            let mut dealt = self.dealt.borrow_mut();
+            let turns = dealt.queue.look(now, waiting);
+            let budget = self.budget(now).map(|budget| budget.of_core(giving.cores.len()));
+            if (dealt.budget, &dealt.turns) == (budget, &turns) {
+                return;
+            }
+            (dealt.budget, dealt.turns) = (budget, turns.clone());
+            (budget, turns)
+        };
+        on_all_cores(move || {
+            let turns = turns.clone();
+            async move { Copies::current().keep_to(budget, turns) }
+        })
+        .await;
+    }
+
+    fn waiting(&self, volumes: &BTreeSet<u32>) -> Vec<Waiting> {
+        let moved = self.last_moves();
+        let kept = self.volumes.borrow();
+        let in_sync: BTreeMap<u32, usize> = kept
+            .values()
+            .map(|kept| {
+                let in_sync = kept.entry.copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
+                (kept.entry.number, in_sync.count())
+            })
+            .collect();
+        let waiting = |volume: &u32| {
+            Some(Waiting { volume: *volume, in_sync: *in_sync.get(volume)?, moved_at: *moved.get(volume)? })
+        };
+        volumes.iter().filter_map(waiting).collect()
+    }
+}
