@@ -480,9 +480,21 @@ impl SliceCopy {
             return Ok(());
         }
         match done.await {
-            Ok(Outcome::Done) => Ok(()),
+            Ok(Outcome::Done) => self.until_leased().await,
             Ok(Outcome::Unknown) | Err(rt::sync::Closed) => Err(SliceError::Unknown),
         }
+    }
+
+    /// Waits a moment for the leases without which a write is not acknowledged (R22).
+    async fn until_leased(&self) -> Result<(), SliceError> {
+        let (losses, mut until) = (self.losses.get(), None);
+        while self.ask(|replica, now, leases| replica.leased(now, leases)).is_err() {
+            // All have it, but this node does not know any more who they are.
+            if self.losses.get() != losses || self.hold(&mut until).await.is_err() {
+                return Err(SliceError::Unknown);
+            }
+        }
+        Ok(())
     }
 
     /// Waits a moment for this copy to serve (again).

@@ -8,6 +8,7 @@ mod compare_and_write;
 mod forks;
 mod forks_crashes;
 mod moving;
+mod power;
 mod record_lost;
 mod reservations;
 #[expect(dead_code, reason = "the other tests need more of it")]

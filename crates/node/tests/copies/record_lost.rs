@@ -1,6 +1,7 @@
 //! The cluster's record is out of reach, for its quorum is lost, while all copies are well.
 
 use cluster::memory::Fault;
+use rt::sim::DiskLatency;
 
 use super::*;
 
@@ -32,5 +33,40 @@ fn hosts_do_not_feel_that_the_record_is_lost() {
         assert_eq!(cluster.in_sync(0), 2);
         cluster.start(2);
         cluster.wait_until_in_sync(0, 3);
+    });
+}
+
+/// All copies have what was written, but when the node that the host wrote through hears of that it has no lease, and so does not know whether the others have gone on
+/// without it (R22).
+#[test]
+fn a_write_is_not_acknowledged_without_leases() {
+    let slow = Duration::from_millis(1400);
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 1);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        // The other node does not go on alone, and this one has no reason to.
+        cluster.record.begin(cluster::NodeId::new(2).unwrap(), Fault::Unreachable);
+        let (client, portal) = (cluster.client("writer"), cluster.portal(0));
+        let [begun, answered] = [0; 2].map(|_| Rc::new(Cell::new(false)));
+        let (begins, answers) = (Rc::clone(&begun), Rc::clone(&answered));
+        drop(cluster.world.spawn_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "writer").await.unwrap();
+            // The region is noted as one that may differ: the second write to it is one write to each disk.
+            write(&session, 0, 1).await.unwrap();
+            begins.set(true);
+            rt::sleep(Duration::from_millis(100)).await;
+            write(&session, 0, 2).await.unwrap();
+            answers.set(true);
+        }));
+        assert!(cluster.world.run_until(|| begun.get(), Duration::from_secs(5)));
+        let latency = DiskLatency { write: slow..slow + Duration::from_millis(1), ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[1], DISK, latency);
+        cluster.world.run_for(Duration::from_millis(450));
+        cluster.world.cut_one_way(cluster.servers[0], cluster.servers[1]);
+        cluster.world.run_for(Duration::from_millis(2150));
+        assert!(!answered.get(), "acknowledged, and nobody has promised anything");
+        cluster.world.heal_all();
+        cluster.world.run_for(Duration::from_secs(1));
+        assert!(answered.get(), "all have it, and the leases are back");
     });
 }
