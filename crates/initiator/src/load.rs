@@ -331,7 +331,7 @@ async fn work(run: Rc<Run>, unit: Rc<Multipath>, stream: usize) {
         now = rt::now();
         run.directions.borrow_mut()[usize::from(!request.read)].note(now - start, run.request_bytes);
         if let Some(pulse) = &run.pulse {
-            pulse.note(!request.read, start, now);
+            pulse.note(start, now);
         }
     }
 }

@@ -122,7 +122,8 @@ fn a_copy_whose_disk_was_lost_is_made_anew() {
             let found = events.iter().find(|event| event["kind"] == kind && event["node"] == 2);
             found.unwrap_or_else(|| panic!("{kind}: {record:#}"))["text"].as_str().expect("a text").to_owned()
         };
-        // That the old copy was removed and the new one added may come and go between two looks of the drill.
+        assert!(happened("removed").contains("has no copy any more"), "{record:#}");
+        assert!(happened("added").contains("has a new copy"), "{record:#}");
         assert!(happened("in_sync").contains("it has all that it missed"), "{record:#}");
         assert!(cycle["moved"]["synced_bytes"].as_u64() >= Some(32 << 20), "all of it: {record:#}");
         assert_eq!(cycle["checks"].as_array().expect("a list").len(), 7, "{record:#}");

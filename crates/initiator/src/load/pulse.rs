@@ -21,7 +21,6 @@ pub struct Pulse {
 #[derive(Debug, Default)]
 struct Seen {
     answers: u64,
-    writes: u64,
     last: Option<Instant>,
     stall: Stall,
     events: Vec<Event>,
@@ -47,11 +46,6 @@ impl Pulse {
     /// Requests that were answered well so far.
     pub fn answers(&self) -> u64 {
         self.seen().answers
-    }
-
-    /// Writes among them.
-    pub fn writes(&self) -> u64 {
-        self.seen().writes
     }
 
     /// When the last one was; `None`: none was.
@@ -83,7 +77,7 @@ impl Pulse {
         self.seen().last = Some(now);
     }
 
-    pub(super) fn note(&self, write: bool, began: Instant, now: Instant) {
+    pub(super) fn note(&self, began: Instant, now: Instant) {
         let mut seen = self.seen();
         let silence = seen.last.map_or(Duration::ZERO, |last| now.since(last));
         if silence > seen.stall.silence {
@@ -91,7 +85,6 @@ impl Pulse {
         }
         seen.stall.request = seen.stall.request.max(now.since(began));
         seen.answers += 1;
-        seen.writes += u64::from(write);
         seen.last = Some(now);
     }
 
@@ -115,9 +108,8 @@ mod tests {
         let at = |ms: u64| Instant(ms * 1_000_000);
         let pulse = Pulse::default();
         pulse.begin(at(100));
-        for (write, began, now) in [(true, 100, 110), (false, 100, 610), (true, 105, 700), (false, 700, 705)]
-        {
-            pulse.note(write, at(began), at(now));
+        for (began, now) in [(100, 110), (100, 610), (105, 700), (700, 705)] {
+            pulse.note(at(began), at(now));
         }
         let worst = Stall {
             silence: Duration::from_millis(500),
@@ -125,8 +117,7 @@ mod tests {
             request: Duration::from_millis(595),
         };
         assert_eq!((pulse.take_stall(), pulse.answers(), pulse.last_answer()), (worst, 4, Some(at(705))));
-        assert_eq!(pulse.writes(), 2);
-        pulse.note(true, at(701), at(706));
+        pulse.note(at(701), at(706));
         let next = Stall {
             silence: Duration::from_millis(1),
             silence_ended: at(706),

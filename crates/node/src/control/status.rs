@@ -65,6 +65,9 @@ pub struct ReplicationStats {
     pub traffic: BTreeMap<u16, copies::Traffic>,
     /// Bytes that syncs from here have brought copies, by volume and number of the node.
     pub synced: BTreeMap<(VolumeId, u16), u64>,
+    /// Bytes of regions that hosts' writes have added to what copies outside are to be given, likewise. Each node in sync counts for itself, and what was given
+    /// again only the one that gives it.
+    pub dirtied: BTreeMap<(VolumeId, u16), u64>,
     /// Bytes a second that all nodes of the cluster may give together to bring copies up to date; `None`: any.
     pub sync_limit: Option<u64>,
     /// Bytes a second that this node may give now, of that and by its settings; `None`: any.
@@ -125,19 +128,21 @@ impl Control {
     pub async fn replication(&self) -> Result<ReplicationStats, ControlError> {
         let Some(keeper) = self.keeper() else { return Ok(ReplicationStats::default()) };
         let by_core = ask_all_cores(|| async { Copies::current().traffic() }).await?;
-        let copied = keeper.copied();
-        let mut synced = BTreeMap::new();
+        let counted = keeper.counted();
+        let (mut synced, mut dirtied) = (BTreeMap::new(), BTreeMap::new());
         for status in keeper.volumes() {
             let Some(volume) = VolumeId::parse(&status.entry.id) else { continue };
             for copy in &status.entry.copies {
-                if let Some(bytes) = copy.slot().and_then(|slot| copied.get(&(status.entry.number, slot))) {
-                    synced.insert((volume, copy.node), *bytes);
+                if let Some(of_copy) = copy.slot().and_then(|slot| counted.get(&(status.entry.number, slot)))
+                {
+                    synced.insert((volume, copy.node), of_copy.copied);
+                    dirtied.insert((volume, copy.node), of_copy.dirtied);
                 }
             }
         }
         let traffic = copies::sum_traffic(by_core).into_iter().map(|(node, traffic)| (node.0, traffic));
         let (sync_limit, sync_budget) = (keeper.sync_limit(), keeper.sync_budget(rt::now()));
-        Ok(ReplicationStats { traffic: traffic.collect(), synced, sync_limit, sync_budget })
+        Ok(ReplicationStats { traffic: traffic.collect(), synced, dirtied, sync_limit, sync_budget })
     }
 
     /// The counters of all volumes.

@@ -31,7 +31,7 @@ pub use self::entry::{
     maintenance_key, node_key, peer, volume_key, volume_name_key,
 };
 pub use self::keeper::{
-    ClusterError, CopiesStatus, Engine, ForkShown, ForkState, Keeper, RECORD_DEADLINE, json,
+    ClusterError, CopiesStatus, Counted, Engine, ForkShown, ForkState, Keeper, RECORD_DEADLINE, json,
 };
 pub use self::lock::RangeLock;
 pub use self::progress::CopySync;

@@ -38,6 +38,8 @@ pub struct SliceSync {
     pub left_bytes: u64,
     /// Bytes that syncs from here have brought it, in this life.
     pub copied_bytes: u64,
+    /// Bytes that hosts' writes have added to what it is to be given, in this life.
+    pub dirtied_bytes: u64,
     /// What this node has to do with it.
     pub part: Part,
     /// What keeps it from being given faster, if it is given from here.
@@ -67,7 +69,7 @@ pub fn of_slice(
     let Some(config) = replica.config() else { return Vec::new() };
     let serves = matches!(replica.standing(), Standing::InSync(_));
     let of_slot = |slot: Slot| {
-        let copied_bytes = replica.synced_bytes(slot);
+        let (copied_bytes, dirtied_bytes) = (replica.synced_bytes(slot), replica.dirtied_bytes(slot));
         let (left_bytes, part) = if slot == replica.me() {
             let from = replica.syncs_from()?;
             (from.source.map_or(0, |source| replica.missed_bytes(source)), Part::Own(from))
@@ -81,11 +83,12 @@ pub fn of_slice(
             return None;
         };
         let receivers = if config.members().contains(slot) { Receivers::Joiners } else { Receivers::All };
-        (part != Part::None || copied_bytes > 0).then_some(SliceSync {
+        (part != Part::None || copied_bytes + dirtied_bytes > 0).then_some(SliceSync {
             address,
             slot,
             left_bytes,
             copied_bytes,
+            dirtied_bytes,
             part,
             held_back_by: if may_be_held_back(part) { held_back_by(receivers) } else { None },
         })
@@ -107,6 +110,8 @@ pub struct Local {
     other_left: u64,
     /// Brought so far.
     copied: u64,
+    /// What hosts' writes have added to what it is to be given.
+    dirtied: u64,
     /// What the first of the slices given from here does.
     next: Option<(u16, SyncNext)>,
     /// What keeps one of these from being given faster.
@@ -119,6 +124,7 @@ impl Local {
     /// Takes in what one slice knows.
     pub fn add(&mut self, sync: &SliceSync) {
         self.copied += sync.copied_bytes;
+        self.dirtied += sync.dirtied_bytes;
         match sync.part {
             Part::None => {}
             Part::Source(next) => {
@@ -144,6 +150,11 @@ impl Local {
     /// Bytes that syncs from here have brought this copy, in this life.
     pub fn copied(&self) -> u64 {
         self.copied
+    }
+
+    /// Bytes that hosts' writes have added to what this copy is to be given, in this life.
+    pub fn dirtied(&self) -> u64 {
+        self.dirtied
     }
 
     fn left(&self) -> u64 {
@@ -439,7 +450,15 @@ mod tests {
 
     fn sync(slice: u16, left: u64, copied: u64, part: Part) -> SliceSync {
         let address = Address { volume: 7, slice };
-        SliceSync { address, slot: slot(2), left_bytes: left, copied_bytes: copied, part, held_back_by: None }
+        SliceSync {
+            address,
+            slot: slot(2),
+            left_bytes: left,
+            copied_bytes: copied,
+            dirtied_bytes: 0,
+            part,
+            held_back_by: None,
+        }
     }
 
     fn local(slices: &[SliceSync]) -> Local {

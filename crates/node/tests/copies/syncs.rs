@@ -175,6 +175,47 @@ fn a_sync_keeps_to_the_budget_and_says_how_long_it_takes() {
     });
 }
 
+/// What nodes count lets anybody say how much a sync has to send: not what hosts write, but what that adds.
+#[test]
+fn what_hosts_add_to_a_sync_is_counted() {
+    each_seed(3, |seed| {
+        let cluster = behind_by_four_mib(seed, 1);
+        let dirtied = || -> u64 {
+            cluster.control(1, |control| async move {
+                control.replication().await.unwrap().dirtied.values().sum()
+            })
+        };
+        let sent = || traffic(&cluster, 1).values().map(|traffic| traffic.sync_sent).sum::<u64>();
+        cluster.world.run_for(Duration::from_millis(200));
+        assert_eq!(dirtied(), 64 * REGION);
+        write_regions(&cluster, 1, 0..64);
+        cluster.world.run_for(Duration::from_millis(200));
+        assert_eq!(dirtied(), 64 * REGION, "it misses them already");
+        cluster.start(0);
+        while sent() < 40 * REGION {
+            cluster.world.run_for(Duration::from_millis(20));
+        }
+        // Some of these were given, some are yet to be.
+        for _ in 0..3 {
+            write_regions(&cluster, 1, 0..64);
+        }
+        cluster.wait_until_in_sync(1, 2);
+        cluster.world.run_for(Duration::from_millis(200));
+        let (added, sent) = (dirtied() - 64 * REGION, sent());
+        assert!((38 * REGION..=64 * REGION).contains(&added), "{} regions", added / REGION);
+        let wanted = 64 * REGION + added;
+        // What is on its way when the copy joins is given again.
+        let most = wanted + wanted / 20 + 16 * REGION;
+        assert!(
+            (wanted - 4 * REGION..=most).contains(&sent),
+            "{} of {} regions",
+            sent / REGION,
+            wanted / REGION
+        );
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    });
+}
+
 /// Both sides are restarted in the middle; what was on the disk by then is not copied again, but for what the dirty maps on the disks did not say yet.
 #[test]
 fn a_sync_goes_on_where_it_was_when_either_side_is_restarted() {

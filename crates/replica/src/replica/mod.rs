@@ -174,6 +174,8 @@ pub struct Replica {
     sources: [Option<Source>; Slot::MAX],
     /// Bytes that syncs from here have brought, by who got them.
     brought: [u64; Slot::MAX],
+    /// Bytes that writes have added to what copies outside are to be given.
+    dirtied: [u64; Slot::MAX],
     /// The sync to here.
     joiner: Joiner,
     /// Regions written to, by the tick in which they were: their bits stay.
@@ -212,6 +214,7 @@ impl Replica {
             synced: Slots::NONE,
             sources: Default::default(),
             brought: [0; Slot::MAX],
+            dirtied: [0; Slot::MAX],
             joiner: Joiner::default(),
             warm: BTreeMap::new(),
             ticks: 0,

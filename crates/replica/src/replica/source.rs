@@ -133,6 +133,15 @@ impl Source {
         }
     }
 
+    /// The region is written to: whether it is to be given once more for that; `None`: it is not in hand.
+    fn touch(&mut self, region: u64) -> Option<bool> {
+        if let Some(in_flight) = self.in_flight.get_mut(&region) {
+            return Some(!std::mem::replace(&mut in_flight.touched, true));
+        }
+        let waits = self.todo.contains(region) || self.contended.contains(region);
+        waits.then_some(false)
+    }
+
     fn is_for(&self, receivers: Receivers) -> bool {
         receivers == Receivers::All || self.is_final()
     }
@@ -382,10 +391,22 @@ impl Replica {
         self.end_pass(from);
     }
 
-    pub(super) fn touch_sources(&mut self, region: u64) {
-        for source in self.sources.iter_mut().flatten() {
-            if let Some(in_flight) = source.in_flight.get_mut(&region) {
-                in_flight.touched = true;
+    /// Bytes of regions that writes have added to what the copy in the slot is to be given while it takes none, in this life: one that was equal, that was given
+    /// before, or that is on its way. A region counts whole, and again only when it has been given since.
+    pub fn dirtied_bytes(&self, slot: Slot) -> u64 {
+        self.dirtied[slot.index()]
+    }
+
+    /// A write is about to change the region here.
+    pub(super) fn note_dirtied(&mut self, region: u64) {
+        let Some(config) = &self.config else { return };
+        let outside = config.configured().minus(config.members());
+        for slot in Slot::all() {
+            // Whoever it is for by now: what was read before the write is not what its bit is cleared for.
+            let touched = self.sources[slot.index()].as_mut().and_then(|source| source.touch(region));
+            let adds = || touched.unwrap_or_else(|| !self.map.get(region).contains(slot));
+            if outside.contains(slot) && adds() {
+                self.dirtied[slot.index()] += self.geometry.region_bytes();
             }
         }
     }

@@ -59,7 +59,7 @@ impl Replica {
             let regions = self.geometry.regions_of(*part);
             for region in regions.clone() {
                 self.warm.insert(region, self.ticks);
-                self.touch_sources(region);
+                self.note_dirtied(region);
             }
             self.map.mark(regions, intents);
             let payload = payload.part(blocks, *part, &self.geometry);

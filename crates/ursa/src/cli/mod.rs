@@ -32,6 +32,7 @@ pub use self::exit::{CliError, Outcome};
 pub use self::login::LoginArgs;
 use self::output::{Format, Output};
 pub use self::table::size;
+pub use self::volume::copy::replace as replace_copy;
 use crate::attach::Attach;
 use crate::host_setup;
 use crate::serve::{self, Given};

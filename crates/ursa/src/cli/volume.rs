@@ -5,7 +5,7 @@ use api::{
 };
 use clap::{Args, Subcommand, ValueEnum};
 
-mod copy;
+pub mod copy;
 mod strategy;
 
 use super::attach::attach_lines;

@@ -15,11 +15,14 @@ use api::{
     Client, ClusterInit, ClusterJoin, ClusterNode, CopyState, NewDisk, PoolCreate, PoolForget, TokenCreate,
     Volume, VolumeCreate, VolumeKind,
 };
+use base::Instant;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 use super::DrillError;
 use super::gate::{Gate, Way};
 use super::patience::Patience;
+use super::watch::now;
+use crate::cli::replace_copy;
 
 /// From the start of a process until it answers.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -204,7 +207,7 @@ impl Fleet {
     ///
     /// # Errors
     /// Something does not work, or not in time.
-    pub fn replace_disks(&mut self, number: u16, patience: &Patience) -> Result<(), DrillError> {
+    pub fn replace_disks(&mut self, number: u16, patience: &Patience) -> Result<Replaced, DrillError> {
         let node = self.node(number);
         node.start()?;
         node.wait_until_it_answers(patience)?;
@@ -216,15 +219,11 @@ impl Fleet {
         // As an administrator does it, at a node that has a copy.
         let asked = self.with_copies().iter().find(|node| node.number != number);
         let asked = asked.expect("a drill has two copies or more");
-        let failed = |error| DrillError::Process(number, error);
-        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-        command.args(["volume", "copy", "replace", VOLUME, "--on", &number.to_string(), "--yes"]);
-        command.env("URSA_API", asked.client.url()).stdin(Stdio::null());
-        let output = command.output().map_err(failed)?;
-        match output.status.success() {
-            true => Ok(()),
-            false => Err(DrillError::Replace(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
-        }
+        let volume = asked.client.volume(VOLUME)?.id;
+        let mut gone = now();
+        replace_copy(&asked.client, &volume, number, None, || gone = now())
+            .map_err(|error| DrillError::Replace(error.to_string()))?;
+        Ok(Replaced { gone, made: now() })
     }
 
     /// Starts all again.
@@ -240,6 +239,15 @@ impl Fleet {
         self.keep = true;
         &self.shape.directory
     }
+}
+
+/// When a copy was taken away, and when it was made anew.
+#[derive(Clone, Copy, Debug)]
+pub struct Replaced {
+    /// Since then the volume has no copy there.
+    pub gone: Instant,
+    /// Since then it has one again, which has nothing.
+    pub made: Instant,
 }
 
 impl Drop for Fleet {

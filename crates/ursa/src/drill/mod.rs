@@ -245,14 +245,16 @@ impl Plan {
         course.timeline.add(course.timeline.zero(), Kind::Fault, one, done);
         self.scenario.strike(fleet, self.node)?;
         course.follow(self.harm, patience, || false)?;
-        let before = self.look(fleet, &load);
+        let before = self.look(fleet);
         let back = now();
         course.timeline.missed(back, one, &before);
         course.timeline.add(back, Kind::Undone, one, undone);
-        self.scenario.undo(fleet, self.node, patience)?;
+        if let Some(replaced) = self.scenario.undo(fleet, self.node, patience)? {
+            course.timeline.replaced(self.node, replaced);
+        }
         let whole = course.follow(SYNC_LIMIT, patience, || fleet.is_whole())?;
         let synced = whole.then(now);
-        let moved = before.until_now(fleet.with_copies(), load.pulse().writes());
+        let moved = before.until_now(fleet.with_copies());
         course.timeline.synced(now(), &moved);
         course.follow(CALM, patience, || false)?;
         let (timeline, stall) = course.end();
@@ -264,9 +266,9 @@ impl Plan {
     }
 
     /// What is missed just before the harm is undone.
-    fn look(&self, fleet: &Fleet, load: &Load) -> Before {
+    fn look(&self, fleet: &Fleet) -> Before {
         let lost = (!self.scenario.is_of_all()).then_some(self.node);
-        let mut before = Before::look(fleet.with_copies(), lost, load.pulse().writes());
+        let mut before = Before::look(fleet.with_copies(), lost);
         if self.scenario.takes_the_copy() {
             before.is_new(self.shape.size);
         }

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::fleet::{Member, VOLUME};
 
-/// What misses a write is a region; a write of the load, which is less than one and begins at a multiple of its length, makes at most one dirty.
-pub const REGION_BYTES: u64 = 64 << 10;
+/// What may be on its way when a copy joins, and is given again then: 16 regions of the only slice that nodes of one core make.
+const IN_FLIGHT_BYTES: u64 = 1 << 20;
 
 /// What was to be brought, and what was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -14,8 +14,9 @@ pub struct Moved {
     /// Bytes of the regions that the copy missed when its node came back; absent if nobody was there to say, or if the others never went on without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dirty_bytes: Option<u64>,
-    /// Writes of the load that were answered from then on until all was in sync.
-    pub host_writes: u64,
+    /// Bytes of the regions that hosts' writes have added to what is to be given, from then on until all was in sync: regions that were equal, that were given already, or
+    /// that were on their way. Counted by the nodes.
+    pub dirtied_bytes: u64,
     /// Bytes of the regions that syncs have brought up to date: also of those that were found to be equal, or zeros, of which nothing is sent.
     pub synced_bytes: u64,
     /// Bytes of data that syncs have sent.
@@ -23,17 +24,16 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// The most that syncs may send: what was missed, a twentieth more for what was sent twice, and what the load has written meanwhile.
+    /// The most that syncs may send: what was missed and what hosts have added to it, a twentieth more, and what was on its way when the copy joined.
     pub fn sent_max(&self) -> Option<u64> {
-        let dirty = self.dirty_bytes?;
-        Some(dirty + dirty / 20 + self.host_writes * REGION_BYTES)
+        let dirty = self.dirty_bytes? + self.dirtied_bytes;
+        Some(dirty + dirty / 20 + IN_FLIGHT_BYTES)
     }
 }
 
 /// What was so when the node came back.
 pub struct Before {
     dirty_bytes: Option<u64>,
-    host_writes: u64,
     /// Of the nodes that were there.
     counted: Vec<(u16, Counted)>,
 }
@@ -42,17 +42,19 @@ pub struct Before {
 struct Counted {
     synced_bytes: u64,
     sent_bytes: u64,
+    dirtied_bytes: u64,
 }
 
 impl Before {
     /// `lost` is the node that comes back; `None`: all of them do, and count from zero.
-    pub fn look(nodes: &[Member], lost: Option<u16>, host_writes: u64) -> Before {
-        let Some(lost) = lost else { return Before { dirty_bytes: None, host_writes, counted: Vec::new() } };
+    pub fn look(nodes: &[Member], lost: Option<u16>) -> Before {
+        let Some(lost) = lost else { return Before { dirty_bytes: None, counted: Vec::new() } };
         // One that stands still would not answer.
         let others = || nodes.iter().filter(|node| node.number != lost);
-        let dirty_bytes = others().filter_map(|node| missed_by(node, lost)).max();
+        // In this order: what is written in between is in both rather than in none.
         let counted = others().map(|node| (node.number, counted_by(node))).collect();
-        Before { dirty_bytes, host_writes, counted }
+        let dirty_bytes = others().filter_map(|node| missed_by(node, lost)).max();
+        Before { dirty_bytes, counted }
     }
 
     /// The copy is made anew: it misses all.
@@ -66,12 +68,8 @@ impl Before {
     }
 
     /// What has come since.
-    pub fn until_now(&self, nodes: &[Member], host_writes: u64) -> Moved {
-        let mut moved = Moved {
-            dirty_bytes: self.dirty_bytes,
-            host_writes: host_writes - self.host_writes,
-            ..Moved::default()
-        };
+    pub fn until_now(&self, nodes: &[Member]) -> Moved {
+        let mut moved = Moved { dirty_bytes: self.dirty_bytes, ..Moved::default() };
         for node in nodes {
             let before = self.counted.iter().find(|(number, _)| *number == node.number);
             if before.is_none() && !self.counted.is_empty() {
@@ -80,6 +78,9 @@ impl Before {
             let (before, now) = (before.map_or(Counted::default(), |(_, before)| *before), counted_by(node));
             moved.synced_bytes += now.synced_bytes.saturating_sub(before.synced_bytes);
             moved.sent_bytes += now.sent_bytes.saturating_sub(before.sent_bytes);
+            // Each in sync sees every write; the source also what it has to give again.
+            let dirtied = now.dirtied_bytes.saturating_sub(before.dirtied_bytes);
+            moved.dirtied_bytes = moved.dirtied_bytes.max(dirtied);
         }
         moved
     }
@@ -107,6 +108,7 @@ impl Counted {
         Counted {
             synced_bytes: sum("ursa_copy_synced_bytes_total{", &[]),
             sent_bytes: sum("ursa_replication_bytes_total{", &["direction=\"sent\"", "kind=\"sync\""]),
+            dirtied_bytes: sum("ursa_copy_dirtied_bytes_total{", &[]),
         }
     }
 }
@@ -121,18 +123,20 @@ mod tests {
 # HELP ursa_copy_synced_bytes_total What this node has brought.
 ursa_copy_synced_bytes_total{volume=\"drill\",node=\"2\"} 67108864
 ursa_copy_synced_bytes_total{volume=\"drill\",node=\"3\"} 65536
+ursa_copy_dirtied_bytes_total{volume=\"drill\",node=\"3\"} 131072
 ursa_replication_bytes_total{node=\"2\",direction=\"sent\",kind=\"write\"} 1
 ursa_replication_bytes_total{node=\"2\",direction=\"sent\",kind=\"sync\"} 70
 ursa_replication_bytes_total{node=\"2\",direction=\"received\",kind=\"sync\"} 5
 ursa_replication_bytes_total{node=\"3\",direction=\"sent\",kind=\"sync\"} 7
 ";
-        assert_eq!(Counted::of(metrics), Counted { synced_bytes: 67_174_400, sent_bytes: 77 });
+        let expected = Counted { synced_bytes: 67_174_400, sent_bytes: 77, dirtied_bytes: 131_072 };
+        assert_eq!(Counted::of(metrics), expected);
     }
 
     #[test]
     fn a_twentieth_and_what_hosts_write_may_come_on_top() {
-        let moved = Moved { dirty_bytes: Some(100 * REGION_BYTES), host_writes: 7, ..Moved::default() };
-        assert_eq!(moved.sent_max(), Some(112 * REGION_BYTES));
+        let moved = Moved { dirty_bytes: Some(100 << 20), dirtied_bytes: 20 << 20, ..Moved::default() };
+        assert_eq!(moved.sent_max(), Some(127 << 20));
         assert_eq!(Moved { dirty_bytes: None, ..moved }.sent_max(), None);
     }
 }

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::DrillError;
-use super::fleet::{Fleet, Said};
+use super::fleet::{Fleet, Replaced, Said};
 use super::patience::Patience;
 
 /// What is done to a cluster.
@@ -57,28 +57,30 @@ impl Scenario {
         Ok(())
     }
 
-    /// Undoes it.
+    /// Undoes it. Says when the node's copy was made anew, if it was.
     ///
     /// # Errors
     /// [`DrillError`].
-    pub fn undo(self, fleet: &mut Fleet, node: u16, patience: &Patience) -> Result<(), DrillError> {
+    pub fn undo(
+        self,
+        fleet: &mut Fleet,
+        node: u16,
+        patience: &Patience,
+    ) -> Result<Option<Replaced>, DrillError> {
         match self {
-            Scenario::CrashNode => fleet.node(node).start(),
+            Scenario::CrashNode => fleet.node(node).start()?,
             Scenario::Reboot => {
                 fleet.node(node).wait_until_it_is_gone(patience)?;
-                fleet.node(node).start()
+                fleet.node(node).start()?;
             }
             Scenario::CutLink | Scenario::CutOneWay => {
                 fleet.cut(node, &[Said::ByIt, Said::ToIt], false);
-                Ok(())
             }
-            Scenario::Pause => {
-                fleet.node(node).go_on();
-                Ok(())
-            }
-            Scenario::ReplaceDisk => fleet.replace_disks(node, patience),
-            Scenario::BlackOut => fleet.start_all(),
+            Scenario::Pause => fleet.node(node).go_on(),
+            Scenario::ReplaceDisk => return fleet.replace_disks(node, patience).map(Some),
+            Scenario::BlackOut => fleet.start_all()?,
         }
+        Ok(None)
     }
 
     /// What was done, and how it was undone.

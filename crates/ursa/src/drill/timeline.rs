@@ -8,6 +8,7 @@ use base::Instant;
 use initiator::multipath::{Event as PathEvent, What};
 use serde::Serialize;
 
+use super::fleet::Replaced;
 use super::moved::{Before, Moved};
 use super::watch::{Seen, Sighting};
 use crate::cli::size;
@@ -128,13 +129,23 @@ impl Timeline {
         }
     }
 
+    /// The drill has taken the node's copy away and made it anew: shorter than a look at the nodes, maybe.
+    pub fn replaced(&mut self, node: u16, Replaced { gone, made }: Replaced) {
+        self.add(gone, Kind::Removed, Some(node), format!("n{node} has no copy any more"));
+        self.add(made, Kind::Added, Some(node), format!("n{node} has a new copy"));
+    }
+
+    fn has(&self, kind: Kind, node: u16) -> bool {
+        self.events.iter().any(|event| (event.kind, event.node) == (kind, Some(node)))
+    }
+
     /// What syncs have brought since.
     pub fn synced(&mut self, at: Instant, moved: &Moved) {
         let text = format!(
-            "syncs have brought {} up to date and sent {} for it; hosts have written {} times meanwhile",
+            "syncs have brought {} up to date and sent {} for it; hosts' writes have added {} to that meanwhile",
             size(moved.synced_bytes),
             size(moved.sent_bytes),
-            moved.host_writes
+            size(moved.dirtied_bytes),
         );
         self.add(at, Kind::Synced, None, text);
     }
@@ -179,11 +190,15 @@ impl Timeline {
         let known = !self.copies.is_empty();
         let gone: Vec<u16> = self.copies.iter().map(|(node, _)| *node).collect();
         for node in gone.into_iter().filter(|node| seen.copies.iter().all(|(other, _)| other != node)) {
+            if self.has(Kind::Removed, node) {
+                continue;
+            }
             self.add(at, Kind::Removed, Some(node), format!("n{node} has no copy any more {because}"));
         }
         for (node, state) in &seen.copies {
             let old = self.copies.iter().find(|(other, _)| other == node).map(|(_, state)| *state);
-            if old == Some(*state) || (old.is_none() && !known) {
+            let told = old.is_none() && (!known || self.has(Kind::Added, *node));
+            if old == Some(*state) || told {
                 continue;
             }
             let (kind, what) = match state {
@@ -304,6 +319,23 @@ mod tests {
         timeline.learn(says(1700, 1, 6, true, Joining));
         let told: Vec<(i64, Kind)> =
             timeline.into_events().into_iter().map(|event| (event.ms, event.kind)).collect();
-        assert_eq!(told, [(400, Kind::Out), (500, Kind::Removed), (600, Kind::Added), (700, Kind::Joining)]);
+        let expected = [(400, Kind::Out), (500, Kind::Removed), (600, Kind::Added), (700, Kind::Joining)];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn what_the_drill_knows_itself_is_told_once_whatever_is_seen_of_it() {
+        for seen in [[3, 4], [4, 6], [5, 6]] {
+            let mut timeline = Timeline::new(at(1000), &[says(500, 1, 3, true, Outside)]);
+            timeline.replaced(2, Replaced { gone: at(1500), made: at(1600) });
+            for epoch in seen {
+                let mut says = says(1400 + epoch * 50, 1, epoch, true, Outside);
+                says.seen.as_mut().unwrap().copies.truncate(if epoch == 4 { 1 } else { 2 });
+                timeline.learn(says);
+            }
+            let told: Vec<(i64, Kind)> =
+                timeline.into_events().into_iter().map(|event| (event.ms, event.kind)).collect();
+            assert_eq!(told, [(500, Kind::Removed), (600, Kind::Added)], "{seen:?}");
+        }
     }
 }

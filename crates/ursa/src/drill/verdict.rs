@@ -6,7 +6,7 @@ use api::{ClientError, Verification};
 use initiator::load::{LoadError, Report};
 use serde::Serialize;
 
-use super::moved::{Moved, REGION_BYTES};
+use super::moved::Moved;
 use crate::cli::size;
 
 /// What is good enough.
@@ -122,12 +122,11 @@ fn sync(sync: Option<Duration>) -> Check {
 fn sent(moved: &Moved) -> Option<Check> {
     let (dirty, max) = (moved.dirty_bytes?, moved.sent_max()?);
     let found = format!(
-        "syncs sent {} (at most {}: {} were missed, and {} writes meanwhile made {} dirty each at most)",
+        "syncs sent {} (at most {}: {} were missed, and hosts' writes added {} meanwhile)",
         size(moved.sent_bytes),
         size(max),
         size(dirty),
-        moved.host_writes,
-        size(REGION_BYTES),
+        size(moved.dirtied_bytes),
     );
     Some(check(moved.sent_bytes <= max, found))
 }
@@ -198,7 +197,7 @@ mod tests {
     #[test]
     fn no_more_is_sent_than_was_missed_and_all_of_a_new_copy_is_brought() {
         let judged = |dirty_bytes, sent_bytes, synced_bytes, all_of| {
-            let moved = Moved { dirty_bytes, host_writes: 2, synced_bytes, sent_bytes };
+            let moved = Moved { dirty_bytes, dirtied_bytes: 20 << 20, synced_bytes, sent_bytes };
             let found = Found {
                 outage: None,
                 stall: Duration::ZERO,
@@ -211,9 +210,9 @@ mod tests {
             let checks = judge(&Limits::default(), &found);
             checks[4..checks.len() - 1].iter().map(|check| check.passed).collect::<Vec<bool>>()
         };
-        let most = 105 * REGION_BYTES + 2 * REGION_BYTES;
-        assert_eq!(judged(Some(100 * REGION_BYTES), most, 0, None), [true]);
-        assert_eq!(judged(Some(100 * REGION_BYTES), most + 1, 0, None), [false]);
+        let most = 127 << 20;
+        assert_eq!(judged(Some(100 << 20), most, 0, None), [true]);
+        assert_eq!(judged(Some(100 << 20), most + 1, 0, None), [false]);
         assert!(judged(None, most, 0, None).is_empty());
         assert_eq!(judged(Some(most), 0, most, Some(most)), [true, true]);
         assert_eq!(judged(Some(most), 0, most - 1, Some(most)), [true, false]);

@@ -1,5 +1,9 @@
 //! Copies of volumes on several nodes: how far those are that are not in sync, and what nodes bring each other.
 
+use std::collections::BTreeMap;
+
+use node::VolumeId;
+use node::control::ReplicationStats;
 use node::copies::{CopySync, Restraint, StandingEntry, Traffic};
 
 use super::snapshot::Snapshot;
@@ -94,13 +98,19 @@ fn limits(text: &mut Text, snapshot: &Snapshot) {
 }
 
 fn synced(text: &mut Text, snapshot: &Snapshot) {
-    let help = "What this node has brought a copy on another node to bring it up to date.";
-    let mut family = text.family("ursa_copy_synced_bytes_total", Kind::Counter, help);
-    for volume in &snapshot.volumes {
-        for ((_, node), bytes) in snapshot.replication.synced.iter().filter(|((id, _), _)| *id == volume.id) {
-            family.sample(&[("volume", &volume.name), ("node", &node.to_string())], bytes);
+    let ReplicationStats { synced, dirtied, .. } = &snapshot.replication;
+    let mut counter = |name, help, of_copies: &BTreeMap<(VolumeId, u16), u64>| {
+        let mut family = text.family(name, Kind::Counter, help);
+        for volume in &snapshot.volumes {
+            for ((_, node), bytes) in of_copies.iter().filter(|((id, _), _)| *id == volume.id) {
+                family.sample(&[("volume", &volume.name), ("node", &node.to_string())], bytes);
+            }
         }
-    }
+    };
+    let help = "What this node has brought a copy on another node to bring it up to date.";
+    counter("ursa_copy_synced_bytes_total", help, synced);
+    let help = "Regions, in bytes, that hosts' writes have added to what a copy that takes none is to be given: equal before, or given already.";
+    counter("ursa_copy_dirtied_bytes_total", help, dirtied);
 }
 
 fn traffic(text: &mut Text, snapshot: &Snapshot) {

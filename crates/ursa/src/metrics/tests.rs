@@ -127,6 +127,7 @@ fn a_copy_that_is_not_in_sync_shows_how_far_it_is() {
     let replication = ReplicationStats {
         traffic: [(2, traffic)].into(),
         synced: [((id(1), 2), 7000)].into(),
+        dirtied: [((id(1), 2), 65_536)].into(),
         sync_limit: Some(900),
         sync_budget: Some(300),
     };
@@ -147,6 +148,7 @@ fn a_copy_that_is_not_in_sync_shows_how_far_it_is() {
         "ursa_cluster_sync_limit_bytes_per_second 900",
         "ursa_sync_budget_bytes_per_second 300",
         r#"ursa_copy_synced_bytes_total{volume="v1",node="2"} 7000"#,
+        r#"ursa_copy_dirtied_bytes_total{volume="v1",node="2"} 65536"#,
         r#"ursa_replication_bytes_total{node="2",direction="sent",kind="write"} 1"#,
         r#"ursa_replication_bytes_total{node="2",direction="received",kind="write"} 2"#,
         r#"ursa_replication_bytes_total{node="2",direction="sent",kind="sync"} 3"#,

@@ -39,6 +39,7 @@ pub use self::engine::Engine;
 pub use self::error::ClusterError;
 pub use self::fork::{ForkShown, ForkState};
 use self::fork::{Forks, Word};
+pub use self::syncs::Counted;
 use self::syncs::Syncs;
 use super::SliceCopy;
 use super::ask::Answer;

@@ -16,14 +16,23 @@ use super::{Keeper, json};
 pub(super) struct Syncs {
     /// Of copies that are not in sync.
     progress: BTreeMap<(u32, Slot), Progress>,
-    /// Bytes that syncs from here have brought each copy, in this life.
-    copied: BTreeMap<(u32, Slot), u64>,
+    /// What has come of syncs from here, in this life, by copy.
+    counted: BTreeMap<(u32, Slot), Counted>,
     /// What other nodes said last.
     heard: BTreeMap<NodeId, Heard>,
     /// When the others were last told.
     told: Option<Told>,
     /// Which nodes give copies of which volumes what they miss: its paths say so.
     sources: BTreeSet<(u32, NodeId)>,
+}
+
+/// What this node has counted for a copy on another one, in this life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Bytes that syncs from here have brought it.
+    pub copied: u64,
+    /// Bytes that hosts' writes have added to what it is to be given.
+    pub dirtied: u64,
 }
 
 /// What others were told.
@@ -45,7 +54,7 @@ impl Keeper {
         }
         let volumes = self.volumes.borrow();
         let mut syncs = self.syncs.borrow_mut();
-        if known.is_empty() && syncs.copied.is_empty() && syncs.progress.is_empty() {
+        if known.is_empty() && syncs.counted.is_empty() && syncs.progress.is_empty() {
             return;
         }
         let entries: BTreeMap<u32, &VolumeEntry> =
@@ -57,9 +66,10 @@ impl Keeper {
         syncs
             .progress
             .retain(|(number, slot), _| known.contains_key(&(*number, *slot)) && misses(*number, *slot));
-        syncs.copied.retain(|key, _| known.contains_key(key));
+        syncs.counted.retain(|key, _| known.contains_key(key));
         for ((number, slot), local) in known {
-            syncs.copied.insert((number, slot), local.copied());
+            let counted = Counted { copied: local.copied(), dirtied: local.dirtied() };
+            syncs.counted.insert((number, slot), counted);
             if misses(number, slot) {
                 let progress = syncs.progress.entry((number, slot));
                 progress
@@ -178,8 +188,8 @@ impl Keeper {
         }
     }
 
-    /// Bytes that syncs from this node have brought each copy of each volume, in this life, by the volume's number.
-    pub fn copied(&self) -> BTreeMap<(u32, Slot), u64> {
-        self.syncs.borrow().copied.clone()
+    /// What this node has counted for copies on others, in this life, by the volume's number.
+    pub fn counted(&self) -> BTreeMap<(u32, Slot), Counted> {
+        self.syncs.borrow().counted.clone()
     }
 }

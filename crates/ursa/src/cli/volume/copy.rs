@@ -99,8 +99,7 @@ impl Command {
                 );
                 if confirm.go_on(output, &what, true)? {
                     let volume = client.volume(&volume)?.id;
-                    replace(client, &volume, node)?;
-                    let added = client.add_copy(&volume, &CopyCreate { node, pool, instead_of: None })?;
+                    let added = replace(client, &volume, node, pool, || {})?;
                     output.show(&added, |volume| begun(volume, node, None))?;
                 }
                 Ok(())
@@ -109,20 +108,30 @@ impl Command {
     }
 }
 
-/// Takes the copy away, unless an earlier attempt has.
-fn replace(client: &Client, volume: &str, node: u16) -> Result<(), CliError> {
+/// Takes the copy away, unless an earlier attempt has, and makes it anew in that pool. `gone` is called in between.
+///
+/// # Errors
+/// See [`CliError`].
+pub fn replace(
+    client: &Client,
+    volume: &str,
+    node: u16,
+    pool: Option<String>,
+    gone: impl FnOnce(),
+) -> Result<Volume, CliError> {
     let is_there = || -> Result<bool, CliError> {
         Ok(client.volume(volume)?.copies.iter().any(|copy| copy.node == node))
     };
-    if !is_there()? {
-        return Ok(());
+    if is_there()? {
+        client.remove_copy(volume, node)?;
     }
-    client.remove_copy(volume, node)?;
     let end = Instant::now() + GONE_DEADLINE;
     while is_there()? && Instant::now() < end {
         thread::sleep(LOOK_EVERY);
     }
-    Ok(())
+    // Too late, and the node says why it adds none.
+    gone();
+    Ok(client.add_copy(volume, &CopyCreate { node, pool, instead_of: None })?)
 }
 
 fn begun(volume: &Volume, node: u16, from: Option<u16>) -> String {
