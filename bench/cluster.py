@@ -1,0 +1,63 @@
+"""A cluster on loopback: nodes of one core each, with files as disks."""
+import json
+import os
+import subprocess
+
+import peers
+
+URSA = os.environ.get("URSA", os.path.join(peers.ROOT, "target/release/ursa"))
+
+
+class Node(peers.Peer):
+    """One node of the cluster: four ports in a row."""
+
+    name = "ursa"
+    poll = None
+    pool = "1G"
+
+    def start(self):
+        api = self.port + 1
+        serve = [URSA, "serve", "--data-dir", self.files, "--cores", "1", "--pool-size", self.pool, "--ram-max", "2G"]
+        serve += ["--iscsi-listen", f"127.0.0.1:{self.port}", "--api-listen", f"127.0.0.1:{api}"]
+        if self.poll is not None:
+            serve += ["--poll-us", self.poll]
+        self.launch(serve)
+        self.wait_for_port(self.port)
+        self.wait_for_port(api)
+
+    def ursa(self, *arguments):
+        command = [URSA, "--api", f"http://127.0.0.1:{self.port + 1}", *arguments]
+        answer = subprocess.run(command, capture_output=True, text=True)
+        if answer.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {answer.stderr}\n{self.log()}")
+        return answer.stdout
+
+
+def join(nodes):
+    """Makes a cluster of the nodes."""
+    first = nodes[0]
+    first.ursa("node", "init", "--listen", f"127.0.0.1:{first.port + 2}")
+    for node in nodes[1:]:
+        token = first.ursa("node", "token").split()[0]
+        node.ursa("node", "join", token, "--listen", f"127.0.0.1:{node.port + 2}")
+
+
+def create(node, name, on, *options):
+    """Makes a volume with copies on these nodes, by number, and says where it is found through the node."""
+    numbers = ",".join(map(str, on))
+    made = node.ursa("volume", "create", name, "--on", numbers, "-o", "json", *options)
+    return f"iscsi://127.0.0.1:{node.port}/{'/'.join(map(str, peers.find_target(json.loads(made))))}"
+
+
+def fill(target, timeout=120):
+    """Writes the whole volume once, so that no measurement pays for the first touch of its memory or its extents."""
+    command = [URSA, "bench", "run", target, "-b1M", "-o1", "-d0.1", "-W0", "--precondition", "random", "--overwrite"]
+    checked(command, timeout)
+
+
+def checked(command, timeout):
+    """What a command prints, which must succeed."""
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    if answer.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {answer.stderr}")
+    return answer.stdout
