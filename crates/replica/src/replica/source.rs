@@ -426,3 +426,100 @@ impl Replica {
         self.end_pass(to);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Activation, Command, Config, DirtyMap, Geometry, Incarnation, NodeId, Revision, TICK};
+
+    const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks: 6 };
+    const LIFE: Incarnation = Incarnation(1);
+
+    fn slot(number: usize) -> Slot {
+        Slot::new(number).unwrap()
+    }
+
+    /// A copy in sync, and one outside that misses two of eight regions and has asked for them.
+    struct Pair {
+        source: Replica,
+        outside: Replica,
+    }
+
+    impl Pair {
+        fn new() -> Pair {
+            let nodes = [(NodeId(1), LIFE), (NodeId(2), LIFE)];
+            let config = Config::initial(&nodes, Revision(1)).remove(slot(1)).unwrap();
+            let [source, outside] = [0, 1].map(|number| {
+                let mut map = DirtyMap::new(GEOMETRY.regions());
+                map.mark(0..if number == 0 { 2 } else { 0 }, Slots::NONE.with(slot(1)));
+                let mut replica = Replica::new(slot(number), LIFE, GEOMETRY, map);
+                replica.activate(Activation { config: config.clone(), kept: false });
+                replica.handle_link_up(slot(1 - number));
+                replica
+            });
+            let mut pair = Pair { source, outside };
+            pair.outside.catch_up();
+            pair.talk();
+            pair
+        }
+
+        /// Brings what each says to the other; whatever else they want is not done.
+        fn talk(&mut self) {
+            let mut quiet = false;
+            while !std::mem::replace(&mut quiet, true) {
+                for [number, other] in [[0, 1], [1, 0]] {
+                    let both = [&mut self.source, &mut self.outside];
+                    let mut said = Vec::new();
+                    while let Some(output) = both[number].poll() {
+                        if let Output::Send(to, envelope) = output {
+                            assert_eq!(to, slot(other));
+                            said.push(envelope);
+                        }
+                    }
+                    quiet &= said.is_empty();
+                    said.into_iter().for_each(|envelope| both[other].handle_message(slot(number), envelope));
+                }
+            }
+        }
+
+        fn write(&mut self, region: u64) -> u64 {
+            let before = self.source.dirtied_bytes(slot(1));
+            let blocks = GEOMETRY.blocks_of(region);
+            self.source
+                .write(Command(1), Blocks::new(blocks.start, blocks.start + 1), Payload::Zeros)
+                .unwrap();
+            (self.source.dirtied_bytes(slot(1)) - before) / GEOMETRY.region_bytes()
+        }
+    }
+
+    #[test]
+    fn who_is_given_nothing_yet_hears_that_it_is_not_forgotten() {
+        let mut pair = Pair::new();
+        assert_eq!(pair.source.sync_to(slot(1)).unwrap().next, SyncNext::Budget);
+        for _ in 0..40 {
+            pair.source.handle_tick();
+            pair.outside.handle_tick();
+            pair.talk();
+            let silent = pair.outside.syncs_from().unwrap().silent_ticks;
+            assert!(silent <= 1, "{:?} without a word", TICK * silent);
+        }
+    }
+
+    #[test]
+    fn only_joiners_are_given_something_out_of_turn() {
+        let mut pair = Pair::new();
+        assert!(!pair.source.has_regions_to_begin(Receivers::Joiners));
+        assert_eq!(pair.source.begin_regions(9, Receivers::Joiners), 0);
+        assert!(pair.source.has_regions_to_begin(Receivers::All));
+        assert_eq!(pair.source.begin_regions(9, Receivers::All), 2);
+    }
+
+    #[test]
+    fn what_is_to_be_given_anyway_is_not_added() {
+        let mut pair = Pair::new();
+        assert_eq!(pair.source.begin_regions(1, Receivers::All), 1);
+        // The first region is on its way, the second waits, the third was equal.
+        assert_eq!([0, 1, 2].map(|region| pair.write(region)), [1, 0, 1]);
+        assert_eq!([0, 1, 2].map(|region| pair.write(region)), [0, 0, 0]);
+    }
+}
