@@ -264,6 +264,7 @@ impl Shard {
             unit.drained(Waiting::Of(session.nexus())).await;
             session.ended(&copies).await;
         }
+        unit.volume().orphans_ended().await;
     }
 
     /// Aborts what all sessions of this core have running on a unit (a reset), and waits until none of it can take effect.
@@ -275,6 +276,7 @@ impl Shard {
         for (session, copies) in sessions.iter().zip(&copies) {
             session.ended(copies).await;
         }
+        unit.volume().orphans_ended().await;
     }
 }
 

@@ -75,6 +75,8 @@ struct Trial<'a> {
     began: Instant,
     /// The most that an attempt may have done.
     done: Done,
+    /// An attempt may still take effect, if nothing else is written.
+    unsettled: bool,
     tried: Vec<Tried>,
     /// Its blocks, once they are in doubt.
     hold: Option<Hold>,
@@ -92,6 +94,7 @@ impl Shared {
             effect: command.effect(),
             began: rt::now(),
             done: Done::Nothing,
+            unsettled: false,
             tried: Vec::new(),
             hold: None,
         };
@@ -138,8 +141,10 @@ impl Trial<'_> {
             self.tried.remove(0);
         }
         self.tried.push(Tried { path: self.shared.paths.borrow()[index].name.clone(), error });
-        if let (Some(blocks), Done::Perhaps | Done::UnderWay) = (self.effect.blocks(), done) {
+        if let (Some(blocks), Done::Perhaps | Done::Unsettled | Done::UnderWay) = (self.effect.blocks(), done)
+        {
             self.done = Done::Perhaps;
+            self.unsettled |= done == Done::Unsettled;
             let hold = self.hold.get_or_insert_with(|| Hold::new(self.shared, blocks));
             if done == Done::UnderWay {
                 hold.add_copy(link);
@@ -214,9 +219,10 @@ impl Trial<'_> {
 
     fn fail(&mut self, why: Why) -> Failure {
         let effect = match (&why, self.done) {
+            _ if self.unsettled => EffectKnown::PerhapsLater,
             (Why::Answer(_), _) => EffectKnown::Answered,
             (_, Done::Nothing) => EffectKnown::None,
-            (_, Done::Perhaps) => EffectKnown::Perhaps,
+            (_, Done::Perhaps | Done::Unsettled) => EffectKnown::Perhaps,
             (_, Done::UnderWay) => EffectKnown::PerhapsLater,
         };
         Failure::new(why, effect, std::mem::take(&mut self.tried))

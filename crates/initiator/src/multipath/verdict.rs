@@ -25,6 +25,8 @@ pub(super) enum Done {
     Nothing,
     /// Perhaps some or all of it; nothing more from now on.
     Perhaps,
+    /// Perhaps some or all of it, now or later; what is sent from now on comes after it.
+    Unsettled,
     /// Perhaps some or all of it, and it may still be under way.
     UnderWay,
 }
@@ -57,6 +59,9 @@ const IN_TRANSITION: u16 = 0x040a;
 const IN_STANDBY: u16 = 0x040b;
 const IN_UNAVAILABLE: u16 = 0x040c;
 
+/// I/O PROCESS TERMINATED.
+const IO_PROCESS_TERMINATED: u16 = 0x0006;
+
 pub(super) fn judge(error: &Error) -> Verdict {
     let again = |done, path, pause| Verdict::Again { done, path, pause };
     match error {
@@ -79,6 +84,8 @@ fn judge_sense(sense: Option<(u8, u16)>) -> Verdict {
         Some((UNIT_ATTENTION, _)) => again(Done::Nothing, Fate::Check, false),
         Some((NOT_READY, BECOMING_READY | IN_TRANSITION)) => again(Done::Nothing, Fate::Check, true),
         Some((NOT_READY, IN_STANDBY | IN_UNAVAILABLE)) => again(Done::Nothing, Fate::Check, false),
+        // What Ursa says of a write that others may still bring to its end: what is sent now comes after it.
+        Some((ABORTED_COMMAND, IO_PROCESS_TERMINATED)) => again(Done::Unsettled, Fate::Fine, true),
         // Something went wrong on the way, data was damaged, say.
         Some((ABORTED_COMMAND, _)) => again(Done::Perhaps, Fate::Fine, true),
         _ => Verdict::Final,
@@ -119,6 +126,7 @@ mod tests {
             (check(0x02, 0x040b), again(Done::Nothing, Fate::Check, false)),
             (check(0x02, 0x040c), again(Done::Nothing, Fate::Check, false)),
             (check(0x02, 0x3a00), Verdict::Final), // no medium
+            (check(0x0b, 0x0006), again(Done::Unsettled, Fate::Fine, true)), // other copies are out of reach
             (check(0x0b, 0x4703), again(Done::Perhaps, Fate::Fine, true)), // damaged on the way
             (check(0x03, 0x1100), Verdict::Final), // the disk cannot read it
             (check(0x0e, 0x1d00), Verdict::Final), // miscompare

@@ -3,7 +3,7 @@
 //! A message between two slices goes over the link of its number: of as many as the node with more cores has cores, that which the slice's number
 //! gives. So all that two slices say to each other stays in order, and mostly the link is on the slice's own core.
 
-use std::cell::{Ref, RefCell, RefMut};
+use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
@@ -30,6 +30,9 @@ pub(super) const LOCK: u8 = 7;
 /// How often syncs are let go on that wait for that.
 const SYNC_EVERY: Duration = Duration::from_millis(5);
 
+/// By how many nanoseconds the clocks of two nodes that hear of each other may differ without being set.
+const CLOCK_STEP: u64 = 100_000;
+
 /// See the module.
 pub struct Copies {
     cluster: ClusterId,
@@ -44,6 +47,8 @@ pub struct Copies {
     up: RefCell<BTreeMap<NodeId, Reached>>,
     /// What the slices of this core have sent and received.
     traffic: RefCell<BTreeMap<NodeId, Traffic>>,
+    /// By how many nanoseconds the cluster's clock is ahead of this node's.
+    ahead: Cell<u64>,
     /// How fast syncs go from this core.
     pace: RefCell<Pace>,
     /// Which volumes may be given what they miss.
@@ -86,6 +91,7 @@ impl Copies {
             links: RefCell::default(),
             up: RefCell::default(),
             traffic: RefCell::default(),
+            ahead: Cell::new(0),
             pace: RefCell::new(Pace::new(rt::now())),
             turns: RefCell::default(),
             heard: RefCell::default(),
@@ -117,6 +123,21 @@ impl Copies {
     /// This life of it.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
+    }
+
+    /// The cluster's time in nanoseconds: it runs as this node's clock does, and is never behind what another node has said (as a hybrid logical
+    /// clock). So nodes that hear of each other differ by what a message takes. It orders writes that do not know of each other (G1).
+    pub fn clock(&self) -> u64 {
+        rt::now().0.saturating_add(self.ahead.get())
+    }
+
+    /// Another node's clock says so.
+    pub(super) fn hear_clock(&self, clock: u64) {
+        let behind = clock.saturating_sub(self.clock());
+        if behind > CLOCK_STEP {
+            let ahead = self.ahead.get().saturating_add(behind);
+            on_every_core(move || Copies::current().ahead.set(ahead));
+        }
     }
 
     /// The leases, to read by.

@@ -25,6 +25,16 @@ pub fn frame(kind: u8, channel: u64, head: Vec<u8>) -> Frame {
     Frame { channel, kind, head, payload: Chain::new() }
 }
 
+/// A request for a lease with the sender's clock ([`super::Copies::clock`]) as its payload, which older nodes do not look at.
+pub fn heartbeat(head: Vec<u8>, clock: u64) -> Frame {
+    Frame { payload: Chain::copy_of(&clock.to_le_bytes()), ..frame(HEARTBEAT, 0, head) }
+}
+
+/// The clock of a heartbeat's sender, if it says one.
+pub fn clock_of(heartbeat: &Frame) -> Option<u64> {
+    Some(u64::from_le_bytes(heartbeat.payload.to_vec().try_into().ok()?))
+}
+
 /// A request for a lease, or the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heartbeat {

@@ -248,6 +248,13 @@ impl SliceCopy {
         }
     }
 
+    /// Waits until no write can take effect any more that no host waits for ([`Replica::has_orphans`]).
+    pub async fn orphans_ended(&self) {
+        while self.replica.borrow().has_orphans() {
+            let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
+        }
+    }
+
     /// Whether the disk has all of this copy's dirty map.
     pub fn map_is_written(&self) -> bool {
         self.replica.borrow().map().is_written()
@@ -261,11 +268,10 @@ impl SliceCopy {
 
     /// Whether initiators are sent elsewhere, since leases are missing. Then writes that have begun are answered, too: that nobody knows
     /// what becomes of them. What their initiators write again, here or through another node, comes after them.
-    pub fn set_given_up(&self, given_up: bool) {
+    pub fn set_given_up(self: &Rc<Self>, given_up: bool) {
         self.given_up.set(given_up);
         if given_up {
-            let stuck = std::mem::take(&mut *self.commands.borrow_mut());
-            stuck.into_values().for_each(|command| command.send(Outcome::Unknown));
+            self.tell(Replica::answer_unknown);
         }
         self.happened.notify();
     }
@@ -466,7 +472,8 @@ impl SliceCopy {
         }
         let command = Command(self.last_command.get() + 1);
         self.last_command.set(command.0);
-        self.replica.borrow_mut().write(command, blocks, payload.clone())?;
+        let clock = Copies::current().clock();
+        self.replica.borrow_mut().write(command, blocks, payload.clone(), clock)?;
         self.served.set(true);
         let (sender, done) = oneshot();
         self.commands.borrow_mut().insert(command, sender);
@@ -696,6 +703,7 @@ impl SliceCopy {
 
     fn compare_region(self: &Rc<Self>, compare: RegionCompare) {
         let (offset, len) = self.bytes(compare.blocks);
+        let address = self.address;
         // Behind all writes that were handed out: those of an earlier membership, too, of whose ends nobody is told.
         let turn = self.applies.queue(offset.0..offset.0 + len.0);
         let layout = Rc::clone(&self.layout);
@@ -703,7 +711,8 @@ impl SliceCopy {
             turn.come().await;
             // Of writes of an earlier life nobody knows whether they are durable. Costs nothing from the second time on.
             layout.flush().await?;
-            read_or_zeros(&layout, offset, len).await
+            let here = read_or_zeros(&layout, offset, len).await;
+            Ok(here.inspect_err(|error| tracing::warn!(copy = %address, %error, "a region that cannot be read is written anew")).ok())
         };
         self.work(work, move |replica, result| replica.handle_region_compared(compare, result));
     }
@@ -711,7 +720,7 @@ impl SliceCopy {
     fn judge<T>(&self, result: Result<T, SliceError>) -> Result<T, DiskFailed> {
         result.map_err(|error| {
             let error = &error as &dyn std::error::Error;
-            tracing::error!(copy = %self.address, error, "the disk of a copy failed: the others go on without it");
+            tracing::error!(copy = %self.address, error, "the disk of a copy failed: others go on without it, if there are any");
             DiskFailed
         })
     }

@@ -268,6 +268,13 @@ impl Volume {
         })
     }
 
+    /// Waits until no write of this core's slices can take effect any more that no host waits for.
+    pub async fn orphans_ended(&self) {
+        for copy in self.slices.iter().flatten().filter_map(|slice| slice.copy()) {
+            copy.orphans_ended().await;
+        }
+    }
+
     fn lba(&self, offset: ByteOffset) -> Lba {
         Lba(offset.0 >> self.block_size.shift())
     }
@@ -280,7 +287,7 @@ impl Volume {
             SliceError::Full => BlockError::Full,
             SliceError::Offline => BlockError::Offline,
             SliceError::Unavailable => BlockError::Unavailable,
-            SliceError::Unknown => BlockError::Aborted,
+            SliceError::Unknown => BlockError::Unknown,
         }
     }
 }

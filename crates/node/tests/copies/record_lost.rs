@@ -63,7 +63,8 @@ fn a_write_is_not_acknowledged_without_leases() {
         cluster.world.set_disk_latency(cluster.servers[1], DISK, latency);
         cluster.world.run_for(Duration::from_millis(450));
         cluster.world.cut_one_way(cluster.servers[0], cluster.servers[1]);
-        cluster.world.run_for(Duration::from_millis(2150));
+        // Before its host is told that nobody knows.
+        cluster.world.run_for(Duration::from_millis(1400));
         assert!(!answered.get(), "acknowledged, and nobody has promised anything");
         cluster.world.heal_all();
         cluster.world.run_for(Duration::from_secs(1));

@@ -2,7 +2,7 @@
 
 use node::copies::{CopySync, StandingEntry, Traffic};
 use proto::scsi::AccessState;
-use rt::sim::DiskLatency;
+use rt::sim::{DiskFaults, DiskLatency};
 
 use super::*;
 
@@ -303,4 +303,50 @@ fn the_last_copy_in_sync_may_take_its_time() {
     cluster.world.set_disk_latency(cluster.servers[0], DISK, slow);
     write_regions(&cluster, 0, 0..1);
     assert_eq!(cluster.in_sync(0), 1);
+}
+
+/// The only copy in sync cannot read some of what the other one misses, for a while.
+fn unreadable(seed: u64) {
+    let cluster = Cluster::new(seed, 2, 2);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(2));
+    write_regions(&cluster, 0, 0..40);
+    let faults = DiskFaults { read_error_one_in: 3, ..DiskFaults::default() };
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, faults);
+    cluster.start(1);
+    cluster.world.run_for(Duration::from_secs(10));
+    // All that it could be given it has been; and hosts are served meanwhile.
+    write_regions(&cluster, 0, 40..60);
+    cluster.world.set_disk_faults(cluster.servers[0], DISK, DiskFaults::default());
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
+    cluster.world.run_for(Duration::from_secs(1));
+    assert_eq!(cluster.checksum(0), cluster.checksum(1));
+}
+
+#[test]
+fn a_source_that_cannot_read_a_region_goes_on_serving() {
+    each_seed(3, unreadable);
+}
+
+/// The copy that is brought up to date cannot read what it holds: it is given that anew.
+#[test]
+fn what_a_copy_cannot_read_of_what_it_misses_is_written_anew() {
+    each_seed(2, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        write_regions(&cluster, 0, 0..40);
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(Duration::from_secs(2));
+        write_regions(&cluster, 0, 0..40);
+        cluster.start(1);
+        let faults = DiskFaults { read_error_one_in: 2, ..DiskFaults::default() };
+        cluster.world.set_disk_faults(cluster.servers[1], DISK, faults);
+        cluster.wait_until_in_sync(0, 2);
+        cluster.world.set_disk_faults(cluster.servers[1], DISK, DiskFaults::default());
+        cluster.wait_until_all_serve();
+        cluster.world.run_for(Duration::from_secs(1));
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    });
 }

@@ -182,6 +182,8 @@ pub enum BlockError {
     Unavailable,
     /// It was aborted by task management before it took effect, or its effect is unknown.
     Aborted,
+    /// It may have taken effect, or still do so: other copies of the volume are out of reach.
+    Unknown,
     /// A copy stopped.
     Copy(CopyFailure),
 }

@@ -279,9 +279,13 @@ impl Replica {
         self.outputs.push_back(Output::CompareRegion(RegionCompare { sync, region, blocks, digest }));
     }
 
-    /// The region has been read to be compared. It holds no data to be applied until this is told: the source gives a region once at a time.
-    pub fn handle_region_compared(&mut self, compare: RegionCompare, result: Result<Payload, DiskFailed>) {
-        let Ok(payload) = result else {
+    /// The region has been read to be compared; `None`: the disk does not read it, and what is given is to be written over it. It holds no data to be applied until this is told: the source gives a region once at a time.
+    pub fn handle_region_compared(
+        &mut self,
+        compare: RegionCompare,
+        result: Result<Option<Payload>, DiskFailed>,
+    ) {
+        let Ok(here) = result else {
             self.failed = true;
             return;
         };
@@ -290,7 +294,7 @@ impl Replica {
         if sync != SyncId(self.joiner.last) {
             return;
         }
-        if payload.digest(blocks, &self.geometry) == digest {
+        if here.is_some_and(|here| here.digest(blocks, &self.geometry) == digest) {
             self.handle_region_applied(sync, region);
         } else {
             self.send(source, Message::SyncWant { sync, region });

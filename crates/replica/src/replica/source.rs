@@ -35,6 +35,8 @@ pub(super) struct Source {
     in_flight: BTreeMap<u64, InFlight>,
     /// Regions that were being written to; tried again with the next tick.
     contended: Regions,
+    /// Regions that the disk did not read; tried again with the next tick.
+    unread: Regions,
     passes: u32,
     /// Regions that this pass began with.
     pass_began: u64,
@@ -125,7 +127,8 @@ impl Source {
 
     /// Regions that are to be given, as of now, where the dirty map has `dirty`.
     fn left(&self, dirty: u64) -> u64 {
-        let in_hand = self.todo.len() + self.in_flight.len() as u64 + self.contended.len();
+        let in_hand =
+            self.todo.len() + self.in_flight.len() as u64 + self.contended.len() + self.unread.len();
         match self.phase {
             // Bits of regions in hand are in the map, but for those that only the other copy's map had.
             Phase::Bulk => in_hand.max(dirty),
@@ -157,6 +160,9 @@ impl Source {
         }
         if !self.todo.is_empty() {
             return SyncNext::Budget;
+        }
+        if let Some(region) = self.unread.first() {
+            return SyncNext::Read(region);
         }
         match (self.phase, self.contended.first()) {
             (Phase::Bulk, _) if self.caught_up => SyncNext::Admission,
@@ -212,6 +218,7 @@ impl Replica {
             todo,
             in_flight: BTreeMap::new(),
             contended: Regions::default(),
+            unread: Regions::default(),
             passes: 0,
             caught_up: false,
             misses: 0,
@@ -294,13 +301,14 @@ impl Replica {
             return;
         }
         match source.phase {
+            Phase::Bulk if !source.unread.is_empty() => {}
             Phase::Bulk => {
                 source.passes += 1;
                 let left = self.map.count(to);
                 let is_steady = left <= STEADY_REGIONS_MAX && left > source.pass_began / 2;
                 source.caught_up = left <= FINAL_REGIONS_MAX || is_steady || source.passes >= PASSES_MAX;
             }
-            Phase::Final if source.contended.is_empty() => {
+            Phase::Final if source.contended.is_empty() && source.unread.is_empty() => {
                 source.phase = Phase::Ended;
                 let sync = source.sync;
                 self.send(to, Message::SyncEnd { sync });
@@ -309,17 +317,24 @@ impl Replica {
         }
     }
 
-    /// The region has been read for a sync.
+    /// The region has been read for a sync. If it cannot be read, another copy is to be the source; where there is none, hosts have the rest of this one, and
+    /// it is read again: the next write there heals it, or a disk that comes back.
     pub fn handle_region_read(&mut self, read: RegionRead, result: Result<Payload, DiskFailed>) {
-        let Ok(payload) = result else {
+        let RegionRead { to, sync, region, blocks } = read;
+        let alone = self.config.as_ref().is_some_and(|config| config.in_sync().len() == 1);
+        if result.is_err() && !alone {
             self.failed = true;
             return;
-        };
-        let RegionRead { to, sync, region, blocks } = read;
+        }
         let Some(source) = self.sources[to.index()].as_mut().filter(|source| source.sync == sync) else {
             return;
         };
         let Some(in_flight) = source.in_flight.get_mut(&region) else { return };
+        let Ok(payload) = result else {
+            source.in_flight.remove(&region);
+            source.unread.insert(region);
+            return;
+        };
         in_flight.sent = true;
         // As for a host's read: what was read counts where nothing has happened to it since.
         let moving = self.table.moving_since(in_flight.mark, blocks);
@@ -416,6 +431,7 @@ impl Replica {
         let Some(source) = &mut self.sources[to.index()] else { return };
         let waiting = (!source.contended.is_empty() || source.is_held_back()).then_some(source.sync);
         source.todo.append(&mut source.contended);
+        source.todo.append(&mut source.unread);
         if source.phase == Phase::Bulk && source.todo.is_empty() && source.in_flight.is_empty() {
             source.todo = self.map.dirty(Slots::NONE.with(to)).collect();
             source.pass_began = source.todo.len();

@@ -29,18 +29,25 @@ pub(super) struct Round {
 }
 
 impl Replica {
-    /// Begins a host's write (R1). [`Output::Complete`] ends it.
+    /// Begins a host's write (R1). [`Output::Complete`] ends it. `clock` is the cluster's time in nanoseconds, as far as this node knows it: of two writes
+    /// that do not know of each other the one that began later comes later (G1). Nothing depends on it but that.
     ///
     /// # Errors
     /// Why it is not taken; nothing of it has happened then.
-    pub fn write(&mut self, command: Command, blocks: Blocks, payload: Payload) -> Result<(), Unwritable> {
+    pub fn write(
+        &mut self,
+        command: Command,
+        blocks: Blocks,
+        payload: Payload,
+        clock: u64,
+    ) -> Result<(), Unwritable> {
         if self.failed {
             return Err(Unwritable::Failed);
         }
         if !matches!(self.standing(), Standing::InSync(_)) {
             return Err(Unwritable::NotInSync);
         }
-        self.clock += 1;
+        self.clock = (self.clock + 1).max(clock);
         let ts = Timestamp { epoch: self.epoch(), counter: self.clock, slot: self.me };
         self.take(blocks, ts, &payload);
         self.begin(ts, blocks, payload, Some(command));
@@ -108,6 +115,21 @@ impl Replica {
         self.take(blocks, ts, &payload);
         self.owe(blocks, ts, Owed::Peer(from, round));
         self.owe_regions();
+    }
+
+    /// Answers all hosts that nobody knows what becomes of their writes. These are brought to their end nevertheless.
+    pub fn answer_unknown(&mut self) {
+        for round in self.rounds.values_mut() {
+            if let Some(command) = round.command.take() {
+                self.outputs.push_back(Output::Complete(command, Outcome::Unknown));
+            }
+        }
+    }
+
+    /// Whether writes may still take effect of which no host waits for the end: those of coordinators that were lost (R7), and those that were
+    /// answered by [`Replica::answer_unknown`].
+    pub fn has_orphans(&self) -> bool {
+        self.rounds.values().any(|round| round.command.is_none())
     }
 
     /// Members that owe acknowledgements for too long (R20), while this copy's own disk has done its part: if that hangs, too, the fault may be here.

@@ -366,7 +366,7 @@ impl World {
                 .counts
                 .entry(if equal { "region found equal" } else { "region found different" })
                 .or_default() += 1;
-            node.replica.handle_region_compared(compare, Ok(payload));
+            node.replica.handle_region_compared(compare, Ok(Some(payload)));
         }
         for read in &mut node.host_reads {
             if read.values.is_none() && read.look_at <= now {
@@ -524,7 +524,8 @@ impl World {
         let (value, called) = (self.last_value, self.tick_moment());
         let command = Command(value);
         let node = &mut self.nodes[index];
-        if node.up && node.replica.write(command, blocks, disk::payload(value, blocks)).is_ok() {
+        // All holds whatever the clocks say: here they say nothing.
+        if node.up && node.replica.write(command, blocks, disk::payload(value, blocks), 0).is_ok() {
             self.writes.insert(command, HostWrite { blocks, value, called, node: index });
             self.say(|| format!("{index} host writes {value} to {blocks:?}"));
             self.drain(index);

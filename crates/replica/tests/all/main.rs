@@ -1,3 +1,6 @@
 //! What is tested of the protocol from outside of its code.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod model;
+mod orphans;

@@ -564,7 +564,7 @@ impl Keeper {
             let frame = Heartbeat::Request(request).encode();
             for link in self.control_links() {
                 self.say_forks(&link);
-                link.send(message::frame(message::HEARTBEAT, 0, frame.clone()));
+                link.send(message::heartbeat(frame.clone(), self.copies.clock()));
             }
             rt::sleep(HEARTBEAT).await;
         }
@@ -664,7 +664,12 @@ impl Keeper {
         let from = link.name().peer;
         match frame.kind {
             message::HEARTBEAT => match Heartbeat::parse(&frame.head) {
-                Some(heartbeat) => self.handle_heartbeat(link, heartbeat),
+                Some(heartbeat) => {
+                    if let Some(clock) = message::clock_of(&frame) {
+                        self.copies.hear_clock(clock);
+                    }
+                    self.handle_heartbeat(link, heartbeat);
+                }
                 None => link.close("it sent a heartbeat that cannot be read"),
             },
             message::RECORD => self.engine.deliver(from, frame.head),

@@ -137,6 +137,8 @@ fn failure(error: BlockError) -> Sense {
             code::LOGICAL_UNIT_NOT_ACCESSIBLE_ASYMMETRIC_ACCESS_STATE_TRANSITION,
         ),
         BlockError::Aborted => Sense::new(SenseKey::AbortedCommand, code::NO_ADDITIONAL_SENSE_INFORMATION),
+        // Initiators send it again, and what they send then comes after this.
+        BlockError::Unknown => Sense::new(SenseKey::AbortedCommand, code::IO_PROCESS_TERMINATED),
         BlockError::Copy(failure) => copy_failure(failure),
     }
 }

@@ -28,6 +28,7 @@ fn what_a_failed_read_says() {
         (BlockError::Unreadable(Lba(6)), SenseKey::MediumError, 0x1100, Some(6)),
         (BlockError::Offline, SenseKey::NotReady, 0x0403, None),
         (BlockError::Aborted, SenseKey::AbortedCommand, 0x0000, None),
+        (BlockError::Unknown, SenseKey::AbortedCommand, 0x0006, None),
     ] {
         let outcome = fail(error);
         let sense = outcome.sense.unwrap();
