@@ -43,6 +43,8 @@ pub enum Canary {
     ForkWordEarly,
     /// A fork that may be written down, and was not acted in, is forgotten without a word.
     ForkHalfWritten,
+    /// A node whose own record was set back does not ask the cluster's whether it has gone on alone.
+    ForkForgotten,
 }
 
 #[cfg(debug_assertions)]

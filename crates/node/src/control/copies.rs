@@ -197,6 +197,7 @@ impl Control {
             }
             Ask::KnowsForks => {}
             Ask::YieldToFork { id, epoch } => self.yield_to_fork(&id, epoch).await?,
+            Ask::CanServeFork { id, epoch } => self.can_serve_fork(&id, epoch).await?,
             Ask::Checksum { id } => return Ok(Answer::Checksum(self.checksum_of_copy(&id).await?)),
         }
         Ok(Answer::Done { incarnation: keeper.incarnation().0 })
@@ -280,6 +281,13 @@ impl Control {
         pools.filter_map(|pool| pool.volume(id).map(|info| (pool, info))).collect()
     }
 
+    /// How many slices with blocks the copy here has; 0: no open pool has one.
+    pub(crate) fn slices_of_copy(&self, id: VolumeId) -> usize {
+        let copies = self.copies_of(id);
+        let Some((_, info)) = copies.first() else { return 0 };
+        (0..info.stripe.slices()).filter(|index| info.stripe.slice_len(*index, info.capacity).0 > 0).count()
+    }
+
     async fn drop_copy(self: &Rc<Control>, id: &str) -> Result<(), ControlError> {
         let (control, id) = (Rc::clone(self), id.to_owned());
         self.change(Work::new("deleting a copy of volume", &id), |changing| async move {
@@ -340,7 +348,7 @@ impl Control {
                 keeper.ask(NodeId(copy.node), ask).await?;
             }
             grown.extend(entry.copies.iter().map(|copy| (copy.node, copy.made)));
-            let made = self.change_entry(&keeper, info.id, |entry| {
+            let made = self.change_entry(&keeper, info.id, None, |entry| {
                 if entry.copies.iter().any(|copy| !grown.contains(&(copy.node, copy.made))) {
                     return Err(ControlError::Cluster(ClusterError::Conflict(entry.name.clone())));
                 }
@@ -376,6 +384,17 @@ impl Control {
             .delete(&before)
             .put(&volume_name_key(name), json(&info.id.to_string()));
         Ok(keeper.commit(transaction).await?)
+    }
+
+    /// Whether what is here of a volume is one copy of several: the cluster's record has it, or is about to. One that was deleted while this node
+    /// was away is not.
+    pub(super) async fn is_recorded(&self, id: VolumeId) -> Result<bool, ControlError> {
+        let Some(keeper) = self.keeper() else { return Ok(false) };
+        if self.being_made.borrow().contains(&id) || keeper.volume(id).is_some() {
+            return Ok(true);
+        }
+        let found = keeper.store().get(&volume_key(id), super::forks::ASK_RECORD).await;
+        Ok(found.map_err(ClusterError::from)?.is_some())
     }
 
     /// Deletes a volume with copies. The caller holds it, and it is in no map.
@@ -570,6 +589,14 @@ fn access_change(keeper: &Keeper, key: &str) -> Option<AccessChange> {
         Some(keeper.get(key).map_or(AccessChange::DeleteHost(name), |(host, _)| AccessChange::SetHost(host)))
     } else {
         None
+    }
+}
+
+/// Waits a moment for the node to be heard of: the two may just have found each other again.
+pub(super) async fn until_heard(keeper: &Keeper, node: NodeId) {
+    let until = rt::now() + HEARD_WITHIN;
+    while !keeper.hears(node) && rt::now() < until {
+        rt::sleep(HEARD_EVERY).await;
     }
 }
 

@@ -183,6 +183,36 @@ pub enum ControlError {
         "a node has gone on alone with volume {0:?}, which is not settled: `ursa volume show {0}` says what to do; then try again"
     )]
     Forked(String),
+    /// The node has not been heard by the record since.
+    #[error(
+        "node {node} goes on alone with volume {volume:?}, and settles that by itself when it reaches the cluster's record: there is something to decide only if `ursa volume show {volume}` says then that the volume is split"
+    )]
+    NotSplitYet {
+        /// The volume.
+        volume: String,
+        /// The node.
+        node: u16,
+    },
+    /// Others have copies of what the record's side has.
+    #[error(
+        "volume {volume:?} has got more copies since it was split: what node {node} has can be kept only beside one other; take away what is too much with `ursa volume copy remove {volume} --node N`, then try again"
+    )]
+    SplitAmongMore {
+        /// The volume.
+        volume: String,
+        /// The node.
+        node: u16,
+    },
+    /// It could not be served.
+    #[error(
+        "node {node} could not serve what it has of volume {volume:?}: its copy is not open, or one of its disks has failed, or it does not know yet that the volume is split (`ursa volume show {volume}`, and the node's log); nothing was changed"
+    )]
+    ForkUnwell {
+        /// The volume.
+        volume: String,
+        /// The node.
+        node: u16,
+    },
     /// There are not as many nodes.
     #[error(
         "a volume has one to four copies, on different nodes: {wanted} were asked for, and {there} nodes are up that can have one (`ursa node list`)"

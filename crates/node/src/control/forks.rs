@@ -3,15 +3,18 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use cluster::Transaction;
 use replica::{Epoch, Incarnation, NodeId, Revision};
 
 use super::change::Work;
+use super::copies::until_heard;
 use super::relocation::entry_named;
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::copies::{
-    Answer, Ask, ClusterError, ForkRecord, ForkShown, Keeper, NodeEntry, SplitEntry, StandingEntry, Strategy,
-    StrategyEntry, VolumeEntry, alone, json, node_key, split_key, strategy_key, volume_key,
+    Answer, Ask, ClusterError, ForkRecord, ForkShown, ForkState, Keeper, NodeEntry, SplitEntry,
+    StandingEntry, Strategy, StrategyEntry, VolumeEntry, alone, json, node_key, split_key, strategy_key,
+    volume_key,
 };
 use crate::record::{delete, set};
 use crate::shard::Shard;
@@ -21,7 +24,7 @@ use crate::volume::VolumeId;
 const FORKS: &str = "fork/";
 
 /// How long the record may take to say what it has.
-const ASK_RECORD: Duration = Duration::from_secs(5);
+pub(super) const ASK_RECORD: Duration = Duration::from_secs(5);
 
 /// What somebody chose for a volume, and what they should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +103,8 @@ impl Control {
         }
         let key = strategy_key(id);
         let now = (Shard::current().config().unix_now)();
-        let chosen = StrategyEntry { strategy, by: by.to_owned(), at: now };
+        let nodes_of_it = entry.copies.iter().map(|copy| copy.node).collect();
+        let chosen = StrategyEntry { strategy, by: by.to_owned(), at: now, nodes: nodes_of_it };
         let volume_key = volume_key(id);
         let transaction = Keeper::transaction()
             .expect(&volume_key, keeper.revision_of(&volume_key))
@@ -120,7 +124,7 @@ impl Control {
     /// is given up.
     ///
     /// # Errors
-    /// There is nothing to decide; a node without a copy; what the record says.
+    /// There is nothing to decide, or not yet; a node without a copy, or that could not serve it; what the record says.
     pub async fn resolve_fork(&self, volume: &str, keep: u16) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let (id, entry) = entry_named(&keeper, volume)?;
@@ -128,58 +132,121 @@ impl Control {
         if entry.copy_on(NodeId(keep)).is_none() {
             return Err(ControlError::HasNoCopy { volume: entry.name, node: keep });
         }
+        if fork.state == ForkState::Alone && [keep, keeper.me().0].contains(&fork.node) {
+            return Err(ControlError::NotSplitYet { volume: entry.name, node: fork.node });
+        }
         if keep != fork.node {
             return Ok(keep_record(&keeper, id, &fork, keep).await?);
         }
         // Who serves must stop before the record says that the other one does: it needs nobody's lease.
-        let serves = entry.copies.iter().find(|copy| copy.node != keep);
-        let serves = serves.map(|copy| NodeId(copy.node)).unwrap_or(keeper.me());
+        let others: Vec<NodeId> =
+            entry.copies.iter().map(|copy| NodeId(copy.node)).filter(|node| node.0 != keep).collect();
+        let [serves] = others[..] else {
+            return Err(ControlError::SplitAmongMore { volume: entry.name, node: keep });
+        };
+        if keep == keeper.me().0 && !follows_record(&keeper, serves).await? {
+            return self.keep_what_is_here(&keeper, id).await;
+        }
+        until_heard(&keeper, serves).await;
         match keeper.ask(serves, Ask::YieldToFork { id: entry.id.clone(), epoch: entry.epoch }).await? {
             Answer::Done { .. } => Ok(()),
             _ => Err(ControlError::Internal("a strange answer")),
         }
     }
 
+    /// Keeps what this node has written alone: the other one was given up with its cluster, and there is nobody to be asked to stop.
+    async fn keep_what_is_here(&self, keeper: &Rc<Keeper>, id: VolumeId) -> Result<(), ControlError> {
+        let decision = Decision::about(keeper, id).await?;
+        self.can_serve_fork(&id.to_string(), decision.split.epoch).await?;
+        Ok(keeper.commit(decision.for_fork()?).await?)
+    }
+
+    /// Whether this node has all that it has written alone, and could serve it.
+    pub(super) async fn can_serve_fork(&self, id: &str, epoch: u64) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let known = VolumeId::parse(id).ok_or_else(|| ControlError::not_found("volume", id))?;
+        if keeper.can_serve_fork(known, epoch).await {
+            return Ok(());
+        }
+        let name = keeper.volume(known).map_or_else(|| id.to_owned(), |volume| volume.entry.name);
+        Err(ControlError::ForkUnwell { volume: name, node: keeper.me().0 })
+    }
+
     /// Stops serving a volume for good, since what the other node has written alone is kept: then has the record say so.
     pub(super) async fn yield_to_fork(&self, id: &str, epoch: u64) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
-        let not_found = || ControlError::not_found("volume", id);
-        let id = VolumeId::parse(id).ok_or_else(not_found)?;
-        let (split, split_revision) = keeper
-            .get::<SplitEntry>(&split_key(id))
-            .filter(|(split, _)| split.keep.is_none() && split.node != keeper.me().0)
-            .ok_or_else(|| ControlError::NoFork(id.to_string()))?;
-        let found = keeper.store().get(&volume_key(id), ASK_RECORD).await.map_err(ClusterError::from)?;
-        let found = found.ok_or_else(not_found)?;
-        let entry: VolumeEntry = serde_json::from_slice(&found.value).map_err(|_| not_found())?;
+        let id = VolumeId::parse(id).ok_or_else(|| ControlError::not_found("volume", id))?;
+        let decision = Decision::about(&keeper, id).await?;
+        let (entry, split) = (&decision.entry, &decision.split);
         let only_here = entry
             .copies
             .iter()
             .all(|copy| (copy.standing == StandingEntry::Outside) == (copy.node != keeper.me().0));
-        if entry.epoch != epoch || !only_here {
-            return Err(ClusterError::Conflict(entry.name).into());
+        if entry.epoch != epoch || !only_here || split.node == keeper.me().0 {
+            return Err(ClusterError::Conflict(entry.name.clone()).into());
         }
-        let life = keeper.get::<NodeEntry>(&node_key(NodeId(split.node)));
-        let life = life.map(|(node, _)| Incarnation(node.incarnation)).ok_or_else(not_found)?;
-        let next = only(&entry, split.node, life, entry.epoch.max(split.epoch) + 1)
-            .ok_or(ControlError::Internal("a split volume has a copy on both nodes"))?;
+        // Else nobody would serve it.
+        let well = Ask::CanServeFork { id: entry.id.clone(), epoch: split.epoch };
+        until_heard(&keeper, NodeId(split.node)).await;
+        Box::pin(keeper.ask(NodeId(split.node), well)).await?;
+        let transaction = decision.for_fork()?;
         keeper.stop_serving(id).await;
-        let decided = SplitEntry { keep: Some(split.node), ..split };
-        let transaction = Keeper::transaction()
-            .expect(&volume_key(id), Some(found.revision))
-            .expect(&split_key(id), Some(split_revision))
-            .put(&volume_key(id), json(&next))
-            .put(&split_key(id), json(&decided));
         match keeper.commit(transaction).await {
             Ok(()) => Ok(()),
             Err(ClusterError::Conflict(key)) => {
                 keeper.go_on_serving(id).await;
                 Err(ClusterError::Conflict(key).into())
             }
-            // It may take effect yet: asked again, it either has or does.
+            // It may take effect yet: asked again, it either has or does; and if the other side is kept, this node serves again.
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// What is to be decided, as the record has it.
+struct Decision {
+    id: VolumeId,
+    entry: VolumeEntry,
+    revision: cluster::Revision,
+    split: SplitEntry,
+    split_revision: cluster::Revision,
+    /// The life of the node that has gone on without the record.
+    life: Incarnation,
+}
+
+impl Decision {
+    async fn about(keeper: &Keeper, id: VolumeId) -> Result<Decision, ControlError> {
+        let not_found = || ControlError::not_found("volume", &id.to_string());
+        let (split, split_revision) = keeper
+            .get::<SplitEntry>(&split_key(id))
+            .filter(|(split, _)| split.keep.is_none())
+            .ok_or_else(|| ControlError::NoFork(id.to_string()))?;
+        let found = keeper.store().get(&volume_key(id), ASK_RECORD).await.map_err(ClusterError::from)?;
+        let found = found.ok_or_else(not_found)?;
+        let entry: VolumeEntry = serde_json::from_slice(&found.value).map_err(|_| not_found())?;
+        let life = keeper.get::<NodeEntry>(&node_key(NodeId(split.node)));
+        let life = life.map(|(node, _)| Incarnation(node.incarnation)).ok_or_else(not_found)?;
+        Ok(Decision { id, entry, revision: found.revision, split, split_revision, life })
+    }
+
+    /// The change of the record after which what was written without it is what counts.
+    fn for_fork(&self) -> Result<Transaction, ControlError> {
+        let Decision { id, entry, split, .. } = self;
+        let next = only(entry, split.node, self.life, entry.epoch.max(split.epoch) + 1)
+            .ok_or(ControlError::Internal("a split volume has a copy on both nodes"))?;
+        let decided = SplitEntry { keep: Some(split.node), ..split.clone() };
+        Ok(Keeper::transaction()
+            .expect(&volume_key(*id), Some(self.revision))
+            .expect(&split_key(*id), Some(self.split_revision))
+            .put(&volume_key(*id), json(&next))
+            .put(&split_key(*id), json(&decided)))
+    }
+}
+
+/// Whether the record is told to the node. It is not to one that was given up with its cluster (`ursa node force-new-cluster`).
+async fn follows_record(keeper: &Keeper, node: NodeId) -> Result<bool, ClusterError> {
+    let status = keeper.store().status(ASK_RECORD).await?;
+    Ok(status.voters.iter().chain(&status.learners).any(|id| *id == u64::from(node.0)))
 }
 
 /// Keeps what the record's side has: what the other node has written alone is given up.

@@ -343,7 +343,7 @@ impl Control {
     }
 
     /// Whether there is no pool of the record that could not be opened.
-    pub(super) fn all_pools_are_open(&self) -> bool {
+    pub(crate) fn all_pools_are_open(&self) -> bool {
         self.pools.borrow().values().all(|known| known.open().is_some())
     }
 

@@ -15,8 +15,8 @@ use super::copies::{drop_copies, once_heard};
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::copies::{
-    Answer, Ask, ClusterError, DroppedCopy, Keeper, Leaves, NewCopy, NodeEntry, StandingEntry, VolumeEntry,
-    json, node_key, volume_key, volume_name_key,
+    Answer, Ask, ClusterError, DroppedCopy, ForkState, Keeper, Leaves, NewCopy, NodeEntry, StandingEntry,
+    VolumeEntry, json, node_key, volume_key, volume_name_key,
 };
 use crate::volume::VolumeId;
 
@@ -85,7 +85,7 @@ impl Control {
             _ => return Err(ClusterError::Unreached(node).into()),
         }
         let added = self
-            .change_entry(&keeper, id, |entry| {
+            .change_entry(&keeper, id, None, |entry| {
                 if entry.free_slot() != Some(slot) || entry.copy_on(node).is_some() || entry.size != size {
                     return Err(ClusterError::Conflict(volume_key(id)).into());
                 }
@@ -126,7 +126,7 @@ impl Control {
     pub async fn remove_copy(&self, volume: &str, node: u16) -> Result<bool, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let (id, _) = entry_named(&keeper, volume)?;
-        self.change_entry(&keeper, id, |entry| {
+        self.change_entry(&keeper, id, Some(node), |entry| {
             copy_on(entry, node)?;
             let others = entry.copies.iter().filter(|copy| copy.node != node && !entry.is_to_leave(copy));
             if !others.into_iter().any(|copy| copy.standing == StandingEntry::InSync) {
@@ -147,11 +147,12 @@ impl Control {
     }
 
     /// Changes a volume's entry in the cluster's record, again if somebody else was quicker. The change may name one more key and the revision at
-    /// which it must still be.
+    /// which it must still be. `leaves` takes its copy away, and nothing else is changed.
     pub(super) async fn change_entry(
         &self,
         keeper: &Keeper,
         id: VolumeId,
+        leaves: Option<u16>,
         change: impl Fn(&VolumeEntry) -> Result<(VolumeEntry, Option<(String, cluster::Revision)>), ControlError>,
     ) -> Result<VolumeEntry, ControlError> {
         let key = volume_key(id);
@@ -161,8 +162,12 @@ impl Control {
             let (entry, revision) = keeper
                 .get::<VolumeEntry>(&key)
                 .ok_or_else(|| ControlError::not_found("volume", &id.to_string()))?;
-            if keeper.fork_of(&entry).is_some() {
-                return Err(ControlError::Forked(entry.name));
+            if let Some(fork) = keeper.fork_of(&entry) {
+                // One that came later has to go before what the node alone has can be kept.
+                let third = leaves.is_some_and(|node| node != fork.node) && entry.copies.len() > 2;
+                if !third || fork.state != ForkState::Split {
+                    return Err(ControlError::Forked(entry.name));
+                }
             }
             let (next, also) = change(&entry)?;
             let mut transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&next));
@@ -240,7 +245,7 @@ impl Control {
             // One of them may have it.
             return Ok(());
         }
-        let changed = self.change_entry(keeper, id, |entry| {
+        let changed = self.change_entry(keeper, id, None, |entry| {
             let mut next = entry.clone();
             next.dropped.retain(|other| *other != dropped);
             Ok((next, None))

@@ -293,7 +293,7 @@ impl Control {
             let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool.name())]).await?;
             let (pool, volume) = control.volume_still(&volume)?;
             control.unmap_volume(&changing, &volume, force, target.as_deref()).await?;
-            if volume.copy.is_some() && control.keeper().is_some() {
+            if volume.copy.is_some() && control.is_recorded(volume.id).await? {
                 drop(_volume);
                 return control.delete_replicated(&volume).await;
             }

@@ -50,6 +50,13 @@ pub enum Ask {
         /// The epoch of which that was decided.
         epoch: u64,
     },
+    /// Whether the node has all that it has written alone, and could serve it: an error says that it has not.
+    CanServeFork {
+        /// The volume's identity.
+        id: String,
+        /// Which fork.
+        epoch: u64,
+    },
     /// The checksums of a volume's copy, region by region.
     Checksum {
         /// The volume's identity.

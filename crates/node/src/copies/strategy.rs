@@ -4,11 +4,16 @@ use replica::{Config, CopyState, Epoch, Incarnation, Revision, Slot, Standing};
 use serde::{Deserialize, Serialize};
 use store::VolumeId;
 
+use super::entry::VolumeEntry;
+
 /// How far the epochs of a node that goes on alone are from those of the record: nobody else counts that far.
 pub const FORK_EPOCHS: u64 = 1 << 32;
 
 /// Where the cluster's record has strategies.
 pub const STRATEGIES: &str = "strategy/";
+
+/// Where the cluster's record has the volumes that are split, or were.
+pub const SPLITS: &str = "split/";
 
 /// Where it has a volume's. Whoever has never been asked has none there.
 pub fn strategy_key(id: VolumeId) -> String {
@@ -17,7 +22,7 @@ pub fn strategy_key(id: VolumeId) -> String {
 
 /// Where the cluster's record says that a volume is split, and what was decided about it.
 pub fn split_key(id: VolumeId) -> String {
-    format!("split/{id}")
+    format!("{SPLITS}{id}")
 }
 
 /// Where the cluster's record says that a node did not go on alone with a volume, though it may have written down that it does.
@@ -44,6 +49,18 @@ pub struct StrategyEntry {
     pub by: String,
     /// When, in seconds since 1970.
     pub at: u64,
+    /// For which nodes; none: it was chosen before that was written down, for those that have copies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<u16>,
+}
+
+impl StrategyEntry {
+    /// Whether the volume's copies are on the nodes for which this was chosen.
+    pub fn is_about(&self, entry: &VolumeEntry) -> bool {
+        self.nodes.is_empty()
+            || entry.copies.len() == self.nodes.len()
+                && entry.copies.iter().all(|copy| self.nodes.contains(&copy.node))
+    }
 }
 
 /// That this node goes on alone with a volume, in its own record: durable before it does.

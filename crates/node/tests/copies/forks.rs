@@ -13,7 +13,7 @@ pub(super) const GOES_ON: Duration = Duration::from_secs(8);
 pub(super) const A: usize = 0;
 pub(super) const B: usize = 1;
 
-fn record_node(index: usize) -> cluster::NodeId {
+pub(super) fn record_node(index: usize) -> cluster::NodeId {
     cluster::NodeId::new(index as u16 + 1).unwrap()
 }
 
@@ -54,11 +54,17 @@ impl Cluster {
     }
 
     pub(super) fn fork(&self, index: usize) -> Option<ForkShown> {
-        self.control(index, |control| async move { control.keeper().unwrap().volumes()[0].fork.clone() })
+        self.control(index, |control| async move {
+            let volumes = control.keeper().unwrap().volumes();
+            volumes.into_iter().find(|volume| volume.entry.name == "thick").and_then(|volume| volume.fork)
+        })
     }
 
     pub(super) fn serves(&self, index: usize) -> bool {
-        self.control(index, |control| async move { control.keeper().unwrap().volumes()[0].serving })
+        self.control(index, |control| async move {
+            let volumes = control.keeper().unwrap().volumes();
+            volumes.iter().any(|volume| volume.entry.name == "thick" && volume.serving)
+        })
     }
 
     pub(super) fn wait_until_split(&self) {
@@ -589,7 +595,7 @@ fn only_volumes_of_two_nodes_can_be_agreed_to() {
 #[test]
 fn a_rule_that_is_left_out_is_noticed() {
     use node::canary::{Canary, make};
-    let cases: [(Canary, fn(u64)); 9] = [
+    let cases: [(Canary, fn(u64)); 10] = [
         (Canary::ForkUnasked, unasked),
         (Canary::ForkUnled, left_behind),
         (Canary::ForkUnwritten, stopped_while_alone),
@@ -599,6 +605,7 @@ fn a_rule_that_is_left_out_is_noticed() {
         (Canary::ForkUnused, split),
         (Canary::ForkWordEarly, word_before_the_end),
         (Canary::ForkHalfWritten, half_written),
+        (Canary::ForkForgotten, super::fork_ends::set_back),
     ];
     let quiet = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));

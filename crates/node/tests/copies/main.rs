@@ -5,8 +5,10 @@
 mod all_paths;
 mod budget;
 mod compare_and_write;
+mod fork_ends;
 mod forks;
 mod forks_crashes;
+mod given_up;
 mod moving;
 mod power;
 mod record_lost;

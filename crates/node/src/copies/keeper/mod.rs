@@ -273,6 +273,11 @@ impl Keeper {
         }
     }
 
+    /// How far this node has followed the record, be it that it does not act by it yet.
+    fn followed(&self) -> Revision {
+        Revision(self.record.borrow().revision.0)
+    }
+
     /// Waits until something is so by the record, as this node acts by it; `false` if it was not so in time.
     pub async fn until(&self, deadline: Duration, is_so: impl Fn() -> bool) -> bool {
         rt::timeout(deadline, self.applied.until(is_so)).await.is_ok()
@@ -304,7 +309,7 @@ impl Keeper {
     /// The nodes of the cluster, and whether each was heard of just now.
     pub fn nodes(&self) -> Vec<(NodeEntry, bool)> {
         let now = rt::now();
-        let alive = |id: NodeId| id == self.me() || self.is_heard(now, id);
+        let alive = |id: NodeId| self.is_heard(now, id);
         self.list::<NodeEntry>(NODES)
             .into_iter()
             .map(|entry| {
@@ -314,7 +319,15 @@ impl Keeper {
             .collect()
     }
 
+    /// Whether the node was heard of just now; this one always is.
+    pub fn hears(&self, node: NodeId) -> bool {
+        self.is_heard(rt::now(), node)
+    }
+
     fn is_heard(&self, now: Instant, node: NodeId) -> bool {
+        if node == self.me() {
+            return true;
+        }
         let heard = self.peers.borrow().get(&node).and_then(|peer| peer.heard);
         heard.is_some_and(|heard| now.since(heard) < HEARTBEAT * 5)
     }
@@ -428,6 +441,7 @@ impl Keeper {
         for key in keys.iter().filter(|key| key.starts_with(VOLUMES)) {
             self.learn_volume(key).await;
         }
+        self.learn_splits(&keys).await;
         self.open_volumes().await;
         self.activate().await;
         // Outside it stops at once; and a member may go on in the epoch before: nothing can end without it.

@@ -133,6 +133,9 @@ impl From<ControlError> for Refusal {
             E::NotReplicated(_) => Refusal::new(CONFLICT, "not_replicated", error.to_string()),
             E::NotOfTwo { .. } => Refusal::new(CONFLICT, "not_of_two", error.to_string()),
             E::NoFork(_) => Refusal::new(CONFLICT, "no_fork", error.to_string()),
+            E::NotSplitYet { .. } => Refusal::new(CONFLICT, "not_split_yet", error.to_string()),
+            E::SplitAmongMore { .. } => Refusal::new(CONFLICT, "split_among_more", error.to_string()),
+            E::ForkUnwell { .. } => Refusal::new(CONFLICT, "fork_unwell", error.to_string()),
             E::Forked(_) => Refusal::new(CONFLICT, "forked", error.to_string()),
             E::NoAuthority => {
                 Refusal::new(CONFLICT, "no_authority", "this node has no key to let others in with")

@@ -1,0 +1,183 @@
+//! When a node goes on alone, and what it does then.
+
+use std::rc::Rc;
+
+use base::Instant;
+use cluster::Status;
+use replica::{Config, Epoch, NodeId, Revision};
+use store::VolumeId;
+
+use super::super::super::core::Copies;
+use super::super::super::entry::{NODES, NodeEntry, StandingEntry, VolumeEntry};
+use super::super::super::strategy::{FORK_EPOCHS, ForkRecord, Strategy, alone};
+use super::super::{Keeper, Kept};
+use super::{FORK_SILENCE, Fork, Phase, attach, detach};
+use crate::canary::{Canary, makes};
+use crate::control::Control;
+use crate::shard::{Shard, on_all_cores};
+
+impl Keeper {
+    /// Volumes with which this node may go on alone, as far as can be told without asking anybody.
+    pub(super) fn candidates(&self, now: Instant) -> Vec<VolumeId> {
+        if self.stopping.get() {
+            return Vec::new();
+        }
+        let volumes = self.volumes.borrow();
+        let may = |id: VolumeId, kept: &Kept| {
+            let config = kept.membership.newest()?;
+            let other = self.other_member(kept, config)?;
+            let quiet = self.peers.borrow().get(&other).and_then(|peer| peer.heard)?;
+            let able = kept.open && !kept.held && kept.membership.active() == Some(config);
+            (able
+                && now.since(quiet) >= FORK_SILENCE
+                && self.is_in_sync(kept, config)
+                && self.agrees(&kept.entry)
+                && !self.forks.has(id))
+            .then_some(id)
+        };
+        volumes.iter().filter_map(|(id, kept)| may(*id, kept)).collect()
+    }
+
+    /// Whether somebody has agreed that a node goes on alone with the volume, as far as this node acts by the record; of two nodes without a third.
+    fn agrees(&self, entry: &VolumeEntry) -> bool {
+        let nodes: Vec<NodeEntry> = self.list(NODES);
+        let agreed = self.strategy_of(entry).is_some_and(|chosen| chosen.strategy == Strategy::Heartbeat);
+        (agreed || makes(Canary::ForkUnasked)) && nodes.len() == 2 && !nodes.iter().any(|node| node.witness)
+    }
+
+    /// The other copy's node, where there is exactly one other copy and it is a member.
+    fn other_member(&self, kept: &Kept, config: &Config) -> Option<NodeId> {
+        let others = config.members().without(kept.slot);
+        let other = others.iter().next().and_then(|slot| config.copy(slot))?;
+        (config.configured().without(kept.slot) == others && others.iter().count() == 1).then_some(other.node)
+    }
+
+    /// When anything at all was last heard of the node, over any link.
+    async fn heard_of(&self, node: NodeId) -> Instant {
+        let by_core = on_all_cores(move || async move { Copies::current().heard_of(node) }).await;
+        let peers = self.peers.borrow();
+        let peer = peers.get(&node);
+        let control = peer.and_then(|peer| peer.link.as_ref()).map(|link| link.heard());
+        let all = by_core.into_iter().flatten().chain(control).chain(peer.and_then(|peer| peer.heard));
+        all.max().unwrap_or(self.forks.began).max(self.forks.began)
+    }
+
+    pub(super) async fn begin_fork(self: &Rc<Self>, id: VolumeId, status: &Status) {
+        let Some((record, number, led)) = self.fork_from(id) else { return };
+        let other = NodeId(record.without);
+        if !is_gone(other, status) {
+            return;
+        }
+        let heard = self.heard_of(other).await;
+        // It had the other's lease when that fell silent: until then nobody had gone on without this copy.
+        let led = led.is_some_and(|led| led >= heard) || makes(Canary::ForkUnled);
+        let silent = |heard: Instant| rt::now().since(heard) >= FORK_SILENCE;
+        if !led || !silent(heard) || !is_well(id, number).await {
+            return;
+        }
+        let epoch = record.epoch;
+        let fork = Fork { record: record.clone(), phase: Phase::Begun, acted: false, inherited: false };
+        self.forks.all.borrow_mut().insert(id, fork);
+        detach(number).await;
+        let written = match Control::try_current() {
+            _ if makes(Canary::ForkUnwritten) => Ok(()),
+            Some(control) => control.keep_fork(&record).await,
+            None => return self.forget_fork(id),
+        };
+        if let Err(error) = written {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(volume = %id, error, "this node does not go on alone with a volume: it could not write that down");
+            if makes(Canary::ForkHalfWritten) {
+                self.forget_fork(id);
+                return attach(number).await;
+            }
+            return self.forks.set_phase(id, Phase::Void);
+        }
+        if !silent(self.heard_of(other).await) || !self.is_named(id) {
+            // It is back, or has said before that it goes on. Nothing was served.
+            return self.forks.set_phase(id, Phase::Dormant);
+        }
+        tracing::warn!(
+            volume = %id, node = record.without, parent = record.parent, epoch,
+            "nothing has been heard of the other node for {} s: this node goes on alone with a volume, as was agreed to; if the other one has done so, too, the volume is split",
+            FORK_SILENCE.as_secs()
+        );
+        self.go_alone(id);
+    }
+
+    /// Whether the record has this copy in sync, as far as this node follows it.
+    fn is_named(&self, id: VolumeId) -> bool {
+        let volumes = self.volumes.borrow();
+        let copy = volumes.get(&id).and_then(|kept| kept.entry.copy_on(self.me()));
+        copy.is_some_and(|(_, copy)| copy.standing == StandingEntry::InSync)
+    }
+
+    /// What is to be written down of a fork from what the volume is acted in; the volume's number; when it was last in sync with all leases.
+    fn fork_from(&self, id: VolumeId) -> Option<(ForkRecord, u32, Option<Instant>)> {
+        let volumes = self.volumes.borrow();
+        let kept = volumes.get(&id)?;
+        let config = kept.membership.newest()?;
+        let other = self.other_member(kept, config)?;
+        let (_, copy) = kept.entry.copy_on(other)?;
+        let record = ForkRecord {
+            volume: kept.entry.id.clone(),
+            made: kept.made,
+            parent: config.epoch.0,
+            epoch: config.epoch.0 + FORK_EPOCHS,
+            without: other.0,
+            life: copy.incarnation,
+            at: (Shard::current().config().unix_now)(),
+            split: false,
+        };
+        Some((record, kept.entry.number, kept.led))
+    }
+
+    /// Acts in the fork, as soon as leases that were given to the other node have run out (R11, R12).
+    fn go_alone(&self, id: VolumeId) {
+        let Some(fork) = self.forks.record(id) else { return };
+        self.forks.set_phase(id, Phase::Going);
+        let life = self.copies.incarnation();
+        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+            // Whatever the record was when they were given: no lease counts.
+            let beyond = Revision(u64::MAX);
+            let known =
+                kept.membership.newest().cloned().or_else(|| kept.entry.config(Revision(kept.revision.0)));
+            if let Some(known) = known {
+                kept.membership.learn(alone(&known, kept.slot, life, Epoch(fork.epoch), beyond));
+            }
+        }
+        self.work.notify();
+    }
+
+    /// An earlier life has gone on alone, or this one was about to. It does so where the other node is still silent.
+    pub(super) async fn resume_fork(self: &Rc<Self>, id: VolumeId, fork: &ForkRecord, status: &Status) {
+        let found = {
+            let volumes = self.volumes.borrow();
+            let kept = volumes.get(&id).filter(|kept| kept.open && !kept.blank && kept.made == fork.made);
+            kept.filter(|kept| self.agrees(&kept.entry)).map(|kept| (kept.entry.number, kept.led))
+        };
+        let Some((number, led)) = found.filter(|_| self.is_named(id)) else { return };
+        let other = NodeId(fork.without);
+        let heard = self.heard_of(other).await;
+        // Who was there in this life may have gone on without this copy: the record says that, when it can be asked.
+        let silent = rt::now().since(heard) >= FORK_SILENCE && led.unwrap_or(self.forks.began) >= heard;
+        if silent && is_gone(other, status) && is_well(id, number).await {
+            tracing::warn!(volume = %id, epoch = fork.epoch, "nothing is heard of the other node: this node goes on alone with a volume again");
+            self.go_alone(id);
+        }
+    }
+}
+
+/// Whether the node alone has the record, and does not answer.
+fn is_gone(node: NodeId, status: &Status) -> bool {
+    !status.quorum && status.voters == [u64::from(node.0)]
+}
+
+/// Whether all slices of the volume are here, and their disks work.
+pub(in crate::copies) async fn is_well(id: VolumeId, number: u32) -> bool {
+    let slices = Control::try_current().map_or(0, |control| control.slices_of_copy(id));
+    let well = on_all_cores(move || async move {
+        Copies::current().slices_of(number).iter().filter(|copy| !copy.view().failed).count()
+    });
+    slices > 0 && well.await.into_iter().sum::<usize>() == slices
+}

@@ -1,0 +1,348 @@
+//! What becomes of a fork when the record answers again.
+
+use std::rc::Rc;
+
+use cluster::{Outcome, Status};
+use replica::{Epoch, Membership, NodeId, Revision};
+use store::VolumeId;
+
+use super::super::super::core::Copies;
+use super::super::super::entry::{StandingEntry, VolumeEntry, volume_key};
+use super::super::super::strategy::{ForkRecord, SplitEntry, VoidEntry, alone, split_key, void_key};
+use super::super::{Keeper, RECORD_DEADLINE, json};
+use super::begin::is_well;
+use super::{ASK_RECORD, Phase, attach};
+use crate::canary::{Canary, makes};
+use crate::control::Control;
+use crate::shard::on_all_cores;
+
+impl Keeper {
+    pub(super) async fn look_at_fork(self: &Rc<Self>, id: VolumeId, status: &Status) {
+        let (Some(fork), Some(phase)) = (self.forks.record(id), self.forks.phase(id)) else { return };
+        if phase == Phase::Begun {
+            return;
+        }
+        if self.is_void(id, &fork) {
+            return self.forget_void(id).await;
+        }
+        if phase == Phase::Void {
+            if status.quorum {
+                self.say_void(id, &fork).await;
+            }
+            return;
+        }
+        if !status.quorum {
+            if phase == Phase::Dormant && !fork.split {
+                self.resume_fork(id, &fork, status).await;
+            }
+            return;
+        }
+        if self.waits_for_somebody(id, &fork) {
+            return;
+        }
+        // By what the record has now, which this node may not follow yet.
+        let key = volume_key(id);
+        let Ok(found) = self.store.get(&key, ASK_RECORD).await else { return };
+        let revision = found.as_ref().map(|found| found.revision);
+        let (applied, followed) = (self.copies.leases().applied(), self.followed());
+        if self.revision_of(&key) != revision || applied < followed || followed == Revision(0) {
+            return;
+        }
+        let Some((entry, revision)) = found.map(|found| (found.value, found.revision)) else {
+            return self.outlive(id).await;
+        };
+        let Ok(entry) = serde_json::from_slice::<VolumeEntry>(&entry) else { return };
+        let copy = entry.copy_on(self.me()).map(|(_, copy)| copy).filter(|copy| copy.made == fork.made);
+        let settled = match copy.map(|copy| copy.standing) {
+            None => self.lose_copy(id, &fork, &entry, revision).await,
+            Some(StandingEntry::InSync) if entry.epoch > fork.epoch => self.end_fork(id).await,
+            Some(StandingEntry::InSync) => self.win(id, &fork, &entry, revision).await,
+            Some(_) => self.lose(id, fork, revision).await,
+        };
+        if settled.is_none() {
+            tracing::debug!(volume = %id, "a fork is not settled yet");
+        }
+    }
+
+    /// Whether the record says that this node has not acted in the fork, as far as it follows that.
+    fn is_void(&self, id: VolumeId, fork: &ForkRecord) -> bool {
+        let void = self.get::<VoidEntry>(&void_key(id));
+        void.is_some_and(|(void, _)| void == void_of(self.me(), fork))
+    }
+
+    /// Has the record say that what this node may have written down is nothing: a later life, which may find it, would take it for a fork.
+    async fn say_void(&self, id: VolumeId, fork: &ForkRecord) {
+        let key = void_key(id);
+        let void = json(&void_of(self.me(), fork));
+        let transaction = Keeper::transaction().expect(&key, self.revision_of(&key)).put(&key, void);
+        if !matches!(self.store.cas(transaction, RECORD_DEADLINE).await, Ok(Outcome::Committed(_))) {
+            tracing::debug!(volume = %id, "that there is no fork is not in the record yet");
+        }
+    }
+
+    /// There was no fork: this copy goes on as what the record says it is.
+    async fn forget_void(self: &Rc<Self>, id: VolumeId) {
+        // Where that fails the record's word stands against what is left.
+        let _ = self.drop_record(id).await;
+        self.forget_fork(id);
+        let number = self.volumes.borrow_mut().get_mut(&id).map(|kept| {
+            if let Some(config) = kept.entry.config(Revision(kept.revision.0)) {
+                kept.membership.learn(config);
+            }
+            kept.entry.number
+        });
+        if let Some(number) = number {
+            self.activate().await;
+            attach(number).await;
+            self.work.notify();
+        }
+    }
+
+    /// Whether it is split, and nobody has decided yet.
+    fn waits_for_somebody(&self, id: VolumeId, fork: &ForkRecord) -> bool {
+        let split = self.get::<SplitEntry>(&split_key(id));
+        let rests = match self.forks.phase(id) {
+            Some(Phase::Frozen) => fork.split,
+            phase => phase == Some(Phase::Left),
+        };
+        rests && split.is_some_and(|(split, _)| split.epoch == fork.epoch && split.keep.is_none())
+    }
+
+    /// The record has this copy in sync: nobody has gone on without it. It is the only one in sync from now on.
+    async fn win(
+        self: &Rc<Self>,
+        id: VolumeId,
+        fork: &ForkRecord,
+        entry: &VolumeEntry,
+        revision: cluster::Revision,
+    ) -> Option<()> {
+        let next = {
+            let volumes = self.volumes.borrow();
+            // What may be lost is not made the only one.
+            let inherited = self.forks.all.borrow().get(&id)?.inherited;
+            let kept = volumes.get(&id).filter(|kept| kept.open && !(kept.blank && inherited))?;
+            let config = entry.config(Revision(revision.0))?;
+            let epoch = Epoch(fork.epoch + 1);
+            let alone = alone(&config, kept.slot, self.copies.incarnation(), epoch, Revision(0));
+            entry.with_config(&alone, WON)
+        };
+        if !is_well(id, next.number).await {
+            return None;
+        }
+        tracing::warn!(
+            volume = entry.name,
+            epoch = next.epoch,
+            "a fork is settled: the other node had not gone on, what this one has is what counts, and the other is brought up to date"
+        );
+        let key = volume_key(id);
+        let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&next));
+        matches!(self.store.cas(transaction, RECORD_DEADLINE).await, Ok(Outcome::Committed(_))).then_some(())
+    }
+
+    /// The record has this copy in sync in a later epoch than the fork's. When this node acts by that, the fork is over.
+    async fn end_fork(self: &Rc<Self>, id: VolumeId) -> Option<()> {
+        {
+            let volumes = self.volumes.borrow();
+            let kept = volumes.get(&id)?;
+            let acts = kept.membership.active().is_some_and(|active| {
+                kept.membership.newest() == Some(active) && active.epoch.0 == kept.entry.epoch
+            });
+            let applied = self.copies.leases().applied() >= Revision(kept.revision.0);
+            (acts && applied).then_some(())?;
+        }
+        self.drop_record(id).await?;
+        self.forget_fork(id);
+        self.go_on_serving(id).await;
+        self.work.notify();
+        Some(())
+    }
+
+    /// The other node has gone on.
+    async fn lose(
+        self: &Rc<Self>,
+        id: VolumeId,
+        mut fork: ForkRecord,
+        revision: cluster::Revision,
+    ) -> Option<()> {
+        let key = split_key(id);
+        let split = self.get::<SplitEntry>(&key).filter(|(split, _)| split.epoch == fork.epoch);
+        let word = split.as_ref().and_then(|(split, _)| split.keep);
+        // A word that was spoken while hosts may still have been served here says nothing of what they have written since.
+        if word == Some(fork.without) && (fork.split || makes(Canary::ForkWordEarly)) {
+            tracing::warn!(volume = %id, "what this node has written alone is given up, as was decided: it is brought up to date");
+            return self.give_up(id).await;
+        }
+        let used = self.freeze(id).await?;
+        if !used || makes(Canary::ForkUnused) {
+            tracing::warn!(volume = %id, "a fork is settled: the other node has gone on, and no host was served here meanwhile: this copy is brought up to date");
+            return self.give_up(id).await;
+        }
+        if split.is_some() && word.is_none() {
+            // From here on a word is about all that there is.
+            fork.split = true;
+            Control::try_current()?.keep_fork(&fork).await.ok()?;
+            if let Some(here) = self.forks.all.borrow_mut().get_mut(&id) {
+                here.record.split = true;
+            }
+            return Some(());
+        }
+        self.say_split(id, &fork, revision).await
+    }
+
+    /// Has the record say that somebody has to decide, if the volume's entry still is that of `revision`.
+    async fn say_split(&self, id: VolumeId, fork: &ForkRecord, revision: cluster::Revision) -> Option<()> {
+        tracing::error!(
+            volume = %id, parent = fork.parent,
+            "a volume is split: both nodes have gone on alone with it, and both have data that the other has not. The other node serves it; what is here stays as it is until somebody decides: `ursa volume resolve-fork`"
+        );
+        let key = split_key(id);
+        let entry =
+            SplitEntry { node: self.me().0, parent: fork.parent, epoch: fork.epoch, at: fork.at, keep: None };
+        let transaction = Keeper::transaction()
+            .expect(&volume_key(id), Some(revision))
+            .expect(&key, self.revision_of(&key))
+            .put(&key, json(&entry));
+        matches!(self.store.cas(transaction, RECORD_DEADLINE).await, Ok(Outcome::Committed(_))).then_some(())
+    }
+
+    /// The copy here was taken away by somebody who did not know what was written to it.
+    async fn lose_copy(
+        self: &Rc<Self>,
+        id: VolumeId,
+        fork: &ForkRecord,
+        entry: &VolumeEntry,
+        revision: cluster::Revision,
+    ) -> Option<()> {
+        let split = self.get::<SplitEntry>(&split_key(id)).filter(|(split, _)| split.epoch == fork.epoch);
+        let decided = split.is_some_and(|(split, _)| split.keep.is_some());
+        let used = self.forks.all.borrow().get(&id)?.acted;
+        if !used || self.forks.phase(id) == Some(Phase::Left) && decided {
+            tracing::warn!(
+                volume = entry.name,
+                "what is left here of a copy that was taken away is given up"
+            );
+            self.drop_record(id).await?;
+            self.forget_fork(id);
+            self.go_on_serving(id).await;
+            return Some(());
+        }
+        self.forks.set_phase(id, Phase::Left);
+        self.say_split(id, fork, revision).await
+    }
+
+    /// The volume was deleted by somebody who did not know what was written here: that is kept until it is deleted here, too.
+    async fn outlive(self: &Rc<Self>, id: VolumeId) {
+        let Some(control) = Control::try_current() else { return };
+        let used = self.forks.all.borrow().get(&id).is_some_and(|fork| fork.acted);
+        if !used || control.slices_of_copy(id) == 0 && control.all_pools_are_open() {
+            if self.drop_record(id).await.is_some() {
+                self.forget_fork(id);
+            }
+            return;
+        }
+        if self.forks.phase(id) != Some(Phase::Left) {
+            tracing::error!(
+                volume = %id,
+                "a volume was deleted while this node had gone on alone with it: what was written here is kept, and not served, until it is deleted here, too: `ursa volume delete`"
+            );
+            self.forks.set_phase(id, Phase::Left);
+        }
+    }
+
+    /// Serves no host any more. Says whether one may have been since the fork began.
+    async fn freeze(self: &Rc<Self>, id: VolumeId) -> Option<bool> {
+        self.forks.set_phase(id, Phase::Frozen);
+        let used = self.hold(id).await?;
+        let all = self.forks.all.borrow();
+        let fork = all.get(&id)?;
+        let decided = self.volumes.borrow().get(&id)?.agreement.decided_in();
+        Some(fork.inherited || fork.acted && (used || decided.0 >= fork.record.epoch))
+    }
+
+    /// Serves no host any more, since it is about to be decided that the other node does.
+    pub async fn stop_serving(self: &Rc<Self>, id: VolumeId) {
+        self.hold(id).await;
+    }
+
+    /// Serves no host any more, by this copy. Says whether one was in the configuration that is acted in.
+    async fn hold(self: &Rc<Self>, id: VolumeId) -> Option<bool> {
+        let (number, before) = {
+            let mut volumes = self.volumes.borrow_mut();
+            let kept = volumes.get_mut(&id)?;
+            (kept.entry.number, std::mem::replace(&mut kept.held, true))
+        };
+        let frozen = on_all_cores(move || async move {
+            Copies::current().slices_of(number).iter().fold(false, |used, copy| used | copy.freeze())
+        });
+        let used = frozen.await.contains(&true);
+        if !before {
+            self.show_paths().await;
+        }
+        Some(used)
+    }
+
+    /// Hosts are served again, where they may be.
+    pub async fn go_on_serving(self: &Rc<Self>, id: VolumeId) {
+        let number = self.volumes.borrow_mut().get_mut(&id).map(|kept| {
+            kept.held = false;
+            kept.entry.number
+        });
+        if let Some(number) = number {
+            attach(number).await;
+            self.show_paths().await;
+        }
+    }
+
+    /// This copy is what the record says: one that is not in sync.
+    async fn give_up(self: &Rc<Self>, id: VolumeId) -> Option<()> {
+        self.hold(id).await?;
+        self.drop_record(id).await?;
+        {
+            let mut volumes = self.volumes.borrow_mut();
+            let kept = volumes.get_mut(&id)?;
+            let config = kept.entry.config(Revision(kept.revision.0))?;
+            self.forget_fork(id);
+            kept.membership = Membership::new(kept.slot, self.copies.incarnation());
+            kept.membership.learn(config);
+        }
+        self.activate().await;
+        self.go_on_serving(id).await;
+        self.work.notify();
+        Some(())
+    }
+
+    /// Whether what this node has written alone is all here, and the node could serve it: it serves nobody since it is written down that this is a split.
+    pub async fn can_serve_fork(&self, id: VolumeId, epoch: u64) -> bool {
+        let rests = {
+            let all = self.forks.all.borrow();
+            let fork = all.get(&id).filter(|fork| fork.record.epoch == epoch && fork.record.split);
+            fork.is_some_and(|fork| fork.phase == Phase::Frozen)
+        };
+        let number = {
+            let volumes = self.volumes.borrow();
+            volumes.get(&id).filter(|kept| kept.open && !kept.blank).map(|kept| kept.entry.number)
+        };
+        match number.filter(|_| rests) {
+            Some(number) => is_well(id, number).await,
+            None => false,
+        }
+    }
+
+    async fn drop_record(&self, id: VolumeId) -> Option<()> {
+        let control = Control::try_current()?;
+        let dropped = control.drop_fork(id).await;
+        dropped
+            .inspect_err(|error| {
+                let error = error as &dyn std::error::Error;
+                tracing::error!(volume = %id, error, "that a fork is settled cannot be written down: the copy waits until it can");
+            })
+            .ok()
+    }
+}
+
+/// Why the other copy misses writes.
+const WON: &str = "its node was not there, and the other one went on alone";
+
+fn void_of(node: NodeId, fork: &ForkRecord) -> VoidEntry {
+    VoidEntry { node: node.0, epoch: fork.epoch, at: fork.at }
+}

@@ -1,0 +1,252 @@
+//! Forks whose end is not an ordinary one: what was taken away meanwhile, nodes that stood still, were set back or are not well, and words that are lost.
+
+use cluster::memory::Fault;
+use node::control::ControlError;
+use node::copies::{ForkState, Strategy};
+use rt::sim::DiskImage;
+
+use super::forks::{A, B, GOES_ON, record_node};
+use super::*;
+
+/// A second volume of the same two nodes, with which nobody goes on alone.
+fn add_plain(cluster: &Cluster) {
+    cluster.control(A, |control| async move {
+        let shape = Shape { name: "plain", ..Shape::thick() };
+        let copies = Some(Placement::Count(2));
+        let new = node::control::NewVolume { copies, ..new_volume(POOL, shape) };
+        control.create_volume(new).await.unwrap();
+    });
+    cluster.world.run_for(Duration::from_secs(1));
+}
+
+fn serves_plain(cluster: &Cluster, index: usize) -> bool {
+    cluster.control(index, |control| async move {
+        let volumes = control.keeper().unwrap().volumes();
+        volumes.iter().any(|volume| volume.entry.name == "plain" && volume.serving)
+    })
+}
+
+/// Whether the node's pool has something of the volume.
+fn has_copy(cluster: &Cluster, index: usize) -> bool {
+    cluster
+        .control(index, |control| async move { control.volumes().iter().any(|it| it.info.name == "thick") })
+}
+
+fn wait(cluster: &Cluster, what: &str, is_so: impl Fn() -> bool) {
+    assert!(cluster.world.run_until(is_so, Duration::from_secs(30)), "{what}");
+}
+
+/// Both go on, and both are written to.
+fn split_in_two(seed: u64) -> Cluster {
+    let cluster = Cluster::of_two(seed);
+    cluster.put(A, 0..10, 1);
+    cluster.cut_nodes();
+    cluster.world.run_for(GOES_ON);
+    cluster.put(A, 0..5, 100);
+    cluster.put(B, 3..8, 200);
+    cluster
+}
+
+/// Somebody takes the copy away from the node that has gone on alone, not knowing that.
+fn taken_away(seed: u64) {
+    let cluster = Cluster::of_two(seed);
+    add_plain(&cluster);
+    cluster.cut_nodes();
+    cluster.world.run_for(GOES_ON);
+    cluster.put(B, 3..8, 200);
+    let gone = cluster.control(A, |control| async move { control.remove_copy("thick", 2).await });
+    assert!(gone.unwrap(), "it is no copy any more");
+    cluster.heal_nodes();
+    cluster.wait_until_split();
+    wait(&cluster, "leases are given again", || serves_plain(&cluster, A) && serves_plain(&cluster, B));
+    if seed.is_multiple_of(2) {
+        cluster.restart_b(Duration::from_secs(1));
+        wait(&cluster, "after a restart, too", || serves_plain(&cluster, A) && serves_plain(&cluster, B));
+    }
+    cluster.world.run_for(Duration::from_secs(5));
+    assert!(has_copy(&cluster, B), "nothing is deleted unasked");
+    assert!(matches!(cluster.resolve(A, B), Err(ControlError::HasNoCopy { .. })));
+    cluster.resolve(A, A).unwrap();
+    wait(&cluster, "it is deleted", || !has_copy(&cluster, B));
+    assert_eq!((cluster.fork(A), cluster.serves(A)), (None, true));
+}
+
+#[test]
+fn a_copy_that_was_taken_away_meanwhile_is_kept_until_somebody_decides() {
+    each_seed(4, taken_away);
+}
+
+/// Somebody deletes the volume meanwhile.
+fn deleted(seed: u64) {
+    let cluster = Cluster::of_two(seed);
+    add_plain(&cluster);
+    cluster.cut_nodes();
+    cluster.world.run_for(GOES_ON);
+    cluster.put(B, 3..8, 200);
+    cluster.control(A, |control| async move { control.delete_volume("thick", true, None).await }).unwrap();
+    cluster.heal_nodes();
+    wait(&cluster, "leases are given again", || serves_plain(&cluster, A) && serves_plain(&cluster, B));
+    if seed.is_multiple_of(2) {
+        cluster.restart_b(Duration::from_secs(1));
+        wait(&cluster, "after a restart, too", || serves_plain(&cluster, A) && serves_plain(&cluster, B));
+    }
+    assert!(has_copy(&cluster, B), "nothing is deleted unasked");
+    cluster.control(B, |control| async move { control.delete_volume("thick", true, None).await }).unwrap();
+    assert!(!has_copy(&cluster, B));
+    cluster.restart_b(Duration::from_secs(1));
+    wait(&cluster, "all is well", || serves_plain(&cluster, A) && serves_plain(&cluster, B));
+}
+
+#[test]
+fn a_volume_that_was_deleted_meanwhile_is_kept_until_it_is_deleted_there_too() {
+    each_seed(4, deleted);
+}
+
+/// The second node stands still; the first one goes on without it, and is lost.
+fn second_stood_still(seed: u64) {
+    let cluster = Cluster::of_two(seed);
+    cluster.put(A, 0..10, 1);
+    cluster.world.pause(cluster.servers[B]);
+    cluster.world.run_for(Duration::from_secs(3));
+    cluster.put(A, 5..15, 2);
+    cluster.record.begin(record_node(B), Fault::WatchHeld);
+    cluster.lose_a();
+    cluster.world.run_for(Duration::from_secs(4));
+    cluster.world.resume(cluster.servers[B]);
+    cluster.world.run_for(GOES_ON * 2);
+    assert!(!cluster.serves(B), "it has not listened");
+    cluster.record.end(record_node(B), Fault::WatchHeld);
+    cluster.return_a();
+    cluster.wait_until_one();
+    assert_eq!((cluster.read_block(B, 4), cluster.read_block(B, 14)), (1, 2));
+}
+
+/// The first node stands still, and the second goes on alone: the first one does not go on beside it before it has listened.
+fn first_stood_still(seed: u64) {
+    let cluster = Cluster::of_two(seed);
+    cluster.put(A, 0..10, 1);
+    cluster.record.begin(record_node(B), Fault::Unreachable);
+    cluster.world.pause(cluster.servers[A]);
+    cluster.world.run_for(GOES_ON);
+    cluster.put(B, 5..15, 2);
+    cluster.world.resume(cluster.servers[A]);
+    cluster.world.run_for(Duration::from_secs(2));
+    cluster.record.end(record_node(B), Fault::Unreachable);
+    cluster.world.run_for(Duration::from_secs(1));
+    assert!(cluster.fork(B).is_none_or(|fork| fork.state == ForkState::Alone), "{:?}", cluster.fork(B));
+    cluster.wait_until_one();
+    assert_eq!((cluster.read_block(A, 4), cluster.read_block(A, 14)), (1, 2));
+}
+
+#[test]
+fn who_stood_still_does_not_take_that_for_silence() {
+    each_seed(4, second_stood_still);
+    each_seed(4, first_stood_still);
+}
+
+/// The second node's own record is what it was before the cut.
+pub(super) fn set_back(seed: u64) {
+    let cluster = Cluster::of_two(seed);
+    cluster.put(A, 0..10, 1);
+    let record: DiskImage = cluster.world.disk_image(cluster.servers[B], "/ursa/record");
+    cluster.cut_nodes();
+    cluster.world.run_for(GOES_ON);
+    cluster.put(A, 0..5, 100);
+    cluster.put(B, 3..8, 200);
+    cluster.heal_nodes();
+    cluster.wait_until_split();
+    let before = cluster.checksum(B);
+    cluster.world.crash(cluster.servers[B]);
+    cluster.world.remove_disk(cluster.servers[B], "/ursa/record");
+    cluster.world.put_file(cluster.servers[B], "/ursa/record", record);
+    cluster.start(B);
+    cluster.world.run_for(Duration::from_secs(10));
+    assert_eq!(cluster.checksum(B), before, "what it has is not written over");
+    assert!(!cluster.serves(B));
+    cluster.resolve(A, B).unwrap();
+    cluster.wait_until_one();
+    assert_eq!([4, 7].map(|lba| cluster.read_block(A, lba)), [200, 200]);
+}
+
+#[test]
+fn a_node_that_was_set_back_still_waits_for_a_decision() {
+    each_seed(3, set_back);
+}
+
+#[test]
+fn what_could_not_be_served_is_not_kept_instead_of_what_is() {
+    each_seed(3, |seed| {
+        let cluster = split_in_two(seed);
+        assert!(matches!(cluster.resolve(B, B), Err(ControlError::NotSplitYet { node: 2, .. })));
+        cluster.heal_nodes();
+        cluster.wait_until_split();
+        if seed.is_multiple_of(2) {
+            cluster.world.crash(cluster.servers[B]);
+        } else {
+            // Only what is written to shows that a disk has failed.
+            cluster.world.crash(cluster.servers[B]);
+            cluster.world.set_disk_dead(cluster.servers[B], DISK, true);
+            cluster.start(B);
+            cluster.world.run_for(Duration::from_secs(3));
+        }
+        let refused = cluster.resolve(A, B);
+        assert!(refused.is_err(), "{refused:?}");
+        assert!(cluster.serves(A));
+        cluster.put(A, 0..2, 300);
+        cluster.world.set_disk_dead(cluster.servers[B], DISK, false);
+        if !seed.is_multiple_of(2) {
+            cluster.world.crash(cluster.servers[B]);
+        }
+        cluster.start(B);
+        cluster.world.run_for(Duration::from_secs(3));
+        cluster.resolve(A, B).unwrap();
+        cluster.wait_until_one();
+        assert_eq!(cluster.read_block(A, 7), 200);
+    });
+}
+
+/// The first node has stopped for the sake of the second, and nobody knows whether the record says so.
+#[test]
+fn a_decision_of_which_nobody_knows_can_be_taken_again_either_way() {
+    let ends: Vec<bool> = (1..=6)
+        .map(|seed| {
+            let cluster = split_in_two(seed);
+            cluster.heal_nodes();
+            cluster.wait_until_split();
+            let fault = if seed.is_multiple_of(2) { Fault::AnswersLost } else { Fault::Unreachable };
+            let deciding = cluster.world.spawn_on(cluster.servers[A], CoreId(0), || async move {
+                Control::current().resolve_fork("thick", 2).await
+            });
+            // The question whether the other one is well is on its way.
+            cluster.world.run_for(Duration::from_micros(100 * seed));
+            cluster.record.begin(record_node(A), fault);
+            cluster.world.run_for(Duration::from_secs(8));
+            cluster.record.end(record_node(A), fault);
+            drop(deciding);
+            cluster.world.run_for(Duration::from_secs(1));
+            match cluster.resolve(A, A) {
+                Ok(()) | Err(ControlError::NoFork(_)) => {}
+                Err(error) => panic!("seed {seed}: {error}"),
+            }
+            cluster.wait_until_one();
+            cluster.read_block(A, 7) == 200
+        })
+        .collect();
+    assert!(ends.contains(&true), "none has taken effect");
+}
+
+#[test]
+fn an_agreement_is_about_the_nodes_that_it_was_made_for() {
+    each_seed(1, |seed| {
+        let cluster = Cluster::of_two(seed);
+        let strategy = |index: usize| {
+            cluster.control(index, |control| async move {
+                control.keeper().unwrap().volumes()[0].strategy.as_ref().map(|chosen| chosen.strategy)
+            })
+        };
+        assert_eq!(strategy(B), Some(Strategy::Heartbeat));
+        cluster.control(A, |control| async move { control.remove_copy("thick", 2).await }).unwrap();
+        assert_eq!(strategy(A), None);
+        assert!(cluster.fork(A).is_none_or(|fork| fork.state != ForkState::Alone));
+    });
+}
