@@ -502,7 +502,7 @@ mod tests {
             let before = self.source.dirtied_bytes(slot(1));
             let blocks = GEOMETRY.blocks_of(region);
             self.source
-                .write(Command(1), Blocks::new(blocks.start, blocks.start + 1), Payload::Zeros)
+                .write(Command(1), Blocks::new(blocks.start, blocks.start + 1), Payload::Zeros, 0)
                 .unwrap();
             (self.source.dirtied_bytes(slot(1)) - before) / GEOMETRY.region_bytes()
         }
