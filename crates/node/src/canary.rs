@@ -11,7 +11,7 @@ pub enum Canary {
     NotDurable,
     /// What was read is given to the host though something was taken in between (R9).
     ReadOnce,
-    /// A command goes on though the others have gone on without this node since it came.
+    /// A command goes on, when this node is a member again, though the others have gone on without it since it came.
     GoOnAfterLoss,
     /// Other nodes say that they have taken a change of reservations, and have not.
     InstallElsewhere,

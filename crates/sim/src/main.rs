@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use lexopt::prelude::{Long, Short, Value, ValueExt};
 use sim::{Canary, Plan, run};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 
 const USAGE: &str = "\
 Simulates whole nodes under faults.
@@ -15,16 +17,27 @@ Simulates whole nodes under faults.
   sim --from N --count M       so many seeds from N on
   sim --from N --until-stopped seeds from N on, until it is stopped
   --canary NAME                with a mistake, which must be noticed (debug builds)
+  --log FILTER                 what nodes log, to stderr, e.g. node=debug
 ";
 
 /// How often seeds a minute are told.
 const TELL_EVERY: Duration = Duration::from_secs(10);
+
+/// The machine's own clock, in its world.
+struct WorldTime;
+
+impl FormatTime for WorldTime {
+    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
+        write!(writer, "{:?}", rt::now())
+    }
+}
 
 struct Wanted {
     from: u64,
     count: u64,
     one: bool,
     canary: Option<Canary>,
+    log: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -39,6 +52,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(filter) = &wanted.log {
+        let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_timer(WorldTime);
+        log.with_env_filter(filter).init();
+    }
     let (began, mut told) = (Instant::now(), Instant::now());
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for done in 0..wanted.count {
@@ -81,7 +98,7 @@ fn tell(seeds: u64, began: Instant) {
 
 /// What is wanted; `None`: help.
 fn parse() -> Result<Option<Wanted>, lexopt::Error> {
-    let mut wanted = Wanted { from: 0, count: 1, one: false, canary: None };
+    let mut wanted = Wanted { from: 0, count: 1, one: false, canary: None, log: None };
     let mut said = false;
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
@@ -94,6 +111,7 @@ fn parse() -> Result<Option<Wanted>, lexopt::Error> {
                 let name = arguments.value()?.string()?;
                 wanted.canary = Some(Canary::named(&name).ok_or("there is no such canary")?);
             }
+            Long("log") => wanted.log = Some(arguments.value()?.string()?),
             Short('h') | Long("help") => return Ok(None),
             Value(seed) => (wanted.from, wanted.one) = (seed.parse()?, true),
             other => return Err(other.unexpected()),

@@ -54,7 +54,6 @@ pub struct SliceCopy {
     /// Rung when something has happened that a waiting command may have waited for.
     pub(super) happened: Notify,
     /// How often it was a member and is none any more.
-    losses: Cell<u64>,
     /// To each other copy: acknowledgements of this turn of the core.
     acknowledgements: RefCell<[Option<Envelope>; Slot::MAX]>,
     /// Members are told soon which writes they all have.
@@ -118,7 +117,6 @@ impl SliceCopy {
             nodes: Cell::default(),
             untrusted: Cell::new(untrusted),
             happened: Notify::new(),
-            losses: Cell::new(0),
             acknowledgements: RefCell::default(),
             validates: Cell::new(false),
             given_up: Cell::new(false),
@@ -194,7 +192,6 @@ impl SliceCopy {
             let was_member = replica.standing() != Standing::Outside;
             replica.activate(activation);
             if was_member && replica.standing() == Standing::Outside {
-                self.losses.set(self.losses.get() + 1);
                 // It is not the one that was held back any more.
                 self.frozen.set(self.detached.get());
             }
@@ -405,13 +402,14 @@ impl SliceCopy {
         }
     }
 
-    /// How often the others have gone on without this copy. A command that came before such a loss begins nothing after it, also when the
-    /// copy is a member again by then: its initiator may have sent it again through another node, and something else since.
-    pub fn losses(&self) -> u64 {
-        self.losses.get()
+    /// Whether a command that changes something may wait until it can begin: for leases, but not for a copy that is not in sync (any more) to
+    /// be it again. By then its initiator may have sent it again through another node, and something else since, or have been fenced off.
+    /// Who has waited while it was lost and came back is not seen here: a copy that comes back waits for the end of such commands before it is promoted.
+    pub(super) fn may_wait(&self) -> bool {
+        matches!(self.replica.borrow().standing(), Standing::InSync(_)) || makes(Canary::GoOnAfterLoss)
     }
 
-    /// Writes, and returns when the write is on the disks of all members. `losses` is what [`SliceCopy::losses`] was when the command came.
+    /// Writes, and returns when the write is on the disks of all members.
     ///
     /// # Errors
     /// [`SliceError::Unavailable`]: this copy does not serve, and nothing was written. [`SliceError::Unknown`]: it did when the write began,
@@ -421,12 +419,11 @@ impl SliceCopy {
         offset: ByteOffset,
         len: ByteLen,
         payload: Payload,
-        losses: u64,
     ) -> Result<(), SliceError> {
         let blocks = self.blocks(offset, len);
         let mut until = None;
         let done = loop {
-            if self.losses.get() != losses && !makes(Canary::GoOnAfterLoss) {
+            if !self.may_wait() {
                 return Err(SliceError::Unavailable);
             }
             // It could begin, but not end: then it is better off with a copy that has its leases.
@@ -494,10 +491,10 @@ impl SliceCopy {
 
     /// Waits a moment for the leases without which a write is not acknowledged (R22).
     async fn until_leased(&self) -> Result<(), SliceError> {
-        let (losses, mut until) = (self.losses.get(), None);
+        let mut until = None;
         while self.ask(|replica, now, leases| replica.leased(now, leases)).is_err() {
             // All have it, but this node does not know any more who they are.
-            if self.losses.get() != losses || self.hold(&mut until).await.is_err() {
+            if !self.may_wait() || self.hold(&mut until).await.is_err() {
                 return Err(SliceError::Unknown);
             }
         }

@@ -106,18 +106,23 @@ async fn decide(id: VolumeId, change: ChangeRequest, turn_deadline: Option<Durat
     }
     install_on_all_cores(id, decision.state, decision.notices, decision.abort).await;
     if decision.flush {
-        let drained = on_all_cores(move || async move {
-            if let Some(unit) = Shard::current().unit(id) {
-                unit.drained(Waiting::Writes).await;
-            }
-        });
-        waiting_for(id, "commands that write", drained).await;
+        until_written(id).await;
         if !matches!(waiting_for(id, "a flush", unit.volume().flush()).await, Ok(BlockDone::Done)) {
             tracing::error!(volume = %id, "the volume could not be flushed to turn its write cache off");
             return Outcome::status(Status::Busy);
         }
     }
     decision.outcome
+}
+
+/// Waits until no command that has begun and may write is at the volume any more, on any core.
+pub async fn until_written(id: VolumeId) {
+    let drained = on_all_cores(move || async move {
+        if let Some(unit) = Shard::current().unit(id) {
+            unit.drained(Waiting::Writes).await;
+        }
+    });
+    waiting_for(id, "commands that write", drained).await;
 }
 
 /// Installs what was decided on every core, tells initiators, and waits until nothing that the change aborts can take effect.

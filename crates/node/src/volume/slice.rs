@@ -79,11 +79,6 @@ impl Slice {
         self.copy.as_ref()
     }
 
-    /// See [`SliceCopy::losses`].
-    fn losses(&self) -> u64 {
-        self.copy.as_ref().map_or(0, |copy| copy.losses())
-    }
-
     /// What is on this node's disk, whoever may serve it.
     ///
     /// # Errors
@@ -155,7 +150,6 @@ impl Slice {
         durability: Durability,
         standing: Standing,
     ) -> Result<(), SliceError> {
-        let losses = self.losses();
         let _under_way = match standing {
             Standing::Ordinary => Some(self.order.write(bytes(offset, ByteLen(data.len() as u64))).await),
             Standing::Holder => None,
@@ -166,7 +160,7 @@ impl Slice {
             Some(copy) => {
                 let len = ByteLen(data.len() as u64);
                 match standing {
-                    Standing::Ordinary => copy.write(offset, len, Payload::Data(data), losses).await,
+                    Standing::Ordinary => copy.write(offset, len, Payload::Data(data)).await,
                     Standing::Holder => copy.write_locked(offset, len, Payload::Data(data)).await,
                 }
             }
@@ -178,11 +172,10 @@ impl Slice {
     /// # Errors
     /// What the layout says.
     pub async fn zero(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
-        let losses = self.losses();
         let _under_way = self.order.write(bytes(offset, len)).await;
         match &self.copy {
             None => self.layout.zero(offset, len).await,
-            Some(copy) => copy.write(offset, len, Payload::Zeros, losses).await,
+            Some(copy) => copy.write(offset, len, Payload::Zeros).await,
         }
     }
 

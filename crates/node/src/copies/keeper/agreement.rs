@@ -6,7 +6,7 @@
 //! all others. Only then is it answered. A member takes nothing of an epoch that it does not act in: who is asked in the middle of a change of members asks again.
 //!
 //! So what was answered is known to all members of an epoch, and to every later one: a copy that joins asks the members, and serves
-//! nothing and is not promoted before it knows. What was not answered, because its node was lost, is either brought to all by the next question, or
+//! nothing and is not promoted before it knows, and before what was admitted earlier has come to its end. What was not answered, because its node was lost, is either brought to all by the next question, or
 //! forgotten with the members that had it. No change waits for the cluster's record.
 
 use std::rc::Rc;
@@ -25,7 +25,7 @@ use super::{Keeper, Kept};
 use crate::canary::{Canary, makes};
 use crate::control::Control;
 use crate::shard::Shard;
-use crate::unit::{Unit, install_on_all_cores};
+use crate::unit::{Unit, install_on_all_cores, until_written};
 
 /// Until when a change may be decided. Longer than a lost node is waited for; and shorter than initiators wait before they give a path up and ask through
 /// another: what they asked for here must not come after that.
@@ -276,6 +276,10 @@ impl Keeper {
             if told.known { (notices.clone(), abort.clone()) } else { (Vec::new(), Abort::NONE) };
         if agreed_here || !makes(Canary::InstallElsewhere) {
             install_on_all_cores(id, Some(state), told_now, aborted_now).await;
+        }
+        if !told.known && !makes(Canary::GoOnAfterLoss) {
+            // What was admitted under older reservations, before the others went on without this node or in the moment when it heard of that.
+            until_written(id).await;
         }
         let mut volumes = self.volumes.borrow_mut();
         let Some(kept) = volumes.get_mut(&id).filter(|kept| self.is_member_in(kept, epoch)) else {

@@ -98,8 +98,8 @@ impl SliceCopy {
     /// [`SliceError::Unavailable`] if that takes too long.
     pub async fn lock(self: &Rc<SliceCopy>, range: Range<u64>) -> Result<RangeLock, SliceError> {
         let until = rt::now() + LOCK_MAX;
-        let (losses, mut hold) = (self.losses(), None);
-        while self.losses() == losses {
+        let mut hold = None;
+        while self.may_wait() {
             match rt::timeout(until.since(rt::now()), self.try_lock(&range)).await {
                 Ok(Some(lock)) => return Ok(lock),
                 Ok(None) => self.hold(&mut hold).await?,
