@@ -17,6 +17,8 @@ pub enum Canary {
     InstallElsewhere,
     /// The member with the lowest slot takes a change that was decided against something else.
     InstallUnexpected,
+    /// A change of reservations during which members changed is in force here under the name of the one before.
+    InstallUnnamed,
     /// Reservations that are to survive are not stored.
     NotStored,
     /// COMPARE AND WRITE has its range on its own node only.

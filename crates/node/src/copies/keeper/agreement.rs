@@ -85,13 +85,16 @@ pub(super) struct Agreement {
     pub asking: bool,
     /// One change is carried out at a time.
     installing: Rc<Semaphore>,
+    /// What was here before the change that is being carried out. This is what others are told until that is done: some of it is installed already.
+    before: Option<Agreed>,
 }
 
 impl Agreement {
     pub fn new(known: bool) -> Agreement {
         let installing = Rc::new(Semaphore::new(1));
         let version = Version::default();
-        Agreement { version, notices: Vec::new(), abort: Abort::NONE, known, asking: false, installing }
+        let (notices, abort) = (Vec::new(), Abort::NONE);
+        Agreement { version, notices, abort, known, asking: false, installing, before: None }
     }
 
     /// In which epoch the last change was decided.
@@ -157,7 +160,8 @@ impl Keeper {
         // What is installed here is the newest.
         let decision = unit.brain().borrow().decide(change);
         if decision.state.is_none() && decision.notices.is_empty() && decision.abort == Abort::NONE {
-            return Ok(decision.outcome);
+            // Unless what it finds here is not agreed on yet.
+            return if self.is_installing(id) { Err(TryAgain) } else { Ok(decision.outcome) };
         }
         let version = Version { epoch: members.epoch.0, number: newest.version.number + 1, by: self.me().0 };
         let agreed = Agreed {
@@ -229,7 +233,10 @@ impl Keeper {
     pub fn tell(&self, id: VolumeId, epoch: Epoch) -> Option<Told> {
         let volumes = self.volumes.borrow();
         let kept = volumes.get(&id).filter(|kept| self.is_member_in(kept, epoch))?;
-        let Agreement { version, notices, abort, known, .. } = &kept.agreement;
+        let Agreement { version, notices, abort, known, before, .. } = &kept.agreement;
+        if let Some(before) = before {
+            return Some(Told { agreed: before.clone(), known: *known });
+        }
         let unit = Shard::current().unit(id)?;
         let state = unit.brain().borrow().state().clone();
         let (notices, abort) = (notices.clone(), abort.clone());
@@ -274,6 +281,9 @@ impl Keeper {
         // Who only learns what has been agreed on long since has no news for anybody.
         let (told_now, aborted_now) =
             if told.known { (notices.clone(), abort.clone()) } else { (Vec::new(), Abort::NONE) };
+        if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+            kept.agreement.before = Some(here);
+        }
         if agreed_here || !makes(Canary::InstallElsewhere) {
             install_on_all_cores(id, Some(state), told_now, aborted_now).await;
         }
@@ -282,13 +292,22 @@ impl Keeper {
             until_written(id).await;
         }
         let mut volumes = self.volumes.borrow_mut();
-        let Some(kept) = volumes.get_mut(&id).filter(|kept| self.is_member_in(kept, epoch)) else {
-            return false;
-        };
+        let Some(kept) = volumes.get_mut(&id) else { return false };
+        let is_member = self.is_member_in(kept, epoch);
         let agreement = &mut kept.agreement;
+        if !is_member && makes(Canary::InstallUnnamed) {
+            agreement.before = None;
+            return false;
+        }
+        // It is here now, also when another epoch is acted in meanwhile: to be told of it, and brought to all or forgotten, it must have its name.
         (agreement.version, agreement.notices, agreement.abort) = (version, notices, abort);
-        agreement.known = true;
-        true
+        agreement.before = None;
+        agreement.known |= is_member;
+        is_member
+    }
+
+    fn is_installing(&self, id: VolumeId) -> bool {
+        self.volumes.borrow().get(&id).is_some_and(|kept| kept.agreement.before.is_some())
     }
 
     /// Copies that have become members ask what the others agreed on.
