@@ -117,8 +117,7 @@ fn the_second_node_goes_on_alone_and_the_first_is_given_what_it_missed() {
 }
 
 /// The second node goes on alone and is lost; the first one, back, goes on, too; then the second is back.
-#[test]
-fn what_both_have_written_alone_is_kept_until_somebody_decides() {
+fn split() -> [Node; 2] {
     let mut nodes = cluster_of_two();
     nodes[0]
         .ursa(&["volume", "create", "db", "--size", "64M", "--copies", "2", "--target", TARGET])
@@ -137,6 +136,12 @@ fn what_both_have_written_alone_is_kept_until_somebody_decides() {
     nodes[1].restart();
     let split = || nodes[0].ursa_json(&["volume", "show", "db"])["fork"]["split"] == true;
     wait(GOES_ON_LIMIT, "it is said to be split", split);
+    nodes
+}
+
+#[test]
+fn what_both_have_written_alone_is_kept_until_somebody_decides() {
+    let nodes = split();
     let words = nodes[1].ursa(&["volume", "show", "db"]).expect_ok();
     assert!(words.contains("THE VOLUME IS SPLIT"), "{words}");
     assert!(serves(&nodes[0]) && !serves(&nodes[1]));
@@ -151,4 +156,24 @@ fn what_both_have_written_alone_is_kept_until_somebody_decides() {
         expect(node, 0..BLOCKS / 2, 2);
         expect(node, BLOCKS / 2..BLOCKS, 1);
     }
+}
+
+/// The first node is lost for good while the volume is split: the second keeps what it has, without anybody to ask.
+#[test]
+fn what_the_survivor_of_a_split_has_can_be_kept() {
+    let mut nodes = split();
+    nodes[0].kill();
+    let keep = ["volume", "resolve-fork", "db", "--keep", "2", "--discard-other"];
+    assert!(!nodes[1].ursa(&keep).ok(), "nobody has said that the first node does not come back");
+    let forced = |node: &Node| node.ursa(&["node", "force-new-cluster", "--yes"]).ok();
+    wait(CLUSTER_LIMIT, "the survivor is alone", || forced(&nodes[1]));
+    nodes[1].stop();
+    nodes[1].restart();
+    wait(CLUSTER_LIMIT, "it is decided", || nodes[1].ursa(&keep).ok());
+    wait(CLUSTER_LIMIT, "the survivor serves", || serves(&nodes[1]));
+    expect(&nodes[1], 0..BLOCKS / 2, 2);
+    expect(&nodes[1], BLOCKS / 2..BLOCKS, 1);
+    put(&nodes[1], 0..BLOCKS, 4);
+    nodes[1].ursa(&["volume", "copy", "remove", "db", "--on", "1", "--yes"]).expect_ok();
+    nodes[1].ursa(&["node", "remove", "1", "--yes"]).expect_ok();
 }
