@@ -2,34 +2,30 @@
 //!
 //! [`Replica`] decides; this tells it what has happened and does what it says, after each of these until nothing is left to be done.
 
+mod disk;
+mod hosts;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use base::{ByteLen, ByteOffset, Chain, Instant};
 use replica::{
-    Activation, Apply, Blocks, Command, Config, DirtyMap, DiskFailed, Envelope, Geometry, Incarnation,
-    Leases, Message, NodeId, Outcome, Output, PAGE_BYTES, PageWrite, Payload, Receivers, RegionCompare,
-    RegionRead, Replica, Slot, Slots, Standing, Unreadable, Unwritable, VALIDATE_AFTER, wire,
+    Activation, Blocks, Command, Config, Envelope, Geometry, Incarnation, Leases, Message, NodeId, Outcome,
+    Output, Receivers, Replica, Slot, Slots, Standing, VALIDATE_AFTER, wire,
 };
-use rt::Durability;
-use rt::sync::{Notify, Receiver, Sender, oneshot};
+use rt::sync::{Notify, Sender};
 use store::{SliceError, Stripe};
 
+use self::disk::read_map;
+use super::Address;
 use super::budget::Restraint;
 use super::core::{Copies, SLICE};
 use super::lock::Locks;
 use super::progress::{self, SliceSync};
 use super::view::SliceView;
-use super::{Address, HOLD_MAX};
-use crate::canary::{Canary, makes};
 use crate::volume::Order;
-
-/// How often a page of the dirty map that cannot be read is tried, and how long after: a path to a disk may be changing.
-const MAP_READS_MAX: u32 = 4;
-const MAP_READ_AGAIN: Duration = Duration::from_millis(250);
 
 /// How often a command that waits for a lease looks again, where nothing else wakes it.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -361,157 +357,6 @@ impl SliceCopy {
         }
     }
 
-    /// Reads, when this copy may (R9).
-    ///
-    /// # Errors
-    /// What the layout says; [`SliceError::Unavailable`] if this copy may not be read, and did not become readable soon.
-    pub async fn read(self: &Rc<Self>, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
-        let blocks = self.blocks(offset, len);
-        let (mut until, mut asked) = (None, false);
-        loop {
-            if self.frozen.get() {
-                self.hold(&mut until).await?;
-                continue;
-            }
-            let readable = self.ask(|replica, now, leases| replica.readable(now, leases, blocks));
-            let mark = match readable {
-                Ok(mark) => {
-                    self.served.set(true);
-                    mark
-                }
-                Err(Unreadable::Failed) => return Err(SliceError::Offline),
-                // Whoever writes there brings it to its end, or the configuration changes.
-                Err(Unreadable::Unsettled) => {
-                    if !asked {
-                        asked = true;
-                        self.ask_validation(blocks);
-                    }
-                    let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
-                    continue;
-                }
-                Err(Unreadable::NotInSync | Unreadable::NoLease(_)) => {
-                    self.hold(&mut until).await?;
-                    continue;
-                }
-            };
-            let data = self.layout.read(offset, len).await?;
-            let still = self.ask(|replica, now, leases| replica.still_readable(mark, now, leases, blocks));
-            if still || makes(Canary::ReadOnce) {
-                return Ok(data);
-            }
-        }
-    }
-
-    /// Whether a command that changes something may wait until it can begin: for leases, but not for a copy that is not in sync (any more) to
-    /// be it again. By then its initiator may have sent it again through another node, and something else since, or have been fenced off.
-    /// Who has waited while it was lost and came back is not seen here: a copy that comes back waits for the end of such commands before it is promoted.
-    pub(super) fn may_wait(&self) -> bool {
-        matches!(self.replica.borrow().standing(), Standing::InSync(_)) || makes(Canary::GoOnAfterLoss)
-    }
-
-    /// Writes, and returns when the write is on the disks of all members.
-    ///
-    /// # Errors
-    /// [`SliceError::Unavailable`]: this copy does not serve, and nothing was written. [`SliceError::Unknown`]: it did when the write began,
-    /// and others may have it.
-    pub async fn write(
-        self: &Rc<Self>,
-        offset: ByteOffset,
-        len: ByteLen,
-        payload: Payload,
-    ) -> Result<(), SliceError> {
-        let blocks = self.blocks(offset, len);
-        let mut until = None;
-        let done = loop {
-            if !self.may_wait() {
-                return Err(SliceError::Unavailable);
-            }
-            // It could begin, but not end: then it is better off with a copy that has its leases.
-            if self.frozen.get() || self.ask(|replica, now, leases| replica.leased(now, leases)).is_err() {
-                self.hold(&mut until).await?;
-                continue;
-            }
-            match self.begin(blocks, &payload) {
-                Ok(done) => break done,
-                Err(Unwritable::Failed) => return Err(SliceError::Offline),
-                Err(Unwritable::NotInSync) => self.hold(&mut until).await?,
-            }
-        };
-        self.end(len, done).await
-    }
-
-    /// Writes for a command that has the range for itself ([`SliceCopy::lock`]).
-    ///
-    /// # Errors
-    /// [`SliceError::Unavailable`]: as [`SliceCopy::write`], or it has lost the range, and nothing was written.
-    pub async fn write_locked(
-        self: &Rc<Self>,
-        offset: ByteOffset,
-        len: ByteLen,
-        payload: Payload,
-    ) -> Result<(), SliceError> {
-        // From here to the write's place in the order nothing else happens on this core.
-        let range = offset.0..offset.0 + len.0;
-        let held = self.epoch().is_some_and(|epoch| self.locks.hold(epoch, &range));
-        if !held && !makes(Canary::LockOfAnEpoch) {
-            return Err(SliceError::Unavailable);
-        }
-        match self.begin(self.blocks(offset, len), &payload) {
-            Ok(done) => self.end(len, done).await,
-            Err(Unwritable::Failed) => Err(SliceError::Offline),
-            Err(Unwritable::NotInSync) => Err(SliceError::Unavailable),
-        }
-    }
-
-    fn begin(&self, blocks: Blocks, payload: &Payload) -> Result<Receiver<Outcome>, Unwritable> {
-        if self.frozen.get() {
-            return Err(Unwritable::NotInSync);
-        }
-        let command = Command(self.last_command.get() + 1);
-        self.last_command.set(command.0);
-        let clock = Copies::current().clock();
-        self.replica.borrow_mut().write(command, blocks, payload.clone(), clock)?;
-        self.served.set(true);
-        let (sender, done) = oneshot();
-        self.commands.borrow_mut().insert(command, sender);
-        Ok(done)
-    }
-
-    async fn end(self: &Rc<Self>, len: ByteLen, done: Receiver<Outcome>) -> Result<(), SliceError> {
-        let _timed = Copies::current().time_write(len.0);
-        self.carry_out();
-        if makes(Canary::AnswerEarly) {
-            return Ok(());
-        }
-        match done.await {
-            Ok(Outcome::Done) => self.until_leased().await,
-            Ok(Outcome::Unknown) | Err(rt::sync::Closed) => Err(SliceError::Unknown),
-        }
-    }
-
-    /// Waits a moment for the leases without which a write is not acknowledged (R22).
-    async fn until_leased(&self) -> Result<(), SliceError> {
-        let mut until = None;
-        while self.ask(|replica, now, leases| replica.leased(now, leases)).is_err() {
-            // All have it, but this node does not know any more who they are.
-            if !self.may_wait() || self.hold(&mut until).await.is_err() {
-                return Err(SliceError::Unknown);
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits a moment for this copy to serve (again).
-    pub(super) async fn hold(&self, until: &mut Option<Instant>) -> Result<(), SliceError> {
-        let now = rt::now();
-        let until = *until.get_or_insert(now + HOLD_MAX);
-        if now >= until || self.given_up.get() {
-            return Err(SliceError::Unavailable);
-        }
-        let _ = rt::timeout(LOOK_AGAIN.min(until.since(now)), self.happened.notified()).await;
-        Ok(())
-    }
-
     fn ask<T>(&self, question: impl FnOnce(&Replica, Instant, &Leases) -> T) -> T {
         let core = Copies::current();
         question(&self.replica.borrow(), rt::now(), &core.leases())
@@ -632,96 +477,6 @@ impl SliceCopy {
         }
     }
 
-    fn apply(self: &Rc<Self>, Apply { id, blocks, payload }: Apply) {
-        let (offset, len) = self.bytes(blocks);
-        let turn = self.applies.queue(offset.0..offset.0 + len.0);
-        let copy = Rc::clone(self);
-        let work = async move {
-            turn.come().await;
-            copy.write_durably(offset, len, payload).await
-        };
-        self.work(work, move |replica, result| replica.handle_applied(id, result));
-    }
-
-    /// Has the disk do something and tells the protocol when it is done. What needs no waiting (memory) is done at once.
-    fn work<T: 'static>(
-        self: &Rc<Self>,
-        work: impl Future<Output = Result<T, SliceError>> + 'static,
-        then: impl FnOnce(&mut Replica, Result<T, DiskFailed>) + 'static,
-    ) {
-        let mut work = Box::pin(work);
-        match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => then(&mut self.replica.borrow_mut(), self.judge(result)),
-            Poll::Pending => {
-                let copy = Rc::clone(self);
-                rt::spawn(async move {
-                    let result = work.await;
-                    copy.tell(|replica| then(replica, copy.judge(result)));
-                })
-                .detach();
-            }
-        }
-    }
-
-    async fn write_durably(
-        &self,
-        offset: ByteOffset,
-        len: ByteLen,
-        payload: Payload,
-    ) -> Result<(), SliceError> {
-        match payload {
-            Payload::Data(data) if makes(Canary::NotDurable) => {
-                self.layout.write(offset, data, Durability::Cached).await
-            }
-            Payload::Data(data) => self.layout.write(offset, data, Durability::Durable).await,
-            Payload::Zeros => {
-                // What takes no space reads as zeros already.
-                if !self.layout.allocated(offset, len, 1).await?.is_empty() {
-                    self.layout.zero(offset, len).await?;
-                }
-                self.layout.flush().await
-            }
-        }
-    }
-
-    fn write_page(self: &Rc<Self>, PageWrite { page, image }: PageWrite) {
-        let layout = Rc::clone(&self.layout);
-        let image: Box<[u8; PAGE_BYTES]> = image.try_into().expect("a page has its length");
-        let work = async move { layout.write_map_page(page, &image[..]).await };
-        self.work(work, move |replica, result| replica.handle_page_written(page, result));
-    }
-
-    fn read_region(self: &Rc<Self>, read: RegionRead) {
-        let (offset, len) = self.bytes(read.blocks);
-        let layout = Rc::clone(&self.layout);
-        let work = async move { read_or_zeros(&layout, offset, len).await };
-        self.work(work, move |replica, result| replica.handle_region_read(read, result));
-    }
-
-    fn compare_region(self: &Rc<Self>, compare: RegionCompare) {
-        let (offset, len) = self.bytes(compare.blocks);
-        let address = self.address;
-        // Behind all writes that were handed out: those of an earlier membership, too, of whose ends nobody is told.
-        let turn = self.applies.queue(offset.0..offset.0 + len.0);
-        let layout = Rc::clone(&self.layout);
-        let work = async move {
-            turn.come().await;
-            // Of writes of an earlier life nobody knows whether they are durable. Costs nothing from the second time on.
-            layout.flush().await?;
-            let here = read_or_zeros(&layout, offset, len).await;
-            Ok(here.inspect_err(|error| tracing::warn!(copy = %address, %error, "a region that cannot be read is written anew")).ok())
-        };
-        self.work(work, move |replica, result| replica.handle_region_compared(compare, result));
-    }
-
-    fn judge<T>(&self, result: Result<T, SliceError>) -> Result<T, DiskFailed> {
-        result.map_err(|error| {
-            let error = &error as &dyn std::error::Error;
-            tracing::error!(copy = %self.address, error, "the disk of a copy failed: others go on without it, if there are any");
-            DiskFailed
-        })
-    }
-
     fn is_of_another_epoch(&self, head: &[u8]) -> bool {
         let epoch = head.first_chunk().and_then(|header| Some(wire::Header::parse(header).ok()?.epoch()));
         let active = self.replica.borrow().config().map(|config| config.epoch);
@@ -749,56 +504,4 @@ impl SliceCopy {
         let block = u64::from(self.geometry.get().block_bytes);
         (ByteOffset(blocks.start * block), ByteLen(blocks.count() * block))
     }
-}
-
-/// Nothing is read, and nothing is sent, of what takes no space or holds nothing but zeros.
-async fn read_or_zeros(
-    layout: &store::Slice,
-    offset: ByteOffset,
-    len: ByteLen,
-) -> Result<Payload, SliceError> {
-    if layout.allocated(offset, len, 1).await?.is_empty() {
-        return Ok(Payload::Zeros);
-    }
-    let data = layout.read(offset, len).await?;
-    let empty = data.parts().iter().all(|part| part.iter().all(|byte| *byte == 0));
-    Ok(if empty { Payload::Zeros } else { Payload::Data(data) })
-}
-
-async fn read_map(
-    layout: &store::Slice,
-    geometry: &Geometry,
-    address: Address,
-    blank: bool,
-) -> Result<DirtyMap, SliceError> {
-    let regions = geometry.regions();
-    let mut map = DirtyMap::new(regions);
-    let everybody = Slots::from_bits(0xf);
-    if blank {
-        map.mark(0..regions, everybody);
-        return Ok(map);
-    }
-    for page in 0..map.pages() {
-        let image = read_map_page(layout, page).await?;
-        if image.is_none_or(|image| map.load(page, &image).is_err()) {
-            tracing::error!(copy = %address, page, "a page of the dirty map is damaged: all that it covers is copied anew");
-            let first = page as u64 * replica::PAGE_REGIONS;
-            map.mark(first..(first + replica::PAGE_REGIONS).min(regions), everybody);
-        }
-    }
-    Ok(map)
-}
-
-/// `None` if the disk does not give it: better to copy too much than to have no copy of the slice here until somebody restarts the node.
-async fn read_map_page(layout: &store::Slice, page: usize) -> Result<Option<[u8; PAGE_BYTES]>, SliceError> {
-    for attempt in 0..MAP_READS_MAX {
-        if attempt > 0 {
-            rt::sleep(MAP_READ_AGAIN).await;
-        }
-        match layout.read_map_page(page).await {
-            Err(SliceError::Unreadable(_)) => {}
-            read => return read.map(Some),
-        }
-    }
-    Ok(None)
 }

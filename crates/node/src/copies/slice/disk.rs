@@ -1,0 +1,165 @@
+//! What a copy has its disk do.
+
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use base::{ByteLen, ByteOffset};
+use replica::{
+    Apply, DirtyMap, DiskFailed, Geometry, PAGE_BYTES, PageWrite, Payload, RegionCompare, RegionRead,
+    Replica, Slots,
+};
+use rt::Durability;
+use store::SliceError;
+
+use super::super::Address;
+use super::SliceCopy;
+use crate::canary::{Canary, makes};
+
+/// How often a page of the dirty map that cannot be read is tried, and how long after: a path to a disk may be changing.
+const MAP_READS_MAX: u32 = 4;
+const MAP_READ_AGAIN: Duration = Duration::from_millis(250);
+
+impl SliceCopy {
+    pub(super) fn apply(self: &Rc<Self>, Apply { id, blocks, payload }: Apply) {
+        let (offset, len) = self.bytes(blocks);
+        let turn = self.applies.queue(offset.0..offset.0 + len.0);
+        let copy = Rc::clone(self);
+        let work = async move {
+            turn.come().await;
+            copy.write_durably(offset, len, payload).await
+        };
+        self.work(work, move |replica, result| replica.handle_applied(id, result));
+    }
+
+    /// Has the disk do something and tells the protocol when it is done. What needs no waiting (memory) is done at once.
+    fn work<T: 'static>(
+        self: &Rc<Self>,
+        work: impl Future<Output = Result<T, SliceError>> + 'static,
+        then: impl FnOnce(&mut Replica, Result<T, DiskFailed>) + 'static,
+    ) {
+        let mut work = Box::pin(work);
+        match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => then(&mut self.replica.borrow_mut(), self.judge(result)),
+            Poll::Pending => {
+                let copy = Rc::clone(self);
+                rt::spawn(async move {
+                    let result = work.await;
+                    copy.tell(|replica| then(replica, copy.judge(result)));
+                })
+                .detach();
+            }
+        }
+    }
+
+    async fn write_durably(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        payload: Payload,
+    ) -> Result<(), SliceError> {
+        match payload {
+            Payload::Data(data) if makes(Canary::NotDurable) => {
+                self.layout.write(offset, data, Durability::Cached).await
+            }
+            Payload::Data(data) => self.layout.write(offset, data, Durability::Durable).await,
+            Payload::Zeros => {
+                // What takes no space reads as zeros already.
+                if !self.layout.allocated(offset, len, 1).await?.is_empty() {
+                    self.layout.zero(offset, len).await?;
+                }
+                self.layout.flush().await
+            }
+        }
+    }
+
+    pub(super) fn write_page(self: &Rc<Self>, PageWrite { page, image }: PageWrite) {
+        let layout = Rc::clone(&self.layout);
+        let image: Box<[u8; PAGE_BYTES]> = image.try_into().expect("a page has its length");
+        let work = async move { layout.write_map_page(page, &image[..]).await };
+        self.work(work, move |replica, result| replica.handle_page_written(page, result));
+    }
+
+    pub(super) fn read_region(self: &Rc<Self>, read: RegionRead) {
+        let (offset, len) = self.bytes(read.blocks);
+        let layout = Rc::clone(&self.layout);
+        let work = async move { read_or_zeros(&layout, offset, len).await };
+        self.work(work, move |replica, result| replica.handle_region_read(read, result));
+    }
+
+    pub(super) fn compare_region(self: &Rc<Self>, compare: RegionCompare) {
+        let (offset, len) = self.bytes(compare.blocks);
+        let address = self.address;
+        // Behind all writes that were handed out: those of an earlier membership, too, of whose ends nobody is told.
+        let turn = self.applies.queue(offset.0..offset.0 + len.0);
+        let layout = Rc::clone(&self.layout);
+        let work = async move {
+            turn.come().await;
+            // Of writes of an earlier life nobody knows whether they are durable. Costs nothing from the second time on.
+            layout.flush().await?;
+            let here = read_or_zeros(&layout, offset, len).await;
+            Ok(here.inspect_err(|error| tracing::warn!(copy = %address, %error, "a region that cannot be read is written anew")).ok())
+        };
+        self.work(work, move |replica, result| replica.handle_region_compared(compare, result));
+    }
+
+    fn judge<T>(&self, result: Result<T, SliceError>) -> Result<T, DiskFailed> {
+        result.map_err(|error| {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(copy = %self.address, error, "the disk of a copy failed: others go on without it, if there are any");
+            DiskFailed
+        })
+    }
+}
+
+/// Nothing is read, and nothing is sent, of what takes no space or holds nothing but zeros.
+async fn read_or_zeros(
+    layout: &store::Slice,
+    offset: ByteOffset,
+    len: ByteLen,
+) -> Result<Payload, SliceError> {
+    if layout.allocated(offset, len, 1).await?.is_empty() {
+        return Ok(Payload::Zeros);
+    }
+    let data = layout.read(offset, len).await?;
+    let empty = data.parts().iter().all(|part| part.iter().all(|byte| *byte == 0));
+    Ok(if empty { Payload::Zeros } else { Payload::Data(data) })
+}
+
+pub(super) async fn read_map(
+    layout: &store::Slice,
+    geometry: &Geometry,
+    address: Address,
+    blank: bool,
+) -> Result<DirtyMap, SliceError> {
+    let regions = geometry.regions();
+    let mut map = DirtyMap::new(regions);
+    let everybody = Slots::from_bits(0xf);
+    if blank {
+        map.mark(0..regions, everybody);
+        return Ok(map);
+    }
+    for page in 0..map.pages() {
+        let image = read_map_page(layout, page).await?;
+        if image.is_none_or(|image| map.load(page, &image).is_err()) {
+            tracing::error!(copy = %address, page, "a page of the dirty map is damaged: all that it covers is copied anew");
+            let first = page as u64 * replica::PAGE_REGIONS;
+            map.mark(first..(first + replica::PAGE_REGIONS).min(regions), everybody);
+        }
+    }
+    Ok(map)
+}
+
+/// `None` if the disk does not give it: better to copy too much than to have no copy of the slice here until somebody restarts the node.
+async fn read_map_page(layout: &store::Slice, page: usize) -> Result<Option<[u8; PAGE_BYTES]>, SliceError> {
+    for attempt in 0..MAP_READS_MAX {
+        if attempt > 0 {
+            rt::sleep(MAP_READ_AGAIN).await;
+        }
+        match layout.read_map_page(page).await {
+            Err(SliceError::Unreadable(_)) => {}
+            read => return read.map(Some),
+        }
+    }
+    Ok(None)
+}

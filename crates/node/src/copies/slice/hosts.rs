@@ -1,0 +1,166 @@
+//! What hosts read and write through a copy.
+
+use std::rc::Rc;
+
+use base::{ByteLen, ByteOffset, Chain, Instant};
+use replica::{Blocks, Command, Outcome, Payload, Standing, Unreadable, Unwritable};
+use rt::sync::{Receiver, oneshot};
+use store::SliceError;
+
+use super::super::HOLD_MAX;
+use super::super::core::Copies;
+use super::{LOOK_AGAIN, SliceCopy};
+use crate::canary::{Canary, makes};
+
+impl SliceCopy {
+    /// Reads, when this copy may (R9).
+    ///
+    /// # Errors
+    /// What the layout says; [`SliceError::Unavailable`] if this copy may not be read, and did not become readable soon.
+    pub async fn read(self: &Rc<Self>, offset: ByteOffset, len: ByteLen) -> Result<Chain, SliceError> {
+        let blocks = self.blocks(offset, len);
+        let (mut until, mut asked) = (None, false);
+        loop {
+            if self.frozen.get() {
+                self.hold(&mut until).await?;
+                continue;
+            }
+            let readable = self.ask(|replica, now, leases| replica.readable(now, leases, blocks));
+            let mark = match readable {
+                Ok(mark) => {
+                    self.served.set(true);
+                    mark
+                }
+                Err(Unreadable::Failed) => return Err(SliceError::Offline),
+                // Whoever writes there brings it to its end, or the configuration changes.
+                Err(Unreadable::Unsettled) => {
+                    if !asked {
+                        asked = true;
+                        self.ask_validation(blocks);
+                    }
+                    let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
+                    continue;
+                }
+                Err(Unreadable::NotInSync | Unreadable::NoLease(_)) => {
+                    self.hold(&mut until).await?;
+                    continue;
+                }
+            };
+            let data = self.layout.read(offset, len).await?;
+            let still = self.ask(|replica, now, leases| replica.still_readable(mark, now, leases, blocks));
+            if still || makes(Canary::ReadOnce) {
+                return Ok(data);
+            }
+        }
+    }
+
+    /// Whether a command that changes something may wait until it can begin: for leases, but not for a copy that is not in sync (any more) to
+    /// be it again. By then its initiator may have sent it again through another node, and something else since, or have been fenced off.
+    /// Who has waited while it was lost and came back is not seen here: a copy that comes back waits for the end of such commands before it is promoted.
+    pub(in crate::copies) fn may_wait(&self) -> bool {
+        matches!(self.replica.borrow().standing(), Standing::InSync(_)) || makes(Canary::GoOnAfterLoss)
+    }
+
+    /// Writes, and returns when the write is on the disks of all members.
+    ///
+    /// # Errors
+    /// [`SliceError::Unavailable`]: this copy does not serve, and nothing was written. [`SliceError::Unknown`]: it did when the write began,
+    /// and others may have it.
+    pub async fn write(
+        self: &Rc<Self>,
+        offset: ByteOffset,
+        len: ByteLen,
+        payload: Payload,
+    ) -> Result<(), SliceError> {
+        let blocks = self.blocks(offset, len);
+        let mut until = None;
+        let done = loop {
+            if !self.may_wait() {
+                return Err(SliceError::Unavailable);
+            }
+            // It could begin, but not end: then it is better off with a copy that has its leases.
+            if self.frozen.get() || self.ask(|replica, now, leases| replica.leased(now, leases)).is_err() {
+                self.hold(&mut until).await?;
+                continue;
+            }
+            match self.begin(blocks, &payload) {
+                Ok(done) => break done,
+                Err(Unwritable::Failed) => return Err(SliceError::Offline),
+                Err(Unwritable::NotInSync) => self.hold(&mut until).await?,
+            }
+        };
+        self.end(len, done).await
+    }
+
+    /// Writes for a command that has the range for itself ([`SliceCopy::lock`]).
+    ///
+    /// # Errors
+    /// [`SliceError::Unavailable`]: as [`SliceCopy::write`], or it has lost the range, and nothing was written.
+    pub async fn write_locked(
+        self: &Rc<Self>,
+        offset: ByteOffset,
+        len: ByteLen,
+        payload: Payload,
+    ) -> Result<(), SliceError> {
+        // From here to the write's place in the order nothing else happens on this core.
+        let range = offset.0..offset.0 + len.0;
+        let held = self.epoch().is_some_and(|epoch| self.locks.hold(epoch, &range));
+        if !held && !makes(Canary::LockOfAnEpoch) {
+            return Err(SliceError::Unavailable);
+        }
+        match self.begin(self.blocks(offset, len), &payload) {
+            Ok(done) => self.end(len, done).await,
+            Err(Unwritable::Failed) => Err(SliceError::Offline),
+            Err(Unwritable::NotInSync) => Err(SliceError::Unavailable),
+        }
+    }
+
+    fn begin(&self, blocks: Blocks, payload: &Payload) -> Result<Receiver<Outcome>, Unwritable> {
+        if self.frozen.get() {
+            return Err(Unwritable::NotInSync);
+        }
+        let command = Command(self.last_command.get() + 1);
+        self.last_command.set(command.0);
+        let clock = Copies::current().clock();
+        self.replica.borrow_mut().write(command, blocks, payload.clone(), clock)?;
+        self.served.set(true);
+        let (sender, done) = oneshot();
+        self.commands.borrow_mut().insert(command, sender);
+        Ok(done)
+    }
+
+    async fn end(self: &Rc<Self>, len: ByteLen, done: Receiver<Outcome>) -> Result<(), SliceError> {
+        let _timed = Copies::current().time_write(len.0);
+        self.carry_out();
+        if makes(Canary::AnswerEarly) {
+            return Ok(());
+        }
+        match done.await {
+            Ok(Outcome::Done) => self.until_leased().await,
+            Ok(Outcome::Unknown) | Err(rt::sync::Closed) => Err(SliceError::Unknown),
+        }
+    }
+
+    /// Waits a moment for the leases without which a write is not acknowledged (R22).
+    async fn until_leased(&self) -> Result<(), SliceError> {
+        let mut until = None;
+        while self.ask(|replica, now, leases| replica.leased(now, leases)).is_err() {
+            // All have it, but this node does not know any more who they are.
+            if !self.may_wait() || self.hold(&mut until).await.is_err() {
+                return Err(SliceError::Unknown);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits a moment for this copy to serve (again).
+    pub(in crate::copies) async fn hold(&self, until: &mut Option<Instant>) -> Result<(), SliceError> {
+        let now = rt::now();
+        let until = *until.get_or_insert(now + HOLD_MAX);
+        if now >= until || self.given_up.get() {
+            return Err(SliceError::Unavailable);
+        }
+        let _ = rt::timeout(LOOK_AGAIN.min(until.since(now)), self.happened.notified()).await;
+        Ok(())
+    }
+}
