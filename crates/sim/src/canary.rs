@@ -17,19 +17,21 @@ pub enum Canary {
 }
 
 impl Canary {
-    /// Those that one of the first seeds notices.
-    pub const NOTICED: [Canary; 7] = [
+    /// Those that one of the first 200 seeds notices.
+    pub const NOTICED: [Canary; 9] = [
         Canary::Disks,
         Canary::Node(Mistake::AnswerEarly),
         Canary::Node(Mistake::NotDurable),
         Canary::Node(Mistake::InstallElsewhere),
+        Canary::Node(Mistake::InstallUnexpected),
+        Canary::Node(Mistake::NotStored),
         Canary::Node(Mistake::LockHere),
         Canary::Rule(Rule::NoIntent),
         Canary::Rule(Rule::NoEpoch),
     ];
 
     /// All that whole nodes can make.
-    pub const ALL: [Canary; 31] = [
+    pub const ALL: [Canary; 32] = [
         Canary::Disks,
         Canary::Node(Mistake::AnswerEarly),
         Canary::Node(Mistake::NotDurable),
@@ -37,6 +39,7 @@ impl Canary {
         Canary::Node(Mistake::GoOnAfterLoss),
         Canary::Node(Mistake::InstallElsewhere),
         Canary::Node(Mistake::InstallUnexpected),
+        Canary::Node(Mistake::InstallUnnamed),
         Canary::Node(Mistake::NotStored),
         Canary::Node(Mistake::LockHere),
         Canary::Node(Mistake::LockOfAnEpoch),

@@ -319,7 +319,15 @@ pub fn named(name: &str) -> Options {
 /// # Errors
 /// What the initiator says.
 pub async fn log_in(portal: SocketAddr, name: &str) -> Result<Session, Error> {
-    let session = Session::connect(portal, TARGET, &named(name)).await?;
+    log_in_as(portal, &named(name)).await
+}
+
+/// As [`log_in`].
+///
+/// # Errors
+/// What the initiator says.
+pub async fn log_in_as(portal: SocketAddr, options: &Options) -> Result<Session, Error> {
+    let session = Session::connect(portal, TARGET, options).await?;
     session.make_ready(LUN).await?;
     Ok(session)
 }

@@ -17,6 +17,14 @@ use crate::plan::{Harm, Plan};
 
 /// How long a paused process stands still at most: longer than a lease.
 const PAUSE_MAX_MILLIS: u64 = 3000;
+/// How long some others do not hear a node before it dies.
+const LAST_WORDS_MAX: Duration = Duration::from_millis(10);
+/// How often something is held up when the network stutters, and how long at most: not for as long that anybody is missed.
+const STUTTERS: usize = 10;
+const STUTTER_MAX: Duration = Duration::from_millis(60);
+/// How long a node is cut off at most for others to go on without it, and how often it is looked whether they do.
+const LAPSE_MAX: Duration = Duration::from_secs(2);
+const LAPSE_LOOK: Duration = Duration::from_millis(20);
 /// How long the news of a death is carried.
 const TELL_MAX: Duration = Duration::from_secs(2);
 
@@ -99,6 +107,10 @@ impl<'a> Harms<'a> {
                 up
             }
             Harm::KillAndTell if cluster.is_started(index) => self.kill_and_tell(index),
+            Harm::LastWords if up => {
+                self.speak_last_words(index, other, rng);
+                true
+            }
             Harm::PowerLoss if up => {
                 self.power_loss(&[index]);
                 true
@@ -147,6 +159,14 @@ impl<'a> Harms<'a> {
                 }
                 true
             }
+            Harm::Lapse if cluster.is_started(index) && cluster.is_in_sync(index) => {
+                self.let_lapse(index);
+                true
+            }
+            Harm::Stutter => {
+                (0..STUTTERS).for_each(|_| self.hold_up(rng));
+                true
+            }
             Harm::CutHost => {
                 let host = self.hosts[rng.below(self.hosts.len() as u64) as usize];
                 let (from, to) = if rng.one_in(2) { (host, machine) } else { (machine, host) };
@@ -173,7 +193,7 @@ impl<'a> Harms<'a> {
                 true
             }
             Harm::FailingDisk => {
-                let mut one_in = || if rng.one_in(2) { 1 + rng.below(100) } else { 0 };
+                let mut one_in = || if rng.one_in(2) { 1 + rng.below(10) } else { 0 };
                 let faults = DiskFaults {
                     read_error_one_in: one_in(),
                     write_error_one_in: one_in(),
@@ -203,7 +223,12 @@ impl<'a> Harms<'a> {
                 self.make_record_well();
                 true
             }
-            Harm::KillAndTell | Harm::PowerLoss | Harm::Stop | Harm::Pause => false,
+            Harm::KillAndTell
+            | Harm::Lapse
+            | Harm::LastWords
+            | Harm::PowerLoss
+            | Harm::Stop
+            | Harm::Pause => false,
         }
     }
 
@@ -243,6 +268,58 @@ impl<'a> Harms<'a> {
             self.counts.count("disk of a copy in sync after a power loss");
             self.media.check(cluster, index, self.history);
         }
+    }
+
+    /// What the node says last reaches some of the others only.
+    fn speak_last_words(&self, index: usize, other: usize, rng: &mut Rng) {
+        let (world, servers) = (&self.cluster.world, &self.cluster.servers);
+        let (machine, deaf) = (servers[index].machine, servers[other].machine);
+        let was_cut = self.is_cut(machine, deaf);
+        world.cut_one_way(machine, deaf);
+        world.run_for(Duration::from_micros(rng.below(LAST_WORDS_MAX.as_micros() as u64)));
+        world.break_connections(machine, deaf);
+        if rng.one_in(2) {
+            self.power_loss(&[index]);
+        } else {
+            world.kill(machine);
+        }
+        if !was_cut {
+            world.heal(machine, deaf);
+        }
+    }
+
+    /// Commands that wait at the node may be there still when it is back.
+    fn let_lapse(&self, index: usize) {
+        let (world, servers) = (&self.cluster.world, &self.cluster.servers);
+        let machine = servers[index].machine;
+        let others = servers.iter().map(|server| server.machine).filter(|other| *other != machine);
+        let others: Vec<NodeId> = others.filter(|other| !self.is_cut(machine, *other)).collect();
+        others.iter().for_each(|other| world.cut(machine, *other));
+        let until = world.now() + LAPSE_MAX;
+        while self.cluster.is_in_sync(index) && world.now() < until {
+            world.run_for(LAPSE_LOOK);
+        }
+        others.iter().for_each(|other| world.heal(machine, *other));
+    }
+
+    /// Holds up what one node says to another, unless their link is cut.
+    fn hold_up(&self, rng: &mut Rng) {
+        let (world, servers) = (&self.cluster.world, &self.cluster.servers);
+        let nodes = servers.len() as u64;
+        let from = rng.below(nodes);
+        let to = (from + 1 + rng.below(nodes - 1)) % nodes;
+        let (from, to) = (servers[from as usize].machine, servers[to as usize].machine);
+        let for_how_long = Duration::from_micros(rng.below(STUTTER_MAX.as_micros() as u64));
+        if self.is_cut(from, to) {
+            return world.run_for(for_how_long);
+        }
+        world.cut_one_way(from, to);
+        world.run_for(for_how_long);
+        world.heal(from, to);
+    }
+
+    fn is_cut(&self, one: NodeId, other: NodeId) -> bool {
+        self.cut.iter().any(|link| *link == (one, other) || *link == (other, one))
     }
 
     fn cut(&mut self, from: NodeId, to: NodeId) {
@@ -286,11 +363,7 @@ impl<'a> Harms<'a> {
         for (index, machine) in machines.iter().enumerate() {
             let reached = |vote: &&NodeId| {
                 let runs = cluster.world.status(**vote) == NodeStatus::Running;
-                let linked = !self
-                    .cut
-                    .iter()
-                    .any(|(from, to)| (from, to) == (machine, *vote) || (from, to) == (*vote, machine));
-                runs && (linked || *vote == machine)
+                runs && (*vote == machine || !self.is_cut(*machine, **vote))
             };
             let majority = votes.iter().filter(reached).count() * 2 > votes.len();
             if majority && !self.record_gone.contains(&index) {
@@ -361,6 +434,7 @@ pub fn name(harm: Harm) -> &'static str {
     match harm {
         Harm::Kill => "kill",
         Harm::KillAndTell => "kill that is told",
+        Harm::LastWords => "last words",
         Harm::PowerLoss => "power loss",
         Harm::BlackOut => "black-out",
         Harm::Start => "start",
@@ -369,6 +443,8 @@ pub fn name(harm: Harm) -> &'static str {
         Harm::Cut => "cut",
         Harm::CutOneWay => "cut one way",
         Harm::Isolate => "isolation",
+        Harm::Lapse => "lapse",
+        Harm::Stutter => "stutter",
         Harm::CutHost => "cut of a host",
         Harm::Heal => "heal",
         Harm::Break => "reset of links",

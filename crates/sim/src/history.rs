@@ -8,6 +8,7 @@ use std::rc::Rc;
 use base::{BlockSize, Buf, Chain};
 use rt::sim::linear::{self, Kind, NEVER, Op, Time, Violation};
 
+use crate::exchanges::{self, Unexchangeable};
 use crate::layout::SECTOR;
 
 /// What a sector held before anybody wrote.
@@ -22,6 +23,8 @@ struct Inner {
     time: Cell<Time>,
     values: Cell<u64>,
     sectors: RefCell<BTreeMap<u64, Vec<Op>>>,
+    /// What each value was to be exchanged for, by COMPARE AND WRITE: by new value the old one.
+    exchanged: RefCell<BTreeMap<u64, u64>>,
 }
 
 /// A write that has begun: its entries in the history, by sector.
@@ -31,7 +34,8 @@ impl History {
     /// Of a volume with blocks of this size.
     pub fn new(size: BlockSize) -> History {
         let (time, values) = (Cell::new(0), Cell::new(0));
-        History(Rc::new(Inner { size, time, values, sectors: RefCell::default() }))
+        let (sectors, exchanged) = (RefCell::default(), RefCell::default());
+        History(Rc::new(Inner { size, time, values, sectors, exchanged }))
     }
 
     /// A moment after all moments so far.
@@ -56,6 +60,12 @@ impl History {
             (sector, ops.len() - 1)
         });
         Begun(entries.collect())
+    }
+
+    /// An exchange of what a block is full of for something new begins. If it happens, it is one step.
+    pub fn begin_exchange(&self, block: u64, old: u64, new: u64) -> Begun {
+        self.0.exchanged.borrow_mut().insert(new, old);
+        self.begin_write(block..block + 1, new)
     }
 
     /// As [`History::begin_write`], with something else for each sector.
@@ -98,15 +108,6 @@ impl History {
         }
     }
 
-    /// What an operation on one block said of what was in it between `call` and now.
-    pub fn found(&self, block: u64, value: u64, call: Time) {
-        let reply = self.tick();
-        let mut sectors = self.0.sectors.borrow_mut();
-        for sector in self.watched(block..block + 1) {
-            sectors.entry(sector).or_default().push(Op { kind: Kind::Read, value, call, reply });
-        }
-    }
-
     /// The sectors that the history is about.
     pub fn sectors(&self) -> Vec<u64> {
         self.0.sectors.borrow().keys().copied().collect()
@@ -122,15 +123,16 @@ impl History {
         self.len() == 0
     }
 
-    /// Whether all that was seen of each sector is possible (A1).
+    /// Whether all that was seen of each sector is possible (A1), and each exchange one step (A11).
     ///
     /// # Errors
     /// The sector, and why not.
-    pub fn check(&self) -> Result<(), (u64, Violation)> {
-        let sectors = self.0.sectors.borrow();
-        sectors
-            .iter()
-            .try_for_each(|(sector, ops)| linear::check(EMPTY, ops).map_err(|violation| (*sector, violation)))
+    pub fn check(&self) -> Result<(), (u64, Unexchangeable)> {
+        let (sectors, exchanged) = (self.0.sectors.borrow(), self.0.exchanged.borrow());
+        let mut each = sectors.iter();
+        each.try_for_each(|(sector, ops)| {
+            exchanges::check(EMPTY, ops, &exchanged).map_err(|violation| (*sector, violation))
+        })
     }
 
     /// Whether a reader who finds `value` in a sector now finds what is possible.

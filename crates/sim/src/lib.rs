@@ -4,12 +4,12 @@
 //!
 //! | what must be | checked by |
 //! |---|---|
-//! | A1 what hosts saw of each sector is linearizable | [`history`], by `load::hot` |
+//! | A1 what hosts saw of each sector is linearizable | [`history`], by `load::hot` and `load::exchange` |
 //! | A2, A8 what was acknowledged is on the disk of every copy in sync | [`media`], at each power loss |
 //! | A5 no power loss makes anybody copy everything, or ask somebody | `run` |
 //! | A6 epochs grow by one; somebody is always in sync | [`onlooker`] |
-//! | A10 who was fenced off changes nothing any more | `load::fence` |
-//! | A11 nothing is exchanged twice by COMPARE AND WRITE, and no write in between is lost | `load::exchange` |
+//! | A10 who was fenced off changes nothing any more; what was answered of registrations stays | `load::fence`, `load::registrant` |
+//! | A11 COMPARE AND WRITE is one step | [`exchanges`], by `load::exchange` |
 //! | A12 what was answered is not undone by what came before it, by whichever path | `load::own` |
 //! | A13 all come in sync when nothing fails any more; then copies are equal and dirty maps empty | `run` |
 //!
@@ -17,6 +17,7 @@
 
 pub mod canary;
 pub mod cluster;
+pub mod exchanges;
 pub mod harm;
 pub mod history;
 pub mod layout;

@@ -45,12 +45,16 @@ pub struct Load {
     pub pause: Duration,
     /// Hosts that share blocks, through one node each.
     pub single: u64,
+    /// They share few of these: what they do meets all the time.
+    pub narrow: bool,
     /// Hosts with blocks of their own, through all nodes.
     pub owners: u64,
     /// Hosts that exchange blocks by COMPARE AND WRITE.
     pub exchangers: u64,
     /// Hosts that are fenced off by another.
     pub writers: u64,
+    /// Hosts that register, where nobody is fenced off.
+    pub registrants: u64,
 }
 
 /// What can go wrong.
@@ -60,6 +64,8 @@ pub enum Harm {
     Kill,
     /// A process is killed, and the others are told.
     KillAndTell,
+    /// A process is killed, or its machine loses power, while what it says does not reach all others any more.
+    LastWords,
     /// A machine loses power.
     PowerLoss,
     /// All machines lose power at once.
@@ -76,6 +82,10 @@ pub enum Harm {
     CutOneWay,
     /// A node reaches no other.
     Isolate,
+    /// A node reaches no other for as long as it takes until they go on without it, and no longer.
+    Lapse,
+    /// What nodes say to each other is held up here and there, for a moment.
+    Stutter,
     /// A host does not reach a node.
     CutHost,
     /// Everybody reaches everybody.
@@ -99,9 +109,10 @@ pub enum Harm {
 }
 
 /// What the measures of harm are parts of, all together.
-const WEIGHTS: [(Harm, u64); 20] = [
+const WEIGHTS: [(Harm, u64); 23] = [
     (Harm::Kill, 6),
     (Harm::KillAndTell, 4),
+    (Harm::LastWords, 5),
     (Harm::PowerLoss, 6),
     (Harm::BlackOut, 3),
     (Harm::Start, 30),
@@ -110,11 +121,13 @@ const WEIGHTS: [(Harm, u64); 20] = [
     (Harm::Cut, 6),
     (Harm::CutOneWay, 5),
     (Harm::Isolate, 4),
+    (Harm::Lapse, 4),
+    (Harm::Stutter, 6),
     (Harm::CutHost, 3),
     (Harm::Heal, 16),
     (Harm::Break, 4),
     (Harm::SlowDisk, 4),
-    (Harm::FailingDisk, 3),
+    (Harm::FailingDisk, 12),
     (Harm::WellDisks, 6),
     (Harm::RecordGone, 3),
     (Harm::AnswersLost, 2),
@@ -144,17 +157,20 @@ impl Plan {
         let harms = WEIGHTS.map(|(harm, weight)| {
             let factor = if harm.heals() { any(&[2, 4, 4, 8]) } else { any(&[0, 0, 2, 4, 4, 16]) };
             // A disk that fails may cost a copy of everything: what must cost none would not be told from it.
-            let factor = if harm == Harm::FailingDisk { any(&[0, 0, 0, factor]) } else { factor };
+            let factor = if harm == Harm::FailingDisk { any(&[0, 0, factor]) } else { factor };
             (harm, weight * factor)
         });
         let times = 6 + any(&[0, 4, 12]) as u32;
         let gap = Duration::from_millis(any(&[200, 800, 2500]));
+        let writers = any(&[0, 0, 3]);
         let load = Load {
             pause: gap * times / any(&[100, 200, 500]) as u32,
-            single: any(&[1, 2, 3, 4]),
+            single: any(&[1, 2, 3, 6]),
+            narrow: any(&[0, 1]) == 1,
             owners: any(&[0, 1, 1, OWNERS_MAX]),
-            exchangers: any(&[0, 0, 3, 4]),
-            writers: any(&[0, 0, 3]),
+            exchangers: any(&[0, 0, 4, 6]),
+            writers,
+            registrants: if writers == 0 { any(&[0, 3]) } else { 0 },
         };
         let drift = [0, 500, 10_000][rng.below(3) as usize];
         let drifts = (0..nodes).map(|_| rng.below(2 * drift + 1) as i32 - drift as i32).collect();

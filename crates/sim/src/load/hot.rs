@@ -17,6 +17,8 @@ use crate::layout;
 const DEPTH: usize = 2;
 /// Blocks of a command at most.
 const BLOCKS_MAX: u64 = 4;
+/// So many blocks are shared where these are few.
+const NARROW: u64 = 2;
 
 pub(super) async fn run(common: Common, portal: SocketAddr, name: String, mut rng: Rng) {
     loop {
@@ -74,6 +76,10 @@ async fn turn(common: &Common, session: &Session, rng: &mut Rng) -> Result<(), E
 }
 
 fn draw(common: &Common, rng: &mut Rng) -> Range<u64> {
+    if common.narrow {
+        let first = rng.below(NARROW);
+        return first..first + 1 + rng.below(NARROW - first);
+    }
     let areas = layout::hot(common.size);
     let area = &areas[usize::from(rng.one_in(3))];
     let first = area.start + rng.below(area.end - area.start);

@@ -4,6 +4,7 @@ mod exchange;
 mod fence;
 pub(crate) mod hot;
 mod own;
+mod registrant;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -42,6 +43,7 @@ struct Common {
     history: History,
     counts: Counts,
     pause: Duration,
+    narrow: bool,
 }
 
 /// Between two attempts to log in.
@@ -56,7 +58,7 @@ impl Common {
 
 /// Starts all hosts of a plan; each is a machine. Gives these.
 pub fn start(cluster: &Cluster, plan: &Plan, history: &History, counts: &Counts) -> Vec<rt::sim::NodeId> {
-    let Load { pause, single, owners, exchangers, writers } = plan.load;
+    let Load { pause, single, narrow, owners, exchangers, writers, registrants } = plan.load;
     let portals: Vec<SocketAddr> = cluster.servers.iter().map(|server| server.portal).collect();
     let common = Common {
         portals: portals.clone(),
@@ -64,6 +66,7 @@ pub fn start(cluster: &Cluster, plan: &Plan, history: &History, counts: &Counts)
         history: history.clone(),
         counts: counts.clone(),
         pause,
+        narrow,
     };
     let mut rng = Rng::new(plan.seed ^ 0x10ad);
     let mut machines = Vec::new();
@@ -81,15 +84,19 @@ pub fn start(cluster: &Cluster, plan: &Plan, history: &History, counts: &Counts)
         let (machine, name, _, common, rng) = host("owner", number);
         drop(cluster.world.spawn_on(machine, CoreId(0), move || own::run(common, number, name, rng)));
     }
-    let exchanges = exchange::Exchanges::default();
     for number in 0..exchangers {
         let (machine, name, portal, common, rng) = host("exchanger", number);
-        let exchanger = exchange::Exchanger::new(common, exchanges.clone(), number);
-        drop(cluster.world.spawn_on(machine, CoreId(0), move || exchanger.run(portal, name, rng)));
+        let run = move || exchange::run(common, portal, number, name, rng);
+        drop(cluster.world.spawn_on(machine, CoreId(0), run));
     }
     for number in 0..writers {
         let (machine, name, portal, common, _) = host("writer", number);
         drop(cluster.world.spawn_on(machine, CoreId(0), move || fence::write(common, portal, name)));
+    }
+    for number in 0..registrants {
+        let (machine, name, portal, common, rng) = host("registrant", number);
+        let run = move || registrant::run(common, portal, number, name, rng);
+        drop(cluster.world.spawn_on(machine, CoreId(0), run));
     }
     if writers > 0 {
         let (machine, name, _, common, rng) = host("fencer", 0);

@@ -13,7 +13,7 @@ const SEEDS: u64 = 200;
 const TWICE: u64 = 6;
 
 /// What hosts did and what was looked at in these runs.
-const DONE: [&str; 15] = [
+const DONE: [&str; 16] = [
     "read",
     "write",
     "write with FUA",
@@ -27,6 +27,7 @@ const DONE: [&str; 15] = [
     "miscompare",
     "write of a registrant",
     "fencing",
+    "look at registrations",
     "epoch",
     "disk of a copy in sync after a power loss",
 ];
