@@ -1,5 +1,6 @@
 //! Forks whose end is not an ordinary one: what was taken away meanwhile, nodes that stood still, were set back or are not well, and words that are lost.
 
+use cluster::MemberChange;
 use cluster::memory::Fault;
 use node::control::ControlError;
 use node::copies::{ForkState, Strategy};
@@ -248,5 +249,28 @@ fn an_agreement_is_about_the_nodes_that_it_was_made_for() {
         cluster.control(A, |control| async move { control.remove_copy("thick", 2).await }).unwrap();
         assert_eq!(strategy(A), None);
         assert!(cluster.fork(A).is_none_or(|fork| fork.state != ForkState::Alone));
+    });
+}
+
+/// The first node is given up for good while the volume is split: there is nobody to be asked to stop.
+#[test]
+fn the_survivor_of_a_split_decides_alone() {
+    each_seed(2, |seed| {
+        let cluster = split_in_two(seed);
+        cluster.heal_nodes();
+        cluster.wait_until_split();
+        cluster.world.crash(cluster.servers[A]);
+        assert!(cluster.resolve(B, B).is_err(), "nobody has said that it does not come back");
+        cluster.control(B, |control| async move {
+            let keeper = control.keeper().unwrap();
+            for change in [MemberChange::Promote(record_node(B)), MemberChange::Remove(record_node(A))] {
+                // It may be a voter already.
+                let _ = keeper.change_members(change, Duration::from_secs(5)).await;
+            }
+        });
+        cluster.resolve(B, B).unwrap();
+        wait(&cluster, "it serves", || cluster.serves(B));
+        cluster.world.run_for(Duration::from_secs(1));
+        assert_eq!((cluster.fork(B), cluster.read_block(B, 7), cluster.read_block(B, 9)), (None, 200, 1));
     });
 }

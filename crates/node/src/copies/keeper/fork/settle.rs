@@ -289,6 +289,8 @@ impl Keeper {
         });
         if let Some(number) = number {
             attach(number).await;
+            // A copy that was held did not ask what the members have agreed on; where it is the only one, nothing else would have it ask.
+            self.learn_agreements();
             self.show_paths().await;
         }
     }
