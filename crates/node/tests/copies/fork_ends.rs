@@ -268,6 +268,8 @@ fn the_survivor_of_a_split_decides_alone() {
                 let _ = keeper.change_members(change, Duration::from_secs(5)).await;
             }
         });
+        cluster.restart_b(Duration::from_secs(1));
+        cluster.world.run_for(Duration::from_secs(3));
         cluster.resolve(B, B).unwrap();
         wait(&cluster, "it serves", || cluster.serves(B));
         cluster.world.run_for(Duration::from_secs(1));
