@@ -233,9 +233,16 @@ impl Cluster {
 
     /// Whether a disk of a node that has started is out of service, or its pool could not be opened.
     pub fn pool_failed(&self, index: usize) -> bool {
-        self.control(index, |control| async move {
+        let of_pool = self.control(index, |control| async move {
             control.pools().iter().any(|pool| pool.state.as_ref().map_or(true, |it| !it.failed.is_empty()))
-        })
+        });
+        // One write that failed ends a copy's part, also where the pool goes on.
+        let mut of_copies = (0..self.cores).map(|core| {
+            self.world.block_on(self.servers[index].machine, CoreId(core as u16), || async {
+                Copies::current().slices().iter().any(|slice| slice.has_failed())
+            })
+        });
+        of_pool || of_copies.any(|failed| failed)
     }
 
     /// Of a node that has started: in how many regions its copy says that another may differ.

@@ -194,13 +194,23 @@ impl Control {
         match keeper.commit(transaction).await {
             Ok(()) => Ok(()),
             Err(ClusterError::Conflict(key)) => {
-                keeper.go_on_serving(id).await;
+                // Another decision may have been quicker, and this node not have followed it yet.
+                if !is_kept(&keeper, id, decision.split.node).await {
+                    keeper.go_on_serving(id).await;
+                }
                 Err(ClusterError::Conflict(key).into())
             }
             // It may take effect yet: asked again, it either has or does; and if the other side is kept, this node serves again.
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Whether the record says, or may say, that what this node has written is what counts.
+async fn is_kept(keeper: &Keeper, id: VolumeId, node: u16) -> bool {
+    let Ok(found) = keeper.store().get(&split_key(id), ASK_RECORD).await else { return true };
+    let split = found.map(|found| serde_json::from_slice::<SplitEntry>(&found.value));
+    split.is_none_or(|split| split.map_or(true, |split| split.keep == Some(node)))
 }
 
 /// What is to be decided, as the record has it.

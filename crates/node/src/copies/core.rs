@@ -33,6 +33,9 @@ const SYNC_EVERY: Duration = Duration::from_millis(5);
 /// By how many nanoseconds the clocks of two nodes that hear of each other may differ without being set.
 const CLOCK_STEP: u64 = 100_000;
 
+/// No clock has run for so long, a hundred years: what is said to be later is a mistake, and the order of writes must have room beyond it.
+const CLOCK_MAX: u64 = 100 * 366 * 24 * 3600 * 1_000_000_000;
+
 /// See the module.
 pub struct Copies {
     cluster: ClusterId,
@@ -125,8 +128,8 @@ impl Copies {
         self.incarnation
     }
 
-    /// The cluster's time in nanoseconds: it runs as this node's clock does, and is never behind what another node has said (as a hybrid logical
-    /// clock). So nodes that hear of each other differ by what a message takes. It orders writes that do not know of each other (G1).
+    /// The cluster's time in nanoseconds: it runs as this node's clock does, and is not behind what another node has said by more than [`CLOCK_STEP`] (as a hybrid
+    /// logical clock). So nodes that hear of each other differ by what a message takes. It orders writes that do not know of each other (G1).
     pub fn clock(&self) -> u64 {
         rt::now().0.saturating_add(self.ahead.get())
     }
@@ -134,7 +137,7 @@ impl Copies {
     /// Another node's clock says so.
     pub(super) fn hear_clock(&self, clock: u64) {
         let behind = clock.saturating_sub(self.clock());
-        if behind > CLOCK_STEP {
+        if behind > CLOCK_STEP && clock < CLOCK_MAX {
             let ahead = self.ahead.get().saturating_add(behind);
             on_every_core(move || Copies::current().ahead.set(ahead));
         }

@@ -410,8 +410,10 @@ impl Replica {
 
     /// The local write has ended. An error ends this copy's part: it acknowledges nothing any more, and must be removed.
     pub fn handle_applied(&mut self, id: ApplyId, result: Result<(), DiskFailed>) {
-        if result.is_err() {
+        if result.is_err() && !self.failed {
             self.failed = true;
+            // What was under way ends without this copy, or not at all where it is the only one.
+            self.answer_unknown();
         }
         if self.failed {
             return;

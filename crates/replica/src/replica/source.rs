@@ -301,7 +301,7 @@ impl Replica {
             return;
         }
         match source.phase {
-            Phase::Bulk if !source.unread.is_empty() => {}
+            Phase::Bulk if !source.unread.is_empty() => source.caught_up = false,
             Phase::Bulk => {
                 source.passes += 1;
                 let left = self.map.count(to);
@@ -429,7 +429,8 @@ impl Replica {
     /// Tries again what was being written to; in bulk, goes on with what was written to since. Who hears nothing of its sync is told that it goes on.
     pub(super) fn retry_source(&mut self, to: Slot) {
         let Some(source) = &mut self.sources[to.index()] else { return };
-        let waiting = (!source.contended.is_empty() || source.is_held_back()).then_some(source.sync);
+        let again = !source.contended.is_empty() || !source.unread.is_empty();
+        let waiting = (again || source.is_held_back()).then_some(source.sync);
         source.todo.append(&mut source.contended);
         source.todo.append(&mut source.unread);
         if source.phase == Phase::Bulk && source.todo.is_empty() && source.in_flight.is_empty() {

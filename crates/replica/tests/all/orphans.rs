@@ -58,8 +58,8 @@ fn of_two_writes_that_do_not_know_of_each_other_the_later_one_is_later() {
 #[test]
 fn a_write_whose_host_was_answered_goes_on_until_all_have_it() {
     let [mut replica, _] = two();
-    write(&mut replica, 1);
-    assert!(!replica.has_orphans());
+    let ts = write(&mut replica, 1);
+    assert_eq!(replica.last_orphan(), None);
     replica.answer_unknown();
     let answers: Vec<Outcome> = std::iter::from_fn(|| replica.poll())
         .filter_map(|output| match output {
@@ -68,10 +68,11 @@ fn a_write_whose_host_was_answered_goes_on_until_all_have_it() {
         })
         .collect();
     assert_eq!(answers, [Outcome::Unknown]);
-    assert!(replica.has_orphans(), "the other copy may have it");
+    assert_eq!(replica.last_orphan(), Some(ts), "the other copy may have it");
+    assert!(replica.has_orphans_until(ts));
     // The others have gone on without this one.
     let nodes = [(NodeId(1), Incarnation(1)), (NodeId(2), Incarnation(1))];
     let without = Config::initial(&nodes, Revision(1)).remove(slot(0)).unwrap();
     replica.activate(Activation { config: without, kept: false });
-    assert!(!replica.has_orphans(), "what becomes of it the others decide");
+    assert!(!replica.has_orphans_until(ts), "what becomes of it the others decide");
 }

@@ -6,6 +6,7 @@ use store::VolumeId;
 use super::super::SliceCopy;
 use super::super::core::Copies;
 use super::super::entry::{DroppedCopy, NodeEntry, VOLUMES, VolumeEntry, node_key};
+use super::super::strategy::{SplitEntry, split_key};
 use super::fork::detach;
 use super::{Keeper, Kept};
 use crate::control::{Control, CopyOpening};
@@ -65,7 +66,13 @@ impl Keeper {
             |entry: &VolumeEntry| VolumeId::parse(&entry.id).is_some_and(|id| closing.contains(&id));
         let volumes: Vec<VolumeEntry> = self.list(VOLUMES);
         // What was written here alone is not deleted because somebody who did not know of it took the copy away.
-        let is_forked = |entry: &VolumeEntry| VolumeId::parse(&entry.id).is_some_and(|id| self.forks.has(id));
+        let is_split_here = |id: VolumeId| {
+            let split = self.get::<SplitEntry>(&split_key(id));
+            split.is_some_and(|(split, _)| split.keep.is_none() && split.node == me.0)
+        };
+        let is_forked = |entry: &VolumeEntry| {
+            VolumeId::parse(&entry.id).is_some_and(|id| self.forks.has(id) || is_split_here(id))
+        };
         let those = volumes.into_iter().filter(|entry| !is_closing(entry) && !is_forked(entry));
         those.filter_map(dropped).collect()
     }

@@ -49,7 +49,6 @@ pub struct SliceCopy {
     untrusted: Cell<bool>,
     /// Rung when something has happened that a waiting command may have waited for.
     pub(super) happened: Notify,
-    /// How often it was a member and is none any more.
     /// To each other copy: acknowledgements of this turn of the core.
     acknowledgements: RefCell<[Option<Envelope>; Slot::MAX]>,
     /// Members are told soon which writes they all have.
@@ -131,6 +130,11 @@ impl SliceCopy {
     /// What it knows of the other copies.
     pub fn view(&self) -> SliceView {
         SliceView::of(&self.replica.borrow())
+    }
+
+    /// Whether its disk has failed it: it takes no part any more until its node is started anew.
+    pub fn has_failed(&self) -> bool {
+        self.replica.borrow().has_failed()
     }
 
     /// What it knows of copies that are not in sync.
@@ -241,9 +245,12 @@ impl SliceCopy {
         }
     }
 
-    /// Waits until no write can take effect any more that no host waits for ([`Replica::has_orphans`]).
+    /// Waits until none of the writes can take effect any more that no host waits for now ([`Replica::last_orphan`]); not for later ones, of which there
+    /// may always be some.
     pub async fn orphans_ended(&self) {
-        while self.replica.borrow().has_orphans() {
+        let last = self.replica.borrow().last_orphan();
+        let Some(last) = last else { return };
+        while self.replica.borrow().has_orphans_until(last) {
             let _ = rt::timeout(LOOK_AGAIN, self.happened.notified()).await;
         }
     }

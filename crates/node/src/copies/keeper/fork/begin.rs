@@ -177,7 +177,7 @@ fn is_gone(node: NodeId, status: &Status) -> bool {
 pub(in crate::copies) async fn is_well(id: VolumeId, number: u32) -> bool {
     let slices = Control::try_current().map_or(0, |control| control.slices_of_copy(id));
     let well = on_all_cores(move || async move {
-        Copies::current().slices_of(number).iter().filter(|copy| !copy.view().failed).count()
+        Copies::current().slices_of(number).iter().filter(|copy| !copy.has_failed()).count()
     });
     slices > 0 && well.await.into_iter().sum::<usize>() == slices
 }

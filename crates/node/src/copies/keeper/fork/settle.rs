@@ -161,7 +161,7 @@ impl Keeper {
     async fn lose(
         self: &Rc<Self>,
         id: VolumeId,
-        mut fork: ForkRecord,
+        fork: ForkRecord,
         revision: cluster::Revision,
     ) -> Option<()> {
         let key = split_key(id);
@@ -179,12 +179,7 @@ impl Keeper {
         }
         if split.is_some() && word.is_none() {
             // From here on a word is about all that there is.
-            fork.split = true;
-            Control::try_current()?.keep_fork(&fork).await.ok()?;
-            if let Some(here) = self.forks.all.borrow_mut().get_mut(&id) {
-                here.record.split = true;
-            }
-            return Some(());
+            return self.write_split(id, &fork).await;
         }
         self.say_split(id, &fork, revision).await
     }
@@ -216,7 +211,7 @@ impl Keeper {
         let split = self.get::<SplitEntry>(&split_key(id)).filter(|(split, _)| split.epoch == fork.epoch);
         let decided = split.is_some_and(|(split, _)| split.keep.is_some());
         let used = self.forks.all.borrow().get(&id)?.acted;
-        if !used || self.forks.phase(id) == Some(Phase::Left) && decided {
+        if !used || fork.split && decided {
             tracing::warn!(
                 volume = entry.name,
                 "what is left here of a copy that was taken away is given up"
@@ -227,7 +222,20 @@ impl Keeper {
             return Some(());
         }
         self.forks.set_phase(id, Phase::Left);
+        // A word is about all that there is from here on, in a later life, too.
+        if !fork.split {
+            self.write_split(id, fork).await?;
+        }
         self.say_split(id, fork, revision).await
+    }
+
+    /// Writes down that hosts are not served in the fork any more.
+    async fn write_split(&self, id: VolumeId, fork: &ForkRecord) -> Option<()> {
+        Control::try_current()?.keep_fork(&ForkRecord { split: true, ..fork.clone() }).await.ok()?;
+        if let Some(here) = self.forks.all.borrow_mut().get_mut(&id) {
+            here.record.split = true;
+        }
+        Some(())
     }
 
     /// The volume was deleted by somebody who did not know what was written here: that is kept until it is deleted here, too.
