@@ -75,8 +75,6 @@ struct Trial<'a> {
     began: Instant,
     /// The most that an attempt may have done.
     done: Done,
-    /// An attempt may still take effect, if nothing else is written.
-    unsettled: bool,
     tried: Vec<Tried>,
     /// Its blocks, once they are in doubt.
     hold: Option<Hold>,
@@ -94,7 +92,6 @@ impl Shared {
             effect: command.effect(),
             began: rt::now(),
             done: Done::Nothing,
-            unsettled: false,
             tried: Vec::new(),
             hold: None,
         };
@@ -143,8 +140,9 @@ impl Trial<'_> {
         self.tried.push(Tried { path: self.shared.paths.borrow()[index].name.clone(), error });
         if let (Some(blocks), Done::Perhaps | Done::Unsettled | Done::UnderWay) = (self.effect.blocks(), done)
         {
-            self.done = Done::Perhaps;
-            self.unsettled |= done == Done::Unsettled;
+            // Once it may still take effect, whatever the next attempt comes to.
+            let unsettled = [self.done, done].contains(&Done::Unsettled);
+            self.done = if unsettled { Done::Unsettled } else { Done::Perhaps };
             let hold = self.hold.get_or_insert_with(|| Hold::new(self.shared, blocks));
             if done == Done::UnderWay {
                 hold.add_copy(link);
@@ -219,10 +217,10 @@ impl Trial<'_> {
 
     fn fail(&mut self, why: Why) -> Failure {
         let effect = match (&why, self.done) {
-            _ if self.unsettled => EffectKnown::PerhapsLater,
+            (_, Done::Unsettled) => EffectKnown::PerhapsLater,
             (Why::Answer(_), _) => EffectKnown::Answered,
             (_, Done::Nothing) => EffectKnown::None,
-            (_, Done::Perhaps | Done::Unsettled) => EffectKnown::Perhaps,
+            (_, Done::Perhaps) => EffectKnown::Perhaps,
             (_, Done::UnderWay) => EffectKnown::PerhapsLater,
         };
         Failure::new(why, effect, std::mem::take(&mut self.tried))

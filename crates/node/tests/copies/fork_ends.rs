@@ -37,17 +37,6 @@ fn wait(cluster: &Cluster, what: &str, is_so: impl Fn() -> bool) {
     assert!(cluster.world.run_until(is_so, Duration::from_secs(30)), "{what}");
 }
 
-/// Both go on, and both are written to.
-fn split_in_two(seed: u64) -> Cluster {
-    let cluster = Cluster::of_two(seed);
-    cluster.put(A, 0..10, 1);
-    cluster.cut_nodes();
-    cluster.world.run_for(GOES_ON);
-    cluster.put(A, 0..5, 100);
-    cluster.put(B, 3..8, 200);
-    cluster
-}
-
 /// Somebody takes the copy away from the node that has gone on alone, not knowing that.
 fn taken_away(seed: u64) {
     let cluster = Cluster::of_two(seed);
@@ -177,7 +166,7 @@ fn a_node_that_was_set_back_still_waits_for_a_decision() {
 #[test]
 fn what_could_not_be_served_is_not_kept_instead_of_what_is() {
     each_seed(3, |seed| {
-        let cluster = split_in_two(seed);
+        let cluster = Cluster::both_gone_on(seed);
         assert!(matches!(cluster.resolve(B, B), Err(ControlError::NotSplitYet { node: 2, .. })));
         cluster.heal_nodes();
         cluster.wait_until_split();
@@ -211,7 +200,7 @@ fn what_could_not_be_served_is_not_kept_instead_of_what_is() {
 fn a_decision_of_which_nobody_knows_can_be_taken_again_either_way() {
     let ends: Vec<bool> = (1..=6)
         .map(|seed| {
-            let cluster = split_in_two(seed);
+            let cluster = Cluster::both_gone_on(seed);
             cluster.heal_nodes();
             cluster.wait_until_split();
             let fault = if seed.is_multiple_of(2) { Fault::AnswersLost } else { Fault::Unreachable };
@@ -256,7 +245,7 @@ fn an_agreement_is_about_the_nodes_that_it_was_made_for() {
 #[test]
 fn the_survivor_of_a_split_decides_alone() {
     each_seed(2, |seed| {
-        let cluster = split_in_two(seed);
+        let cluster = Cluster::both_gone_on(seed);
         cluster.heal_nodes();
         cluster.wait_until_split();
         cluster.world.crash(cluster.servers[A]);

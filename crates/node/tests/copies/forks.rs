@@ -28,6 +28,17 @@ impl Cluster {
         cluster
     }
 
+    /// The two are cut off from each other, both have gone on, and both have written to some of the same blocks.
+    pub(super) fn both_gone_on(seed: u64) -> Cluster {
+        let cluster = Cluster::of_two(seed);
+        cluster.put(A, 0..10, 1);
+        cluster.cut_nodes();
+        cluster.world.run_for(GOES_ON);
+        cluster.put(A, 0..5, 100);
+        cluster.put(B, 3..8, 200);
+        cluster
+    }
+
     fn choose(&self, strategy: Strategy) -> Result<node::control::StrategyChange, ControlError> {
         self.control(A, move |control| async move { control.set_strategy("thick", strategy, "test").await })
     }
@@ -202,12 +213,7 @@ fn hosts_see_one_disk_while_one_node_at_a_time_is_lost() {
 
 fn split(seed: u64) {
     for (asked, keep) in [(A, A), (A, B), (B, A), (B, B)] {
-        let cluster = Cluster::of_two(seed);
-        cluster.put(A, 0..10, 1);
-        cluster.cut_nodes();
-        cluster.world.run_for(GOES_ON);
-        cluster.put(A, 0..5, 100);
-        cluster.put(B, 3..8, 200);
+        let cluster = Cluster::both_gone_on(seed);
         let before = [A, B].map(|index| cluster.checksum(index));
         cluster.heal_nodes();
         cluster.wait_until_split();
@@ -474,12 +480,7 @@ fn what_may_be_written_down_and_was_not_done_is_nothing() {
 
 /// Somebody decides while the node that is to give up what it has still serves, and goes on to.
 fn word_before_the_end(seed: u64) {
-    let cluster = Cluster::of_two(seed);
-    cluster.put(A, 0..10, 1);
-    cluster.cut_nodes();
-    cluster.world.run_for(GOES_ON);
-    cluster.put(A, 0..5, 100);
-    cluster.put(B, 3..8, 200);
+    let cluster = Cluster::both_gone_on(seed);
     // The nodes hear of each other, and the second one does not reach the record.
     cluster.world.heal_all();
     cluster.world.run_for(Duration::from_secs(2));

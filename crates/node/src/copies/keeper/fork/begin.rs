@@ -174,7 +174,7 @@ fn is_gone(node: NodeId, status: &Status) -> bool {
 }
 
 /// Whether all slices of the volume are here, and their disks work.
-pub(in crate::copies) async fn is_well(id: VolumeId, number: u32) -> bool {
+pub(super) async fn is_well(id: VolumeId, number: u32) -> bool {
     let slices = Control::try_current().map_or(0, |control| control.slices_of_copy(id));
     let well = on_all_cores(move || async move {
         Copies::current().slices_of(number).iter().filter(|copy| !copy.has_failed()).count()

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use cluster::{Outcome, Status};
+use cluster::{Outcome, Status, Transaction};
 use replica::{Epoch, Membership, NodeId, Revision};
 use store::VolumeId;
 
@@ -57,7 +57,7 @@ impl Keeper {
             None => self.lose_copy(id, &fork, &entry, revision).await,
             Some(StandingEntry::InSync) if entry.epoch > fork.epoch => self.end_fork(id).await,
             Some(StandingEntry::InSync) => self.win(id, &fork, &entry, revision).await,
-            Some(_) => self.lose(id, fork, revision).await,
+            Some(_) => self.lose(id, &fork, revision).await,
         };
         if settled.is_none() {
             tracing::debug!(volume = %id, "a fork is not settled yet");
@@ -75,7 +75,7 @@ impl Keeper {
         let key = void_key(id);
         let void = json(&void_of(self.me(), fork));
         let transaction = Keeper::transaction().expect(&key, self.revision_of(&key)).put(&key, void);
-        if !matches!(self.store.cas(transaction, RECORD_DEADLINE).await, Ok(Outcome::Committed(_))) {
+        if self.change_record(transaction).await.is_none() {
             tracing::debug!(volume = %id, "that there is no fork is not in the record yet");
         }
     }
@@ -100,12 +100,23 @@ impl Keeper {
 
     /// Whether it is split, and nobody has decided yet.
     fn waits_for_somebody(&self, id: VolumeId, fork: &ForkRecord) -> bool {
-        let split = self.get::<SplitEntry>(&split_key(id));
         let rests = match self.forks.phase(id) {
             Some(Phase::Frozen) => fork.split,
             phase => phase == Some(Phase::Left),
         };
-        rests && split.is_some_and(|(split, _)| split.epoch == fork.epoch && split.keep.is_none())
+        rests && self.split_of(id, fork).is_some_and(|split| split.keep.is_none())
+    }
+
+    /// What the record says of the fork as a split, as far as this node follows it.
+    fn split_of(&self, id: VolumeId, fork: &ForkRecord) -> Option<SplitEntry> {
+        let (split, _) = self.get::<SplitEntry>(&split_key(id))?;
+        (split.epoch == fork.epoch).then_some(split)
+    }
+
+    /// Changes the record, if nothing of what the transaction expects has changed.
+    async fn change_record(&self, transaction: Transaction) -> Option<()> {
+        let outcome = self.store.cas(transaction, RECORD_DEADLINE).await;
+        matches!(outcome, Ok(Outcome::Committed(_))).then_some(())
     }
 
     /// The record has this copy in sync: nobody has gone on without it. It is the only one in sync from now on.
@@ -136,7 +147,7 @@ impl Keeper {
         );
         let key = volume_key(id);
         let transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&next));
-        matches!(self.store.cas(transaction, RECORD_DEADLINE).await, Ok(Outcome::Committed(_))).then_some(())
+        self.change_record(transaction).await
     }
 
     /// The record has this copy in sync in a later epoch than the fork's. When this node acts by that, the fork is over.
@@ -161,12 +172,11 @@ impl Keeper {
     async fn lose(
         self: &Rc<Self>,
         id: VolumeId,
-        fork: ForkRecord,
+        fork: &ForkRecord,
         revision: cluster::Revision,
     ) -> Option<()> {
-        let key = split_key(id);
-        let split = self.get::<SplitEntry>(&key).filter(|(split, _)| split.epoch == fork.epoch);
-        let word = split.as_ref().and_then(|(split, _)| split.keep);
+        let split = self.split_of(id, fork);
+        let word = split.as_ref().and_then(|split| split.keep);
         // A word that was spoken while hosts may still have been served here says nothing of what they have written since.
         if word == Some(fork.without) && (fork.split || makes(Canary::ForkWordEarly)) {
             tracing::warn!(volume = %id, "what this node has written alone is given up, as was decided: it is brought up to date");
@@ -179,9 +189,9 @@ impl Keeper {
         }
         if split.is_some() && word.is_none() {
             // From here on a word is about all that there is.
-            return self.write_split(id, &fork).await;
+            return self.write_split(id, fork).await;
         }
-        self.say_split(id, &fork, revision).await
+        self.say_split(id, fork, revision).await
     }
 
     /// Has the record say that somebody has to decide, if the volume's entry still is that of `revision`.
@@ -197,7 +207,7 @@ impl Keeper {
             .expect(&volume_key(id), Some(revision))
             .expect(&key, self.revision_of(&key))
             .put(&key, json(&entry));
-        matches!(self.store.cas(transaction, RECORD_DEADLINE).await, Ok(Outcome::Committed(_))).then_some(())
+        self.change_record(transaction).await
     }
 
     /// The copy here was taken away by somebody who did not know what was written to it.
@@ -208,8 +218,7 @@ impl Keeper {
         entry: &VolumeEntry,
         revision: cluster::Revision,
     ) -> Option<()> {
-        let split = self.get::<SplitEntry>(&split_key(id)).filter(|(split, _)| split.epoch == fork.epoch);
-        let decided = split.is_some_and(|(split, _)| split.keep.is_some());
+        let decided = self.split_of(id, fork).is_some_and(|split| split.keep.is_some());
         let used = self.forks.all.borrow().get(&id)?.acted;
         if !used || fork.split && decided {
             tracing::warn!(
