@@ -1,4 +1,4 @@
-//! The HTTP interface: JSON under `/v1`, described by `/v1/openapi.json`, and `/metrics`.
+//! The HTTP interface: JSON under `/v1`, described by `/v1/openapi.json`, `/metrics`, and the console at `/`.
 //!
 //! It holds no state of its own. A request becomes a call of the node's control on core 0, the plain types that come
 //! back become those of crate `api`. A change, once begun, goes on to its end even if whoever asked for it goes away.
@@ -6,6 +6,7 @@
 //! There is no login yet, so what may come in is narrow: see [`guard`].
 
 mod cluster;
+mod console;
 mod deadline;
 mod guard;
 mod hosts;
@@ -79,7 +80,8 @@ fn api() -> OpenApiRouter<State> {
 /// Everything that a request goes through.
 fn router(state: State) -> Router {
     let (api, document) = api().split_for_parts();
-    api.route("/v1/openapi.json", get(|| async move { axum::Json(document) }))
+    api.merge(console::routes())
+        .route("/v1/openapi.json", get(|| async move { axum::Json(document) }))
         .route("/metrics", get(crate::metrics::scrape))
         .fallback(|| async {
             Refusal::new(StatusCode::NOT_FOUND, "no_such_path", "there is nothing at this path")

@@ -59,7 +59,7 @@ fn a_body_is_json_and_not_too_long() {
 fn paths_methods_and_parameters_that_are_none() {
     let rig = Rig::new();
     rig.get("/v1/nothing").refused(404, "no_such_path");
-    rig.get("/").refused(404, "no_such_path");
+    rig.get("/nothing").refused(404, "no_such_path");
     rig.delete("/v1/volumes").refused(405, "method_not_allowed");
     rig.delete("/v1/volumes/a?force=perhaps").refused(400, "query_invalid");
     rig.delete("/v1/volumes/a?forse=true").refused(400, "query_invalid");

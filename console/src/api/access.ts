@@ -1,0 +1,62 @@
+// Who is at the console, and what they may do.
+
+import { useQuery } from '@tanstack/react-query'
+import { createContext, useContext } from 'react'
+import { Refusal, json } from './client'
+
+export type Role = 'admin' | 'operator' | 'viewer'
+
+export interface Me {
+  name: string
+  role: Role
+  by: 'session' | 'token' | 'local'
+}
+
+export type Access =
+  /** The node has no login: whoever reaches it may do everything. */
+  | { kind: 'open' }
+  /** Nobody has been made yet. */
+  | { kind: 'setup'; cluster?: string }
+  | { kind: 'login'; cluster?: string }
+  | { kind: 'in'; me: Me; cluster?: string }
+
+interface AccessState {
+  setup_needed: boolean
+  cluster?: string | null
+}
+
+async function look(): Promise<Access> {
+  let state: AccessState
+  try {
+    state = await json<AccessState>('GET', '/v1/access/state')
+  } catch (error) {
+    if (error instanceof Refusal && error.status === 404) return { kind: 'open' }
+    throw error
+  }
+  const cluster = state.cluster ?? undefined
+  try {
+    return { kind: 'in', me: await json<Me>('GET', '/v1/whoami'), cluster }
+  } catch (error) {
+    if (!(error instanceof Refusal) || error.status !== 401) throw error
+    return { kind: state.setup_needed ? 'setup' : 'login', cluster }
+  }
+}
+
+export const useAccess = () => useQuery({ queryKey: ['access'], queryFn: look, staleTime: Infinity })
+
+const MeContext = createContext<Me | undefined>(undefined)
+export const MeProvider = MeContext.Provider
+
+/** Who is at the console; undefined where there is no login. */
+export const useMe = () => useContext(MeContext)
+
+/** What may be done: `change` is for operators, `administer` for admins. */
+export type Deed = 'change' | 'administer'
+
+/** Why it may not be done; undefined if it may. */
+export function useForbidden(deed: Deed): string | undefined {
+  const me = useMe()
+  if (!me || me.role === 'admin' || (me.role === 'operator' && deed === 'change')) return undefined
+  const who = deed === 'change' ? 'an operator or an admin' : 'an admin'
+  return `You are a${me.role === 'operator' ? 'n operator' : ' viewer'}: this takes ${who}.`
+}

@@ -1,0 +1,98 @@
+// Requests to the node that served this page. What it refuses becomes a `Refusal` with the problem document inside.
+
+import createClient from 'openapi-fetch'
+import type { paths } from './schema'
+import type { Problem } from './types'
+
+/** How long an answer may take. The node itself gives up on a change after 45 seconds and says so. */
+const ANSWER_DEADLINE_MS = 60_000
+
+/** What a node has refused, with its words; or that there was no answer (`status` 0). */
+export class Refusal extends Error {
+  readonly problem: Problem
+  constructor(problem: Problem) {
+    super(problem.detail)
+    this.name = 'Refusal'
+    this.problem = problem
+  }
+  get status(): number {
+    return this.problem.status
+  }
+  get code(): string {
+    return this.problem.code
+  }
+}
+
+/** Turns what went wrong into words, whatever it was. */
+export function problemOf(error: unknown): Problem {
+  if (error instanceof Refusal) return error.problem
+  return { type: 'about:blank', title: 'The console failed', status: 0, code: 'console', detail: String(error) }
+}
+
+const NO_ANSWER: Problem = {
+  type: 'about:blank',
+  title: 'No answer',
+  status: 0,
+  code: 'no_answer',
+  detail: 'the node that served this page does not answer',
+  hint: 'look whether its process runs (`systemctl status ursa`) and whether this machine reaches it; or open the console of another node of the cluster',
+}
+
+async function answered(request: Request): Promise<Response> {
+  try {
+    return await fetch(request, { signal: AbortSignal.timeout(ANSWER_DEADLINE_MS) })
+  } catch {
+    throw new Refusal(NO_ANSWER)
+  }
+}
+
+const client = createClient<paths>({
+  baseUrl: location.origin,
+  // Shows that a page of ours asks, not a form of a stranger's: browsers let no other site send it unasked.
+  headers: { 'X-Ursa-Request': '1' },
+  fetch: answered,
+})
+
+/** Called when the node wants a login that there is not, or no more. */
+let onLoginNeeded: () => void = () => undefined
+export function whenLoginIsNeeded(callback: () => void) {
+  onLoginNeeded = callback
+}
+
+async function refusalOf(response: Response, body: unknown): Promise<Refusal> {
+  if (response.status === 401) onLoginNeeded()
+  if (body && typeof body === 'object' && 'detail' in body) return new Refusal(body as Problem)
+  return new Refusal({
+    type: 'about:blank',
+    title: response.statusText || 'Refused',
+    status: response.status,
+    code: 'unknown',
+    detail: `the node answered with status ${response.status}`,
+  })
+}
+
+/** The data of an answer of the typed client; throws a `Refusal` otherwise. */
+export async function data<T>(answer: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
+  const { data, error, response } = await answer
+  if (!response.ok) throw await refusalOf(response, error)
+  return data as T
+}
+
+/** For paths that are not in docs/openapi.json: text, and what a node may not have yet. */
+export async function raw(path: string, init: RequestInit = {}): Promise<Response> {
+  const headers = new Headers(init.headers)
+  headers.set('X-Ursa-Request', '1')
+  if (init.body) headers.set('Content-Type', 'application/json')
+  const response = await answered(new Request(new URL(path, location.origin), { ...init, headers }))
+  if (!response.ok) throw await refusalOf(response, await response.json().catch(() => undefined))
+  return response
+}
+
+export async function json<T>(method: string, path: string, body?: unknown): Promise<T> {
+  const init: RequestInit = { method }
+  if (body !== undefined) init.body = JSON.stringify(body)
+  const response = await raw(path, init)
+  return (response.status === 204 ? undefined : await response.json()) as T
+}
+
+export const api = client

@@ -1,0 +1,26 @@
+import { Text } from '@mantine/core'
+import { duration } from '../words/size'
+import { useNow } from './clock'
+
+/** From this age on a figure that is looked at again every few seconds is old: the node does not answer. */
+const OLD_MS = 15_000
+
+/** How old a figure is: `2 s ago`. `at` in milliseconds since 1970; 0 is never. */
+export function Age({ at, live = false }: { at: number; live?: boolean }) {
+  const now = useNow()
+  if (at === 0) return <Text span size="xs" c="dimmed">not read yet</Text>
+  const age = Math.max(0, now - at)
+  const old = live && age > OLD_MS
+  return (
+    <Text
+      span
+      size="xs"
+      c={old ? 'red' : 'dimmed'}
+      fw={old ? 700 : undefined}
+      title={new Date(at).toLocaleString()}
+      style={{ whiteSpace: 'nowrap' }}
+    >
+      {age < 1000 ? 'now' : `${duration(age / 1000)} ago`}
+    </Text>
+  )
+}

@@ -1,0 +1,77 @@
+import { Box, Group, Paper, Text, Title } from '@mantine/core'
+import type { ReactNode } from 'react'
+import { Age } from './Age'
+
+/** A part of a screen with a heading, and how old what it shows is. */
+export function Panel({
+  title,
+  at,
+  right,
+  note,
+  children,
+}: {
+  title: string
+  /** When its figures were read, in milliseconds since 1970. */
+  at?: number
+  right?: ReactNode
+  /** A line below the heading that says what this is. */
+  note?: ReactNode
+  children: ReactNode
+}) {
+  return (
+    <Paper withBorder p="md" component="section" aria-label={title}>
+      <Group justify="space-between" mb={note ? 4 : 'sm'} gap="xs" wrap="nowrap" align="flex-start">
+        <Title order={2} size="h5">
+          {title}
+        </Title>
+        <Group gap="sm" wrap="nowrap">
+          {right}
+          {at !== undefined && <Age at={at} live />}
+        </Group>
+      </Group>
+      {note && (
+        <Text size="sm" c="dimmed" mb="sm">
+          {note}
+        </Text>
+      )}
+      {children}
+    </Paper>
+  )
+}
+
+/** Names and values below each other. */
+export function Facts({ of }: { of: [string, ReactNode][] }) {
+  return (
+    <Box component="dl" className="facts">
+      {of.map(([name, value]) => (
+        <Box key={name} className="fact">
+          <Text component="dt" size="sm" c="dimmed">
+            {name}
+          </Text>
+          <Text component="dd" size="sm" m={0} style={{ overflowWrap: 'anywhere' }}>
+            {value}
+          </Text>
+        </Box>
+      ))}
+    </Box>
+  )
+}
+
+/** A figure with its name. */
+export function Figure({ name, value, note }: { name: string; value: ReactNode; note?: ReactNode }) {
+  return (
+    <Box miw={90}>
+      <Text size="xs" c="dimmed">
+        {name}
+      </Text>
+      <Text fw={650} size="lg" className="figure">
+        {value}
+      </Text>
+      {note && (
+        <Text size="xs" c="dimmed">
+          {note}
+        </Text>
+      )}
+    </Box>
+  )
+}

@@ -1,0 +1,50 @@
+import { Alert, Anchor, Stack, Text } from '@mantine/core'
+import type { ReactNode } from 'react'
+import { problemOf } from '../api/client'
+import { Icon } from './Icon'
+
+/** What a node has refused or what went wrong: what, why, and what to do. */
+export function ProblemAlert({ error, what }: { error: unknown; what?: string }) {
+  const problem = problemOf(error)
+  const title = what ? `${what}: ${problem.title.toLowerCase()}` : problem.title
+  return (
+    <Alert color="red" icon={<Icon name="critical" />} title={title} role="alert">
+      <Text size="sm">{sentence(problem.detail)}</Text>
+      {problem.hint && (
+        <Text size="sm" mt={4}>
+          <b>What to do:</b> {sentence(problem.hint)}
+        </Text>
+      )}
+      <Text size="xs" c="dimmed" mt={4}>
+        {problem.code}
+        {problem.field ? ` (${problem.field})` : ''}
+        {problem.status ? `, status ${problem.status}` : ''}
+      </Text>
+    </Alert>
+  )
+}
+
+function sentence(text: string): string {
+  const first = text.charAt(0).toUpperCase() + text.slice(1)
+  return /[.!?]$/.test(first) ? first : `${first}.`
+}
+
+/** There is nothing here yet, and what to do about that. */
+export function Empty({ children, action }: { children: ReactNode; action?: ReactNode }) {
+  return (
+    <Stack align="center" gap="sm" py="lg">
+      <Text c="dimmed" ta="center" size="sm" maw={520}>
+        {children}
+      </Text>
+      {action}
+    </Stack>
+  )
+}
+
+export function To({ href, children }: { href: string; children: ReactNode }) {
+  return (
+    <Anchor href={href} inherit>
+      {children}
+    </Anchor>
+  )
+}

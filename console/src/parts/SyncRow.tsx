@@ -1,0 +1,35 @@
+import { Box, Group, Progress, Text } from '@mantine/core'
+import { link } from '../route'
+import { type RunningSync, progress, restraint, syncLine } from '../words/sync'
+import { To } from './Problem'
+
+/** How far a copy is that is being brought in sync. */
+export function SyncRow({ volume, copy, sync, named = false }: RunningSync & { named?: boolean }) {
+  const done = progress(sync)
+  const held = restraint(sync)
+  return (
+    <Box>
+      <Group justify="space-between" gap="xs">
+        <Text size="sm">
+          {named && (
+            <>
+              <To href={link('volumes', volume.name)}>{volume.name}</To> to{' '}
+            </>
+          )}
+          {copy.node_name || `node ${copy.node}`}: {sync.waits_for ? 'waits' : copy.state === 'joining' ? 'joining' : 'being brought in sync'}
+        </Text>
+        <Text size="sm" className="figure">
+          {syncLine(sync)}
+        </Text>
+      </Group>
+      <Progress.Root size="md" mt={3}>
+        <Progress.Section value={100 * done} color={sync.waits_for ? 'yellow' : 'blue'} aria-label={`${Math.round(100 * done)} % done`} />
+      </Progress.Root>
+      <Text size="xs" c="dimmed" mt={2}>
+        {Math.round(100 * done)} % done. Why: {sync.cause}
+        {held ? `; ${held}` : ''}
+        {sync.waits_for ? `; waits for ${sync.waits_for}` : ''}
+      </Text>
+    </Box>
+  )
+}

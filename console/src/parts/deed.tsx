@@ -1,0 +1,139 @@
+// Things that are done: a button that may be forbidden, a dialogue that says what will happen, and what became of it.
+
+import { Button, type ButtonProps, Group, Modal, Stack, Text, TextInput, Tooltip } from '@mantine/core'
+import { notifications } from '@mantine/notifications'
+import { type FormEvent, type ReactNode, useState } from 'react'
+import { type Deed, useForbidden } from '../api/access'
+import { lookAgain } from '../api/queries'
+import { Paste } from './Paste'
+import { ProblemAlert } from './Problem'
+
+/** Does something once at a time, and keeps what went wrong. */
+export function useDoing(): {
+  busy: boolean
+  error: unknown
+  run: (deed: () => Promise<unknown>, done?: string) => Promise<boolean>
+  forget: () => void
+} {
+  const [busy, setBusy] = useState(false)
+  const [error, setError] = useState<unknown>()
+  async function run(deed: () => Promise<unknown>, done?: string): Promise<boolean> {
+    setBusy(true)
+    setError(undefined)
+    try {
+      await deed()
+      if (done) notifications.show({ message: done, color: 'green' })
+      return true
+    } catch (problem) {
+      setError(problem)
+      return false
+    } finally {
+      setBusy(false)
+      void lookAgain()
+    }
+  }
+  return { busy, error, run, forget: () => setError(undefined) }
+}
+
+/** A button for what not everybody may do: disabled with the reason. */
+export function DeedButton({ deed = 'change', because, children, onClick, href, ...button }: {
+  deed?: Deed
+  /** Why it makes no sense now. */
+  because?: string
+  children: ReactNode
+  onClick?: () => void
+  href?: string
+} & ButtonProps) {
+  const forbidden = useForbidden(deed)
+  const why = forbidden ?? because
+  if (why !== undefined) {
+    return (
+      <Tooltip label={why} multiline maw={320} events={{ hover: true, focus: true, touch: true }}>
+        <Button {...button} data-disabled aria-disabled title={why} onClick={(event) => event.preventDefault()}>
+          {children}
+        </Button>
+      </Tooltip>
+    )
+  }
+  if (href !== undefined) {
+    return (
+      <Button {...button} component="a" href={href}>
+        {children}
+      </Button>
+    )
+  }
+  return (
+    <Button {...button} onClick={onClick}>
+      {children}
+    </Button>
+  )
+}
+
+/** A dialogue with what is asked for, the command line that does the same, and a button. */
+export function Ask({ opened, close, title, children, command, act, label, danger = false, typed, done, ready = true, stays = false }: {
+  opened: boolean
+  close: () => void
+  title: string
+  children?: ReactNode
+  /** The command line that does the same. */
+  command?: string
+  act: () => Promise<unknown>
+  label: string
+  danger?: boolean
+  /** What has to be typed first, for what cannot be undone. */
+  typed?: string
+  /** What is said when it is done. */
+  done?: string
+  ready?: boolean
+  /** It stays open when it is done, to show what was found. */
+  stays?: boolean
+}) {
+  const { busy, error, run, forget } = useDoing()
+  const [text, setText] = useState('')
+  const may = ready && (typed === undefined || text === typed)
+  function leave() {
+    if (busy) return
+    setText('')
+    forget()
+    close()
+  }
+  async function submit(event: FormEvent) {
+    event.preventDefault()
+    if (may && (await run(act, done)) && !stays) leave()
+  }
+  return (
+    <Modal opened={opened} onClose={leave} title={<b>{title}</b>} size="lg" closeButtonProps={{ 'aria-label': 'Close' }}>
+      <form onSubmit={(event) => void submit(event)}>
+        <Stack gap="sm">
+          {children}
+          {typed !== undefined && (
+            <TextInput
+              label={
+                <>
+                  To go on, type <code>{typed}</code>
+                </>
+              }
+              value={text}
+              onChange={(event) => setText(event.currentTarget.value)}
+              autoComplete="off"
+            />
+          )}
+          {command && <Paste text={command} label="The same on the command line" />}
+          {error !== undefined && <ProblemAlert error={error} what="Not done" />}
+          <Group justify="flex-end">
+            <Button variant="default" onClick={leave} disabled={busy}>
+              Leave it
+            </Button>
+            <Button type="submit" color={danger ? 'red' : undefined} loading={busy} disabled={!may}>
+              {label}
+            </Button>
+          </Group>
+        </Stack>
+      </form>
+    </Modal>
+  )
+}
+
+export function Said({ children }: { children: ReactNode }) {
+  return <Text size="sm">{children}</Text>
+}

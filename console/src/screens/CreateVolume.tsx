@@ -1,0 +1,218 @@
+import { Alert, Button, Checkbox, Group, NumberInput, Radio, Select, Stack, Stepper, Switch, Text, TextInput, Title } from '@mantine/core'
+import { useState } from 'react'
+import { api, data } from '../api/client'
+import { useHosts, useNodes, usePools, useTargets, useVolumes } from '../api/queries'
+import type { VolumeCreate } from '../api/types'
+import { DeedButton, useDoing } from '../parts/deed'
+import { Paste } from '../parts/Paste'
+import { Panel } from '../parts/Panel'
+import { ProblemAlert, To } from '../parts/Problem'
+import { go, link } from '../route'
+import { createVolume } from '../words/command'
+import { type Draft, type Known, STEPS, emptyDraft, problemsOf, requestOf } from '../words/draft'
+import { plural, size } from '../words/size'
+
+/** A volume, asked for step by step: what is wrong is said at once, and so is the command line that does the same. */
+export function CreateVolume() {
+  const nodes = useNodes()
+  const volumes = useVolumes()
+  const pools = usePools()
+  const targets = useTargets()
+  const hosts = useHosts()
+  const [draft, setDraft] = useState<Draft>(emptyDraft)
+  const [step, setStep] = useState(0)
+  const { busy, error, run } = useDoing()
+  const known: Known = {
+    nodes: nodes.data ?? [],
+    volumes: volumes.data ?? [],
+    pools: pools.data ?? [],
+    targets: targets.data ?? [],
+  }
+  const problems = problemsOf(draft, known)
+  const set = (change: Partial<Draft>) => setDraft((old) => ({ ...old, ...change }))
+  const request = requestOf(draft)
+  const field = { draft, set, problems, known }
+  const last = STEPS.length - 1
+  const wrongIn = (at: number) => STEPS[at]?.fields.some((name) => problems[name] !== undefined) ?? false
+  const firstWrong = STEPS.findIndex((_, at) => wrongIn(at))
+
+  async function create() {
+    let made: string | undefined
+    if (await run(async () => { made = (await data(api.POST('/v1/volumes', { body: request }))).name }, `${draft.name} is made.`)) {
+      go(link('volumes', made ?? draft.name))
+    }
+  }
+
+  return (
+    <Stack gap="md" maw={900}>
+      <div>
+        <Text size="sm">
+          <To href="#/volumes">Volumes</To> /
+        </Text>
+        <Title order={1} size="h3">
+          Create a volume
+        </Title>
+      </div>
+      <Panel title={STEPS[step]?.name ?? ''} right={<Text size="xs" c="dimmed">Step {step + 1} of {STEPS.length}</Text>}>
+        <form
+          onSubmit={(event) => {
+            event.preventDefault()
+            if (step < last && !wrongIn(step)) setStep(step + 1)
+          }}
+        >
+          <Stack gap="md">
+            <Stepper active={step} onStepClick={(to) => (to <= step || firstWrong < 0 || to <= firstWrong) && setStep(to)} size="xs" visibleFrom="sm">
+              {STEPS.map(({ name }) => (
+                <Stepper.Step key={name} label={name} />
+              ))}
+            </Stepper>
+            {step === 0 && <What {...field} />}
+            {step === 1 && <Where {...field} />}
+            {step === 2 && <Who {...field} hosts={(hosts.data ?? []).map((host) => host.name)} />}
+            {step === 3 && <Review request={request} known={known} />}
+            {error !== undefined && <ProblemAlert error={error} what="Not made" />}
+            <Group justify="space-between">
+              <Button variant="default" disabled={step === 0 || busy} onClick={() => setStep(step - 1)}>
+                Back
+              </Button>
+              {step < last ? (
+                <Button type="submit" disabled={wrongIn(step)}>
+                  Next
+                </Button>
+              ) : (
+                <DeedButton onClick={() => void create()} loading={busy} disabled={firstWrong >= 0} because={firstWrong >= 0 ? `Something is wrong in “${STEPS[firstWrong]?.name}”.` : undefined}>
+                  Create it
+                </DeedButton>
+              )}
+            </Group>
+          </Stack>
+        </form>
+      </Panel>
+      <Panel title="The same on the command line">
+        <Paste text={createVolume(request)} />
+      </Panel>
+    </Stack>
+  )
+}
+
+interface Step {
+  draft: Draft
+  set: (change: Partial<Draft>) => void
+  problems: Partial<Record<keyof Draft, string>>
+  known: Known
+}
+
+/** What is wrong with a field, once something has been typed there. */
+const said = (problem: string | undefined, typed: unknown) => (typed === '' ? undefined : problem)
+
+function What({ draft, set, problems }: Step) {
+  return (
+    <>
+      <TextInput label="Name" description="Letters, digits, - _ and . ; 63 at most" value={draft.name} onChange={(event) => set({ name: event.currentTarget.value })} error={said(problems.name, draft.name)} required data-autofocus autoFocus />
+      <TextInput label="Size" description="As 512M, 10G or 1.5T (powers of 1024). It can grow later, in use, but never shrink." value={draft.size} onChange={(event) => set({ size: event.currentTarget.value })} error={said(problems.size, draft.size)} required />
+      <Radio.Group label="Kind" value={draft.kind} onChange={(kind) => set({ kind: kind as Draft['kind'] })}>
+        <Stack gap={6} mt={6}>
+          <Radio value="thick" label="Thick" description="In place on the pool’s disks; all its space is taken now, so that it cannot run out later" />
+          <Radio value="ram" label="In memory" description="Fast, and empty after each start of its node; with copies it gets its data from another one" />
+        </Stack>
+      </Radio.Group>
+      {draft.kind === 'ram' && draft.place === 'alone' && (
+        <Alert color="yellow">Its data is lost with each restart of the node.</Alert>
+      )}
+      <Radio.Group label="Blocks" description="512 is what every host takes; 4096 suits Linux and databases that write 4 KiB pages" value={String(draft.blockSize)} onChange={(bytes) => set({ blockSize: Number(bytes) as 512 | 4096 })}>
+        <Group mt={6}>
+          <Radio value="512" label="512 bytes" />
+          <Radio value="4096" label="4096 bytes" />
+        </Group>
+      </Radio.Group>
+    </>
+  )
+}
+
+function Where({ draft, set, problems, known }: Step) {
+  const able = known.nodes.filter((node) => !node.witness)
+  const cluster = known.nodes.length > 0
+  const pool = (
+    <Select
+      label={cluster ? 'Pool, on this node' : 'Pool'}
+      description="Empty: the only one, or the one named default"
+      data={known.pools.map((pool) => ({ value: pool.name, label: `${pool.name}: ${size(pool.free)} free of ${size(pool.total)}`, disabled: pool.state !== 'online' }))}
+      value={draft.pool}
+      onChange={(pool) => set({ pool })}
+      error={problems.pool}
+      clearable
+    />
+  )
+  if (!cluster) {
+    return (
+      <>
+        <Alert color="blue">This node is alone, and so is the volume: when the node is lost, it cannot be used until it is back. Copies need a cluster: <code>ursa node init --listen ADDRESS</code></Alert>
+        {pool}
+      </>
+    )
+  }
+  return (
+    <>
+      <Radio.Group label="Copies" value={draft.place} onChange={(place) => set({ place: place as Draft['place'] })} error={problems.place}>
+        <Stack gap={6} mt={6}>
+          <Radio value="copies" label="On several nodes, which Ursa chooses" description="All of them serve it at once; a write is answered when all copies in sync have it" />
+          <Radio value="nodes" label="On nodes that I choose" />
+          <Radio value="alone" label="On this node alone" description="When it is lost, nobody can use the volume until it is back, and copies cannot be added later" />
+        </Stack>
+      </Radio.Group>
+      {draft.place === 'copies' && (
+        <NumberInput label="How many" description={exposure(draft.copies, known.nodes.length)} value={draft.copies} onChange={(copies) => set({ copies: Number(copies) })} min={1} max={Math.min(4, able.length)} error={problems.copies} w={220} />
+      )}
+      {draft.place === 'nodes' && (
+        <Checkbox.Group label="Nodes" description={exposure(draft.nodes.length, known.nodes.length)} value={draft.nodes.map(String)} onChange={(chosen) => set({ nodes: chosen.map(Number).sort((a, b) => a - b) })} error={problems.nodes}>
+          <Stack gap={6} mt={6}>
+            {able.map((node) => (
+              <Checkbox key={node.id} value={String(node.id)} label={`${node.name} (node ${node.id})${node.here ? ', asked by this page' : ''}`} description={node.up ? plural(node.copies, 'copy', 'copies') : 'it is down'} disabled={!node.up} />
+            ))}
+          </Stack>
+        </Checkbox.Group>
+      )}
+      {pool}
+    </>
+  )
+}
+
+/** What so many copies outlive. */
+function exposure(copies: number, nodes: number): string {
+  if (copies < 2) return 'One copy: when its node is lost, nobody can use it until the node is back'
+  if (nodes < 3) return 'It outlives the loss of the node that does not decide; a third node, if only a witness, would let it outlive either'
+  return `It outlives the loss of any one of its nodes${copies > 2 && nodes > 4 ? ', and of a second one later' : ''}, after a stall of about a second`
+}
+
+function Who({ draft, set, problems, hosts }: Step & { hosts: string[] }) {
+  return (
+    <>
+      <Switch label="Hosts see it at once" description="Otherwise nobody does until it is mapped" checked={draft.map} onChange={(event) => set({ map: event.currentTarget.checked })} />
+      {draft.map && (
+        <>
+          <Select label="Host group" description="Who sees it. local is each node’s own machine. Make groups under “Hosts and access”." data={hosts} value={draft.host} onChange={(host) => set({ host: host ?? 'local' })} allowDeselect={false} />
+          {draft.host === 'any' && <Alert color="yellow">“any” is everybody who reaches the nodes’ iSCSI ports.</Alert>}
+          <TextInput label="Target" description="The iSCSI name that hosts log in to; made if it does not exist" placeholder={`iqn.2026-11.io.ursa:${draft.name || 'NAME'}`} value={draft.target} onChange={(event) => set({ target: event.currentTarget.value })} error={problems.target} />
+          <NumberInput label="LUN" description="Empty: the lowest that is free" value={draft.lun} onChange={(lun) => set({ lun: typeof lun === 'number' ? lun : '' })} min={0} max={16383} allowDecimal={false} error={problems.lun} w={220} />
+        </>
+      )}
+    </>
+  )
+}
+
+function Review({ request, known }: { request: VolumeCreate; known: Known }) {
+  const name = (id: number) => known.nodes.find((node) => node.id === id)?.name ?? `node ${id}`
+  const where = request.nodes ? `with copies on ${request.nodes.map(name).join(', ')}` : request.copies ? `with ${plural(request.copies, 'copy', 'copies')}, on nodes that Ursa chooses` : 'on this node alone'
+  const hereToo = !request.nodes || request.nodes.some((id) => known.nodes.find((node) => node.id === id)?.here)
+  return (
+    <>
+      <Text>
+        <b>{request.name}</b>: {size(request.size)}, {request.kind === 'ram' ? 'in memory' : 'thick'}, blocks of {request.block_size ?? 512} bytes, {where}.
+      </Text>
+      <Text size="sm">
+        {request.map === false ? 'Nobody sees it until it is mapped.' : `Host group ${request.host ?? 'local'} sees it at ${request.target ?? `iqn.2026-11.io.ursa:${request.name}`}, LUN ${request.lun ?? 'as is free'}.`}
+      </Text>
+      {!hereToo && <Alert color="yellow">The node that this page asks has no copy of it: look at the volume in the console of one that has.</Alert>}
+    </>
+  )
+}

@@ -1,0 +1,242 @@
+import { Alert, Anchor, Box, Group, Progress, SimpleGrid, Stack, Text, Title } from '@mantine/core'
+import { useNode, useNodes, usePools, useSessions, useVolumes } from '../api/queries'
+import type { ClusterNode, Pool, Volume } from '../api/types'
+import { useLive } from '../live/live'
+import { Age } from '../parts/Age'
+import { useNow } from '../parts/clock'
+import { Icon } from '../parts/Icon'
+import { LivePanel } from '../parts/LivePanel'
+import { Figure, Panel } from '../parts/Panel'
+import { Empty, ProblemAlert, To } from '../parts/Problem'
+import { COLOR, State } from '../parts/State'
+import { SyncRow } from '../parts/SyncRow'
+import type { Finding } from '../words/health'
+import { type NodeLoss, lossesByNode } from '../words/losses'
+import { duration, percent, plural, size } from '../words/size'
+import { syncsOf } from '../words/sync'
+import { sinceOf, useHealth } from './useHealth'
+
+export function Overview() {
+  const node = useNode()
+  const nodes = useNodes()
+  const volumes = useVolumes()
+  const pools = usePools()
+  const live = useLive()
+  return (
+    <Stack gap="md">
+      <Title order={1} size="h3">
+        Overview
+      </Title>
+      {node.error && <ProblemAlert error={node.error} what="The figures below are old" />}
+      <HealthPanel />
+      <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
+        <LossPanel volumes={volumes.data} nodes={nodes.data} at={volumes.dataUpdatedAt} />
+        <CapacityPanel pools={pools.data} at={pools.dataUpdatedAt} nodeName={node.data?.name ?? ''} many={(nodes.data?.length ?? 1) > 1} />
+      </SimpleGrid>
+      <LivePanel
+        title="Load now"
+        note={`What hosts do through node ${node.data?.name ?? ''}, second by second. Kept by this page for five minutes.`}
+        samples={live.total}
+        at={live.at}
+        problem={live.problem}
+      />
+      <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
+        <WorkPanel volumes={volumes.data ?? []} at={volumes.dataUpdatedAt} />
+        <CountsPanel volumes={volumes.data} nodes={nodes.data} />
+      </SimpleGrid>
+    </Stack>
+  )
+}
+
+const HEADLINE = {
+  ok: 'All is well',
+  working: 'All is served; copies are being brought in sync',
+  warning: 'Something should be looked after',
+  critical: 'Something needs you now',
+} as const
+
+function HealthPanel() {
+  const { found, severity, known, at } = useHealth()
+  const [first, ...others] = found
+  return (
+    <Panel title="Health" at={at} right={known && <State tone={severity}>{HEADLINE[severity]}</State>}>
+      {!known ? (
+        <Empty>The node is being asked.</Empty>
+      ) : !first ? (
+        <Text size="sm">All nodes are up, all volumes are served, all copies are in sync and all pools work. Nothing is to be done.</Text>
+      ) : (
+        <Stack gap="sm">
+          <FindingAlert finding={first} />
+          {others.length > 0 && (
+            <Stack gap={6}>
+              <Text size="sm" c="dimmed">
+                And {others.length} more:
+              </Text>
+              {others.slice(0, 5).map((finding) => (
+                <Group key={finding.key} gap="xs" wrap="nowrap" align="flex-start">
+                  <Text c={COLOR[finding.severity]} pt={2}>
+                    <Icon name={finding.severity} size={15} />
+                  </Text>
+                  <Text size="sm" style={{ overflowWrap: 'anywhere' }}>
+                    {finding.link ? <To href={finding.link}>{finding.cause}</To> : finding.cause} <Since finding={finding} />
+                  </Text>
+                </Group>
+              ))}
+              {others.length > 5 && <Text size="sm" c="dimmed">and {others.length - 5} further ones.</Text>}
+            </Stack>
+          )}
+        </Stack>
+      )}
+    </Panel>
+  )
+}
+
+function FindingAlert({ finding }: { finding: Finding }) {
+  return (
+    <Alert color={COLOR[finding.severity]} icon={<Icon name={finding.severity} />} title={finding.cause}>
+      <Text size="sm">
+        <b>What to do:</b> {finding.action}{' '}
+        {finding.link && finding.link !== '#/' && <Anchor href={finding.link} inherit>Show it</Anchor>}
+      </Text>
+      <Since finding={finding} />
+    </Alert>
+  )
+}
+
+function Since({ finding }: { finding: Finding }) {
+  const now = useNow()
+  const { at, bySight } = sinceOf(finding)
+  const age = duration(Math.max(0, now - at) / 1000)
+  return (
+    <Text span size="xs" c="dimmed" style={{ whiteSpace: 'nowrap' }} title={bySight ? 'Since this page saw it first; it may be older.' : new Date(at).toLocaleString()}>
+      {bySight ? `seen here for ${age}` : `for ${age}`}
+    </Text>
+  )
+}
+
+const LOSS_TONE = { nothing: 'ok', goes_on: 'ok', risk: 'warning', stops: 'warning', lost: 'critical', down: 'off' } as const
+
+function lossWords({ node, outcome, stops, lost, goesOn }: NodeLoss): string {
+  if (!node.up) return 'is not there now'
+  if (outcome === 'risk') return 'the other node goes on alone after six seconds; if only the link were lost, both would'
+  const parts: string[] = []
+  if (lost.length > 0) parts.push(`the data of ${named(lost)} is lost: it is in memory`)
+  if (stops.length > 0) parts.push(`${named(stops)} ${stops.length === 1 ? 'stops' : 'stop'} until it is back`)
+  if (goesOn > 0) parts.push(`${plural(goesOn, 'volume with a copy there goes', 'volumes with a copy there go')} on after about a second`)
+  return parts.length > 0 ? parts.join('; ') : 'no volume is concerned'
+}
+
+/** `db`, `db and mail`, `a, b, c and 7 more`. */
+function named(names: string[]): string {
+  if (names.length > 3) return `${names.slice(0, 3).join(', ')} and ${names.length - 3} more`
+  return names.length < 2 ? names.join() : `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`
+}
+
+function LossPanel({ volumes, nodes, at }: { volumes?: Volume[]; nodes?: ClusterNode[] | null; at: number }) {
+  return (
+    <Panel title="What can still be lost" at={at} note="If one of these nodes were lost now:">
+      {!volumes || nodes === undefined ? (
+        <Empty>The node is being asked.</Empty>
+      ) : nodes === null ? (
+        <Empty>
+          This node is alone: when it is lost, its {plural(volumes.length, 'volume')} cannot be used until it is back. Make a cluster of three nodes, and volumes with copies outlive any one of them:{' '}
+          <code>ursa node init --listen ADDRESS</code>.
+        </Empty>
+      ) : (
+        <Stack gap={8}>
+          {lossesByNode(volumes, nodes).map((loss) => (
+            <Group key={loss.node.id} gap="xs" wrap="nowrap" align="flex-start">
+              <State tone={LOSS_TONE[loss.outcome]}>{loss.node.name || `node ${loss.node.id}`}</State>
+              <Text size="sm">{lossWords(loss)}</Text>
+            </Group>
+          ))}
+        </Stack>
+      )}
+    </Panel>
+  )
+}
+
+function CapacityPanel({ pools, at, nodeName, many }: { pools?: Pool[]; at: number; nodeName: string; many: boolean }) {
+  const note = many ? `Pools of node ${nodeName}, which this page asks. Each node has pools of its own.` : undefined
+  return (
+    <Panel title="Capacity" at={at} note={note}>
+      {!pools ? (
+        <Empty>The node is being asked.</Empty>
+      ) : pools.length === 0 ? (
+        <Empty>
+          There is no pool: volumes need one. <code>ursa pool create NAME /dev/disk/by-id/...</code> makes it.
+        </Empty>
+      ) : (
+        <Stack gap="sm">
+          {pools.map((pool) => (
+            <Box key={pool.name}>
+              <Group justify="space-between" gap="xs">
+                <Text size="sm">
+                  <b>{pool.name}</b>{' '}
+                  {pool.state !== 'online' && <State tone="critical">{pool.state.replace('_', ' ')}</State>}
+                </Text>
+                <Text size="sm" className="figure">
+                  {size(pool.free)} free of {size(pool.total)}
+                </Text>
+              </Group>
+              <Progress.Root size="lg" mt={4}>
+                <Progress.Section
+                  value={pool.total > 0 ? (100 * (pool.total - pool.free)) / pool.total : 0}
+                  color={pool.free / Math.max(1, pool.total) < 0.1 ? 'red' : 'cyan'}
+                  aria-label={`${pool.name}: ${percent(pool.total - pool.free, pool.total)} taken`}
+                />
+              </Progress.Root>
+              <Text size="xs" c="dimmed" mt={2}>
+                {percent(pool.total - pool.free, pool.total)} taken by {plural(pool.volumes, 'volume')}
+              </Text>
+            </Box>
+          ))}
+        </Stack>
+      )}
+    </Panel>
+  )
+}
+
+function WorkPanel({ volumes, at }: { volumes: Volume[]; at: number }) {
+  const node = useNode()
+  const syncs = syncsOf(volumes)
+  const changes = node.data?.changes ?? []
+  return (
+    <Panel title="Work under way" at={at}>
+      {syncs.length === 0 && changes.length === 0 ? (
+        <Empty>Nothing is under way: no copy is being brought in sync, and no change waits.</Empty>
+      ) : (
+        <Stack gap="sm">
+          {changes.map((change) => (
+            <Text size="sm" key={change.what}>
+              {change.what}, for {duration(change.age)}: waits for {change.waits_for}
+            </Text>
+          ))}
+          {syncs.slice(0, 6).map((sync) => (
+            <SyncRow key={`${sync.volume.id} ${sync.copy.slot}`} {...sync} named />
+          ))}
+          {syncs.length > 6 && <Text size="sm" c="dimmed">and {syncs.length - 6} more copies.</Text>}
+        </Stack>
+      )}
+    </Panel>
+  )
+}
+
+function CountsPanel({ volumes, nodes }: { volumes?: Volume[]; nodes?: ClusterNode[] | null }) {
+  const node = useNode()
+  const sessions = useSessions()
+  const up = nodes?.filter((one) => one.up).length
+  const copies = volumes?.flatMap((volume) => volume.copies ?? []) ?? []
+  return (
+    <Panel title="In numbers" at={node.dataUpdatedAt}>
+      <Group gap="xl" align="flex-start">
+        <Figure name="Volumes" value={<To href="#/volumes">{volumes?.length ?? '–'}</To>} />
+        {nodes && <Figure name="Nodes up" value={`${up} of ${nodes.length}`} />}
+        {copies.length > 0 && <Figure name="Copies in sync" value={`${copies.filter((copy) => copy.state === 'in_sync').length} of ${copies.length}`} />}
+        <Figure name="Sessions of hosts" value={sessions.data?.length ?? '–'} note={nodes ? `on ${node.data?.name ?? 'this node'}` : undefined} />
+        {node.data && <Figure name="Cores" value={node.data.cores} note={nodes ? `of ${node.data.name}` : undefined} />}
+        {node.data && <Figure name="Up for" value={duration(node.data.uptime)} note={<Age at={node.dataUpdatedAt} live />} />}
+      </Group>
+    </Panel>
+  )
+}

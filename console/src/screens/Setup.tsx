@@ -1,0 +1,52 @@
+import { Button, PasswordInput, Stack, Text, TextInput } from '@mantine/core'
+import { type FormEvent, useState } from 'react'
+import { json } from '../api/client'
+import { queries } from '../api/queries'
+import { ProblemAlert } from '../parts/Problem'
+import { useDoing } from '../parts/deed'
+import { go } from '../route'
+import { Front } from './Login'
+
+/** As the API has it. */
+const PASSWORD_MIN = 12
+
+export function Setup({ cluster, token: given }: { cluster?: string; token: string }) {
+  const [token, setToken] = useState(given)
+  const [name, setName] = useState('admin')
+  const [password, setPassword] = useState('')
+  const [again, setAgain] = useState('')
+  const { busy, error, run } = useDoing()
+  const short = password !== '' && password.length < PASSWORD_MIN
+  const differs = again !== '' && again !== password
+  const ready = token !== '' && name !== '' && password.length >= PASSWORD_MIN && again === password
+  async function submit(event: FormEvent) {
+    event.preventDefault()
+    const done = await run(async () => {
+      await json('POST', '/v1/setup', { token, name, password })
+      await json('POST', '/v1/login', { name, password })
+    })
+    if (done) {
+      go('#/')
+      await queries.invalidateQueries({ queryKey: ['access'] })
+    }
+  }
+  return (
+    <Front title="Set up Ursa" cluster={cluster}>
+      <form onSubmit={(event) => void submit(event)}>
+        <Stack>
+          <Text size="sm">Nobody can log in yet. Make the first user, an admin, who makes the others.</Text>
+          {error !== undefined && <ProblemAlert error={error} what="Not set up" />}
+          {given === '' && (
+            <TextInput label="Set-up token" description="From the link that the node’s first start has printed (journalctl -u ursa)" value={token} onChange={(event) => setToken(event.currentTarget.value.trim())} autoComplete="off" required />
+          )}
+          <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} autoComplete="username" required />
+          <PasswordInput label="Password" description={`${PASSWORD_MIN} characters at least; a few words are better than one with odd letters`} value={password} onChange={(event) => setPassword(event.currentTarget.value)} autoComplete="new-password" error={short && `${PASSWORD_MIN - password.length} more`} autoFocus required />
+          <PasswordInput label="Password again" value={again} onChange={(event) => setAgain(event.currentTarget.value)} autoComplete="new-password" error={differs && 'This is another one'} required />
+          <Button type="submit" loading={busy} disabled={!ready}>
+            Make the admin and log in
+          </Button>
+        </Stack>
+      </form>
+    </Front>
+  )
+}

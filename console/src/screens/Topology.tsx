@@ -1,0 +1,153 @@
+import { Group, Stack, Text, Title, useComputedColorScheme } from '@mantine/core'
+import { useElementSize } from '@mantine/hooks'
+import { useNodes, useVolumes } from '../api/queries'
+import type { ClusterNode, Volume } from '../api/types'
+import { Panel } from '../parts/Panel'
+import { Empty, ProblemAlert } from '../parts/Problem'
+import { State } from '../parts/State'
+import { link } from '../route'
+import { plural } from '../words/size'
+import { copyState } from '../words/sync'
+
+/** So many volumes are drawn; the worst off first. */
+const VOLUMES_MAX = 24
+
+type Tone = 'ok' | 'working' | 'warning' | 'critical' | 'off'
+
+const INK: Record<Tone, [light: string, dark: string]> = {
+  ok: ['#2b8a3e', '#69db7c'],
+  working: ['#1971c2', '#74c0fc'],
+  warning: ['#e67700', '#ffd43b'],
+  critical: ['#c92a2a', '#ff8787'],
+  off: ['#868e96', '#868e96'],
+}
+
+export function Topology() {
+  const nodes = useNodes()
+  const volumes = useVolumes()
+  return (
+    <Stack gap="md">
+      <Title order={1} size="h3">
+        Topology
+      </Title>
+      {nodes.error && <ProblemAlert error={nodes.error} what="The nodes cannot be listed" />}
+      {nodes.data === null ? (
+        <Panel title="Nodes and copies">
+          <Empty>
+            This node is alone: there is nothing between nodes to be drawn. Make a cluster with <code>ursa node init --listen ADDRESS</code> and let others join.
+          </Empty>
+        </Panel>
+      ) : (
+        <Panel title="Nodes and copies" at={Math.min(nodes.dataUpdatedAt, volumes.dataUpdatedAt)} note="Each column is a node, each line a volume, each dot a copy. The node that this page asks knows the volumes that it has a copy of.">
+          {nodes.data && volumes.data && (nodes.data.length > 0 ? <Picture nodes={nodes.data} volumes={volumes.data} /> : <Empty>There is no node.</Empty>)}
+          <Group gap="xs" mt="md">
+            <State tone="ok">in sync, up</State>
+            <State tone="working">being brought in sync</State>
+            <State tone="warning">not in sync</State>
+            <State tone="critical">down</State>
+          </Group>
+        </Panel>
+      )}
+    </Stack>
+  )
+}
+
+const HEAD = 96
+const ROW = 34
+
+function Picture({ nodes, volumes }: { nodes: ClusterNode[]; volumes: Volume[] }) {
+  const { ref, width } = useElementSize()
+  const dark = useComputedColorScheme('light') === 'dark' ? 1 : 0
+  const rank = (volume: Volume) => (volume.copies ?? []).filter((copy) => copy.state !== 'in_sync').length
+  const drawn = [...volumes].filter((volume) => (volume.copies ?? []).length > 0).sort((a, b) => rank(b) - rank(a)).slice(0, VOLUMES_MAX)
+  const labels = width < 500 ? 84 : 150
+  const column = Math.max(70, (width - labels) / nodes.length)
+  const whole = labels + column * nodes.length
+  const x = (id: number) => labels + column * (nodes.findIndex((node) => node.id === id) + 0.5)
+  const height = HEAD + Math.max(1, drawn.length) * ROW + 10
+  const ink = (tone: Tone) => INK[tone][dark]
+  const text = dark ? '#e9ecef' : '#212529'
+  const dim = dark ? '#909296' : '#6c757d'
+  const line = dark ? '#373a40' : '#dee2e6'
+  const here = nodes.find((node) => node.here)
+  const shorten = (name: string, most: number) => (name.length > most ? `${name.slice(0, most - 1)}…` : name)
+  const said = nodes.map((node) => `${node.name} is ${node.up ? 'up' : 'down'} with ${plural(node.in_sync, 'copy', 'copies')} in sync of ${node.copies}`).join('; ')
+  return (
+    <div ref={ref} style={{ overflowX: 'auto' }}>
+      {width > 0 && (
+        <svg width={whole} height={height} role="group" aria-label={`Topology: ${said}`} fontFamily="inherit">
+          {nodes.map((node) => {
+            const tone: Tone = !node.up ? 'critical' : node.maintenance ? 'warning' : 'ok'
+            const at = x(node.id)
+            const w = Math.min(column - 12, 170)
+            return (
+              <a key={node.id} href={link('nodes')} aria-label={`${node.name}: ${node.up ? 'up' : 'down'}`}>
+                <line x1={at} y1={HEAD - 12} x2={at} y2={height - 6} stroke={line} strokeWidth={1.5} />
+                <rect x={at - w / 2} y={28} width={w} height={56} rx={8} fill={dark ? '#25262b' : '#ffffff'} stroke={ink(tone)} strokeWidth={2} />
+                <text x={at} y={50} textAnchor="middle" fill={text} fontSize={14} fontWeight={650}>
+                  {shorten(node.name, Math.floor(w / 9))}
+                </text>
+                <text x={at} y={70} textAnchor="middle" fill={ink(tone)} fontSize={12}>
+                  {!node.up ? 'down' : node.maintenance ? 'maintenance' : node.witness ? 'witness' : w < 110 ? 'up' : `up, ${node.in_sync}/${node.copies} in sync`}
+                </text>
+                {node.leads && (
+                  <text x={at} y={20} textAnchor="middle" fill={dim} fontSize={11}>
+                    leads
+                  </text>
+                )}
+              </a>
+            )
+          })}
+          {/* The links that the node which was asked sees: to each other node. */}
+          {here &&
+            nodes
+              .filter((node) => node.id !== here.id)
+              .map((node) => {
+                const from = x(here.id)
+                const to = x(node.id)
+                const mid = (from + to) / 2
+                return (
+                  <path key={node.id} d={`M${from} 84 Q${mid} ${HEAD + 8 + 4 * Math.abs(nodes.indexOf(node) - nodes.indexOf(here))} ${to} 84`} fill="none" stroke={ink(node.up ? 'ok' : 'critical')} strokeWidth={2} strokeDasharray={node.up ? undefined : '4 4'}>
+                    <title>{`Link from ${here.name} to ${node.name}: ${node.up ? 'up' : 'nothing is heard'}`}</title>
+                  </path>
+                )
+              })}
+          {drawn.length === 0 && (
+            <text x={labels} y={HEAD + 22} fill={dim} fontSize={13}>
+              No volume with copies is known here.
+            </text>
+          )}
+          {drawn.map((volume, row) => {
+            const y = HEAD + row * ROW + ROW / 2 + 4
+            const copies = volume.copies ?? []
+            const xs = copies.map((copy) => x(copy.node)).sort((a, b) => a - b)
+            return (
+              <a key={volume.id} href={link('volumes', volume.name)} aria-label={`${volume.name}: ${copies.map((copy) => `${copy.node_name} ${copyState(copy.state)}`).join(', ')}`}>
+                <rect x={0} y={y - ROW / 2} width={whole} height={ROW} fill="transparent" />
+                <text x={4} y={y + 4} fill={text} fontSize={13}>
+                  {shorten(volume.name, Math.floor(labels / 8.5))}
+                </text>
+                <line x1={xs[0]} x2={xs.at(-1)} y1={y} y2={y} stroke={dim} strokeWidth={2} />
+                {copies.map((copy) => {
+                  const node = nodes.find((one) => one.id === copy.node)
+                  const tone: Tone = !node?.up ? 'critical' : copy.state === 'in_sync' ? 'ok' : copy.state === 'joining' || (copy.sync && !copy.sync.waits_for) ? 'working' : 'warning'
+                  const done = copy.state === 'in_sync'
+                  return (
+                    <circle key={copy.slot} cx={x(copy.node)} cy={y} r={8} fill={done && node?.up ? ink(tone) : dark ? '#25262b' : '#ffffff'} stroke={ink(tone)} strokeWidth={3}>
+                      <title>{`${volume.name} on ${copy.node_name}: ${node?.up ? copyState(copy.state) : 'its node is down'}`}</title>
+                    </circle>
+                  )
+                })}
+              </a>
+            )
+          })}
+        </svg>
+      )}
+      {volumes.length > drawn.length && (
+        <Text size="sm" c="dimmed" mt="xs">
+          {plural(volumes.length - drawn.length, 'further volume is', 'further volumes are')} not drawn: those of one node alone, and more than {VOLUMES_MAX}.
+        </Text>
+      )}
+    </div>
+  )
+}

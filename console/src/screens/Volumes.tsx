@@ -1,0 +1,140 @@
+import { Button, Group, SegmentedControl, Stack, Table, Text, TextInput, Title } from '@mantine/core'
+import { useDebouncedValue } from '@mantine/hooks'
+import { useMemo, useState } from 'react'
+import { useVolumes } from '../api/queries'
+import type { Volume } from '../api/types'
+import { type Sample, useLive } from '../live/live'
+import { Age } from '../parts/Age'
+import { Empty, ProblemAlert, To } from '../parts/Problem'
+import { State } from '../parts/State'
+import { go, link } from '../route'
+import { count, plural, rate, size } from '../words/size'
+import { copiesWord, kindWord, volumeState } from '../words/volume'
+
+type Filter = 'all' | 'attention' | 'busy'
+type Order = 'name' | 'size' | 'load'
+
+/** So many rows are shown at once; a filter finds the others. */
+const ROWS_MAX = 200
+
+export function Volumes() {
+  const volumes = useVolumes()
+  const live = useLive()
+  const [typed, setTyped] = useState('')
+  const [text] = useDebouncedValue(typed, 120)
+  const [filter, setFilter] = useState<Filter>('all')
+  const [order, setOrder] = useState<Order>('name')
+  const all = volumes.data
+  const attention = all?.filter((volume) => volumeState(volume).tone !== 'ok').length ?? 0
+  const shown = useMemo(() => {
+    const wanted = text.trim().toLowerCase()
+    const load = (volume: Volume) => {
+      const now = live.volumes.get(volume.name)
+      return now ? now.reads + now.writes : 0
+    }
+    const found = (all ?? []).filter(
+      (volume) =>
+        (filter !== 'attention' || volumeState(volume).tone !== 'ok') &&
+        (filter !== 'busy' || load(volume) > 0) &&
+        (wanted === '' || [volume.name, volume.pool, volume.kind, ...volume.maps.flatMap((map) => [map.target, map.host]), ...(volume.copies ?? []).map((copy) => copy.node_name)].some((field) => field.toLowerCase().includes(wanted))),
+    )
+    if (order === 'size') found.sort((a, b) => b.size - a.size)
+    if (order === 'load') found.sort((a, b) => load(b) - load(a))
+    return found
+  }, [all, text, filter, order, live.volumes])
+  return (
+    <Stack gap="md">
+      <Group justify="space-between">
+        <Title order={1} size="h3">
+          Volumes
+        </Title>
+        <Button component="a" href="#/create">
+          Create a volume
+        </Button>
+      </Group>
+      {volumes.error && <ProblemAlert error={volumes.error} what="The volumes cannot be listed" />}
+      {all && all.length === 0 ? (
+        <Empty>There is no volume yet. A volume is a disk for hosts: make one, and learn how a host attaches it.</Empty>
+      ) : (
+        <>
+          <Group gap="sm">
+            <TextInput
+              placeholder="Name, target, host group, pool or node"
+              aria-label="Filter"
+              value={typed}
+              onChange={(event) => setTyped(event.currentTarget.value)}
+              style={{ flex: '1 1 240px', maxWidth: 420 }}
+            />
+            <SegmentedControl
+              value={filter}
+              onChange={(value) => setFilter(value as Filter)}
+              data={[
+                { value: 'all', label: `All ${all?.length ?? ''}` },
+                { value: 'attention', label: `Not in order ${attention}` },
+                { value: 'busy', label: 'In use now' },
+              ]}
+            />
+            <SegmentedControl
+              value={order}
+              onChange={(value) => setOrder(value as Order)}
+              aria-label="Order"
+              data={[
+                { value: 'name', label: 'By name' },
+                { value: 'size', label: 'By size' },
+                { value: 'load', label: 'By load' },
+              ]}
+            />
+            <Age at={volumes.dataUpdatedAt} live />
+          </Group>
+          <Table.ScrollContainer minWidth={760}>
+            <Table highlightOnHover verticalSpacing={7}>
+              <Table.Thead>
+                <Table.Tr>
+                  <Table.Th>Name</Table.Th>
+                  <Table.Th>State</Table.Th>
+                  <Table.Th>Size</Table.Th>
+                  <Table.Th>Kind</Table.Th>
+                  <Table.Th>Copies</Table.Th>
+                  <Table.Th>Seen by</Table.Th>
+                  <Table.Th ta="right">Requests a second</Table.Th>
+                  <Table.Th ta="right">Bandwidth</Table.Th>
+                </Table.Tr>
+              </Table.Thead>
+              <Table.Tbody>
+                {shown.slice(0, ROWS_MAX).map((volume) => (
+                  <Row key={volume.id} volume={volume} now={live.volumes.get(volume.name)} />
+                ))}
+              </Table.Tbody>
+            </Table>
+          </Table.ScrollContainer>
+          {all && shown.length === 0 && <Empty>No volume of {all.length} is like that. Change the filter.</Empty>}
+          {shown.length > ROWS_MAX && <Text size="sm" c="dimmed">{plural(shown.length - ROWS_MAX, 'more is', 'more are')} not shown: filter for them.</Text>}
+        </>
+      )}
+    </Stack>
+  )
+}
+
+function Row({ volume, now }: { volume: Volume; now?: Sample }) {
+  const { tone, word, why } = volumeState(volume)
+  const to = link('volumes', volume.name)
+  const hosts = [...new Set(volume.maps.map((map) => map.host))]
+  return (
+    <Table.Tr data-link onClick={() => go(to)}>
+      <Table.Td fw={600}>
+        <To href={to}>{volume.name}</To>
+      </Table.Td>
+      <Table.Td>
+        <State tone={tone} title={why}>
+          {word}
+        </State>
+      </Table.Td>
+      <Table.Td style={{ whiteSpace: 'nowrap' }}>{size(volume.size)}</Table.Td>
+      <Table.Td style={{ whiteSpace: 'nowrap' }}>{kindWord(volume.kind)}</Table.Td>
+      <Table.Td style={{ whiteSpace: 'nowrap' }}>{copiesWord(volume)}</Table.Td>
+      <Table.Td>{hosts.length > 0 ? hosts.join(', ') : <Text span size="sm" c="dimmed">nobody yet</Text>}</Table.Td>
+      <Table.Td ta="right">{now ? count(now.reads + now.writes) : '0'}</Table.Td>
+      <Table.Td ta="right" style={{ whiteSpace: 'nowrap' }}>{rate(now ? now.readBytes + now.writeBytes : 0)}</Table.Td>
+    </Table.Tr>
+  )
+}

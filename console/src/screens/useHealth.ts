@@ -1,0 +1,44 @@
+import { useEffect, useMemo } from 'react'
+import { useNode, useNodes, usePools, useVolumes } from '../api/queries'
+import { type Finding, type Severity, findings, worst } from '../words/health'
+
+/** When this page first saw a finding, in milliseconds since 1970; forgotten when it is gone. */
+const firstSeen = new Map<string, number>()
+
+export interface Health {
+  found: Finding[]
+  severity: Severity
+  /** Whether all was read that is judged. */
+  known: boolean
+  /** Whether the node does not answer. */
+  failed: unknown
+  /** When the oldest of the figures was read. */
+  at: number
+}
+
+export function useHealth(): Health {
+  const node = useNode()
+  const nodes = useNodes()
+  const volumes = useVolumes()
+  const pools = usePools()
+  const known = nodes.data !== undefined && volumes.data !== undefined && pools.data !== undefined
+  const found = useMemo(
+    () =>
+      findings({ node: node.data, nodes: nodes.data ?? undefined, volumes: volumes.data ?? [], pools: pools.data ?? [] }),
+    [node.data, nodes.data, volumes.data, pools.data],
+  )
+  useEffect(() => {
+    const keys = new Set(found.map((finding) => finding.key))
+    for (const key of keys) if (!firstSeen.has(key)) firstSeen.set(key, Date.now())
+    for (const key of firstSeen.keys()) if (!keys.has(key)) firstSeen.delete(key)
+  }, [found])
+  const failed = node.isError ? node.error : undefined
+  const at = Math.min(...[nodes, volumes, pools].map((query) => query.dataUpdatedAt))
+  return { found, severity: worst(found), known, failed, at }
+}
+
+/** Since when a finding is there, in milliseconds since 1970, and whether the node says so or this page has only seen it then. */
+export function sinceOf(finding: Finding): { at: number; bySight: boolean } {
+  if (finding.since !== undefined) return { at: finding.since * 1000, bySight: false }
+  return { at: firstSeen.get(finding.key) ?? Date.now(), bySight: true }
+}

@@ -1,0 +1,16 @@
+import { expect, it } from 'vitest'
+import { createVolume, quoted, ursa } from './command'
+
+it('says only what is not the default', () => {
+  expect(createVolume({ name: 'db', size: 10 * 2 ** 30 })).toBe('ursa volume create db --size 10G')
+  expect(
+    createVolume({ name: 'db', size: 2 ** 30, kind: 'ram', block_size: 4096, nodes: [1, 3], host: 'web', target: 'iqn.2026-11.io.ursa:x', lun: 0, pool: 'fast' }),
+  ).toBe('ursa volume create db --size 1G --pool fast --kind ram --block-size 4096 --on 1,3 --target iqn.2026-11.io.ursa:x --host web --lun 0')
+  expect(createVolume({ name: '', size: 1000, copies: 2, map: false, host: 'web' })).toBe('ursa volume create NAME --size 1000 --copies 2 --no-map')
+})
+
+it('quotes what a shell would take apart', () => {
+  expect(quoted('a b')).toBe("'a b'")
+  expect(quoted("it's")).toBe("'it'\\''s'")
+  expect(ursa('host', 'create', '$(reboot)')).toBe("ursa host create '$(reboot)'")
+})

@@ -1,0 +1,35 @@
+// Command lines that do what the console does.
+
+import type { VolumeCreate } from '../api/types'
+import { exactSize } from './size'
+
+/** A word as a shell takes it. */
+export function quoted(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
+}
+
+export function ursa(...words: (string | number | undefined)[]): string {
+  return ['ursa', ...words.filter((word) => word !== undefined && word !== '').map((word) => quoted(String(word)))].join(' ')
+}
+
+/** `ursa volume create ...`: only what is not the default is said. */
+export function createVolume(volume: VolumeCreate): string {
+  const words: (string | number)[] = ['volume', 'create', volume.name || 'NAME', '--size', exactSize(volume.size)]
+  const option = (name: string, value: string | number | null | undefined) => {
+    if (value !== undefined && value !== null && value !== '') words.push(name, value)
+  }
+  option('--pool', volume.pool)
+  if (volume.kind === 'ram') words.push('--kind', 'ram')
+  if (volume.block_size === 4096) words.push('--block-size', 4096)
+  if (volume.native_512) words.push('--native-512')
+  option('--slices', volume.slices)
+  option('--copies', volume.copies)
+  if (volume.nodes?.length) words.push('--on', volume.nodes.join(','))
+  if (volume.map === false) words.push('--no-map')
+  else {
+    option('--target', volume.target)
+    option('--host', volume.host)
+    option('--lun', volume.lun)
+  }
+  return ursa(...words)
+}

@@ -1,0 +1,45 @@
+import { describe, expect, it } from 'vitest'
+import type { Pool } from '../api/types'
+import { node, volume } from './fixtures'
+import { findings, worst } from './health'
+
+const pool: Pool = { name: 'default', state: 'online', disks: [], extent: 1, free: 50, total: 100, volumes: 1 }
+const well = { nodes: [node(1), node(2), node(3)], volumes: [volume('db', [[1, 'in_sync'], [2, 'in_sync']])], pools: [pool] }
+
+describe('health', () => {
+  it('has nothing to say when all is well', () => {
+    expect(findings(well)).toEqual([])
+    expect(worst([])).toBe('ok')
+  })
+  it('names the node that is down, and says what to do', () => {
+    const found = findings({ ...well, nodes: [node(1), node(2), node(3, { up: false })] })
+    expect(found).toHaveLength(1)
+    expect(found[0]?.severity).toBe('critical')
+    expect(found[0]?.cause).toContain('n3 (node 3) is down')
+    expect(found[0]?.action).toContain('systemctl start ursa')
+  })
+  it('says that a sync mends itself, and puts what is worse first', () => {
+    const db = volume('db', [[1, 'in_sync'], [2, 'joining']])
+    db.copies![1]!.sync = { cause: 'its node was restarted', copied_bytes: 3, left_bytes: 1, total_bytes: 4, bytes_per_second: 1 }
+    const found = findings({ ...well, volumes: [db], pools: [{ ...pool, state: 'unavailable', reason: 'no such file' }] })
+    expect(found.map((finding) => finding.severity)).toEqual(['critical', 'working'])
+    expect(found[0]?.cause).toBe('Pool default is unavailable: no such file.')
+    expect(found[1]?.cause).toContain('75 %')
+  })
+  it('tells a split volume apart from one that goes on alone', () => {
+    const alone = volume('db', [[1, 'in_sync']], { fork: { node: 2, since: 5, split: false } })
+    const split = volume('db', [[1, 'in_sync']], { fork: { node: 2, since: 5, split: true } })
+    expect(findings({ ...well, volumes: [alone] })[0]?.severity).toBe('warning')
+    expect(findings({ ...well, volumes: [split] })[0]?.severity).toBe('critical')
+  })
+  it('says what is missing without a majority, and with two nodes', () => {
+    const one = findings({ ...well, nodes: [node(1), node(2, { up: false }), node(3, { up: false })] })
+    expect(one.map((finding) => finding.key)).toContain('no majority')
+    expect(findings({ ...well, nodes: [node(1), node(2, { votes: false })] }).map((f) => f.key)).toEqual(['two nodes'])
+  })
+  it('does not say the same twice', () => {
+    const broken: Pool = { ...pool, state: 'read_only' }
+    const state = { name: 'n1', version: '0', cores: 1, uptime: 1, portals: [], changes: [], problems: ['pool default is read-only', 'something else'] }
+    expect(findings({ ...well, node: state, pools: [broken] }).map((f) => f.key)).toEqual(['pool default', 'problem something else'])
+  })
+})

@@ -1,0 +1,68 @@
+// How far a copy is that is not in sync: the words of `ursa volume show`.
+
+import type { CopyState, CopySync, Volume, VolumeCopy } from '../api/types'
+import { duration, rate, size } from './size'
+
+export function copyState(state: CopyState): string {
+  switch (state) {
+    case 'in_sync':
+      return 'in sync'
+    case 'joining':
+      return 'joining'
+    case 'outside':
+      return 'not in sync'
+  }
+}
+
+export function copyStateMeaning(state: CopyState): string {
+  switch (state) {
+    case 'in_sync':
+      return 'has every write that hosts were told of'
+    case 'joining':
+      return 'takes new writes, and is given what it missed'
+    case 'outside':
+      return 'misses writes'
+  }
+}
+
+/** What keeps a sync from going faster, if anything. */
+export function restraint(sync: CopySync): string | undefined {
+  switch (sync.held_back_by) {
+    case 'hosts':
+      return 'held back by hosts’ writes'
+    case 'node_limit':
+      return 'held back by what its source may give'
+    case 'cluster_limit':
+      return 'held back by the cluster’s limit'
+    case 'turn':
+      return 'its turn is after other volumes'
+    default:
+      return undefined
+  }
+}
+
+/** How much of it is done, from 0 to 1. */
+export function progress(sync: CopySync): number {
+  return sync.total_bytes > 0 ? Math.min(1, 1 - sync.left_bytes / sync.total_bytes) : 0
+}
+
+/** `3G of 10G left, 64M/s, 48 s to go`. */
+export function syncLine(sync: CopySync): string {
+  const parts = [`${size(sync.left_bytes)} of ${size(sync.total_bytes)} left`]
+  if (sync.bytes_per_second > 0) parts.push(rate(sync.bytes_per_second))
+  if (sync.seconds_left !== null && sync.seconds_left !== undefined) parts.push(`${duration(sync.seconds_left)} to go`)
+  return parts.join(', ')
+}
+
+export interface RunningSync {
+  volume: Volume
+  copy: VolumeCopy
+  sync: CopySync
+}
+
+/** All copies that are being brought in sync, or wait for it. */
+export function syncsOf(volumes: Volume[]): RunningSync[] {
+  return volumes.flatMap((volume) =>
+    (volume.copies ?? []).flatMap((copy) => (copy.sync ? [{ volume, copy, sync: copy.sync }] : [])),
+  )
+}
