@@ -32,7 +32,12 @@ const PLACES: Place[] = [
   { path: '', name: 'Overview', icon: 'overview' },
   { path: 'volumes', name: 'Volumes', icon: 'volumes' },
   { path: 'topology', name: 'Topology', icon: 'topology' },
+  { path: 'pools', name: 'Pools and disks', icon: 'pools' },
+  { path: 'hosts', name: 'Hosts and access', icon: 'hosts' },
   { path: 'nodes', name: 'Nodes', icon: 'nodes' },
+  { path: 'jobs', name: 'Jobs', icon: 'jobs' },
+  { path: 'events', name: 'Events and audit', icon: 'events' },
+  { path: 'users', name: 'Users and tokens', icon: 'users' },
 ]
 
 export function Shell() {

@@ -50,13 +50,13 @@ export const MeProvider = MeContext.Provider
 /** Who is at the console; undefined where there is no login. */
 export const useMe = () => useContext(MeContext)
 
-/** What may be done: `change` is for operators, `administer` for admins. */
-export type Deed = 'change' | 'administer'
+/** What may be done: `own` by everybody, `change` by operators, `administer` by admins. */
+export type Deed = 'own' | 'change' | 'administer'
 
 /** Why it may not be done; undefined if it may. */
 export function useForbidden(deed: Deed): string | undefined {
   const me = useMe()
-  if (!me || me.role === 'admin' || (me.role === 'operator' && deed === 'change')) return undefined
+  if (!me || deed === 'own' || me.role === 'admin' || (me.role === 'operator' && deed === 'change')) return undefined
   const who = deed === 'change' ? 'an operator or an admin' : 'an admin'
   return `You are a${me.role === 'operator' ? 'n operator' : ' viewer'}: this takes ${who}.`
 }

@@ -1,7 +1,7 @@
 import { Box, Text, useComputedColorScheme } from '@mantine/core'
-import { useElementSize, useMergedRef } from '@mantine/hooks'
 import { useEffect, useMemo, useRef } from 'react'
 import uPlot from 'uplot'
+import { useWidth } from './width'
 
 export interface Line {
   name: string
@@ -34,9 +34,7 @@ export function Chart({
   /** The time that is shown, up to the last value. */
   seconds: number
 }) {
-  const box = useRef<HTMLDivElement>(null)
-  const { ref, width } = useElementSize()
-  const measured = useMergedRef(ref, box)
+  const [box, width] = useWidth()
   const dark = useComputedColorScheme('light') === 'dark'
   const plot = useRef<uPlot>(undefined)
   const formatRef = useRef(format)
@@ -95,7 +93,7 @@ export function Chart({
       plot.current = undefined
     }
     // The lines' values are set below; a new picture is needed only for another look.
-  }, [width, height, dark, names, seconds])
+  }, [box, width, height, dark, names, seconds])
 
   useEffect(() => {
     plot.current?.setData(data)
@@ -116,7 +114,7 @@ export function Chart({
           </Text>
         ))}
       </Text>
-      <div ref={measured} role="img" aria-label={`${label}: ${said}`} style={{ height, overflow: 'hidden' }} />
+      <div ref={box} role="img" aria-label={`${label}: ${said}`} style={{ height, overflow: 'hidden' }} />
     </Box>
   )
 }

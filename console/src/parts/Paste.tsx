@@ -12,10 +12,10 @@ export function Paste({ text, label, maxHeight }: { text: string; label?: string
   return (
     <Box className="paste">
       <Group justify="space-between" gap="xs" mb={4} wrap="nowrap">
-        <Text size="xs" c="dimmed">
+        <Text size="xs" c="dimmed" style={{ overflowWrap: 'anywhere' }}>
           {label}
         </Text>
-        <Button size="compact-xs" variant="subtle" leftSection={<Icon name="copy" size={13} />} onClick={() => void copy()}>
+        <Button style={{ flexShrink: 0 }} size="compact-xs" variant="subtle" leftSection={<Icon name="copy" size={13} />} onClick={() => void copy()}>
           {copied === 'yes' ? 'Copied' : copied === 'no' ? 'Select it and press Ctrl+C' : 'Copy'}
         </Button>
       </Group>

@@ -22,11 +22,13 @@ export function SyncRow({ volume, copy, sync, named = false }: RunningSync & { n
           {syncLine(sync)}
         </Text>
       </Group>
-      <Progress.Root size="md" mt={3}>
-        <Progress.Section value={100 * done} color={sync.waits_for ? 'yellow' : 'blue'} aria-label={`${Math.round(100 * done)} % done`} />
-      </Progress.Root>
+      {sync.total_bytes > 0 && (
+        <Progress.Root size="md" mt={3}>
+          <Progress.Section value={100 * done} color={sync.waits_for ? 'yellow' : 'blue'} aria-label={`${Math.round(100 * done)} % done`} />
+        </Progress.Root>
+      )}
       <Text size="xs" c="dimmed" mt={2}>
-        {Math.round(100 * done)} % done. Why: {sync.cause}
+        {sync.total_bytes > 0 && `${Math.round(100 * done)} % done. `}Why: {sync.cause}
         {held ? `; ${held}` : ''}
         {sync.waits_for ? `; waits for ${sync.waits_for}` : ''}
       </Text>

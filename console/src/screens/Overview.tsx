@@ -1,9 +1,10 @@
 import { Alert, Anchor, Box, Group, Progress, SimpleGrid, Stack, Text, Title } from '@mantine/core'
-import { useNode, useNodes, usePools, useSessions, useVolumes } from '../api/queries'
+import { useEvents, useNode, useNodes, usePools, useSessions, useVolumes } from '../api/queries'
 import type { ClusterNode, Pool, Volume } from '../api/types'
 import { useLive } from '../live/live'
 import { Age } from '../parts/Age'
 import { useNow } from '../parts/clock'
+import { EventLine, newestFirst } from '../parts/events'
 import { Icon } from '../parts/Icon'
 import { LivePanel } from '../parts/LivePanel'
 import { Figure, Panel } from '../parts/Panel'
@@ -42,8 +43,9 @@ export function Overview() {
       />
       <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
         <WorkPanel volumes={volumes.data ?? []} at={volumes.dataUpdatedAt} />
-        <CountsPanel volumes={volumes.data} nodes={nodes.data} />
+        <EventsPanel />
       </SimpleGrid>
+      <CountsPanel volumes={volumes.data} nodes={nodes.data} />
     </Stack>
   )
 }
@@ -96,19 +98,19 @@ function FindingAlert({ finding }: { finding: Finding }) {
     <Alert color={COLOR[finding.severity]} icon={<Icon name={finding.severity} />} title={finding.cause}>
       <Text size="sm">
         <b>What to do:</b> {finding.action}{' '}
-        {finding.link && finding.link !== '#/' && <Anchor href={finding.link} inherit>Show it</Anchor>}
+        {finding.link && finding.link !== '#/' && <Anchor href={finding.link} inherit c="inherit" td="underline">Show it</Anchor>}
       </Text>
-      <Since finding={finding} />
+      <Since finding={finding} inherit />
     </Alert>
   )
 }
 
-function Since({ finding }: { finding: Finding }) {
+function Since({ finding, inherit = false }: { finding: Finding; inherit?: boolean }) {
   const now = useNow()
   const { at, bySight } = sinceOf(finding)
   const age = duration(Math.max(0, now - at) / 1000)
   return (
-    <Text span size="xs" c="dimmed" style={{ whiteSpace: 'nowrap' }} title={bySight ? 'Since this page saw it first; it may be older.' : new Date(at).toLocaleString()}>
+    <Text span size="xs" c={inherit ? 'inherit' : 'dimmed'} style={{ whiteSpace: 'nowrap' }} title={bySight ? 'Since this page saw it first; it may be older.' : new Date(at).toLocaleString()}>
       {bySight ? `seen here for ${age}` : `for ${age}`}
     </Text>
   )
@@ -216,6 +218,26 @@ function WorkPanel({ volumes, at }: { volumes: Volume[]; at: number }) {
             <SyncRow key={`${sync.volume.id} ${sync.copy.slot}`} {...sync} named />
           ))}
           {syncs.length > 6 && <Text size="sm" c="dimmed">and {syncs.length - 6} more copies.</Text>}
+        </Stack>
+      )}
+    </Panel>
+  )
+}
+
+function EventsPanel() {
+  const events = useEvents()
+  const last = newestFirst(events.data ?? []).slice(0, 6)
+  return (
+    <Panel title="Latest events" at={events.dataUpdatedAt} right={<To href="#/events">All</To>}>
+      {events.data === null ? (
+        <Empty>This node keeps no events; what it logs is in its journal (journalctl -u ursa).</Empty>
+      ) : last.length === 0 ? (
+        <Empty>Nothing has happened yet that is worth a line.</Empty>
+      ) : (
+        <Stack gap={8}>
+          {last.map((event) => (
+            <EventLine key={`${event.node ?? ''} ${event.id}`} event={event} />
+          ))}
         </Stack>
       )}
     </Panel>

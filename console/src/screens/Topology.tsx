@@ -1,10 +1,10 @@
 import { Group, Stack, Text, Title, useComputedColorScheme } from '@mantine/core'
-import { useElementSize } from '@mantine/hooks'
 import { useNodes, useVolumes } from '../api/queries'
 import type { ClusterNode, Volume } from '../api/types'
 import { Panel } from '../parts/Panel'
 import { Empty, ProblemAlert } from '../parts/Problem'
 import { State } from '../parts/State'
+import { useWidth } from '../parts/width'
 import { link } from '../route'
 import { plural } from '../words/size'
 import { copyState } from '../words/sync'
@@ -56,7 +56,7 @@ const HEAD = 96
 const ROW = 34
 
 function Picture({ nodes, volumes }: { nodes: ClusterNode[]; volumes: Volume[] }) {
-  const { ref, width } = useElementSize()
+  const [ref, width] = useWidth()
   const dark = useComputedColorScheme('light') === 'dark' ? 1 : 0
   const rank = (volume: Volume) => (volume.copies ?? []).filter((copy) => copy.state !== 'in_sync').length
   const drawn = [...volumes].filter((volume) => (volume.copies ?? []).length > 0).sort((a, b) => rank(b) - rank(a)).slice(0, VOLUMES_MAX)

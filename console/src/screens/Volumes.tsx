@@ -133,7 +133,7 @@ function Row({ volume, now }: { volume: Volume; now?: Sample }) {
       <Table.Td style={{ whiteSpace: 'nowrap' }}>{kindWord(volume.kind)}</Table.Td>
       <Table.Td style={{ whiteSpace: 'nowrap' }}>{copiesWord(volume)}</Table.Td>
       <Table.Td>{hosts.length > 0 ? hosts.join(', ') : <Text span size="sm" c="dimmed">nobody yet</Text>}</Table.Td>
-      <Table.Td ta="right">{now ? count(now.reads + now.writes) : '0'}</Table.Td>
+      <Table.Td ta="right">{count(now ? now.reads + now.writes : 0)}</Table.Td>
       <Table.Td ta="right" style={{ whiteSpace: 'nowrap' }}>{rate(now ? now.readBytes + now.writeBytes : 0)}</Table.Td>
     </Table.Tr>
   )

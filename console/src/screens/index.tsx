@@ -3,28 +3,45 @@
 import { Text } from '@mantine/core'
 import type { ReactNode } from 'react'
 import { Empty, To } from '../parts/Problem'
+import { Copies } from './Copies'
 import { CreateVolume } from './CreateVolume'
+import { Events } from './Events'
+import { Hosts } from './Hosts'
+import { Jobs } from './Jobs'
 import { Nodes } from './Nodes'
 import { Overview } from './Overview'
+import { Pools } from './Pools'
 import { Topology } from './Topology'
+import { Users } from './Users'
 import { VolumeScreen } from './Volume'
 import { Volumes } from './Volumes'
 
 export function screenAt(path: string[]): ReactNode {
-  const [place, name] = path
+  const [place, name, part] = path
   switch (place) {
     case undefined:
     // Where the set-up link leads once it has been used.
     case 'setup':
       return <Overview />
     case 'volumes':
-      return name === undefined ? <Volumes /> : <VolumeScreen key={name} name={name} />
+      if (name === undefined) return <Volumes />
+      return part === 'copies' ? <Copies key={name} name={name} /> : <VolumeScreen key={name} name={name} />
     case 'create':
       return <CreateVolume />
     case 'topology':
       return <Topology />
     case 'nodes':
       return <Nodes />
+    case 'pools':
+      return <Pools />
+    case 'hosts':
+      return <Hosts />
+    case 'jobs':
+      return <Jobs />
+    case 'events':
+      return <Events />
+    case 'users':
+      return <Users />
     default:
       return (
         <Empty>

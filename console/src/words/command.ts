@@ -14,7 +14,7 @@ export function ursa(...words: (string | number | undefined)[]): string {
 
 /** `ursa volume create ...`: only what is not the default is said. */
 export function createVolume(volume: VolumeCreate): string {
-  const words: (string | number)[] = ['volume', 'create', volume.name || 'NAME', '--size', exactSize(volume.size)]
+  const words: (string | number)[] = ['volume', 'create', volume.name || 'NAME', '--size', volume.size > 0 ? exactSize(volume.size) : 'SIZE']
   const option = (name: string, value: string | number | null | undefined) => {
     if (value !== undefined && value !== null && value !== '') words.push(name, value)
   }

@@ -61,6 +61,7 @@ export function duration(seconds: number): string {
 
 /** `0.12 ms`, `35 µs`, `1.2 s`: a latency. */
 export function latency(seconds: number): string {
+  if (seconds <= 0) return '0 s'
   if (seconds >= 1) return `${seconds.toFixed(seconds >= 10 ? 0 : 1)} s`
   if (seconds >= 1e-3) return `${(seconds * 1e3).toFixed(seconds >= 0.01 ? 0 : 1)} ms`
   return `${Math.round(seconds * 1e6)} µs`

@@ -48,6 +48,7 @@ export function progress(sync: CopySync): number {
 
 /** `3G of 10G left, 64M/s, 48 s to go`. */
 export function syncLine(sync: CopySync): string {
+  if (sync.total_bytes === 0) return 'nothing to copy so far'
   const parts = [`${size(sync.left_bytes)} of ${size(sync.total_bytes)} left`]
   if (sync.bytes_per_second > 0) parts.push(rate(sync.bytes_per_second))
   if (sync.seconds_left !== null && sync.seconds_left !== undefined) parts.push(`${duration(sync.seconds_left)} to go`)

@@ -1,0 +1,60 @@
+// Debian's Chromium, and what every page of the console must keep to.
+
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { type Browser, type Page, chromium } from 'playwright-core'
+
+const CHROMIUM = process.env['CHROMIUM'] ?? '/usr/bin/chromium'
+/** Where pictures of all screens are put, to be looked at; unset: nowhere. */
+const SHOTS = process.env['URSA_SHOTS']
+
+export const WIDTHS = [
+  { name: 'light', scheme: 'light', width: 1280, height: 800 },
+  { name: 'dark', scheme: 'dark', width: 1280, height: 800 },
+  { name: 'phone', scheme: 'light', width: 390, height: 844 },
+] as const
+
+export type Look = (typeof WIDTHS)[number]
+
+export async function startBrowser(): Promise<Browser> {
+  return chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] })
+}
+
+/** A page whose scripts must not fail, and which must load nothing from elsewhere. */
+export async function openPage(browser: Browser, look: Look, wrong: string[]): Promise<Page> {
+  const context = await browser.newContext({ viewport: { width: look.width, height: look.height }, colorScheme: look.scheme, ignoreHTTPSErrors: true })
+  const page = await context.newPage()
+  page.setDefaultTimeout(15_000)
+  page.on('pageerror', (error) => wrong.push(`script: ${error.message}`))
+  page.on('console', (message) => {
+    if (message.text().includes('Content Security Policy')) wrong.push(message.text())
+  })
+  page.on('request', (request) => {
+    const { hostname } = new URL(request.url())
+    if (!hostname.startsWith('127.')) wrong.push(`asks ${request.url()}`)
+  })
+  return page
+}
+
+/** What is wrong with how a page looks: what sticks out of it, and text that is cut off without a sign. */
+export async function looksWrong(page: Page): Promise<string[]> {
+  return page.evaluate(() => {
+    const found: string[] = []
+    const root = document.documentElement
+    if (root.scrollWidth > root.clientWidth) found.push(`the page is ${root.scrollWidth - root.clientWidth} pixels too wide`)
+    for (const element of document.querySelectorAll<HTMLElement>('button, .mantine-Badge-label, h1, h2')) {
+      if (element.offsetParent !== null && element.scrollWidth > element.clientWidth + 1 && getComputedStyle(element).overflow !== 'visible') {
+        found.push(`cut off: ${element.textContent}`)
+      }
+    }
+    for (const image of document.images) if (!image.complete || image.naturalWidth === 0) found.push(`no picture: ${image.src}`)
+    if ((document.querySelector('main')?.textContent ?? '').trim().length < 20) found.push('there is hardly anything on it')
+    return found
+  })
+}
+
+export async function shoot(page: Page, name: string) {
+  if (SHOTS === undefined) return
+  mkdirSync(SHOTS, { recursive: true })
+  await page.screenshot({ path: join(SHOTS, `${name}.png`), fullPage: true })
+}

@@ -1,0 +1,128 @@
+// Real nodes on this machine, each with an address of its own on the loopback network, for the time of a test.
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+/** The program; `URSA_BIN` names another one. */
+export const BINARY = process.env['URSA_BIN'] ?? join(import.meta.dirname, '../../target/debug/ursa')
+const START_DEADLINE_MS = 20_000
+const POOL_SIZE = '2G'
+
+export interface Answer {
+  status: number
+  // What a node answers is looked into by the tests, field by field.
+  body: any
+}
+
+export class TestNode {
+  readonly number: number
+  readonly address: string
+  readonly dir: string
+  private process: ChildProcess | undefined
+
+  constructor(number: number, address: string, dir: string) {
+    this.number = number
+    this.address = address
+    this.dir = dir
+  }
+
+  get url(): string {
+    return `http://${this.address}:3280`
+  }
+  get log(): string {
+    return readFileSync(join(this.dir, '..', `n${this.number}.log`), 'utf8')
+  }
+
+  async start() {
+    const log = openSync(join(this.dir, '..', `n${this.number}.log`), 'a')
+    const options = ['serve', '--data-dir', this.dir, '--name', `n${this.number}`, '--cores', '1', '--pool-size', POOL_SIZE,
+      '--iscsi-listen', `${this.address}:3260`, '--api-listen', `${this.address}:3280`]
+    this.process = spawn(BINARY, options, { stdio: ['ignore', log, log] })
+    await until(`node ${this.number} answers`, async () => (await this.ask('GET', '/v1/health')).status === 200, START_DEADLINE_MS)
+  }
+
+  /** As if its power were cut, as far as its process goes. */
+  async kill() {
+    const process = this.process
+    if (!process || process.exitCode !== null || process.signalCode !== null) return
+    const gone = new Promise((resolve) => process.once('exit', resolve))
+    process.kill('SIGKILL')
+    await gone
+    this.process = undefined
+  }
+
+  async ask(method: string, path: string, body?: unknown): Promise<Answer> {
+    try {
+      const init: RequestInit = { method, signal: AbortSignal.timeout(30_000) }
+      if (body !== undefined) Object.assign(init, { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } })
+      const response = await fetch(this.url + path, init)
+      const text = await response.text()
+      return { status: response.status, body: text === '' ? undefined : JSON.parse(text) }
+    } catch {
+      return { status: 0, body: undefined }
+    }
+  }
+}
+
+export class Cluster {
+  readonly nodes: TestNode[] = []
+  private readonly dir = mkdtempSync(join(tmpdir(), 'ursa-console-'))
+
+  /** So many nodes, each for itself yet. */
+  static async start(count: number): Promise<Cluster> {
+    const cluster = new Cluster()
+    // Somewhere of 127.64.0.0/10, so that runs side by side do not meet.
+    const net = `127.${64 + Math.floor(Math.random() * 64)}.${Math.floor(Math.random() * 256)}`
+    for (let number = 1; number <= count; number += 1) {
+      cluster.nodes.push(new TestNode(number, `${net}.${number}`, join(cluster.dir, `n${number}`)))
+    }
+    await Promise.all(cluster.nodes.map((node) => node.start()))
+    return cluster
+  }
+
+  node(number: number): TestNode {
+    const node = this.nodes[number - 1]
+    if (!node) throw new Error(`there is no node ${number}`)
+    return node
+  }
+
+  /** Makes a cluster of them, in which all vote. */
+  async join() {
+    const [first, ...others] = this.nodes
+    if (!first) return
+    expectStatus(await first.ask('POST', '/v1/cluster', { listen: [first.address] }))
+    for (const node of others) {
+      const token = expectStatus(await first.ask('POST', '/v1/cluster/tokens', {})).body.token
+      expectStatus(await node.ask('POST', '/v1/cluster/join', { token, listen: [node.address] }))
+    }
+    await this.allVote()
+  }
+
+  async allVote() {
+    await until('all nodes vote', async () => {
+      const { body } = await this.node(1).ask('GET', '/v1/nodes')
+      return body?.items?.length === this.nodes.length && body.items.every((node: { up: boolean; votes: boolean }) => node.up && node.votes)
+    }, 30_000)
+  }
+
+  async stop() {
+    await Promise.all(this.nodes.map((node) => node.kill()))
+    rmSync(this.dir, { recursive: true, force: true })
+  }
+}
+
+export function expectStatus(answer: Answer): Answer {
+  if (answer.status < 200 || answer.status > 299) throw new Error(`refused: ${answer.status} ${JSON.stringify(answer.body)}`)
+  return answer
+}
+
+/** Looks again and again until it is so. */
+export async function until(what: string, look: () => Promise<boolean>, deadlineMs: number) {
+  const end = Date.now() + deadlineMs
+  while (!(await look())) {
+    if (Date.now() > end) throw new Error(`not within ${deadlineMs / 1000} s: ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 200))
+  }
+}

@@ -1,0 +1,243 @@
+// The console against real nodes: from the first start of three nodes to a mirrored volume, the loss of a node and its return.
+
+import { spawn } from 'node:child_process'
+import type { Browser, Page } from 'playwright-core'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { WIDTHS, looksWrong, openPage, shoot, startBrowser } from './browser'
+import { BINARY, Cluster, expectStatus, until } from './cluster'
+
+const [LIGHT] = WIDTHS
+let cluster: Cluster
+let browser: Browser
+let page: Page
+const wrong: string[] = []
+
+beforeAll(async () => {
+  ;[cluster, browser] = await Promise.all([Cluster.start(3), startBrowser()])
+  page = await openPage(browser, LIGHT, wrong)
+})
+
+afterAll(async () => {
+  await browser?.close()
+  await cluster?.stop()
+})
+
+const go = (hash: string, number = 1) => page.goto(`${cluster.node(number).url}/${hash}`)
+const button = (name: string) => page.getByRole('button', { name, exact: true })
+const field = (name: string | RegExp) => page.locator('input').and(page.getByLabel(name))
+const said = (text: string | RegExp) => page.getByText(text).first().waitFor()
+
+it('says what a node alone is, and makes a cluster of three', async () => {
+  await go('#/')
+  await said('All nodes are up')
+  await said(/This node is alone: when it is lost, its 0 volumes/)
+  await go('#/volumes')
+  await said('There is no volume yet')
+  await shoot(page, 'first-volumes')
+
+  await go('#/nodes')
+  await button('Make a cluster of this node').click()
+  await field('Where to listen for other nodes').fill(cluster.node(1).address)
+  await said(`ursa node init --listen ${cluster.node(1).address}`)
+  await button('Make it').click()
+  await said('1 node')
+  for (const number of [2, 3]) {
+    await go('#/nodes', 1)
+    await button('Let a node join').click()
+    await button('Make a token').click()
+    const line = await page.locator('pre', { hasText: 'ursa node join ursa1-' }).textContent()
+    const token = /ursa1-\S+/.exec(line ?? '')?.[0] ?? ''
+    await go('#/nodes', number)
+    await button('Join another node’s cluster').click()
+    await field('Token').fill(token)
+    await field('Where to listen for other nodes').fill(cluster.node(number).address)
+    await button('Join').click()
+    await said(`${number} nodes`)
+  }
+  await cluster.allVote()
+  await go('#/nodes')
+  await said('3 nodes')
+})
+
+it('makes a mirrored volume that the API then has', async () => {
+  await go('#/create')
+  await field(/^Name/).fill('no good')
+  await said('Only letters, digits')
+  await field(/^Name/).fill('mail')
+  await field(/^Size/).fill('5T')
+  await button('Next').click()
+  await page.getByLabel('On nodes that I choose').check()
+  await page.getByLabel(/^n1 \(node 1\)/).check()
+  await said(/do not fit: default has/)
+  expect(await button('Next').isDisabled()).toBe(true)
+  await button('Back').click()
+  await field(/^Size/).fill('192M')
+  await button('Next').click()
+  await page.getByLabel(/^n3 \(node 3\)/).check()
+  await button('Next').click()
+  await button('Next').click()
+  await said('ursa volume create mail --size 192M --on 1,3')
+  await shoot(page, 'create-review')
+  await button('Create it').click()
+  await page.getByRole('heading', { name: 'mail', exact: true }).waitFor()
+  await said('goes on after about a second')
+
+  const volume = expectStatus(await cluster.node(1).ask('GET', '/v1/volumes/mail')).body
+  expect(volume.size).toBe(192 * 2 ** 20)
+  expect(volume.copies.map((copy: { node: number; state: string }) => [copy.node, copy.state])).toEqual([[1, 'in_sync'], [3, 'in_sync']])
+  expect(volume.maps).toEqual([{ target: 'iqn.2026-11.io.ursa:mail', lun: 0, host: 'local' }])
+})
+
+it('shows what a node refuses, with what to do', async () => {
+  await go('#/nodes')
+  await page.getByRole('row', { name: /^n3/ }).getByRole('button', { name: 'Maintenance' }).click()
+  await button('Begin it').click()
+  await said('It can be stopped now.')
+  // With node 3 in maintenance, node 1 has the only copy in sync.
+  await page.getByRole('row', { name: /^n1/ }).getByRole('button', { name: 'Maintenance' }).click()
+  await button('Begin it').click()
+  await page.getByRole('alert').getByText('Not done').waitFor()
+  await shoot(page, 'refused')
+  await button('Leave it').click()
+  await page.getByRole('row', { name: /^n3/ }).getByRole('button', { name: 'End maintenance' }).click()
+  await button('End it').click()
+  await until('the copy is in sync again', async () => inSync() , 20_000)
+})
+
+const copy3 = async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail')).body?.copies?.[1]
+const inSync = async () => (await copy3())?.state === 'in_sync'
+
+it('shows a node that was killed, what it means, and its return to the end of the sync', async () => {
+  // The syncs are slowed so that there is something to be seen: 12 MiB a second.
+  await go('#/nodes')
+  await field('Limit a second').fill('12M')
+  await button('Limit').click()
+  await said('12MiB/s at most.')
+
+  await go('#/')
+  await said('All is well')
+  await cluster.node(3).kill()
+  await said('n3 (node 3) is down: nothing is heard of it.')
+  await said(/systemctl start ursa/)
+  await page.getByLabel('Health: 1 problem').waitFor()
+  await shoot(page, 'down-overview')
+  await until('its copy is out of sync', async () => !(await inSync()), 15_000)
+  // It misses a good deal: what this writes.
+  await load(['-b', '1M', '-o', '4', '-w', '100', '-d', '3'])
+  await go('#/volumes/mail')
+  await said('degraded')
+  await said('nobody serves until it is back: it is the only copy in sync')
+  await said('no: the node is down')
+  await shoot(page, 'down-volume')
+
+  await cluster.node(3).start()
+  await page.getByText(/[\d.]+MiB of [\d.]+MiB left, .* to go/).first().waitFor({ timeout: 20_000 })
+  // Some seconds later its rate is known, and the time that is shown must hold.
+  await new Promise((resolve) => setTimeout(resolve, 4000))
+  const line = (await page.getByText(/ left, .* to go/).first().textContent()) ?? ''
+  const shownAt = Date.now()
+  await shoot(page, 'syncing-volume')
+  const eta = seconds(/, ([^,]+) to go/.exec(line)?.[1] ?? '')
+  await until('the copy is in sync', inSync, 60_000)
+  const took = (Date.now() - shownAt) / 1000
+  expect(Math.abs(took - eta), `it said ${line}, and took ${took} s`).toBeLessThan(Math.max(2, 0.3 * took))
+  await go('#/')
+  await said('All is well')
+})
+
+/** `1 min 5 s` in seconds. */
+function seconds(text: string): number {
+  const [, minutes, rest] = /^(?:(\d+) min ?)?(?:(\d+) s)?$/.exec(text) ?? []
+  return 60 * Number(minutes ?? 0) + Number(rest ?? 0)
+}
+
+/** Has a host read and write. */
+async function load(options: string[]) {
+  const child = spawn(BINARY, ['bench', 'run', `iscsi://${cluster.node(1).address}/iqn.2026-11.io.ursa:mail/0`, ...options], { stdio: 'ignore' })
+  const code = await new Promise((resolve) => child.once('exit', resolve))
+  expect(code).toBe(0)
+}
+
+it('changes volumes and hosts as the command line does', async () => {
+  await go('#/hosts')
+  await button('Make a host group').click()
+  await field(/^Name/).fill('web')
+  await field('Initiators').fill('nonsense')
+  await page.keyboard.press('Enter')
+  await said('nonsense is no iSCSI name')
+  await page.keyboard.press('Backspace')
+  await field('Initiators').fill('iqn.1993-08.org.debian:01:abc')
+  await page.keyboard.press('Enter')
+  await button('Make it').click()
+  await until('the group is there', async () => (await cluster.node(1).ask('GET', '/v1/hosts/web')).body?.initiators?.[0] === 'iqn.1993-08.org.debian:01:abc', 5000)
+  await said(`sudo iscsiadm -m discovery -t sendtargets -p ${cluster.node(3).address}:3260`)
+  await page.getByRole('tab', { name: 'Proxmox VE' }).click()
+  await said(/pvesm add lvm ursa-mail/)
+
+  await go('#/volumes/mail')
+  await button('Grow').click()
+  await field('New size').fill('64M')
+  await said('More than it has: 192MiB')
+  await field('New size').fill('256M')
+  await button('Grow it').click()
+  await until('it has grown', async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail')).body?.size === 256 * 2 ** 20, 10_000)
+})
+
+it('moves a copy by the wizard', async () => {
+  await go('#/volumes/mail/copies')
+  await page.getByLabel('Move a copy to another node').check()
+  await field(/^From$/).click()
+  await page.getByRole('option', { name: /^n3/ }).click()
+  await field(/^To$/).click()
+  await page.getByRole('option', { name: /^n2/ }).click()
+  await said('ursa volume copy move mail --from 3 --to 2')
+  await expectStatus(await cluster.node(1).ask('PUT', '/v1/cluster/sync-limit', { bytes_per_second: null }))
+  await button('Move the copy').click()
+  await until('the copy has moved', async () => {
+    const copies: { node: number; state: string }[] = (await cluster.node(1).ask('GET', '/v1/volumes/mail')).body?.copies ?? []
+    return copies.length === 2 && copies.every((copy) => copy.node !== 3 && copy.state === 'in_sync')
+  }, 30_000)
+})
+
+it('can be used by the keyboard alone', async () => {
+  await page.goto('about:blank')
+  await go('#/')
+  await said('All is well')
+  await page.keyboard.press('Tab')
+  expect(await page.evaluate(() => document.activeElement?.textContent)).toBe('Skip to the content')
+  for (let presses = 0; presses < 12; presses += 1) {
+    await page.keyboard.press('Tab')
+    if ((await page.evaluate(() => document.activeElement?.textContent)) === 'Volumes') break
+  }
+  await page.keyboard.press('Enter')
+  await page.getByRole('heading', { name: 'Volumes', exact: true }).waitFor()
+})
+
+it('looks right on every screen, in both themes and on a phone', async () => {
+  const screens = ['', 'volumes', 'volumes/mail', 'volumes/mail/copies', 'create', 'topology', 'pools', 'hosts', 'nodes', 'jobs', 'events', 'users']
+  for (const look of WIDTHS) {
+    const page = await openPage(browser, look, wrong)
+    for (const screen of screens) {
+      await page.goto(`${cluster.node(1).url}/#/${screen}`)
+      await page.locator('main h1, main section').first().waitFor()
+      // What is asked for comes within this; the overview's first second of load, a little later.
+      await page.waitForTimeout(screen === '' ? 1500 : 250)
+      await shoot(page, `screen-${screen.replaceAll('/', '-') || 'overview'}-${look.name}`)
+      expect(await looksWrong(page), `${screen} ${look.name}`).toEqual([])
+    }
+    await page.context().close()
+  }
+  expect(wrong).toEqual([])
+})
+
+it('deletes a volume only when its name is typed', async () => {
+  await go('#/volumes/mail')
+  await button('More').click()
+  await page.getByRole('menuitem', { name: 'Delete' }).click()
+  expect(await button('Delete it with all its data').isDisabled()).toBe(true)
+  await page.getByRole('textbox').last().fill('mail')
+  await button('Delete it with all its data').click()
+  await page.getByRole('heading', { name: 'Volumes', exact: true }).waitFor()
+  await until('it is gone', async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail')).status === 404, 10_000)
+  expect(wrong).toEqual([])
+})

@@ -1,0 +1,209 @@
+import { Alert, Checkbox, Group, Radio, Select, Stack, Text, TextInput, Title } from '@mantine/core'
+import { useState } from 'react'
+import { api, data } from '../api/client'
+import { useNodes, useVolume } from '../api/queries'
+import type { ClusterNode, Volume } from '../api/types'
+import { DeedButton, useDoing } from '../parts/deed'
+import { Panel } from '../parts/Panel'
+import { Paste } from '../parts/Paste'
+import { Empty, ProblemAlert, To } from '../parts/Problem'
+import { State } from '../parts/State'
+import { SyncRow } from '../parts/SyncRow'
+import { link } from '../route'
+import { ursa } from '../words/command'
+import { losses } from '../words/losses'
+import { plural } from '../words/size'
+import { copyState, syncsOf } from '../words/sync'
+
+/** As the API has it. */
+const COPIES_MAX = 4
+
+/** Adds, moves and takes away copies of a volume, and chooses what a node does that hears of nobody. */
+export function Copies({ name }: { name: string }) {
+  const volume = useVolume(name)
+  const nodes = useNodes()
+  if (!volume.data) return volume.error ? <ProblemAlert error={volume.error} what={`Volume ${name}`} /> : <Empty>The node is being asked for volume {name}.</Empty>
+  const one = volume.data
+  return (
+    <Stack gap="md" maw={900}>
+      <div>
+        <Text size="sm">
+          <To href="#/volumes">Volumes</To> / <To href={link('volumes', name)}>{name}</To> /
+        </Text>
+        <Title order={1} size="h3">
+          Copies of {one.name}
+        </Title>
+      </div>
+      {(one.copies ?? []).length === 0 || !nodes.data ? (
+        <Panel title="Copies" at={volume.dataUpdatedAt}>
+          <Empty>This volume is on one node alone, and the others do not know of it; it cannot get copies. Create one that has them, and copy the data over on a host.</Empty>
+        </Panel>
+      ) : (
+        <>
+          <Now volume={one} nodes={nodes.data} at={volume.dataUpdatedAt} />
+          <Change volume={one} nodes={nodes.data} />
+          <StrategyPanel volume={one} nodes={nodes.data} />
+        </>
+      )}
+    </Stack>
+  )
+}
+
+function Now({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: number }) {
+  const all = losses(volume, nodes)
+  return (
+    <Panel title="Now" at={at}>
+      <Stack gap="sm">
+        {(volume.copies ?? []).map((copy) => (
+          <Group key={copy.slot} gap="xs" wrap="nowrap" align="flex-start">
+            <State tone={copy.state === 'in_sync' ? 'ok' : copy.sync && !copy.sync.waits_for ? 'working' : 'warning'}>{copyState(copy.state)}</State>
+            <Text size="sm">
+              <b>{copy.node_name || `node ${copy.node}`}</b>
+              {copy.leaves ? ', to be taken away' : ''}. If it is lost: {all.find((loss) => loss.node === copy.node)?.text}.
+            </Text>
+          </Group>
+        ))}
+        {syncsOf([volume]).map((sync) => (
+          <SyncRow key={sync.copy.slot} {...sync} />
+        ))}
+      </Stack>
+    </Panel>
+  )
+}
+
+type Deed = 'add' | 'move' | 'remove'
+
+function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
+  const [deed, setDeed] = useState<Deed>('add')
+  const [from, setFrom] = useState<string | null>(null)
+  const [to, setTo] = useState<string | null>(null)
+  const [pool, setPool] = useState('')
+  const { busy, error, run, forget } = useDoing()
+  const copies = volume.copies ?? []
+  const name = (id: number) => nodes.find((node) => node.id === id)?.name ?? `node ${id}`
+  const free = nodes.filter((node) => !node.witness && !copies.some((copy) => copy.node === node.id))
+  const inSync = copies.filter((copy) => copy.state === 'in_sync')
+  const onlyOne = (id: string | null) => inSync.length === 1 && inSync[0]?.node === Number(id)
+  const problem =
+    deed !== 'remove' && free.length === 0
+      ? 'Every node that may have volumes has a copy already.'
+      : deed === 'add' && copies.length >= COPIES_MAX
+        ? `It has ${COPIES_MAX} copies; there cannot be more.`
+        : deed === 'remove' && onlyOne(from)
+          ? 'It is the last copy in sync: that one stays.'
+          : undefined
+  const ready = problem === undefined && (deed === 'add' || from !== null) && (deed === 'remove' || to !== null)
+  const command =
+    deed === 'add'
+      ? ursa('volume', 'copy', 'add', volume.name, '--on', to ?? 'NODE', ...(pool ? ['--pool', pool] : []))
+      : deed === 'move'
+        ? ursa('volume', 'copy', 'move', volume.name, '--from', from ?? 'NODE', '--to', to ?? 'NODE', ...(pool ? ['--pool', pool] : []))
+        : ursa('volume', 'copy', 'remove', volume.name, '--on', from ?? 'NODE')
+  const path = { params: { path: { name: volume.id } } }
+  async function act() {
+    const done = await run(
+      () =>
+        deed === 'remove'
+          ? data(api.DELETE('/v1/volumes/{name}/copies/{node}', { params: { path: { name: volume.id, node: Number(from) } } }))
+          : data(api.POST('/v1/volumes/{name}/copies', { ...path, body: { node: Number(to), ...(pool ? { pool } : {}), ...(deed === 'move' ? { instead_of: Number(from) } : {}) } })),
+      deed === 'remove' ? 'The copy goes.' : 'The copy is being made; it gets the data in the background.',
+    )
+    if (done) {
+      setFrom(null)
+      setTo(null)
+    }
+  }
+  return (
+    <Panel title="Change" note="All of this while hosts use the volume.">
+      <Stack gap="md">
+        <Radio.Group
+          value={deed}
+          onChange={(value) => {
+            setDeed(value as Deed)
+            forget()
+          }}
+          label="What"
+        >
+          <Stack gap={6} mt={6}>
+            <Radio value="add" label="Add a copy on another node" description="A new copy is given all of the volume’s data in the background, beside what hosts do" />
+            <Radio value="move" label="Move a copy to another node" description="The same; the old one goes when the new one is in sync, so there is never a copy less" />
+            <Radio value="remove" label="Take a copy away" description="It is deleted on its node, with all that it has; never the last one in sync" />
+          </Stack>
+        </Radio.Group>
+        <Group align="flex-start">
+          {deed !== 'add' && <Select label={deed === 'move' ? 'From' : 'Of node'} data={copies.map((copy) => ({ value: String(copy.node), label: `${name(copy.node)}: ${copyState(copy.state)}` }))} value={from} onChange={setFrom} />}
+          {deed !== 'remove' && <Select label={deed === 'move' ? 'To' : 'On node'} data={free.map((node) => ({ value: String(node.id), label: `${node.name}${node.up ? '' : ' (down)'}${node.maintenance ? ' (maintenance)' : ''}`, disabled: !node.up || node.maintenance }))} value={to} onChange={setTo} />}
+          {deed !== 'remove' && <TextInput label="Pool there" description="Empty: the only one, or default" value={pool} onChange={(event) => setPool(event.currentTarget.value)} />}
+        </Group>
+        <Text size="sm" c={problem ? 'orange' : undefined} fw={problem ? 600 : undefined}>{problem ?? exposure(deed, volume, from)}</Text>
+        <Paste text={command} label="The same on the command line" />
+        {error !== undefined && <ProblemAlert error={error} what="Not done" />}
+        <Group justify="flex-end">
+          <DeedButton color={deed === 'remove' ? 'red' : undefined} loading={busy} because={problem ?? (ready ? undefined : 'Choose the node first.')} onClick={() => void act()}>
+            {deed === 'add' ? 'Add the copy' : deed === 'move' ? 'Move the copy' : 'Take the copy away'}
+          </DeedButton>
+        </Group>
+      </Stack>
+    </Panel>
+  )
+}
+
+/** What it means for what can be lost. */
+function exposure(deed: Deed, volume: Volume, from: string | null): string {
+  const copies = volume.copies ?? []
+  const inSync = copies.filter((copy) => copy.state === 'in_sync').length
+  const leaving = copies.find((copy) => copy.node === Number(from))
+  switch (deed) {
+    case 'add':
+      return `When it is in sync there are ${plural(copies.length + 1, 'copy', 'copies')}; until then the volume outlives what it outlives now. Each write then goes to one node more.`
+    case 'move':
+      return 'Meanwhile the old copy counts; a move that is not wanted any more ends when the new copy is taken away before it is in sync.'
+    case 'remove': {
+      const left = inSync - (leaving?.state === 'in_sync' ? 1 : 0)
+      return left >= 2 ? `${left} copies in sync are left.` : left === 1 ? 'One copy in sync is left: when its node is lost, nobody can use the volume until it is back.' : 'No copy in sync would be left: that is refused.'
+    }
+  }
+}
+
+function StrategyPanel({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
+  const now = volume.strategy?.strategy ?? 'prefer'
+  const [chosen, setChosen] = useState<'prefer' | 'heartbeat'>(now)
+  const [agreed, setAgreed] = useState(false)
+  const [oneWay, setOneWay] = useState(false)
+  const { busy, error, run } = useDoing()
+  const two = nodes.length === 2
+  async function act() {
+    await run(async () => {
+      const found = await data(api.PUT('/v1/volumes/{name}/strategy', { params: { path: { name: volume.id } }, body: { strategy: chosen, ...(chosen === 'heartbeat' ? { accept_split_brain: agreed } : {}) } }))
+      setOneWay(found.one_way)
+    }, 'The strategy is chosen.')
+  }
+  return (
+    <Panel title="When a node hears of nobody" note={two ? undefined : 'Of three nodes that vote a majority decides, whatever is chosen here. It matters for two nodes alone.'}>
+      <Stack gap="md">
+        <Radio.Group value={chosen} onChange={(value) => setChosen(value as typeof chosen)} label="Strategy">
+          <Stack gap={8} mt={6}>
+            <Radio value="prefer" label="Wait (prefer)" description="Of two nodes one decides: it goes on when the other is lost; when it is lost itself, the other waits for it. Never two truths." />
+            <Radio value="heartbeat" label="Go on alone (heartbeat)" description="The other one goes on alone after about six seconds, too. But two nodes cannot tell a lost node from a lost link: if only the link is lost, both go on, and what one of them has written is given up later." />
+          </Stack>
+        </Radio.Group>
+        {chosen === 'heartbeat' && now !== 'heartbeat' && (
+          <>
+            <Alert color="yellow">Give the nodes two networks, with an address of each, and let hosts not reach both nodes while these do not reach each other. A third node, if only a small one as a witness, is the better answer.</Alert>
+            <Checkbox label="I accept that both nodes may go on, and data of one of them be given up then" checked={agreed} onChange={(event) => setAgreed(event.currentTarget.checked)} />
+          </>
+        )}
+        {oneWay && <Alert color="yellow">A node is known by one address only: when that network is lost, both nodes go on.</Alert>}
+        <Text size="xs" c="dimmed">
+          The same: <code>{ursa('volume', 'strategy', volume.name, chosen, chosen === 'heartbeat' ? '--accept-split-brain' : undefined)}</code>
+        </Text>
+        {error !== undefined && <ProblemAlert error={error} what="Not chosen" />}
+        <Group justify="flex-end">
+          <DeedButton variant="default" loading={busy} because={chosen === now ? 'It is so already.' : chosen === 'heartbeat' && !agreed ? 'Accept the risk first.' : undefined} onClick={() => void act()}>
+            Choose it
+          </DeedButton>
+        </Group>
+      </Stack>
+    </Panel>
+  )
+}

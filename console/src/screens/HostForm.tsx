@@ -1,0 +1,63 @@
+import { PasswordInput, Radio, Stack, TagsInput, TextInput } from '@mantine/core'
+import { useState } from 'react'
+import { api, data } from '../api/client'
+import type { Host } from '../api/types'
+import { Ask, Said } from '../parts/deed'
+import { ursa } from '../words/command'
+
+/** Bytes of a CHAP secret, as the API has it. */
+const SECRET_MIN = 12
+
+/** Makes a host group, or changes one. */
+export function HostForm({ host, close }: { host?: Host; close: () => void }) {
+  const [name, setName] = useState(host?.name ?? '')
+  const [initiators, setInitiators] = useState(host?.initiators ?? [])
+  const [addresses, setAddresses] = useState(host?.addresses ?? [])
+  const [chap, setChap] = useState<'none' | 'keep' | 'new'>(host?.chap_user ? 'keep' : 'none')
+  const [user, setUser] = useState(host?.chap_user ?? '')
+  const [secret, setSecret] = useState('')
+  const short = secret !== '' && new TextEncoder().encode(secret).length < SECRET_MIN
+  const wrongName = name !== '' && !/^[A-Za-z0-9_.-]{1,63}$/.test(name)
+  const wrongInitiator = initiators.find((one) => !/^(iqn|eui|naa)\./.test(one))
+  const ready = name !== '' && !wrongName && !wrongInitiator && (chap !== 'new' || (user !== '' && secret !== '' && !short))
+  const sent = chap === 'new' ? { user, secret } : undefined
+  const options = [
+    ...(host && initiators.length === 0 && host.initiators.length > 0 ? ['--any-initiator'] : initiators.flatMap((one) => ['--initiator', one])),
+    ...(host && addresses.length === 0 && host.addresses.length > 0 ? ['--any-address'] : addresses.flatMap((one) => ['--address', one])),
+    ...(chap === 'new' ? ['--chap-user', user || 'USER'] : host?.chap_user && chap === 'none' ? ['--no-chap'] : []),
+  ]
+  return (
+    <Ask
+      opened
+      close={close}
+      title={host ? `Change host group ${host.name}` : 'Make a host group'}
+      label={host ? 'Change it' : 'Make it'}
+      ready={ready}
+      command={ursa('host', host ? 'set' : 'create', name || 'NAME', ...options)}
+      act={() =>
+        host
+          ? data(api.PUT('/v1/hosts/{name}', { params: { path: { name: host.name } }, body: { initiators, addresses, ...(chap === 'keep' ? {} : { chap: sent ?? null }) } }))
+          : data(api.POST('/v1/hosts', { body: { name, initiators, addresses, ...(sent ? { chap: sent } : {}) } }))
+      }
+      done={host ? `Host group ${name} is changed.` : `Host group ${name} is made: now map volumes for it.`}
+    >
+      {!host && <TextInput label="Name" description="For people: the host’s name, for instance" value={name} onChange={(event) => setName(event.currentTarget.value)} error={wrongName && 'Only letters, digits, - _ and . ; 63 at most'} data-autofocus />}
+      <TagsInput label="Initiators" description="iSCSI names of its initiators, Enter after each; none: any name" placeholder={initiators.length === 0 ? 'iqn.1993-08.org.debian:01:5ad4e2f0c1' : ''} value={initiators} onChange={setInitiators} error={wrongInitiator && `${wrongInitiator} is no iSCSI name: it begins with iqn., eui. or naa.`} acceptValueOnBlur />
+      <TagsInput label="Addresses" description="Where they may come from: addresses, or ranges as 10.1.0.0/16; none: from anywhere" placeholder={addresses.length === 0 ? '10.1.0.0/16' : ''} value={addresses} onChange={setAddresses} acceptValueOnBlur />
+      {initiators.length === 0 && addresses.length === 0 && <Said>Without names and addresses everybody belongs to it who knows the secret; without a secret everybody.</Said>}
+      <Radio.Group label="Secret (CHAP)" description="Names and addresses can be forged by whoever is on the network; a secret cannot" value={chap} onChange={(value) => setChap(value as typeof chap)}>
+        <Stack gap={4} mt={6}>
+          <Radio value="none" label="None" />
+          {host?.chap_user && <Radio value="keep" label={`The one that it has, as ${host.chap_user}`} />}
+          <Radio value="new" label="A new one" />
+        </Stack>
+      </Radio.Group>
+      {chap === 'new' && (
+        <>
+          <TextInput label="CHAP name" value={user} onChange={(event) => setUser(event.currentTarget.value)} autoComplete="off" />
+          <PasswordInput label="Secret" description="12 to 255 bytes; Windows takes no more than 16. It is never shown again." value={secret} onChange={(event) => setSecret(event.currentTarget.value)} error={short && '12 bytes at least'} autoComplete="new-password" />
+        </>
+      )}
+    </Ask>
+  )
+}

@@ -1,0 +1,273 @@
+import { Group, MultiSelect, Select, Stack, Table, Tabs, Text, Title } from '@mantine/core'
+import { useMemo, useState } from 'react'
+import { api, data } from '../api/client'
+import { useHosts, useNode, useNodes, useSessions, useTargets, useVolumes } from '../api/queries'
+import type { Host, Session, Target } from '../api/types'
+import { Ask, DeedButton, Said } from '../parts/deed'
+import { Panel } from '../parts/Panel'
+import { Paste } from '../parts/Paste'
+import { Empty, ProblemAlert, To } from '../parts/Problem'
+import { link, useRoute } from '../route'
+import { ursa } from '../words/command'
+import { type System, hostSetup } from '../words/hostsetup'
+import { duration, plural, size } from '../words/size'
+import { HostForm } from './HostForm'
+
+export function Hosts() {
+  const { query } = useRoute()
+  return (
+    <Stack gap="md">
+      <Title order={1} size="h3">
+        Hosts and access
+      </Title>
+      <Groups />
+      <SetupPanel wanted={query.get('target') ?? undefined} />
+      <Targets />
+      <Sessions />
+    </Stack>
+  )
+}
+
+/** What a group without names or addresses means. */
+const whoever = (list: string[], none: string) => (list.length === 0 ? <Text span size="sm" c="dimmed">{none}</Text> : list.join(', '))
+
+function Groups() {
+  const hosts = useHosts()
+  const targets = useTargets()
+  const [form, setForm] = useState<{ host?: Host }>()
+  const [doomed, setDoomed] = useState<Host>()
+  const seen = (host: string) => (targets.data ?? []).flatMap((target) => target.maps.filter((map) => map.host === host))
+  return (
+    <Panel
+      title="Host groups"
+      at={hosts.dataUpdatedAt}
+      right={<DeedButton size="compact-sm" onClick={() => setForm({})}>Make a host group</DeedButton>}
+      note="A host group is a host, or several that are treated alike. One belongs to it if its name is listed (or no name is) and its address is listed (or no address is). Nobody sees a volume but the groups that it is mapped for."
+    >
+      {hosts.error && <ProblemAlert error={hosts.error} what="The host groups cannot be listed" />}
+      <Table.ScrollContainer minWidth={720}>
+        <Table verticalSpacing={7}>
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th>Group</Table.Th>
+              <Table.Th>Initiators</Table.Th>
+              <Table.Th>From</Table.Th>
+              <Table.Th>Secret</Table.Th>
+              <Table.Th>Sees</Table.Th>
+              <Table.Th />
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {(hosts.data ?? []).map((host) => {
+              const maps = seen(host.name)
+              return (
+                <Table.Tr key={host.name}>
+                  <Table.Td fw={600}>{host.name}</Table.Td>
+                  <Table.Td style={{ overflowWrap: 'anywhere' }}>{whoever(host.initiators, 'any name')}</Table.Td>
+                  <Table.Td>{whoever(host.addresses, 'anywhere')}</Table.Td>
+                  <Table.Td>{host.chap_user ? `CHAP, as ${host.chap_user}` : 'none'}</Table.Td>
+                  <Table.Td>{maps.length === 0 ? 'nothing' : plural(maps.length, 'volume')}</Table.Td>
+                  <Table.Td>
+                    {host.built_in ? (
+                      <Text size="xs" c="dimmed">
+                        always there: {host.name === 'any' ? 'everybody' : 'each node’s own machine'}
+                      </Text>
+                    ) : (
+                      <Group gap={6} wrap="nowrap" justify="flex-end">
+                        <DeedButton size="compact-sm" variant="default" onClick={() => setForm({ host })}>
+                          Change
+                        </DeedButton>
+                        <DeedButton size="compact-sm" variant="default" because={maps.length > 0 ? 'Volumes are mapped for it: take them away before.' : undefined} onClick={() => setDoomed(host)}>
+                          Delete
+                        </DeedButton>
+                      </Group>
+                    )}
+                  </Table.Td>
+                </Table.Tr>
+              )
+            })}
+          </Table.Tbody>
+        </Table>
+      </Table.ScrollContainer>
+      {hosts.data?.every((host) => host.built_in) && (
+        <Empty>Only the two built-in groups are there. Make a group for each host that shall use volumes, by the name in its initiator (on Linux: /etc/iscsi/initiatorname.iscsi).</Empty>
+      )}
+      {form && <HostForm key={form.host?.name ?? ''} host={form.host} close={() => setForm(undefined)} />}
+      {doomed && (
+        <Ask opened close={() => setDoomed(undefined)} title={`Delete host group ${doomed.name}`} label="Delete it" danger command={ursa('host', 'delete', doomed.name)} act={() => data(api.DELETE('/v1/hosts/{name}', { params: { path: { name: doomed.name } } }))} done={`Host group ${doomed.name} is deleted.`}>
+          <Said>Nothing is mapped for it: no host loses a volume.</Said>
+        </Ask>
+      )}
+    </Panel>
+  )
+}
+
+const SYSTEMS: { value: System; label: string }[] = [
+  { value: 'linux', label: 'Linux' },
+  { value: 'esxi', label: 'VMware ESXi' },
+  { value: 'windows', label: 'Windows' },
+  { value: 'proxmox', label: 'Proxmox VE' },
+]
+
+function SetupPanel({ wanted }: { wanted?: string }) {
+  const targets = useTargets()
+  const volumes = useVolumes()
+  const nodes = useNodes()
+  const node = useNode()
+  const hosts = useHosts()
+  const [chosen, setChosen] = useState(wanted)
+  const [system, setSystem] = useState<System>('linux')
+  const [portals, setPortals] = useState<string[]>()
+  const target = targets.data?.find((one) => one.name === chosen) ?? targets.data?.[0]
+  const volume = volumes.data?.find((one) => one.maps.some((map) => map.target === target?.name))
+  const chapUser = target?.maps.map((map) => hosts.data?.find((host) => host.name === map.host)?.chap_user).find((user) => user) ?? undefined
+  // Those of nodes with a copy of the volume; what a node says when it listens everywhere is replaced by how this page reaches it.
+  const known = useMemo(() => {
+    const copies = volume?.copies ?? []
+    const all = nodes.data ? nodes.data.filter((one) => !one.witness && (copies.length === 0 ? one.here : copies.some((copy) => copy.node === one.id))).flatMap((one) => one.portals) : (node.data?.portals ?? [])
+    return [...new Set(all.map((portal) => portal.replace(/^(0\.0\.0\.0|\[::\])(?=:)/, location.hostname)))]
+  }, [nodes.data, node.data, volume])
+  const used = portals?.filter((portal) => known.includes(portal)) ?? known
+  return (
+    <Panel title="Set up a host" at={targets.dataUpdatedAt} note="Ready to paste on the host: the initiator, all paths to the volume, timeouts that suit. Read it, and take what you need.">
+      {targets.data?.length === 0 ? (
+        <Empty>There is no target yet: it is made with the first volume. <To href="#/create">Create a volume</To></Empty>
+      ) : (
+        <Stack gap="sm">
+          <Group grow align="flex-start" preventGrowOverflow={false}>
+            <Select label="Target" data={(targets.data ?? []).map((one) => one.name)} value={target?.name ?? null} onChange={(name) => { setChosen(name ?? undefined); setPortals(undefined) }} allowDeselect={false} searchable miw={280} />
+            <MultiSelect label="By these addresses" description="One for each network and node that the host shall use" data={known} value={used} onChange={setPortals} miw={280} />
+          </Group>
+          <Tabs value={system} onChange={(value) => setSystem(value as System)}>
+            <Tabs.List>
+              {SYSTEMS.map(({ value, label }) => (
+                <Tabs.Tab key={value} value={value}>
+                  {label}
+                </Tabs.Tab>
+              ))}
+            </Tabs.List>
+          </Tabs>
+          {target && used.length > 0 ? (
+            <Paste text={hostSetup(system, { target: target.name, portals: used, naa: volume?.naa, chapUser })} label={system === 'linux' ? ursa('host-setup', 'linux', '--target', target.name, ...used.flatMap((portal) => ['--portal', portal])) : `For ${volume ? `volume ${volume.name}` : target.name}`} maxHeight={360} />
+          ) : (
+            <Empty>Choose one address at least.</Empty>
+          )}
+          <Text size="xs" c="dimmed">
+            A volume that several hosts see at once needs a file system made for that (VMFS, GFS2, OCFS2, clustered Windows), or software that decides who writes, as Proxmox does. ext4 or XFS mounted twice is destroyed.
+          </Text>
+        </Stack>
+      )}
+    </Panel>
+  )
+}
+
+function Targets() {
+  const targets = useTargets()
+  const volumes = useVolumes()
+  const [doomed, setDoomed] = useState<Target>()
+  if (!targets.data || targets.data.length === 0) return null
+  return (
+    <Panel title="Targets" at={targets.dataUpdatedAt} note="What initiators log in to. A target is made with its first volume.">
+      <Table.ScrollContainer minWidth={640}>
+        <Table verticalSpacing={7}>
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th>Target</Table.Th>
+              <Table.Th>LUNs</Table.Th>
+              <Table.Th />
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {targets.data.map((target) => (
+              <Table.Tr key={target.name}>
+                <Table.Td style={{ overflowWrap: 'anywhere' }}>
+                  {target.name}
+                  {target.alias && <Text size="xs" c="dimmed">{target.alias}</Text>}
+                </Table.Td>
+                <Table.Td>
+                  {target.maps.length === 0
+                    ? 'none'
+                    : target.maps.map((map) => {
+                        const volume = volumes.data?.find((one) => one.id === map.volume_id)
+                        return (
+                          <Text size="sm" key={`${map.lun} ${map.host}`}>
+                            {map.lun}: {volume ? <To href={link('volumes', volume.name)}>{volume.name}</To> : (map.volume ?? 'a volume of another node')} for {map.host}
+                          </Text>
+                        )
+                      })}
+                </Table.Td>
+                <Table.Td ta="right">
+                  <DeedButton size="compact-sm" variant="default" onClick={() => setDoomed(target)}>
+                    Delete
+                  </DeedButton>
+                </Table.Td>
+              </Table.Tr>
+            ))}
+          </Table.Tbody>
+        </Table>
+      </Table.ScrollContainer>
+      {doomed && (
+        <Ask opened close={() => setDoomed(undefined)} title={`Delete target ${doomed.name}`} label="Delete it" danger typed={doomed.maps.length > 0 ? doomed.name.replace(/^.*:/, '') : undefined} command={ursa('target', 'delete', doomed.name, doomed.maps.length > 0 ? '--force' : undefined)} act={() => data(api.DELETE('/v1/targets/{name}', { params: { path: { name: doomed.name }, query: { force: doomed.maps.length > 0 } } }))} done="The target is deleted.">
+          <Said>{doomed.maps.length > 0 ? `Its sessions end, and its ${plural(doomed.maps.length, 'LUN')} cannot be seen by it any more. The volumes stay.` : 'It has no LUNs.'}</Said>
+        </Ask>
+      )}
+    </Panel>
+  )
+}
+
+function Sessions() {
+  const sessions = useSessions()
+  const node = useNode()
+  const [doomed, setDoomed] = useState<Session>()
+  return (
+    <Panel title="Sessions" at={sessions.dataUpdatedAt} note={`Initiators that are logged in to node ${node.data?.name ?? ''}, which this page asks.`}>
+      {sessions.error ? (
+        <ProblemAlert error={sessions.error} what="The sessions cannot be listed" />
+      ) : sessions.data?.length === 0 ? (
+        <Empty>No initiator is logged in here. Set up a host as above.</Empty>
+      ) : (
+        <Table.ScrollContainer minWidth={860}>
+          <Table verticalSpacing={5}>
+            <Table.Thead>
+              <Table.Tr>
+                <Table.Th>Initiator</Table.Th>
+                <Table.Th>From</Table.Th>
+                <Table.Th>Target</Table.Th>
+                <Table.Th>Core</Table.Th>
+                <Table.Th>For</Table.Th>
+                <Table.Th ta="right">Commands</Table.Th>
+                <Table.Th ta="right">In, out</Table.Th>
+                <Table.Th />
+              </Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {(sessions.data ?? []).map((session) => (
+                <Table.Tr key={session.tsih}>
+                  <Table.Td style={{ overflowWrap: 'anywhere' }}>{session.alias || session.initiator}</Table.Td>
+                  <Table.Td>{session.addresses.join(', ')}</Table.Td>
+                  <Table.Td style={{ overflowWrap: 'anywhere' }}>{session.target ?? 'discovery'}</Table.Td>
+                  <Table.Td>{session.core}</Table.Td>
+                  <Table.Td>{duration(session.age)}</Table.Td>
+                  <Table.Td ta="right">{session.commands.toLocaleString()}</Table.Td>
+                  <Table.Td ta="right">
+                    {size(session.bytes_received)}, {size(session.bytes_sent)}
+                  </Table.Td>
+                  <Table.Td>
+                    <DeedButton size="compact-sm" variant="default" onClick={() => setDoomed(session)}>
+                      End
+                    </DeedButton>
+                  </Table.Td>
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        </Table.ScrollContainer>
+      )}
+      {doomed && (
+        <Ask opened close={() => setDoomed(undefined)} title="End a session" label="End it" danger command={ursa('session', 'end', doomed.tsih)} act={() => data(api.DELETE('/v1/sessions/{tsih}', { params: { path: { tsih: doomed.tsih } } }))} done="The initiator was asked to log out.">
+          <Said>{doomed.initiator} is asked to log out, and may log in again at once. To keep it out, take the volume away from its host group.</Said>
+        </Ask>
+      )}
+    </Panel>
+  )
+}

@@ -1,0 +1,279 @@
+import { Box, Checkbox, Group, Menu, Progress, Stack, Switch, Table, TagsInput, Text, TextInput, Title } from '@mantine/core'
+import { useQuery } from '@tanstack/react-query'
+import { useState } from 'react'
+import { useForbidden } from '../api/access'
+import { api, data } from '../api/client'
+import { useNode, useNodes, usePools } from '../api/queries'
+import type { Pool, PoolDisk } from '../api/types'
+import { useNow } from '../parts/clock'
+import { Ask, DeedButton, Said } from '../parts/deed'
+import { Panel } from '../parts/Panel'
+import { Empty, ProblemAlert } from '../parts/Problem'
+import { State, type Tone } from '../parts/State'
+import { ursa } from '../words/command'
+import { duration, exactSize, parseSize, percent, plural, size } from '../words/size'
+
+type Deed = 'disk' | 'reopen' | 'export' | 'forget'
+
+export function Pools() {
+  const pools = usePools()
+  const node = useNode()
+  const nodes = useNodes()
+  const [making, setMaking] = useState<'create' | 'import'>()
+  const [chosen, setChosen] = useState<{ pool: Pool; deed: Deed }>()
+  const close = () => setChosen(undefined)
+  return (
+    <Stack gap="md">
+      <Group justify="space-between">
+        <Title order={1} size="h3">
+          Pools and disks
+        </Title>
+        <Group gap="xs">
+          <DeedButton deed="administer" variant="default" onClick={() => setMaking('import')}>
+            Import a pool
+          </DeedButton>
+          <DeedButton deed="administer" onClick={() => setMaking('create')}>Make a pool</DeedButton>
+        </Group>
+      </Group>
+      {(nodes.data?.length ?? 0) > 1 && (
+        <Text size="sm" c="dimmed">
+          Pools of node {node.data?.name}, which this page asks. Each node has pools of its own: open its console to see them.
+        </Text>
+      )}
+      {pools.error && <ProblemAlert error={pools.error} what="The pools cannot be listed" />}
+      {pools.data?.length === 0 && <Empty>This node has no pool, and so no place for volumes. Make one of its disks, or import one that was made elsewhere.</Empty>}
+      {pools.data?.map((pool) => (
+        <PoolPanel key={pool.name} pool={pool} at={pools.dataUpdatedAt} choose={(deed) => setChosen({ pool, deed })} />
+      ))}
+      <MakePool opened={making === 'create'} close={() => setMaking(undefined)} />
+      <ImportPool opened={making === 'import'} close={() => setMaking(undefined)} />
+      {chosen?.deed === 'disk' && <AddDisk pool={chosen.pool} close={close} />}
+      {chosen?.deed === 'forget' && <Forget pool={chosen.pool} close={close} />}
+      {chosen?.deed === 'reopen' && (
+        <Ask opened close={close} title={`Reopen pool ${chosen.pool.name}`} label="Reopen it" command={ursa('pool', 'reopen', chosen.pool.name)} act={() => data(api.POST('/v1/pools/{name}/reopen', { params: { path: { name: chosen.pool.name } } }))} done={`Pool ${chosen.pool.name} is open again.`}>
+          <Said>Look after its disks first (dmesg). Its metadata is read anew, as after a power cut; initiators stay logged in, and find their LUNs busy meanwhile. What they wrote and did not flush before the disk failed may be lost: check file systems that were in use (fsck).</Said>
+        </Ask>
+      )}
+      {chosen?.deed === 'export' && (
+        <Ask opened close={close} title={`Export pool ${chosen.pool.name}`} label="Export it" danger typed={chosen.pool.name} command={ursa('pool', 'export', chosen.pool.name)} act={() => data(api.POST('/v1/pools/{name}/export', { params: { path: { name: chosen.pool.name } } }))} done={`Pool ${chosen.pool.name} can be imported by another server.`}>
+          <Said>It is closed, so that another server may import it with all its volumes. These must not be mapped.</Said>
+        </Ask>
+      )}
+    </Stack>
+  )
+}
+
+const TONE: Record<Pool['state'], Tone> = { online: 'ok', read_only: 'critical', disk_failed: 'critical', unavailable: 'critical', exported: 'off' }
+const MEANING: Record<Pool['state'], string> = {
+  online: 'All is well.',
+  read_only: 'Its metadata could not be written: volumes go on, none can be made or changed. Look after the disk, then reopen the pool.',
+  disk_failed: 'The system said that a write or a flush had failed: nothing is written to that disk any more. Look after it (dmesg), then reopen the pool.',
+  unavailable: 'It could not be opened, or its disks do not answer. Bring them back, then reopen the pool; one that only was late comes by itself.',
+  exported: 'It was closed, so that another server may import it.',
+}
+
+function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed: Deed) => void }) {
+  const forbidden = useForbidden('change')
+  const machines = useForbidden('administer')
+  const works = pool.state === 'online'
+  const taken = pool.total - pool.free
+  return (
+    <Panel
+      title={pool.name}
+      at={at}
+      right={
+        <Group gap="xs" wrap="nowrap">
+          <State tone={TONE[pool.state]}>{pool.state.replace('_', ' ')}</State>
+          <Menu position="bottom-end" disabled={forbidden !== undefined}>
+            <Menu.Target>
+              <DeedButton size="compact-sm" variant="default">
+                Change
+              </DeedButton>
+            </Menu.Target>
+            <Menu.Dropdown>
+              <Menu.Item onClick={() => choose('disk')} disabled={!works || machines !== undefined}>Add a disk</Menu.Item>
+              <Menu.Item onClick={() => choose('reopen')} disabled={works}>Reopen</Menu.Item>
+              <Menu.Item onClick={() => choose('export')} disabled={!works || machines !== undefined}>Export</Menu.Item>
+              <Menu.Item onClick={() => choose('forget')} disabled={works || machines !== undefined} color="red">Forget</Menu.Item>
+            </Menu.Dropdown>
+          </Menu>
+        </Group>
+      }
+    >
+      <Stack gap="sm">
+        {!works && (
+          <Text size="sm" c={TONE[pool.state] === 'critical' ? 'red' : undefined}>
+            {pool.reason ? `${pool.reason}. ` : ''}
+            {MEANING[pool.state]}
+          </Text>
+        )}
+        {pool.total > 0 && (
+          <Box>
+            <Group justify="space-between">
+              <Text size="sm">
+                {percent(taken, pool.total)} taken by {plural(pool.volumes, 'volume')}
+              </Text>
+              <Text size="sm" className="figure">
+                {size(pool.free)} free of {size(pool.total)}
+              </Text>
+            </Group>
+            <Progress.Root size="lg" mt={4}>
+              <Progress.Section value={(100 * taken) / pool.total} color={pool.free / pool.total < 0.1 ? 'red' : 'cyan'} aria-label={`${percent(taken, pool.total)} taken`} />
+            </Progress.Root>
+          </Box>
+        )}
+        <Table.ScrollContainer minWidth={560}>
+          <Table verticalSpacing={5}>
+            <Table.Thead>
+              <Table.Tr>
+                <Table.Th>Disk</Table.Th>
+                <Table.Th>State</Table.Th>
+                <Table.Th ta="right">Free</Table.Th>
+                <Table.Th ta="right">Of</Table.Th>
+              </Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {pool.disks.map((disk) => (
+                <DiskRow key={disk.path} disk={disk} open={pool.id !== undefined && pool.id !== null} />
+              ))}
+            </Table.Tbody>
+          </Table>
+        </Table.ScrollContainer>
+        {pool.disks.length > 1 && <Text size="xs" c="dimmed">It needs all of its disks, and is lost with any one of them: keep copies of volumes on other nodes.</Text>}
+      </Stack>
+    </Panel>
+  )
+}
+
+function DiskRow({ disk, open }: { disk: PoolDisk; open: boolean }) {
+  const now = useNow()
+  return (
+    <Table.Tr>
+      <Table.Td style={{ overflowWrap: 'anywhere' }}>{disk.path}</Table.Td>
+      <Table.Td>
+        {disk.failure ? (
+          <>
+            <State tone="critical">out of service</State>
+            <Text size="xs">
+              {disk.failure.error}, {duration(now / 1000 - disk.failure.since)} ago
+            </Text>
+          </>
+        ) : open ? (
+          <State tone="ok">works</State>
+        ) : (
+          <State tone="off">not open</State>
+        )}
+      </Table.Td>
+      <Table.Td ta="right">{open ? size(disk.free) : '–'}</Table.Td>
+      <Table.Td ta="right">{open ? size(disk.total) : '–'}</Table.Td>
+    </Table.Tr>
+  )
+}
+
+const PATHS = 'Paths on the node, by /dev/disk/by-id/ (/dev/sdb may be another disk after the next start); Enter after each'
+
+function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
+  const [name, setName] = useState('')
+  const [paths, setPaths] = useState<string[]>([])
+  const [file, setFile] = useState(false)
+  const [text, setText] = useState('')
+  const [wipe, setWipe] = useState(false)
+  const bytes = parseSize(text)
+  const relative = paths.find((path) => !path.startsWith('/'))
+  return (
+    <Ask
+      opened={opened}
+      close={close}
+      title="Make a pool"
+      label="Make it"
+      danger={wipe}
+      ready={/^[A-Za-z0-9_.-]{1,63}$/.test(name) && paths.length > 0 && !relative && (!file || bytes !== undefined)}
+      command={ursa('pool', 'create', name || 'NAME', ...(paths.length ? paths : ['DISK']), ...(file ? ['--size', bytes ? exactSize(bytes) : 'SIZE'] : []), ...(wipe ? ['--wipe'] : []))}
+      act={() => data(api.POST('/v1/pools', { body: { name, disks: paths.map((path) => (file ? { path, size: bytes } : { path })), wipe } }))}
+      done={`Pool ${name} is made: volumes can be made on it.`}
+    >
+      <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={name !== '' && !/^[A-Za-z0-9_.-]{1,63}$/.test(name) && 'Only letters, digits, - _ and . ; 63 at most'} data-autofocus />
+      <TagsInput label="Disks" description={PATHS} value={paths} onChange={setPaths} error={relative && `${relative} is no absolute path`} acceptValueOnBlur />
+      <Switch label="Make files of that name" description="Sparse files in a file system, to try things out; otherwise the devices or files exist" checked={file} onChange={(event) => setFile(event.currentTarget.checked)} />
+      {file && <TextInput label="Size of each" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'As 100G'} />}
+      <Checkbox label="Overwrite what the disks hold" description="Otherwise a disk with anything on it is refused" checked={wipe} onChange={(event) => setWipe(event.currentTarget.checked)} />
+    </Ask>
+  )
+}
+
+function ImportPool({ opened, close }: { opened: boolean; close: () => void }) {
+  const [paths, setPaths] = useState<string[]>([])
+  const [name, setName] = useState('')
+  const [force, setForce] = useState(false)
+  return (
+    <Ask
+      opened={opened}
+      close={close}
+      title="Import a pool"
+      label="Import it"
+      danger={force}
+      ready={paths.length > 0}
+      command={ursa('pool', 'import', ...(paths.length ? paths : ['DISK']), ...(name ? ['--name', name] : []), ...(force ? ['--force'] : []))}
+      act={() => data(api.POST('/v1/pools/import', { body: { paths, force, ...(name ? { name } : {}) } }))}
+      done="The pool is open."
+    >
+      <Said>A pool that another server has exported, or that was forgotten here. All of its disks are needed.</Said>
+      <TagsInput label="Disks" description={PATHS} value={paths} onChange={setPaths} acceptValueOnBlur data-autofocus />
+      <TextInput label="Name" description="Empty: as it is called" value={name} onChange={(event) => setName(event.currentTarget.value)} />
+      <Checkbox label="Though another server has not given it away" description="Only if that server is certainly off: two servers on one pool destroy it" checked={force} onChange={(event) => setForce(event.currentTarget.checked)} />
+    </Ask>
+  )
+}
+
+function AddDisk({ pool, close }: { pool: Pool; close: () => void }) {
+  const [path, setPath] = useState('')
+  const [text, setText] = useState('')
+  const [wipe, setWipe] = useState(false)
+  const bytes = parseSize(text)
+  return (
+    <Ask
+      opened
+      close={close}
+      title={`Add a disk to pool ${pool.name}`}
+      label="Add it"
+      danger={wipe}
+      ready={path.startsWith('/') && (text === '' || bytes !== undefined)}
+      command={ursa('pool', 'add-disk', pool.name, path || 'DISK', ...(bytes ? ['--size', exactSize(bytes)] : []), ...(wipe ? ['--wipe'] : []))}
+      act={() => data(api.POST('/v1/pools/{name}/disks', { params: { path: { name: pool.name } }, body: { path, wipe, ...(bytes ? { size: bytes } : {}) } }))}
+      done={`Pool ${pool.name} has a disk more.`}
+    >
+      <Said>While it is in use: volumes stay where they are. A disk cannot be taken out again, and the pool needs all of its disks.</Said>
+      <TextInput label="Disk" description="By /dev/disk/by-id/" value={path} onChange={(event) => setPath(event.currentTarget.value)} error={path !== '' && !path.startsWith('/') && 'An absolute path'} data-autofocus />
+      <TextInput label="Size" description="Only to make a file of that size; empty: the disk exists" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'As 100G'} />
+      <Checkbox label="Overwrite what the disk holds" checked={wipe} onChange={(event) => setWipe(event.currentTarget.checked)} />
+    </Ask>
+  )
+}
+
+function Forget({ pool, close }: { pool: Pool; close: () => void }) {
+  const [unmap, setUnmap] = useState(false)
+  const remains = useQuery({ queryKey: ['remains', pool.name], queryFn: () => data(api.GET('/v1/pools/{name}/remains', { params: { path: { name: pool.name } } })) })
+  return (
+    <Ask
+      opened
+      close={close}
+      title={`Forget pool ${pool.name}`}
+      label="Forget it"
+      danger
+      typed={pool.name}
+      command={`${ursa('pool', 'forget', pool.name)}${unmap ? ' --unmap' : ''}`}
+      act={() => data(api.POST('/v1/pools/{name}/forget', { params: { path: { name: pool.name } }, body: { unmap } }))}
+      done={`Pool ${pool.name} is forgotten; its disks are as they were.`}
+    >
+      <Said>Nothing on its disks is changed: if they come back some day, the pool can be imported again.</Said>
+      {remains.error && <ProblemAlert error={remains.error} what="What is on it cannot be read" />}
+      {remains.data && (
+        <Text size="sm">
+          {remains.data.volumes ? `It has ${plural(remains.data.volumes.length, 'volume')}: ${remains.data.volumes.map((volume) => `${volume.name} (${size(volume.size)})`).join(', ') || 'none'}.` : 'None of its disks tells which volumes it has.'}{' '}
+          {plural(remains.data.maps.length, 'LUN map leads', 'LUN maps lead')} there.
+        </Text>
+      )}
+      <Checkbox label="Delete these LUN maps, too" description="Otherwise they stay, and work again when the pool is imported" checked={unmap} onChange={(event) => setUnmap(event.currentTarget.checked)} />
+    </Ask>
+  )
+}

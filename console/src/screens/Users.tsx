@@ -1,0 +1,249 @@
+import { Group, NumberInput, PasswordInput, Select, Stack, Table, Text, TextInput, Title } from '@mantine/core'
+import { useState } from 'react'
+import { type Role, useMe } from '../api/access'
+import { json } from '../api/client'
+import { type Token, type User, useTokens, useUsers } from '../api/queries'
+import { Age } from '../parts/Age'
+import { useNow } from '../parts/clock'
+import { Ask, DeedButton, Said } from '../parts/deed'
+import { Panel } from '../parts/Panel'
+import { Paste } from '../parts/Paste'
+import { Empty, ProblemAlert } from '../parts/Problem'
+import { ursa } from '../words/command'
+import { duration } from '../words/size'
+import { PASSWORD_MIN } from './Setup'
+
+const ROLES: { value: Role; label: string }[] = [
+  { value: 'viewer', label: 'viewer: looks at everything but users and the audit log' },
+  { value: 'operator', label: 'operator: also changes what hosts use: volumes, copies, targets, host groups' },
+  { value: 'admin', label: 'admin: also changes pools, the cluster, users and tokens' },
+]
+
+const NAME = /^[A-Za-z0-9_.-]{1,63}$/
+const DAY = 86_400
+
+export function Users() {
+  const me = useMe()
+  return (
+    <Stack gap="md">
+      <Title order={1} size="h3">
+        Users and tokens
+      </Title>
+      {me?.by === 'session' && <OwnPassword />}
+      {me?.role === 'admin' ? (
+        <>
+          <UsersPanel me={me.name} />
+          <TokensPanel />
+        </>
+      ) : (
+        <Panel title="Users">
+          <Empty>{me ? 'Users and tokens are for admins to see and change.' : 'This node has no login: whoever reaches its console may do everything.'}</Empty>
+        </Panel>
+      )}
+    </Stack>
+  )
+}
+
+function OwnPassword() {
+  const me = useMe()
+  const [open, setOpen] = useState(false)
+  const [old, setOld] = useState('')
+  const [fresh, setFresh] = useState('')
+  return (
+    <Panel title="You" right={<DeedOwn onClick={() => setOpen(true)} />}>
+      <Text size="sm">
+        You are logged in as <b>{me?.name}</b>, {me?.role === 'viewer' ? 'a viewer' : me?.role === 'operator' ? 'an operator' : 'an admin'}.
+      </Text>
+      <Ask
+        opened={open}
+        close={() => {
+          setOld('')
+          setFresh('')
+          setOpen(false)
+        }}
+        title="Change your password"
+        label="Change it"
+        ready={old !== '' && fresh.length >= PASSWORD_MIN}
+        act={() => json('PUT', '/v1/password', { old, new: fresh })}
+        done="Your password is changed."
+      >
+        <PasswordInput label="Password so far" value={old} onChange={(event) => setOld(event.currentTarget.value)} autoComplete="current-password" data-autofocus />
+        <PasswordInput label="New password" description={`${PASSWORD_MIN} characters at least`} value={fresh} onChange={(event) => setFresh(event.currentTarget.value)} autoComplete="new-password" />
+      </Ask>
+    </Panel>
+  )
+}
+
+/** Everybody may change their own. */
+function DeedOwn({ onClick }: { onClick: () => void }) {
+  return (
+    <DeedButton deed="own" size="compact-sm" variant="default" onClick={onClick}>
+      Change your password
+    </DeedButton>
+  )
+}
+
+function UsersPanel({ me }: { me: string }) {
+  const users = useUsers()
+  const [form, setForm] = useState<{ user?: User }>()
+  const [doomed, setDoomed] = useState<User>()
+  return (
+    <Panel title="Users" at={users.dataUpdatedAt} right={<DeedButton deed="administer" size="compact-sm" onClick={() => setForm({})}>Make a user</DeedButton>} note="People, who log in with a password, on all nodes alike.">
+      {users.error && <ProblemAlert error={users.error} what="The users cannot be listed" />}
+      <Table.ScrollContainer minWidth={480}>
+        <Table verticalSpacing={7}>
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th>Name</Table.Th>
+              <Table.Th>Role</Table.Th>
+              <Table.Th>Made</Table.Th>
+              <Table.Th />
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {(users.data ?? []).map((user) => (
+              <Table.Tr key={user.name}>
+                <Table.Td fw={600}>
+                  {user.name}
+                  {user.name === me ? ' (you)' : ''}
+                </Table.Td>
+                <Table.Td>{user.role}</Table.Td>
+                <Table.Td><Age at={user.created * 1000} /></Table.Td>
+                <Table.Td>
+                  <Group gap={6} justify="flex-end" wrap="nowrap">
+                    <DeedButton deed="administer" size="compact-sm" variant="default" onClick={() => setForm({ user })}>
+                      Change
+                    </DeedButton>
+                    <DeedButton deed="administer" size="compact-sm" variant="default" because={user.name === me ? 'It is you who is logged in.' : undefined} onClick={() => setDoomed(user)}>
+                      Delete
+                    </DeedButton>
+                  </Group>
+                </Table.Td>
+              </Table.Tr>
+            ))}
+          </Table.Tbody>
+        </Table>
+      </Table.ScrollContainer>
+      {form && <UserForm key={form.user?.name ?? ''} user={form.user} close={() => setForm(undefined)} />}
+      {doomed && (
+        <Ask opened close={() => setDoomed(undefined)} title={`Delete user ${doomed.name}`} label="Delete it" danger command={ursa('user', 'delete', doomed.name)} act={() => json('DELETE', `/v1/users/${encodeURIComponent(doomed.name)}`)} done={`User ${doomed.name} is deleted.`}>
+          <Said>Its sessions end at once; tokens that it has made stay.</Said>
+        </Ask>
+      )}
+    </Panel>
+  )
+}
+
+function UserForm({ user, close }: { user?: User; close: () => void }) {
+  const [name, setName] = useState(user?.name ?? '')
+  const [role, setRole] = useState<Role>(user?.role ?? 'viewer')
+  const [password, setPassword] = useState('')
+  const short = password !== '' && password.length < PASSWORD_MIN
+  const changed = user ? role !== user.role || password !== '' : true
+  const ready = NAME.test(name) && !short && changed && (user !== undefined || password !== '')
+  return (
+    <Ask
+      opened
+      close={close}
+      title={user ? `Change user ${user.name}` : 'Make a user'}
+      label={user ? 'Change it' : 'Make it'}
+      ready={ready}
+      command={user ? ursa('user', 'set', name, ...(role !== user.role ? ['--role', role] : []), password ? '--password' : undefined) : ursa('user', 'create', name || 'NAME', '--role', role)}
+      act={() =>
+        user
+          ? json('PATCH', `/v1/users/${encodeURIComponent(user.name)}`, { ...(role !== user.role ? { role } : {}), ...(password ? { password } : {}) })
+          : json('POST', '/v1/users', { name, role, password })
+      }
+      done={user ? `User ${name} is changed; its sessions have ended.` : `User ${name} is made.`}
+    >
+      {!user && <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={name !== '' && !NAME.test(name) && 'Only letters, digits, - _ and . ; 63 at most'} autoComplete="off" data-autofocus />}
+      <Select label="Role" data={ROLES} value={role} onChange={(value) => setRole((value as Role | null) ?? 'viewer')} allowDeselect={false} />
+      <PasswordInput label={user ? 'New password' : 'Password'} description={`${PASSWORD_MIN} characters at least${user ? '; empty: it stays' : ''}`} value={password} onChange={(event) => setPassword(event.currentTarget.value)} error={short && `${PASSWORD_MIN - password.length} more`} autoComplete="new-password" />
+      {user && <Said>Its sessions end: whoever is logged in as {user.name} logs in again.</Said>}
+    </Ask>
+  )
+}
+
+function TokensPanel() {
+  const tokens = useTokens()
+  const now = useNow()
+  const [making, setMaking] = useState(false)
+  const [doomed, setDoomed] = useState<Token>()
+  return (
+    <Panel title="Tokens" at={tokens.dataUpdatedAt} right={<DeedButton deed="administer" size="compact-sm" onClick={() => setMaking(true)}>Make a token</DeedButton>} note="What scripts prove themselves with: Authorization: Bearer SECRET.">
+      {tokens.error && <ProblemAlert error={tokens.error} what="The tokens cannot be listed" />}
+      {tokens.data?.length === 0 ? (
+        <Empty>There is no token. Make one for each script, so that each can be taken back alone.</Empty>
+      ) : (
+        <Table.ScrollContainer minWidth={560}>
+          <Table verticalSpacing={7}>
+            <Table.Thead>
+              <Table.Tr>
+                <Table.Th>For</Table.Th>
+                <Table.Th>Role</Table.Th>
+                <Table.Th>Made by</Table.Th>
+                <Table.Th>Good</Table.Th>
+                <Table.Th />
+              </Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {(tokens.data ?? []).map((token) => (
+                <Table.Tr key={token.id}>
+                  <Table.Td fw={600}>
+                    {token.name} <Text span size="xs" c="dimmed">{token.id}</Text>
+                  </Table.Td>
+                  <Table.Td>{token.role}</Table.Td>
+                  <Table.Td>
+                    {token.made_by}, <Age at={token.created * 1000} />
+                  </Table.Td>
+                  <Table.Td>{token.expires ? (token.expires * 1000 > now ? `for ${duration(token.expires - now / 1000)}` : 'no more') : 'until it is deleted'}</Table.Td>
+                  <Table.Td ta="right">
+                    <DeedButton deed="administer" size="compact-sm" variant="default" onClick={() => setDoomed(token)}>
+                      Delete
+                    </DeedButton>
+                  </Table.Td>
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        </Table.ScrollContainer>
+      )}
+      {making && <MakeToken close={() => setMaking(false)} />}
+      {doomed && (
+        <Ask opened close={() => setDoomed(undefined)} title={`Delete token ${doomed.name}`} label="Delete it" danger command={ursa('token', 'delete', doomed.id)} act={() => json('DELETE', `/v1/tokens/${encodeURIComponent(doomed.id)}`)} done={`Nobody gets in with ${doomed.name} any more.`}>
+          <Said>What uses it is refused from now on.</Said>
+        </Ask>
+      )}
+    </Panel>
+  )
+}
+
+function MakeToken({ close }: { close: () => void }) {
+  const [name, setName] = useState('')
+  const [role, setRole] = useState<Role>('viewer')
+  const [days, setDays] = useState<number | string>('')
+  const [secret, setSecret] = useState<string>()
+  const valid = typeof days === 'number' && days > 0 ? Math.round(days * DAY) : undefined
+  return (
+    <Ask
+      opened
+      close={close}
+      title="Make a token"
+      label="Make it"
+      stays
+      ready={NAME.test(name) && secret === undefined}
+      command={ursa('token', 'create', name || 'NAME', '--role', role, ...(valid ? ['--valid', `${days}d`] : []))}
+      act={async () => setSecret((await json<{ secret: string }>('POST', '/v1/tokens', { name, role, ...(valid ? { valid_seconds: valid } : {}) })).secret)}
+    >
+      {secret === undefined ? (
+        <>
+          <TextInput label="What it is for" placeholder="backup" value={name} onChange={(event) => setName(event.currentTarget.value)} error={name !== '' && !NAME.test(name) && 'Only letters, digits, - _ and . ; 63 at most'} autoComplete="off" data-autofocus />
+          <Select label="Role" data={ROLES} value={role} onChange={(value) => setRole((value as Role | null) ?? 'viewer')} allowDeselect={false} />
+          <NumberInput label="Good for so many days" description="Empty: until it is deleted" value={days} onChange={setDays} min={1} max={3650} w={240} />
+        </>
+      ) : (
+        <Paste text={secret} label="The secret. It is shown this once: copy it now." />
+      )}
+    </Ask>
+  )
+}

@@ -1,0 +1,85 @@
+// The parts of `ursa host-setup linux`, word for word; `hostsetup.test.ts` compares them with it.
+
+export const INSTALL = `\
+# Linux host for Ursa volumes. Paste it into a shell, or read it and take what you need.
+
+# 1. The initiator. The host's name, which \`ursa host create --initiator\` wants, is in the last line.
+#    (Fedora, RHEL: dnf install iscsi-initiator-utils device-mapper-multipath)
+sudo apt-get install -y open-iscsi multipath-tools
+sudo systemctl enable --now iscsid
+sudo cat /etc/iscsi/initiatorname.iscsi
+
+# 2. Log in, now and at each start of the host.
+#    noop_out_*           A silent server is noticed after 5 + 5 seconds.
+#    queue_depth          As many commands as the server lets a session have outstanding (its commands-max).
+`
+
+export const ONE_WAY = `\
+#    replacement_timeout  One way only: for 120 seconds I/O waits for the server to come back (a restart takes a few),
+#                         then it fails, and file systems turn read-only. Rather wait than fail: use 86400.
+`
+
+export const SEVERAL_WAYS = `\
+#    replacement_timeout  Several ways: after 5 seconds without a connection a way gives its I/O back to multipath,
+#                         which repeats it on another one. How long I/O waits when all are gone is no_path_retry below.
+`
+
+export const MULTIPATH = `\
+# 3. One device of all ways to a volume.
+#    find_multipaths yes   Any disk with two ways is one device. Without it Debian makes none of disks that it has never seen before.
+#    path_grouping_policy  Ways with the same priority carry I/O together; the priority comes from the server (ALUA).
+#    path_selector         Each request takes the way that is likely to be done first.
+#    path_checker tur      TEST UNIT READY every polling_interval (5 seconds).
+#    no_path_retry 24      With all ways gone, I/O waits 24 x 5 seconds = two minutes, then it fails.
+#                          \`queue\` waits for ever: nothing fails, but what hangs cannot be ended either.
+sudo mkdir -p /etc/multipath/conf.d
+sudo tee /etc/multipath/conf.d/ursa.conf >/dev/null <<'END'
+defaults {
+	find_multipaths "yes"
+}
+devices {
+	device {
+		vendor "URSA"
+		product "VOLUME"
+		path_grouping_policy "group_by_prio"
+		prio "alua"
+		hardware_handler "1 alua"
+		path_selector "service-time 0"
+		path_checker "tur"
+		failback "immediate"
+		no_path_retry 24
+		fast_io_fail_tmo 5
+	}
+}
+END
+sudo systemctl enable --now multipathd
+sudo multipathd reconfigure
+
+`
+
+export const UDEV = `\
+# 4. The disks.
+#    timeout    A command may take 60 seconds, not 30, before Linux aborts it. Time without a connection does not count.
+#    scheduler  None: the server orders requests itself.
+sudo tee /etc/udev/rules.d/62-ursa.rules >/dev/null <<'END'
+ACTION=="add|change", SUBSYSTEM=="scsi", ENV{DEVTYPE}=="scsi_device", ATTR{vendor}=="URSA*", ATTR{timeout}="60"
+ACTION=="add|change", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", ATTRS{vendor}=="URSA*", ATTR{queue/scheduler}="none"
+END
+sudo udevadm control --reload
+sudo udevadm trigger --subsystem-match=scsi --subsystem-match=block
+
+`
+
+export const CHECK_ONE = `\
+# 5. Look. In /etc/fstab use the name under /dev/disk/by-id and the option _netdev.
+sudo iscsiadm -m session -P 1
+lsblk -o NAME,SIZE,VENDOR,MODEL,SERIAL
+ls -l /dev/disk/by-id/wwn-*
+`
+
+export const CHECK_SEVERAL = `\
+# 5. Look: each volume is one device with one way a portal. In /etc/fstab use its name under /dev/mapper and the option
+#    _netdev.
+sudo iscsiadm -m session -P 1
+sudo multipath -ll
+`
