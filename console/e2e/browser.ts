@@ -2,7 +2,7 @@
 
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { type Browser, type Page, chromium } from 'playwright-core'
+import { type Browser, type BrowserContextOptions, type Page, chromium } from 'playwright-core'
 
 const CHROMIUM = process.env['CHROMIUM'] ?? '/usr/bin/chromium'
 /** Where pictures of all screens are put, to be looked at; unset: nowhere. */
@@ -21,8 +21,8 @@ export async function startBrowser(): Promise<Browser> {
 }
 
 /** A page whose scripts must not fail, and which must load nothing from elsewhere. */
-export async function openPage(browser: Browser, look: Look, wrong: string[]): Promise<Page> {
-  const context = await browser.newContext({ viewport: { width: look.width, height: look.height }, colorScheme: look.scheme, ignoreHTTPSErrors: true })
+export async function openPage(browser: Browser, look: Look, wrong: string[], login?: BrowserContextOptions['storageState']): Promise<Page> {
+  const context = await browser.newContext({ viewport: { width: look.width, height: look.height }, colorScheme: look.scheme, ignoreHTTPSErrors: true, ...(login ? { storageState: login } : {}) })
   const page = await context.newPage()
   page.setDefaultTimeout(15_000)
   page.on('pageerror', (error) => wrong.push(`script: ${error.message}`))

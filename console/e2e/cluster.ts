@@ -1,8 +1,8 @@
 // Real nodes on this machine, each with an address of its own on the loopback network, for the time of a test.
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir, userInfo } from 'node:os'
 import { join } from 'node:path'
 
 /** The program; `URSA_BIN` names another one. */
@@ -53,10 +53,24 @@ export class TestNode {
     this.process = undefined
   }
 
+  /** The link that its first start has printed. */
+  get setUpLink(): string {
+    const link = /http\S+#\/setup\?token=\S+/.exec(this.log)?.[0]
+    if (!link) throw new Error(`node ${this.number} has printed no link to set up:\n${this.log}`)
+    return link
+  }
+
+  /** What proves to it that a program of this machine asks, as the command line does. */
+  private credential(): Record<string, string> {
+    const directories = ['/run/ursa', join(process.env['XDG_RUNTIME_DIR'] ?? '/none', 'ursa'), `/tmp/ursa-${userInfo().uid}`]
+    const file = directories.map((directory) => join(directory, `${this.address}:3280`)).find((file) => existsSync(file))
+    return file ? { authorization: `Bearer ${JSON.parse(readFileSync(file, 'utf8')).token}` } : {}
+  }
+
   async ask(method: string, path: string, body?: unknown): Promise<Answer> {
     try {
-      const init: RequestInit = { method, signal: AbortSignal.timeout(30_000) }
-      if (body !== undefined) Object.assign(init, { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } })
+      const init: RequestInit = { method, signal: AbortSignal.timeout(30_000), headers: this.credential() }
+      if (body !== undefined) Object.assign(init, { body: JSON.stringify(body), headers: { ...init.headers, 'content-type': 'application/json' } })
       const response = await fetch(this.url + path, init)
       const text = await response.text()
       return { status: response.status, body: text === '' ? undefined : JSON.parse(text) }

@@ -7,14 +7,18 @@ import { WIDTHS, looksWrong, openPage, shoot, startBrowser } from './browser'
 import { BINARY, Cluster, expectStatus, until } from './cluster'
 
 const [LIGHT] = WIDTHS
+const PASSWORD = 'a few plain words'
 let cluster: Cluster
 let browser: Browser
 let page: Page
 const wrong: string[] = []
+/** Whether the program has a login. */
+let login = false
 
 beforeAll(async () => {
   ;[cluster, browser] = await Promise.all([Cluster.start(3), startBrowser()])
   page = await openPage(browser, LIGHT, wrong)
+  login = (await cluster.node(1).ask('GET', '/v1/access/state')).status === 200
 })
 
 afterAll(async () => {
@@ -26,6 +30,37 @@ const go = (hash: string, number = 1) => page.goto(`${cluster.node(number).url}/
 const button = (name: string) => page.getByRole('button', { name, exact: true })
 const field = (name: string | RegExp) => page.locator('input').and(page.getByLabel(name))
 const said = (text: string | RegExp) => page.getByText(text).first().waitFor()
+
+it('is set up with the link that the first start has printed', async ({ skip }) => {
+  if (!login) skip('this program has no login')
+  const link = cluster.node(1).setUpLink
+  for (const look of WIDTHS) {
+    const stranger = await openPage(browser, look, wrong)
+    await stranger.goto(link)
+    await stranger.getByRole('heading', { name: 'Set up Ursa' }).waitFor()
+    await shoot(stranger, `screen-setup-${look.name}`)
+    expect(await looksWrong(stranger)).toEqual([])
+    await stranger.context().close()
+  }
+  await page.goto(link)
+  await field(/^Password(?! again)/).fill('short')
+  await said('5 more')
+  await field(/^Password(?! again)/).fill(PASSWORD)
+  await field(/^Password again/).fill(PASSWORD)
+  await button('Make the admin and log in').click()
+  await page.getByRole('heading', { name: 'Overview' }).waitFor()
+
+  // The link is good once, and whoever comes now logs in.
+  const stranger = await openPage(browser, LIGHT, wrong)
+  await stranger.goto(link)
+  await stranger.getByRole('heading', { name: 'Log in' }).waitFor()
+  await stranger.getByLabel('Name').fill('admin')
+  await stranger.locator('input[type=password]').fill('not this one')
+  await stranger.getByRole('button', { name: 'Log in' }).click()
+  await stranger.getByRole('alert').getByText('Not logged in').waitFor()
+  await shoot(stranger, 'login-refused')
+  await stranger.context().close()
+})
 
 it('says what a node alone is, and makes a cluster of three', async () => {
   await go('#/')
@@ -42,21 +77,16 @@ it('says what a node alone is, and makes a cluster of three', async () => {
   await button('Make it').click()
   await said('1 node')
   for (const number of [2, 3]) {
-    await go('#/nodes', 1)
     await button('Let a node join').click()
     await button('Make a token').click()
     const line = await page.locator('pre', { hasText: 'ursa node join ursa1-' }).textContent()
     const token = /ursa1-\S+/.exec(line ?? '')?.[0] ?? ''
-    await go('#/nodes', number)
-    await button('Join another node’s cluster').click()
-    await field('Token').fill(token)
-    await field('Where to listen for other nodes').fill(cluster.node(number).address)
-    await button('Join').click()
+    await button('Leave it').click()
+    const node = cluster.node(number)
+    expectStatus(await node.ask('POST', '/v1/cluster/join', { token, listen: [node.address] }))
     await said(`${number} nodes`)
   }
   await cluster.allVote()
-  await go('#/nodes')
-  await said('3 nodes')
 })
 
 it('makes a mirrored volume that the API then has', async () => {
@@ -108,11 +138,11 @@ const copy3 = async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail'))
 const inSync = async () => (await copy3())?.state === 'in_sync'
 
 it('shows a node that was killed, what it means, and its return to the end of the sync', async () => {
-  // The syncs are slowed so that there is something to be seen: 12 MiB a second.
+  // The syncs are slowed so that there is something to be seen: 16 MiB a second.
   await go('#/nodes')
-  await field('Limit a second').fill('12M')
+  await field('Limit a second').fill('16M')
   await button('Limit').click()
-  await said('12MiB/s at most.')
+  await said('16MiB/s at most.')
 
   await go('#/')
   await said('All is well')
@@ -199,6 +229,63 @@ it('moves a copy by the wizard', async () => {
   }, 30_000)
 })
 
+it('lets each role do what it may, and says why not the rest', async ({ skip }) => {
+  if (!login) skip('this program has no login')
+  await go('#/users')
+  for (const [name, role] of [['olga', 'operator'], ['vera', 'viewer']] as const) {
+    await button('Make a user').click()
+    await field(/^Name/).fill(name)
+    await field(/^Role/).click()
+    await page.getByRole('option', { name: new RegExp(`^${role}`) }).click()
+    await field(/^Password/).fill(PASSWORD)
+    await button('Make it').click()
+    await page.getByRole('cell', { name, exact: true }).waitFor()
+  }
+  const logIn = async (name: string) => {
+    const theirs = await openPage(browser, LIGHT, wrong)
+    await theirs.goto(cluster.node(1).url)
+    await theirs.getByLabel('Name').fill(name)
+    await theirs.locator('input[type=password]').fill(PASSWORD)
+    await theirs.getByRole('button', { name: 'Log in' }).click()
+    await theirs.getByRole('heading', { name: 'Overview' }).waitFor()
+    return theirs
+  }
+  const status = (theirs: Page, method: string, path: string, body: unknown) =>
+    theirs.evaluate(
+      async ([method, path, body]) =>
+        (await fetch(path as string, { method: method as string, body: JSON.stringify(body), headers: { 'content-type': 'application/json', 'x-ursa-request': '1' } })).status,
+      [method, path, body] as const,
+    )
+
+  const vera = await logIn('vera')
+  await vera.goto(`${cluster.node(1).url}/#/volumes/mail`)
+  const grow = vera.getByRole('button', { name: 'Grow' })
+  expect(await grow.getAttribute('aria-disabled')).toBe('true')
+  expect(await grow.getAttribute('title')).toBe('You are a viewer: this takes an operator or an admin.')
+  expect(await status(vera, 'PATCH', '/v1/volumes/mail', { name: 'other' })).toBe(403)
+  await vera.goto(`${cluster.node(1).url}/#/users`)
+  await vera.getByText('Users and tokens are for admins to see and change.').waitFor()
+  await shoot(vera, 'viewer-users')
+
+  const olga = await logIn('olga')
+  await olga.goto(`${cluster.node(1).url}/#/volumes/mail`)
+  expect(await olga.getByRole('button', { name: 'Grow' }).getAttribute('aria-disabled')).toBe(null)
+  await olga.goto(`${cluster.node(1).url}/#/pools`)
+  const make = olga.getByRole('button', { name: 'Make a pool' })
+  expect(await make.getAttribute('title')).toBe('You are an operator: this takes an admin.')
+  expect(await status(olga, 'POST', '/v1/pools', { name: 'p', disks: [{ path: '/tmp/p', size: 2 ** 30 }] })).toBe(403)
+  expect(await status(olga, 'POST', '/v1/users', { name: 'eve', role: 'admin', password: PASSWORD })).toBe(403)
+
+  // Everybody may leave, and what was tried is written down.
+  await olga.getByRole('button', { name: 'olga' }).click()
+  await olga.getByRole('menuitem', { name: 'Log out' }).click()
+  await olga.getByRole('heading', { name: 'Log in' }).waitFor()
+  await go('#/events')
+  await page.getByRole('row', { name: /vera.*PATCH.*role_too_low/ }).first().waitFor()
+  await vera.context().close()
+  await olga.context().close()
+})
+
 it('can be used by the keyboard alone', async () => {
   await page.goto('about:blank')
   await go('#/')
@@ -215,8 +302,9 @@ it('can be used by the keyboard alone', async () => {
 
 it('looks right on every screen, in both themes and on a phone', async () => {
   const screens = ['', 'volumes', 'volumes/mail', 'volumes/mail/copies', 'create', 'topology', 'pools', 'hosts', 'nodes', 'jobs', 'events', 'users']
+  const session = await page.context().storageState()
   for (const look of WIDTHS) {
-    const page = await openPage(browser, look, wrong)
+    const page = await openPage(browser, look, wrong, session)
     for (const screen of screens) {
       await page.goto(`${cluster.node(1).url}/#/${screen}`)
       await page.locator('main h1, main section').first().waitFor()

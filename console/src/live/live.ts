@@ -2,7 +2,7 @@
 
 import { useSyncExternalStore } from 'react'
 import { raw } from '../api/client'
-import { type Counters, type Metrics, between, parseMetrics, quantile, sum } from './metrics'
+import { type Counters, type Metrics, type VolumeCounters, between, none, parseMetrics, quantile, sum } from './metrics'
 
 /** How often is looked. */
 const EVERY_MS = 1000
@@ -30,12 +30,16 @@ export interface Live {
   volumes: Map<string, Sample>
   /** The last minutes of those volumes that somebody looks at. */
   watched: Map<string, Sample[]>
+  /** What was done with these since somebody looks at them. */
+  done: Map<string, VolumeCounters>
   /** When the last look was, in milliseconds; 0 before the first. */
   at: number
   problem?: unknown
 }
 
-let live: Live = { total: [], volumes: new Map(), watched: new Map(), at: 0 }
+let live: Live = { total: [], volumes: new Map(), watched: new Map(), done: new Map(), at: 0 }
+/** What had been done with a volume when somebody began to look at it. */
+const begun = new Map<string, VolumeCounters>()
 let last: { at: number; metrics: Metrics } | undefined
 const listeners = new Set<() => void>()
 let timer: number | undefined
@@ -70,24 +74,29 @@ async function look() {
   else timer = undefined
 }
 
-function take(now: number, seconds: number, before: Metrics, after: Metrics) {
+function take(now: number, seconds: number, earlier: Metrics, after: Metrics) {
   const at = now / 1000
   const volumes = new Map<string, Sample>()
   const watched = new Map(live.watched)
+  const done = new Map<string, VolumeCounters>()
   const reads: Counters[] = []
   const writes: Counters[] = []
   for (const [name, counters] of after.volumes) {
-    const read = between(before.volumes.get(name)?.read, counters.read)
-    const write = between(before.volumes.get(name)?.write, counters.write)
+    const read = between(earlier.volumes.get(name)?.read, counters.read)
+    const write = between(earlier.volumes.get(name)?.write, counters.write)
     reads.push(read)
     writes.push(write)
     const one = sample(at, seconds, read, write)
     volumes.set(name, one)
     const kept = watched.get(name)
-    if (kept) watched.set(name, [...kept.slice(1 - KEPT), one])
+    if (!kept) continue
+    watched.set(name, [...kept.slice(1 - KEPT), one])
+    const from = begun.get(name) ?? earlier.volumes.get(name) ?? { read: none(), write: none() }
+    begun.set(name, from)
+    done.set(name, { read: between(from.read, counters.read), write: between(from.write, counters.write) })
   }
   const total = [...live.total.slice(1 - KEPT), sample(at, seconds, sum(reads), sum(writes))]
-  live = { total, volumes, watched, at: now }
+  live = { total, volumes, watched, done, at: now }
 }
 
 function subscribe(listener: () => void) {

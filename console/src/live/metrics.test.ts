@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { between, parseMetrics, quantile, sum } from './metrics'
+import { between, distribution, none, parseMetrics, quantile, sum } from './metrics'
 
 const TEXT = `
 # HELP ursa_volume_operation_duration_seconds From the arrival of all data of a command to its answer.
@@ -28,6 +28,17 @@ it('counts between two looks, also over a restart', () => {
   expect(between(before, after)).toMatchObject({ operations: 60, bytes: 245760, buckets: [[0.001, 50], [0.002, 59], [Infinity, 60]] })
   expect(between({ ...before, operations: 1000 }, after).operations).toBe(100)
   expect(between(undefined, after).operations).toBe(100)
+})
+
+it('says how many fell into each range', () => {
+  const read = parseMetrics(TEXT).volumes.get('d"b')!.read
+  const write = { ...none(), operations: 1, buckets: [[0.0005, 0], [0.001, 1], [0.002, 1], [Infinity, 1]] as [number, number][] }
+  expect(distribution({ read, write })).toEqual([
+    { bound: 0.001, read: 90, write: 1 },
+    { bound: 0.002, read: 9, write: 0 },
+    { bound: Infinity, read: 1, write: 0 },
+  ])
+  expect(distribution({ read: none(), write: none() })).toEqual([])
 })
 
 it('sums up volumes', () => {

@@ -99,3 +99,22 @@ export function quantile(of: Counters, part: number): number | undefined {
   const bucket = of.buckets.find(([, many]) => many >= part * all)
   return bucket && Number.isFinite(bucket[0]) ? bucket[0] : of.buckets.at(-2)?.[0]
 }
+
+export interface Bar {
+  /** The longest latency that falls into it, in seconds. */
+  bound: number
+  read: number
+  write: number
+}
+
+/** How many commands fell into each range of latencies, from the first range with any to the last. */
+export function distribution(of: VolumeCounters): Bar[] {
+  const each = (kind: Kind) => new Map(of[kind].buckets.map(([bound, many], at, all) => [bound, many - (all[at - 1]?.[1] ?? 0)] as const))
+  const read = each('read')
+  const write = each('write')
+  const bounds = [...new Set([...read.keys(), ...write.keys()])].sort((a, b) => a - b)
+  const bars = bounds.map((bound) => ({ bound, read: read.get(bound) ?? 0, write: write.get(bound) ?? 0 }))
+  const used = bars.map((bar) => bar.read + bar.write > 0)
+  const first = used.indexOf(true)
+  return first < 0 ? [] : bars.slice(first, used.lastIndexOf(true) + 1)
+}

@@ -41,9 +41,9 @@ export function Empty({ children, action }: { children: ReactNode; action?: Reac
   )
 }
 
-export function To({ href, children }: { href: string; children: ReactNode }) {
+export function To({ href, children, small = false }: { href: string; children: ReactNode; small?: boolean }) {
   return (
-    <Anchor href={href} inherit>
+    <Anchor href={href} {...(small ? { size: 'sm', style: { whiteSpace: 'nowrap' } } : { inherit: true })}>
       {children}
     </Anchor>
   )

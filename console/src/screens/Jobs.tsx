@@ -19,7 +19,7 @@ export function Jobs() {
         Jobs
       </Title>
       {volumes.error && <ProblemAlert error={volumes.error} what="What is under way cannot be read" />}
-      <Panel title="Copies that are brought in sync" at={volumes.dataUpdatedAt} right={<To href="#/nodes">Limit them</To>}>
+      <Panel title="Copies that are brought in sync" at={volumes.dataUpdatedAt} right={<To href="#/nodes" small>Limit them</To>}>
         {syncs.length === 0 ? (
           <Empty>No copy is being brought in sync. It begins by itself when a node comes back, and when a copy is added or moved.</Empty>
         ) : (

@@ -228,7 +228,7 @@ function EventsPanel() {
   const events = useEvents()
   const last = newestFirst(events.data ?? []).slice(0, 6)
   return (
-    <Panel title="Latest events" at={events.dataUpdatedAt} right={<To href="#/events">All</To>}>
+    <Panel title="Latest events" at={events.dataUpdatedAt} right={<To href="#/events" small>All</To>}>
       {events.data === null ? (
         <Empty>This node keeps no events; what it logs is in its journal (journalctl -u ursa).</Empty>
       ) : last.length === 0 ? (

@@ -2,6 +2,7 @@ import { Alert, Group, SimpleGrid, Stack, Table, Text, Title } from '@mantine/co
 import { useNodes, useSessions, useVolume } from '../api/queries'
 import type { ClusterNode, Session, Volume } from '../api/types'
 import { Icon } from '../parts/Icon'
+import { Histogram } from '../parts/Histogram'
 import { LivePanel } from '../parts/LivePanel'
 import { useLive, useLiveVolume } from '../live/live'
 import { Facts, Panel } from '../parts/Panel'
@@ -62,6 +63,9 @@ export function VolumeScreen({ name }: { name: string }) {
         <LossPanel volume={one} nodes={nodes.data} at={nodes.dataUpdatedAt} />
       </SimpleGrid>
       <LivePanel title="Load now" note="What hosts do with it through the node that this page asks, since this page looks." samples={samples} at={live.at} problem={live.problem} />
+      <Panel title="How long requests take" at={live.at} note="Through the node that this page asks, since this page looks: from the arrival of all data of a request to its answer.">
+        <Histogram of={live.done.get(one.name)} />
+      </Panel>
       <PathsPanel volume={one} nodes={nodes.data ?? undefined} at={at} />
       <FactsPanel volume={one} at={at} />
     </Stack>
@@ -159,7 +163,7 @@ function PathsPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNode
     return node ? node.portals.map((portal) => ({ copy, node, portal })) : []
   })
   return (
-    <Panel title="Paths and initiators" at={Math.min(at, sessions.dataUpdatedAt || at)} right={<To href={`#/hosts?target=${encodeURIComponent(volume.maps[0]?.target ?? '')}`}>Attach a host</To>}>
+    <Panel title="Paths and initiators" at={Math.min(at, sessions.dataUpdatedAt || at)} right={<To href={`#/hosts?target=${encodeURIComponent(volume.maps[0]?.target ?? '')}`} small>Attach a host</To>}>
       <Stack gap="md">
         {volume.maps.length === 0 ? (
           <Empty>Nobody sees it: it is not mapped for any host group. Map it under “More”.</Empty>
