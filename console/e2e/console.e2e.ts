@@ -277,7 +277,7 @@ it('lets each role do what it may, and says why not the rest', async ({ skip }) 
   expect(await status(olga, 'POST', '/v1/users', { name: 'eve', role: 'admin', password: PASSWORD })).toBe(403)
 
   // Everybody may leave, and what was tried is written down.
-  await olga.getByRole('button', { name: 'olga' }).click()
+  await olga.getByRole('button', { name: 'You: olga' }).click()
   await olga.getByRole('menuitem', { name: 'Log out' }).click()
   await olga.getByRole('heading', { name: 'Log in' }).waitFor()
   await go('#/events')

@@ -153,8 +153,11 @@ function MeMenu() {
   return (
     <Menu>
       <Menu.Target>
-        <Button variant="default" size="sm" px="xs" leftSection={<Icon name="users" />}>
-          {me.name}
+        <Button variant="default" size="sm" px="xs" aria-label={`You: ${me.name}`}>
+          <Icon name="users" />
+          <Text span size="sm" ml={6} visibleFrom="xs">
+            {me.name}
+          </Text>
         </Button>
       </Menu.Target>
       <Menu.Dropdown>

@@ -2,7 +2,7 @@
 
 import { useSyncExternalStore } from 'react'
 import { raw } from '../api/client'
-import { type Counters, type Metrics, type VolumeCounters, between, none, parseMetrics, quantile, sum } from './metrics'
+import { type Counters, type Metrics, type VolumeCounters, between, none, parseMetrics, sum } from './metrics'
 
 /** How often is looked. */
 const EVERY_MS = 1000
@@ -19,8 +19,6 @@ export interface Sample {
   writeBytes: number
   readLatency?: number
   writeLatency?: number
-  readP99?: number
-  writeP99?: number
 }
 
 export interface Live {
@@ -53,8 +51,6 @@ function sample(at: number, seconds: number, reads: Counters, writes: Counters):
     writeBytes: writes.bytes / seconds,
     readLatency: reads.operations ? reads.seconds / reads.operations : undefined,
     writeLatency: writes.operations ? writes.seconds / writes.operations : undefined,
-    readP99: quantile(reads, 0.99),
-    writeP99: quantile(writes, 0.99),
   }
 }
 
@@ -62,7 +58,7 @@ async function look() {
   try {
     const text = await (await raw('/metrics')).text()
     const now = Date.now()
-    const metrics = parseMetrics(text)
+    const metrics = parseMetrics(text, [...live.watched.keys()])
     if (last && now > last.at) take(now, (now - last.at) / 1000, last.metrics, metrics)
     last = { at: now, metrics }
   } catch (problem) {

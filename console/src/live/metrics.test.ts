@@ -20,6 +20,7 @@ it('reads what a node writes', () => {
   expect(quantile(read, 0.5)).toBe(0.001)
   expect(quantile(read, 0.99)).toBe(0.002)
   expect(quantile(read, 1)).toBe(0.002)
+  expect(parseMetrics(TEXT, ['other']).volumes.get('d"b')!.read).toMatchObject({ operations: 100, buckets: [] })
 })
 
 it('counts between two looks, also over a restart', () => {

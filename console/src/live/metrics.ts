@@ -24,12 +24,15 @@ export interface Metrics {
 const DURATION = 'ursa_volume_operation_duration_seconds'
 const WANTED = [`${DURATION}_bucket`, `${DURATION}_sum`, `${DURATION}_count`, 'ursa_volume_bytes_total', 'ursa_core_busy_seconds_total']
 
-export function parseMetrics(text: string): Metrics {
+/** Latencies are read of all volumes, or of those that are named: they are most of what a node with many volumes writes. */
+export function parseMetrics(text: string, latenciesOf?: string[]): Metrics {
+  const wanted = latenciesOf?.map((volume) => `${DURATION}_bucket{volume="${volume}"`)
   const metrics: Metrics = { volumes: new Map(), coreBusy: new Map() }
   for (const line of text.split('\n')) {
     const open = line.indexOf('{')
     const close = line.lastIndexOf('}')
     if (open < 0 || close < open || line.startsWith('#')) continue
+    if (wanted && line.startsWith(`${DURATION}_bucket`) && !wanted.some((start) => line.startsWith(start))) continue
     const name = line.slice(0, open)
     if (!WANTED.includes(name)) continue
     const labels = parseLabels(line.slice(open + 1, close))
