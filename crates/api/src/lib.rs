@@ -6,11 +6,13 @@
 //!
 //! This crate knows nothing of how a node works: a client needs no more than it.
 
+mod access;
 mod chap;
 mod client;
 mod cluster;
 mod host;
 mod list;
+mod local;
 mod node;
 mod pool;
 mod problem;
@@ -19,6 +21,11 @@ mod strategy;
 mod target;
 mod volume;
 
+pub use self::access::{
+    AccessState, ApiToken, ApiTokenCreate, ApiTokenMade, AuditEntry, LoggedIn, Login, PASSWORD_BYTES_MAX,
+    PASSWORD_BYTES_MIN, PasswordChange, ProvedBy, REQUEST_HEADER, Role, SESSION_COOKIE, SetUp, User,
+    UserChange, UserCreate, WhoAmI,
+};
 pub use self::chap::Chap;
 pub use self::client::{Client, ClientError};
 pub use self::cluster::{
@@ -27,6 +34,7 @@ pub use self::cluster::{
 };
 pub use self::host::{Host, HostChange, HostCreate};
 pub use self::list::List;
+pub use self::local::LocalCredential;
 pub use self::node::{Change, Health, Node};
 pub use self::pool::{
     DiskFailure, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport, PoolRemains,
@@ -43,7 +51,7 @@ pub use self::volume::{
     VolumeCopy, VolumeCreate, VolumeKind, VolumeMap,
 };
 
-/// Where a node listens for HTTP unless it is told otherwise. Loopback only, since there is no login yet.
+/// Where a node listens for HTTP unless it is told otherwise. Other machines reach it when it is told an address of theirs.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:3280";
 
 /// The host group that a volume is mapped for when none is named: this machine.

@@ -3,20 +3,23 @@
 mod error;
 mod path;
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use ureq::http::Response;
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, RequestBuilder};
 
 pub use self::error::ClientError;
 use self::path::segment;
 use crate::{
-    ClusterInit, ClusterJoin, ClusterNode, CopyCreate, ForkResolution, Health, Host, HostChange, HostCreate,
-    JoinToken, List, Maintenance, MapCreate, Node, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport,
-    PoolRemains, Preference, Problem, Session, StrategyChoice, StrategyChosen, SyncLimit, Target,
-    TargetCreate, TargetMap, TokenCreate, Verification, Volume, VolumeChange, VolumeCreate,
+    ApiToken, ApiTokenCreate, ApiTokenMade, AuditEntry, ClusterInit, ClusterJoin, ClusterNode, CopyCreate,
+    ForkResolution, Health, Host, HostChange, HostCreate, JoinToken, List, LocalCredential, Maintenance,
+    MapCreate, Node, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains, Preference, Problem,
+    Session, StrategyChoice, StrategyChosen, SyncLimit, Target, TargetCreate, TargetMap, TokenCreate, User,
+    UserChange, UserCreate, Verification, Volume, VolumeChange, VolumeCreate, WhoAmI,
 };
 
 /// Loopback answers at once or not at all; a slow tunnel is allowed for.
@@ -27,17 +30,26 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(150);
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// Speaks to a node.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client {
     agent: Agent,
     /// Without a slash at its end.
     url: String,
+    /// What it proves itself with; `None`: what the node leaves on this machine.
+    token: Option<Arc<str>>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client({}, token not shown)", self.url)
+    }
 }
 
 type Result<T> = std::result::Result<T, ClientError>;
 
 impl Client {
-    /// A client of the node at `url`, such as `http://127.0.0.1:3280`. Nothing is sent yet.
+    /// A client of the node at `url`, such as `http://127.0.0.1:3280`. Nothing is sent yet. It proves itself with what a node of this user's leaves on its
+    /// machine ([`LocalCredential`]).
     pub fn new(url: &str) -> Client {
         let config = Agent::config_builder()
             // A problem document is an answer, too.
@@ -49,7 +61,12 @@ impl Client {
             .timeout_global(Some(REQUEST_TIMEOUT))
             .user_agent(concat!("ursa/", env!("CARGO_PKG_VERSION")))
             .build();
-        Client { agent: config.into(), url: url.trim_end_matches('/').to_owned() }
+        Client { agent: config.into(), url: url.trim_end_matches('/').to_owned(), token: None }
+    }
+
+    /// With a token instead.
+    pub fn with_token(self, token: &str) -> Client {
+        Client { token: Some(token.into()), ..self }
     }
 
     /// Where it sends to.
@@ -81,7 +98,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub fn metrics(&self) -> Result<String> {
-        self.text(self.agent.get(self.address("/metrics")).call())
+        self.text(self.authorized(self.agent.get(self.address("/metrics"))).call())
     }
 }
 
@@ -117,7 +134,7 @@ impl Client {
     /// See [`ClientError`].
     pub fn join_cluster(&self, join: &ClusterJoin) -> Result<()> {
         let url = self.address("/v1/cluster/join");
-        self.done(self.agent.post(url).send_json(join))
+        self.done(self.authorized(self.agent.post(url)).send_json(join))
     }
 
     /// Says which node decides alone while two nodes are the cluster.
@@ -149,7 +166,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub fn force_new_cluster(&self) -> Result<()> {
-        self.done(self.agent.post(self.address("/v1/cluster/force-new")).send_empty())
+        self.done(self.authorized(self.agent.post(self.address("/v1/cluster/force-new"))).send_empty())
     }
 
     /// Begins or ends a node's maintenance.
@@ -209,7 +226,7 @@ impl Client {
     /// See [`ClientError`].
     pub fn export_pool(&self, name: &str) -> Result<()> {
         let url = self.address(&format!("/v1/pools/{}/export", segment(name)));
-        self.done(self.agent.post(url).send_empty())
+        self.done(self.authorized(self.agent.post(url)).send_empty())
     }
 
     /// Adds a disk to a pool.
@@ -226,7 +243,7 @@ impl Client {
     /// See [`ClientError`].
     pub fn reopen_pool(&self, name: &str) -> Result<Pool> {
         let url = self.address(&format!("/v1/pools/{}/reopen", segment(name)));
-        self.json(self.agent.post(url).send_empty())
+        self.json(self.authorized(self.agent.post(url)).send_empty())
     }
 
     /// What forgetting a pool would leave behind.
@@ -243,7 +260,7 @@ impl Client {
     /// See [`ClientError`].
     pub fn forget_pool(&self, name: &str, how: &PoolForget) -> Result<()> {
         let url = self.address(&format!("/v1/pools/{}/forget", segment(name)));
-        self.done(self.agent.post(url).send_json(how))
+        self.done(self.authorized(self.agent.post(url)).send_json(how))
     }
 }
 
@@ -279,7 +296,7 @@ impl Client {
     /// See [`ClientError`].
     pub fn change_volume(&self, name: &str, change: &VolumeChange) -> Result<Volume> {
         let url = self.address(&format!("/v1/volumes/{}", segment(name)));
-        self.json(self.agent.patch(url).send_json(change))
+        self.json(self.authorized(self.agent.patch(url)).send_json(change))
     }
 
     /// Reads all copies of a volume, and compares them.
@@ -288,7 +305,7 @@ impl Client {
     /// See [`ClientError`].
     pub fn verify_volume(&self, name: &str) -> Result<Verification> {
         let url = self.address(&format!("/v1/volumes/{}/verify", segment(name)));
-        self.json(self.agent.post(url).send_empty())
+        self.json(self.authorized(self.agent.post(url)).send_empty())
     }
 
     /// Adds a copy to a volume, or moves one.
@@ -313,7 +330,7 @@ impl Client {
     /// See [`ClientError`].
     pub fn choose_strategy(&self, name: &str, choice: &StrategyChoice) -> Result<StrategyChosen> {
         let url = self.address(&format!("/v1/volumes/{}/strategy", segment(name)));
-        self.json(self.agent.put(url).send_json(choice))
+        self.json(self.authorized(self.agent.put(url)).send_json(choice))
     }
 
     /// Decides whose data is kept of a volume with which nodes have gone on alone.
@@ -417,7 +434,7 @@ impl Client {
     /// See [`ClientError`].
     pub fn change_host(&self, name: &str, change: &HostChange) -> Result<Host> {
         let url = self.address(&format!("/v1/hosts/{}", segment(name)));
-        self.json(self.agent.put(url).send_json(change))
+        self.json(self.authorized(self.agent.put(url)).send_json(change))
     }
 
     /// Deletes a host group.
@@ -448,6 +465,83 @@ impl Client {
     }
 }
 
+/// Who may do what.
+impl Client {
+    /// Who this client is.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn who_am_i(&self) -> Result<WhoAmI> {
+        self.get("/v1/whoami")
+    }
+
+    /// All users, by name.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn users(&self) -> Result<Vec<User>> {
+        self.list("/v1/users")
+    }
+
+    /// Makes a user.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn create_user(&self, user: &UserCreate) -> Result<User> {
+        self.post("/v1/users", user)
+    }
+
+    /// Gives a user another role or password.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn change_user(&self, name: &str, change: &UserChange) -> Result<User> {
+        let url = self.address(&format!("/v1/users/{}", segment(name)));
+        self.json(self.authorized(self.agent.patch(url)).send_json(change))
+    }
+
+    /// Deletes a user.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn delete_user(&self, name: &str) -> Result<()> {
+        self.delete(&format!("/v1/users/{}", segment(name)))
+    }
+
+    /// All tokens for scripts.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn api_tokens(&self) -> Result<Vec<ApiToken>> {
+        self.list("/v1/tokens")
+    }
+
+    /// Makes a token for scripts.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn create_api_token(&self, token: &ApiTokenCreate) -> Result<ApiTokenMade> {
+        self.post("/v1/tokens", token)
+    }
+
+    /// Deletes a token.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn delete_api_token(&self, id: &str) -> Result<()> {
+        self.delete(&format!("/v1/tokens/{}", segment(id)))
+    }
+
+    /// What was done on the node, the newest first; `before`: before the entry with this number.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn audit(&self, limit: usize, before: Option<u64>) -> Result<Vec<AuditEntry>> {
+        let before = before.map_or(String::new(), |before| format!("&before={before}"));
+        self.list(&format!("/v1/audit?limit={limit}{before}"))
+    }
+}
+
 type Call = std::result::Result<Response<Body>, ureq::Error>;
 
 impl Client {
@@ -455,8 +549,18 @@ impl Client {
         format!("{}{path}", self.url)
     }
 
+    /// Read anew for each request: a node that was started again has left another one.
+    fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        let authority = self.url.split_once("://").map_or("", |(_, authority)| authority);
+        let local = || LocalCredential::find(authority).map(|found| found.token.into());
+        match self.token.clone().or_else(local) {
+            Some(token) => request.header("authorization", format!("Bearer {token}")),
+            None => request,
+        }
+    }
+
     fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        self.json(self.agent.get(self.address(path)).call())
+        self.json(self.authorized(self.agent.get(self.address(path))).call())
     }
 
     fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>> {
@@ -464,15 +568,15 @@ impl Client {
     }
 
     fn post<R: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<R> {
-        self.json(self.agent.post(self.address(path)).send_json(body))
+        self.json(self.authorized(self.agent.post(self.address(path))).send_json(body))
     }
 
     fn put(&self, path: &str, body: &impl Serialize) -> Result<()> {
-        self.done(self.agent.put(self.address(path)).send_json(body))
+        self.done(self.authorized(self.agent.put(self.address(path))).send_json(body))
     }
 
     fn delete(&self, path: &str) -> Result<()> {
-        self.done(self.agent.delete(self.address(path)).call())
+        self.done(self.authorized(self.agent.delete(self.address(path))).call())
     }
 
     fn done(&self, call: Call) -> Result<()> {

@@ -165,7 +165,8 @@ impl Control {
                 let path = control.cluster_directory()?.join(RECORD_FILE);
                 File::create(&path, &Saved::joining(identity)).map_err(EnterError::from)?;
             }
-            control.begin(&changing, place).await
+            control.begin(&changing, place).await?;
+            control.forget_own_people(&changing).await
         })
         .await
     }
@@ -281,7 +282,7 @@ impl Control {
         }
     }
 
-    /// The targets and hosts that the node had alone are the cluster's from now on.
+    /// The targets, hosts, users and tokens that the node had alone are the cluster's from now on.
     async fn move_access_to_cluster(&self, changing: &Changing) -> Result<(), ControlError> {
         let Some(keeper) = self.keeper() else { return Ok(()) };
         let access = self.access();
@@ -296,11 +297,11 @@ impl Control {
             transaction = transaction.put(&key, json(host));
             local.push(delete(key));
         }
-        if local.is_empty() {
-            return Ok(());
+        if !local.is_empty() {
+            keeper.commit(transaction).await?;
+            self.commit(changing, local).await?;
         }
-        keeper.commit(transaction).await?;
-        self.commit(changing, local).await
+        self.move_people_to_cluster(&keeper, changing).await
     }
 
     /// Where certificates and the record lie.

@@ -71,6 +71,20 @@ pub enum ControlError {
         /// A target that names it.
         target: String,
     },
+    /// Somebody was first.
+    #[error("there is a user already: log in, or let an administrator make another user")]
+    SetUpAlready,
+    /// Nobody could make users any more.
+    #[error("user {0:?} is the only administrator: make another one first")]
+    LastAdmin(String),
+    /// There are enough of them.
+    #[error("there are {most} of the kind {kind} already, which is the most: delete some that are not used")]
+    TooMany {
+        /// What.
+        kind: &'static str,
+        /// How many there may be.
+        most: usize,
+    },
     /// `any` and `local` are always there.
     #[error("host {0:?} is built in and cannot be changed: make a host of your own")]
     BuiltIn(String),

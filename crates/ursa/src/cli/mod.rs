@@ -1,6 +1,7 @@
 //! The command line: a noun, then a verb. Everything but `serve`, `host-setup` and `completion` is a request to a node.
 
 mod attach;
+mod audit;
 mod bench;
 mod confirm;
 mod drill;
@@ -18,9 +19,12 @@ mod status;
 mod sync;
 mod table;
 mod target;
+mod token;
+mod user;
 mod volume;
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use api::Client;
@@ -44,6 +48,10 @@ pub struct Cli {
     /// The node to talk to
     #[arg(long, global = true, help_heading = "Options of all commands", value_name = "URL", env = "URSA_API", default_value_t = default_url(), hide_env_values = true)]
     api: String,
+
+    /// A file with a token to prove oneself with; URSA_TOKEN is the token itself [default: what a node leaves for its user on this machine]
+    #[arg(long, global = true, help_heading = "Options of all commands", value_name = "FILE")]
+    token_file: Option<PathBuf>,
 
     /// How to show the answer
     #[arg(
@@ -92,6 +100,14 @@ enum Command {
     /// Sessions: who is logged in
     #[command(subcommand)]
     Session(session::Command),
+    /// Users: who logs in to the console
+    #[command(subcommand)]
+    User(user::Command),
+    /// Tokens: what scripts and monitoring prove themselves with
+    #[command(subcommand)]
+    Token(token::Command),
+    /// Show who has done what on the node
+    Audit(audit::Audit),
     /// Print settings for the machines that use volumes, ready to paste
     #[command(subcommand)]
     HostSetup(host_setup::Command),
@@ -118,7 +134,10 @@ pub fn main() -> ExitCode {
         Err(error) => return exit::wrong_arguments(&error),
     };
     let output = Output::new(cli.output);
-    let client = Client::new(&cli.api);
+    let client = match client(&cli.api, cli.token_file.as_deref()) {
+        Ok(client) => client,
+        Err(error) => return exit::code(Err(error)),
+    };
     let result = match cli.command {
         Command::Serve(given) => return exit::code(serve::main(*given)),
         Command::Status => status::run(&client, &output),
@@ -129,6 +148,9 @@ pub fn main() -> ExitCode {
         Command::Map(command) => command.run(&client, &output),
         Command::Host(command) => command.run(&client, &output),
         Command::Session(command) => command.run(&client, &output),
+        Command::User(command) => command.run(&client, &output),
+        Command::Token(command) => command.run(&client, &output),
+        Command::Audit(audit) => audit.run(&client, &output),
         Command::HostSetup(command) => output.text(&command.text()),
         Command::Attach(attach) => return exit::code(attach.run()),
         Command::Bench(command) => command.run(&output),
@@ -137,6 +159,22 @@ pub fn main() -> ExitCode {
         Command::Completion { shell } => completion(shell),
     };
     exit::code(result)
+}
+
+/// A client with the token that was given, if one was.
+fn client(url: &str, token_file: Option<&Path>) -> Result<Client, CliError> {
+    let token = match token_file {
+        Some(path) => {
+            let read = std::fs::read_to_string(path);
+            Some(read.map_err(|error| CliError::Secret(path.to_owned(), error))?)
+        }
+        None => std::env::var("URSA_TOKEN").ok().filter(|token| !token.is_empty()),
+    };
+    let client = Client::new(url);
+    Ok(match token {
+        Some(token) => client.with_token(token.trim()),
+        None => client,
+    })
 }
 
 fn completion(shell: Shell) -> Result<(), CliError> {

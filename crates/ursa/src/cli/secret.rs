@@ -1,10 +1,10 @@
-//! CHAP secrets: from a file, from standard input or typed in. Never from the arguments, which every user of the
+//! CHAP secrets, and passwords: from a file, from standard input or typed in. Never from the arguments, which every user of the
 //! machine can read.
 
 use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 
-use api::Chap;
+use api::{Chap, PASSWORD_BYTES_MIN};
 use clap::Args;
 
 use super::exit::CliError;
@@ -28,30 +28,41 @@ impl ChapArgs {
     /// If the secret cannot be read.
     pub fn read(self) -> Result<Option<Chap>, CliError> {
         let Some(user) = self.chap_user else { return Ok(None) };
-        let standard_input = PathBuf::from("-");
-        let secret = match self.chap_secret_file {
-            Some(path) if path != standard_input => {
-                std::fs::read_to_string(&path).map_err(|error| CliError::Secret(path, error))?
-            }
-            None if io::stdin().is_terminal() => typed(&user)?,
-            _ => {
-                let mut secret = String::new();
-                let read = io::stdin().read_to_string(&mut secret);
-                read.map_err(|error| CliError::Secret(standard_input, error))?;
-                secret
-            }
-        };
-        // A file that an editor has written ends with a line's end, which is not part of the secret.
-        let secret = secret.trim_end_matches(['\r', '\n']).to_owned();
+        let prompt = format!("CHAP secret of {user} (12 to 16 characters suit all initiators)");
+        let secret = secret(&prompt, self.chap_secret_file)?;
         Ok(Some(Chap { user, secret }))
     }
 }
 
-fn typed(user: &str) -> Result<String, CliError> {
+/// A password, asked for by this prompt unless it comes from elsewhere.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn password(prompt: &str, file: Option<PathBuf>) -> Result<String, CliError> {
+    secret(&format!("{prompt} ({PASSWORD_BYTES_MIN} characters or more)"), file)
+}
+
+fn secret(prompt: &str, file: Option<PathBuf>) -> Result<String, CliError> {
+    let standard_input = PathBuf::from("-");
+    let secret = match file {
+        Some(path) if path != standard_input => {
+            std::fs::read_to_string(&path).map_err(|error| CliError::Secret(path, error))?
+        }
+        None if io::stdin().is_terminal() => typed(prompt)?,
+        _ => {
+            let mut secret = String::new();
+            let read = io::stdin().read_to_string(&mut secret);
+            read.map_err(|error| CliError::Secret(standard_input, error))?;
+            secret
+        }
+    };
+    // A file that an editor has written ends with a line's end, which is not part of the secret.
+    Ok(secret.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+fn typed(prompt: &str) -> Result<String, CliError> {
     let terminal = |error| CliError::Secret("the terminal".into(), error);
-    let first = rpassword::prompt_password(format!(
-        "CHAP secret of {user} (12 to 16 characters suit all initiators): "
-    ));
+    let first = rpassword::prompt_password(format!("{prompt}: "));
     let second = rpassword::prompt_password("Once more: ");
     let (first, second) = (first.map_err(terminal)?, second.map_err(terminal)?);
     if first == second { Ok(first) } else { Err(CliError::SecretsDiffer) }

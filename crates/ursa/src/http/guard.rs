@@ -1,9 +1,8 @@
-//! Who may ask, as long as there is no login: programs of this machine.
+//! What a connection must be before it is asked who is behind it ([`super::access`]).
 //!
-//! The listener is on a loopback address, and that alone is not enough: a browser on this machine runs scripts of
-//! strangers. A script may name this address outright (then the browser says where it comes from: `Origin`,
-//! `Sec-Fetch-Site`), or its own host's name may resolve to 127.0.0.1 (DNS rebinding: then `Host` has that name). So
-//! the peer and the `Host` must be loopback, and a browser's request must come from a page of ours.
+//! From other machines only TLS is answered. A browser runs scripts of strangers. One may name this address outright (then the browser says where it comes
+//! from: `Origin`, `Sec-Fetch-Site`), or its own host's name may resolve to 127.0.0.1 (DNS rebinding: then `Host` has that name). So without TLS the peer and
+//! the `Host` must be loopback, and with or without it a browser's request must come from a page of ours. Under another host's name there is no cookie of ours.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,7 +17,23 @@ use super::refusal::Refusal;
 
 /// The other end of the connection that a request came over.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Peer(pub(super) SocketAddr);
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    /// By TLS.
+    pub(super) secure: bool,
+}
+
+impl Peer {
+    /// Whether it is a program of this machine.
+    pub(super) fn is_local(&self) -> bool {
+        self.address.ip().to_canonical().is_loopback()
+    }
+
+    /// Its address, to be written down.
+    pub(super) fn ip(&self) -> String {
+        self.address.ip().to_canonical().to_string()
+    }
+}
 
 pub(super) async fn check(request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
@@ -32,21 +47,27 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
 }
 
 fn judge(peer: Option<Peer>, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
-    if !peer.is_some_and(|Peer(address)| address.ip().to_canonical().is_loopback()) {
-        let detail = "this interface has no login yet and answers programs of its own machine alone";
-        return Err(Refusal::new(StatusCode::FORBIDDEN, "peer_not_local", detail)
-            .hint("tunnel to it, for instance with `ssh -L 3280:127.0.0.1:3280`"));
+    let secure = peer.is_some_and(|peer| peer.secure);
+    if !secure && !peer.is_some_and(|peer| peer.is_local()) {
+        let detail = "without TLS this interface answers programs of its own machine alone";
+        return Err(Refusal::new(StatusCode::FORBIDDEN, "peer_not_local", detail).hint("use https://"));
     }
     let host = single(headers, HOST).and_then(|host| host.parse::<Authority>().ok());
     // RFC 9112 3.2: an authority in the request line goes before the header, and both must be right.
     let named = host.as_ref().into_iter().chain(uri.authority());
-    if host.is_none() || !named.into_iter().all(|authority| is_loopback_name(authority.host())) {
-        let detail = "the Host header does not name this machine by a loopback name";
+    let is_right = |authority: &Authority| match secure {
+        true => Some(authority) == host.as_ref(),
+        false => is_loopback_name(authority.host()),
+    };
+    if host.is_none() || !named.into_iter().all(is_right) {
+        let detail = "the Host header is missing, or does not name this machine by a loopback name";
         return Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, "host_not_local", detail)
             .hint("use http://127.0.0.1, http://[::1] or http://localhost"));
     }
     let from_elsewhere = headers.contains_key(ORIGIN) && {
         let origin = single(headers, ORIGIN).and_then(|origin| origin.parse::<Uri>().ok());
+        let scheme = if secure { "https" } else { "http" };
+        let origin = origin.filter(|origin| origin.scheme_str() == Some(scheme));
         origin.as_ref().and_then(Uri::authority) != host.as_ref()
     };
     let fetched_by = headers.contains_key("sec-fetch-site").then(|| single(headers, "sec-fetch-site"));
@@ -80,10 +101,14 @@ mod tests {
     use super::*;
 
     fn judged(peer: &str, headers: &[(&'static str, &str)]) -> Option<u16> {
+        judged_by(false, peer, headers)
+    }
+
+    fn judged_by(secure: bool, peer: &str, headers: &[(&'static str, &str)]) -> Option<u16> {
         let headers =
             headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-        let peer = Some(Peer(peer.parse().unwrap()));
-        judge(peer, &Uri::from_static("/v1/volumes"), &headers).err().map(|refusal| refusal.status())
+        let peer = Some(Peer { address: peer.parse().unwrap(), secure });
+        judge(peer, &Uri::from_static("/v1/volumes"), &headers).err().map(|refusal| refusal.status().as_u16())
     }
 
     #[test]
@@ -112,8 +137,21 @@ mod tests {
         assert_eq!(judged("127.0.0.1:9", &[("host", "localhost"), ("host", "evil.example")]), Some(421));
         let headers: HeaderMap = [(HOST, "localhost".parse().unwrap())].into_iter().collect();
         let uri = Uri::from_static("http://evil.example/v1/volumes");
-        let refusal = judge(Some(Peer(([127, 0, 0, 1], 9).into())), &uri, &headers).unwrap_err();
+        let peer = Peer { address: ([127, 0, 0, 1], 9).into(), secure: false };
+        let refusal = judge(Some(peer), &uri, &headers).unwrap_err();
         assert_eq!(refusal.status(), 421);
+    }
+
+    #[test]
+    fn other_machines_may_by_tls_and_by_any_name() {
+        let host = ("host", "san1.example:3280");
+        assert_eq!(judged_by(true, "10.0.0.1:9", &[host]), None);
+        assert_eq!(judged_by(true, "10.0.0.1:9", &[host, ("origin", "https://san1.example:3280")]), None);
+        assert_eq!(judged_by(true, "10.0.0.1:9", &[]), Some(421));
+        for origin in ["https://evil.example", "http://san1.example:3280", "null"] {
+            assert_eq!(judged_by(true, "10.0.0.1:9", &[host, ("origin", origin)]), Some(403), "{origin}");
+        }
+        assert_eq!(judged_by(true, "10.0.0.1:9", &[host, ("sec-fetch-site", "same-site")]), Some(403));
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! It holds no state of its own. A request becomes a call of the node's control on core 0, the plain types that come
 //! back become those of crate `api`. A change, once begun, goes on to its end even if whoever asked for it goes away.
 //!
-//! There is no login yet, so what may come in is narrow: see [`guard`].
+//! What may come in at all: see [`guard`]; who may do what: [`access`].
 
+mod access;
+mod audit;
 mod cluster;
 mod console;
 mod deadline;
@@ -13,6 +15,7 @@ mod hosts;
 mod input;
 mod node;
 mod openapi;
+mod people;
 mod pools;
 mod refusal;
 mod server;
@@ -26,17 +29,21 @@ mod volumes;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub use self::access::{Access, CredentialLeft, Opening};
 pub use self::refusal::Refusal;
 pub use self::server::serve;
 pub use self::state::State;
 
 /// The longest body of a request. The largest that makes sense is a host group with a thousand names of 223 bytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// The longest body of who has not proved anything: a name, a password and the link's secret are less than 1 KiB.
+const STRANGERS_BODY_BYTES_MAX: usize = 16 << 10;
 
 /// All paths of the API.
 fn api() -> OpenApiRouter<State> {
@@ -75,14 +82,35 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(hosts::show, hosts::change, hosts::delete))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::end))
+        .routes(routes!(people::login::state))
+        .merge(of_strangers())
+        .routes(routes!(people::login::log_out))
+        .routes(routes!(people::login::who_am_i))
+        .routes(routes!(people::login::change_password))
+        .routes(routes!(people::users::list, people::users::create))
+        .routes(routes!(people::users::change, people::users::delete))
+        .routes(routes!(people::tokens::list, people::tokens::create))
+        .routes(routes!(people::tokens::delete))
+        .routes(routes!(audit::list))
+}
+
+/// What somebody may send who is not known yet.
+fn of_strangers() -> OpenApiRouter<State> {
+    OpenApiRouter::new()
+        .routes(routes!(people::login::set_up))
+        .routes(routes!(people::login::log_in))
+        .layer(DefaultBodyLimit::max(STRANGERS_BODY_BYTES_MAX))
 }
 
 /// Everything that a request goes through.
 fn router(state: State) -> Router {
-    let (api, document) = api().split_for_parts();
-    api.merge(console::routes())
-        .route("/v1/openapi.json", get(|| async move { axum::Json(document) }))
+    let (api, mut document) = api().split_for_parts();
+    openapi::say_roles(&mut document);
+    api.route("/v1/openapi.json", get(|| async move { axum::Json(document) }))
         .route("/metrics", get(crate::metrics::scrape))
+        // Before every route above; the console's files below are the same for everybody.
+        .route_layer(from_fn_with_state(state.clone(), access::pass))
+        .merge(console::routes())
         .fallback(|| async {
             Refusal::new(StatusCode::NOT_FOUND, "no_such_path", "there is nothing at this path")
         })

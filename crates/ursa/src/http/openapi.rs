@@ -2,14 +2,20 @@
 //! generate clients from.
 
 use utoipa::OpenApi;
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityRequirement, SecurityScheme,
+};
+
+use super::access::{Need, needs};
 
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Ursa",
-        description = "A node of Ursa: clusters, pools, volumes, targets, LUN maps, host groups and sessions.\n\nSizes are bytes, times are seconds. Fields that do not exist are refused in requests; answers may grow fields. Errors are problem documents (RFC 9457) whose `code` does not change.\n\nChanges of different things go on side by side. One that has not ended within 45 seconds (a disk does not answer) is answered with 504 and `unfinished`, and goes on; one that waits longer than 15 seconds for another change of the same thing with 503 and `busy`, and nothing was done. Both say what is waited for; `GET /v1/node` lists the changes under way.\n\nThere is no login yet: the interface answers programs of its own machine alone.",
+        description = "A node of Ursa: clusters, pools, volumes, targets, LUN maps, host groups and sessions.\n\nSizes are bytes, times are seconds. Fields that do not exist are refused in requests; answers may grow fields. Errors are problem documents (RFC 9457) whose `code` does not change.\n\nChanges of different things go on side by side. One that has not ended within 45 seconds (a disk does not answer) is answered with 504 and `unfinished`, and goes on; one that waits longer than 15 seconds for another change of the same thing with 503 and `busy`, and nothing was done. Both say what is waited for; `GET /v1/node` lists the changes under way.\n\nWho asks proves itself by `Authorization: Bearer TOKEN`, or by the cookie that `POST /v1/login` gives; by cookie, changes need the header `X-Ursa-Request: 1`, too. `x-role` says which role a call needs: `viewer`, `operator` or `admin`, each of which may what those before it may; without it, none. Without a proof the answer is 401 (`login_needed`, `token_invalid`, `token_expired`), with too low a role 403 (`role_too_low`).",
     ),
     tags(
+        (name = "access", description = "Users, their sessions, tokens for scripts, and who has done what"),
         (name = "node", description = "The node as a whole"),
         (name = "cluster", description = "Nodes that know each other: volumes have copies on several of them, targets and hosts are the same on all"),
         (name = "pools", description = "Disks that hold volumes together"),
@@ -20,6 +26,34 @@ use utoipa::OpenApi;
     ),
 )]
 struct Document;
+
+/// Says of each call which role it needs, and how that is proved.
+pub(super) fn say_roles(document: &mut utoipa::openapi::OpenApi) {
+    let schemes = [
+        ("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer))),
+        ("session", SecurityScheme::ApiKey(ApiKey::Cookie(ApiKeyValue::new(api::SESSION_COOKIE)))),
+    ];
+    let components = document.components.get_or_insert_default();
+    components.security_schemes.extend(schemes.map(|(name, scheme)| (name.to_owned(), scheme.into())));
+    for (method, path, need) in needs() {
+        let Some(item) = document.paths.paths.get_mut(path) else { continue };
+        let operation = match method {
+            "GET" => &mut item.get,
+            "PUT" => &mut item.put,
+            "POST" => &mut item.post,
+            "PATCH" => &mut item.patch,
+            "DELETE" => &mut item.delete,
+            _ => continue,
+        };
+        if let (Some(operation), Need::Role(role)) = (operation, need) {
+            let none: [&str; 0] = [];
+            operation.security =
+                Some(["token", "session"].map(|scheme| SecurityRequirement::new(scheme, none)).to_vec());
+            let extension = [("x-role", role.as_str())].into_iter().collect();
+            operation.extensions = Some(extension);
+        }
+    }
+}
 
 /// The document without the paths, which the router adds.
 pub(super) fn document() -> utoipa::openapi::OpenApi {
@@ -35,7 +69,9 @@ mod tests {
 
     #[test]
     fn the_copy_is_up_to_date() {
-        let mut current = crate::http::api().into_openapi().to_pretty_json().unwrap();
+        let mut document = crate::http::api().into_openapi();
+        super::say_roles(&mut document);
+        let mut current = document.to_pretty_json().unwrap();
         current.push('\n');
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
         if std::env::var_os(UPDATE).is_some() {

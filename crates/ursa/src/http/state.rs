@@ -9,6 +9,7 @@ use ::node::control::ControlError;
 use ::node::{Control, Handle};
 use rt::uring::CoreStats;
 
+use super::access::Access;
 use super::refusal::Refusal;
 
 /// What the HTTP interface knows of the node. Cheap to clone.
@@ -24,6 +25,8 @@ pub struct State {
     pub started: SystemTime,
     /// What its cores have done so far: `Running::stats`.
     pub core_stats: Arc<dyn Fn() -> Vec<CoreStats> + Send + Sync>,
+    /// Who may ask.
+    pub access: Arc<Access>,
 }
 
 impl State {

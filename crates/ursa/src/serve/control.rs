@@ -10,7 +10,7 @@ use node::control::StartError;
 use rt::CoreId;
 use rt::sync::Receiver;
 use rt::uring::CoreStats;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use super::greeting::greeting;
 use super::settings::Settings;
 use super::{ServeError, notify};
-use crate::http::{self, State};
+use crate::http::{self, Access, CredentialLeft, Opening, State};
 use crate::watcher::Guarded;
 
 /// What the control thread has.
@@ -73,7 +73,7 @@ impl Control {
         let (farewell, over) = oneshot::channel();
         let guard = self.settings.watcher.then(|| tokio::spawn(guard(self.node.clone(), over)));
         // Nobody may be there to read it.
-        let _ = io::stdout().write_all(greeting(&self.settings, &portals).as_bytes());
+        let _ = io::stdout().write_all(greeting(&self.settings, &portals, http.set_up.as_deref()).as_bytes());
         notify::ready();
         tokio::select! {
             () = signals.next() => {}
@@ -129,29 +129,58 @@ async fn guard(node: Handle, mut farewell: oneshot::Receiver<()>) {
     }
 }
 
+/// Connections that wait to be accepted: what the system has as its own limit.
+const BACKLOG: u32 = 1024;
+
+fn bound(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // What is left of an earlier node's connections does not keep this one out.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
 /// The HTTP interface, a task of its own.
 struct Http {
     task: JoinHandle<io::Result<()>>,
     shutdown: oneshot::Sender<()>,
+    /// The link that makes the first user, if there is none.
+    set_up: Option<String>,
+    /// This machine's credential, for as long as the API is there.
+    _credential: CredentialLeft,
 }
 
 impl Http {
     async fn start(control: &Control, portals: &[SocketAddr]) -> Result<Http, ServeError> {
         let address = control.settings.api_listen;
-        let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Api(address, error))?;
+        // It listens when the credential is there: who connects earlier would send an old one.
+        let socket = bound(address).map_err(|error| ServeError::Api(address, error))?;
+        let opening = Opening {
+            data_dir: control.settings.node.data_dir.clone(),
+            metrics_without_token: control.settings.metrics_without_token,
+        };
+        let access = Access::start(&opening);
+        let access = access.map_err(|error| ServeError::Access(opening.data_dir.clone(), error))?;
+        let access = Arc::new(access);
+        let credential = access.leave_credential(&[address], None);
+        let listener = socket.listen(BACKLOG).map_err(|error| ServeError::Api(address, error))?;
+        let is_set_up = control.node.call(|control| async move { control.is_set_up() }).await;
+        let set_up = matches!(is_set_up, Ok(Some(false)))
+            .then(|| format!("http://{address}/#/setup?token={}", access.offer_set_up()));
         let state = State {
             node: control.node.clone(),
             name: control.settings.node.name.clone(),
             portals: portals.to_vec(),
             started: SystemTime::now(),
             core_stats: Arc::clone(&control.core_stats),
+            access,
         };
         let (shutdown, stopping) = oneshot::channel();
         let task = tokio::spawn(http::serve(listener, state, async {
             // Dropped or told: both mean the end.
             let _ = stopping.await;
         }));
-        Ok(Http { task, shutdown })
+        Ok(Http { task, shutdown, set_up, _credential: credential })
     }
 
     /// Lets the requests under way end.

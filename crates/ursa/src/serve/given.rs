@@ -41,6 +41,10 @@ pub struct Given {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub api_listen: Option<SocketAddr>,
 
+    /// Whether programs of this machine read /metrics without a token [default: true]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", hide_short_help = true)]
+    pub metrics_without_token: Option<bool>,
+
     /// A volume to make at the start, if it does not exist, for this machine to use; may be repeated
     #[arg(long = "volume", value_name = "NAME=SIZE[,ram]")]
     #[serde(rename = "volume")]
@@ -171,6 +175,7 @@ impl Given {
             data_dir: self.data_dir.or(file.data_dir),
             iscsi_listen: self.iscsi_listen.or(file.iscsi_listen),
             api_listen: self.api_listen.or(file.api_listen),
+            metrics_without_token: self.metrics_without_token.or(file.metrics_without_token),
             volumes: self.volumes.or(file.volumes),
             cores: self.cores.or(file.cores),
             poll_us: self.poll_us.or(file.poll_us),

@@ -67,6 +67,9 @@ pub enum ServeError {
         "cannot listen for the API at {0}: does another ursa run there? --api-listen chooses another address"
     )]
     Api(SocketAddr, #[source] std::io::Error),
+    /// The audit log, or the thread for passwords.
+    #[error("cannot open the API: its audit log is in {0}")]
+    Access(std::path::PathBuf, #[source] std::io::Error),
     /// A core panicked.
     #[error(
         "the node has stopped by a defect of the program: please report the panic above; what was acknowledged as durable is on the disks"

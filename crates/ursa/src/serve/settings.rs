@@ -22,6 +22,8 @@ pub struct Settings {
     pub node: node::Config,
     /// Where the API listens: on loopback.
     pub api_listen: SocketAddr,
+    /// Programs of this machine read `/metrics` without a token.
+    pub metrics_without_token: bool,
     /// Volumes to be made at the start.
     pub volumes: Vec<FirstVolume>,
     /// How many cores, or which.
@@ -118,6 +120,7 @@ impl Settings {
         Ok(Settings {
             node,
             api_listen,
+            metrics_without_token: given.metrics_without_token.unwrap_or(true),
             volumes: given.volumes.unwrap_or_default(),
             cores: given.cores.unwrap_or_else(Cores::of_this_machine),
             poll: Duration::from_micros(given.poll_us.unwrap_or(POLL_US).into()),
@@ -138,6 +141,7 @@ impl Settings {
             data_dir: Some(self.node.data_dir.clone()),
             iscsi_listen: Some(self.node.portals.clone()),
             api_listen: Some(self.api_listen),
+            metrics_without_token: Some(self.metrics_without_token),
             volumes: Some(self.volumes.clone()),
             cores: Some(self.cores.clone()),
             poll_us: Some(u32::try_from(self.poll.as_micros()).unwrap_or(u32::MAX)),

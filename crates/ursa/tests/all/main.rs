@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
+mod access;
 mod command_line;
 mod crowd;
 mod life;

@@ -49,6 +49,9 @@ impl From<ControlError> for Refusal {
                 let detail = format!("host {host:?} is built in and cannot be changed");
                 Refusal::new(CONFLICT, "host_built_in", detail).hint("make a host of your own")
             }
+            E::SetUpAlready => Refusal::new(CONFLICT, "set_up_already", error.to_string()),
+            E::LastAdmin(_) => Refusal::new(CONFLICT, "last_admin", error.to_string()),
+            E::TooMany { kind, .. } => Refusal::new(CONFLICT, format!("too_many_{kind}s"), error.to_string()),
             E::LunTaken { lun, target, host } => {
                 let detail = format!("LUN {lun} of target {target} is taken for host {host:?}");
                 Refusal::new(CONFLICT, "lun_taken", detail)

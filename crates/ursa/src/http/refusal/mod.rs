@@ -9,18 +9,26 @@ use std::error::Error;
 
 use ::node::NotRunning;
 use api::Problem;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 /// A request was refused.
 #[derive(Debug)]
-pub struct Refusal(Box<Problem>);
+pub struct Refusal {
+    problem: Box<Problem>,
+    /// After how many seconds it makes sense to ask again.
+    retry_after: Option<u64>,
+}
+
+/// Why a request was refused, beside its answer: for the audit log.
+#[derive(Clone, Debug)]
+pub(super) struct RefusalCode(pub(super) String);
 
 impl Refusal {
     /// A refusal. `code` is part of the interface and stays; `detail` is for people.
     pub fn new(status: StatusCode, code: impl Into<Cow<'static, str>>, detail: impl Into<String>) -> Refusal {
-        Refusal(Box::new(Problem {
+        let problem = Problem {
             kind: "about:blank".into(),
             title: status.canonical_reason().unwrap_or("Refused").into(),
             status: status.as_u16(),
@@ -28,30 +36,36 @@ impl Refusal {
             code: code.into().into_owned(),
             hint: None,
             field: None,
-        }))
+        };
+        Refusal { problem: Box::new(problem), retry_after: None }
     }
 
     /// With what to do about it.
     pub fn hint(mut self, hint: impl Into<String>) -> Refusal {
-        self.0.hint = Some(hint.into());
+        self.problem.hint = Some(hint.into());
         self
     }
 
     /// With the field of the request that is concerned.
     pub fn field(mut self, field: impl Into<String>) -> Refusal {
-        self.0.field = Some(field.into());
+        self.problem.field = Some(field.into());
+        self
+    }
+
+    /// With when to ask again.
+    pub fn retry_after(mut self, seconds: u64) -> Refusal {
+        self.retry_after = Some(seconds);
         self
     }
 
     /// Its reason, for programs.
     pub fn code(&self) -> &str {
-        &self.0.code
+        &self.problem.code
     }
 
     /// Its HTTP status.
-    #[cfg(test)]
-    pub fn status(&self) -> u16 {
-        self.0.status
+    pub fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     /// A field has a value that cannot be.
@@ -62,12 +76,22 @@ impl Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let (status, Refusal { problem, retry_after }) = (self.status(), self);
         if status.is_server_error() {
-            tracing::warn!(code = self.0.code, detail = self.0.detail, "a request failed");
+            tracing::warn!(code = problem.code, detail = problem.detail, "a request failed");
         }
-        let mut response = (status, axum::Json(self.0)).into_response();
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(Problem::MEDIA_TYPE));
+        let code = RefusalCode(problem.code.clone());
+        let mut response = (status, axum::Json(problem)).into_response();
+        response.extensions_mut().insert(code);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(Problem::MEDIA_TYPE));
+        if status == StatusCode::UNAUTHORIZED {
+            // RFC 9110 15.5.2 wants one. No browser asks for a password because of this one.
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"ursa\""));
+        }
+        if let Some(seconds) = retry_after {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
         response
     }
 }

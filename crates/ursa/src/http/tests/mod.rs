@@ -1,5 +1,6 @@
 //! The whole way of requests: routes, control, cores, disks. Each test has a node of its own.
 
+mod access;
 mod cluster;
 mod hosts;
 mod node;

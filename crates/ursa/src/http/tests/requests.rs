@@ -77,7 +77,7 @@ fn strangers_are_refused() {
         .refused(421, "host_not_local");
     rig.send(get().header("origin", "http://evil.example").body(Body::empty()).unwrap())
         .refused(403, "cross_origin");
-    let peer = Peer(([10, 0, 0, 1], 9).into());
+    let peer = Peer { address: ([10, 0, 0, 1], 9).into(), secure: false };
     rig.send(get().extension(peer).body(Body::empty()).unwrap()).refused(403, "peer_not_local");
     let metrics = Request::get("/metrics").header("host", "evil.example").body(Body::empty()).unwrap();
     rig.send(metrics).refused(421, "host_not_local");

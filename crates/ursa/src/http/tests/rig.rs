@@ -11,7 +11,7 @@ use ::node::control::ControlError;
 use ::node::{Config, Control, DefaultPool, Handle, Wanted};
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::http::header::{CONTENT_TYPE, HOST};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST};
 use axum::http::{HeaderMap, Request};
 use base::ByteLen;
 use rt::CoreId;
@@ -21,6 +21,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tower::ServiceExt;
 
+use crate::http::access::{Access, Opening};
 use crate::http::guard::Peer;
 use crate::http::{State, router};
 
@@ -33,6 +34,10 @@ pub(super) struct Rig {
     pub(super) state: State,
     router: Router,
 }
+
+/// A request with it comes without this machine's credential.
+#[derive(Clone)]
+pub(super) struct Stranger;
 
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -89,12 +94,15 @@ impl Rig {
         let running = running.unwrap();
         let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let portals = tokio.block_on(started).unwrap().unwrap();
+        let opening = Opening { data_dir: dir.path().to_owned(), metrics_without_token: true };
+        let access = Access::start(&opening).unwrap();
         let state = State {
             node: Handle::new(running.handle()),
             name: "test".into(),
             portals,
             started: SystemTime::now(),
             core_stats: Arc::new(running.stats_reader()),
+            access: Arc::new(access),
         };
         let router = router(state.clone());
         Rig { dir, running: Some(running), tokio, state, router }
@@ -111,8 +119,13 @@ impl Rig {
     pub(super) fn send(&self, request: Request<Body>) -> Answer {
         let mut request = request;
         request.headers_mut().entry(HOST).or_insert("127.0.0.1:3280".parse().unwrap());
-        let peer = Peer(SocketAddr::from(([127, 0, 0, 1], 40000)));
+        let peer = Peer { address: SocketAddr::from(([127, 0, 0, 1], 40000)), secure: false };
         request.extensions_mut().get_or_insert(peer);
+        let known = request.headers().contains_key(AUTHORIZATION) || request.headers().contains_key(COOKIE);
+        if !known && request.extensions().get::<Stranger>().is_none() {
+            let token = format!("Bearer {}", self.state.access.local_token());
+            request.headers_mut().insert(AUTHORIZATION, token.parse().unwrap());
+        }
         self.tokio.block_on(async {
             let response = self.router.clone().oneshot(request).await.unwrap();
             let (parts, body) = response.into_parts();
@@ -187,7 +200,7 @@ impl Drop for Rig {
     }
 }
 
-fn with_json(method: &str, path: &str, body: &Value) -> Request<Body> {
+pub(super) fn with_json(method: &str, path: &str, body: &Value) -> Request<Body> {
     let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
     request.body(Body::from(body.to_string())).unwrap()
 }

@@ -1,0 +1,112 @@
+//! The credential that a node leaves for the user who runs it, so that the command line on the node's own machine needs no login.
+//!
+//! It is a file named like the address at which the API listens, in a directory that is that user's alone. The directory is not the node's data directory,
+//! since whoever asks knows an address and not where that node keeps its data. A credential is as old as the process of the node: what an earlier one
+//! left is of no use to anybody.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::{env, fmt, fs};
+
+use serde::{Deserialize, Serialize};
+
+/// Where a system keeps what lives as long as it runs; root's nodes are found there, and those of a service's user.
+const OF_SYSTEM: &str = "/run/ursa";
+
+/// What a node leaves.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LocalCredential {
+    /// What goes behind `Authorization: Bearer`.
+    pub token: String,
+    /// The certificate that it shows, in PEM, if it shows one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
+}
+
+impl fmt::Debug for LocalCredential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LocalCredential(not shown)")
+    }
+}
+
+impl LocalCredential {
+    /// That of the node whose API is at `authority` (`127.0.0.1:3280`), if this user can read it.
+    pub fn find(authority: &str) -> Option<LocalCredential> {
+        let files = files_of(authority);
+        let paths = directories()
+            .into_iter()
+            .flat_map(|directory| files.iter().map(move |file| directory.join(file)));
+        paths.filter(|path| path.parent().is_some_and(is_trusted)).find_map(|path| read(&path))
+    }
+
+    /// The name of the file for an API that listens at `address`.
+    pub fn file_name(address: SocketAddr) -> String {
+        address.to_string()
+    }
+
+    /// Where credentials are kept, the best first.
+    pub fn directories() -> Vec<PathBuf> {
+        directories()
+    }
+}
+
+fn directories() -> Vec<PathBuf> {
+    let of_user = env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty());
+    let of_user = of_user.map(|path| PathBuf::from(path).join("ursa"));
+    let uid = rustix::process::geteuid();
+    let last = PathBuf::from(format!("/tmp/ursa-{}", uid.as_raw()));
+    match uid.is_root() {
+        true => vec![OF_SYSTEM.into(), last],
+        false => of_user.into_iter().chain([last, OF_SYSTEM.into()]).collect(),
+    }
+}
+
+/// Whether nobody else can have put files there: what is in a directory of a stranger is a stranger's.
+fn is_trusted(directory: &Path) -> bool {
+    let me = rustix::process::geteuid();
+    fs::symlink_metadata(directory).is_ok_and(|found| {
+        let mine = found.uid() == me.as_raw() || directory == Path::new(OF_SYSTEM);
+        found.is_dir() && mine && found.mode() & 0o022 == 0
+    })
+}
+
+fn read(path: &Path) -> Option<LocalCredential> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+/// The names of files that may have the credential of who listens at `authority`. One that listens everywhere is found on loopback alone: the
+/// same port of another machine is somebody else.
+fn files_of(authority: &str) -> Vec<String> {
+    let authority = match authority.rsplit_once(':') {
+        Some(("localhost", port)) => format!("{}:{port}", Ipv4Addr::LOCALHOST),
+        _ => authority.to_owned(),
+    };
+    let Ok(address) = authority.parse::<SocketAddr>() else { return Vec::new() };
+    let anywhere = |ip: IpAddr| LocalCredential::file_name(SocketAddr::new(ip, address.port()));
+    let mut files = vec![LocalCredential::file_name(address)];
+    if address.ip().is_loopback() {
+        files.extend([anywhere(Ipv4Addr::UNSPECIFIED.into()), anywhere(Ipv6Addr::UNSPECIFIED.into())]);
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::files_of;
+
+    #[test]
+    fn a_credential_is_looked_for_by_address() {
+        assert_eq!(files_of("127.0.0.1:3280"), ["127.0.0.1:3280", "0.0.0.0:3280", "[::]:3280"]);
+        assert_eq!(files_of("localhost:3280")[0], "127.0.0.1:3280");
+        assert_eq!(files_of("[::1]:3280")[0], "[::1]:3280");
+    }
+
+    #[test]
+    fn another_machine_is_not_sent_what_is_for_this_one() {
+        assert_eq!(files_of("10.0.0.1:3280"), ["10.0.0.1:3280"]);
+        for none in ["san.example:3280", "", "../../etc/passwd", "127.0.0.1"] {
+            assert!(files_of(none).is_empty(), "{none}");
+        }
+    }
+}

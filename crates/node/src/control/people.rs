@@ -1,0 +1,300 @@
+//! Who may administer: users and tokens, kept beside targets and host groups: in the node's own record, or in that of its cluster, so that any
+//! node answers for all.
+//!
+//! Every change of a user also writes the marker [`SET_UP`], so that of two such changes on two nodes the second one is refused: otherwise each
+//! could take away the other's last administrator. Whoever finds no marker may make the first user, once.
+
+use std::fmt;
+use std::rc::Rc;
+
+use serde::{Deserialize, Serialize};
+
+use super::change::{Changing, WaitsFor, Work};
+use super::turns::Thing;
+use super::{Control, ControlError};
+use crate::access::HostName;
+use crate::copies::Keeper;
+use crate::record::{Change, delete, set};
+
+const USERS: &str = "user/";
+const TOKENS: &str = "api-token/";
+/// The key that is there as soon as there was a user.
+const SET_UP: &str = "users-set-up";
+
+/// Users, and tokens, of a cluster: some 300 bytes each, and every request looks for one of them.
+pub const USERS_MAX: usize = 256;
+/// See [`USERS_MAX`].
+pub const API_TOKENS_MAX: usize = 256;
+
+/// Entries that one transaction moves to a cluster's record, which takes a hundred.
+const MOVED_AT_ONCE: usize = 50;
+
+/// What somebody may do; each may what those before it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Look.
+    Viewer,
+    /// Change what hosts use.
+    Operator,
+    /// Change machines, and who may do what.
+    Admin,
+}
+
+/// Somebody with a password.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// The name, unique in the cluster.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// What is kept of the password: a PHC string, never the password.
+    pub password: String,
+    /// Drawn anew with each change of the password or the role: sessions from before it are over.
+    pub stamp: u64,
+    /// When it was made, in seconds since 1970.
+    pub created: u64,
+}
+
+/// What a script proves itself with.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiToken {
+    /// What it is found by; no secret.
+    pub id: String,
+    /// What it is for, in an administrator's words.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// SHA-256 of the secret, in hexadecimal.
+    pub digest: String,
+    /// When it was made, in seconds since 1970.
+    pub created: u64,
+    /// Until when it is good; `None`: until it is deleted.
+    pub expires: Option<u64>,
+    /// Who made it.
+    pub made_by: String,
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "User({:?}, {:?}, password not shown)", self.name, self.role)
+    }
+}
+
+impl fmt::Debug for ApiToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ApiToken({}, {:?}, {:?}, digest not shown)", self.id, self.name, self.role)
+    }
+}
+
+/// What is to become of users.
+#[derive(Clone, Debug)]
+pub enum UserChange {
+    /// The first one of all, who administers.
+    First(User),
+    /// One more.
+    Add(User),
+    /// One that is there has this role and this password from now on; `None`: as before.
+    Set {
+        /// Which one.
+        name: String,
+        /// What it may do.
+        role: Option<Role>,
+        /// The new password's PHC string.
+        password: Option<String>,
+    },
+    /// One is gone.
+    Delete(String),
+}
+
+impl Control {
+    /// All users, by name.
+    pub fn users(&self) -> Vec<User> {
+        self.people(USERS)
+    }
+
+    /// One user.
+    pub fn user(&self, name: &str) -> Option<User> {
+        is_name(name).then(|| self.person(&format!("{USERS}{name}"))).flatten()
+    }
+
+    /// All tokens, by identity.
+    pub fn api_tokens(&self) -> Vec<ApiToken> {
+        self.people(TOKENS)
+    }
+
+    /// One token.
+    pub fn api_token(&self, id: &str) -> Option<ApiToken> {
+        is_name(id).then(|| self.person(&format!("{TOKENS}{id}"))).flatten()
+    }
+
+    /// Whether there was ever a user; `None`: the cluster's record has not been read yet.
+    pub fn is_set_up(&self) -> Option<bool> {
+        let there = self.person::<bool>(SET_UP).is_some();
+        let read = self.keeper().is_none_or(|keeper| !keeper.nodes().is_empty());
+        (there || read).then_some(there)
+    }
+
+    /// Changes users; gives the one that is changed, as it was before a deletion.
+    ///
+    /// # Errors
+    /// Names that are none, taken or nobody's; [`ControlError::SetUpAlready`], [`ControlError::LastAdmin`], [`ControlError::TooMany`].
+    pub async fn change_user(self: &Rc<Control>, change: UserChange) -> Result<User, ControlError> {
+        let (control, name) = (Rc::clone(self), change.name().to_owned());
+        let _: HostName = name.parse()?;
+        self.change(Work::new("changing user", &name), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            let (user, entry) = control.changed_user(change)?;
+            control.change_people(&changing, vec![entry, set(SET_UP.into(), &true)]).await?;
+            Ok(user)
+        })
+        .await
+    }
+
+    /// Keeps a new token.
+    ///
+    /// # Errors
+    /// [`ControlError::TooMany`].
+    pub async fn add_api_token(self: &Rc<Control>, token: ApiToken) -> Result<(), ControlError> {
+        let control = Rc::clone(self);
+        self.change(Work::new("making token", &token.name), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            if control.api_tokens().len() >= API_TOKENS_MAX {
+                return Err(ControlError::TooMany { kind: "token", most: API_TOKENS_MAX });
+            }
+            let entry = set(format!("{TOKENS}{}", token.id), &token);
+            control.change_people(&changing, vec![entry]).await
+        })
+        .await
+    }
+
+    /// Deletes a token: nobody gets in with it any more.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    pub async fn delete_api_token(self: &Rc<Control>, id: &str) -> Result<(), ControlError> {
+        let (control, id) = (Rc::clone(self), id.to_owned());
+        self.change(Work::new("deleting token", &id), |changing| async move {
+            let _record = changing.hold([Thing::Record]).await?;
+            let known = control.api_token(&id).ok_or_else(|| ControlError::not_found("token", &id))?;
+            control.change_people(&changing, vec![delete(format!("{TOKENS}{}", known.id))]).await
+        })
+        .await
+    }
+
+    fn changed_user(&self, change: UserChange) -> Result<(User, Change), ControlError> {
+        let kept = |user: User| (user.clone(), set(format!("{USERS}{}", user.name), &user));
+        match change {
+            UserChange::First(_) if self.person::<bool>(SET_UP).is_some() => Err(ControlError::SetUpAlready),
+            UserChange::First(user) => Ok(kept(user)),
+            UserChange::Add(user) => match self.user(&user.name) {
+                Some(_) => Err(ControlError::Exists { kind: "user", name: user.name }),
+                None if self.users().len() >= USERS_MAX => {
+                    Err(ControlError::TooMany { kind: "user", most: USERS_MAX })
+                }
+                None => Ok(kept(user)),
+            },
+            UserChange::Set { name, role, password } => {
+                let user = self.known_user(&name)?;
+                let role = role.unwrap_or(user.role);
+                if role != Role::Admin {
+                    self.check_other_admin(&name)?;
+                }
+                let password = password.unwrap_or(user.password);
+                Ok(kept(User { role, password, stamp: rt::random(), ..user }))
+            }
+            UserChange::Delete(name) => {
+                let user = self.known_user(&name)?;
+                self.check_other_admin(&name)?;
+                Ok((user, delete(format!("{USERS}{name}"))))
+            }
+        }
+    }
+
+    fn known_user(&self, name: &str) -> Result<User, ControlError> {
+        self.user(name).ok_or_else(|| ControlError::not_found("user", name))
+    }
+
+    /// That somebody else administers, if this one does.
+    fn check_other_admin(&self, name: &str) -> Result<(), ControlError> {
+        let mut admins = self.users().into_iter().filter(|user| user.role == Role::Admin).peekable();
+        let only = admins.next().is_some_and(|user| user.name == name) && admins.peek().is_none();
+        if only { Err(ControlError::LastAdmin(name.to_owned())) } else { Ok(()) }
+    }
+
+    fn people<T: serde::de::DeserializeOwned>(&self, prefix: &str) -> Vec<T> {
+        match self.keeper() {
+            Some(keeper) => keeper.list(prefix),
+            None => self.record.borrow().list(prefix),
+        }
+    }
+
+    fn person<T: serde::de::DeserializeOwned>(&self, key: &str) -> Option<T> {
+        match self.keeper() {
+            Some(keeper) => keeper.get(key).map(|(value, _)| value),
+            None => self.record.borrow().get(key),
+        }
+    }
+
+    /// Makes changes durable where users are kept. The caller holds the record.
+    async fn change_people(&self, changing: &Changing, changes: Vec<Change>) -> Result<(), ControlError> {
+        let Some(keeper) = self.keeper() else { return self.commit(changing, changes).await };
+        changing.waits_for(WaitsFor::ClusterRecord);
+        let transaction = changes.into_iter().fold(Keeper::transaction(), |transaction, (key, value)| {
+            let transaction = transaction.expect(&key, keeper.revision_of(&key));
+            match value {
+                Some(value) => transaction.put(&key, value.get()),
+                None => transaction.delete(&key),
+            }
+        });
+        Ok(keeper.commit(transaction).await?)
+    }
+
+    /// What the node alone has of people, by key.
+    fn own_people(&self) -> Vec<Change> {
+        let record = self.record.borrow();
+        let users = record.list::<User>(USERS).into_iter();
+        let tokens = record.list::<ApiToken>(TOKENS).into_iter();
+        let mut own: Vec<Change> = users.map(|user| set(format!("{USERS}{}", user.name), &user)).collect();
+        own.extend(tokens.map(|token| set(format!("{TOKENS}{}", token.id), &token)));
+        own.extend(record.get::<bool>(SET_UP).map(|there| set(SET_UP.into(), &there)));
+        own
+    }
+
+    /// The users and tokens that the node had alone are the cluster's from now on. The caller holds the record.
+    pub(super) async fn move_people_to_cluster(
+        &self,
+        keeper: &Keeper,
+        changing: &Changing,
+    ) -> Result<(), ControlError> {
+        // The marker is last: until then the cluster can still be set up.
+        for some in self.own_people().chunks(MOVED_AT_ONCE) {
+            let put = |transaction: cluster::Transaction, (key, value): &Change| match value {
+                Some(value) => transaction.put(key, value.get()),
+                None => transaction,
+            };
+            keeper.commit(some.iter().fold(Keeper::transaction(), put)).await?;
+        }
+        self.forget_own_people(changing).await
+    }
+
+    /// What the node alone had of people counts no more: its cluster's do, also should it ever leave. The caller holds the record.
+    pub(super) async fn forget_own_people(&self, changing: &Changing) -> Result<(), ControlError> {
+        let own: Vec<Change> = self.own_people().into_iter().map(|(key, _)| delete(key)).collect();
+        if own.is_empty() { Ok(()) } else { self.commit(changing, own).await }
+    }
+}
+
+impl UserChange {
+    fn name(&self) -> &str {
+        match self {
+            UserChange::First(user) | UserChange::Add(user) => &user.name,
+            UserChange::Set { name, .. } | UserChange::Delete(name) => name,
+        }
+    }
+}
+
+/// Whether there can be such a key: nobody looks for others.
+fn is_name(name: &str) -> bool {
+    name.parse::<HostName>().is_ok()
+}

@@ -1,0 +1,73 @@
+//! `ursa token`.
+
+use std::time::Duration;
+
+use api::{ApiToken, ApiTokenCreate, Client};
+use clap::Subcommand;
+
+use super::exit::CliError;
+use super::output::Output;
+use super::table::Table;
+use super::user::RoleName;
+use crate::clock::utc;
+use crate::duration::parse_duration;
+
+/// What to do with tokens.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a token, and print its secret, this once
+    Create {
+        /// What it is for
+        name: String,
+        /// What it may do
+        #[arg(long, value_enum)]
+        role: RoleName,
+        /// For how long it is good: 12h, 90d [default: until it is deleted]
+        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+        valid: Option<Duration>,
+    },
+    /// List tokens, without their secrets
+    List,
+    /// Delete a token: nobody gets in with it any more
+    Delete {
+        /// What `ursa token list` shows as its ID
+        id: String,
+    },
+}
+
+impl Command {
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
+        match self {
+            Command::Create { name, role, valid } => {
+                let valid_seconds = valid.map(|valid| valid.as_secs());
+                let made =
+                    client.create_api_token(&ApiTokenCreate { name, role: role.into(), valid_seconds })?;
+                output.show(&made, |made| format!("{}\n", made.secret))
+            }
+            Command::List => output.show(&client.api_tokens()?, |tokens| table(tokens)),
+            Command::Delete { id } => {
+                client.delete_api_token(&id)?;
+                output.done(&format!("Token {id} is deleted."))
+            }
+        }
+    }
+}
+
+fn table(tokens: &[ApiToken]) -> String {
+    let mut table = Table::new(&["ID", "NAME", "ROLE", "CREATED", "EXPIRES", "MADE BY"]);
+    for token in tokens {
+        table.row([
+            token.id.clone(),
+            token.name.clone(),
+            token.role.to_string(),
+            utc(token.created),
+            token.expires.map_or("never".into(), utc),
+            token.made_by.clone(),
+        ]);
+    }
+    table.text("There is no token.")
+}

@@ -1,0 +1,123 @@
+//! `ursa user`.
+
+use api::{Client, Role, User, UserChange, UserCreate};
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::confirm::Confirm;
+use super::exit::CliError;
+use super::output::Output;
+use super::secret::password;
+use super::table::Table;
+use crate::clock::utc;
+
+/// What to do with users.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a user; the password is asked for, or read from standard input
+    Create {
+        /// Its name
+        name: String,
+        /// What it may do
+        #[arg(long, value_enum)]
+        role: RoleName,
+        #[command(flatten)]
+        from: PasswordFrom,
+    },
+    /// Give a user another role or password; its sessions end
+    Set {
+        /// Its name
+        name: String,
+        /// What it may do
+        #[arg(long, value_enum, required_unless_present_any = ["password", "password_file"])]
+        role: Option<RoleName>,
+        /// Ask for another password, or read it from standard input
+        #[arg(long)]
+        password: bool,
+        #[command(flatten)]
+        from: PasswordFrom,
+    },
+    /// List users
+    List,
+    /// Delete a user; its sessions end, tokens that it has made stay
+    Delete {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        confirm: Confirm,
+    },
+}
+
+/// What somebody may do.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum RoleName {
+    /// Look
+    Viewer,
+    /// Change what hosts use, too: volumes, copies, targets, host groups, sessions
+    Operator,
+    /// Change machines, the cluster, users and tokens, too
+    Admin,
+}
+
+impl From<RoleName> for Role {
+    fn from(name: RoleName) -> Role {
+        match name {
+            RoleName::Viewer => Role::Viewer,
+            RoleName::Operator => Role::Operator,
+            RoleName::Admin => Role::Admin,
+        }
+    }
+}
+
+/// Where a password comes from.
+#[derive(Args, Debug)]
+pub struct PasswordFrom {
+    /// Read the password from this file; - is standard input
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<std::path::PathBuf>,
+}
+
+impl Command {
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
+        match self {
+            Command::Create { name, role, from } => {
+                let password = password(&format!("Password of {name}"), from.password_file)?;
+                let user = client.create_user(&UserCreate { name, role: role.into(), password })?;
+                output
+                    .show(&user, |user| format!("User {} is made, with the role {}.\n", user.name, user.role))
+            }
+            Command::Set { name, role, password: asked, from } => {
+                let wanted = asked || from.password_file.is_some();
+                let read = || password(&format!("New password of {name}"), from.password_file);
+                let password = if wanted { Some(read()?) } else { None };
+                let change = UserChange { role: role.map(Role::from), password };
+                let user = client.change_user(&name, &change)?;
+                output.show(&user, |user| {
+                    format!(
+                        "User {} is changed and has the role {}. Its sessions have ended.\n",
+                        user.name, user.role
+                    )
+                })
+            }
+            Command::List => output.show(&client.users()?, |users| table(users)),
+            Command::Delete { name, confirm } => {
+                if confirm.go_on(output, &format!("Delete user {name}"), true)? {
+                    client.delete_user(&name)?;
+                    output.done(&format!("User {name} is deleted."))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn table(users: &[User]) -> String {
+    let mut table = Table::new(&["NAME", "ROLE", "CREATED"]);
+    for user in users {
+        table.row([user.name.clone(), user.role.to_string(), utc(user.created)]);
+    }
+    table.text("There is no user.")
+}

@@ -1,0 +1,177 @@
+//! Who asks.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use ::node::Control;
+use api::{ProvedBy, Role, SESSION_COOKIE};
+use axum::http::header::{AUTHORIZATION, COOKIE};
+use axum::http::{HeaderMap, StatusCode};
+
+use super::{Access, Digested};
+use crate::clock::unix_now;
+use crate::http::refusal::Refusal;
+use crate::http::state::State;
+
+/// Who asks, proved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::http) struct Caller {
+    /// The user's or the token's name.
+    pub(in crate::http) name: String,
+    pub(in crate::http) role: Role,
+    pub(in crate::http) by: ProvedBy,
+}
+
+/// The name of who has this machine's credential.
+const LOCAL: &str = "local";
+
+/// What a token begins with: it is seen for what it is where it should not be.
+const TOKEN_PREFIX: &str = "ursa-token-";
+
+/// A token's text: what it is found by, and its secret.
+pub(in crate::http) fn token_text(id: &str, secret: &str) -> String {
+    format!("{TOKEN_PREFIX}{id}-{secret}")
+}
+
+fn token_parts(text: &str) -> Option<(&str, &str)> {
+    text.strip_prefix(TOKEN_PREFIX)?.split_once('-')
+}
+
+impl Caller {
+    /// Who asks by these headers. A token that is wrong is not made up for by a cookie.
+    ///
+    /// # Errors
+    /// Nothing is proved: 401.
+    pub(super) async fn of(state: &State, headers: &HeaderMap) -> Result<Caller, Refusal> {
+        if headers.contains_key(AUTHORIZATION) {
+            let token = bearer(headers).ok_or_else(unknown_token)?;
+            return by_token(state, token).await;
+        }
+        match session_cookie(headers) {
+            Some(secret) => by_session(state, &secret).await,
+            None => Err(not_logged_in("log in, or send a token with Authorization: Bearer")),
+        }
+    }
+}
+
+async fn by_token(state: &State, token: String) -> Result<Caller, Refusal> {
+    if state.access.local.is(&token) {
+        return Ok(Caller { name: LOCAL.into(), role: Role::Admin, by: ProvedBy::Local });
+    }
+    let (id, secret) = token_parts(&token).ok_or_else(unknown_token)?;
+    let id = id.to_owned();
+    let kept = state.call(move |control: Rc<Control>| async move { Ok(control.api_token(&id)) }).await?;
+    let kept = kept.filter(|kept| Digested::parse(&kept.digest).is_some_and(|digest| digest.is_of(secret)));
+    let kept = kept.ok_or_else(unknown_token)?;
+    if kept.expires.is_some_and(|expires| expires <= unix_now()) {
+        return Err(Refusal::new(StatusCode::UNAUTHORIZED, "token_expired", "the token has expired")
+            .hint("have an administrator make a new one: `ursa token create`"));
+    }
+    Ok(Caller { name: kept.name, role: shown_role(kept.role), by: ProvedBy::Token })
+}
+
+async fn by_session(state: &State, secret: &str) -> Result<Caller, Refusal> {
+    let over = || not_logged_in("the session is over: log in again");
+    let (name, stamp) = state.access.find_session(secret).ok_or_else(over)?;
+    let user = state.call(move |control: Rc<Control>| async move { Ok(control.user(&name)) }).await?;
+    match user.filter(|user| user.stamp == stamp) {
+        Some(user) => Ok(Caller { name: user.name, role: shown_role(user.role), by: ProvedBy::Session }),
+        None => {
+            // The user is gone, or has another role or password.
+            state.access.sessions().end(secret);
+            Err(over())
+        }
+    }
+}
+
+impl Access {
+    /// Whose session this is, and that user's stamp when it began.
+    pub(in crate::http) fn find_session(&self, secret: &str) -> Option<(String, u64)> {
+        self.sessions().find(Instant::now(), secret)
+    }
+}
+
+fn unknown_token() -> Refusal {
+    Refusal::new(StatusCode::UNAUTHORIZED, "token_invalid", "there is no such token").hint(
+        "it was deleted, or is cut short; this machine's credential changes with each start of the node",
+    )
+}
+
+fn not_logged_in(detail: &str) -> Refusal {
+    Refusal::new(StatusCode::UNAUTHORIZED, "login_needed", detail)
+        .hint("on the node itself `ursa` needs no login, if run by the user who runs the node; elsewhere give it a token (URSA_TOKEN)")
+}
+
+/// The only `Authorization` there is, if it is `Bearer` (RFC 6750 2.1).
+fn bearer(headers: &HeaderMap) -> Option<String> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (value, None) = (values.next()?.to_str().ok()?, values.next()) else { return None };
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+}
+
+/// The secret in the cookie of a session. Of several cookies of that name none counts: a page of another host of the site may have set one.
+pub(in crate::http) fn session_cookie(headers: &HeaderMap) -> Option<String> {
+    let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let mut values = pairs.filter(|(name, _)| *name == SESSION_COOKIE).map(|(_, value)| value);
+    match (values.next(), values.next()) {
+        (Some(value), None) if !value.is_empty() => Some(value.to_owned()),
+        _ => None,
+    }
+}
+
+/// A role as the API has it.
+pub(in crate::http) fn shown_role(role: ::node::control::Role) -> Role {
+    match role {
+        ::node::control::Role::Viewer => Role::Viewer,
+        ::node::control::Role::Operator => Role::Operator,
+        ::node::control::Role::Admin => Role::Admin,
+    }
+}
+
+/// A role as the record has it.
+pub(in crate::http) fn kept_role(role: Role) -> ::node::control::Role {
+    match role {
+        Role::Viewer => ::node::control::Role::Viewer,
+        Role::Operator => ::node::control::Role::Operator,
+        Role::Admin => ::node::control::Role::Admin,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(headers: &[(&'static str, &str)]) -> HeaderMap {
+        headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn a_cookie_is_found_among_others_and_counts_once() {
+        let found = |cookies: &[&str]| {
+            let cookies: Vec<_> = cookies.iter().map(|cookie| ("cookie", *cookie)).collect();
+            session_cookie(&headers(&cookies))
+        };
+        assert_eq!(found(&["a=b; ursa_session=x; c"]), Some("x".into()));
+        assert_eq!(found(&["a=b", "ursa_session=x"]), Some("x".into()));
+        for none in [&["ursa_session="][..], &["ursa_session=x; ursa_session=y"], &["Xursa_session=x"], &[]] {
+            assert_eq!(found(none), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_a_bearers_and_alone() {
+        let found = |values: &[&str]| {
+            let values: Vec<_> = values.iter().map(|value| ("authorization", *value)).collect();
+            bearer(&headers(&values))
+        };
+        assert_eq!(found(&["Bearer x"]), Some("x".into()));
+        assert_eq!(found(&["bearer x"]), Some("x".into()));
+        for none in [&["Basic x"][..], &["x"], &["Bearer x", "Bearer y"], &[]] {
+            assert_eq!(found(none), None, "{none:?}");
+        }
+        assert_eq!(token_parts(&token_text("a1", "b2")), Some(("a1", "b2")));
+        assert_eq!(token_parts("ursa-token-a1"), None);
+    }
+}

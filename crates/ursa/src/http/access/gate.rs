@@ -1,0 +1,104 @@
+//! The gate: what a route needs, who asks, and what is written down of it.
+
+use api::{ProvedBy, REQUEST_HEADER};
+use axum::extract::{MatchedPath, Request, State as Extracted};
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::Caller;
+use super::role::{Need, is_known, need};
+use crate::http::audit::Deed;
+use crate::http::guard::Peer;
+use crate::http::refusal::{Refusal, RefusalCode};
+use crate::http::state::State;
+
+/// Lets through who may, and writes down changes, done or refused, of who is known.
+pub(in crate::http) async fn pass(
+    Extracted(state): Extracted<State>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let needed = route.as_deref().and_then(|route| need(request.method(), route));
+    let role = match needed {
+        Some(Need::Nothing) => return next.run(request).await,
+        Some(Need::RoleUnlessLocal(_)) if state.access.metrics_without_token && is_local(&request) => {
+            return next.run(request).await;
+        }
+        Some(Need::RoleUnlessLocal(role) | Need::Role(role)) => role,
+        // The router says that there is no such method.
+        None if route.as_deref().is_some_and(is_known) => return no_such_method().into_response(),
+        None => return undeclared().into_response(),
+    };
+    let caller = match Caller::of(&state, request.headers()).await {
+        Ok(caller) => caller,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let changes = !is_safe(request.method());
+    let action = format!("{} {}", request.method(), request.uri().path());
+    let address = address_of(&request);
+    let refused = match () {
+        () if caller.role < role => Some(role_too_low(&caller, role)),
+        () if changes
+            && caller.by == ProvedBy::Session
+            && !request.headers().contains_key(REQUEST_HEADER) =>
+        {
+            Some(header_missing())
+        }
+        () => None,
+    };
+    let to_write = changes || refused.is_some();
+    let mut response = match refused {
+        Some(refusal) => refusal.into_response(),
+        None => {
+            request.extensions_mut().insert(caller.clone());
+            next.run(request).await
+        }
+    };
+    // What one caller may see, no cache gives to another.
+    response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if to_write {
+        let code = response.extensions().get::<RefusalCode>().map(|code| code.0.clone());
+        let (who, by, status) = (caller.name, Some(caller.by), response.status());
+        state.access.audit.write(Deed { who, by, address, action, status, code }).await;
+    }
+    response
+}
+
+/// RFC 9110 9.2.1. What is not known to be safe is not.
+fn is_safe(method: &Method) -> bool {
+    *method == Method::GET || *method == Method::HEAD
+}
+
+fn is_local(request: &Request) -> bool {
+    request.extensions().get::<Peer>().is_some_and(Peer::is_local)
+}
+
+fn address_of(request: &Request) -> String {
+    request.extensions().get::<Peer>().map(Peer::ip).unwrap_or_default()
+}
+
+fn role_too_low(caller: &Caller, role: api::Role) -> Refusal {
+    let detail = format!("this needs the role {role}, and {:?} has the role {}", caller.name, caller.role);
+    Refusal::new(StatusCode::FORBIDDEN, "role_too_low", detail).hint("ask an administrator")
+}
+
+fn header_missing() -> Refusal {
+    let detail = "a change that is proved by a cookie needs the header X-Ursa-Request: 1";
+    Refusal::new(StatusCode::FORBIDDEN, "request_header_missing", detail)
+}
+
+fn no_such_method() -> Refusal {
+    Refusal::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "this method is not possible at this path",
+    )
+}
+
+fn undeclared() -> Refusal {
+    let detail = "nobody has said which role this needs: this is a defect of the program, please report it";
+    Refusal::new(StatusCode::FORBIDDEN, "role_undeclared", detail)
+}

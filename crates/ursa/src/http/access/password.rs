@@ -1,0 +1,188 @@
+//! Passwords: what is kept of them, and that checking them takes little from the data path.
+//!
+//! Argon2id is made to take memory and time. So one thread does it, at the lowest priority, and few wait for it: who comes when the queue is full is
+//! asked to come again. However many try at once, hosts lose at most what one idle thread takes.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+
+use argon2::password_hash::phc::PasswordHash;
+use argon2::{Algorithm, Argon2, Params, PasswordHasher, PasswordVerifier, Version};
+use tokio::sync::oneshot;
+
+/// The second of OWASP's recommendations for Argon2id: 19 MiB, two passes, one lane; some 20 ms.
+const MEMORY_KIB: u32 = 19 * 1024;
+const PASSES: u32 = 2;
+const LANES: u32 = 1;
+
+/// Passwords that wait for their turn: a second's work or less, and 64 times 256 bytes.
+const WAITING_MAX: usize = 64;
+
+/// The priority of what has time.
+const NICE: i32 = 19;
+
+/// Checks and hashes passwords. Cheap to clone.
+#[derive(Clone)]
+pub(in crate::http) struct Passwords {
+    work: SyncSender<Work>,
+    /// What is checked against when there is no such user, so that an answer takes as long.
+    nobodys: Arc<str>,
+}
+
+/// Too many wait already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::http) struct TooMany;
+
+enum Work {
+    Hash { password: String, answer: oneshot::Sender<String> },
+    Check { password: String, kept: Arc<str>, answer: oneshot::Sender<bool> },
+}
+
+impl Passwords {
+    /// Starts the thread, which ends when the last clone is gone.
+    ///
+    /// # Errors
+    /// If there is no thread to have.
+    pub(in crate::http) fn start() -> io::Result<Passwords> {
+        let (work, waiting) = sync_channel(WAITING_MAX);
+        std::thread::Builder::new().name("passwords".into()).spawn(move || run(&waiting))?;
+        Ok(Passwords { work, nobodys: hash(&super::secret::draw()).into() })
+    }
+
+    /// What is to be kept of a password.
+    ///
+    /// # Errors
+    /// [`TooMany`].
+    pub(in crate::http) async fn hash(&self, password: String) -> Result<String, TooMany> {
+        let (answer, hashed) = oneshot::channel();
+        self.give(Work::Hash { password, answer })?;
+        hashed.await.map_err(|_| TooMany)
+    }
+
+    /// Whether it is the password of which `kept` was kept; `None`: of nobody, which takes as long.
+    ///
+    /// # Errors
+    /// [`TooMany`].
+    pub(in crate::http) async fn check(
+        &self,
+        password: String,
+        kept: Option<String>,
+    ) -> Result<bool, TooMany> {
+        let (answer, checked) = oneshot::channel();
+        let somebodys = kept.is_some();
+        let kept = kept.map_or_else(|| Arc::clone(&self.nobodys), Arc::from);
+        self.give(Work::Check { password, kept, answer })?;
+        Ok(checked.await.map_err(|_| TooMany)? && somebodys)
+    }
+
+    fn give(&self, work: Work) -> Result<(), TooMany> {
+        self.work.try_send(work).map_err(|error| match error {
+            TrySendError::Full(_) | TrySendError::Disconnected(_) => TooMany,
+        })
+    }
+}
+
+fn run(waiting: &Receiver<Work>) {
+    // Of the calling thread: that is how Linux has it.
+    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+        tracing::debug!(%error, "the thread for passwords keeps its priority");
+    }
+    for work in waiting {
+        match work {
+            // Nobody may wait any more: then it is not worth the time.
+            Work::Hash { password, answer } if !answer.is_closed() => {
+                let _ = answer.send(hash(&password));
+            }
+            Work::Check { password, kept, answer } if !answer.is_closed() => {
+                let _ = answer.send(is_of(&password, &kept));
+            }
+            Work::Hash { .. } | Work::Check { .. } => {}
+        }
+    }
+}
+
+fn argon2() -> Argon2<'static> {
+    let params = Params::new(MEMORY_KIB, PASSES, LANES, None).expect("within Argon2's limits");
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+}
+
+fn hash(password: &str) -> String {
+    argon2()
+        .hash_password(password.as_bytes())
+        .expect("the system gives salt, and any password has a hash")
+        .to_string()
+}
+
+fn is_of(password: &str, kept: &str) -> bool {
+    let kept = PasswordHash::new(kept);
+    kept.is_ok_and(|kept| argon2().verify_password(password.as_bytes(), &kept).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    #[test]
+    fn a_password_is_known_again_and_cannot_be_read() {
+        let passwords = Passwords::start().unwrap();
+        runtime().block_on(async {
+            let kept = passwords.hash("correct horse".into()).await.unwrap();
+            assert!(kept.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{kept}");
+            assert_ne!(kept, passwords.hash("correct horse".into()).await.unwrap(), "it has salt");
+            assert_eq!(passwords.check("correct horse".into(), Some(kept.clone())).await, Ok(true));
+            assert_eq!(passwords.check("correct horsE".into(), Some(kept)).await, Ok(false));
+            assert_eq!(passwords.check("x".into(), Some("nonsense".into())).await, Ok(false));
+        });
+    }
+
+    #[test]
+    fn nobody_takes_as_long_as_somebody() {
+        let passwords = Passwords::start().unwrap();
+        runtime().block_on(async {
+            let kept = passwords.hash("correct horse".into()).await.unwrap();
+            let time = async |kept: Option<String>| {
+                let began = Instant::now();
+                for _ in 0..5 {
+                    assert_eq!(passwords.check("wrong".into(), kept.clone()).await, Ok(false));
+                }
+                began.elapsed().as_secs_f64()
+            };
+            let (somebody, nobody) = (time(Some(kept)).await, time(None).await);
+            // A machine that has other things to do makes a difference, but not that of no work at all.
+            assert!((0.2..5.0).contains(&(nobody / somebody)), "{nobody} s and {somebody} s");
+        });
+    }
+
+    #[test]
+    fn who_comes_when_many_wait_is_sent_away_at_once() {
+        let passwords = Passwords::start().unwrap();
+        runtime().block_on(async {
+            let tries: Vec<_> = (0..1000)
+                .map(|_| {
+                    let passwords = passwords.clone();
+                    tokio::spawn(async move { passwords.check("wrong".into(), None).await })
+                })
+                .collect();
+            let (mut checked, mut refused) = (0, 0);
+            for one in tries {
+                match one.await.unwrap() {
+                    Ok(right) => {
+                        assert!(!right);
+                        checked += 1;
+                    }
+                    Err(TooMany) => refused += 1,
+                }
+            }
+            assert_eq!(checked + refused, 1000);
+            // One that the thread has taken, beside those that wait; more if it is quick.
+            assert!(checked >= WAITING_MAX && refused > 500, "{checked} checked, {refused} refused");
+        });
+    }
+}

@@ -1,0 +1,151 @@
+//! Which call needs which role: one table. What is not in it is refused, and a test compares it with the document of the API.
+
+use api::Role;
+use axum::http::Method;
+
+/// What a call needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::http) enum Need {
+    /// Nothing: who asks is about to prove who it is, or learns nothing that a stranger may not know.
+    Nothing,
+    /// As [`Need::Nothing`] for programs of this machine, if so set; the role for others.
+    RoleUnlessLocal(Role),
+    /// Somebody who may at least so much.
+    Role(Role),
+}
+
+use Need::{Nothing, RoleUnlessLocal};
+const VIEWER: Need = Need::Role(Role::Viewer);
+const OPERATOR: Need = Need::Role(Role::Operator);
+const ADMIN: Need = Need::Role(Role::Admin);
+
+/// Method, path, need. A viewer looks; an operator changes what hosts use; an administrator changes machines, their disks, the cluster, and who may
+/// do what. To name a path on a machine's disks is an administrator's, since a node may write there as root.
+#[rustfmt::skip]
+const TABLE: &[(&str, &str, Need)] = &[
+    ("GET",    "/v1/health", Nothing),
+    ("GET",    "/v1/openapi.json", Nothing),
+    ("GET",    "/v1/access/state", Nothing),
+    ("POST",   "/v1/setup", Nothing),
+    ("POST",   "/v1/login", Nothing),
+    ("POST",   "/v1/logout", Nothing),
+    ("GET",    "/metrics", RoleUnlessLocal(Role::Viewer)),
+
+    ("GET",    "/v1/whoami", VIEWER),
+    ("PUT",    "/v1/password", VIEWER),
+    ("GET",    "/v1/node", VIEWER),
+    ("GET",    "/v1/nodes", VIEWER),
+    ("GET",    "/v1/cluster/sync-limit", VIEWER),
+    ("GET",    "/v1/pools", VIEWER),
+    ("GET",    "/v1/pools/{name}", VIEWER),
+    ("GET",    "/v1/pools/{name}/remains", VIEWER),
+    ("GET",    "/v1/volumes", VIEWER),
+    ("GET",    "/v1/volumes/{name}", VIEWER),
+    ("GET",    "/v1/targets", VIEWER),
+    ("GET",    "/v1/targets/{name}", VIEWER),
+    ("GET",    "/v1/hosts", VIEWER),
+    ("GET",    "/v1/hosts/{name}", VIEWER),
+    ("GET",    "/v1/sessions", VIEWER),
+
+    ("PUT",    "/v1/nodes/{id}/maintenance", OPERATOR),
+    ("PUT",    "/v1/cluster/sync-limit", OPERATOR),
+    ("POST",   "/v1/pools/{name}/reopen", OPERATOR),
+    ("POST",   "/v1/volumes", OPERATOR),
+    ("PATCH",  "/v1/volumes/{name}", OPERATOR),
+    ("DELETE", "/v1/volumes/{name}", OPERATOR),
+    ("POST",   "/v1/volumes/{name}/verify", OPERATOR),
+    ("POST",   "/v1/volumes/{name}/copies", OPERATOR),
+    ("DELETE", "/v1/volumes/{name}/copies/{node}", OPERATOR),
+    ("PUT",    "/v1/volumes/{name}/strategy", OPERATOR),
+    ("PUT",    "/v1/volumes/{name}/fork", OPERATOR),
+    ("POST",   "/v1/targets", OPERATOR),
+    ("DELETE", "/v1/targets/{name}", OPERATOR),
+    ("POST",   "/v1/targets/{name}/maps", OPERATOR),
+    ("DELETE", "/v1/targets/{name}/maps/{lun}", OPERATOR),
+    ("POST",   "/v1/hosts", OPERATOR),
+    ("PUT",    "/v1/hosts/{name}", OPERATOR),
+    ("DELETE", "/v1/hosts/{name}", OPERATOR),
+    ("DELETE", "/v1/sessions/{tsih}", OPERATOR),
+
+    ("POST",   "/v1/cluster", ADMIN),
+    ("POST",   "/v1/cluster/tokens", ADMIN),
+    ("POST",   "/v1/cluster/join", ADMIN),
+    ("POST",   "/v1/cluster/force-new", ADMIN),
+    ("PUT",    "/v1/cluster/preferred", ADMIN),
+    ("DELETE", "/v1/nodes/{id}", ADMIN),
+    ("POST",   "/v1/pools", ADMIN),
+    ("POST",   "/v1/pools/import", ADMIN),
+    ("POST",   "/v1/pools/{name}/export", ADMIN),
+    ("POST",   "/v1/pools/{name}/disks", ADMIN),
+    ("POST",   "/v1/pools/{name}/forget", ADMIN),
+    ("GET",    "/v1/users", ADMIN),
+    ("POST",   "/v1/users", ADMIN),
+    ("PATCH",  "/v1/users/{name}", ADMIN),
+    ("DELETE", "/v1/users/{name}", ADMIN),
+    ("GET",    "/v1/tokens", ADMIN),
+    ("POST",   "/v1/tokens", ADMIN),
+    ("DELETE", "/v1/tokens/{id}", ADMIN),
+    ("GET",    "/v1/audit", ADMIN),
+];
+
+/// What a call of a route needs; `None`: nobody has said so, and it is refused.
+pub(in crate::http) fn need(method: &Method, route: &str) -> Option<Need> {
+    // A HEAD is carried out as a GET whose answer is not sent.
+    let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
+    TABLE.iter().find(|(of, path, _)| *of == method && *path == route).map(|(_, _, need)| *need)
+}
+
+/// Whether the route takes some other method.
+pub(in crate::http) fn is_known(route: &str) -> bool {
+    TABLE.iter().any(|(_, path, _)| *path == route)
+}
+
+/// Each call with what it needs.
+pub(in crate::http) fn all() -> impl Iterator<Item = (&'static str, &'static str, Need)> {
+    TABLE.iter().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_call_has_one_need_and_every_need_a_call() {
+        let declared: Vec<(String, String)> =
+            all().map(|(method, path, _)| (method.to_owned(), path.to_owned())).collect();
+        let unique: BTreeSet<_> = declared.iter().cloned().collect();
+        assert_eq!(unique.len(), declared.len(), "a call is there twice");
+        let document = serde_json::to_value(crate::http::api().into_openapi()).unwrap();
+        let mut there: BTreeSet<(String, String)> = BTreeSet::new();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for method in ["get", "put", "post", "delete", "patch", "head", "options", "trace"] {
+                if item.get(method).is_some() {
+                    there.insert((method.to_uppercase(), path.clone()));
+                }
+            }
+        }
+        // These describe themselves elsewhere.
+        for path in ["/v1/openapi.json", "/metrics"] {
+            there.insert(("GET".into(), path.into()));
+        }
+        assert_eq!(unique, there, "role.rs and the routes differ");
+    }
+
+    #[test]
+    fn nothing_that_changes_something_is_a_viewers() {
+        let own = ["/v1/setup", "/v1/login", "/v1/logout", "/v1/password"];
+        for (method, path, need) in all().filter(|(method, path, _)| *method != "GET" && !own.contains(path))
+        {
+            assert!(need == OPERATOR || need == ADMIN, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_has_declared_needs_more_than_there_is() {
+        assert_eq!(need(&Method::GET, "/v1/secrets"), None);
+        assert_eq!(need(&Method::PUT, "/v1/volumes"), None);
+        assert_eq!(need(&Method::HEAD, "/v1/volumes"), Some(VIEWER));
+    }
+}

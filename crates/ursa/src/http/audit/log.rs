@@ -1,0 +1,179 @@
+//! The audit log's files: lines of JSON in the data directory, a bounded number of files of bounded length.
+//!
+//! An entry is written before its request is answered, and not flushed: what a power cut takes is less than what a flush for each change would cost. A log
+//! that cannot be written is said in the node's log, and the node goes on: it is there to serve.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use api::AuditEntry;
+
+/// A file of this length is followed by the next one; some 20,000 entries.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+/// Files; the oldest one goes. All together 16 MiB.
+const FILES_MAX: usize = 4;
+
+/// The files, and the number of the next entry.
+pub(super) struct Log {
+    directory: PathBuf,
+    file: File,
+    bytes: u64,
+    next: u64,
+}
+
+impl Log {
+    /// Goes on with what is in the directory, which is made if it is not there.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn open(directory: &Path) -> io::Result<Log> {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        let path = path(directory, 0);
+        let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
+        let mut bytes = file.metadata()?.len();
+        // What a crash left of a line is a line by itself, and read over.
+        if bytes > 0 && !fs::read(&path)?.ends_with(b"\n") {
+            file.write_all(b"\n")?;
+            bytes += 1;
+        }
+        let last = (0..FILES_MAX).find_map(|age| entries(directory, age).ok()?.last().map(|entry| entry.id));
+        Ok(Log { directory: directory.to_owned(), file, bytes, next: last.map_or(1, |last| last + 1) })
+    }
+
+    /// Writes an entry; its number is given here.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn write(&mut self, entry: AuditEntry) -> io::Result<()> {
+        let entry = AuditEntry { id: self.next, ..entry };
+        let mut line = serde_json::to_vec(&entry)?;
+        line.push(b'\n');
+        if self.bytes + line.len() as u64 > FILE_BYTES_MAX {
+            self.rotate()?;
+        }
+        self.file.write_all(&line)?;
+        self.bytes += line.len() as u64;
+        self.next += 1;
+        Ok(())
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        for age in (0..FILES_MAX - 1).rev() {
+            match fs::rename(path(&self.directory, age), path(&self.directory, age + 1)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        let new = OpenOptions::new().create(true).append(true).mode(0o600).open(path(&self.directory, 0))?;
+        (self.file, self.bytes) = (new, 0);
+        Ok(())
+    }
+}
+
+/// The last `limit` entries before number `before`, the newest first. Reads the files, which may grow meanwhile.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn last(directory: &Path, limit: usize, before: u64) -> io::Result<Vec<AuditEntry>> {
+    let mut found = Vec::new();
+    for age in 0..FILES_MAX {
+        if found.len() >= limit {
+            break;
+        }
+        let entries = entries(directory, age)?;
+        let wanted = entries.into_iter().rev().filter(|entry| entry.id < before);
+        found.extend(wanted.take(limit - found.len()));
+    }
+    Ok(found)
+}
+
+fn entries(directory: &Path, age: usize) -> io::Result<Vec<AuditEntry>> {
+    match fs::read(path(directory, age)) {
+        Ok(bytes) => {
+            let lines = bytes.split(|byte| *byte == b'\n');
+            Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn path(directory: &Path, age: usize) -> PathBuf {
+    directory.join(match age {
+        0 => "audit.jsonl".to_owned(),
+        age => format!("audit.{age}.jsonl"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn entry(action: &str) -> AuditEntry {
+        AuditEntry {
+            id: 0,
+            at: 1,
+            who: "alice".into(),
+            by: None,
+            address: "10.0.0.1".into(),
+            action: action.into(),
+            status: 200,
+            code: None,
+        }
+    }
+
+    fn numbers(directory: &Path, limit: usize, before: u64) -> Vec<u64> {
+        last(directory, limit, before).unwrap().iter().map(|entry| entry.id).collect()
+    }
+
+    #[test]
+    fn entries_are_numbered_over_restarts_and_read_backwards() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("audit");
+        assert!(last(&dir, 10, u64::MAX).unwrap().is_empty());
+        let mut log = Log::open(&dir).unwrap();
+        (0..3).for_each(|_| log.write(entry("login")).unwrap());
+        let mut log = Log::open(&dir).unwrap();
+        log.write(entry("login")).unwrap();
+        assert_eq!(numbers(&dir, 10, u64::MAX), [4, 3, 2, 1]);
+        assert_eq!(numbers(&dir, 2, 4), [3, 2]);
+        assert_eq!(fs::metadata(dir.join("audit.jsonl")).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_line_that_a_crash_has_cut_takes_no_other_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        Log::open(dir.path()).unwrap().write(entry("login")).unwrap();
+        let mut file = OpenOptions::new().append(true).open(dir.path().join("audit.jsonl")).unwrap();
+        file.write_all(br#"{"id":2,"at":1,"wh"#).unwrap();
+        Log::open(dir.path()).unwrap().write(entry("logout")).unwrap();
+        assert_eq!(numbers(dir.path(), 10, u64::MAX), [2, 1]);
+    }
+
+    #[test]
+    fn a_name_with_a_line_in_it_is_no_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::open(dir.path()).unwrap();
+        log.write(AuditEntry { who: "a\n{\"id\":9}\n".into(), ..entry("login") }).unwrap();
+        let found = last(dir.path(), 10, u64::MAX).unwrap();
+        assert_eq!((found.len(), found[0].who.as_str()), (1, "a\n{\"id\":9}\n"));
+    }
+
+    #[test]
+    fn the_files_are_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::open(dir.path()).unwrap();
+        let long = "x".repeat(64 << 10);
+        (0..400).for_each(|_| log.write(entry(&long)).unwrap());
+        let bytes: u64 =
+            fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
+        assert!(bytes <= FILES_MAX as u64 * FILE_BYTES_MAX && bytes > 2 * FILE_BYTES_MAX, "{bytes}");
+        let kept = numbers(dir.path(), 1000, u64::MAX);
+        assert_eq!(kept[0], 400);
+        assert!(kept.windows(2).all(|pair| pair[0] == pair[1] + 1), "{kept:?}");
+    }
+}

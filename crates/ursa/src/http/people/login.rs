@@ -1,0 +1,259 @@
+//! Logging in and out, and the first user.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use ::node::Control;
+use ::node::control::{User, UserChange};
+use api::{
+    AccessState, LoggedIn, Login, PASSWORD_BYTES_MAX, PASSWORD_BYTES_MIN, PasswordChange, Problem, ProvedBy,
+    Role, SESSION_COOKIE, SetUp, WhoAmI,
+};
+use axum::Extension;
+use axum::extract::State as Extracted;
+use axum::http::header::SET_COOKIE;
+use axum::http::{HeaderMap, HeaderName, StatusCode};
+
+use crate::clock::unix_now;
+use crate::http::access::{
+    Access, Caller, SESSION_AGE_MAX, TooMany, draw_number, kept_role, session_cookie, shown_role,
+};
+use crate::http::audit::Deed;
+use crate::http::guard::Peer;
+use crate::http::input::Json;
+use crate::http::refusal::Refusal;
+use crate::http::state::State;
+
+/// A cookie to be kept, or to be forgotten.
+type Cookie = [(HeaderName, String); 1];
+
+/// What a console must know before anybody has logged in.
+#[utoipa::path(
+    get, path = "/v1/access/state", tag = "access", operation_id = "access_state",
+    responses((status = OK, description = "Whether the first user is to be made", body = AccessState)),
+)]
+pub(in crate::http) async fn state(
+    Extracted(state): Extracted<State>,
+) -> Result<axum::Json<AccessState>, Refusal> {
+    let set_up = state.call(|control| async move { Ok(control.is_set_up()) }).await?;
+    Ok(axum::Json(AccessState { setup_needed: set_up == Some(false), cluster: state.name.clone() }))
+}
+
+/// Makes the first user, an administrator, and logs in.
+///
+/// `token` is what the link has that the node prints at its start as long as there is no user. It is good once, and for a day.
+#[utoipa::path(
+    post, path = "/v1/setup", tag = "access", operation_id = "set_up",
+    request_body = SetUp,
+    responses(
+        (status = CREATED, description = "The user; the session's cookie comes with it", body = LoggedIn),
+        (status = FORBIDDEN, description = "`setup_token_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`set_up_already`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`login_busy`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(in crate::http) async fn set_up(
+    Extracted(state): Extracted<State>,
+    Extension(peer): Extension<Peer>,
+    Json(SetUp { token, name, password }): Json<SetUp>,
+) -> Result<(StatusCode, Cookie, axum::Json<LoggedIn>), Refusal> {
+    let result = make_first(&state, &token, &name, password).await;
+    write_down(&state, &peer, "setup", &name, &result, StatusCode::CREATED).await;
+    let user = result?;
+    let cookie = begin_session(&state.access, &peer, &user);
+    Ok((StatusCode::CREATED, cookie, axum::Json(LoggedIn { name: user.name, role: Role::Admin })))
+}
+
+async fn make_first(state: &State, token: &str, name: &str, password: String) -> Result<User, Refusal> {
+    if !state.access.is_set_up_secret(token) {
+        let detail = "the link to set up is not the one that this node has printed, was used, or is too old";
+        return Err(Refusal::new(StatusCode::FORBIDDEN, "setup_token_invalid", detail)
+            .hint("restart the node to get a new link, or make a user on the node itself: `ursa user create NAME --role admin`"));
+    }
+    let user = new_user(state, name, Role::Admin, password).await?;
+    let made =
+        state.call(move |control| async move { control.change_user(UserChange::First(user)).await }).await?;
+    state.access.end_set_up();
+    Ok(made)
+}
+
+/// A user to be kept, with its password hashed.
+pub(super) async fn new_user(
+    state: &State,
+    name: &str,
+    role: Role,
+    password: String,
+) -> Result<User, Refusal> {
+    let (password, name) = (hashed(state, "password", password).await?, name.to_owned());
+    Ok(User { name, role: kept_role(role), password, stamp: draw_number(), created: unix_now() })
+}
+
+/// What is to be kept of a new password.
+pub(super) async fn hashed(state: &State, field: &'static str, password: String) -> Result<String, Refusal> {
+    if !(PASSWORD_BYTES_MIN..=PASSWORD_BYTES_MAX).contains(&password.len()) {
+        let detail = format!("a password has {PASSWORD_BYTES_MIN} to {PASSWORD_BYTES_MAX} bytes");
+        return Err(Refusal::invalid(field, detail));
+    }
+    state.access.passwords.hash(password).await.map_err(busy)
+}
+
+/// Logs in with a password; the session's cookie comes back.
+///
+/// The session ends after 30 minutes without a request, after 12 hours, and with a change of the user's role or password. Changes by cookie need the header
+/// `X-Ursa-Request: 1`. After five wrong passwords for an account, or twenty from an address, each further one makes the next wait longer, up to a minute.
+#[utoipa::path(
+    post, path = "/v1/login", tag = "access", operation_id = "log_in",
+    request_body = Login,
+    responses(
+        (status = OK, description = "Who has logged in", body = LoggedIn),
+        (status = UNAUTHORIZED, description = "`login_failed`: no such user, or another password", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = TOO_MANY_REQUESTS, description = "`login_slowed`: with Retry-After", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`login_busy`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(in crate::http) async fn log_in(
+    Extracted(state): Extracted<State>,
+    Extension(peer): Extension<Peer>,
+    Json(Login { name, password }): Json<Login>,
+) -> Result<(Cookie, axum::Json<LoggedIn>), Refusal> {
+    let result = check(&state, &peer, &name, password).await;
+    // One that was not looked at is not written down: there may be as many as somebody likes.
+    if !result.as_ref().is_err_and(|refusal| matches!(refusal.code(), "login_slowed" | "login_busy")) {
+        write_down(&state, &peer, "login", &name, &result, StatusCode::OK).await;
+    }
+    let user = result?;
+    let cookie = begin_session(&state.access, &peer, &user);
+    Ok((cookie, axum::Json(LoggedIn { role: shown_role(user.role), name: user.name })))
+}
+
+/// The user of this name, if that is the password.
+async fn check(state: &State, peer: &Peer, name: &str, password: String) -> Result<User, Refusal> {
+    let (access, address) = (&state.access, peer.address.ip());
+    // What no name can be is one account for all: it is not remembered.
+    let account = if name.len() <= 63 { name } else { "" };
+    access.slowdown().begin(Instant::now(), account, address).map_err(|wait| {
+        let seconds = wait.as_secs() + 1;
+        let detail = format!("too many wrong passwords: try again in {seconds} seconds");
+        Refusal::new(StatusCode::TOO_MANY_REQUESTS, "login_slowed", detail).retry_after(seconds)
+    })?;
+    let of_name = name.to_owned();
+    let user = state.call(move |control: Rc<Control>| async move { Ok(control.user(&of_name)) }).await;
+    let kept = user.as_ref().ok().and_then(Option::as_ref).map(|user| user.password.clone());
+    // Longer than any that was ever taken: it is the wrong one, and takes no longer than another.
+    let fits = password.len() <= PASSWORD_BYTES_MAX;
+    let checked = access.passwords.check(if fits { password } else { String::new() }, kept).await;
+    match (user, checked) {
+        (Ok(Some(user)), Ok(true)) if fits => {
+            access.slowdown().forgive(account, address, true);
+            Ok(user)
+        }
+        (Ok(_), Ok(_)) => {
+            let detail = "there is no such user, or the password is another one";
+            Err(Refusal::new(StatusCode::UNAUTHORIZED, "login_failed", detail))
+        }
+        (Err(refusal), _) => {
+            access.slowdown().forgive(account, address, false);
+            Err(refusal)
+        }
+        (Ok(_), Err(TooMany)) => {
+            access.slowdown().forgive(account, address, false);
+            Err(busy(TooMany))
+        }
+    }
+}
+
+fn busy(_: TooMany) -> Refusal {
+    let detail = "too many passwords are being checked at the moment";
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "login_busy", detail).retry_after(1)
+}
+
+/// Ends the session whose cookie comes with the request.
+#[utoipa::path(
+    post, path = "/v1/logout", tag = "access", operation_id = "log_out",
+    responses((status = NO_CONTENT, description = "There is no session any more, if there was one")),
+)]
+pub(in crate::http) async fn log_out(
+    Extracted(state): Extracted<State>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+) -> (StatusCode, Cookie) {
+    if let Some(secret) = session_cookie(&headers)
+        && let Some((who, _)) = state.access.find_session(&secret)
+    {
+        state.access.sessions().end(&secret);
+        let (by, address) = (Some(ProvedBy::Session), peer.ip());
+        let (action, status) = ("logout".into(), StatusCode::NO_CONTENT);
+        state.access.audit.write(Deed { who, by, address, action, status, code: None }).await;
+    }
+    (StatusCode::NO_CONTENT, cookie(&peer, "", 0))
+}
+
+/// Who asks, and what it may do.
+#[utoipa::path(
+    get, path = "/v1/whoami", tag = "access", operation_id = "who_am_i",
+    responses((status = OK, description = "Who asks", body = WhoAmI)),
+)]
+pub(in crate::http) async fn who_am_i(Extension(caller): Extension<Caller>) -> axum::Json<WhoAmI> {
+    axum::Json(WhoAmI { name: caller.name, role: caller.role, by: caller.by })
+}
+
+/// Gives whoever has logged in another password. All its sessions end but a new one, whose cookie comes back.
+#[utoipa::path(
+    put, path = "/v1/password", tag = "access", operation_id = "change_password",
+    request_body = PasswordChange,
+    responses(
+        (status = NO_CONTENT, description = "Done"),
+        (status = UNAUTHORIZED, description = "`login_failed`: the old password is another one", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_user`: a token or this machine's credential has no password", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = TOO_MANY_REQUESTS, description = "`login_slowed`: with Retry-After", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(in crate::http) async fn change_password(
+    Extracted(state): Extracted<State>,
+    Extension(peer): Extension<Peer>,
+    Extension(caller): Extension<Caller>,
+    Json(PasswordChange { old, new }): Json<PasswordChange>,
+) -> Result<(StatusCode, Cookie), Refusal> {
+    if caller.by != ProvedBy::Session {
+        let detail = "only who has logged in with a password has one to change";
+        return Err(Refusal::new(StatusCode::CONFLICT, "no_user", detail)
+            .hint("an administrator gives any user another password: `ursa user set NAME --password`"));
+    }
+    check(&state, &peer, &caller.name, old).await?;
+    let password = Some(hashed(&state, "new", new).await?);
+    let change = UserChange::Set { name: caller.name, role: None, password };
+    let set = move |control: Rc<Control>| async move { control.change_user(change).await };
+    let user = state.call(set).await?;
+    Ok((StatusCode::NO_CONTENT, begin_session(&state.access, &peer, &user)))
+}
+
+fn begin_session(access: &Access, peer: &Peer, user: &User) -> Cookie {
+    let secret = access.sessions().begin(Instant::now(), &user.name, user.stamp);
+    cookie(peer, &secret, SESSION_AGE_MAX.as_secs())
+}
+
+fn cookie(peer: &Peer, secret: &str, age_max: u64) -> Cookie {
+    let secure = if peer.secure { "; Secure" } else { "" };
+    let cookie =
+        format!("{SESSION_COOKIE}={secret}; Path=/; Max-Age={age_max}; HttpOnly; SameSite=Strict{secure}");
+    [(SET_COOKIE, cookie)]
+}
+
+async fn write_down(
+    state: &State,
+    peer: &Peer,
+    action: &str,
+    name: &str,
+    result: &Result<User, Refusal>,
+    done: StatusCode,
+) {
+    let (status, code) = match result {
+        Ok(_) => (done, None),
+        Err(refusal) => (refusal.status(), Some(refusal.code().to_owned())),
+    };
+    let by = result.is_ok().then_some(ProvedBy::Session);
+    let (who, action) = (name.to_owned(), action.to_owned());
+    state.access.audit.write(Deed { who, by, address: peer.ip(), action, status, code }).await;
+}

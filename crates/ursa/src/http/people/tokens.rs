@@ -1,0 +1,90 @@
+//! Tokens for scripts.
+
+use ::node::access::HostName;
+use ::node::control::{self, ControlError};
+use api::{ApiToken, ApiTokenCreate, ApiTokenMade, List, Problem};
+use axum::Extension;
+use axum::extract::State as Extracted;
+use axum::http::StatusCode;
+
+use crate::clock::unix_now;
+use crate::http::access::{Caller, Digested, draw, draw_id, kept_role, shown_role, token_text};
+use crate::http::input::{Json, Segments};
+use crate::http::refusal::Refusal;
+use crate::http::state::State;
+
+/// The longest that a token with an end is good: ten years.
+const VALID_SECONDS_MAX: u64 = 10 * 366 * 24 * 60 * 60;
+
+/// All tokens of the cluster, without their secrets.
+#[utoipa::path(get, path = "/v1/tokens", tag = "access", operation_id = "list_tokens", responses((status = OK, description = "All of them", body = List<ApiToken>)))]
+pub(in crate::http) async fn list(
+    Extracted(state): Extracted<State>,
+) -> Result<axum::Json<List<ApiToken>>, Refusal> {
+    let tokens = state.call(|control| async move { Ok(control.api_tokens()) }).await?;
+    Ok(axum::Json(List { items: tokens.into_iter().map(shown).collect() }))
+}
+
+/// Makes a token. Its secret is in the answer, and nowhere else: what is kept is its digest.
+#[utoipa::path(
+    post, path = "/v1/tokens", tag = "access", operation_id = "create_api_token",
+    request_body = ApiTokenCreate,
+    responses(
+        (status = CREATED, description = "The token with its secret", body = ApiTokenMade),
+        (status = CONFLICT, description = "`too_many_tokens`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(in crate::http) async fn create(
+    Extracted(state): Extracted<State>,
+    Extension(caller): Extension<Caller>,
+    Json(ApiTokenCreate { name, role, valid_seconds }): Json<ApiTokenCreate>,
+) -> Result<(StatusCode, axum::Json<ApiTokenMade>), Refusal> {
+    let _: HostName = name.parse().map_err(ControlError::Name)?;
+    if valid_seconds.is_some_and(|seconds| !(1..=VALID_SECONDS_MAX).contains(&seconds)) {
+        let detail = format!("a token is good for 1 to {VALID_SECONDS_MAX} seconds, or without an end");
+        return Err(Refusal::invalid("valid_seconds", detail));
+    }
+    let (id, secret, now) = (draw_id(), draw(), unix_now());
+    let token = control::ApiToken {
+        id: id.clone(),
+        name,
+        role: kept_role(role),
+        digest: Digested::of(&secret).text(),
+        created: now,
+        expires: valid_seconds.map(|seconds| now + seconds),
+        made_by: caller.name,
+    };
+    let made = shown(token.clone());
+    state.call(move |control| async move { control.add_api_token(token).await }).await?;
+    let secret = token_text(&id, &secret);
+    Ok((StatusCode::CREATED, axum::Json(ApiTokenMade { token: made, secret })))
+}
+
+/// Deletes a token: nobody gets in with it any more, on any node.
+#[utoipa::path(
+    delete, path = "/v1/tokens/{id}", tag = "access", operation_id = "delete_token",
+    params(("id" = String, Path, description = "What the token is known by")),
+    responses(
+        (status = NO_CONTENT, description = "Done"),
+        (status = NOT_FOUND, description = "`token_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(in crate::http) async fn delete(
+    Extracted(state): Extracted<State>,
+    Segments(id): Segments<String>,
+) -> Result<StatusCode, Refusal> {
+    state.call(move |control| async move { control.delete_api_token(&id).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn shown(token: control::ApiToken) -> ApiToken {
+    ApiToken {
+        id: token.id,
+        name: token.name,
+        role: shown_role(token.role),
+        created: token.created,
+        expires: token.expires,
+        made_by: token.made_by,
+    }
+}

@@ -1,0 +1,90 @@
+//! Users.
+
+use ::node::control::{self, UserChange as Change};
+use api::{List, Problem, User, UserChange, UserCreate};
+use axum::extract::State as Extracted;
+use axum::http::StatusCode;
+
+use super::login::{hashed, new_user};
+use crate::http::access::{kept_role, shown_role};
+use crate::http::input::{Json, Segments};
+use crate::http::refusal::Refusal;
+use crate::http::state::State;
+
+/// All users of the cluster, by name.
+#[utoipa::path(get, path = "/v1/users", tag = "access", operation_id = "list_users", responses((status = OK, description = "All of them", body = List<User>)))]
+pub(in crate::http) async fn list(
+    Extracted(state): Extracted<State>,
+) -> Result<axum::Json<List<User>>, Refusal> {
+    let users = state.call(|control| async move { Ok(control.users()) }).await?;
+    Ok(axum::Json(List { items: users.into_iter().map(shown).collect() }))
+}
+
+/// Makes a user.
+#[utoipa::path(
+    post, path = "/v1/users", tag = "access", operation_id = "create_user",
+    request_body = UserCreate,
+    responses(
+        (status = CREATED, description = "The user", body = User),
+        (status = CONFLICT, description = "`user_exists`, `too_many_users`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(in crate::http) async fn create(
+    Extracted(state): Extracted<State>,
+    Json(UserCreate { name, role, password }): Json<UserCreate>,
+) -> Result<(StatusCode, axum::Json<User>), Refusal> {
+    let user = new_user(&state, &name, role, password).await?;
+    let made = state.call(move |control| async move { control.change_user(Change::Add(user)).await }).await?;
+    // Whoever has the link makes no second first user.
+    state.access.end_set_up();
+    Ok((StatusCode::CREATED, axum::Json(shown(made))))
+}
+
+/// Gives a user another role or password; its sessions end, on all nodes.
+#[utoipa::path(
+    patch, path = "/v1/users/{name}", tag = "access", operation_id = "change_user",
+    params(("name" = String, Path, description = "The user's name")),
+    request_body = UserChange,
+    responses(
+        (status = OK, description = "The user", body = User),
+        (status = NOT_FOUND, description = "`user_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`last_admin`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(in crate::http) async fn change(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+    Json(UserChange { role, password }): Json<UserChange>,
+) -> Result<axum::Json<User>, Refusal> {
+    let password = match password {
+        Some(password) => Some(hashed(&state, "password", password).await?),
+        None => None,
+    };
+    let change = Change::Set { name, role: role.map(kept_role), password };
+    let user = state.call(move |control| async move { control.change_user(change).await }).await?;
+    Ok(axum::Json(shown(user)))
+}
+
+/// Deletes a user; its sessions end, on all nodes. Tokens that it has made stay.
+#[utoipa::path(
+    delete, path = "/v1/users/{name}", tag = "access", operation_id = "delete_user",
+    params(("name" = String, Path, description = "The user's name")),
+    responses(
+        (status = NO_CONTENT, description = "Done"),
+        (status = NOT_FOUND, description = "`user_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`last_admin`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(in crate::http) async fn delete(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+) -> Result<StatusCode, Refusal> {
+    state.call(move |control| async move { control.change_user(Change::Delete(name)).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn shown(user: control::User) -> User {
+    User { name: user.name, role: shown_role(user.role), created: user.created }
+}
