@@ -167,10 +167,13 @@ impl Member {
     }
 }
 
-/// Reads all copies of the superblock. A copy that cannot be read counts as damaged.
+/// Reads all copies of the superblock. One that is damaged was being written when the power failed, so that the generation before counts. But where the disk
+/// reads neither copy of a generation nobody knows whether that is the newest: who took the one before for it would forget what is in the newest, and give
+/// its space away.
 async fn newest_superblock(disk: &Disk, path: &Path) -> Result<Superblock, StoreError> {
     let size = disk.size() / SUPERBLOCK_BYTES * SUPERBLOCK_BYTES;
     let mut newest: Option<Superblock> = None;
+    let mut unread = [0; 2];
     let mut worst = Unreadable::Absent;
     if size < DISK_BYTES_MIN {
         return Err(not_a_pool(disk, path).await);
@@ -180,9 +183,16 @@ async fn newest_superblock(disk: &Disk, path: &Path) -> Result<Superblock, Store
         let disk_bytes = newest.map_or(size, |superblock| superblock.geometry.disk_bytes.min(size));
         for generation in 0..2 {
             let offset = geometry::superblock_offset(disk_bytes, end, generation);
-            let Ok(bytes) = disk.read(offset, Buf::uncleared(SUPERBLOCK_BYTES as usize)).await else {
-                worst = Unreadable::Damaged;
-                continue;
+            let bytes = match disk.read(offset, Buf::uncleared(SUPERBLOCK_BYTES as usize)).await {
+                Ok(bytes) => bytes,
+                Err(source) => {
+                    unread[generation as usize] += 1;
+                    if unread[generation as usize] == End::BOTH.len() {
+                        return Err(StoreError::Disk { path: path.to_owned(), source });
+                    }
+                    worst = Unreadable::Damaged;
+                    continue;
+                }
             };
             match Superblock::decode(&bytes) {
                 Ok(superblock) if newest.is_none_or(|newest| newest.generation < superblock.generation) => {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use base::{BlockSize, Buf, ByteLen, ByteOffset};
-use rt::sim::{Cut, DiskImage, NodeId, Recording, Subsets, World, for_each_cut};
+use rt::sim::{Cut, DiskFaults, DiskImage, NodeId, Recording, Subsets, World, for_each_cut};
 use rt::{CoreId, Durability};
 
 use super::commit::{Step, canary};
@@ -656,5 +656,30 @@ fn rot_in_one_place_is_survived() {
             let recovered = world.block_on(node, CORE, || recover(Life::of(1, 512))).unwrap();
             assert_eq!(outline(&recovered.state), expected);
         }
+    }
+}
+
+/// Where nothing of the newest generation can be read the pool does not go back to the one before: it opens when the disk reads again.
+#[test]
+fn what_cannot_be_read_is_not_forgotten() {
+    let world = World::new(1);
+    let node = machine(&world, used_disks(1, 512));
+    let geometry = world.block_on(node, CORE, || async {
+        let pool = create(1).await;
+        act(&pool, LIFE[0], &mut State::new(), &RefCell::default(), &mut 0).await;
+        pool.0.layout().geometry[0]
+    });
+    let volumes = || world.block_on(node, CORE, || async { open(1).await.map(|pool| pool.volumes().len()) });
+    for generation in 0..2 {
+        let unreadable = End::BOTH.into_iter().flat_map(|end| {
+            let slot = geometry.slot_offset(end, generation);
+            let superblock = geometry.superblock_offset(end, generation);
+            [slot..slot + 4096, superblock..superblock + 4096]
+        });
+        let faults = DiskFaults { unreadable: unreadable.collect(), ..DiskFaults::default() };
+        world.set_disk_faults(node, path(0), faults);
+        assert!(matches!(volumes(), Err(StoreError::Disk { .. })));
+        world.set_disk_faults(node, path(0), DiskFaults::default());
+        assert_eq!(volumes().unwrap(), 1);
     }
 }
