@@ -51,6 +51,8 @@ pub enum RecordEngine {
     Embedded,
     /// The memory of the process that simulates them all.
     Memory(cluster::memory::Memory),
+    /// The simulated nodes themselves, by Raft.
+    Simulated(cluster::embedded::Files),
 }
 
 /// What syncs may take unless told otherwise: half of a network of 10 Gbit/s, and most of what one disk gives.

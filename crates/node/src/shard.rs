@@ -74,7 +74,12 @@ impl Shard {
 
     /// The shard of the core that runs the caller.
     pub fn current() -> Rc<Shard> {
-        rt::local().expect("every core of a node installs its shard before it takes messages")
+        Shard::try_current().expect("every core of a node installs its shard before it takes messages")
+    }
+
+    /// That of the core that runs the caller, if it has begun.
+    pub fn try_current() -> Option<Rc<Shard>> {
+        rt::local()
     }
 
     /// How the node was configured.

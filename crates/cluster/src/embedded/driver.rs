@@ -12,15 +12,13 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use super::engine::{Answered, CallId, Engine, Refused, Settings, Told};
+use super::callers::Callers;
+use super::engine::{Engine, Refused, Settings};
 use super::file::{File, FileError};
-use crate::call::Answer;
 use crate::error::Error;
-use crate::limits::{INBOX_BYTES_MAX, INBOX_MAX, TICK, WATCHES_MAX};
+use crate::limits::{INBOX_BYTES_MAX, INBOX_MAX, TICK};
 use crate::node_id::NodeId;
 use crate::store::{Request, Store};
-use crate::transaction::{Outcome, Revision, Versioned};
-use crate::watch::{Everything, Watches};
 
 /// The embedded engine of this node, running. It stops when this is dropped; see also [`Embedded::stop`].
 pub struct Embedded {
@@ -150,34 +148,13 @@ impl Drop for Embedded {
     }
 }
 
-/// A caller who waits for the engine's reply.
-enum Waiting {
-    Get(String, Answer<Option<Versioned>>),
-    List(String, Answer<Everything>),
-    Cas(Answer<Outcome>),
-    Members(Answer<()>),
-}
-
-impl Waiting {
-    fn fail(self, error: Error) {
-        match self {
-            Waiting::Get(_, answer) => answer.send(Err(error)),
-            Waiting::List(_, answer) => answer.send(Err(error)),
-            Waiting::Cas(answer) => answer.send(Err(error)),
-            Waiting::Members(answer) => answer.send(Err(error)),
-        }
-    }
-}
-
 struct Driver {
     engine: Engine,
     file: File,
     send: Send,
     door: Arc<Door>,
     began: Instant,
-    waiting: BTreeMap<CallId, Waiting>,
-    calls: CallId,
-    watches: Watches,
+    callers: Callers,
     /// The last leader and term that were logged.
     led: (Option<u64>, u64),
     /// Whose messages were refused, and when that was logged.
@@ -186,20 +163,9 @@ struct Driver {
 
 impl Driver {
     fn new(engine: Engine, file: File, send: Send, door: Arc<Door>) -> Driver {
-        let watches = Watches::new(engine.record().revision());
+        let callers = Callers::new(engine.record().revision());
         let began = Instant::now();
-        Driver {
-            engine,
-            file,
-            send,
-            door,
-            began,
-            waiting: BTreeMap::new(),
-            calls: 0,
-            watches,
-            led: (None, 0),
-            refused: BTreeMap::new(),
-        }
+        Driver { engine, file, send, door, began, callers, led: (None, 0), refused: BTreeMap::new() }
     }
 
     fn now(&self) -> base::Instant {
@@ -266,38 +232,9 @@ impl Driver {
     }
 
     fn request(&mut self, request: Request) {
-        self.calls += 1;
-        let (call, now) = (self.calls, self.now());
-        let waiting = match request {
-            Request::Get { key, deadline, answer } => {
-                self.engine.read(call, now + deadline);
-                Waiting::Get(key, answer)
-            }
-            Request::List { prefix, deadline, answer } => {
-                self.engine.read(call, now + deadline);
-                Waiting::List(prefix, answer)
-            }
-            Request::Cas { transaction, deadline, answer } => {
-                self.engine.propose(call, transaction, now + deadline);
-                Waiting::Cas(answer)
-            }
-            Request::Members { change, deadline, answer } => {
-                self.engine.change_members(call, change, now + deadline);
-                Waiting::Members(answer)
-            }
-            Request::Watch { answer, .. } if self.watches.count() >= WATCHES_MAX => {
-                return answer.send(Err(Error::Busy));
-            }
-            Request::Watch { after, answer } => return self.watch(after, answer),
-            Request::Status { answer, .. } => return answer.send(Ok(self.engine.status())),
-        };
-        self.waiting.insert(call, waiting);
-    }
-
-    fn watch(&mut self, after: Revision, answer: Answer<crate::watch::Watch>) {
-        // What was applied is told first, so that the watch begins with what the record is now.
         self.tell();
-        answer.send(Ok(self.watches.watch(after, self.engine.record().everything())));
+        let now = self.now();
+        self.callers.request(&mut self.engine, now, request);
     }
 
     /// Does all that the engine wants done.
@@ -310,21 +247,7 @@ impl Driver {
         }
         self.send_all();
         self.tell();
-        while let Some(reply) = self.engine.poll_reply() {
-            let Some(waiting) = self.waiting.remove(&reply.call) else { continue };
-            let record = self.engine.record();
-            match (waiting, reply.result) {
-                (Waiting::Get(key, answer), Ok(_)) => answer.send(Ok(record.get(&key).cloned())),
-                (Waiting::List(prefix, answer), Ok(_)) => {
-                    let entries = record.list(&prefix).map(|(key, it)| (key.clone(), it.clone())).collect();
-                    answer.send(Ok(Everything { revision: record.revision(), entries }));
-                }
-                (Waiting::Cas(answer), Ok(Answered::Outcome(outcome))) => answer.send(Ok(outcome)),
-                (Waiting::Members(answer), Ok(_)) => answer.send(Ok(())),
-                (Waiting::Cas(_), Ok(_)) => unreachable!("a transaction is answered by its outcome"),
-                (waiting, Err(error)) => waiting.fail(error),
-            }
-        }
+        self.callers.answer(&mut self.engine);
         let status = self.engine.status();
         if self.led != (status.leader, status.term) {
             self.led = (status.leader, status.term);
@@ -341,11 +264,7 @@ impl Driver {
 
     fn tell(&mut self) {
         while let Some(told) = self.engine.poll_told() {
-            let now = self.engine.record().everything();
-            match told {
-                Told::Change(change) => self.watches.change(change, now),
-                Told::Replaced => self.watches.replaced(now),
-            }
+            self.callers.tell(told, self.engine.record().everything());
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The engine that needs nobody else: raft-rs, in every node. [`engine`](Engine) decides, [`file`](File) keeps, [`driver`](Embedded)
-//! runs both on a thread. `docs/why/record.md`.
+//! runs both on a thread; in a simulated world [`simulated`](Files) does, on a core. `docs/why/record.md`.
 
+mod callers;
 mod driver;
 mod engine;
 mod entry;
@@ -10,8 +11,10 @@ mod message;
 mod pending;
 mod reads;
 mod saved;
+mod simulated;
 
 pub use driver::{Embedded, StartError};
 pub use engine::{Answered, CallId, Engine, Refused, Reply, Settings, Told};
 pub use file::{File, FileError, ForceError};
 pub use saved::{Batch, Identity, Position, Saved, Unforceable, Vote};
+pub use simulated::{Files, Simulated};

@@ -236,6 +236,11 @@ impl Control {
                 let store = embedded.store();
                 (Engine::Embedded(embedded), store, Some(tls))
             }
+            RecordEngine::Simulated(files) => {
+                let simulated = files.start(record_node(place)?, place.witness, send_record);
+                let store = simulated.store();
+                (Engine::Simulated(simulated), store, None)
+            }
             RecordEngine::Memory(memory) => (Engine::Shared, memory.store(record_node(place)?), None),
         };
         let generation = store.status(RECORD_DEADLINE).await?.generation;
@@ -353,12 +358,14 @@ fn embedded(path: &std::path::Path, witness: bool) -> Result<Embedded, EnterErro
     let cores = rt::Handle::current();
     let settings = Settings { witness, ..Settings::new(rt::random()) };
     let send = move |to: cluster::NodeId, bytes: Vec<u8>| {
-        let sent = cores.call(CoreId(0), move || async move {
-            if let Some(keeper) = Shard::current().copies().and_then(|copies| copies.keeper()) {
-                keeper.send_record(NodeId(to.get()), bytes);
-            }
-        });
-        drop(sent);
+        drop(cores.call(CoreId(0), move || async move { send_record(to, bytes) }));
     };
     Ok(Embedded::start(path, settings, send)?)
+}
+
+/// Puts a message of the engine on a control link. Runs on core 0.
+fn send_record(to: cluster::NodeId, bytes: Vec<u8>) {
+    if let Some(keeper) = Shard::current().copies().and_then(|copies| copies.keeper()) {
+        keeper.send_record(NodeId(to.get()), bytes);
+    }
 }

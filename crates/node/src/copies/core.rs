@@ -113,6 +113,11 @@ impl Copies {
         Shard::current().copies().expect("asked for by a copy, which a node has in a cluster only")
     }
 
+    /// Those of the core that runs the caller, if the node has come as far, and is in a cluster: for who looks in from outside.
+    pub fn try_current() -> Option<Rc<Copies>> {
+        Shard::try_current()?.copies()
+    }
+
     /// The node's cluster.
     pub fn cluster(&self) -> ClusterId {
         self.cluster

@@ -233,6 +233,22 @@ impl World {
             .unwrap_or_else(|_| panic!("seed {}: {node} stopped before the function returned", self.seed()))
     }
 
+    /// Looks into a process: runs `function` as code of a core, in no time. It must change nothing, or the run is another one than without it.
+    ///
+    /// # Panics
+    /// If the node has no process.
+    pub fn inspect<T>(&self, node: NodeId, core: CoreId, function: impl FnOnce() -> T) -> T {
+        let target = self.core(node, core);
+        self.0.inside(node, &target, function)
+    }
+
+    fn core(&self, node: NodeId, core: CoreId) -> Rc<crate::executor::Core> {
+        let nodes = self.0.nodes.borrow();
+        let process = nodes[node.0 as usize].process.as_ref();
+        let process = process.unwrap_or_else(|| panic!("{node} has no process"));
+        Rc::clone(&process.cores[core.0 as usize].core)
+    }
+
     /// Starts an async function as a task of a core of a running node. Its result can be received, by
     /// [`World::wait_for`] or by other tasks; it is an error if the node stopped before the function had returned.
     ///
@@ -245,12 +261,7 @@ impl World {
         function: impl FnOnce() -> F + 'static,
     ) -> Receiver<T> {
         let (reply, result) = oneshot();
-        let target = {
-            let nodes = self.0.nodes.borrow();
-            let process = nodes[node.0 as usize].process.as_ref();
-            let process = process.unwrap_or_else(|| panic!("{node} has no process"));
-            Rc::clone(&process.cores[core.0 as usize].core)
-        };
+        let target = self.core(node, core);
         self.0.inside(node, &target, || {
             crate::spawn(async move { reply.send(function().await) }).detach();
         });

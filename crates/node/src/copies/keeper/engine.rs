@@ -1,32 +1,43 @@
 //! What keeps the cluster's record on a node.
 
-use cluster::embedded::Embedded;
+use cluster::embedded::{Embedded, Simulated};
 use replica::NodeId;
 
 /// What keeps the cluster's record on this node.
 pub enum Engine {
     /// Raft, with the other nodes.
     Embedded(Embedded),
+    /// The same in a simulated world.
+    Simulated(Simulated),
     /// All nodes share one, in a simulated world.
     Shared,
 }
 
 impl Engine {
     pub(super) fn deliver(&self, from: NodeId, bytes: Vec<u8>) {
-        if let (Engine::Embedded(embedded), Some(from)) = (self, cluster::NodeId::new(from.0)) {
-            embedded.deliver(from, bytes);
+        let Some(from) = cluster::NodeId::new(from.0) else { return };
+        match self {
+            Engine::Embedded(embedded) => embedded.deliver(from, bytes),
+            Engine::Simulated(simulated) => simulated.deliver(from, bytes),
+            Engine::Shared => {}
         }
     }
 
     pub(super) fn died(&self, node: NodeId) {
-        if let (Engine::Embedded(embedded), Some(node)) = (self, cluster::NodeId::new(node.0)) {
-            embedded.died(node);
+        let Some(node) = cluster::NodeId::new(node.0) else { return };
+        match self {
+            Engine::Embedded(embedded) => embedded.died(node),
+            Engine::Simulated(simulated) => simulated.died(node),
+            Engine::Shared => {}
         }
     }
 
     pub(super) fn unreachable(&self, node: NodeId) {
-        if let (Engine::Embedded(embedded), Some(node)) = (self, cluster::NodeId::new(node.0)) {
-            embedded.unreachable(node);
+        let Some(node) = cluster::NodeId::new(node.0) else { return };
+        match self {
+            Engine::Embedded(embedded) => embedded.unreachable(node),
+            Engine::Simulated(simulated) => simulated.unreachable(node),
+            Engine::Shared => {}
         }
     }
 }

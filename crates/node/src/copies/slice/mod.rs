@@ -5,7 +5,7 @@
 mod disk;
 mod hosts;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -125,6 +125,23 @@ impl SliceCopy {
     /// Which slice of which volume.
     pub fn address(&self) -> Address {
         self.address
+    }
+
+    /// Where in this slice a byte of the volume is, if it is in it.
+    pub fn place_of(&self, of_volume: ByteOffset) -> Option<ByteOffset> {
+        let (slice, offset) = self.stripe.locate(of_volume);
+        (slice == self.address.slice && offset.0 < self.len().0).then_some(offset)
+    }
+
+    /// Whether hosts would be given what this copy's disk holds there, now (R9).
+    pub fn is_readable(&self, offset: ByteOffset, len: ByteLen) -> bool {
+        let blocks = self.blocks(offset, len);
+        !self.frozen.get() && self.ask(|replica, now, leases| replica.readable(now, leases, blocks)).is_ok()
+    }
+
+    /// What the protocol knows, to look at.
+    pub fn replica(&self) -> Ref<'_, Replica> {
+        self.replica.borrow()
     }
 
     /// What it knows of the other copies.

@@ -1,0 +1,106 @@
+//! Who waits for an engine: callers for its replies, and watches for what changes.
+
+use std::collections::BTreeMap;
+
+use base::Instant;
+
+use super::engine::{Answered, CallId, Engine, Told};
+use crate::call::Answer;
+use crate::error::Error;
+use crate::limits::WATCHES_MAX;
+use crate::store::Request;
+use crate::transaction::{Outcome, Revision, Versioned};
+use crate::watch::{Everything, Watches};
+
+/// See the module.
+pub(super) struct Callers {
+    waiting: BTreeMap<CallId, Waiting>,
+    calls: CallId,
+    watches: Watches,
+}
+
+/// A caller who waits for the engine's reply.
+enum Waiting {
+    Get(String, Answer<Option<Versioned>>),
+    List(String, Answer<Everything>),
+    Cas(Answer<Outcome>),
+    Members(Answer<()>),
+}
+
+impl Waiting {
+    fn fail(self, error: Error) {
+        match self {
+            Waiting::Get(_, answer) => answer.send(Err(error)),
+            Waiting::List(_, answer) => answer.send(Err(error)),
+            Waiting::Cas(answer) => answer.send(Err(error)),
+            Waiting::Members(answer) => answer.send(Err(error)),
+        }
+    }
+}
+
+impl Callers {
+    /// Nobody yet, of a record whose last change is `revision`.
+    pub fn new(revision: Revision) -> Callers {
+        Callers { waiting: BTreeMap::new(), calls: 0, watches: Watches::new(revision) }
+    }
+
+    /// Has the engine do what is asked for. What the engine has told so far was passed on by [`Callers::tell`], so that a watch begins with what
+    /// the record is now.
+    pub fn request(&mut self, engine: &mut Engine, now: Instant, request: Request) {
+        self.calls += 1;
+        let call = self.calls;
+        let waiting = match request {
+            Request::Get { key, deadline, answer } => {
+                engine.read(call, now + deadline);
+                Waiting::Get(key, answer)
+            }
+            Request::List { prefix, deadline, answer } => {
+                engine.read(call, now + deadline);
+                Waiting::List(prefix, answer)
+            }
+            Request::Cas { transaction, deadline, answer } => {
+                engine.propose(call, transaction, now + deadline);
+                Waiting::Cas(answer)
+            }
+            Request::Members { change, deadline, answer } => {
+                engine.change_members(call, change, now + deadline);
+                Waiting::Members(answer)
+            }
+            Request::Watch { answer, .. } if self.watches.count() >= WATCHES_MAX => {
+                return answer.send(Err(Error::Busy));
+            }
+            Request::Watch { after, answer } => {
+                return answer.send(Ok(self.watches.watch(after, engine.record().everything())));
+            }
+            Request::Status { answer, .. } => return answer.send(Ok(engine.status())),
+        };
+        self.waiting.insert(call, waiting);
+    }
+
+    /// Passes on what watches are told. `now` is what the engine's record is.
+    pub fn tell(&mut self, told: Told, now: &Everything) {
+        match told {
+            Told::Change(change) => self.watches.change(change, now),
+            Told::Replaced => self.watches.replaced(now),
+        }
+    }
+
+    /// Passes on the engine's replies.
+    pub fn answer(&mut self, engine: &mut Engine) {
+        while let Some(reply) = engine.poll_reply() {
+            let Some(waiting) = self.waiting.remove(&reply.call) else { continue };
+            let record = engine.record();
+            match (waiting, reply.result) {
+                (Waiting::Get(key, answer), Ok(_)) => answer.send(Ok(record.get(&key).cloned())),
+                (Waiting::List(prefix, answer), Ok(_)) => {
+                    let entries = record.list(&prefix).map(|(key, it)| (key.clone(), it.clone())).collect();
+                    answer.send(Ok(Everything { revision: record.revision(), entries }));
+                }
+                (Waiting::Cas(answer), Ok(Answered::Outcome(outcome))) => answer.send(Ok(outcome)),
+                (Waiting::Members(answer), Ok(_)) => answer.send(Ok(())),
+                (Waiting::Cas(_), Ok(_)) => unreachable!("a transaction is answered by its outcome"),
+                (waiting, Err(error)) => waiting.fail(error),
+            }
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The engine in the nodes of a simulated world: a task on a core, in virtual time, where in production there are a thread and a file.
+//!
+//! [`Files`] has what each node's file holds, and outlives the nodes. A transaction takes a while; when the process ends before it is durable, the file
+//! has all of it or nothing, as SQLite promises. And it looks on: what any node applies must be the one history.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use rt::sync::oneshot;
+
+use super::callers::Callers;
+use super::engine::{Engine, Settings, Told};
+use super::saved::{Batch, Identity, Saved};
+use crate::limits::TICK;
+use crate::members::Members;
+use crate::memory::Fault;
+use crate::node_id::NodeId;
+use crate::store::{Request, Store};
+use crate::transaction::Revision;
+use crate::watch::{Change, Everything, Watch, Watches};
+
+/// How long a transaction of the file takes, in microseconds: a flush of a flash disk, or of a busy one.
+const WRITE_MICROS: std::ops::Range<u64> = 200..8_000;
+/// Entries of the log above which it is shortened: few, so that nodes that were away get snapshots.
+const LOG_ENTRIES: usize = 64;
+
+/// The files of all nodes of a simulated cluster. Cheap to clone.
+#[derive(Clone)]
+pub struct Files(Arc<Mutex<Shared>>);
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Files of nodes, of which one has applied {:?}", self.lock().seen.revision)
+    }
+}
+
+struct Shared {
+    files: BTreeMap<NodeId, File>,
+    /// What any node has applied, from the first change on.
+    history: Vec<Change>,
+    /// All that there is after the last of these.
+    seen: Everything,
+    /// Who looks on from outside of all nodes.
+    watches: Watches,
+}
+
+/// What there is of one node.
+struct File {
+    saved: Saved,
+    /// A transaction that is not durable yet.
+    writing: Option<Batch>,
+    faults: BTreeSet<Fault>,
+    /// The engine's door, while it runs.
+    door: Option<Arc<Door>>,
+}
+
+impl Files {
+    /// Of a new cluster with these members, of whom each begins with the same empty record.
+    pub fn new(cluster: u128, voters: &[NodeId], learners: &[NodeId]) -> Files {
+        let members = Members {
+            voters: voters.iter().copied().collect(),
+            learners: learners.iter().copied().collect(),
+            ..Members::default()
+        };
+        let file = |node: &NodeId| {
+            let identity = Identity { cluster, generation: 1, node: *node };
+            let saved = Saved { identity, members: members.clone(), ..Saved::founding(cluster, *node) };
+            (*node, File { saved, writing: None, faults: BTreeSet::new(), door: None })
+        };
+        let files = voters.iter().chain(learners).map(file).collect();
+        let (seen, watches) = (Everything::default(), Watches::new(Revision(0)));
+        Files(Arc::new(Mutex::new(Shared { files, history: Vec::new(), seen, watches })))
+    }
+
+    /// Runs the engine of `node` on this core, from what its file holds. `send` carries messages to other nodes; it may lose them.
+    pub fn start(
+        &self,
+        node: NodeId,
+        witness: bool,
+        send: impl FnMut(NodeId, Vec<u8>) + 'static,
+    ) -> Simulated {
+        let door = Arc::new(Door::default());
+        let saved = {
+            let mut shared = self.lock();
+            let file = shared.file(node);
+            // What was on its way when the process ended is there, or not.
+            let half = file.writing.take().filter(|_| rt::random().is_multiple_of(2));
+            half.iter().for_each(|batch| file.saved.write(batch));
+            file.saved.check();
+            file.door = Some(Arc::clone(&door));
+            file.saved.clone()
+        };
+        let settings = Settings { witness, log_entries: LOG_ENTRIES, ..Settings::new(rt::random()) };
+        let engine = Engine::new(saved, settings);
+        let callers = Callers::new(engine.record().revision());
+        let (files, inside) = (self.clone(), Arc::clone(&door));
+        let (send, told) = (Box::new(send), VecDeque::new());
+        rt::spawn(Driver { node, files, engine, callers, told, send, door: inside }.run()).detach();
+        let requests = Arc::clone(&door);
+        Simulated { store: Store::new(move |request| requests.push(Input::Request(request))), door }
+    }
+
+    /// Begins a fault of `node`.
+    pub fn begin(&self, node: NodeId, fault: Fault) {
+        self.lock().file(node).faults.insert(fault);
+    }
+
+    /// Ends a fault of `node`.
+    pub fn end(&self, node: NodeId, fault: Fault) {
+        let mut shared = self.lock();
+        let file = shared.file(node);
+        if file.faults.remove(&fault)
+            && let Some(door) = &file.door
+        {
+            door.push(Input::Wake);
+        }
+    }
+
+    /// What the record has at `key`, by the node that has applied most.
+    pub fn value(&self, key: &str) -> Option<Arc<[u8]>> {
+        self.lock().seen.entries.get(key).map(|entry| Arc::clone(&entry.value))
+    }
+
+    /// Follows what nodes apply first, from outside of all of them.
+    pub fn watch(&self, after: Revision) -> Watch {
+        let mut shared = self.lock();
+        let Shared { watches, seen, .. } = &mut *shared;
+        watches.watch(after, seen)
+    }
+
+    fn has(&self, node: NodeId, fault: Fault) -> bool {
+        self.lock().file(node).faults.contains(&fault)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.0.lock().expect("no code panics while it holds the files")
+    }
+}
+
+impl Shared {
+    fn file(&mut self, node: NodeId) -> &mut File {
+        self.files.get_mut(&node).expect("a member of the cluster that was made")
+    }
+
+    /// A node has applied a change, or got a snapshot after which it has `now`. Says what is wrong with that.
+    fn look(&mut self, told: &Told, now: &Everything) -> Result<(), &'static str> {
+        match told {
+            Told::Change(change) if change.revision.0 == self.seen.revision.0 + 1 => {
+                self.history.push(change.clone());
+                self.seen.change(change);
+                self.watches.change(change.clone(), &self.seen);
+            }
+            Told::Change(change) => {
+                let known = change.revision.0.checked_sub(1).and_then(|at| self.history.get(at as usize));
+                return if known == Some(change) { Ok(()) } else { Err("two nodes have two histories") };
+            }
+            Told::Replaced if now.revision == self.seen.revision && *now != self.seen => {
+                return Err("a snapshot is not what the record was");
+            }
+            Told::Replaced => {}
+        }
+        Ok(())
+    }
+}
+
+/// The engine of a simulated node, running. It stops when this is dropped, or with its node.
+pub struct Simulated {
+    store: Store,
+    door: Arc<Door>,
+}
+
+impl Simulated {
+    /// The calls.
+    pub fn store(&self) -> Store {
+        self.store.clone()
+    }
+
+    /// A message that the node `from` has sent.
+    pub fn deliver(&self, from: NodeId, bytes: Vec<u8>) {
+        self.door.push(Input::Message(from, bytes));
+    }
+
+    /// Messages to `node` may have been lost: its link broke.
+    pub fn unreachable(&self, node: NodeId) {
+        self.door.push(Input::Unreachable(node));
+    }
+
+    /// The process of `node` is dead.
+    pub fn died(&self, node: NodeId) {
+        self.door.push(Input::Died(node));
+    }
+}
+
+impl Drop for Simulated {
+    fn drop(&mut self) {
+        self.door.push(Input::Stop);
+    }
+}
+
+enum Input {
+    Request(Request),
+    Message(NodeId, Vec<u8>),
+    Unreachable(NodeId),
+    Died(NodeId),
+    /// Look again: a fault has ended.
+    Wake,
+    Stop,
+}
+
+/// What waits to be taken by the engine.
+#[derive(Default)]
+struct Door(Mutex<(VecDeque<Input>, Option<Waker>)>);
+
+impl Door {
+    fn push(&self, input: Input) {
+        let waker = {
+            let mut inside = self.0.lock().expect("no code panics while it holds the door");
+            inside.0.push_back(input);
+            inside.1.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// All that waits, when there is something.
+    async fn take(&self) -> VecDeque<Input> {
+        poll_fn(|context| {
+            let mut inside = self.0.lock().expect("no code panics while it holds the door");
+            if inside.0.is_empty() {
+                inside.1 = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(std::mem::take(&mut inside.0))
+        })
+        .await
+    }
+}
+
+struct Driver {
+    node: NodeId,
+    files: Files,
+    engine: Engine,
+    callers: Callers,
+    /// What watches are to be told.
+    told: VecDeque<Told>,
+    send: Box<dyn FnMut(NodeId, Vec<u8>)>,
+    door: Arc<Door>,
+}
+
+impl Driver {
+    async fn run(mut self) {
+        let mut tick = rt::now() + TICK;
+        self.settle().await;
+        loop {
+            let inputs = rt::timeout(tick.since(rt::now()), self.door.take()).await.unwrap_or_default();
+            for input in inputs {
+                match input {
+                    Input::Request(request) => self.request(request),
+                    Input::Message(..) if self.files.has(self.node, Fault::Unreachable) => {}
+                    Input::Message(from, bytes) => {
+                        let taken = self.engine.handle_message(from, &bytes);
+                        assert_eq!(taken, Ok(()), "all nodes are of one cluster");
+                    }
+                    Input::Unreachable(node) => self.engine.handle_unreachable(node),
+                    Input::Died(node) => self.engine.handle_death(node),
+                    Input::Wake => {}
+                    Input::Stop => return,
+                }
+            }
+            // As in production ticks that were missed are not made up for.
+            if rt::now() >= tick {
+                self.engine.handle_tick(rt::now());
+                tick = rt::now() + TICK;
+            }
+            self.settle().await;
+        }
+    }
+
+    fn request(&mut self, request: Request) {
+        let request = match request {
+            Request::Cas { transaction, deadline, answer }
+                if self.files.has(self.node, Fault::AnswersLost) =>
+            {
+                // Not even that it is lost is told: the caller finds out at its deadline.
+                std::mem::forget(answer);
+                Request::Cas { transaction, deadline, answer: oneshot().0 }
+            }
+            request => request,
+        };
+        self.tell();
+        self.callers.request(&mut self.engine, rt::now(), request);
+    }
+
+    /// Does all that the engine wants done.
+    async fn settle(&mut self) {
+        while let Some(batch) = self.engine.poll_batch() {
+            self.look();
+            self.send_all();
+            self.write(batch).await;
+            self.engine.handle_persisted();
+        }
+        self.look();
+        self.send_all();
+        self.tell();
+        self.callers.answer(&mut self.engine);
+        self.engine.check();
+    }
+
+    async fn write(&self, batch: Batch) {
+        self.files.lock().file(self.node).writing = Some(batch);
+        let micros = WRITE_MICROS.start + rt::random() % (WRITE_MICROS.end - WRITE_MICROS.start);
+        rt::sleep(Duration::from_micros(micros)).await;
+        let mut shared = self.files.lock();
+        let file = shared.file(self.node);
+        let batch = file.writing.take().expect("one at a time");
+        file.saved.write(&batch);
+    }
+
+    fn send_all(&mut self) {
+        let lost = self.files.has(self.node, Fault::Unreachable);
+        while let Some((to, bytes)) = self.engine.poll_message() {
+            if !lost {
+                (self.send)(to, bytes);
+            }
+        }
+    }
+
+    /// What was applied is known to who looks on before anybody else can know it.
+    fn look(&mut self) {
+        while let Some(told) = self.engine.poll_told() {
+            let looked = self.files.lock().look(&told, self.engine.record().everything());
+            assert_eq!(looked, Ok(()), "{}: {told:?}", self.node);
+            self.told.push_back(told);
+        }
+    }
+
+    fn tell(&mut self) {
+        if self.files.has(self.node, Fault::WatchHeld) {
+            return;
+        }
+        for told in self.told.drain(..) {
+            self.callers.tell(told, self.engine.record().everything());
+        }
+    }
+}
