@@ -10,11 +10,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use base::ByteLen;
+use cluster::embedded::Files;
 use cluster::memory::Memory;
 use initiator::{Error, Lun, Options, Session, Timeouts};
-use node::config::RecordEngine;
-use node::control::{MapSpec, NewVolume, Place, Placement, PoolSpec, TargetSpec};
-use node::copies::{Answer, Ask, Copies, StandingEntry, VolumeEntry};
+use node::control::{MapSpec, Member, NewVolume, Place, Placement, PoolSpec, TargetSpec};
+use node::copies::{
+    Answer, Ask, Copies, Keeper, NodeEntry, RECORD_DEADLINE, StandingEntry, VolumeEntry, json, node_key,
+};
 use node::{Config, Control, StartError, Wanted};
 use rt::CoreId;
 use rt::sim::{NodeId, NodeStatus, World};
@@ -23,6 +25,7 @@ use store::{NewDisk, VolumeKind};
 
 use crate::layout::VOLUME_BYTES;
 use crate::plan::Plan;
+use crate::record::Record;
 
 /// Each node's disk.
 pub const DISK: &str = "/dev/disk";
@@ -36,7 +39,7 @@ const ISCSI_PORT: u16 = 3260;
 const LINK_PORT: u16 = 3270;
 const POOL: &str = "pool";
 const VOLUME: &str = "volume";
-const CLUSTER: &str = "0123456789abcdef0123456789abcdef";
+const CLUSTER: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
 
 /// What nodes need at most to find each other in a quiet world.
 const MEETING_MAX: Duration = Duration::from_secs(30);
@@ -60,38 +63,79 @@ pub struct Cluster {
     /// Where all happens.
     pub world: World,
     /// The record.
-    pub memory: Memory,
+    pub record: Rc<Record>,
     /// The machines with nodes, in the order of the nodes' numbers from 1.
     pub servers: Vec<Server>,
     /// The machine that holds the third vote of two nodes, and nothing else.
     pub witness: Option<NodeId>,
     /// The machine that looks on and tells of deaths.
     pub watcher: NodeId,
-    cores: usize,
+    /// Of each node.
+    pub cores: usize,
     volume_key: String,
+}
+
+impl Server {
+    fn new(world: &World, machine: NodeId, record: &Record) -> Server {
+        let portal = SocketAddr::new(world.address(machine), ISCSI_PORT);
+        let (data_dir, portals, record) = ("/ursa".into(), vec![portal], record.engine());
+        let config = Arc::new(Config { data_dir, portals, record, ..Config::default() });
+        Server { machine, portal, config, starting: RefCell::default() }
+    }
+
+    fn is_started(&self, world: &World) -> bool {
+        if world.status(self.machine) != NodeStatus::Running {
+            return false;
+        }
+        let mut starting = self.starting.borrow_mut();
+        let Some(receiver) = &mut *starting else { return true };
+        // Nobody is to be woken: it is asked again.
+        match Pin::new(receiver).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => false,
+            Poll::Ready(Ok(Ok(_))) => {
+                *starting = None;
+                true
+            }
+            // The process ends in a moment.
+            Poll::Ready(_) => {
+                *starting = Some(rt::sync::oneshot().1);
+                false
+            }
+        }
+    }
+}
+
+/// By Raft the first node alone has a vote at first; it gives votes to the others when they are there.
+fn new_record(plan: &Plan) -> Record {
+    let numbers = |count: usize| (1..=count as u16).filter_map(cluster::NodeId::new);
+    if !plan.raft {
+        return Record::Memory(Memory::new(numbers(plan.nodes)));
+    }
+    let numbers: Vec<cluster::NodeId> = numbers(plan.nodes + usize::from(plan.witness)).collect();
+    Record::Raft(Files::new(CLUSTER, &numbers[..1], &numbers[1..]))
+}
+
+/// How many have a vote in the end: of two nodes without a witness the first alone.
+fn voters(nodes: usize, witness: bool) -> usize {
+    if nodes == 2 && !witness { 1 } else { nodes + usize::from(witness) }
 }
 
 impl Cluster {
     /// Nodes that have found each other, with the volume mapped.
     pub fn new(plan: &Plan) -> Cluster {
         let world = World::new(plan.seed);
-        let numbers = (1..=plan.nodes as u16).filter_map(cluster::NodeId::new);
-        let memory = Memory::new(numbers);
+        let record = Rc::new(new_record(plan));
         let servers = (0..plan.nodes).map(|index| {
             let machine = world.add_machine(&format!("server-{}", index + 1), plan.cores);
-            let portal = SocketAddr::new(world.address(machine), ISCSI_PORT);
-            let record = RecordEngine::Memory(memory.clone());
-            let (data_dir, portals) = ("/ursa".into(), vec![portal]);
-            let config = Arc::new(Config { data_dir, portals, record, ..Config::default() });
             world.add_disk(machine, DISK, DISK_BYTES, 512);
-            Server { machine, portal, config, starting: RefCell::default() }
+            Server::new(&world, machine, &record)
         });
         let servers: Vec<Server> = servers.collect();
         let idle = |name: &str| world.add_node(name, 1, |_| std::future::pending());
         let witness = plan.witness.then(|| idle("witness"));
         let watcher = idle("watcher");
         let volume_key = String::new();
-        let mut cluster = Cluster { world, memory, servers, witness, watcher, cores: plan.cores, volume_key };
+        let mut cluster = Cluster { world, record, servers, witness, watcher, cores: plan.cores, volume_key };
         cluster.found(plan);
         cluster
     }
@@ -102,26 +146,33 @@ impl Cluster {
             self.start(index);
             let there = self.world.run_until(|| self.is_started(index), MEETING_MAX);
             assert!(there, "node {} starts", index + 1);
-            let disks = vec![NewDisk { path: DISK.into(), create: None, reserve: false }];
-            let listen = vec![SocketAddr::new(self.world.address(self.servers[index].machine), LINK_PORT)];
+            let place = self.place(index, false);
             self.control(index, move |control| async move {
+                let disks = vec![NewDisk { path: DISK.into(), create: None, reserve: false }];
                 control.create_pool(PoolSpec { name: POOL.into(), disks, wipe: false }).await?;
-                let place = Place {
-                    cluster: CLUSTER.to_owned(),
-                    node: index as u16 + 1,
-                    listen,
-                    witness: false,
-                    force_new: false,
-                    incarnation: 0,
-                    members: Vec::new(),
-                };
-                control.enter_cluster(place, 0).await
+                control.enter_cluster(place, 1).await
             })
             .expect("nothing has failed yet");
+            if index == 0 && matches!(*self.record, Record::Raft(_)) {
+                self.let_in_others();
+            }
+        }
+        if let Record::Raft(_) = *self.record {
+            self.witness.iter().for_each(|witness| self.start_witness(*witness));
+            let voters = voters(nodes, self.witness.is_some());
+            let all_vote = || {
+                let status = |control: Rc<Control>| async move {
+                    let keeper = control.keeper()?;
+                    keeper.store().status(RECORD_DEADLINE).await.ok()
+                };
+                self.control(0, status).is_some_and(|status| status.voters.len() == voters)
+            };
+            assert!(wait(&self.world, MEETING_MAX, all_vote), "so many have a vote: {voters}");
         }
         let all_there = || {
             let heard = |control: Rc<Control>| async move {
-                control.keeper().map_or(0, |keeper| keeper.nodes().iter().filter(|(_, up)| *up).count())
+                let heard = control.keeper().map(|keeper| keeper.nodes());
+                heard.map_or(0, |nodes| nodes.iter().filter(|(node, up)| *up && !node.witness).count())
             };
             (0..nodes).all(|index| self.control(index, heard) == nodes)
         };
@@ -153,9 +204,69 @@ impl Cluster {
         assert!(wait(&self.world, MEETING_MAX, all_serve), "all nodes serve");
     }
 
+    /// The place of the node at `index`, or of the witness, which comes after all others.
+    fn place(&self, index: usize, witness: bool) -> Place {
+        let machines = self.servers.iter().map(|server| server.machine).chain(self.witness);
+        let address = |machine| SocketAddr::new(self.world.address(machine), LINK_PORT);
+        let members: Vec<Member> = (1..)
+            .zip(machines)
+            .map(|(node, machine)| Member { node, addresses: vec![address(machine)] })
+            .collect();
+        Place {
+            cluster: format!("{CLUSTER:032x}"),
+            node: index as u16 + 1,
+            listen: members[index].addresses.clone(),
+            witness,
+            force_new: false,
+            incarnation: 0,
+            members,
+        }
+    }
+
+    /// Has the first node's record name all others, as it does when a node is let in: before that nobody listens to them.
+    fn let_in_others(&self) {
+        let members = self.place(0, false).members.into_iter();
+        let entries: Vec<NodeEntry> = members
+            .skip(1)
+            .map(|Member { node, addresses }| NodeEntry {
+                id: node,
+                name: format!("server-{node}"),
+                addresses,
+                portals: Vec::new(),
+                witness: usize::from(node) > self.servers.len(),
+                incarnation: 0,
+            })
+            .collect();
+        self.control(0, move |control| async move {
+            let put = |transaction: cluster::Transaction, entry: &NodeEntry| {
+                transaction.put(&node_key(replica::NodeId(entry.id)), json(entry))
+            };
+            let transaction = entries.iter().fold(Keeper::transaction(), put);
+            control.keeper().expect("it has entered").commit(transaction).await
+        })
+        .expect("nothing has failed yet");
+    }
+
+    /// It has a vote in the record, and no volumes. It is never harmed, but cut off.
+    fn start_witness(&self, machine: NodeId) {
+        self.world.kill(machine);
+        let server = Server::new(&self.world, machine, &self.record);
+        self.start_server(&server);
+        let started = || server.is_started(&self.world);
+        assert!(self.world.run_until(started, MEETING_MAX), "the witness starts");
+        let place = self.place(self.servers.len(), true);
+        let entered = self.world.block_on(machine, CoreId(0), move || async move {
+            Control::current().enter_cluster(place, 1).await
+        });
+        entered.expect("nothing has failed yet");
+    }
+
     /// Starts a node whose process is gone. [`Cluster::is_started`] tells when it serves.
     pub fn start(&self, index: usize) {
-        let server = &self.servers[index];
+        self.start_server(&self.servers[index]);
+    }
+
+    fn start_server(&self, server: &Server) {
         let (ready, started) = rt::sync::oneshot();
         let start = Rc::new(Cell::new(Some((Wanted::default(), ready))));
         let config = Arc::clone(&server.config);
@@ -173,24 +284,7 @@ impl Cluster {
 
     /// Whether the node runs and has started.
     pub fn is_started(&self, index: usize) -> bool {
-        if self.status(index) != NodeStatus::Running {
-            return false;
-        }
-        let mut starting = self.servers[index].starting.borrow_mut();
-        let Some(receiver) = &mut *starting else { return true };
-        // Nobody is to be woken: it is asked again.
-        match Pin::new(receiver).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Pending => false,
-            Poll::Ready(Ok(Ok(_))) => {
-                *starting = None;
-                true
-            }
-            // The process ends in a moment.
-            Poll::Ready(_) => {
-                *starting = Some(rt::sync::oneshot().1);
-                false
-            }
-        }
+        self.servers[index].is_started(&self.world)
     }
 
     /// Does something as an administrator of a node that has started.
@@ -208,7 +302,7 @@ impl Cluster {
 
     /// The volume as the record has it now.
     pub fn entry(&self) -> VolumeEntry {
-        let value = self.memory.value(&self.volume_key).expect("nobody deletes the volume");
+        let value = self.record.value(&self.volume_key).expect("nobody deletes the volume");
         serde_json::from_slice(&value).expect("nodes write what they can read")
     }
 
@@ -267,7 +361,8 @@ impl Cluster {
                     .collect::<String>()
             })
         });
-        cores.collect()
+        let pools = self.control(index, |control| async move { format!("{:?}", control.pools()) });
+        cores.chain([pools]).collect()
     }
 
     /// The checksums of the copy of a node that has started.

@@ -29,6 +29,11 @@ impl Media {
         Media(places.collect())
     }
 
+    /// By sector, where it is on a node's disk.
+    pub fn places(&self, index: usize) -> &BTreeMap<u64, u64> {
+        &self.0[index]
+    }
+
     /// A node that was in sync has lost power: all that was acknowledged is on its disk, or something newer.
     ///
     /// # Panics

@@ -18,6 +18,8 @@ pub struct Plan {
     pub cores: usize,
     /// Two nodes have a witness for a third vote. Without it the first node has the only one; three nodes have a vote each.
     pub witness: bool,
+    /// The nodes keep the cluster's record themselves, by Raft; else it is the simulator's.
+    pub raft: bool,
     /// The volume's blocks.
     pub block: BlockSize,
     /// What hosts do.
@@ -84,8 +86,10 @@ pub enum Harm {
     Isolate,
     /// A node reaches no other for as long as it takes until they go on without it, and no longer.
     Lapse,
-    /// What nodes say to each other is held up here and there, for a moment.
+    /// What nodes say to each other is held up here and there, for a moment, while hosts hurry.
     Stutter,
+    /// Members change while hosts hurry, and nodes hear of each change one after the other.
+    Turn,
     /// A host does not reach a node.
     CutHost,
     /// Everybody reaches everybody.
@@ -109,7 +113,7 @@ pub enum Harm {
 }
 
 /// What the measures of harm are parts of, all together.
-const WEIGHTS: [(Harm, u64); 23] = [
+const WEIGHTS: [(Harm, u64); 24] = [
     (Harm::Kill, 6),
     (Harm::KillAndTell, 4),
     (Harm::LastWords, 5),
@@ -121,8 +125,9 @@ const WEIGHTS: [(Harm, u64); 23] = [
     (Harm::Cut, 6),
     (Harm::CutOneWay, 5),
     (Harm::Isolate, 4),
-    (Harm::Lapse, 4),
+    (Harm::Lapse, 12),
     (Harm::Stutter, 6),
+    (Harm::Turn, 8),
     (Harm::CutHost, 3),
     (Harm::Heal, 16),
     (Harm::Break, 4),
@@ -172,7 +177,8 @@ impl Plan {
             writers,
             registrants: if writers == 0 { any(&[0, 3]) } else { 0 },
         };
-        let drift = [0, 500, 10_000][rng.below(3) as usize];
+        // Leases count on clocks that differ by no more than one part in a hundred, from each other.
+        let drift = [0, 500, 5_000][rng.below(3) as usize];
         let drifts = (0..nodes).map(|_| rng.below(2 * drift + 1) as i32 - drift as i32).collect();
         let reads =
             (0..nodes).map(|_| Duration::from_micros([150, 150, 3_000, 60_000][rng.below(4) as usize]));
@@ -183,6 +189,7 @@ impl Plan {
             nodes,
             cores: 1 + rng.below(2) as usize,
             witness: nodes == 2 && rng.one_in(2),
+            raft: rng.one_in(2),
             block: if rng.one_in(4) { BlockSize::B512 } else { BlockSize::B4096 },
             load,
             harms: harms.into_iter().filter(|(_, weight)| *weight > 0).collect(),
@@ -208,9 +215,10 @@ impl fmt::Display for Plan {
             (2, false) => "of which the first has the vote",
             _ => "with a vote each",
         };
+        let record = if self.raft { "kept by Raft" } else { "simulated" };
         writeln!(
             f,
-            "seed {seed}: {nodes} nodes of {cores} cores {votes}; blocks of {} bytes",
+            "seed {seed}: {nodes} nodes of {cores} cores {votes} in the record, {record}; blocks of {} bytes",
             block.bytes()
         )?;
         writeln!(f, "  {load:?}")?;

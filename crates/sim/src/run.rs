@@ -1,6 +1,7 @@
 //! A run: faults and load, then peace, then nothing may be missing.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BlockCount, Lba, Rng};
@@ -11,9 +12,10 @@ use crate::canary::{self, Canary};
 use crate::cluster::{Cluster, LUN, log_in, wait};
 use crate::harm::Harms;
 use crate::history::{History, filled};
+use crate::inside::Inside;
 use crate::layout::{self, REGIONS_MAX};
 use crate::load::hot::attended;
-use crate::load::{self, Counts};
+use crate::load::{self, Counts, Hurry};
 use crate::media::Media;
 use crate::onlooker;
 use crate::plan::{Harm, Plan};
@@ -62,8 +64,10 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     for (server, drift) in cluster.servers.iter().zip(&plan.drifts) {
         cluster.world.set_clock_drift(server.machine, *drift);
     }
-    let hosts = load::start(&cluster, plan, &history, &counts);
-    let mut harms = Harms::new(&cluster, &history, &media, plan, &hosts, &counts);
+    let hurry = Hurry::default();
+    let hosts = load::start(&cluster, plan, &history, &counts, &hurry);
+    let inside = Inside::new(&cluster, &media, Rc::clone(&epochs), plan.block, &counts);
+    let mut harms = Harms::new(&cluster, &history, &inside, plan, &hosts, &counts, &hurry);
     harms.make_disks_well();
     if canary == Some(Canary::Disks) {
         harms.have_disks_lie();
@@ -81,7 +85,8 @@ pub fn run(plan: &Plan, canary: Option<Canary>) -> Outcome {
     if let Err((sector, violation)) = history.check() {
         panic!("sector {sector}: {violation:?}\n{}", history.tail(sector));
     }
-    assert_eq!(epochs.get(), cluster.entry().epoch, "each epoch was seen");
+    let last = epochs.borrow().keys().next_back().copied();
+    assert_eq!(last, Some(cluster.entry().epoch), "each epoch was seen");
     Outcome {
         hash: cluster.world.log_hash(),
         events: cluster.world.event_count(),
@@ -128,7 +133,7 @@ fn disturb(plan: &Plan, harms: &mut Harms<'_>) {
     let total: u64 = plan.harms.iter().map(|(_, weight)| weight).sum();
     for _ in 0..plan.times {
         let gap = Duration::from_micros(rng.below(plan.gap.as_micros() as u64));
-        harms.cluster.world.run_for(gap);
+        harms.inside.run_for(gap);
         harms.resume_due();
         let mut at = rng.below(total);
         let drawn: Option<Harm> = plan.harms.iter().find_map(|(harm, weight)| {
@@ -159,9 +164,10 @@ fn check_no_full_sync(plan: &Plan, cluster: &Cluster) {
 fn come_in_sync(plan: &Plan, harms: &mut Harms<'_>) {
     let cluster = harms.cluster;
     // Who was silent until now is removed by those who have not heard of it again yet.
-    cluster.world.run_for(REMOVAL);
+    harms.inside.run_for(REMOVAL);
     let nodes = 0..cluster.servers.len();
     let all_serve = || {
+        harms.inside.look();
         harms.look_after();
         check_no_full_sync(plan, cluster);
         !harms.is_stopping()

@@ -23,9 +23,11 @@ const FENCER: u64 = 0xfe;
 const LATE_MAX: Duration = Duration::from_secs(3);
 /// So often it is looked whether something changes after the writers were fenced off: for a moment, or for long enough that nodes are lost and
 /// come back meanwhile.
-const LOOKS: [u64; 4] = [5, 5, 5, 60];
-/// A writer gives up its registration and asks for it anew after so many writes, so that changes of reservations meet each other.
-const REGISTERED_WRITES: u64 = 10;
+const LOOKS: [u64; 4] = [5, 5, 60, 150];
+/// Writes that a writer has under way at once.
+const DEPTH: usize = 4;
+/// A writer gives up its registration and asks for it anew after so many writes each, so that changes of reservations meet each other.
+const REGISTERED_WRITES: u64 = 4;
 
 fn surviving(key: u64) -> PersistentReserveOut {
     PersistentReserveOut { survives: true, ..PersistentReserveOut::register(key) }
@@ -40,25 +42,31 @@ fn is_conflict(result: &Result<(), Error>) -> bool {
     matches!(result, Err(Error::Status { status: RESERVATION_CONFLICT, .. }))
 }
 
-pub(super) async fn write(common: Common, portal: SocketAddr, name: String) {
+pub(super) async fn write(common: Common, portal: SocketAddr, name: String, mut rng: Rng) {
     loop {
         if let Ok(session) = log_in(portal, &name).await {
             while reserve(&session, surviving(WRITERS)).await.is_ok() {
-                for _ in 0..REGISTERED_WRITES {
-                    let data = filled(common.history.value(), 1, common.size);
-                    // Word of a lost registration comes before the write is carried out: it is not sent again.
-                    if session.write(LUN, Lba(FENCED), data, common.size).await.is_err() {
-                        break;
-                    }
-                    common.counts.count("write of a registrant");
-                }
-                rt::sleep(Duration::from_millis(1)).await;
+                let lanes = (0..DEPTH).map(|_| lane(&common, &session, rng.fork()));
+                rt::join_all(lanes.collect::<Vec<_>>()).await;
                 if reserve(&session, surviving(0)).await.is_err() {
                     break;
                 }
             }
         }
         rt::sleep(LOG_IN_AGAIN).await;
+    }
+}
+
+/// One write after the other. Some must come while a node waits for whether it is to go on: those that came before have begun by then.
+async fn lane(common: &Common, session: &Session, mut rng: Rng) {
+    for _ in 0..REGISTERED_WRITES {
+        let data = filled(common.history.value(), 1, common.size);
+        // Word of a lost registration comes before the write is carried out: it is not sent again.
+        if session.write(LUN, Lba(FENCED), data, common.size).await.is_err() {
+            return;
+        }
+        common.counts.count("write of a registrant");
+        common.think(&mut rng).await;
     }
 }
 

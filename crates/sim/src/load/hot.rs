@@ -17,7 +17,7 @@ use crate::layout;
 const DEPTH: usize = 2;
 /// Blocks of a command at most.
 const BLOCKS_MAX: u64 = 4;
-/// So many blocks are shared where these are few.
+/// So many blocks are shared where these are few, and while hosts hurry.
 const NARROW: u64 = 2;
 
 pub(super) async fn run(common: Common, portal: SocketAddr, name: String, mut rng: Rng) {
@@ -26,25 +26,26 @@ pub(super) async fn run(common: Common, portal: SocketAddr, name: String, mut rn
             rt::sleep(LOG_IN_AGAIN).await;
             continue;
         };
-        let lanes = (0..DEPTH).map(|_| lane(&common, &session, rng.fork()));
+        let lanes = (0..DEPTH).map(|_| lane(&common, &session, portal, rng.fork()));
         rt::join_all(lanes.collect::<Vec<_>>()).await;
     }
 }
 
 /// One command after the other, until one fails.
-async fn lane(common: &Common, session: &Session, mut rng: Rng) {
-    while turn(common, session, &mut rng).await.is_ok() {
+async fn lane(common: &Common, session: &Session, portal: SocketAddr, mut rng: Rng) {
+    while turn(common, session, common.only_look(portal), &mut rng).await.is_ok() {
         common.think(&mut rng).await;
     }
     // The other lanes' next commands fail at once.
     session.give_up();
 }
 
-async fn turn(common: &Common, session: &Session, rng: &mut Rng) -> Result<(), Error> {
+async fn turn(common: &Common, session: &Session, looks: bool, rng: &mut Rng) -> Result<(), Error> {
     let blocks = draw(common, rng);
     let (lba, count) = (Lba(blocks.start), BlockCount(blocks.end - blocks.start));
     let Common { history, counts, size, .. } = common;
-    match rng.below(16) {
+    let drawn = rng.below(16);
+    match if looks { 0 } else { drawn } {
         0..=6 => {
             let call = history.tick();
             let data = attended(async || session.read(LUN, lba, count, *size).await).await?;
@@ -76,7 +77,7 @@ async fn turn(common: &Common, session: &Session, rng: &mut Rng) -> Result<(), E
 }
 
 fn draw(common: &Common, rng: &mut Rng) -> Range<u64> {
-    if common.narrow {
+    if common.narrow || common.hurries() {
         let first = rng.below(NARROW);
         return first..first + 1 + rng.below(NARROW - first);
     }

@@ -6,7 +6,7 @@ pub(crate) mod hot;
 mod own;
 mod registrant;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -35,6 +35,23 @@ impl Counts {
     }
 }
 
+/// Whether hosts hurry: what a fault does is seen only by who looks in that moment, and to look all the time would cost too much.
+#[derive(Clone, Default)]
+pub struct Hurry(Rc<Cell<Option<usize>>>);
+
+impl Hurry {
+    /// They do from now on. Of those that share blocks only those of one node, by its index, write: what the others wrote would wait, and they with it, for what is
+    /// held up meanwhile, and nobody would look.
+    pub fn begin(&self, writer: usize) {
+        self.0.set(Some(writer));
+    }
+
+    /// They have time again.
+    pub fn end(&self) {
+        self.0.set(None);
+    }
+}
+
 /// What all hosts share.
 #[derive(Clone)]
 struct Common {
@@ -43,21 +60,48 @@ struct Common {
     history: History,
     counts: Counts,
     pause: Duration,
+    hurry: Hurry,
     narrow: bool,
 }
 
+/// What a host in a hurry thinks at most.
+const HURRIED_MAX: Duration = Duration::from_millis(2);
+/// How often one that thinks looks whether to hurry.
+const LOOK_UP: Duration = Duration::from_millis(10);
 /// Between two attempts to log in.
 const LOG_IN_AGAIN: Duration = Duration::from_millis(100);
 
 impl Common {
+    fn hurries(&self) -> bool {
+        self.hurry.0.get().is_some()
+    }
+
+    /// Whether hosts of this node are only to look.
+    fn only_look(&self, portal: SocketAddr) -> bool {
+        self.hurry.0.get().is_some_and(|writer| self.portals.get(writer) != Some(&portal))
+    }
+
     /// Thinks for a while before the next command.
     async fn think(&self, rng: &mut Rng) {
-        rt::sleep(Duration::from_micros(rng.below(self.pause.as_micros() as u64 * 2))).await;
+        let mut left = Duration::from_micros(rng.below(self.pause.as_micros() as u64 * 2));
+        while !left.is_zero() && !self.hurries() {
+            rt::sleep(left.min(LOOK_UP)).await;
+            left = left.saturating_sub(LOOK_UP);
+        }
+        if self.hurries() {
+            rt::sleep(Duration::from_micros(rng.below(HURRIED_MAX.as_micros() as u64))).await;
+        }
     }
 }
 
 /// Starts all hosts of a plan; each is a machine. Gives these.
-pub fn start(cluster: &Cluster, plan: &Plan, history: &History, counts: &Counts) -> Vec<rt::sim::NodeId> {
+pub fn start(
+    cluster: &Cluster,
+    plan: &Plan,
+    history: &History,
+    counts: &Counts,
+    hurry: &Hurry,
+) -> Vec<rt::sim::NodeId> {
     let Load { pause, single, narrow, owners, exchangers, writers, registrants } = plan.load;
     let portals: Vec<SocketAddr> = cluster.servers.iter().map(|server| server.portal).collect();
     let common = Common {
@@ -66,6 +110,7 @@ pub fn start(cluster: &Cluster, plan: &Plan, history: &History, counts: &Counts)
         history: history.clone(),
         counts: counts.clone(),
         pause,
+        hurry: hurry.clone(),
         narrow,
     };
     let mut rng = Rng::new(plan.seed ^ 0x10ad);
@@ -90,8 +135,8 @@ pub fn start(cluster: &Cluster, plan: &Plan, history: &History, counts: &Counts)
         drop(cluster.world.spawn_on(machine, CoreId(0), run));
     }
     for number in 0..writers {
-        let (machine, name, portal, common, _) = host("writer", number);
-        drop(cluster.world.spawn_on(machine, CoreId(0), move || fence::write(common, portal, name)));
+        let (machine, name, portal, common, rng) = host("writer", number);
+        drop(cluster.world.spawn_on(machine, CoreId(0), move || fence::write(common, portal, name, rng)));
     }
     for number in 0..registrants {
         let (machine, name, portal, common, rng) = host("registrant", number);

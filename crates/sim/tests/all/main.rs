@@ -4,4 +4,5 @@
 
 #[cfg(debug_assertions)]
 mod canaries;
+mod ranges;
 mod seeds;

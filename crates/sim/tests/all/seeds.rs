@@ -13,7 +13,7 @@ const SEEDS: u64 = 200;
 const TWICE: u64 = 6;
 
 /// What hosts did and what was looked at in these runs.
-const DONE: [&str; 16] = [
+const DONE: [&str; 18] = [
     "read",
     "write",
     "write with FUA",
@@ -30,6 +30,8 @@ const DONE: [&str; 16] = [
     "look at registrations",
     "epoch",
     "disk of a copy in sync after a power loss",
+    "two that may be read looked at",
+    "difference of two copies looked at",
 ];
 
 /// What the world does to nodes here. It can do more: their disks have all the space they want and hold what was written.

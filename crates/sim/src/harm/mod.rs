@@ -1,5 +1,7 @@
 //! Faults, as a plan has them.
 
+mod moments;
+
 use std::time::Duration;
 
 use base::Rng;
@@ -11,20 +13,14 @@ use rt::sim::{DiskFaults, DiskLatency, NodeId, NodeStatus};
 
 use crate::cluster::{Cluster, DISK};
 use crate::history::History;
-use crate::load::Counts;
+use crate::inside::Inside;
+use crate::load::{Counts, Hurry};
 use crate::media::Media;
 use crate::plan::{Harm, Plan};
+use crate::record::Record;
 
 /// How long a paused process stands still at most: longer than a lease.
 const PAUSE_MAX_MILLIS: u64 = 3000;
-/// How long some others do not hear a node before it dies.
-const LAST_WORDS_MAX: Duration = Duration::from_millis(10);
-/// How often something is held up when the network stutters, and how long at most: not for as long that anybody is missed.
-const STUTTERS: usize = 10;
-const STUTTER_MAX: Duration = Duration::from_millis(60);
-/// How long a node is cut off at most for others to go on without it, and how often it is looked whether they do.
-const LAPSE_MAX: Duration = Duration::from_secs(2);
-const LAPSE_LOOK: Duration = Duration::from_millis(20);
 /// How long the news of a death is carried.
 const TELL_MAX: Duration = Duration::from_secs(2);
 
@@ -36,16 +32,22 @@ pub struct Harms<'a> {
     pub history: &'a History,
     /// Where sectors are.
     pub media: &'a Media,
+    /// Looks into nodes.
+    pub inside: &'a Inside<'a>,
     /// What is planned.
     pub plan: &'a Plan,
     /// Machines of hosts.
     pub hosts: &'a [NodeId],
     /// What happened.
     pub counts: &'a Counts,
+    /// Has hosts hurry.
+    hurry: &'a Hurry,
     /// Links between nodes (and the witness) that are cut, from and to.
     cut: Vec<(NodeId, NodeId)>,
     /// Nodes that do not reach the record though the network would let them.
     record_gone: Vec<usize>,
+    /// Which nodes hear of no changes of the record.
+    news_held: Vec<bool>,
     /// Paused nodes, and until when.
     paused: Vec<(usize, Duration)>,
     /// Nodes that were told to stop and have not ended.
@@ -59,20 +61,24 @@ impl<'a> Harms<'a> {
     pub fn new(
         cluster: &'a Cluster,
         history: &'a History,
-        media: &'a Media,
+        inside: &'a Inside<'a>,
         plan: &'a Plan,
         hosts: &'a [NodeId],
         counts: &'a Counts,
+        hurry: &'a Hurry,
     ) -> Harms<'a> {
         Harms {
             plan,
             cluster,
             history,
-            media,
+            media: inside.media,
+            inside,
             hosts,
             counts,
+            hurry,
             cut: Vec::new(),
             record_gone: Vec::new(),
+            news_held: vec![false; cluster.servers.len()],
             paused: Vec::new(),
             stopping: Vec::new(),
             disks_lie: false,
@@ -160,13 +166,14 @@ impl<'a> Harms<'a> {
                 true
             }
             Harm::Lapse if cluster.is_started(index) && cluster.is_in_sync(index) => {
-                self.let_lapse(index);
+                self.let_lapse(index, rng);
                 true
             }
             Harm::Stutter => {
-                (0..STUTTERS).for_each(|_| self.hold_up(rng));
+                self.stutter(rng);
                 true
             }
+            Harm::Turn => self.turn(index, rng),
             Harm::CutHost => {
                 let host = self.hosts[rng.below(self.hosts.len() as u64) as usize];
                 let (from, to) = if rng.one_in(2) { (host, machine) } else { (machine, host) };
@@ -212,11 +219,12 @@ impl<'a> Harms<'a> {
                 true
             }
             Harm::AnswersLost => {
-                cluster.memory.begin(number(index), Fault::AnswersLost);
+                cluster.record.begin(number(index), Fault::AnswersLost);
                 true
             }
             Harm::WatchHeld => {
-                cluster.memory.begin(number(index), Fault::WatchHeld);
+                self.news_held[index] = true;
+                cluster.record.begin(number(index), Fault::WatchHeld);
                 true
             }
             Harm::RecordBack => {
@@ -270,54 +278,6 @@ impl<'a> Harms<'a> {
         }
     }
 
-    /// What the node says last reaches some of the others only.
-    fn speak_last_words(&self, index: usize, other: usize, rng: &mut Rng) {
-        let (world, servers) = (&self.cluster.world, &self.cluster.servers);
-        let (machine, deaf) = (servers[index].machine, servers[other].machine);
-        let was_cut = self.is_cut(machine, deaf);
-        world.cut_one_way(machine, deaf);
-        world.run_for(Duration::from_micros(rng.below(LAST_WORDS_MAX.as_micros() as u64)));
-        world.break_connections(machine, deaf);
-        if rng.one_in(2) {
-            self.power_loss(&[index]);
-        } else {
-            world.kill(machine);
-        }
-        if !was_cut {
-            world.heal(machine, deaf);
-        }
-    }
-
-    /// Commands that wait at the node may be there still when it is back.
-    fn let_lapse(&self, index: usize) {
-        let (world, servers) = (&self.cluster.world, &self.cluster.servers);
-        let machine = servers[index].machine;
-        let others = servers.iter().map(|server| server.machine).filter(|other| *other != machine);
-        let others: Vec<NodeId> = others.filter(|other| !self.is_cut(machine, *other)).collect();
-        others.iter().for_each(|other| world.cut(machine, *other));
-        let until = world.now() + LAPSE_MAX;
-        while self.cluster.is_in_sync(index) && world.now() < until {
-            world.run_for(LAPSE_LOOK);
-        }
-        others.iter().for_each(|other| world.heal(machine, *other));
-    }
-
-    /// Holds up what one node says to another, unless their link is cut.
-    fn hold_up(&self, rng: &mut Rng) {
-        let (world, servers) = (&self.cluster.world, &self.cluster.servers);
-        let nodes = servers.len() as u64;
-        let from = rng.below(nodes);
-        let to = (from + 1 + rng.below(nodes - 1)) % nodes;
-        let (from, to) = (servers[from as usize].machine, servers[to as usize].machine);
-        let for_how_long = Duration::from_micros(rng.below(STUTTER_MAX.as_micros() as u64));
-        if self.is_cut(from, to) {
-            return world.run_for(for_how_long);
-        }
-        world.cut_one_way(from, to);
-        world.run_for(for_how_long);
-        world.heal(from, to);
-    }
-
     fn is_cut(&self, one: NodeId, other: NodeId) -> bool {
         self.cut.iter().any(|link| *link == (one, other) || *link == (other, one))
     }
@@ -338,23 +298,30 @@ impl<'a> Harms<'a> {
 
     /// All disks are as the plan has them.
     pub fn make_disks_well(&self) {
+        self.make_disks_fast();
+        (0..self.cluster.servers.len()).for_each(|index| self.set_disk_faults(index, DiskFaults::default()));
+    }
+
+    fn make_disks_fast(&self) {
         for (index, server) in self.cluster.servers.iter().enumerate() {
             self.cluster.world.set_disk_latency(server.machine, DISK, self.latency(index));
-            self.set_disk_faults(index, DiskFaults::default());
         }
     }
 
     fn make_record_well(&mut self) {
         self.record_gone.clear();
+        self.news_held.fill(false);
         for index in 0..self.cluster.servers.len() {
-            self.cluster.memory.end(number(index), Fault::AnswersLost);
-            self.cluster.memory.end(number(index), Fault::WatchHeld);
+            self.cluster.record.end(number(index), Fault::AnswersLost);
+            self.cluster.record.end(number(index), Fault::WatchHeld);
         }
     }
 
-    /// A node reaches the record if it reaches, both ways, more than half of the votes, its own among them: what Raft would make of the network.
+    /// Where the record is the simulator's, a node reaches it if it reaches, both ways, more than half of the votes, its own among them: what Raft would make
+    /// of the network.
     fn reach_record(&self) {
         let cluster = self.cluster;
+        let raft = matches!(*cluster.record, Record::Raft(_));
         let machines: Vec<NodeId> = cluster.servers.iter().map(|server| server.machine).collect();
         let votes: Vec<NodeId> = match (machines.len(), cluster.witness) {
             (2, None) => vec![machines[0]],
@@ -366,10 +333,10 @@ impl<'a> Harms<'a> {
                 runs && (*vote == machine || !self.is_cut(*machine, **vote))
             };
             let majority = votes.iter().filter(reached).count() * 2 > votes.len();
-            if majority && !self.record_gone.contains(&index) {
-                cluster.memory.end(number(index), Fault::Unreachable);
+            if (majority || raft) && !self.record_gone.contains(&index) {
+                cluster.record.end(number(index), Fault::Unreachable);
             } else {
-                cluster.memory.begin(number(index), Fault::Unreachable);
+                cluster.record.begin(number(index), Fault::Unreachable);
             }
         }
     }
@@ -445,6 +412,7 @@ pub fn name(harm: Harm) -> &'static str {
         Harm::Isolate => "isolation",
         Harm::Lapse => "lapse",
         Harm::Stutter => "stutter",
+        Harm::Turn => "turn",
         Harm::CutHost => "cut of a host",
         Harm::Heal => "heal",
         Harm::Break => "reset of links",

@@ -1,0 +1,217 @@
+//! Looks into the nodes, in no time, at what the protocol's state and the disks' bytes are together (A3, A4, A5, A7).
+//!
+//! Of processes that run: what one that is down would say of its disk is looked at when it is back.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base::{BlockSize, ByteLen, ByteOffset};
+use node::copies::{Copies, SliceCopy, StandingEntry};
+use replica::{Config, Incarnation, Slot, Slots, Standing};
+use rt::CoreId;
+use rt::sim::NodeStatus;
+
+use crate::cluster::Cluster;
+use crate::history::value_of;
+use crate::layout::SECTOR;
+use crate::load::Counts;
+use crate::media::Media;
+use crate::onlooker::Epochs;
+
+/// How often.
+const EVERY: Duration = Duration::from_millis(25);
+
+/// See the module.
+pub struct Inside<'a> {
+    cluster: &'a Cluster,
+    /// Where sectors are.
+    pub media: &'a Media,
+    epochs: Epochs,
+    counts: &'a Counts,
+    /// Bytes of the volume's blocks.
+    block: u32,
+    /// In which life and epoch each slice's copy acted last, by node and slice.
+    acted: RefCell<BTreeMap<(usize, u16), (Incarnation, u64)>>,
+}
+
+/// A copy of a slice at one moment.
+struct Seen {
+    node: usize,
+    slice: u16,
+    slot: Slot,
+    life: Incarnation,
+    config: Config,
+    /// By sector of the volume.
+    sectors: BTreeMap<u64, Sector>,
+}
+
+struct Sector {
+    /// Hosts would be given what the disk holds.
+    readable: bool,
+    /// Which other copies may hold something else, says this one.
+    dirty: Slots,
+    bytes: [u8; SECTOR],
+}
+
+impl<'a> Inside<'a> {
+    /// Nothing was looked at yet.
+    pub fn new(
+        cluster: &'a Cluster,
+        media: &'a Media,
+        epochs: Epochs,
+        block: BlockSize,
+        counts: &'a Counts,
+    ) -> Inside<'a> {
+        Inside { cluster, media, epochs, counts, block: block.bytes(), acted: RefCell::default() }
+    }
+
+    /// Lets time pass, and looks again and again.
+    pub fn run_for(&self, duration: Duration) {
+        let world = &self.cluster.world;
+        let until = world.now() + duration;
+        loop {
+            world.run_for(EVERY.min(until.saturating_sub(world.now())));
+            self.look();
+            if world.now() >= until {
+                return;
+            }
+        }
+    }
+
+    /// Looks at all copies of processes that run.
+    ///
+    /// # Panics
+    /// With what must not be.
+    pub fn look(&self) {
+        let nodes = 0..self.cluster.servers.len();
+        let running = nodes.filter(|node| self.cluster.status(*node) == NodeStatus::Running);
+        let seen: Vec<Seen> = running.flat_map(|node| self.copies_of(node)).collect();
+        seen.iter().for_each(|copy| self.check_acts(copy));
+        for (x, y) in seen.iter().flat_map(|x| seen.iter().map(move |y| (x, y))) {
+            if x.slice == y.slice && x.node != y.node {
+                check_alone(x, y);
+                self.check_equal(x, y);
+                self.check_noted(x, y);
+            }
+        }
+    }
+
+    fn copies_of(&self, node: usize) -> Vec<Seen> {
+        let cluster = self.cluster;
+        let machine = cluster.servers[node].machine;
+        let places = self.media.places(node);
+        let image = cluster.disk(node);
+        let see = |copy: &SliceCopy| {
+            let replica = copy.replica();
+            let config = replica.config()?.clone();
+            let sector = |(sector, place): (&u64, &u64)| {
+                let offset = copy.place_of(ByteOffset(sector * SECTOR as u64))?;
+                let mut bytes = [0; SECTOR];
+                image.read(*place, &mut bytes);
+                let dirty = replica.map().get(offset.0 / u64::from(replica::Geometry::REGION_BYTES));
+                let block = u64::from(self.block);
+                let readable = copy.is_readable(ByteOffset(offset.0 - offset.0 % block), ByteLen(block));
+                Some((*sector, Sector { readable, dirty, bytes }))
+            };
+            let sectors = places.iter().filter_map(sector).collect();
+            let (slot, life) = (replica.me(), Copies::current().incarnation());
+            Some(Seen { node, slice: copy.address().slice, slot, life, config, sectors })
+        };
+        let on_core = |core: usize| {
+            cluster.world.inspect(machine, CoreId(core as u16), || {
+                let copies = Copies::try_current().map_or_else(Vec::new, |copies| copies.slices());
+                copies.iter().filter_map(|copy| see(copy)).collect::<Vec<_>>()
+            })
+        };
+        (0..cluster.cores).flat_map(on_core).collect()
+    }
+
+    /// A7: what a copy acts in is what the record had under that epoch, and its epochs only grow.
+    fn check_acts(&self, copy: &Seen) {
+        let Seen { node, slice, life, config, .. } = copy;
+        let epoch = config.epoch.0;
+        let before = self.acted.borrow_mut().insert((*node, *slice), (*life, epoch));
+        assert!(before <= Some((*life, epoch)), "node {}: {before:?} and then {life:?} in {epoch}", node + 1);
+        let epochs = self.epochs.borrow();
+        // Those before anybody looked on are not known.
+        let Some(entry) = epochs.get(&epoch) else {
+            return assert!(epochs.keys().next() > Some(&epoch), "node {} acts in epoch {epoch}", node + 1);
+        };
+        for (slot, state) in config.copies() {
+            let recorded = entry.config(config.revision).and_then(|config| config.copy(slot));
+            assert_eq!(
+                recorded,
+                Some(state),
+                "node {} acts in another epoch {epoch} than the record's",
+                node + 1
+            );
+        }
+    }
+
+    /// A3: what two copies would give to hosts in one epoch is equal.
+    fn check_equal(&self, x: &Seen, y: &Seen) {
+        if x.node > y.node || x.config.epoch != y.config.epoch {
+            return;
+        }
+        for (sector, at_x, at_y) in both(x, y).filter(|(_, at_x, at_y)| at_x.readable && at_y.readable) {
+            self.counts.count("two that may be read looked at");
+            assert!(
+                at_x.bytes == at_y.bytes,
+                "sector {sector} may be read on nodes {} and {} in one epoch, and is {:?} and {:?}",
+                x.node + 1,
+                y.node + 1,
+                value_of(&at_x.bytes),
+                value_of(&at_y.bytes)
+            );
+        }
+    }
+
+    /// A4: where a copy in sync and another differ, one of them has a bit for the other.
+    fn check_noted(&self, x: &Seen, y: &Seen) {
+        let epochs = self.epochs.borrow();
+        let newest = epochs.values().next_back().expect("it began with one");
+        let in_sync = |copy: &Seen| {
+            let entry = newest.copy_in(copy.slot);
+            entry.is_some_and(|entry| {
+                entry.standing == StandingEntry::InSync && entry.incarnation == copy.life.0
+            })
+        };
+        if !in_sync(x) {
+            return;
+        }
+        for (sector, at_x, at_y) in both(x, y).filter(|(_, at_x, at_y)| at_x.bytes != at_y.bytes) {
+            self.counts.count("difference of two copies looked at");
+            assert!(
+                at_x.dirty.contains(y.slot) || at_y.dirty.contains(x.slot),
+                "sector {sector} differs on nodes {} and {}, and no bit says so: {:?} and {:?}",
+                x.node + 1,
+                y.node + 1,
+                value_of(&at_x.bytes),
+                value_of(&at_y.bytes)
+            );
+        }
+    }
+}
+
+/// The sectors of both.
+fn both<'a>(x: &'a Seen, y: &'a Seen) -> impl Iterator<Item = (u64, &'a Sector, &'a Sector)> {
+    x.sectors.iter().filter_map(|(sector, at_x)| Some((*sector, at_x, y.sectors.get(sector)?)))
+}
+
+/// A5: nobody gives hosts anything while another acts in a later epoch, in which it is not in sync.
+fn check_alone(x: &Seen, y: &Seen) {
+    let acts = matches!(y.config.standing(y.slot, y.life), Standing::InSync(_));
+    if y.config.epoch <= x.config.epoch || !acts || y.config.in_sync_incarnation(x.slot) == Some(x.life) {
+        return;
+    }
+    let readable = x.sectors.values().any(|sector| sector.readable);
+    assert!(
+        !readable,
+        "node {} may be read in epoch {}, and node {} acts in {} without it",
+        x.node + 1,
+        x.config.epoch.0,
+        y.node + 1,
+        y.config.epoch.0
+    );
+}
