@@ -40,7 +40,8 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
     match judge(peer, request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => {
-            tracing::warn!(?peer, path = request.uri().path(), reason = refusal.code(), "request refused");
+            // Not louder: whoever likes could fill the log with it.
+            tracing::debug!(?peer, path = request.uri().path(), reason = refusal.code(), "request refused");
             refusal.into_response()
         }
     }

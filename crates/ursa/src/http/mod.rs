@@ -7,6 +7,7 @@
 
 mod access;
 mod audit;
+mod certificate;
 mod cluster;
 mod console;
 mod deadline;
@@ -35,8 +36,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use self::access::{Access, CredentialLeft, Opening};
+pub use self::certificate::{Certificate, CertificateError, CertificateFiles};
 pub use self::refusal::Refusal;
-pub use self::server::serve;
+pub use self::server::{Listeners, serve};
 pub use self::state::State;
 
 /// The longest body of a request. The largest that makes sense is a host group with a thousand names of 223 bytes.

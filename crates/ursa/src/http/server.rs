@@ -1,9 +1,12 @@
 //! Connections: accepted, bounded, and ended in an orderly way.
+//!
+//! One port takes both: the first byte says whether a client begins TLS. Who comes from another machine without it is told so by [`super::guard`].
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -13,17 +16,27 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use super::guard::Peer;
 use super::state::State;
 
-/// Connections at a time; more wait in the listener's queue. A console and some scripts need ten; each holds at most
-/// some 10 KiB of headers and [`super::BODY_BYTES_MAX`] of body, so all together 65 MiB in the worst case.
+/// Connections at a time from this machine, and as many from others, who cannot keep this machine's command line out; more are closed, or wait if they are this machine's. A
+/// console and some scripts need ten; each holds at most some 10 KiB of headers, 48 KiB of TLS and [`super::BODY_BYTES_MAX`] of body, so all together 135 MiB in the worst case.
 const CONNECTIONS_MAX: usize = 64;
+/// Of these from one other address, so that one alone does not take all.
+const OF_ADDRESS_MAX: usize = 16;
+/// How long a client may take to begin, and for TLS's first messages.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+/// What TLS begins with: a handshake record (RFC 8446 5.1). No method of HTTP does.
+const TLS_HANDSHAKE: u8 = 22;
 /// How long the headers of a request may take, and a connection may be quiet between two requests.
 const HEADERS_DEADLINE: Duration = Duration::from_secs(30);
 /// How long requests under way may take to end when the node stops.
@@ -31,29 +44,77 @@ const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
 /// How long to wait when the system has no more sockets to give.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Where connections come from.
+pub struct Listeners {
+    /// One an address.
+    pub listeners: Vec<TcpListener>,
+    /// What TLS is done with; `None`: it is not.
+    pub tls: Option<Arc<ServerConfig>>,
+}
+
 /// Serves until `shutdown` is done and the requests that were under way have ended.
 ///
 /// # Errors
-/// If the listener has no address, so is none.
-pub async fn serve(
-    listener: TcpListener,
-    state: State,
-    shutdown: impl Future<Output = ()>,
-) -> io::Result<()> {
-    tracing::info!(address = %listener.local_addr()?, "HTTP interface");
-    let router = super::router(state);
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let graceful = GracefulShutdown::new();
-    let accept = async {
+/// If a listener has no address, so is none.
+pub async fn serve(listeners: Listeners, state: State, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+    let tls = listeners.tls.map(TlsAcceptor::from);
+    let server = Arc::new(Server {
+        router: super::router(state),
+        tls,
+        graceful: GracefulShutdown::new(),
+        of_this_machine: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+        of_others: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+        by_address: Arc::default(),
+    });
+    let mut accepting = JoinSet::new();
+    for listener in listeners.listeners {
+        tracing::info!(address = %listener.local_addr()?, tls = server.tls.is_some(), "HTTP interface");
+        accepting.spawn(Arc::clone(&server).accept(listener));
+    }
+    shutdown.await;
+    accepting.shutdown().await;
+    // Nobody accepts any more; what a connection holds of it is a clone that it can do without.
+    let graceful = Arc::into_inner(server).map(|server| server.graceful);
+    let ended = async {
+        if let Some(graceful) = graceful {
+            graceful.shutdown().await;
+        }
+    };
+    if tokio::time::timeout(SHUTDOWN_DEADLINE, ended).await.is_err() {
+        tracing::warn!("requests were cut off at the stop");
+    }
+    Ok(())
+}
+
+/// How many connections there are from which other machine.
+type ByAddress = Mutex<BTreeMap<IpAddr, usize>>;
+
+/// What every connection needs.
+struct Server {
+    router: Router,
+    tls: Option<TlsAcceptor>,
+    graceful: GracefulShutdown,
+    of_this_machine: Arc<Semaphore>,
+    of_others: Arc<Semaphore>,
+    by_address: Arc<ByAddress>,
+}
+
+impl Server {
+    async fn accept(self: Arc<Self>, listener: TcpListener) {
         loop {
-            let permit = Arc::clone(&connections).acquire_owned().await;
             match listener.accept().await {
                 Ok((stream, peer)) => {
-                    let connection = graceful.watch(connection(stream, peer, router.clone()));
+                    let Some(room) = self.room_for(peer.ip().to_canonical()).await else {
+                        // Not louder: whoever likes could fill the log with it.
+                        tracing::debug!(%peer, "too many connections: one was closed");
+                        continue;
+                    };
+                    let (router, tls, watcher) =
+                        (self.router.clone(), self.tls.clone(), self.graceful.watcher());
                     tokio::spawn(async move {
-                        let _permit = permit;
-                        if let Err(error) = connection.await {
-                            tracing::debug!(%peer, error = &error as &dyn std::error::Error, "connection failed");
+                        let _room = room;
+                        if let Err(error) = talk(stream, peer, router, tls, watcher).await {
+                            tracing::debug!(%peer, %error, "connection failed");
                         }
                     });
                 }
@@ -63,30 +124,79 @@ pub async fn serve(
                 }
             }
         }
-    };
-    tokio::select! {
-        () = accept => {}
-        () = shutdown => {}
     }
-    if tokio::time::timeout(SHUTDOWN_DEADLINE, graceful.shutdown()).await.is_err() {
-        tracing::warn!("requests were cut off at the stop");
+
+    /// Room for a connection from this address; `None`: there is none. This machine's programs wait.
+    async fn room_for(&self, address: IpAddr) -> Option<Room> {
+        if address.is_loopback() {
+            let permit = Arc::clone(&self.of_this_machine).acquire_owned().await.ok()?;
+            return Some(Room { _permit: permit, of_address: None });
+        }
+        let permit = Arc::clone(&self.of_others).try_acquire_owned().ok()?;
+        let mut counts = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(address).or_default();
+        if *count >= OF_ADDRESS_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(Room { _permit: permit, of_address: Some((address, Arc::clone(&self.by_address))) })
     }
-    Ok(())
 }
 
-fn connection(
+/// The room that a connection takes, until it is dropped.
+struct Room {
+    _permit: OwnedSemaphorePermit,
+    of_address: Option<(IpAddr, Arc<ByAddress>)>,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let Some((address, counts)) = &self.of_address else { return };
+        let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(address);
+            }
+        }
+    }
+}
+
+/// Finds out what the client speaks, and answers its requests.
+async fn talk(
     stream: TcpStream,
     peer: SocketAddr,
     router: Router,
-) -> impl hyper_util::server::graceful::GracefulConnection<Error = hyper::Error> + Send {
+    tls: Option<TlsAcceptor>,
+    watcher: Watcher,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let mut first = [0];
+    let Some(tls) = tls else {
+        return Ok(answer(stream, Peer { address: peer, secure: false }, router, watcher).await?);
+    };
+    let begin = tokio::time::timeout(HANDSHAKE_DEADLINE, stream.peek(&mut first));
+    if begin.await?? == 0 || first[0] != TLS_HANDSHAKE {
+        return Ok(answer(stream, Peer { address: peer, secure: false }, router, watcher).await?);
+    }
+    let stream = tokio::time::timeout(HANDSHAKE_DEADLINE, tls.accept(stream)).await??;
+    Ok(answer(stream, Peer { address: peer, secure: true }, router, watcher).await?)
+}
+
+async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    peer: Peer,
+    router: Router,
+    watcher: Watcher,
+) -> Result<(), hyper::Error> {
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(Peer { address: peer, secure: false });
+        request.extensions_mut().insert(peer);
         let router = router.clone();
         async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|never| match never {})) }
     });
-    http1::Builder::new()
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS_DEADLINE)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(stream), service);
+    watcher.watch(connection).await
 }

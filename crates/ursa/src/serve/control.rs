@@ -15,10 +15,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::greeting::greeting;
+use super::greeting::{ApiNotes, greeting};
 use super::settings::Settings;
 use super::{ServeError, notify};
-use crate::http::{self, Access, CredentialLeft, Opening, State};
+use crate::http::{self, Access, Certificate, CredentialLeft, Listeners, Opening, State};
 use crate::watcher::Guarded;
 
 /// What the control thread has.
@@ -73,7 +73,7 @@ impl Control {
         let (farewell, over) = oneshot::channel();
         let guard = self.settings.watcher.then(|| tokio::spawn(guard(self.node.clone(), over)));
         // Nobody may be there to read it.
-        let _ = io::stdout().write_all(greeting(&self.settings, &portals, http.set_up.as_deref()).as_bytes());
+        let _ = io::stdout().write_all(greeting(&self.settings, &portals, &http.notes()).as_bytes());
         notify::ready();
         tokio::select! {
             () = signals.next() => {}
@@ -146,15 +146,29 @@ struct Http {
     shutdown: oneshot::Sender<()>,
     /// The link that makes the first user, if there is none.
     set_up: Option<String>,
+    /// Of the certificate that it shows.
+    fingerprint: Option<String>,
     /// This machine's credential, for as long as the API is there.
     _credential: CredentialLeft,
 }
 
 impl Http {
     async fn start(control: &Control, portals: &[SocketAddr]) -> Result<Http, ServeError> {
-        let address = control.settings.api_listen;
-        // It listens when the credential is there: who connects earlier would send an old one.
-        let socket = bound(address).map_err(|error| ServeError::Api(address, error))?;
+        let settings = &control.settings;
+        // They listen when the credential is there: who connects earlier would send an old one.
+        let mut sockets = Vec::new();
+        for address in settings.api_listen.iter().copied() {
+            sockets.push((address, bound(address).map_err(|error| ServeError::Api(address, error))?));
+        }
+        let certificate = match settings.api_has_tls() {
+            true => Some(Certificate::load(
+                settings.api_certificate.as_ref(),
+                &settings.node.data_dir,
+                &settings.node.name,
+                &settings.api_listen,
+            )?),
+            false => None,
+        };
         let opening = Opening {
             data_dir: control.settings.node.data_dir.clone(),
             metrics_without_token: control.settings.metrics_without_token,
@@ -162,11 +176,15 @@ impl Http {
         let access = Access::start(&opening);
         let access = access.map_err(|error| ServeError::Access(opening.data_dir.clone(), error))?;
         let access = Arc::new(access);
-        let credential = access.leave_credential(&[address], None);
-        let listener = socket.listen(BACKLOG).map_err(|error| ServeError::Api(address, error))?;
+        let credential = access.leave_credential(&settings.api_listen, None);
+        let listen = |(address, socket): (SocketAddr, TcpSocket)| {
+            socket.listen(BACKLOG).map_err(|error| ServeError::Api(address, error))
+        };
+        let listeners = sockets.into_iter().map(listen).collect::<Result<Vec<_>, _>>()?;
         let is_set_up = control.node.call(|control| async move { control.is_set_up() }).await;
-        let set_up = matches!(is_set_up, Ok(Some(false)))
-            .then(|| format!("http://{address}/#/setup?token={}", access.offer_set_up()));
+        let set_up = matches!(is_set_up, Ok(Some(false))).then(|| {
+            format!("{}/#/setup?token={}", Settings::api_url(settings.api_listen[0]), access.offer_set_up())
+        });
         let state = State {
             node: control.node.clone(),
             name: control.settings.node.name.clone(),
@@ -176,11 +194,18 @@ impl Http {
             access,
         };
         let (shutdown, stopping) = oneshot::channel();
-        let task = tokio::spawn(http::serve(listener, state, async {
+        let tls = certificate.as_ref().map(|certificate| Arc::clone(&certificate.config));
+        let fingerprint = certificate.map(|certificate| certificate.fingerprint);
+        let task = tokio::spawn(http::serve(Listeners { listeners, tls }, state, async {
             // Dropped or told: both mean the end.
             let _ = stopping.await;
         }));
-        Ok(Http { task, shutdown, set_up, _credential: credential })
+        Ok(Http { task, shutdown, set_up, fingerprint, _credential: credential })
+    }
+
+    /// What is to be said of it.
+    fn notes(&self) -> ApiNotes<'_> {
+        ApiNotes { set_up: self.set_up.as_deref(), fingerprint: self.fingerprint.as_deref() }
     }
 
     /// Lets the requests under way end.

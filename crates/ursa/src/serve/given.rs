@@ -37,9 +37,18 @@ pub struct Given {
     #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',')]
     pub iscsi_listen: Option<Vec<SocketAddr>>,
 
-    /// Where the API listens: a loopback address [default: 127.0.0.1:3280]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub api_listen: Option<SocketAddr>,
+    /// Where the API listens, separated by commas; other machines are answered by TLS alone [default: 127.0.0.1:3280]
+    #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',')]
+    #[serde(deserialize_with = "one_or_several")]
+    pub api_listen: Option<Vec<SocketAddr>>,
+
+    /// The certificate that the API shows, with its chain, in PEM [default: one that the node makes]
+    #[arg(long, value_name = "FILE", requires = "api_key", hide_short_help = true)]
+    pub api_certificate: Option<PathBuf>,
+
+    /// The key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "api_certificate", hide_short_help = true)]
+    pub api_key: Option<PathBuf>,
 
     /// Whether programs of this machine read /metrics without a token [default: true]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", hide_short_help = true)]
@@ -111,6 +120,20 @@ pub struct Given {
     pub log_format: Option<LogFormat>,
 }
 
+/// One address, as files of settings had it, or several.
+fn one_or_several<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Vec<SocketAddr>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        One(SocketAddr),
+        Several(Vec<SocketAddr>),
+    }
+    Ok(Some(match Written::deserialize(from)? {
+        Written::One(address) => vec![address],
+        Written::Several(addresses) => addresses,
+    }))
+}
+
 /// How the log looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -175,6 +198,8 @@ impl Given {
             data_dir: self.data_dir.or(file.data_dir),
             iscsi_listen: self.iscsi_listen.or(file.iscsi_listen),
             api_listen: self.api_listen.or(file.api_listen),
+            api_certificate: self.api_certificate.or(file.api_certificate),
+            api_key: self.api_key.or(file.api_key),
             metrics_without_token: self.metrics_without_token.or(file.metrics_without_token),
             volumes: self.volumes.or(file.volumes),
             cores: self.cores.or(file.cores),

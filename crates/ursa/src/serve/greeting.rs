@@ -5,8 +5,18 @@ use std::net::SocketAddr;
 use super::settings::Settings;
 use crate::cli::attach_lines;
 
-/// The greeting of a node with these portals; `set_up` is the link that makes the first user.
-pub fn greeting(settings: &Settings, portals: &[SocketAddr], set_up: Option<&str>) -> String {
+/// What is known of the API only when it is there.
+#[derive(Clone, Copy, Default)]
+pub struct ApiNotes<'a> {
+    /// The link that makes the first user, if there is none.
+    pub set_up: Option<&'a str>,
+    /// Of the certificate that it shows.
+    pub fingerprint: Option<&'a str>,
+}
+
+/// The greeting of a node with these portals.
+pub fn greeting(settings: &Settings, portals: &[SocketAddr], api: &ApiNotes<'_>) -> String {
+    let ApiNotes { set_up, fingerprint } = *api;
     let portals: Vec<String> = portals.iter().map(SocketAddr::to_string).collect();
     let volumes: String = settings
         .volumes
@@ -18,15 +28,21 @@ pub fn greeting(settings: &Settings, portals: &[SocketAddr], set_up: Option<&str
         })
         .collect();
     // The command line finds a node at the usual address by itself.
-    let usual = settings.api_listen.to_string() == api::DEFAULT_LISTEN;
-    let api = if usual { String::new() } else { format!(" --api http://{}", settings.api_listen) };
+    let here = for_command_line(&settings.api_listen);
+    let api = match here == format!("http://{}", api::DEFAULT_LISTEN) {
+        true => String::new(),
+        false => format!(" --api {here}"),
+    };
+    let listen: Vec<String> = settings.api_listen.iter().map(|address| Settings::api_url(*address)).collect();
+    let certificate = fingerprint
+        .map_or(String::new(), |fingerprint| format!("\n         certificate SHA-256 {fingerprint}"));
     let first_user = set_up.map_or(String::new(), |link| {
         format!("\nThere is no user yet. To make the first one, within a day, open:\n  {link}\n")
     });
     format!(
         "ursa {version} serves as {name:?}\n  \
            iSCSI  {portals}\n  \
-           API    http://{api_listen}\n  \
+           API    {api_listen}{certificate}\n  \
            state  {state}\n\
          {volumes}\n\
          To make a volume and learn how to attach it:\n  \
@@ -35,7 +51,32 @@ pub fn greeting(settings: &Settings, portals: &[SocketAddr], set_up: Option<&str
         version = env!("CARGO_PKG_VERSION"),
         name = settings.node.name,
         portals = portals.join(", "),
-        api_listen = settings.api_listen,
+        api_listen = listen.join(", "),
         state = settings.node.data_dir.display(),
     )
+}
+
+/// Where the command line on the node reaches the API: on loopback, if it listens there.
+fn for_command_line(listen: &[SocketAddr]) -> String {
+    let here = listen.iter().find(|address| address.ip().is_loopback() || address.ip().is_unspecified());
+    match here {
+        Some(address) if address.ip().is_unspecified() => format!("http://127.0.0.1:{}", address.port()),
+        Some(address) => Settings::api_url(*address),
+        None => Settings::api_url(listen[0]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::for_command_line;
+
+    #[test]
+    fn the_command_line_is_told_of_loopback() {
+        let url = |listen: &[&str]| {
+            for_command_line(&listen.iter().map(|address| address.parse().unwrap()).collect::<Vec<_>>())
+        };
+        assert_eq!(url(&["10.0.0.1:3280", "127.0.0.2:3280"]), "http://127.0.0.2:3280");
+        assert_eq!(url(&["0.0.0.0:81"]), "http://127.0.0.1:81");
+        assert_eq!(url(&["10.0.0.1:3280"]), "https://10.0.0.1:3280");
+    }
 }

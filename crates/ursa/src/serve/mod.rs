@@ -33,6 +33,7 @@ pub use self::given::Given;
 
 use self::settings::{Settings, SettingsError};
 use crate::cli::Outcome;
+use crate::http::CertificateError;
 use crate::size::Size;
 
 /// `ursa serve` ended otherwise than by a signal.
@@ -70,6 +71,9 @@ pub enum ServeError {
     /// The audit log, or the thread for passwords.
     #[error("cannot open the API: its audit log is in {0}")]
     Access(std::path::PathBuf, #[source] std::io::Error),
+    /// The certificate of the API.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
     /// A core panicked.
     #[error(
         "the node has stopped by a defect of the program: please report the panic above; what was acknowledged as durable is on the disks"

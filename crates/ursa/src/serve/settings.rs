@@ -10,6 +10,7 @@ use super::data_dir;
 use super::first_volume::FirstVolume;
 use super::given::{Given, LogFormat};
 use crate::clock::unix_now;
+use crate::http::CertificateFiles;
 use crate::size::Size;
 
 /// Next to iSCSI's 3260; IANA lists it for nothing that would be on such a machine.
@@ -20,8 +21,10 @@ pub const API_PORT: u16 = 3280;
 pub struct Settings {
     /// Of the node itself.
     pub node: node::Config,
-    /// Where the API listens: on loopback.
-    pub api_listen: SocketAddr,
+    /// Where the API listens.
+    pub api_listen: Vec<SocketAddr>,
+    /// The certificate that it shows; `None`: the node's own, where it needs one.
+    pub api_certificate: Option<CertificateFiles>,
     /// Programs of this machine read `/metrics` without a token.
     pub metrics_without_token: bool,
     /// Volumes to be made at the start.
@@ -43,11 +46,12 @@ pub struct Settings {
 /// Settings were refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// The API would be open to the network.
-    #[error(
-        "the API cannot listen at {0}: it has no login and no TLS yet, so whoever reaches it can delete every volume; choose a loopback address such as 127.0.0.1:{API_PORT}, and reach it from elsewhere through ssh -L"
-    )]
-    ApiNotLoopback(SocketAddr),
+    /// Nobody could change anything.
+    #[error("api-listen names no address: give one such as 127.0.0.1:{API_PORT}")]
+    NoApi,
+    /// Half of what TLS needs.
+    #[error("api-certificate and api-key belong together: give both, or none")]
+    HalfCertificate,
     /// There is nowhere to listen.
     #[error("iscsi-listen names no address: give one such as 0.0.0.0:3260")]
     NoPortal,
@@ -82,10 +86,15 @@ impl Settings {
         at_least("commands-max", given.commands_max, 1)?;
         at_least("login-timeout", given.login_timeout, 1)?;
         at_least("nop-interval", given.nop_interval, 1)?;
-        let api_listen = given.api_listen.unwrap_or((Ipv4Addr::LOCALHOST, API_PORT).into());
-        if !api_listen.ip().is_loopback() {
-            return Err(SettingsError::ApiNotLoopback(api_listen));
+        let api_listen = given.api_listen.unwrap_or_else(|| vec![(Ipv4Addr::LOCALHOST, API_PORT).into()]);
+        if api_listen.is_empty() {
+            return Err(SettingsError::NoApi);
         }
+        let api_certificate = match (given.api_certificate, given.api_key) {
+            (Some(certificate), Some(key)) => Some(CertificateFiles { certificate, key }),
+            (None, None) => None,
+            _ => return Err(SettingsError::HalfCertificate),
+        };
         let portals = given.iscsi_listen.unwrap_or(defaults.portals);
         if portals.is_empty() {
             return Err(SettingsError::NoPortal);
@@ -120,6 +129,7 @@ impl Settings {
         Ok(Settings {
             node,
             api_listen,
+            api_certificate,
             metrics_without_token: given.metrics_without_token.unwrap_or(true),
             volumes: given.volumes.unwrap_or_default(),
             cores: given.cores.unwrap_or_else(Cores::of_this_machine),
@@ -140,7 +150,9 @@ impl Settings {
             name: Some(self.node.name.clone()),
             data_dir: Some(self.node.data_dir.clone()),
             iscsi_listen: Some(self.node.portals.clone()),
-            api_listen: Some(self.api_listen),
+            api_listen: Some(self.api_listen.clone()),
+            api_certificate: self.api_certificate.as_ref().map(|files| files.certificate.clone()),
+            api_key: self.api_certificate.as_ref().map(|files| files.key.clone()),
             metrics_without_token: Some(self.metrics_without_token),
             volumes: Some(self.volumes.clone()),
             cores: Some(self.cores.clone()),
@@ -160,6 +172,17 @@ impl Settings {
             log_format: Some(self.log_format),
         };
         toml::to_string(&given).expect("plain settings can be written as TOML")
+    }
+
+    /// Whether the API does TLS: for other machines, or since a certificate was given for it.
+    pub fn api_has_tls(&self) -> bool {
+        self.api_certificate.is_some() || self.api_listen.iter().any(|address| !address.ip().is_loopback())
+    }
+
+    /// The API's address as a browser takes it; on loopback that of this machine.
+    pub fn api_url(address: SocketAddr) -> String {
+        let scheme = if address.ip().is_loopback() { "http" } else { "https" };
+        format!("{scheme}://{address}")
     }
 
     /// Where the pool lies that a first start makes.

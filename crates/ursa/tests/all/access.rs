@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use crate::node::{Node, free_address, ursa};
@@ -96,6 +97,21 @@ fn users_are_the_clusters() {
     until("the second node knows the token", || with_token(&second, viewer.trim(), &["status"]).0 == Some(0));
     let refused = second.refused(1, &["user", "delete", "alice", "--yes"]);
     assert!(refused.contains("only administrator"), "{refused}");
+}
+
+#[test]
+fn a_node_on_all_addresses_has_a_certificate_and_its_command_line_goes_on() {
+    let everywhere = SocketAddr::from(([0, 0, 0, 0], free_address().port()));
+    let node = Node::start(&["--api-listen", &everywhere.to_string()]);
+    let here = SocketAddr::from(([127, 0, 0, 1], everywhere.port()));
+    let status = ursa(&["status"]).env("URSA_API", format!("http://{here}")).output().unwrap();
+    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
+    assert_eq!(request(here, "GET /v1/node HTTP/1.1").0, 401);
+    node.ok(&["status"]);
+    for file in ["certificate.pem", "key.pem"] {
+        let path = node.directory.path().join("data/api").join(file);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "{file}");
+    }
 }
 
 fn until(what: &str, is_so: impl Fn() -> bool) {

@@ -34,9 +34,14 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
-fn the_api_stays_on_this_machine() {
-    let says = ["0.0.0.0:3280", "no login", "127.0.0.1"];
-    refused(&mut ursa(&["serve", "--api-listen", "0.0.0.0:3280"]), 2, &says);
+fn a_certificate_has_its_key() {
+    let mut half = ursa(&["serve", "--api-certificate", "/nowhere/c.pem"]);
+    refused(&mut half, 2, &["--api-key"]);
+    let directory = tempfile::TempDir::new().unwrap();
+    let mut none = ursa(&["serve", "--pool-size", "0", "--iscsi-listen", "127.0.0.1:0", "--api-listen"]);
+    none.arg(free_address().to_string()).arg("--data-dir").arg(directory.path());
+    none.args(["--api-certificate", "/nowhere/c.pem", "--api-key", "/nowhere/k.pem"]);
+    refused(&mut none, 1, &["/nowhere/c.pem", "PEM"]);
 }
 
 #[test]
@@ -51,7 +56,8 @@ fn settings_that_are_none_are_refused() {
     };
     refused(&mut with("iscsi-lissten = []\n"), 2, &["iscsi-lissten", "iscsi-listen", "line 1"]);
     refused(&mut with("name = 'a'\nram-max = '1X'\n"), 2, &["ram-max", "\"1X\" is not a size", "line 2"]);
-    refused(&mut with("api-listen = '10.0.0.1:3280'\n"), 2, &["10.0.0.1:3280", "no login"]);
+    refused(&mut with("api-listen = []\n"), 2, &["api-listen names no address"]);
+    refused(&mut with("api-key = 'k'\n"), 2, &["api-certificate and api-key belong together"]);
     refused(&mut with("iscsi-listen = []\n"), 2, &["names no address"]);
     refused(&mut with("log = 'info,,=='\n"), 2, &["log filter"]);
     refused(

@@ -9,4 +9,5 @@ mod requests;
 mod rig;
 mod sessions;
 mod targets;
+mod tls;
 mod volumes;

@@ -1,0 +1,210 @@
+//! The certificate that the API shows to other machines: one that was given, or one that the node makes and keeps.
+//!
+//! It is not the one by which nodes know each other: that one names a node of a cluster, and a browser wants the name or the address that it was told. Nobody has signed it; whoever uses it
+//! compares its fingerprint, which the node says at its start.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use sha2::{Digest, Sha256};
+
+/// Where a node keeps what it has made.
+const DIRECTORY: &str = "api";
+const CERTIFICATE: &str = "certificate.pem";
+const KEY: &str = "key.pem";
+/// What the certificate names, to see whether it still fits.
+const NAMES: &str = "names";
+
+/// Files with a certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The chain, in PEM, the node's own first.
+    pub certificate: PathBuf,
+    /// Its key, in PEM.
+    pub key: PathBuf,
+}
+
+/// What the API does TLS with.
+pub struct Certificate {
+    /// For rustls.
+    pub config: Arc<ServerConfig>,
+    /// SHA-256 of the certificate, as browsers and openssl show it.
+    pub fingerprint: String,
+}
+
+/// The certificate cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// A file.
+    #[error("cannot read or write {0}, which has the API's certificate or key")]
+    File(PathBuf, #[source] io::Error),
+    /// What is in it.
+    #[error("{0} has no certificate or no key in PEM")]
+    Pem(PathBuf, #[source] rustls::pki_types::pem::Error),
+    /// They do not fit.
+    #[error("the API's certificate and its key do not belong together, or cannot be used")]
+    Unfit(#[source] rustls::Error),
+    /// It cannot be made.
+    #[error("cannot make a certificate for the API")]
+    Make(#[source] rcgen::Error),
+}
+
+impl Certificate {
+    /// The one in these files; without, the node's own, which is made anew when its names or addresses are others.
+    ///
+    /// # Errors
+    /// See [`CertificateError`].
+    pub fn load(
+        given: Option<&CertificateFiles>,
+        data_dir: &Path,
+        name: &str,
+        addresses: &[SocketAddr],
+    ) -> Result<Certificate, CertificateError> {
+        match given {
+            Some(files) => Certificate::of(files),
+            None => {
+                let directory = data_dir.join(DIRECTORY);
+                let files =
+                    CertificateFiles { certificate: directory.join(CERTIFICATE), key: directory.join(KEY) };
+                let names = names(name, addresses);
+                let fits =
+                    fs::read_to_string(directory.join(NAMES)).is_ok_and(|kept| kept == names.join("\n"));
+                if !fits {
+                    make(&directory, &files, names)?;
+                }
+                Certificate::of(&files)
+            }
+        }
+    }
+
+    fn of(files: &CertificateFiles) -> Result<Certificate, CertificateError> {
+        let chain = CertificateDer::pem_file_iter(&files.certificate).map_err(pem(&files.certificate))?;
+        let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(pem(&files.certificate))?;
+        let key = PrivateKeyDer::from_pem_file(&files.key).map_err(pem(&files.key))?;
+        let own = chain.first().ok_or_else(|| {
+            CertificateError::Pem(files.certificate.clone(), rustls::pki_types::pem::Error::NoItemsFound)
+        })?;
+        let digest = Sha256::digest(own);
+        let fingerprint: Vec<String> = digest.iter().map(|byte| format!("{byte:02X}")).collect();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
+        let mut config = config.map_err(CertificateError::Unfit)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Certificate { config: Arc::new(config), fingerprint: fingerprint.join(":") })
+    }
+}
+
+fn pem(path: &Path) -> impl Fn(rustls::pki_types::pem::Error) -> CertificateError {
+    let path = path.to_owned();
+    move |error| CertificateError::Pem(path.clone(), error)
+}
+
+/// By what the API is reached.
+fn names(name: &str, addresses: &[SocketAddr]) -> Vec<String> {
+    let mut names: Vec<String> = addresses
+        .iter()
+        .map(|address| address.ip())
+        .filter(|ip| !ip.is_unspecified())
+        .chain([IpAddr::from(Ipv4Addr::LOCALHOST)])
+        .map(|ip| ip.to_string())
+        .collect();
+    let is_host_name =
+        name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')) && !name.is_empty();
+    names.extend(is_host_name.then(|| name.to_owned()));
+    names.push("localhost".into());
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Makes a certificate that does not expire: what it is trusted for is its fingerprint.
+fn make(directory: &Path, files: &CertificateFiles, names: Vec<String>) -> Result<(), CertificateError> {
+    let text = names.join("\n");
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(CertificateError::Make)?;
+    let mut params = CertificateParams::new(names).map_err(CertificateError::Make)?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "Ursa API");
+    let certificate = params.self_signed(&key).map_err(CertificateError::Make)?;
+    let file = |path: PathBuf| move |error| CertificateError::File(path, error);
+    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(file(directory.to_owned()))?;
+    let names = directory.join(NAMES);
+    // The names last: until then what is there is made again.
+    for (path, text) in
+        [(&files.key, key.serialize_pem()), (&files.certificate, certificate.pem()), (&names, text)]
+    {
+        write(path, &text).map_err(file(path.clone()))?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let new = path.with_extension("new");
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_node_keeps_its_certificate_until_its_addresses_are_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |addresses: &[&str]| {
+            let addresses: Vec<SocketAddr> =
+                addresses.iter().map(|address| address.parse().unwrap()).collect();
+            Certificate::load(None, dir.path(), "san1", &addresses).unwrap().fingerprint
+        };
+        let first = of(&["10.0.0.1:3280"]);
+        assert_eq!(first.len(), 32 * 3 - 1);
+        assert_eq!(of(&["10.0.0.1:3281"]), first, "the port is no part of it");
+        assert_ne!(of(&["10.0.0.2:3280"]), first);
+        let mode = fs::metadata(dir.path().join("api/key.pem")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn files_that_do_not_belong_together_are_refused() {
+        let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        for dir in &dirs {
+            Certificate::load(None, dir.path(), "san1", &[]).unwrap();
+        }
+        let files = CertificateFiles {
+            certificate: dirs[0].path().join("api/certificate.pem"),
+            key: dirs[1].path().join("api/key.pem"),
+        };
+        let refused = |files: &CertificateFiles| {
+            Certificate::load(Some(files), dirs[0].path(), "san1", &[]).map(drop).unwrap_err()
+        };
+        assert!(matches!(refused(&files), CertificateError::Unfit(_)));
+        let swapped = CertificateFiles { certificate: files.key.clone(), key: files.certificate.clone() };
+        assert!(matches!(refused(&swapped), CertificateError::Pem(..)));
+        let none = CertificateFiles { certificate: "/nowhere".into(), key: "/nowhere".into() };
+        assert!(matches!(refused(&none), CertificateError::Pem(..)));
+    }
+
+    #[test]
+    fn a_certificate_names_what_can_be_named() {
+        let addresses = ["0.0.0.0:3280", "10.0.0.1:3280"].map(|address| address.parse().unwrap());
+        assert_eq!(names("san1", &addresses), ["10.0.0.1", "127.0.0.1", "localhost", "san1"]);
+        assert_eq!(names("my node", &[]), ["127.0.0.1", "localhost"]);
+    }
+}
