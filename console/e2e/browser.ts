@@ -24,7 +24,7 @@ export async function startBrowser(): Promise<Browser> {
 export async function openPage(browser: Browser, look: Look, wrong: string[], login?: BrowserContextOptions['storageState']): Promise<Page> {
   const context = await browser.newContext({ viewport: { width: look.width, height: look.height }, colorScheme: look.scheme, ignoreHTTPSErrors: true, ...(login ? { storageState: login } : {}) })
   const page = await context.newPage()
-  page.setDefaultTimeout(15_000)
+  page.setDefaultTimeout(30_000)
   page.on('pageerror', (error) => wrong.push(`script: ${error.message}`))
   page.on('console', (message) => {
     if (message.text().includes('Content Security Policy')) wrong.push(message.text())

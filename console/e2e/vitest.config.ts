@@ -6,7 +6,7 @@ export default defineConfig({
     include: ['*.e2e.ts'],
     // One story after the other: they share nodes, and a browser.
     fileParallelism: false,
-    testTimeout: 60_000,
+    testTimeout: 90_000,
     hookTimeout: 60_000,
     bail: 1,
   },

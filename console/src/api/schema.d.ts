@@ -4,6 +4,43 @@
  */
 
 export interface paths {
+    "/v1/access/state": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a console must know before anybody has logged in. */
+        get: operations["access_state"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What was done on this node, and by whom; the newest first.
+         * @description Each node has the log of what was asked of it.
+         */
+        get: operations["list_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/cluster": {
         parameters: {
             query?: never;
@@ -180,6 +217,44 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/login": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Logs in with a password; the session's cookie comes back.
+         * @description The session ends after 30 minutes without a request, after 12 hours, and with a change of the user's role or password. Changes by cookie need the header
+         *     `X-Ursa-Request: 1`. After five wrong passwords for an account, or twenty from an address, each further one makes the next wait longer, up to a minute.
+         */
+        post: operations["log_in"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/logout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Ends the session whose cookie comes with the request. */
+        post: operations["log_out"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/node": {
         parameters: {
             query?: never;
@@ -245,6 +320,23 @@ export interface paths {
          *     given what they missed. It stays so over restarts.
          */
         put: operations["maintain_node"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Gives whoever has logged in another password. All its sessions end but a new one, whose cookie comes back. */
+        put: operations["change_password"];
         post?: never;
         delete?: never;
         options?: never;
@@ -437,6 +529,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/setup": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Makes the first user, an administrator, and logs in.
+         * @description `token` is what the link has that the node prints at its start as long as there is no user. It is good once, and for a day.
+         */
+        post: operations["set_up"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/targets": {
         parameters: {
             query?: never;
@@ -505,6 +617,77 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/v1/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All tokens of the cluster, without their secrets. */
+        get: operations["list_tokens"];
+        put?: never;
+        /** Makes a token. Its secret is in the answer, and nowhere else: what is kept is its digest. */
+        post: operations["create_api_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/tokens/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Deletes a token: nobody gets in with it any more, on any node. */
+        delete: operations["delete_token"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All users of the cluster, by name. */
+        get: operations["list_users"];
+        put?: never;
+        /** Makes a user. */
+        post: operations["create_user"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Deletes a user; its sessions end, on all nodes. Tokens that it has made stay. */
+        delete: operations["delete_user"];
+        options?: never;
+        head?: never;
+        /** Gives a user another role or password; its sessions end, on all nodes. */
+        patch: operations["change_user"];
         trace?: never;
     };
     "/v1/volumes": {
@@ -653,10 +836,99 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/whoami": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Who asks, and what it may do. */
+        get: operations["who_am_i"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description What a console must know before anybody has logged in. */
+        AccessState: {
+            /** @description The name of the node that was asked. */
+            cluster: string;
+            /** @description There is no user yet: the first one is made with the link that the node has printed. */
+            setup_needed: boolean;
+        };
+        /** @description What a script proves itself with: `Authorization: Bearer SECRET`. */
+        ApiToken: {
+            /**
+             * Format: int64
+             * @description When it was made, in seconds since 1970.
+             */
+            created: number;
+            /**
+             * Format: int64
+             * @description Until when it is good, in seconds since 1970; absent: until it is deleted.
+             */
+            expires?: number | null;
+            /** @description What it is deleted by; no secret. */
+            id: string;
+            /** @description Who made it. */
+            made_by: string;
+            /** @description What it is for. */
+            name: string;
+            /** @description What it may do. */
+            role: components["schemas"]["Role"];
+        };
+        /** @description A token to be made. */
+        ApiTokenCreate: {
+            /** @description What it is for: 1 to 63 letters, digits, `-`, `_` and `.`. */
+            name: string;
+            /** @description What it may do. */
+            role: components["schemas"]["Role"];
+            /**
+             * Format: int64
+             * @description For how long it is good, in seconds; absent: until it is deleted.
+             */
+            valid_seconds?: number | null;
+        };
+        /** @description A new token, with what nobody is ever told again. */
+        ApiTokenMade: components["schemas"]["ApiToken"] & {
+            /** @description What goes behind `Authorization: Bearer`. It is shown this once. */
+            secret: string;
+        };
+        /** @description Something that was done, or tried. */
+        AuditEntry: {
+            /** @description What: a method and a path, or `login`, `logout`, `setup`. */
+            action: string;
+            /** @description Where from. */
+            address: string;
+            /**
+             * Format: int64
+             * @description When, in seconds since 1970.
+             */
+            at: number;
+            by?: components["schemas"]["ProvedBy"] | null;
+            /** @description Why it was refused, as in the problem document. */
+            code?: string | null;
+            /**
+             * Format: int64
+             * @description Its number on this node: later ones have higher ones.
+             */
+            id: number;
+            /**
+             * Format: int32
+             * @description The HTTP status that it was answered with.
+             */
+            status: number;
+            /** @description Who: a user's or a token's name; of a login, the name that was given. */
+            who: string;
+        };
         /** @description A change under way. One that waits for a disk goes on when the disk answers, and holds up no change of anything else. */
         Change: {
             /**
@@ -905,6 +1177,60 @@ export interface components {
             token: string;
         };
         /** @description Several of something. An object, so that it can grow fields. */
+        List_ApiToken: {
+            /** @description In the order of their names or numbers. */
+            items: {
+                /**
+                 * Format: int64
+                 * @description When it was made, in seconds since 1970.
+                 */
+                created: number;
+                /**
+                 * Format: int64
+                 * @description Until when it is good, in seconds since 1970; absent: until it is deleted.
+                 */
+                expires?: number | null;
+                /** @description What it is deleted by; no secret. */
+                id: string;
+                /** @description Who made it. */
+                made_by: string;
+                /** @description What it is for. */
+                name: string;
+                /** @description What it may do. */
+                role: components["schemas"]["Role"];
+            }[];
+        };
+        /** @description Several of something. An object, so that it can grow fields. */
+        List_AuditEntry: {
+            /** @description In the order of their names or numbers. */
+            items: {
+                /** @description What: a method and a path, or `login`, `logout`, `setup`. */
+                action: string;
+                /** @description Where from. */
+                address: string;
+                /**
+                 * Format: int64
+                 * @description When, in seconds since 1970.
+                 */
+                at: number;
+                by?: components["schemas"]["ProvedBy"] | null;
+                /** @description Why it was refused, as in the problem document. */
+                code?: string | null;
+                /**
+                 * Format: int64
+                 * @description Its number on this node: later ones have higher ones.
+                 */
+                id: number;
+                /**
+                 * Format: int32
+                 * @description The HTTP status that it was answered with.
+                 */
+                status: number;
+                /** @description Who: a user's or a token's name; of a login, the name that was given. */
+                who: string;
+            }[];
+        };
+        /** @description Several of something. An object, so that it can grow fields. */
         List_ClusterNode: {
             /** @description In the order of their names or numbers. */
             items: {
@@ -1073,6 +1399,21 @@ export interface components {
             }[];
         };
         /** @description Several of something. An object, so that it can grow fields. */
+        List_User: {
+            /** @description In the order of their names or numbers. */
+            items: {
+                /**
+                 * Format: int64
+                 * @description When it was made, in seconds since 1970.
+                 */
+                created: number;
+                /** @description The name, unique in the cluster. */
+                name: string;
+                /** @description What it may do. */
+                role: components["schemas"]["Role"];
+            }[];
+        };
+        /** @description Several of something. An object, so that it can grow fields. */
         List_Volume: {
             /** @description In the order of their names or numbers. */
             items: {
@@ -1135,6 +1476,23 @@ export interface components {
                 strategy?: components["schemas"]["VolumeStrategy"] | null;
             }[];
         };
+        /** @description Who has logged in. */
+        LoggedIn: {
+            /** @description The user's name. */
+            name: string;
+            /** @description What it may do. */
+            role: components["schemas"]["Role"];
+        };
+        /** @description Somebody logs in. */
+        Login: {
+            /** @description The user's name. */
+            name: string;
+            /**
+             * Format: password
+             * @description The user's password.
+             */
+            password: string;
+        };
         /** @description Whether a node is in maintenance. */
         Maintenance: {
             /** @description It is. */
@@ -1188,6 +1546,19 @@ export interface components {
             uptime: number;
             /** @description The program's version. */
             version: string;
+        };
+        /** @description Another password for whoever asks. */
+        PasswordChange: {
+            /**
+             * Format: password
+             * @description The password from now on.
+             */
+            new: string;
+            /**
+             * Format: password
+             * @description The password so far.
+             */
+            old: string;
         };
         /** @description A pool: disks that hold volumes together. */
         Pool: {
@@ -1319,6 +1690,11 @@ export interface components {
             /** @description `about:blank`: the problem says no more than its status and its code. */
             type: string;
         };
+        /**
+         * @description How somebody has proved who it is.
+         * @enum {string}
+         */
+        ProvedBy: "session" | "token" | "local";
         /** @description A disk of a pool that cannot be used. */
         RemainingDisk: {
             /** @description The file or block device. */
@@ -1352,6 +1728,11 @@ export interface components {
              */
             size: number;
         };
+        /**
+         * @description What somebody may do; each may what those before it may.
+         * @enum {string}
+         */
+        Role: "viewer" | "operator" | "admin";
         /** @description An initiator's session. */
         Session: {
             /** @description The initiator's addresses, one a connection. */
@@ -1394,6 +1775,18 @@ export interface components {
              * @description Its number (TSIH).
              */
             tsih: number;
+        };
+        /** @description Makes the first user, an administrator. */
+        SetUp: {
+            /** @description The user's name: 1 to 63 letters, digits, `-`, `_` and `.`. */
+            name: string;
+            /**
+             * Format: password
+             * @description The user's password.
+             */
+            password: string;
+            /** @description What the link has behind `token=`. */
+            token: string;
         };
         /**
          * @description What a node does about a volume when it hears of nobody and cannot reach the cluster's record.
@@ -1474,6 +1867,39 @@ export interface components {
              * @default 3600
              */
             valid_seconds?: number;
+        };
+        /** @description Somebody with a password. */
+        User: {
+            /**
+             * Format: int64
+             * @description When it was made, in seconds since 1970.
+             */
+            created: number;
+            /** @description The name, unique in the cluster. */
+            name: string;
+            /** @description What it may do. */
+            role: components["schemas"]["Role"];
+        };
+        /** @description What is different of a user from now on; its sessions end. */
+        UserChange: {
+            /**
+             * Format: password
+             * @description The password.
+             */
+            password?: string | null;
+            role?: components["schemas"]["Role"] | null;
+        };
+        /** @description A user to be made. */
+        UserCreate: {
+            /** @description The name: 1 to 63 letters, digits, `-`, `_` and `.`. */
+            name: string;
+            /**
+             * Format: password
+             * @description The password.
+             */
+            password: string;
+            /** @description What it may do. */
+            role: components["schemas"]["Role"];
         };
         /** @description Whether the copies of a volume are equal. */
         Verification: {
@@ -1669,6 +2095,15 @@ export interface components {
             /** @description What. */
             strategy: components["schemas"]["Strategy"];
         };
+        /** @description Who asks. */
+        WhoAmI: {
+            /** @description How that was proved. */
+            by: components["schemas"]["ProvedBy"];
+            /** @description The user's or the token's name; `local` for the node's own credential. */
+            name: string;
+            /** @description What it may do. */
+            role: components["schemas"]["Role"];
+        };
     };
     responses: never;
     parameters: never;
@@ -1678,6 +2113,69 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    access_state: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Whether the first user is to be made */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccessState"];
+                };
+            };
+        };
+    };
+    list_audit: {
+        parameters: {
+            query?: {
+                /** @description How many at most: 1 to 1000; 100 unless told otherwise. */
+                limit?: number;
+                /** @description Those before the one with this number. */
+                before?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Entries */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_AuditEntry"];
+                };
+            };
+            /** @description `query_invalid` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `audit_unreadable` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     init_cluster: {
         parameters: {
             query?: never;
@@ -2190,6 +2688,75 @@ export interface operations {
             };
         };
     };
+    log_in: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Login"];
+            };
+        };
+        responses: {
+            /** @description Who has logged in */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LoggedIn"];
+                };
+            };
+            /** @description `login_failed`: no such user, or another password */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `login_slowed`: with Retry-After */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `login_busy` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    log_out: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description There is no session any more, if there was one */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
     show_node: {
         parameters: {
             query?: never;
@@ -2337,6 +2904,64 @@ export interface operations {
             };
             /** @description `record_unavailable` */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_password: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordChange"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `login_failed`: the old password is another one */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_user`: a token or this machine's credential has no password */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `field_invalid` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `login_slowed`: with Retry-After */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2768,6 +3393,66 @@ export interface operations {
             };
         };
     };
+    set_up: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetUp"];
+            };
+        };
+        responses: {
+            /** @description The user; the session's cookie comes with it */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LoggedIn"];
+                };
+            };
+            /** @description `setup_token_invalid` */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `set_up_already` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `name_invalid`, `field_invalid` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `login_busy` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_targets: {
         parameters: {
             query?: never;
@@ -2984,6 +3669,253 @@ export interface operations {
             };
             /** @description `target_not_found`, `map_not_found` */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_tokens: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_ApiToken"];
+                };
+            };
+        };
+    };
+    create_api_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ApiTokenCreate"];
+            };
+        };
+        responses: {
+            /** @description The token with its secret */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiTokenMade"];
+                };
+            };
+            /** @description `too_many_tokens` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `name_invalid`, `field_invalid` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description What the token is known by */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `token_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_users: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_User"];
+                };
+            };
+        };
+    };
+    create_user: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UserCreate"];
+            };
+        };
+        responses: {
+            /** @description The user */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            /** @description `user_exists`, `too_many_users` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `name_invalid`, `field_invalid` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_user: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The user's name */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `user_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `last_admin` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_user: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The user's name */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UserChange"];
+            };
+        };
+        responses: {
+            /** @description The user */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            /** @description `user_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `last_admin` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `name_invalid`, `field_invalid` */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3491,6 +4423,26 @@ export interface operations {
                 };
                 content: {
                     "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    who_am_i: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Who asks */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WhoAmI"];
                 };
             };
         };

@@ -52,9 +52,9 @@ export function Overview() {
 
 const HEADLINE = {
   ok: 'All is well',
-  working: 'All is served; copies are being brought in sync',
-  warning: 'Something should be looked after',
-  critical: 'Something needs you now',
+  working: 'Copies are being synced',
+  warning: 'To be looked after',
+  critical: 'Needs you now',
 } as const
 
 function HealthPanel() {
