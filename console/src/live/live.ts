@@ -2,7 +2,7 @@
 
 import { useSyncExternalStore } from 'react'
 import { raw } from '../api/client'
-import { type Counters, type Metrics, type VolumeCounters, between, none, parseMetrics, sum } from './metrics'
+import { type Counters, type Metrics, type VolumeCounters, between, parseMetrics, sum } from './metrics'
 
 /** How often is looked. */
 const EVERY_MS = 1000
@@ -87,7 +87,8 @@ function take(now: number, seconds: number, earlier: Metrics, after: Metrics) {
     const kept = watched.get(name)
     if (!kept) continue
     watched.set(name, [...kept.slice(1 - KEPT), one])
-    const from = begun.get(name) ?? earlier.volumes.get(name) ?? { read: none(), write: none() }
+    // Not what was read before: of volumes that nobody looked at no latencies were.
+    const from = begun.get(name) ?? counters
     begun.set(name, from)
     done.set(name, { read: between(from.read, counters.read), write: between(from.write, counters.write) })
   }
