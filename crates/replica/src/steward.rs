@@ -27,8 +27,12 @@ pub struct View {
     pub promotable: Slots,
     /// Members that owe acknowledgements for too long.
     pub overdue: Slots,
-    /// Members that have said that they leave: a disk failed, or the node is stopped.
+    /// Joiners that this copy, the only one in sync, cannot read all for ([`crate::Replica::starved`]).
+    pub starved: Slots,
+    /// Members that have said that they leave: the node is stopped, or the copy taken off it.
     pub leaving: Slots,
+    /// A disk of this copy failed: it finishes no write any more.
+    pub failed: bool,
 }
 
 /// A change to be committed.
@@ -53,8 +57,14 @@ pub enum Reason {
     Silent,
     /// The member owes acknowledgements for too long.
     Overdue,
+    /// The only copy in sync cannot read what the joiner misses.
+    Unreadable,
     /// The member said that it leaves.
     Leaves,
+    /// A disk of the member failed, as it says itself.
+    DiskFailed,
+    /// A disk of the only copy in sync failed: it cannot bring the joiner up to date.
+    SourceFailed,
     /// The joiner has all that it missed.
     Complete,
     /// The copy misses so little that it may join.
@@ -135,6 +145,7 @@ impl Steward {
             self.accused[slot.index()] = Some(now);
         }
         match newest.standing(self.me, self.incarnation) {
+            Standing::InSync(_) | Standing::Joining(_) if view.failed => self.step_back(newest),
             Standing::InSync(_) if membership.active() == Some(newest) => self
                 .remove(now, newest, view)
                 .or_else(|| promote(newest, view))
@@ -142,6 +153,14 @@ impl Steward {
             Standing::InSync(_) | Standing::Joining(_) => None,
             Standing::Outside => self.recover(now, newest, leases),
         }
+    }
+
+    /// The disk of this copy failed: others go on without it; and if there are none that are in sync nobody is to wait for it.
+    fn step_back(&self, newest: &Config) -> Option<Proposal> {
+        let out =
+            |slot: Slot, reason: Reason| Some(Proposal { config: newest.remove(slot).ok()?, slot, reason });
+        out(self.me, Reason::DiskFailed)
+            .or_else(|| newest.joining().iter().find_map(|slot| out(slot, Reason::SourceFailed)))
     }
 
     fn note_members(&mut self, now: Instant, newest: &Config) {
@@ -178,6 +197,9 @@ impl Steward {
         }
         if self.silence(now, slot) > self.silence_max {
             return Some(Reason::Silent);
+        }
+        if view.starved.contains(slot) {
+            return Some(Reason::Unreadable);
         }
         view.overdue.contains(slot).then_some(Reason::Overdue)
     }
@@ -302,6 +324,23 @@ mod tests {
         case.view.leaving = Slots::NONE;
         case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(2));
         assert_eq!(case.proposes(2051), Some((slot(1), Reason::Restarted)));
+    }
+
+    #[test]
+    fn a_copy_whose_disk_failed_steps_back_and_the_last_one_lets_go_of_who_joins() {
+        let mut case = Case::new(1);
+        case.view.failed = true;
+        assert_eq!(case.proposes(2001), Some((slot(0), Reason::DiskFailed)));
+        case.view.failed = false;
+        case.view.leaving = Slots::NONE.with(slot(1));
+        case.goes_on(2001);
+        case.view = View { caught_up: Slots::NONE.with(slot(1)), ..View::default() };
+        assert_eq!(case.proposes(2002), Some((slot(1), Reason::CaughtUp)));
+        case.goes_on(2002);
+        case.view.failed = true;
+        assert_eq!(case.proposes(2003), Some((slot(1), Reason::SourceFailed)));
+        case.goes_on(2003);
+        assert_eq!(case.proposes(2004), None, "nobody waits for it");
     }
 
     #[test]

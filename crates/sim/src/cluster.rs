@@ -339,6 +339,16 @@ impl Cluster {
         of_pool || of_copies.any(|failed| failed)
     }
 
+    /// An administrator of a node that has started opens its pool anew, and does not wait for it.
+    pub fn reopen_pool(&self, index: usize) {
+        let reopen = || async {
+            if let Some(control) = Control::try_current() {
+                let _ = control.reopen_pool(POOL).await;
+            }
+        };
+        drop(self.world.spawn_on(self.servers[index].machine, CoreId(0), reopen));
+    }
+
     /// Of a node that has started: in how many regions its copy says that another may differ.
     pub fn dirty_regions(&self, index: usize) -> usize {
         // One that was told to stop may end while it is asked core by core.

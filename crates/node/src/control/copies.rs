@@ -443,6 +443,9 @@ impl Control {
             Ok(opening) => {
                 self.unserved.borrow_mut().remove(&id);
                 open_on_all_cores(vec![opening]).await;
+                if self.is_set_aside(id) {
+                    self.stop_expecting(BTreeSet::from([id])).await;
+                }
                 self.shown_paths.borrow_mut().remove(&id);
                 self.announce_volumes().await;
                 if untrusted {

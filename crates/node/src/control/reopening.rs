@@ -58,7 +58,11 @@ impl Control {
         let pools = self.pools.borrow();
         let known = pools.get(name).ok_or_else(|| ControlError::not_found("pool", name))?;
         let fails = |pool: &Pool| {
+            let keeper = self.keeper();
+            let has_failed = |id| keeper.as_ref().is_some_and(|keeper| keeper.has_failed(id));
             pool.metadata_state() == MetadataState::Failed
+                // A file system that was full fails a copy, and not the disk.
+                || pool.volumes().iter().any(|volume| has_failed(volume.id))
                 || pool.usage().disks.iter().any(|disk| disk.failure.is_some())
         };
         match known.open() {
@@ -87,10 +91,18 @@ impl Control {
 
     /// Takes a pool's volumes off all cores, and keeps what their units had agreed on until they are opened again.
     pub(super) async fn set_volumes_aside(&self, changing: &Changing, pool: &Pool) {
+        if let Some(keeper) = self.keeper() {
+            keeper.set_aside(&pool.volumes().iter().map(|volume| volume.id).collect()).await;
+        }
         for volume in pool.volumes() {
             let state = self.close_volume(changing, pool, volume.id).await;
             self.set_aside.borrow_mut().insert(volume.id, SetAside { pool: pool.name(), state });
         }
+    }
+
+    /// Whether the volume is to be opened again.
+    pub(super) fn is_set_aside(&self, id: VolumeId) -> bool {
+        self.set_aside.borrow().contains_key(&id)
     }
 
     /// What the unit of a volume that was set aside had agreed on.

@@ -393,10 +393,12 @@ impl Control {
             }
         }
         open_on_all_cores(openings).await;
+        let mut volumes: BTreeSet<VolumeId> = pool.volumes().iter().map(|volume| volume.id).collect();
         if let Some(keeper) = self.keeper() {
-            keeper.open_volumes().await;
+            keeper.bring_back(&volumes).await;
+            volumes.retain(|id| !keeper.is_aside(*id));
         }
-        self.stop_expecting(pool.volumes().into_iter().map(|volume| volume.id).collect()).await;
+        self.stop_expecting(volumes).await;
     }
 
     async fn open_new_volume(&self, pool: &Pool, info: &VolumeInfo) -> Result<(), ControlError> {
@@ -442,7 +444,12 @@ impl Control {
             .filter(|(_, map)| map.volume == info.id)
             .map(|(target, map)| (target.name.to_string(), map.lun, map.host.to_string()))
             .collect();
-        let problem = self.unserved.borrow().get(&info.id).map(ToString::to_string);
+        let failed = self.keeper().filter(|keeper| keeper.has_failed(info.id)).map(|_| {
+            format!(
+                "a write to this copy failed, and it takes no part since: look after its disk (`ursa pool show {pool}`), then `ursa pool reopen {pool}`"
+            )
+        });
+        let problem = self.unserved.borrow().get(&info.id).map(ToString::to_string).or(failed);
         let copies = self.keeper().filter(|_| info.copy.is_some()).and_then(|keeper| keeper.volume(info.id));
         let info = match &copies {
             Some(CopiesStatus { entry, .. }) => {

@@ -13,11 +13,23 @@ pub struct SliceView {
     pub promotable: Slots,
     /// Members that owe acknowledgements for too long.
     pub overdue: Slots,
+    /// Joiners that it cannot read all for.
+    pub starved: Slots,
     /// Its own disk failed.
     pub failed: bool,
 }
 
 impl SliceView {
+    /// It is closed for a while: it finishes nothing.
+    pub const CLOSED: SliceView = SliceView {
+        caught_up: Slots::NONE,
+        behind: Slots::NONE,
+        promotable: Slots::NONE,
+        overdue: Slots::NONE,
+        starved: Slots::NONE,
+        failed: true,
+    };
+
     /// What this slice knows.
     pub fn of(replica: &Replica) -> SliceView {
         SliceView {
@@ -25,6 +37,7 @@ impl SliceView {
             behind: replica.behind(),
             promotable: replica.promotable(),
             overdue: replica.overdue(),
+            starved: replica.starved(),
             failed: replica.has_failed(),
         }
     }
@@ -38,6 +51,7 @@ impl SliceView {
             behind: self.behind.or(other.behind),
             promotable: self.promotable.and(other.promotable),
             overdue: self.overdue.or(other.overdue),
+            starved: self.starved.or(other.starved),
             failed: self.failed || other.failed,
         }
     }
@@ -45,7 +59,8 @@ impl SliceView {
     /// As the steward wants it, with those that have said that they leave.
     pub fn with_leaving(self, leaving: Slots) -> View {
         let caught_up = self.caught_up.minus(self.behind);
-        View { caught_up, promotable: self.promotable, overdue: self.overdue, leaving }
+        let SliceView { promotable, overdue, starved, failed, .. } = self;
+        View { caught_up, promotable, overdue, starved, leaving, failed }
     }
 }
 

@@ -125,6 +125,16 @@ pub async fn until_written(id: VolumeId) {
     waiting_for(id, "commands that write", drained).await;
 }
 
+/// Waits until none of the writes that no host waits for can take effect any more, on any core.
+pub async fn until_orphans_ended(id: VolumeId) {
+    let ended = on_all_cores(move || async move {
+        if let Some(unit) = Shard::current().unit(id) {
+            unit.volume().orphans_ended().await;
+        }
+    });
+    waiting_for(id, "writes of hosts that were lost", ended).await;
+}
+
 /// Installs what was decided on every core, tells initiators, and waits until nothing that the change aborts can take effect.
 pub async fn install_on_all_cores(id: VolumeId, state: Option<LuState>, notices: Vec<Notice>, abort: Abort) {
     if state.is_some() || !notices.is_empty() {

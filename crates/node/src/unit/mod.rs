@@ -17,7 +17,7 @@ use proto::scsi::{
 };
 use rt::sync::{Notify, Sender, oneshot};
 
-pub use self::change::{install_on_all_cores, until_written};
+pub use self::change::{install_on_all_cores, until_orphans_ended, until_written};
 pub use self::identity::{identity, naa};
 pub use self::paths::{Paths, Way};
 pub use self::stats::{Operation, UnitStats};

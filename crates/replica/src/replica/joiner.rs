@@ -286,7 +286,7 @@ impl Replica {
         result: Result<Option<Payload>, DiskFailed>,
     ) {
         let Ok(here) = result else {
-            self.failed = true;
+            self.fail();
             return;
         };
         let RegionCompare { sync, region, blocks, digest } = compare;

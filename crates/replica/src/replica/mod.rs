@@ -260,6 +260,10 @@ impl Replica {
         self.joiner.enter(&config, standing, kept);
         self.config = Some(config);
         self.debts.clear();
+        if self.failed {
+            self.rest_if_alone();
+            return;
+        }
         self.send_to_members(&Message::Activated);
         if kept {
             self.replay();
@@ -324,6 +328,13 @@ impl Replica {
     pub fn behind(&self) -> Slots {
         let sourced = Slot::all().filter(|slot| self.sources[slot.index()].is_some());
         sourced.collect::<Slots>().minus(self.caught_up())
+    }
+
+    /// Joiners that wait for too long for regions that this copy's disk does not read.
+    pub fn starved(&self) -> Slots {
+        Slot::all()
+            .filter(|slot| self.sources[slot.index()].as_ref().is_some_and(Source::is_starved))
+            .collect()
     }
 
     /// Takes a message from the copy in `from`, over the link that is up.
@@ -408,17 +419,17 @@ impl Replica {
         self.open_sync();
     }
 
-    /// The local write has ended. An error ends this copy's part: it acknowledges nothing any more, and must be removed.
+    /// The local write has ended. An error ends this copy's part in writes: it acknowledges nothing any more, and must be removed. The only one in sync, of which
+    /// nobody else has what it has, can still be read, when nothing changes any more what is on its disk.
     pub fn handle_applied(&mut self, id: ApplyId, result: Result<(), DiskFailed>) {
-        if result.is_err() && !self.failed {
-            self.failed = true;
-            // What was under way ends without this copy, or not at all where it is the only one.
-            self.answer_unknown();
+        let ended = self.media.end(id);
+        if result.is_err() {
+            self.fail();
         }
         if self.failed {
             return;
         }
-        let Some(blocks) = self.media.end(id) else { return };
+        let Some(blocks) = ended else { return };
         self.table.applied(blocks, id);
         for owed in self.debts.pay(id) {
             self.settle_debt(owed);
@@ -429,9 +440,35 @@ impl Replica {
     pub fn handle_page_written(&mut self, page: usize, result: Result<(), DiskFailed>) {
         match result {
             Ok(()) => self.map.handle_written(page),
-            Err(DiskFailed) => self.failed = true,
+            Err(DiskFailed) => self.fail(),
         }
         self.finish_joining();
+    }
+
+    /// The disk failed to write.
+    pub(super) fn fail(&mut self) {
+        if !self.failed {
+            self.failed = true;
+            // What was under way ends without this copy, or not at all where it is the only one.
+            self.answer_unknown();
+            self.media.drop_waiting();
+            self.rest_if_alone();
+        }
+    }
+
+    /// No member but this one has taken part in what was under way: what is on the disk when the last write to it has ended is what the blocks hold.
+    fn rest_if_alone(&mut self) {
+        if self.is_alone() {
+            self.rounds.clear();
+            self.table = Table::new(self.geometry);
+            self.debts.clear();
+        }
+    }
+
+    /// Whether this copy is in sync and there is no other member.
+    fn is_alone(&self) -> bool {
+        let only = |config: &Config| config.members().without(self.me).is_empty();
+        matches!(self.standing(), Standing::InSync(_)) && self.config.as_ref().is_some_and(only)
     }
 
     /// A while has passed: [`TICK`].
@@ -468,11 +505,11 @@ impl Replica {
     /// # Errors
     /// Why not.
     pub fn readable(&self, now: Instant, leases: &Leases, blocks: Blocks) -> Result<ReadMark, Unreadable> {
-        if self.failed {
+        if self.failed && !self.is_alone() {
             return Err(Unreadable::Failed);
         }
         self.leased(now, leases)?;
-        if !self.table.is_valid(blocks) {
+        if !self.table.is_valid(blocks) || self.failed && self.media.is_busy() {
             return Err(Unreadable::Unsettled);
         }
         Ok(ReadMark(self.table.mark()))

@@ -23,6 +23,9 @@ const PASSES_MAX: u32 = 8;
 /// date forgets no write (R18), and while that much is given a fast disk takes some hundred thousand, of 100 bytes each.
 const STEADY_REGIONS_MAX: u64 = 16 << 10;
 
+/// For so many ticks a joiner waits for regions that the disk does not read: 10 seconds. While it joins no copy forgets any write, and those tables grow.
+const STARVED_TICKS: u32 = 40;
+
 /// Regions that are given without being asked about at most, while those that are asked about are never equal.
 const UNASKED_MAX: u32 = 256;
 
@@ -37,6 +40,8 @@ pub(super) struct Source {
     contended: Regions,
     /// Regions that the disk did not read; tried again with the next tick.
     unread: Regions,
+    /// For how many ticks there have been such, while the copy joins.
+    unread_ticks: u32,
     passes: u32,
     /// Regions that this pass began with.
     pass_began: u64,
@@ -109,6 +114,11 @@ pub enum SyncNext {
 impl Source {
     pub fn is_caught_up(&self) -> bool {
         self.caught_up
+    }
+
+    /// Whether a joiner waits for too long for what the disk here does not read.
+    pub fn is_starved(&self) -> bool {
+        self.unread_ticks > STARVED_TICKS
     }
 
     /// Whether it brings a joiner up to date.
@@ -219,6 +229,7 @@ impl Replica {
             in_flight: BTreeMap::new(),
             contended: Regions::default(),
             unread: Regions::default(),
+            unread_ticks: 0,
             passes: 0,
             caught_up: false,
             misses: 0,
@@ -323,7 +334,7 @@ impl Replica {
         let RegionRead { to, sync, region, blocks } = read;
         let alone = self.config.as_ref().is_some_and(|config| config.in_sync().len() == 1);
         if result.is_err() && !alone {
-            self.failed = true;
+            self.fail();
             return;
         }
         let Some(source) = self.sources[to.index()].as_mut().filter(|source| source.sync == sync) else {
@@ -429,6 +440,8 @@ impl Replica {
     /// Tries again what was being written to; in bulk, goes on with what was written to since. Who hears nothing of its sync is told that it goes on.
     pub(super) fn retry_source(&mut self, to: Slot) {
         let Some(source) = &mut self.sources[to.index()] else { return };
+        let starves = source.phase == Phase::Final && !source.unread.is_empty();
+        source.unread_ticks = if starves { source.unread_ticks + 1 } else { 0 };
         let again = !source.contended.is_empty() || !source.unread.is_empty();
         let waiting = (again || source.is_held_back()).then_some(source.sync);
         source.todo.append(&mut source.contended);
@@ -520,6 +533,27 @@ mod tests {
             let silent = pair.outside.syncs_from().unwrap().silent_ticks;
             assert!(silent <= 1, "{:?} without a word", TICK * silent);
         }
+    }
+
+    #[test]
+    fn a_joiner_does_not_wait_without_end_for_what_cannot_be_read() {
+        let mut pair = Pair::new();
+        let joins = pair.source.config().unwrap().admit(slot(1), LIFE).unwrap();
+        for replica in [&mut pair.source, &mut pair.outside] {
+            replica.activate(Activation { config: joins.clone(), kept: replica.me() == slot(0) });
+        }
+        pair.talk();
+        for ticks in 0..=STARVED_TICKS + 1 {
+            assert_eq!(pair.source.starved().contains(slot(1)), ticks > STARVED_TICKS, "{ticks}");
+            pair.source.begin_regions(9, Receivers::All);
+            while let Some(output) = pair.source.poll() {
+                if let Output::ReadRegion(read) = output {
+                    pair.source.handle_region_read(read, Err(DiskFailed));
+                }
+            }
+            pair.source.handle_tick();
+        }
+        assert!(!pair.source.has_failed());
     }
 
     #[test]

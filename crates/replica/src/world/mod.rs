@@ -426,6 +426,8 @@ impl World {
             caught_up: node.replica.caught_up(),
             promotable: node.replica.promotable(),
             overdue: node.replica.overdue(),
+            starved: node.replica.starved(),
+            failed: node.replica.has_failed(),
             ..View::default()
         };
         let now = node.clock(self.now);
@@ -440,6 +442,9 @@ impl World {
                 Reason::CaughtUp => "steward admits",
                 Reason::Alone => "steward goes on alone",
                 Reason::Overdue => "steward removes who owes acknowledgements",
+                Reason::Unreadable => "steward removes whom it cannot read all for",
+                Reason::DiskFailed => "steward steps back",
+                Reason::SourceFailed => "steward lets go of who joins",
                 Reason::Leaves => unreachable!("nobody is said to be so here"),
             };
             self.commit(proposal.config, what);

@@ -2,6 +2,7 @@
 
 mod moments;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::Rng;
@@ -21,6 +22,8 @@ use crate::record::Record;
 
 /// How long a paused process stands still at most: longer than a lease.
 const PAUSE_MAX_MILLIS: u64 = 3000;
+/// How long the pool of a disk that is well again may take to be opened anew.
+const REOPENS_WITHIN: Duration = Duration::from_secs(10);
 /// How long the news of a death is carried.
 const TELL_MAX: Duration = Duration::from_secs(2);
 
@@ -52,6 +55,8 @@ pub struct Harms<'a> {
     paused: Vec<(usize, Duration)>,
     /// Nodes that were told to stop and have not ended.
     stopping: Vec<usize>,
+    /// Nodes whose pools are being opened anew in the end, since when.
+    reopening: BTreeMap<usize, Duration>,
     /// Disks that lie: a mistake that is to be noticed.
     disks_lie: bool,
 }
@@ -81,6 +86,7 @@ impl<'a> Harms<'a> {
             news_held: vec![false; cluster.servers.len()],
             paused: Vec::new(),
             stopping: Vec::new(),
+            reopening: BTreeMap::new(),
             disks_lie: false,
         }
     }
@@ -212,6 +218,7 @@ impl<'a> Harms<'a> {
             }
             Harm::WellDisks => {
                 self.make_disks_well();
+                self.reopen_pools();
                 true
             }
             Harm::RecordGone => {
@@ -377,12 +384,34 @@ impl<'a> Harms<'a> {
         !self.stopping.is_empty()
     }
 
-    /// Starts nodes that are down, and anew those whose pools do not work, as an administrator does after a disk has failed.
+    /// Opens anew the pools that do not work, as an administrator does when a disk is well again.
+    fn reopen_pools(&self) {
+        for index in 0..self.cluster.servers.len() {
+            if self.cluster.is_started(index) && self.cluster.pool_failed(index) {
+                self.counts.count("pool opened anew");
+                self.cluster.reopen_pool(index);
+            }
+        }
+    }
+
+    /// Starts nodes that are down, and anew those whose pools do not work and could not be opened anew.
     pub fn look_after(&mut self) {
-        let cluster = self.cluster;
+        let (cluster, now) = (self.cluster, self.cluster.world.now());
         for (index, server) in cluster.servers.iter().enumerate() {
             if cluster.is_started(index) && cluster.pool_failed(index) {
-                cluster.world.kill(server.machine);
+                match self.reopening.get(&index) {
+                    None => {
+                        self.counts.count("pool opened anew");
+                        cluster.reopen_pool(index);
+                        self.reopening.insert(index, now);
+                    }
+                    Some(began) if now - *began < REOPENS_WITHIN => {}
+                    Some(_) => {
+                        self.counts.count("pool not opened anew");
+                        cluster.world.kill(server.machine);
+                        self.reopening.remove(&index);
+                    }
+                }
             }
             if self.is_down(index) {
                 self.start(index);

@@ -25,7 +25,7 @@ use super::{Keeper, Kept};
 use crate::canary::{Canary, makes};
 use crate::control::Control;
 use crate::shard::Shard;
-use crate::unit::{Unit, install_on_all_cores, until_written};
+use crate::unit::{Unit, install_on_all_cores, until_orphans_ended, until_written};
 
 /// Until when a change may be decided. Longer than a lost node is waited for; and shorter than initiators wait before they give a path up and ask through
 /// another: what they asked for here must not come after that.
@@ -152,16 +152,22 @@ impl Keeper {
         if let Some((version, outcome)) = decided
             && *version == newest.version
         {
+            if newest.abort != Abort::NONE && version.epoch != members.epoch.0 {
+                // A member that was lost may have left what it aborts with others, who bring it to its end in this epoch.
+                let waited =
+                    members.nodes.iter().map(|(_, node)| self.bring(id, &members, *node, None, &newest));
+                rt::join_all(waited).await.into_iter().collect::<Result<Vec<()>, TryAgain>>()?;
+            }
             return Ok(outcome.clone());
         }
-        if rt::now() > until {
+        // Of what is being installed here some is there already, and is not agreed on yet.
+        if rt::now() > until || self.is_installing(id) {
             return Err(TryAgain);
         }
         // What is installed here is the newest.
         let decision = unit.brain().borrow().decide(change);
         if decision.state.is_none() && decision.notices.is_empty() && decision.abort == Abort::NONE {
-            // Unless what it finds here is not agreed on yet.
-            return if self.is_installing(id) { Err(TryAgain) } else { Ok(decision.outcome) };
+            return Ok(decision.outcome);
         }
         let version = Version { epoch: members.epoch.0, number: newest.version.number + 1, by: self.me().0 };
         let agreed = Agreed {
@@ -266,6 +272,9 @@ impl Keeper {
             return false;
         }
         if told.known && agreed.version <= here.version {
+            if agreed.version == here.version && agreed.abort != Abort::NONE {
+                until_orphans_ended(id).await;
+            }
             return true;
         }
         let durable = agreed.state.to_durable();

@@ -123,6 +123,10 @@ struct Kept {
     blank: bool,
     /// Its slices are open.
     open: bool,
+    /// They were, in this life, and forgot what they knew when they were closed: see [`Keeper::may_open`].
+    reopens: bool,
+    /// A disk of it failed.
+    failed: bool,
     /// The capacity that hosts are told.
     shown: u64,
     /// A change is being committed.
@@ -496,6 +500,8 @@ impl Keeper {
             steward: Steward::new(rt::now(), slot, life, SILENCE_MAX),
             blank: false,
             open: false,
+            reopens: false,
+            failed: false,
             shown: entry.size,
             proposing: false,
             agreement: Agreement::new(false),
@@ -537,7 +543,9 @@ impl Keeper {
         let mut grown: Vec<(VolumeId, ByteLen)> = Vec::new();
         {
             let leases = self.copies.leases();
-            for (id, kept) in self.volumes.borrow_mut().iter_mut().filter(|(_, kept)| kept.open) {
+            let mut volumes = self.volumes.borrow_mut();
+            // Of one that is closed for a while no slice hears of it.
+            for (id, kept) in volumes.iter_mut().filter(|(_, kept)| kept.open || kept.reopens) {
                 if let Some(activation) = kept.membership.poll(now, &leases) {
                     let size = ByteLen(kept.entry.size);
                     due.push((kept.entry.number, size, activation));
@@ -596,6 +604,7 @@ impl Keeper {
             let due = self.due();
             if due.is_some_and(|due| due <= now) {
                 self.activate().await;
+                self.open_volumes().await;
                 self.show_paths().await;
             }
             if look_at <= now {
@@ -617,7 +626,7 @@ impl Keeper {
         self.volumes
             .borrow()
             .values()
-            .filter(|kept| kept.open)
+            .filter(|kept| kept.open || kept.reopens)
             .filter_map(|kept| kept.membership.due(&leases))
             .min()
     }

@@ -1,6 +1,10 @@
 //! Copies on this node as they are opened, closed and deleted.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use base::ByteLen;
+use replica::Membership;
 use store::VolumeId;
 
 use super::super::SliceCopy;
@@ -23,18 +27,47 @@ impl Keeper {
                 "the copy here was taken away while this node had gone on alone with it: what it has written is not deleted, and not served"
             );
         }
-        let number = kept.entry.number;
-        on_all_cores(move || async move {
-            let copies = Copies::current();
-            copies.slices_of(number).iter().for_each(SliceCopy::leave);
-            copies.remove(number);
-        })
-        .await;
+        take_out(vec![kept.entry.number]).await;
         // Its last commands may take their time.
         if let Some(control) = Control::try_current() {
             self.closing.borrow_mut().insert(id);
             rt::spawn(async move { control.close_copy(id).await }).detach();
         }
+    }
+
+    /// The pool of these volumes is about to be closed, and may be opened again: hosts' writes to copies end with an outcome that nobody knows, and no more is
+    /// served until [`Keeper::bring_back`].
+    pub async fn set_aside(&self, ids: &BTreeSet<VolumeId>) {
+        self.opening.acquire(1).await;
+        let numbers = {
+            let mut volumes = self.volumes.borrow_mut();
+            let here = volumes.iter_mut().filter(|(id, kept)| kept.open && ids.contains(id));
+            here.map(|(id, kept)| {
+                (kept.open, kept.reopens) = (false, true);
+                self.closing.borrow_mut().insert(*id);
+                kept.entry.number
+            })
+            .collect()
+        };
+        self.opening.release(1);
+        take_out(numbers).await;
+    }
+
+    /// The pool of these volumes is open again.
+    pub async fn bring_back(&self, ids: &BTreeSet<VolumeId>) {
+        self.closing.borrow_mut().retain(|id| !(ids.contains(id) && self.is_aside(*id)));
+        self.open_volumes().await;
+        self.work.notify();
+    }
+
+    /// Whether the volume has a copy here that was open, and is to be again.
+    pub fn is_aside(&self, id: VolumeId) -> bool {
+        self.volumes.borrow().get(&id).is_some_and(|kept| kept.reopens)
+    }
+
+    /// Whether a disk of the copy here failed: it takes no part until it is opened again.
+    pub fn has_failed(&self, id: VolumeId) -> bool {
+        self.volumes.borrow().get(&id).is_some_and(|kept| kept.failed)
     }
 
     /// The copy of the volume that was here is closed: another one may be opened.
@@ -85,9 +118,16 @@ impl Keeper {
             let volumes = self.volumes.borrow();
             let closing = self.closing.borrow();
             let closed = volumes.iter().filter(|(id, kept)| !kept.open && !closing.contains(id));
-            closed.map(|(id, kept)| (*id, self.opening(kept))).collect()
+            let may = closed.filter(|(_, kept)| self.may_open(kept));
+            may.map(|(id, kept)| (*id, self.opening(kept))).collect()
         };
         for (id, opening) in wanted {
+            if let Some(kept) = self.volumes.borrow_mut().get_mut(&id).filter(|kept| kept.reopens) {
+                kept.reopens = false;
+                let newest = kept.membership.newest().cloned();
+                kept.membership = Membership::new(kept.slot, self.incarnation());
+                newest.into_iter().for_each(|config| kept.membership.learn(config));
+            }
             let Some(blank) = control.open_copy(id, opening).await else { continue };
             if self.forks.has(id) {
                 detach(opening.number).await;
@@ -101,6 +141,15 @@ impl Keeper {
         self.opening.release(1);
     }
 
+    /// Slices that are closed and opened again in one life of a node have forgotten what they took part in, and others count on that: not before this copy is
+    /// outside, or was the only one that took part. Others see to that: it does not finish what they send it.
+    fn may_open(&self, kept: &Kept) -> bool {
+        let Some(newest) = kept.membership.newest().filter(|_| kept.reopens) else { return true };
+        let is_alone =
+            || newest.members().without(kept.slot).is_empty() && kept.membership.active() == Some(newest);
+        !self.is_member(kept, newest) || is_alone()
+    }
+
     fn opening(&self, kept: &Kept) -> CopyOpening {
         CopyOpening {
             number: kept.entry.number,
@@ -111,4 +160,20 @@ impl Keeper {
             new: kept.membership.newest().is_some_and(|config| self.is_in_sync(kept, config)),
         }
     }
+}
+
+/// Takes the slices of these volumes off all cores.
+async fn take_out(volumes: Vec<u32>) {
+    let volumes: Arc<[u32]> = volumes.into();
+    on_all_cores(move || {
+        let volumes = Arc::clone(&volumes);
+        async move {
+            let copies = Copies::current();
+            for number in volumes.iter() {
+                copies.slices_of(*number).iter().for_each(SliceCopy::leave);
+                copies.remove(*number);
+            }
+        }
+    })
+    .await;
 }

@@ -23,11 +23,13 @@ impl Keeper {
         let proposals: Vec<(VolumeId, Proposal)> = {
             let leases = self.copies.leases();
             let mut volumes = self.volumes.borrow_mut();
-            let open = volumes.iter_mut().filter(|(id, kept)| {
-                kept.open && !kept.proposing && !self.waits_for_word(now, **id, &kept.entry)
+            let here = volumes.iter_mut().filter(|(id, kept)| {
+                (kept.open || kept.reopens) && !kept.proposing && !self.waits_for_word(now, **id, &kept.entry)
             });
-            open.filter_map(|(id, kept)| {
-                let view = views.get(&kept.entry.number)?.with_leaving(self.leaving(&kept.entry));
+            here.filter_map(|(id, kept)| {
+                let view = if kept.open { *views.get(&kept.entry.number)? } else { SliceView::CLOSED };
+                kept.failed = view.failed;
+                let view = view.with_leaving(self.leaving(&kept.entry));
                 let proposal = kept.steward.propose(now, &kept.membership, &leases, view)?;
                 let lost = proposal.reason == Reason::Alone && kept.blank;
                 (!lost).then_some((*id, proposal))
@@ -161,6 +163,9 @@ fn describe(reason: Reason) -> &'static str {
         Reason::Silent => "nothing was heard of its node",
         Reason::Overdue => "it did not finish writes",
         Reason::Leaves => "its node was stopped",
+        Reason::Unreadable => "the only copy in sync cannot read all that it misses",
+        Reason::DiskFailed => "a disk of it failed",
+        Reason::SourceFailed => "a disk failed of the only copy that could bring it up to date",
         Reason::Complete => "it has all that it missed",
         Reason::CaughtUp => "it has nearly all that it missed and takes new writes",
         Reason::Alone => "it was in sync when it was lost, and nobody else that was is there",

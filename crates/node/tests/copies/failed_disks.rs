@@ -1,0 +1,111 @@
+//! A disk of a copy that fails a write: others go on, the last one can still be read, and the pool is opened again while the node runs.
+
+use super::*;
+
+use node::control::{ControlError, PoolStatus};
+use rt::sim::DiskFaults;
+
+fn fail_writes(cluster: &Cluster, index: usize) {
+    let faults = DiskFaults::default().with_unwritable(0..64 * MIB);
+    cluster.world.set_disk_faults(cluster.servers[index], DISK, faults);
+}
+
+fn mend(cluster: &Cluster, index: usize) -> Result<PoolStatus, ControlError> {
+    cluster.world.set_disk_faults(cluster.servers[index], DISK, DiskFaults::default());
+    cluster.control(index, |control| async move { control.reopen_pool(POOL).await })
+}
+
+/// What a host that does not give up gets through a node.
+fn with_host<T: 'static, F: Future<Output = T> + 'static>(
+    cluster: &Cluster,
+    by: usize,
+    work: impl FnOnce(Rc<Session>) -> F + 'static,
+) -> T {
+    let portal = cluster.portal(by);
+    cluster.world.block_on(cluster.client("host"), CoreId(0), move || async move {
+        work(log_in(portal, "host").await.unwrap()).await
+    })
+}
+
+fn write_to(cluster: &Cluster, by: usize, lba: u64, value: u64) -> Result<(), initiator::Error> {
+    with_host(cluster, by, move |session| async move { write(&session, lba, value).await })
+}
+
+fn read_from(cluster: &Cluster, by: usize, lba: u64) -> Result<u64, initiator::Error> {
+    with_host(cluster, by, move |session| async move { read(&session, lba).await })
+}
+
+fn assert_equal(cluster: &Cluster) {
+    cluster.wait_until_in_sync(0, 2);
+    cluster.wait_until_all_serve();
+    cluster.world.run_for(Duration::from_secs(1));
+    assert_eq!(cluster.checksum(0), cluster.checksum(1));
+}
+
+#[test]
+fn others_go_on_at_once_and_the_copy_is_back_when_its_pool_is_opened_again() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        write_to(&cluster, 0, 3, 1).unwrap();
+        fail_writes(&cluster, 1);
+        let began = cluster.world.now();
+        write_to(&cluster, 0, 3, 2).unwrap();
+        let stall = cluster.world.now() - began;
+        assert!(stall < Duration::from_millis(1500), "{stall:?}");
+        assert_eq!(cluster.in_sync(0), 1);
+        write_to(&cluster, 0, 4, 3).unwrap();
+        mend(&cluster, 1).unwrap();
+        assert_equal(&cluster);
+        assert_eq!(read_from(&cluster, 1, 3).unwrap(), 2);
+        assert_eq!(read_from(&cluster, 1, 4).unwrap(), 3);
+        assert!(matches!(mend(&cluster, 1), Err(ControlError::PoolWorks(_))));
+    });
+}
+
+#[test]
+fn the_only_copy_in_sync_is_read_on_and_written_again_when_its_pool_is_opened_again() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(Duration::from_secs(2));
+        write_to(&cluster, 0, 3, 1).unwrap();
+        fail_writes(&cluster, 0);
+        write_to(&cluster, 0, 4, 2).unwrap_err();
+        assert_eq!(read_from(&cluster, 0, 3).unwrap(), 1);
+        write_to(&cluster, 0, 3, 3).unwrap_err();
+        assert_eq!(read_from(&cluster, 0, 3).unwrap(), 1, "it was not begun");
+        mend(&cluster, 0).unwrap();
+        cluster.world.run_for(Duration::from_secs(1));
+        write_to(&cluster, 0, 3, 4).unwrap();
+        cluster.start(1);
+        assert_equal(&cluster);
+        assert_eq!(read_from(&cluster, 1, 3).unwrap(), 4);
+    });
+}
+
+/// Whenever it is while the other one is brought up to date.
+#[test]
+fn the_only_copy_in_sync_fails_while_it_gives_a_sync() {
+    each_seed(6, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(Duration::from_secs(2));
+        for region in 0..20 {
+            write_to(&cluster, 0, region * 16, 1).unwrap();
+        }
+        cluster.start(1);
+        cluster.world.run_for(Duration::from_millis(seed % 6 * 30));
+        fail_writes(&cluster, 0);
+        let failed = write_to(&cluster, 0, 1, 2).is_err();
+        cluster.world.run_for(Duration::from_secs(3));
+        // The other one may have been in sync by then.
+        assert!(failed || cluster.in_sync(1) == 1);
+        mend(&cluster, 0).unwrap();
+        assert_equal(&cluster);
+        write_to(&cluster, 0, 1, 3).unwrap();
+        assert_eq!(read_from(&cluster, 1, 1).unwrap(), 3);
+    });
+}
