@@ -75,6 +75,7 @@ mod tests {
             behind,
             promotable: Slots::from_bits(0b100),
             overdue: Slots::NONE,
+            starved: Slots::NONE,
             failed: false,
         }
     }
