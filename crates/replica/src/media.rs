@@ -64,16 +64,6 @@ impl Media {
         self.under_way.clear();
     }
 
-    /// Forgets what waits: the disk takes nothing any more.
-    pub fn drop_waiting(&mut self) {
-        self.waiting.clear();
-    }
-
-    /// Whether a write that was handed out has not ended.
-    pub fn is_busy(&self) -> bool {
-        !self.under_way.is_empty()
-    }
-
     /// The writes to the blocks that wait or are under way.
     pub fn within(&self, blocks: Blocks) -> Vec<ApplyId> {
         let waiting = self.waiting.iter().map(|(apply, _)| (apply.id, apply.blocks));

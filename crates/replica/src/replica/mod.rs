@@ -186,6 +186,8 @@ pub struct Replica {
     last_mark: u64,
     /// The disk failed: nothing is acknowledged any more.
     failed: bool,
+    /// The table still says which blocks were being written to when that happened.
+    knows_failed: bool,
     outputs: VecDeque<Output>,
 }
 
@@ -221,6 +223,7 @@ impl Replica {
             sweep_from: 0,
             last_mark: 0,
             failed: false,
+            knows_failed: true,
             outputs: VecDeque::new(),
         }
     }
@@ -261,7 +264,6 @@ impl Replica {
         self.config = Some(config);
         self.debts.clear();
         if self.failed {
-            self.rest_if_alone();
             return;
         }
         self.send_to_members(&Message::Activated);
@@ -278,6 +280,7 @@ impl Replica {
                 self.outputs.push_back(Output::Complete(command, Outcome::Unknown));
             }
         }
+        self.knows_failed &= !self.failed;
         self.table = Table::new(self.geometry);
         self.finished = Slots::NONE;
         self.media.abandon();
@@ -419,17 +422,16 @@ impl Replica {
         self.open_sync();
     }
 
-    /// The local write has ended. An error ends this copy's part in writes: it acknowledges nothing any more, and must be removed. The only one in sync, of which
-    /// nobody else has what it has, can still be read, when nothing changes any more what is on its disk.
+    /// The local write has ended. An error ends this copy's part: it acknowledges nothing any more, and must be removed. Of the only member, of which nobody else has
+    /// what it has, all can still be read that was not being written to.
     pub fn handle_applied(&mut self, id: ApplyId, result: Result<(), DiskFailed>) {
-        let ended = self.media.end(id);
         if result.is_err() {
             self.fail();
         }
         if self.failed {
             return;
         }
-        let Some(blocks) = ended else { return };
+        let Some(blocks) = self.media.end(id) else { return };
         self.table.applied(blocks, id);
         for owed in self.debts.pay(id) {
             self.settle_debt(owed);
@@ -451,17 +453,6 @@ impl Replica {
             self.failed = true;
             // What was under way ends without this copy, or not at all where it is the only one.
             self.answer_unknown();
-            self.media.drop_waiting();
-            self.rest_if_alone();
-        }
-    }
-
-    /// No member but this one has taken part in what was under way: what is on the disk when the last write to it has ended is what the blocks hold.
-    fn rest_if_alone(&mut self) {
-        if self.is_alone() {
-            self.rounds.clear();
-            self.table = Table::new(self.geometry);
-            self.debts.clear();
         }
     }
 
@@ -505,12 +496,13 @@ impl Replica {
     /// # Errors
     /// Why not.
     pub fn readable(&self, now: Instant, leases: &Leases, blocks: Blocks) -> Result<ReadMark, Unreadable> {
-        if self.failed && !self.is_alone() {
+        if self.failed && !(self.is_alone() && self.knows_failed) {
             return Err(Unreadable::Failed);
         }
         self.leased(now, leases)?;
-        if !self.table.is_valid(blocks) || self.failed && self.media.is_busy() {
-            return Err(Unreadable::Unsettled);
+        if !self.table.is_valid(blocks) {
+            // What a write that failed has left is to be seen, and may be gone with the next loss of power.
+            return Err(if self.failed { Unreadable::Failed } else { Unreadable::Unsettled });
         }
         Ok(ReadMark(self.table.mark()))
     }

@@ -9,6 +9,7 @@ use replica::{
 const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks: 6 };
 const LIFE: Incarnation = Incarnation(1);
 const BLOCK: Blocks = Blocks { start: 3, end: 4 };
+const OTHER: Blocks = Blocks { start: 4, end: 5 };
 
 fn slot(number: usize) -> Slot {
     Slot::new(number).unwrap()
@@ -43,24 +44,21 @@ fn work(copy: &mut Replica) -> (Vec<replica::ApplyId>, Vec<Outcome>) {
     (applies, told)
 }
 
-fn readable(copy: &Replica) -> Result<(), Unreadable> {
+fn readable(copy: &Replica, blocks: Blocks) -> Result<(), Unreadable> {
     let now = Instant(10_000_000_000);
-    copy.readable(now, &Leases::new(Instant(0), LIFE, Terms::default()), BLOCK).map(|_| ())
+    copy.readable(now, &Leases::new(Instant(0), LIFE, Terms::default()), blocks).map(|_| ())
 }
 
 #[test]
-fn alone_it_is_read_when_nothing_changes_its_disk_any_more() {
+fn alone_it_is_read_but_for_what_was_being_written() {
     let mut copy = copy(&two().remove(slot(1)).unwrap());
     write(&mut copy, 1).unwrap();
-    write(&mut copy, 2).unwrap();
     let (applies, told) = work(&mut copy);
     assert!(told.is_empty());
-    let [first, second] = applies[..] else { panic!("{applies:?}") };
-    copy.handle_applied(first, Err(DiskFailed));
-    assert_eq!(work(&mut copy), (vec![], vec![Outcome::Unknown; 2]));
-    assert_eq!(readable(&copy), Err(Unreadable::Unsettled), "the second is at the disk");
-    copy.handle_applied(second, Err(DiskFailed));
-    assert_eq!(readable(&copy), Ok(()));
+    copy.handle_applied(applies[0], Err(DiskFailed));
+    assert_eq!(work(&mut copy), (vec![], vec![Outcome::Unknown]));
+    assert_eq!(readable(&copy, OTHER), Ok(()));
+    assert_eq!(readable(&copy, BLOCK), Err(Unreadable::Failed), "it is there, and may not last");
     assert_eq!(write(&mut copy, 3), Err(Unwritable::Failed));
 }
 
@@ -70,9 +68,12 @@ fn with_others_in_sync_it_is_not_read_until_they_are_gone() {
     write(&mut copy, 1).unwrap();
     let (applies, _) = work(&mut copy);
     copy.handle_applied(applies[0], Err(DiskFailed));
-    assert_eq!(readable(&copy), Err(Unreadable::Failed));
-    let config = two().remove(slot(1)).unwrap();
-    copy.activate(Activation { config, kept: true });
+    assert_eq!(readable(&copy, OTHER), Err(Unreadable::Failed));
+    let alone = two().remove(slot(1)).unwrap();
+    copy.activate(Activation { config: alone.clone(), kept: true });
     assert_eq!(work(&mut copy), (vec![], vec![Outcome::Unknown]));
-    assert_eq!(readable(&copy), Ok(()), "nobody else has what it has");
+    assert_eq!(readable(&copy, OTHER), Ok(()), "nobody else has what it has");
+    assert_eq!(readable(&copy, BLOCK), Err(Unreadable::Failed));
+    copy.activate(Activation { config: alone, kept: false });
+    assert_eq!(readable(&copy, OTHER), Err(Unreadable::Failed), "it does not know any more what was being written");
 }
