@@ -75,5 +75,9 @@ fn with_others_in_sync_it_is_not_read_until_they_are_gone() {
     assert_eq!(readable(&copy, OTHER), Ok(()), "nobody else has what it has");
     assert_eq!(readable(&copy, BLOCK), Err(Unreadable::Failed));
     copy.activate(Activation { config: alone, kept: false });
-    assert_eq!(readable(&copy, OTHER), Err(Unreadable::Failed), "it does not know any more what was being written");
+    assert_eq!(
+        readable(&copy, OTHER),
+        Err(Unreadable::Failed),
+        "it does not know any more what was being written"
+    );
 }
