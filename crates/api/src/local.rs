@@ -31,7 +31,8 @@ impl fmt::Debug for LocalCredential {
 }
 
 impl LocalCredential {
-    /// That of the node whose API is at `authority` (`127.0.0.1:3280`), if this user can read it.
+    /// That of the node whose API is at `authority` (`127.0.0.1:3280`), if this user can read it. There is none for a name: it may lead to several addresses,
+    /// and somebody else may listen at one of them.
     pub fn find(authority: &str) -> Option<LocalCredential> {
         let files = files_of(authority);
         let paths = directories()
@@ -76,17 +77,16 @@ fn read(path: &Path) -> Option<LocalCredential> {
 }
 
 /// The names of files that may have the credential of who listens at `authority`. One that listens everywhere is found on loopback alone: the
-/// same port of another machine is somebody else.
+/// same port of another machine is somebody else, and that of the other family may be.
 fn files_of(authority: &str) -> Vec<String> {
-    let authority = match authority.rsplit_once(':') {
-        Some(("localhost", port)) => format!("{}:{port}", Ipv4Addr::LOCALHOST),
-        _ => authority.to_owned(),
-    };
     let Ok(address) = authority.parse::<SocketAddr>() else { return Vec::new() };
-    let anywhere = |ip: IpAddr| LocalCredential::file_name(SocketAddr::new(ip, address.port()));
+    let anywhere: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
     let mut files = vec![LocalCredential::file_name(address)];
     if address.ip().is_loopback() {
-        files.extend([anywhere(Ipv4Addr::UNSPECIFIED.into()), anywhere(Ipv6Addr::UNSPECIFIED.into())]);
+        files.push(LocalCredential::file_name(SocketAddr::new(anywhere, address.port())));
     }
     files
 }
@@ -97,15 +97,14 @@ mod tests {
 
     #[test]
     fn a_credential_is_looked_for_by_address() {
-        assert_eq!(files_of("127.0.0.1:3280"), ["127.0.0.1:3280", "0.0.0.0:3280", "[::]:3280"]);
-        assert_eq!(files_of("localhost:3280")[0], "127.0.0.1:3280");
-        assert_eq!(files_of("[::1]:3280")[0], "[::1]:3280");
+        assert_eq!(files_of("127.0.0.1:3280"), ["127.0.0.1:3280", "0.0.0.0:3280"]);
+        assert_eq!(files_of("[::1]:3280"), ["[::1]:3280", "[::]:3280"]);
     }
 
     #[test]
     fn another_machine_is_not_sent_what_is_for_this_one() {
         assert_eq!(files_of("10.0.0.1:3280"), ["10.0.0.1:3280"]);
-        for none in ["san.example:3280", "", "../../etc/passwd", "127.0.0.1"] {
+        for none in ["san.example:3280", "localhost:3280", "", "../../etc/passwd", "127.0.0.1"] {
             assert!(files_of(none).is_empty(), "{none}");
         }
     }

@@ -4,6 +4,7 @@ mod error;
 mod path;
 
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ type Result<T> = std::result::Result<T, ClientError>;
 
 impl Client {
     /// A client of the node at `url`, such as `http://127.0.0.1:3280`. Nothing is sent yet. It proves itself with what a node of this user's leaves on its
-    /// machine ([`LocalCredential`]).
+    /// machine ([`LocalCredential`]). `localhost` is 127.0.0.1 and nothing else: somebody else may listen at the same port of another of its addresses.
     pub fn new(url: &str) -> Client {
         let config = Agent::config_builder()
             // A problem document is an answer, too.
@@ -61,7 +62,7 @@ impl Client {
             .timeout_global(Some(REQUEST_TIMEOUT))
             .user_agent(concat!("ursa/", env!("CARGO_PKG_VERSION")))
             .build();
-        Client { agent: config.into(), url: url.trim_end_matches('/').to_owned(), token: None }
+        Client { agent: config.into(), url: without_name(url.trim_end_matches('/')), token: None }
     }
 
     /// With a token instead.
@@ -539,6 +540,16 @@ impl Client {
     pub fn audit(&self, limit: usize, before: Option<u64>) -> Result<Vec<AuditEntry>> {
         let before = before.map_or(String::new(), |before| format!("&before={before}"));
         self.list(&format!("/v1/audit?limit={limit}{before}"))
+    }
+}
+
+/// This URL, with an address for `localhost`.
+fn without_name(url: &str) -> String {
+    let Some((scheme, authority)) = url.split_once("://") else { return url.to_owned() };
+    let (host, port) = authority.split_at(authority.find([':', '/']).unwrap_or(authority.len()));
+    match host.eq_ignore_ascii_case("localhost") {
+        true => format!("{scheme}://{}{port}", Ipv4Addr::LOCALHOST),
+        false => url.to_owned(),
     }
 }
 

@@ -98,3 +98,16 @@ fn strangers_are_told_apart_from_nobody() {
         assert!(matches!(error, ClientError::Address { .. }), "{url}: {error:?}");
     }
 }
+
+#[test]
+fn localhost_is_one_address() {
+    for (url, meant) in [
+        ("http://localhost:3280/", "http://127.0.0.1:3280"),
+        ("http://LOCALHOST", "http://127.0.0.1"),
+        ("http://localhost.example:3280", "http://localhost.example:3280"),
+        ("http://[::1]:3280", "http://[::1]:3280"),
+        ("localhost:3280", "localhost:3280"),
+    ] {
+        assert_eq!(Client::new(url).url(), meant);
+    }
+}

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use axum::extract::Request;
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -37,7 +37,7 @@ impl Peer {
 
 pub(super) async fn check(request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
-    match judge(peer, request.uri(), request.headers()) {
+    match judge(peer, request.method(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => {
             // Not louder: whoever likes could fill the log with it.
@@ -47,7 +47,7 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
     }
 }
 
-fn judge(peer: Option<Peer>, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+fn judge(peer: Option<Peer>, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
     let secure = peer.is_some_and(|peer| peer.secure);
     if !secure && !peer.is_some_and(|peer| peer.is_local()) {
         let detail = "without TLS this interface answers programs of its own machine alone";
@@ -72,11 +72,21 @@ fn judge(peer: Option<Peer>, uri: &Uri, headers: &HeaderMap) -> Result<(), Refus
         origin.as_ref().and_then(Uri::authority) != host.as_ref()
     };
     let fetched_by = headers.contains_key("sec-fetch-site").then(|| single(headers, "sec-fetch-site"));
-    if from_elsewhere || fetched_by.is_some_and(|site| !matches!(site, Some("same-origin" | "none"))) {
+    let from_page_of_others = fetched_by.is_some_and(|site| !matches!(site, Some("same-origin" | "none")));
+    if from_elsewhere || from_page_of_others && !opens_console(method, uri, headers) {
         let detail = "the request was made by a page of another site";
         return Err(Refusal::new(StatusCode::FORBIDDEN, "cross_origin", detail));
     }
     Ok(())
+}
+
+/// Whether somebody has followed a link to the console: the page that had it sees nothing of the answer, and the console's files are the same for everybody.
+fn opens_console(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
+    let reads = *method == Method::GET || *method == Method::HEAD;
+    let navigates = single(headers, "sec-fetch-mode") == Some("navigate")
+        && single(headers, "sec-fetch-dest") == Some("document");
+    let path = uri.path();
+    reads && navigates && !path.starts_with("/v1") && !path.starts_with("/metrics")
 }
 
 /// The value of a header that is there once.
@@ -109,7 +119,8 @@ mod tests {
         let headers =
             headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
         let peer = Some(Peer { address: peer.parse().unwrap(), secure });
-        judge(peer, &Uri::from_static("/v1/volumes"), &headers).err().map(|refusal| refusal.status().as_u16())
+        let uri = Uri::from_static("/v1/volumes");
+        judge(peer, &Method::GET, &uri, &headers).err().map(|refusal| refusal.status().as_u16())
     }
 
     #[test]
@@ -124,7 +135,10 @@ mod tests {
     #[test]
     fn other_machines_may_not() {
         assert_eq!(judged("10.0.0.1:9", &[("host", "127.0.0.1")]), Some(403));
-        assert_eq!(judge(None, &Uri::from_static("/"), &HeaderMap::new()).unwrap_err().status(), 403);
+        assert_eq!(
+            judge(None, &Method::GET, &Uri::from_static("/"), &HeaderMap::new()).unwrap_err().status(),
+            403
+        );
     }
 
     #[test]
@@ -139,7 +153,7 @@ mod tests {
         let headers: HeaderMap = [(HOST, "localhost".parse().unwrap())].into_iter().collect();
         let uri = Uri::from_static("http://evil.example/v1/volumes");
         let peer = Peer { address: ([127, 0, 0, 1], 9).into(), secure: false };
-        let refusal = judge(Some(peer), &uri, &headers).unwrap_err();
+        let refusal = judge(Some(peer), &Method::GET, &uri, &headers).unwrap_err();
         assert_eq!(refusal.status(), 421);
     }
 
@@ -153,6 +167,34 @@ mod tests {
             assert_eq!(judged_by(true, "10.0.0.1:9", &[host, ("origin", origin)]), Some(403), "{origin}");
         }
         assert_eq!(judged_by(true, "10.0.0.1:9", &[host, ("sec-fetch-site", "same-site")]), Some(403));
+    }
+
+    #[test]
+    fn a_link_of_another_site_opens_the_console_and_nothing_else() {
+        let opened = |method: &str, path: &'static str, mode: &str, dest: &str| {
+            let headers = [
+                ("host", "127.0.0.1:3280"),
+                ("sec-fetch-site", "cross-site"),
+                ("sec-fetch-mode", mode),
+                ("sec-fetch-dest", dest),
+            ];
+            let headers = headers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+            let peer = Peer { address: ([127, 0, 0, 1], 9).into(), secure: false };
+            let (method, headers) = (method.parse().unwrap(), HeaderMap::from_iter(headers));
+            judge(Some(peer), &method, &Uri::from_static(path), &headers).is_ok()
+        };
+        assert!(opened("GET", "/", "navigate", "document") && opened("HEAD", "/x", "navigate", "document"));
+        for path in ["/v1", "/v1/volumes", "/metrics"] {
+            assert!(!opened("GET", path, "navigate", "document"), "{path}");
+        }
+        for (method, mode, dest) in [
+            ("POST", "navigate", "document"),
+            ("GET", "no-cors", "document"),
+            ("GET", "navigate", "iframe"),
+            ("GET", "no-cors", "image"),
+        ] {
+            assert!(!opened(method, "/", mode, dest), "{method} {mode} {dest}");
+        }
     }
 
     #[test]

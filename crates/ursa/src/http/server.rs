@@ -25,6 +25,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
+use super::access::network_of;
 use super::guard::Peer;
 use super::state::State;
 
@@ -86,7 +87,7 @@ pub async fn serve(listeners: Listeners, state: State, shutdown: impl Future<Out
     Ok(())
 }
 
-/// How many connections there are from which other machine.
+/// How many connections there are from which other machine, or network of IPv6.
 type ByAddress = Mutex<BTreeMap<IpAddr, usize>>;
 
 /// What every connection needs.
@@ -134,6 +135,7 @@ impl Server {
         }
         let permit = Arc::clone(&self.of_others).try_acquire_owned().ok()?;
         let mut counts = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = network_of(address);
         let count = counts.entry(address).or_default();
         if *count >= OF_ADDRESS_MAX {
             return None;

@@ -1,7 +1,7 @@
 //! The control thread: the start's last steps, the HTTP interface, signals, the stop.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -140,6 +140,18 @@ fn bound(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
+/// The addresses at which these are reached. One for all addresses of IPv6 has those of IPv4, too, unless the system is set otherwise.
+fn reached(sockets: &[(SocketAddr, TcpSocket)]) -> Vec<SocketAddr> {
+    let mut addresses: Vec<SocketAddr> = sockets.iter().map(|(address, _)| *address).collect();
+    for (address, socket) in sockets {
+        let both = || matches!(rustix::net::sockopt::ipv6_v6only(socket), Ok(false));
+        if address.ip() == Ipv6Addr::UNSPECIFIED && both() {
+            addresses.push((Ipv4Addr::UNSPECIFIED, address.port()).into());
+        }
+    }
+    addresses
+}
+
 /// The HTTP interface, a task of its own.
 struct Http {
     task: JoinHandle<io::Result<()>>,
@@ -176,7 +188,7 @@ impl Http {
         let access = Access::start(&opening);
         let access = access.map_err(|error| ServeError::Access(opening.data_dir.clone(), error))?;
         let access = Arc::new(access);
-        let credential = access.leave_credential(&settings.api_listen, None);
+        let credential = access.leave_credential(&reached(&sockets), None);
         let listen = |(address, socket): (SocketAddr, TcpSocket)| {
             socket.listen(BACKLOG).map_err(|error| ServeError::Api(address, error))
         };

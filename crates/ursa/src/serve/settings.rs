@@ -49,6 +49,14 @@ pub enum SettingsError {
     /// Nobody could change anything.
     #[error("api-listen names no address: give one such as 127.0.0.1:{API_PORT}")]
     NoApi,
+    /// The command line on the node would reach nothing.
+    #[error(
+        "api-listen has no address that the command line on this node can use: add one of loopback, such as 127.0.0.1:{port}"
+    )]
+    NoApiHere {
+        /// Of the first address.
+        port: u16,
+    },
     /// Half of what TLS needs.
     #[error("api-certificate and api-key belong together: give both, or none")]
     HalfCertificate,
@@ -87,8 +95,9 @@ impl Settings {
         at_least("login-timeout", given.login_timeout, 1)?;
         at_least("nop-interval", given.nop_interval, 1)?;
         let api_listen = given.api_listen.unwrap_or_else(|| vec![(Ipv4Addr::LOCALHOST, API_PORT).into()]);
-        if api_listen.is_empty() {
-            return Err(SettingsError::NoApi);
+        let Some(first) = api_listen.first() else { return Err(SettingsError::NoApi) };
+        if !api_listen.iter().any(|address| address.ip().is_loopback() || address.ip().is_unspecified()) {
+            return Err(SettingsError::NoApiHere { port: first.port() });
         }
         let api_certificate = match (given.api_certificate, given.api_key) {
             (Some(certificate), Some(key)) => Some(CertificateFiles { certificate, key }),

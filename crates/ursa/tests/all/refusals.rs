@@ -57,6 +57,8 @@ fn settings_that_are_none_are_refused() {
     refused(&mut with("iscsi-lissten = []\n"), 2, &["iscsi-lissten", "iscsi-listen", "line 1"]);
     refused(&mut with("name = 'a'\nram-max = '1X'\n"), 2, &["ram-max", "\"1X\" is not a size", "line 2"]);
     refused(&mut with("api-listen = []\n"), 2, &["api-listen names no address"]);
+    let elsewhere = "api-listen = ['10.1.1.5:3281']\n";
+    refused(&mut with(elsewhere), 2, &["the command line on this node", "127.0.0.1:3281"]);
     refused(&mut with("api-key = 'k'\n"), 2, &["api-certificate and api-key belong together"]);
     refused(&mut with("iscsi-listen = []\n"), 2, &["names no address"]);
     refused(&mut with("log = 'info,,=='\n"), 2, &["log filter"]);

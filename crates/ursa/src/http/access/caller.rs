@@ -38,14 +38,14 @@ fn token_parts(text: &str) -> Option<(&str, &str)> {
 }
 
 impl Caller {
-    /// Who asks by these headers. A token that is wrong is not made up for by a cookie.
+    /// Who asks by these headers, from this machine or another. A token that is wrong is not made up for by a cookie.
     ///
     /// # Errors
     /// Nothing is proved: 401.
-    pub(super) async fn of(state: &State, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    pub(super) async fn of(state: &State, headers: &HeaderMap, is_local: bool) -> Result<Caller, Refusal> {
         if headers.contains_key(AUTHORIZATION) {
             let token = bearer(headers).ok_or_else(unknown_token)?;
-            return by_token(state, token).await;
+            return by_token(state, token, is_local).await;
         }
         match session_cookie(headers) {
             Some(secret) => by_session(state, &secret).await,
@@ -54,8 +54,9 @@ impl Caller {
     }
 }
 
-async fn by_token(state: &State, token: String) -> Result<Caller, Refusal> {
-    if state.access.local.is(&token) {
+async fn by_token(state: &State, token: String, is_local: bool) -> Result<Caller, Refusal> {
+    // From elsewhere it is no proof: it was read by somebody whom it was not left for.
+    if is_local && state.access.local.is(&token) {
         return Ok(Caller { name: LOCAL.into(), role: Role::Admin, by: ProvedBy::Local });
     }
     let (id, secret) = token_parts(&token).ok_or_else(unknown_token)?;

@@ -1,17 +1,19 @@
 //! The gate: what a route needs, who asks, and what is written down of it.
 
+use ::node::NotRunning;
 use api::{ProvedBy, REQUEST_HEADER};
 use axum::extract::{MatchedPath, Request, State as Extracted};
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tokio::task::JoinError;
 
 use super::Caller;
 use super::role::{Need, is_known, need};
 use crate::http::audit::Deed;
 use crate::http::guard::Peer;
-use crate::http::refusal::{Refusal, RefusalCode};
+use crate::http::refusal::{Refusal, RefusalCode, was_not_looked_at};
 use crate::http::state::State;
 
 /// Lets through who may, and writes down changes, done or refused, of who is known.
@@ -23,7 +25,8 @@ pub(in crate::http) async fn pass(
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let needed = route.as_deref().and_then(|route| need(request.method(), route));
     let role = match needed {
-        Some(Need::Nothing) => return next.run(request).await,
+        Some(Need::Nothing) if is_safe(request.method()) => return next.run(request).await,
+        Some(Need::Nothing) => return to_the_end(async move { next.run(request).await }).await,
         Some(Need::RoleUnlessLocal(_)) if state.access.metrics_without_token && is_local(&request) => {
             return next.run(request).await;
         }
@@ -32,7 +35,7 @@ pub(in crate::http) async fn pass(
         None if route.as_deref().is_some_and(is_known) => return no_such_method().into_response(),
         None => return undeclared().into_response(),
     };
-    let caller = match Caller::of(&state, request.headers()).await {
+    let caller = match Caller::of(&state, request.headers(), is_local(&request)).await {
         Ok(caller) => caller,
         Err(refusal) => return refusal.into_response(),
     };
@@ -50,21 +53,36 @@ pub(in crate::http) async fn pass(
         () => None,
     };
     let to_write = changes || refused.is_some();
-    let mut response = match refused {
-        Some(refusal) => refusal.into_response(),
-        None => {
-            request.extensions_mut().insert(caller.clone());
-            next.run(request).await
-        }
-    };
-    // What one caller may see, no cache gives to another.
-    response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    if to_write {
+    let answer = async move {
+        let mut response = match refused {
+            Some(refusal) => refusal.into_response(),
+            None => {
+                request.extensions_mut().insert(caller.clone());
+                next.run(request).await
+            }
+        };
+        // What one caller may see, no cache gives to another.
+        response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         let code = response.extensions().get::<RefusalCode>().map(|code| code.0.clone());
-        let (who, by, status) = (caller.name, Some(caller.by), response.status());
-        state.access.audit.write(Deed { who, by, address, action, status, code }).await;
+        if to_write && !code.as_deref().is_some_and(was_not_looked_at) {
+            let (who, by, status) = (caller.name, Some(caller.by), response.status());
+            state.access.audit.write(Deed { who, by, address, action, status, code }).await;
+        }
+        response
+    };
+    match to_write {
+        true => to_the_end(answer).await,
+        false => answer.await,
     }
-    response
+}
+
+/// Goes on to the end, and writes it down, also if who asked hangs up: its connection's task is then gone.
+async fn to_the_end(answer: impl Future<Output = Response> + Send + 'static) -> Response {
+    match tokio::spawn(answer).await.map_err(JoinError::try_into_panic) {
+        Ok(response) => response,
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        Err(Err(_)) => Refusal::from(NotRunning).into_response(),
+    }
 }
 
 /// RFC 9110 9.2.1. What is not known to be safe is not.

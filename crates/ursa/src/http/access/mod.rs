@@ -25,6 +25,7 @@ use self::password::Passwords;
 pub(super) use self::password::TooMany;
 use self::session::Sessions;
 use self::slowdown::Slowdown;
+pub(super) use self::slowdown::network_of;
 use super::audit::Audit;
 
 pub(super) use self::caller::{Caller, kept_role, session_cookie, shown_role, token_text};

@@ -5,7 +5,7 @@
 //! sessions that are there and the command line on a node go on.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 /// Tries of an account that cost nothing: somebody who does not remember has as many.
@@ -114,9 +114,10 @@ fn wait_after(tries: u32) -> Duration {
     }
 }
 
-/// Whoever has an address of IPv6 has 2^64 of them.
-fn network_of(address: IpAddr) -> IpAddr {
+/// Whose address it is: whoever has one of IPv6 has 2^64 of them, and all of loopback is this machine's.
+pub(in crate::http) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
+        address if address.is_loopback() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
         address => address,
     }
@@ -173,6 +174,18 @@ mod tests {
         (0..21).for_each(|n| slowdown.begin(now, &format!("user{n}"), near).unwrap_or_default());
         assert!(slowdown.begin(now, "x", "fd00::ffff:1".parse().unwrap()).is_err(), "the same network");
         assert!(slowdown.begin(now, "x", "fd00:0:0:1::1".parse().unwrap()).is_ok(), "another one");
+    }
+
+    #[test]
+    fn all_of_loopback_is_one_address() {
+        let (mut slowdown, now) = (Slowdown::default(), Instant::now());
+        for n in 0..21_u8 {
+            assert_eq!(slowdown.begin(now, &format!("user{n}"), [127, 0, n, 1].into()), Ok(()));
+        }
+        for address in ["127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+            assert!(slowdown.begin(now, "x", address.parse().unwrap()).is_err(), "{address}");
+        }
+        assert!(slowdown.begin(now, "x", HOME).is_ok(), "another machine");
     }
 
     #[test]

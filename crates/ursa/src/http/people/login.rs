@@ -1,7 +1,7 @@
 //! Logging in and out, and the first user.
 
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ::node::Control;
 use ::node::control::{User, UserChange};
@@ -21,11 +21,13 @@ use crate::http::access::{
 use crate::http::audit::Deed;
 use crate::http::guard::Peer;
 use crate::http::input::Json;
-use crate::http::refusal::Refusal;
+use crate::http::refusal::{Refusal, was_not_looked_at};
 use crate::http::state::State;
 
 /// A cookie to be kept, or to be forgotten.
 type Cookie = [(HeaderName, String); 1];
+
+const SETUP_TOKEN_INVALID: &str = "setup_token_invalid";
 
 /// What a console must know before anybody has logged in.
 #[utoipa::path(
@@ -50,6 +52,7 @@ pub(in crate::http) async fn state(
         (status = FORBIDDEN, description = "`setup_token_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`set_up_already`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = TOO_MANY_REQUESTS, description = "`login_slowed`: with Retry-After", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`login_busy`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -58,19 +61,33 @@ pub(in crate::http) async fn set_up(
     Extension(peer): Extension<Peer>,
     Json(SetUp { token, name, password }): Json<SetUp>,
 ) -> Result<(StatusCode, Cookie, axum::Json<LoggedIn>), Refusal> {
-    let result = make_first(&state, &token, &name, password).await;
-    write_down(&state, &peer, "setup", &name, &result, StatusCode::CREATED).await;
+    let result = make_first(&state, &peer, &token, &name, password).await;
+    // Who has not the link is a stranger, and could turn the audit log over.
+    let by_stranger =
+        |refusal: &Refusal| refusal.code() == SETUP_TOKEN_INVALID || was_not_looked_at(refusal.code());
+    if !result.as_ref().is_err_and(by_stranger) {
+        write_down(&state, &peer, "setup", &name, &result, StatusCode::CREATED).await;
+    }
     let user = result?;
     let cookie = begin_session(&state.access, &peer, &user);
     Ok((StatusCode::CREATED, cookie, axum::Json(LoggedIn { name: user.name, role: Role::Admin })))
 }
 
-async fn make_first(state: &State, token: &str, name: &str, password: String) -> Result<User, Refusal> {
+async fn make_first(
+    state: &State,
+    peer: &Peer,
+    token: &str,
+    name: &str,
+    password: String,
+) -> Result<User, Refusal> {
+    let address = peer.address.ip();
+    state.access.slowdown().begin(Instant::now(), "", address).map_err(slowed)?;
     if !state.access.is_set_up_secret(token) {
         let detail = "the link to set up is not the one that this node has printed, was used, or is too old";
-        return Err(Refusal::new(StatusCode::FORBIDDEN, "setup_token_invalid", detail)
+        return Err(Refusal::new(StatusCode::FORBIDDEN, SETUP_TOKEN_INVALID, detail)
             .hint("restart the node to get a new link, or make a user on the node itself: `ursa user create NAME --role admin`"));
     }
+    state.access.slowdown().forgive("", address, false);
     let user = new_user(state, name, Role::Admin, password).await?;
     let made =
         state.call(move |control| async move { control.change_user(UserChange::First(user)).await }).await?;
@@ -119,7 +136,7 @@ pub(in crate::http) async fn log_in(
 ) -> Result<(Cookie, axum::Json<LoggedIn>), Refusal> {
     let result = check(&state, &peer, &name, password).await;
     // One that was not looked at is not written down: there may be as many as somebody likes.
-    if !result.as_ref().is_err_and(|refusal| matches!(refusal.code(), "login_slowed" | "login_busy")) {
+    if !result.as_ref().is_err_and(|refusal| was_not_looked_at(refusal.code())) {
         write_down(&state, &peer, "login", &name, &result, StatusCode::OK).await;
     }
     let user = result?;
@@ -132,11 +149,7 @@ async fn check(state: &State, peer: &Peer, name: &str, password: String) -> Resu
     let (access, address) = (&state.access, peer.address.ip());
     // What no name can be is one account for all: it is not remembered.
     let account = if name.len() <= 63 { name } else { "" };
-    access.slowdown().begin(Instant::now(), account, address).map_err(|wait| {
-        let seconds = wait.as_secs() + 1;
-        let detail = format!("too many wrong passwords: try again in {seconds} seconds");
-        Refusal::new(StatusCode::TOO_MANY_REQUESTS, "login_slowed", detail).retry_after(seconds)
-    })?;
+    access.slowdown().begin(Instant::now(), account, address).map_err(slowed)?;
     let of_name = name.to_owned();
     let user = state.call(move |control: Rc<Control>| async move { Ok(control.user(&of_name)) }).await;
     let kept = user.as_ref().ok().and_then(Option::as_ref).map(|user| user.password.clone());
@@ -161,6 +174,12 @@ async fn check(state: &State, peer: &Peer, name: &str, password: String) -> Resu
             Err(busy(TooMany))
         }
     }
+}
+
+fn slowed(wait: Duration) -> Refusal {
+    let seconds = wait.as_secs() + 1;
+    let detail = format!("too many wrong tries: try again in {seconds} seconds");
+    Refusal::new(StatusCode::TOO_MANY_REQUESTS, "login_slowed", detail).retry_after(seconds)
 }
 
 fn busy(_: TooMany) -> Refusal {

@@ -1,7 +1,7 @@
 //! Users.
 
 use ::node::control::{self, UserChange as Change};
-use api::{List, Problem, User, UserChange, UserCreate};
+use api::{List, Problem, Role, User, UserChange, UserCreate};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 
@@ -34,6 +34,12 @@ pub(in crate::http) async fn create(
     Extracted(state): Extracted<State>,
     Json(UserCreate { name, role, password }): Json<UserCreate>,
 ) -> Result<(StatusCode, axum::Json<User>), Refusal> {
+    let set_up = state.call(|control| async move { Ok(control.is_set_up()) }).await?;
+    if set_up == Some(false) && role != Role::Admin {
+        // The link ends with it, and nobody could make others from elsewhere.
+        return Err(Refusal::invalid("role", "the first user is an administrator")
+            .hint("make that one first: `ursa user create NAME --role admin`"));
+    }
     let user = new_user(&state, &name, role, password).await?;
     let made = state.call(move |control| async move { control.change_user(Change::Add(user)).await }).await?;
     // Whoever has the link makes no second first user.

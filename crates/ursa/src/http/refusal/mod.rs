@@ -25,6 +25,11 @@ pub struct Refusal {
 #[derive(Clone, Debug)]
 pub(super) struct RefusalCode(pub(super) String);
 
+/// Whether these are tries that were sent away before anything was checked; there may be as many as somebody likes.
+pub(super) fn was_not_looked_at(code: &str) -> bool {
+    matches!(code, "login_slowed" | "login_busy")
+}
+
 impl Refusal {
     /// A refusal. `code` is part of the interface and stays; `detail` is for people.
     pub fn new(status: StatusCode, code: impl Into<Cow<'static, str>>, detail: impl Into<String>) -> Refusal {
@@ -77,7 +82,8 @@ impl Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let (status, Refusal { problem, retry_after }) = (self.status(), self);
-        if status.is_server_error() {
+        // Whoever likes could fill the log with what is not looked at.
+        if status.is_server_error() && !was_not_looked_at(&problem.code) {
             tracing::warn!(code = problem.code, detail = problem.detail, "a request failed");
         }
         let code = RefusalCode(problem.code.clone());

@@ -1,5 +1,7 @@
 //! Who may do what: users, sessions, tokens, and what is tried against them.
 
+use std::time::{Duration, Instant};
+
 use api::{REQUEST_HEADER, SESSION_COOKIE};
 use axum::body::Body;
 use axum::http::Request;
@@ -118,6 +120,10 @@ fn every_call_is_refused_to_who_may_not_and_to_strangers() {
             Request::builder().method(method).uri(&path).extension(outsider).extension(Stranger);
         request = request.header("host", "san1.example");
         rig.send(request.body(Body::empty()).unwrap()).refused(401, "login_needed");
+        let local = format!("Bearer {}", rig.state.access.local_token());
+        let request = Request::builder().method(method).uri(&path).extension(outsider);
+        let request = request.header("host", "san1.example").header("authorization", local);
+        rig.send(request.body(Body::empty()).unwrap()).refused(401, "token_invalid");
     }
     assert!(counted.0 > 40 && counted.1 > 40, "{counted:?}");
     assert!(rig.names("/v1/volumes").is_empty());
@@ -155,6 +161,7 @@ fn the_first_user_is_made_by_the_link_and_once() {
 #[test]
 fn a_user_logs_in_and_out() {
     let rig = Rig::new();
+    user(&rig, "root", "admin");
     user(&rig, "alice", "operator");
     let answer = try_login(&rig, "alice", PASSWORD);
     assert_eq!(answer.json(200), json!({"name": "alice", "role": "operator"}));
@@ -254,7 +261,7 @@ fn a_token_is_shown_once_expires_and_is_deleted() {
     let made = rig.post("/v1/tokens", body).json(201);
     let brief = Proof::Token(made["secret"].as_str().unwrap().into());
     whoami(&rig, &brief).json(200);
-    std::thread::sleep(std::time::Duration::from_millis(2100));
+    std::thread::sleep(Duration::from_millis(2100));
     whoami(&rig, &brief).refused(401, "token_expired");
     for seconds in [json!(0), json!(1_u64 << 60)] {
         let body = json!({"name": "t", "role": "viewer", "valid_seconds": seconds});
@@ -302,7 +309,7 @@ fn wrong_passwords_are_slowed_and_say_nothing_of_who_exists() {
     try_login(&rig, "bob", "wrong password").refused(429, "login_slowed");
     // Tokens and this machine's credential go on.
     rig.get("/v1/whoami").json(200);
-    std::thread::sleep(std::time::Duration::from_millis(1100));
+    std::thread::sleep(Duration::from_millis(1100));
     login(&rig, "alice");
 }
 
@@ -391,6 +398,7 @@ fn metrics_are_open_to_this_machine_alone() {
 #[test]
 fn what_is_done_and_tried_is_written_down_without_secrets() {
     let rig = Rig::new();
+    user(&rig, "root", "admin");
     user(&rig, "alice", "viewer");
     try_login(&rig, "alice", "not the password").refused(401, "login_failed");
     let alice = login(&rig, "alice");
@@ -422,6 +430,7 @@ fn what_is_done_and_tried_is_written_down_without_secrets() {
             "alice session login 200 null",
             "alice null login 401 login_failed",
             "local local POST /v1/users 201 null",
+            "local local POST /v1/users 201 null",
         ]
     );
     assert_eq!(log.json(200)["items"][0]["address"], "127.0.0.1");
@@ -433,6 +442,54 @@ fn what_is_done_and_tried_is_written_down_without_secrets() {
     for secret in [PASSWORD, "not the password", "ursa-token-", "$argon2"] {
         assert!(!file.contains(secret), "{file}");
     }
+}
+
+#[test]
+fn who_hangs_up_is_written_down() {
+    let rig = Rig::new();
+    rig.send_and_hang_up(with_json("POST", "/v1/volumes", &json!({"name": "v", "size": 1 << 20})));
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        let log = rig.get("/v1/audit").json(200);
+        if let Some(entry) = log["items"].as_array().unwrap().first() {
+            assert_eq!((&entry["action"], &entry["status"]), (&json!("POST /v1/volumes"), &json!(201)));
+            break;
+        }
+        assert!(Instant::now() < end, "not written down in time");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(rig.names("/v1/volumes"), ["v"]);
+}
+
+#[test]
+fn strangers_who_try_to_set_up_are_slowed_and_not_written_down() {
+    let rig = Rig::new();
+    let set_up = |token: &str| {
+        let body = json!({"token": token, "name": "mallory", "password": PASSWORD});
+        send(&rig, &Proof::Nothing, "POST", "/v1/setup", Some(body))
+    };
+    (0..3).for_each(|_| drop(set_up("x").refused(403, "setup_token_invalid")));
+    let link = rig.state.access.offer_set_up();
+    (0..3).for_each(|_| drop(set_up("x").refused(403, "setup_token_invalid")));
+    let slowed = set_up(&link);
+    slowed.refused(429, "login_slowed");
+    assert!(slowed.headers.contains_key("retry-after"));
+    assert_eq!(rig.get("/v1/audit").json(200)["items"], json!([]));
+    std::thread::sleep(Duration::from_millis(1100));
+    set_up(&link).json(201);
+    let log = rig.get("/v1/audit").json(200);
+    assert_eq!((&log["items"][0]["action"], &log["items"][0]["status"]), (&json!("setup"), &json!(201)));
+}
+
+#[test]
+fn the_first_user_is_an_administrator() {
+    let rig = Rig::new();
+    let alice = json!({"name": "alice", "role": "operator", "password": PASSWORD});
+    let refused = rig.post("/v1/users", alice.clone()).refused(422, "field_invalid");
+    assert_eq!(refused["field"], "role");
+    assert!(refused["hint"].as_str().unwrap().contains("--role admin"), "{refused}");
+    user(&rig, "root", "admin");
+    rig.post("/v1/users", alice).json(201);
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! A node with a default pool of 64 MiB, on two cores, and its router.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use ::node::control::ControlError;
@@ -117,15 +119,7 @@ impl Rig {
     }
 
     pub(super) fn send(&self, request: Request<Body>) -> Answer {
-        let mut request = request;
-        request.headers_mut().entry(HOST).or_insert("127.0.0.1:3280".parse().unwrap());
-        let peer = Peer { address: SocketAddr::from(([127, 0, 0, 1], 40000)), secure: false };
-        request.extensions_mut().get_or_insert(peer);
-        let known = request.headers().contains_key(AUTHORIZATION) || request.headers().contains_key(COOKIE);
-        if !known && request.extensions().get::<Stranger>().is_none() {
-            let token = format!("Bearer {}", self.state.access.local_token());
-            request.headers_mut().insert(AUTHORIZATION, token.parse().unwrap());
-        }
+        let request = self.completed(request);
         self.tokio.block_on(async {
             let response = self.router.clone().oneshot(request).await.unwrap();
             let (parts, body) = response.into_parts();
@@ -136,6 +130,29 @@ impl Rig {
                 text: String::from_utf8(text).unwrap(),
             }
         })
+    }
+
+    /// Sends it and hangs up before the answer.
+    pub(super) fn send_and_hang_up(&self, request: Request<Body>) {
+        let request = self.completed(request);
+        self.tokio.block_on(async {
+            let mut answer = pin!(self.router.clone().oneshot(request));
+            let answered = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context).is_ready())).await;
+            assert!(!answered, "it was answered at once");
+        });
+    }
+
+    /// With what every client sends, from this machine by its command line unless it says otherwise.
+    fn completed(&self, mut request: Request<Body>) -> Request<Body> {
+        request.headers_mut().entry(HOST).or_insert("127.0.0.1:3280".parse().unwrap());
+        let peer = Peer { address: SocketAddr::from(([127, 0, 0, 1], 40000)), secure: false };
+        request.extensions_mut().get_or_insert(peer);
+        let known = request.headers().contains_key(AUTHORIZATION) || request.headers().contains_key(COOKIE);
+        if !known && request.extensions().get::<Stranger>().is_none() {
+            let token = format!("Bearer {}", self.state.access.local_token());
+            request.headers_mut().insert(AUTHORIZATION, token.parse().unwrap());
+        }
+        request
     }
 
     pub(super) fn get(&self, path: &str) -> Answer {

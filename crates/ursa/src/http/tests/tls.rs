@@ -88,7 +88,7 @@ fn get(path: &str) -> String {
 #[test]
 fn one_port_takes_tls_and_plain_requests() {
     let rig = Rig::new();
-    rig.post("/v1/users", json!({"name": "alice", "role": "viewer", "password": "correct horse battery"}))
+    rig.post("/v1/users", json!({"name": "alice", "role": "admin", "password": "correct horse battery"}))
         .json(201);
     let served = Served::start(&rig);
     let certificate = rig.dir().join("api/certificate.pem");
