@@ -115,6 +115,17 @@ pub enum ControlError {
         "another pool is called {0:?} here, which is not open: choose another name with --name, or bring that one back (`ursa pool reopen {0}`) or give it up (`ursa pool forget {0}`)"
     )]
     PoolOfThatName(String),
+    /// Reopening the pool would lose the only good copy of a volume.
+    #[error(
+        "volume {volume:?} is in memory, and no other node has a copy of it in sync: it would be lost with the reopening of pool {pool:?}; \
+         wait until another copy is in sync, make one (`ursa volume copy add {volume} --on NODE`), or delete the volume"
+    )]
+    OnlyInMemory {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+    },
     /// There is no reason to reopen the pool.
     #[error("pool {0:?} works: there is no reason to reopen it")]
     PoolWorks(String),

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use proto::scsi::LuState;
-use store::{MetadataState, Pool};
+use store::{MetadataState, Pool, VolumeInfo, VolumeKind};
 
 use super::change::{Changing, Work};
 use super::pools::{PoolRecord, key};
@@ -40,6 +40,7 @@ impl Control {
             let record: Option<PoolRecord> = control.record.borrow().get(&key(&name));
             let record = record.ok_or_else(|| ControlError::not_found("pool", &name))?;
             if let Some(pool) = open {
+                control.check_nothing_forgotten(&pool)?;
                 control.set_pool_aside(&changing, pool).await?;
             }
             control.know_pool(&name, &record.paths, Opened::NotYet(rt::now()));
@@ -71,6 +72,18 @@ impl Control {
         }
     }
 
+    /// What other nodes count on to be here does not end with the pool's being closed.
+    fn check_nothing_forgotten(&self, pool: &Pool) -> Result<(), ControlError> {
+        let Some(keeper) = self.keeper() else { return Ok(()) };
+        let forgotten = |info: &VolumeInfo| {
+            info.kind == VolumeKind::Ram && info.copy.is_some() && keeper.is_last(info.id)
+        };
+        match pool.volumes().into_iter().find(forgotten) {
+            Some(info) => Err(ControlError::OnlyInMemory { pool: pool.name(), volume: info.name }),
+            None => Ok(()),
+        }
+    }
+
     /// Closes a pool whose volumes are to be back soon.
     async fn set_pool_aside(&self, changing: &Rc<Changing>, pool: Pool) -> Result<(), ControlError> {
         let volumes: BTreeSet<VolumeId> = pool.volumes().iter().map(|volume| volume.id).collect();
@@ -92,7 +105,9 @@ impl Control {
     /// Takes a pool's volumes off all cores, and keeps what their units had agreed on until they are opened again.
     pub(super) async fn set_volumes_aside(&self, changing: &Changing, pool: &Pool) {
         if let Some(keeper) = self.keeper() {
-            keeper.set_aside(&pool.volumes().iter().map(|volume| volume.id).collect()).await;
+            let (all, memory) = (pool.volumes(), |info: &&VolumeInfo| info.kind == VolumeKind::Ram);
+            let ids = all.iter().map(|info| info.id).collect();
+            keeper.set_aside(&ids, &all.iter().filter(memory).map(|info| info.id).collect()).await;
         }
         for volume in pool.volumes() {
             let state = self.close_volume(changing, pool, volume.id).await;

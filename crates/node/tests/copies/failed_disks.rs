@@ -85,6 +85,37 @@ fn the_only_copy_in_sync_is_read_on_and_written_again_when_its_pool_is_opened_ag
     });
 }
 
+/// What is in memory is gone when a pool is closed: not while it is all there is; and then it is copied anew.
+#[test]
+fn a_copy_in_memory_is_not_forgotten_by_opening_its_pool_again() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.add_volume(VolumeKind::Ram, 2);
+    cluster.control(0, |control| async move {
+        let thick = node::control::NewVolume { name: "other".into(), ..new_volume(POOL, Shape::thick()) };
+        control.create_volume(thick).await.unwrap();
+        map(&control, "other", 1).await.unwrap();
+    });
+    write_to(&cluster, 0, 3, 1).unwrap();
+    fail_writes(&cluster, 0);
+    let portal = cluster.portal(0);
+    let failed = cluster.world.block_on(cluster.client("other"), CoreId(0), move || async move {
+        let session = log_in(portal, "other").await.unwrap();
+        session.make_ready(Lun(1)).await.unwrap();
+        session.write(Lun(1), Lba(0), block(1), SIZE).await
+    });
+    failed.unwrap_err();
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(3));
+    let refused = mend(&cluster, 0).unwrap_err();
+    assert!(matches!(refused, ControlError::OnlyInMemory { .. }), "{refused}");
+    assert_eq!(read_from(&cluster, 0, 3).unwrap(), 1);
+    cluster.start(1);
+    assert_equal(&cluster);
+    mend(&cluster, 0).unwrap();
+    assert_equal(&cluster);
+    assert_eq!(read_from(&cluster, 0, 3).unwrap(), 1);
+}
+
 /// Whenever it is while the other one is brought up to date.
 #[test]
 fn the_only_copy_in_sync_fails_while_it_gives_a_sync() {

@@ -125,6 +125,8 @@ struct Kept {
     open: bool,
     /// They were, in this life, and forgot what they knew when they were closed: see [`Keeper::may_open`].
     reopens: bool,
+    /// What they held is gone then: it was in memory.
+    forgets: bool,
     /// A disk of it failed.
     failed: bool,
     /// The capacity that hosts are told.
@@ -501,6 +503,7 @@ impl Keeper {
             blank: false,
             open: false,
             reopens: false,
+            forgets: false,
             failed: false,
             shown: entry.size,
             proposing: false,

@@ -37,13 +37,15 @@ impl Keeper {
 
     /// The pool of these volumes is about to be closed, and may be opened again: hosts' writes to copies end with an outcome that nobody knows, and no more is
     /// served until [`Keeper::bring_back`].
-    pub async fn set_aside(&self, ids: &BTreeSet<VolumeId>) {
+    /// Those that `forgets` names are in memory: they come back blank.
+    pub async fn set_aside(&self, ids: &BTreeSet<VolumeId>, forgets: &BTreeSet<VolumeId>) {
         self.opening.acquire(1).await;
         let numbers = {
             let mut volumes = self.volumes.borrow_mut();
             let here = volumes.iter_mut().filter(|(id, kept)| kept.open && ids.contains(id));
             here.map(|(id, kept)| {
                 (kept.open, kept.reopens) = (false, true);
+                kept.forgets = forgets.contains(id);
                 self.closing.borrow_mut().insert(*id);
                 kept.entry.number
             })
@@ -147,7 +149,14 @@ impl Keeper {
         let Some(newest) = kept.membership.newest().filter(|_| kept.reopens) else { return true };
         let is_alone =
             || newest.members().without(kept.slot).is_empty() && kept.membership.active() == Some(newest);
-        !self.is_member(kept, newest) || is_alone()
+        !self.is_member(kept, newest) || is_alone() && !kept.forgets
+    }
+
+    /// Whether nobody but this node has a copy of the volume in sync.
+    pub fn is_last(&self, id: VolumeId) -> bool {
+        let volumes = self.volumes.borrow();
+        let newest = volumes.get(&id).and_then(|kept| Some((kept, kept.membership.newest()?)));
+        newest.is_some_and(|(kept, config)| config.in_sync().without(kept.slot).is_empty())
     }
 
     fn opening(&self, kept: &Kept) -> CopyOpening {
@@ -157,7 +166,8 @@ impl Keeper {
             made: kept.made,
             size: ByteLen(kept.entry.size),
             incarnation: self.copies.incarnation(),
-            new: kept.membership.newest().is_some_and(|config| self.is_in_sync(kept, config)),
+            new: !kept.reopens
+                && kept.membership.newest().is_some_and(|config| self.is_in_sync(kept, config)),
         }
     }
 }

@@ -75,6 +75,7 @@ impl From<ControlError> for Refusal {
                     "choose another name, or bring that one back (`ursa pool reopen {name}`) or give it up (`ursa pool forget {name}`)"
                 ))
             }
+            E::OnlyInMemory { .. } => Refusal::new(CONFLICT, "only_in_memory", error.to_string()),
             E::PoolWorks(_) => Refusal::new(CONFLICT, "pool_works", error.to_string()),
             E::LuStateUnreadable(_) => {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "volume_unserved", error.to_string())
