@@ -103,7 +103,9 @@ fn unsafe_stays_in_few_places() {
             continue;
         }
         for (number, line) in code_lines(&source) {
-            let found = line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe");
+            // A browser's 'unsafe-inline' is none of Rust's.
+            let found =
+                line.split(|c: char| !c.is_alphanumeric() && !"_-".contains(c)).any(|word| word == "unsafe");
             assert!(!found, "{}:{number}: unsafe belongs in base or rt: {line}", path.display());
         }
     }
