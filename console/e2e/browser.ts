@@ -38,6 +38,7 @@ export async function openPage(browser: Browser, look: Look, wrong: string[], lo
 
 /** What is wrong with how a page looks: what sticks out of it, and text that is cut off without a sign. */
 export async function looksWrong(page: Page): Promise<string[]> {
+  await page.waitForFunction(() => [...document.images].every(image => image.complete))
   return page.evaluate(() => {
     const found: string[] = []
     const root = document.documentElement
