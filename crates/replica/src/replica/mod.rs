@@ -322,22 +322,21 @@ impl Replica {
 
     /// Copies outside that miss so little that they may join: the rest is short (R19).
     pub fn caught_up(&self) -> Slots {
-        Slot::all()
-            .filter(|slot| self.sources[slot.index()].as_ref().is_some_and(Source::is_caught_up))
-            .collect()
+        self.receivers_whose(Source::is_caught_up)
     }
 
     /// Copies that this one brings up to date and that still miss too much to join.
     pub fn behind(&self) -> Slots {
-        let sourced = Slot::all().filter(|slot| self.sources[slot.index()].is_some());
-        sourced.collect::<Slots>().minus(self.caught_up())
+        self.receivers_whose(|source| !source.is_caught_up())
     }
 
     /// Joiners that wait for too long for regions that this copy's disk does not read.
     pub fn starved(&self) -> Slots {
-        Slot::all()
-            .filter(|slot| self.sources[slot.index()].as_ref().is_some_and(Source::is_starved))
-            .collect()
+        self.receivers_whose(Source::is_starved)
+    }
+
+    fn receivers_whose(&self, is_so: impl Fn(&Source) -> bool) -> Slots {
+        Slot::all().filter(|slot| self.sources[slot.index()].as_ref().is_some_and(&is_so)).collect()
     }
 
     /// Takes a message from the copy in `from`, over the link that is up.

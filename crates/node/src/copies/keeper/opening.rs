@@ -36,8 +36,7 @@ impl Keeper {
     }
 
     /// The pool of these volumes is about to be closed, and may be opened again: hosts' writes to copies end with an outcome that nobody knows, and no more is
-    /// served until [`Keeper::bring_back`].
-    /// Those that `forgets` names are in memory: they come back blank.
+    /// served until [`Keeper::bring_back`]. Those that `forgets` names are in memory: they come back blank.
     pub async fn set_aside(&self, ids: &BTreeSet<VolumeId>, forgets: &BTreeSet<VolumeId>) {
         self.opening.acquire(1).await;
         let numbers = {
