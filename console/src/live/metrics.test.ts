@@ -11,7 +11,7 @@ ursa_volume_operation_duration_seconds_sum{volume="d\\"b",operation="read"} 0.05
 ursa_volume_operation_duration_seconds_count{volume="d\\"b",operation="read"} 100
 ursa_volume_bytes_total{volume="d\\"b",operation="read"} 409600
 ursa_volume_bytes_total{volume="d\\"b",operation="unmap"} 7
-ursa_pool_up{pool="default"} 1
+ursa_pool_state{pool="default",state="online"} 1
 `
 
 it('reads what a node writes', () => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use node::VolumeId;
 use node::control::ReplicationStats;
-use node::copies::{CopySync, Restraint, StandingEntry, Traffic};
+use node::copies::{CopySync, ForkState, Restraint, StandingEntry, Traffic};
 
 use super::snapshot::Snapshot;
 use super::text::{Kind, Text};
@@ -13,20 +13,41 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
     if snapshot.copies.is_empty() && snapshot.replication.traffic.is_empty() {
         return;
     }
-    in_sync(text, snapshot);
+    states(text, snapshot);
+    forks(text, snapshot);
     syncs(text, snapshot);
     limits(text, snapshot);
     synced(text, snapshot);
     traffic(text, snapshot);
 }
 
-fn in_sync(text: &mut Text, snapshot: &Snapshot) {
-    let help = "Whether the copy has every write that hosts were told of.";
-    let mut family = text.family("ursa_copy_in_sync", Kind::Gauge, help);
+fn states(text: &mut Text, snapshot: &Snapshot) {
+    let help = "What the copy may do: in_sync (it has every write that hosts were told of), joining (it takes new writes and is given what it missed), outside (it misses writes).";
+    let mut family = text.family("ursa_copy_state", Kind::Gauge, help);
     for (volume, status) in &snapshot.copies {
         for copy in &status.entry.copies {
-            let labels = [("volume", volume.as_str()), ("node", &copy.node.to_string())];
-            family.sample(&labels, u8::from(copy.standing == StandingEntry::InSync));
+            let node = copy.node.to_string();
+            for (state, standing) in [
+                ("in_sync", StandingEntry::InSync),
+                ("joining", StandingEntry::Joining),
+                ("outside", StandingEntry::Outside),
+            ] {
+                let labels = [("volume", volume.as_str()), ("node", &node), ("state", state)];
+                family.sample(&labels, u8::from(copy.standing == standing));
+            }
+        }
+    }
+}
+
+fn forks(text: &mut Text, snapshot: &Snapshot) {
+    let help = "Whether a node has gone on alone with the volume: no, alone (and that is not settled yet), split (both have data that the other has not).";
+    let mut family = text.family("ursa_volume_fork", Kind::Gauge, help);
+    for (volume, status) in &snapshot.copies {
+        let now = status.fork.as_ref().map(|fork| fork.state);
+        for (state, fork) in
+            [("no", None), ("alone", Some(ForkState::Alone)), ("split", Some(ForkState::Split))]
+        {
+            family.sample(&[("volume", volume), ("state", state)], u8::from(now == fork));
         }
     }
 }

@@ -1,9 +1,13 @@
 //! What a node has done, for Prometheus.
 //!
-//! Names follow its conventions: `ursa_` before ours, base units (seconds, bytes), `_total` on counters. Every number
-//! of series is bounded by what administrators have made: volumes, targets, pools, cores. Nothing is labelled by
-//! initiator or session. A volume has latency series only for kinds of operations that it has seen.
+//! Names follow its conventions: `ursa_` before ours, base units (seconds, bytes), `_total` on counters; what is in one of
+//! several states has a series for each, of which one is 1. Every number of series is bounded by what administrators have
+//! made: nodes, volumes, targets, pools, cores. Nothing is labelled by initiator or session. A volume has latency series
+//! only for kinds of operations that it has seen.
+//!
+//! What of it alert rules and dashboards in `deploy/` use is compared with what is written here by a test.
 
+mod cluster;
 mod copies;
 mod cores;
 mod pools;
@@ -16,24 +20,31 @@ mod tests;
 mod text;
 mod volumes;
 
+use std::time::Duration;
+
 use axum::extract::State as Extracted;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 
 use self::process::Process;
-use self::snapshot::Snapshot;
+use self::snapshot::{Members, Snapshot};
 use self::text::{Kind, Text};
 use crate::http::{Refusal, State};
 
 /// Prometheus' text format.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// For how long the cluster's record is waited for: less than the ten seconds after which Prometheus gives up.
+const MEMBERS_DEADLINE: Duration = Duration::from_secs(2);
+
 /// `GET /metrics`.
 pub async fn scrape(Extracted(state): Extracted<State>) -> Result<impl IntoResponse, Refusal> {
     let snapshot = state.call(|control| async move { Snapshot::take(&control).await }).await?;
+    let members = members(&state).await?;
     let mut text = Text::default();
     node(&mut text, &state);
-    record::write(&mut text, &snapshot.record);
+    record::write(&mut text, &snapshot);
+    cluster::write(&mut text, &members);
     volumes::write(&mut text, &snapshot);
     copies::write(&mut text, &snapshot);
     targets::write(&mut text, &snapshot);
@@ -41,6 +52,18 @@ pub async fn scrape(Extracted(state): Extracted<State>) -> Result<impl IntoRespo
     cores::write(&mut text, &(state.core_stats)());
     process::write(&mut text, &Process::current(), state.started);
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], text.into_string()))
+}
+
+async fn members(state: &State) -> Result<Members, Refusal> {
+    if state.call(|control| async move { Ok(control.node_names().is_empty()) }).await? {
+        return Ok(Members::NoCluster);
+    }
+    let nodes = state.call(|control| async move { control.nodes().await });
+    Ok(match tokio::time::timeout(MEMBERS_DEADLINE, nodes).await {
+        Ok(Ok(nodes)) => Members::Known(nodes),
+        // It left the cluster just now, or the record does not answer.
+        Ok(Err(_)) | Err(_) => Members::Unknown,
+    })
 }
 
 fn node(text: &mut Text, state: &State) {

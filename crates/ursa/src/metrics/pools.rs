@@ -6,10 +6,13 @@ use store::MetadataState;
 use super::text::{Kind, Text};
 
 pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
-    let mut family = text.family("ursa_pool_up", Kind::Gauge, "Whether the pool is open and takes changes.");
+    let help = "What can be done with the pool: online, read_only (no changes), disk_failed (a disk is out of service), exported, unavailable (not open).";
+    let mut family = text.family("ursa_pool_state", Kind::Gauge, help);
     for pool in pools {
-        let up = pool.state.as_ref().is_ok_and(|open| open.metadata == MetadataState::Writable);
-        family.sample(&[("pool", &pool.name)], u8::from(up));
+        let now = state(pool);
+        for state in ["online", "read_only", "disk_failed", "exported", "unavailable"] {
+            family.sample(&[("pool", &pool.name), ("state", state)], u8::from(now == state));
+        }
     }
     let open = || pools.iter().filter_map(|pool| Some((&pool.name, pool.state.as_ref().ok()?)));
     let mut family =
@@ -30,4 +33,17 @@ pub(super) fn write(text: &mut Text, pools: &[PoolStatus]) {
     }
     let mut family = text.family("ursa_pool_volumes", Kind::Gauge, "How many volumes the pool has.");
     open().for_each(|(name, open)| family.sample(&[("pool", name)], open.volumes));
+}
+
+/// In the words of the API.
+fn state(pool: &PoolStatus) -> &'static str {
+    match &pool.state {
+        Err(_) => "unavailable",
+        Ok(open) => match open.metadata {
+            MetadataState::Exported => "exported",
+            _ if !open.failed.is_empty() => "disk_failed",
+            MetadataState::Writable => "online",
+            MetadataState::Failed => "read_only",
+        },
+    }
 }

@@ -2,6 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
 use super::text::{Kind, Text};
 
 /// What the kernel says of the process.
@@ -11,16 +14,23 @@ pub(super) struct Process {
     resident: Option<u64>,
     /// File descriptors.
     open_files: Option<u64>,
+    /// How many it may have; `None`: as many as it likes.
+    open_files_max: Option<u64>,
+    /// Seconds of all processors, of all threads.
+    cpu: f64,
 }
 
 impl Process {
     pub(super) fn current() -> Process {
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
         Process {
             resident: std::fs::read_to_string("/proc/self/status").ok().and_then(|status| resident(&status)),
             // One of them is the directory's own.
             open_files: std::fs::read_dir("/proc/self/fd")
                 .ok()
                 .map(|files| files.count().saturating_sub(1) as u64),
+            open_files_max: getrlimit(Resource::Nofile).current,
+            cpu: cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9,
         }
     }
 }
@@ -32,6 +42,8 @@ fn resident(status: &str) -> Option<u64> {
 }
 
 pub(super) fn write(text: &mut Text, process: &Process, started: SystemTime) {
+    let help = "CPU time of the process, of all its threads.";
+    text.family("process_cpu_seconds_total", Kind::Counter, help).sample(&[], process.cpu);
     let mut gauge = |name, help, value: Option<u64>| {
         if let Some(value) = value {
             text.family(name, Kind::Gauge, help).sample(&[], value);
@@ -39,6 +51,7 @@ pub(super) fn write(text: &mut Text, process: &Process, started: SystemTime) {
     };
     gauge("process_resident_memory_bytes", "Memory of the process that is in RAM.", process.resident);
     gauge("process_open_fds", "Open file descriptors.", process.open_files);
+    gauge("process_max_fds", "How many it may have.", process.open_files_max);
     let started = started.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
     gauge("process_start_time_seconds", "When the node began to serve, in seconds since 1970.", started);
 }
@@ -53,5 +66,9 @@ mod tests {
         assert_eq!(resident("Name:\tursa\n"), None);
         let process = Process::current();
         assert!(process.resident.unwrap() > 1 << 20 && process.open_files.unwrap() >= 3);
+        assert!(
+            process.open_files_max.is_none_or(|most| most >= process.open_files.unwrap())
+                && process.cpu > 0.0
+        );
     }
 }

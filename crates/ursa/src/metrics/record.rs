@@ -1,13 +1,20 @@
-//! How the node's record is.
+//! How the node's record is, and what else of the node somebody should look after.
 
-use node::control::RecordStatus;
-
+use super::snapshot::Snapshot;
 use super::text::{Kind, Text};
 
-pub(super) fn write(text: &mut Text, record: &RecordStatus) {
+pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
+    let record = &snapshot.record;
     let up = "Whether the node's record takes changes.";
     text.family("ursa_record_up", Kind::Gauge, up).sample(&[], u8::from(!record.latched));
     let failed = "Copies of the node's record, of two, that were damaged or could not be read at the start.";
     text.family("ursa_record_copies_failed", Kind::Gauge, failed)
         .sample(&[], u8::from(record.fault.is_some()));
+    let problems = "What somebody should look after: `ursa status` says it in sentences.";
+    text.family("ursa_problems", Kind::Gauge, problems).sample(&[], snapshot.problems);
+    let changes = "Changes under way.";
+    text.family("ursa_changes", Kind::Gauge, changes).sample(&[], snapshot.changes.len());
+    let oldest = snapshot.changes.iter().max().copied().unwrap_or_default();
+    let help = "How long the oldest change has been under way; 0 if there is none.";
+    text.family("ursa_change_oldest_seconds", Kind::Gauge, help).sample(&[], oldest.as_secs_f64());
 }

@@ -1,8 +1,11 @@
 //! What is read of the node at one moment.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use node::control::{ControlError, PoolStatus, RecordStatus, ReplicationStats, SessionStatus, VolumeStats};
+use node::control::{
+    ControlError, NodeStatus, PoolStatus, RecordStatus, ReplicationStats, SessionStatus, VolumeStats,
+};
 use node::copies::CopiesStatus;
 use node::{Control, VolumeId};
 
@@ -14,6 +17,20 @@ pub(super) struct Measured {
     pub(super) pool: String,
     /// Bytes.
     pub(super) capacity: u64,
+    /// Whether hosts can use it through this node.
+    pub(super) serving: bool,
+}
+
+/// The cluster as this node sees it.
+#[derive(Debug, Default)]
+pub(super) enum Members {
+    /// There is none.
+    #[default]
+    NoCluster,
+    /// Its record does not answer.
+    Unknown,
+    /// Its nodes, by number.
+    Known(Vec<NodeStatus>),
 }
 
 /// The node at one moment.
@@ -32,6 +49,10 @@ pub(super) struct Snapshot {
     pub(super) refused_logins: BTreeMap<u16, u64>,
     pub(super) pools: Vec<PoolStatus>,
     pub(super) record: RecordStatus,
+    /// How many things somebody should look after.
+    pub(super) problems: usize,
+    /// How long each change under way has been so.
+    pub(super) changes: Vec<Duration>,
 }
 
 impl Snapshot {
@@ -45,6 +66,7 @@ impl Snapshot {
             name: volume.info.name,
             pool: volume.pool,
             capacity: volume.info.capacity.0,
+            serving: volume.copies.as_ref().map_or(volume.problem.is_none(), |copies| copies.serving),
         });
         Ok(Snapshot {
             volumes: volumes.collect(),
@@ -56,6 +78,8 @@ impl Snapshot {
             refused_logins: control.refused_logins(),
             pools: control.pools(),
             record: control.record(),
+            problems: control.problems().len(),
+            changes: control.changes().into_iter().map(|change| change.age).collect(),
         })
     }
 }

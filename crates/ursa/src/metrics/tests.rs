@@ -2,15 +2,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use node::control::{ReplicationStats, SessionStatus};
-use node::copies::{CopiesStatus, CopyEntry, CopySync, Restraint, StandingEntry, Traffic, VolumeEntry};
+use node::control::{NodeStatus, ReplicationStats, SessionStatus};
+use node::copies::{
+    CopiesStatus, CopyEntry, CopySync, ForkShown, ForkState, NodeEntry, Restraint, StandingEntry, Traffic,
+    VolumeEntry,
+};
 use node::{Operation, UnitStats, VolumeId};
 use rt::CoreId;
 use rt::uring::CoreStats;
 
-use super::snapshot::{Measured, Snapshot};
+use super::process::Process;
+use super::snapshot::{Measured, Members, Snapshot};
 use super::text::Text;
-use super::{copies, cores, pools, targets, volumes};
+use super::{cluster, copies, cores, pools, process, record, targets, volumes};
+
+mod deploy;
 
 fn written(write: impl FnOnce(&mut Text)) -> String {
     let mut text = Text::default();
@@ -25,7 +31,7 @@ fn id(n: u16) -> VolumeId {
 }
 
 fn measured(n: u16) -> Measured {
-    Measured { id: id(n), name: format!("v{n}"), pool: "default".into(), capacity: 1 << 30 }
+    Measured { id: id(n), name: format!("v{n}"), pool: "default".into(), capacity: 1 << 30, serving: n != 2 }
 }
 
 fn session(target: Option<&str>) -> SessionStatus {
@@ -64,12 +70,16 @@ fn a_volume_shows_what_it_has_seen() {
         "# TYPE ursa_volume_capacity_bytes gauge",
         r#"ursa_volume_capacity_bytes{volume="v1",pool="default"} 1073741824"#,
         r#"ursa_volume_capacity_bytes{volume="v2",pool="default"} 1073741824"#,
+        "# HELP ursa_volume_serving Whether hosts can read and write the volume through this node; `id` tells volumes of one name on nodes without a cluster apart.",
+        "# TYPE ursa_volume_serving gauge",
+        r#"ursa_volume_serving{volume="v1",id="00010000000000000000000000000000"} 1"#,
+        r#"ursa_volume_serving{volume="v2",id="00020000000000000000000000000000"} 0"#,
         "# HELP ursa_volume_operation_duration_seconds From the arrival of all data of a command to its answer.",
         "# TYPE ursa_volume_operation_duration_seconds histogram",
         r#"ursa_volume_operation_duration_seconds_bucket{volume="v1",operation="read",le="0.000004"} 0"#,
         r#"ursa_volume_operation_duration_seconds_bucket{volume="v1",operation="read",le="0.000008"} 1"#,
     ];
-    assert_eq!(lines[..8], expected, "{text}");
+    assert_eq!(lines[..12], expected, "{text}");
     let expected = [
         r#"ursa_volume_operation_duration_seconds_bucket{volume="v1",operation="read",le="4.194304"} 2"#,
         r#"ursa_volume_operation_duration_seconds_bucket{volume="v1",operation="read",le="+Inf"} 3"#,
@@ -85,8 +95,8 @@ fn a_volume_shows_what_it_has_seen() {
     assert_eq!(lines[lines.len() - 10..], expected, "{text}");
 }
 
-#[test]
-fn a_copy_that_is_not_in_sync_shows_how_far_it_is() {
+/// A volume with two copies, one of which misses writes.
+fn degraded() -> Snapshot {
     let copy = |slot: u8, standing| CopyEntry {
         slot,
         node: u16::from(slot) + 1,
@@ -121,7 +131,7 @@ fn a_copy_that_is_not_in_sync_shows_how_far_it_is() {
         serving: true,
         syncs: [(1, sync)].into(),
         strategy: None,
-        fork: None,
+        fork: Some(ForkShown { node: 1, since: 9, state: ForkState::Alone }),
     };
     let traffic = Traffic { writes_sent: 1, writes_received: 2, sync_sent: 3, sync_received: 4 };
     let replication = ReplicationStats {
@@ -132,12 +142,72 @@ fn a_copy_that_is_not_in_sync_shows_how_far_it_is() {
         sync_budget: Some(300),
     };
     let copies = vec![("v1".to_owned(), status)];
-    let snapshot = Snapshot { volumes: vec![measured(1)], copies, replication, ..Snapshot::default() };
+    Snapshot { volumes: vec![measured(1)], copies, replication, ..Snapshot::default() }
+}
+
+fn member(id: u16, up: bool) -> NodeStatus {
+    NodeStatus {
+        entry: NodeEntry {
+            id,
+            name: format!("server{id}"),
+            addresses: vec![],
+            portals: vec![],
+            witness: false,
+            incarnation: 1,
+        },
+        here: id == 1,
+        up,
+        votes: true,
+        leads: id == 1,
+        copies: 2,
+        in_sync: 1,
+        maintenance: !up,
+        preferred: false,
+    }
+}
+
+#[test]
+fn a_node_of_the_cluster_is_up_or_not() {
+    let members = Members::Known(vec![member(1, true), member(2, false)]);
+    let text = written(|text| cluster::write(text, &members));
+    let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let expected = [
+        "ursa_cluster_record_up 1",
+        r#"ursa_node_up{node="1",name="server1"} 1"#,
+        r#"ursa_node_up{node="2",name="server2"} 0"#,
+        r#"ursa_node_votes{node="1",name="server1"} 1"#,
+        r#"ursa_node_votes{node="2",name="server2"} 1"#,
+        r#"ursa_node_maintenance{node="1",name="server1"} 0"#,
+        r#"ursa_node_maintenance{node="2",name="server2"} 1"#,
+        r#"ursa_node_copies{node="1",name="server1"} 2"#,
+        r#"ursa_node_copies{node="2",name="server2"} 2"#,
+        r#"ursa_node_copies_in_sync{node="1",name="server1"} 1"#,
+        r#"ursa_node_copies_in_sync{node="2",name="server2"} 1"#,
+    ];
+    assert_eq!(samples, expected);
+    let leaderless = Members::Known(vec![NodeStatus { leads: false, ..member(1, true) }]);
+    for (members, up) in [(leaderless, Some(0)), (Members::Unknown, Some(0)), (Members::NoCluster, None)] {
+        let text = written(|text| cluster::write(text, &members));
+        let line = text.lines().find_map(|line| line.strip_prefix("ursa_cluster_record_up "));
+        assert_eq!(line.map(|value| value.parse().unwrap()), up, "{text}");
+    }
+}
+
+#[test]
+fn a_copy_that_is_not_in_sync_shows_how_far_it_is() {
+    let snapshot = degraded();
     let text = written(|text| copies::write(text, &snapshot));
     let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let expected = [
-        r#"ursa_copy_in_sync{volume="v1",node="1"} 1"#,
-        r#"ursa_copy_in_sync{volume="v1",node="2"} 0"#,
+        r#"ursa_copy_state{volume="v1",node="1",state="in_sync"} 1"#,
+        r#"ursa_copy_state{volume="v1",node="1",state="joining"} 0"#,
+        r#"ursa_copy_state{volume="v1",node="1",state="outside"} 0"#,
+        r#"ursa_copy_state{volume="v1",node="2",state="in_sync"} 0"#,
+        r#"ursa_copy_state{volume="v1",node="2",state="joining"} 0"#,
+        r#"ursa_copy_state{volume="v1",node="2",state="outside"} 1"#,
+        r#"ursa_volume_fork{volume="v1",state="no"} 0"#,
+        r#"ursa_volume_fork{volume="v1",state="alone"} 1"#,
+        r#"ursa_volume_fork{volume="v1",state="split"} 0"#,
         r#"ursa_copy_sync_total_bytes{volume="v1",node="2"} 3000"#,
         r#"ursa_copy_sync_remaining_bytes{volume="v1",node="2"} 2000"#,
         r#"ursa_copy_sync_bytes_per_second{volume="v1",node="2"} 500"#,
@@ -209,7 +279,7 @@ fn a_core_is_a_label() {
 fn a_pool_that_is_not_open_is_down() {
     let closed = node::control::PoolStatus { name: "p".into(), paths: vec![], state: Err("gone".into()) };
     let text = written(|text| pools::write(text, &[closed]));
-    assert!(text.contains("ursa_pool_up{pool=\"p\"} 0\n"), "{text}");
+    assert!(text.contains("ursa_pool_state{pool=\"p\",state=\"unavailable\"} 1\n"), "{text}");
     assert!(!text.contains("ursa_pool_free_bytes{"), "{text}");
 }
 
@@ -243,6 +313,6 @@ fn a_thousand_busy_volumes_are_well_formed() {
             assert!(series.insert(name), "{line} comes twice");
         }
     }
-    // A capacity, and for each of three operations 22 buckets, the sum, the count and the bytes; one of no target.
-    assert_eq!(series.len(), 1000 * (1 + 3 * (22 + 2 + 1)) + 1);
+    // A capacity, whether it serves, and for each of three operations 22 buckets, the sum, the count and the bytes; one of no target.
+    assert_eq!(series.len(), 1000 * (2 + 3 * (22 + 2 + 1)) + 1);
 }

@@ -12,6 +12,7 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
         .filter_map(|volume| Some((volume, snapshot.stats.get(&volume.id)?)))
         .collect();
     capacities(text, &snapshot.volumes);
+    serving(text, &snapshot.volumes);
     latencies(text, &measured);
     bytes(text, &measured);
     errors(text, &measured);
@@ -21,6 +22,15 @@ fn capacities(text: &mut Text, volumes: &[Measured]) {
     let mut family = text.family("ursa_volume_capacity_bytes", Kind::Gauge, "The size of the volume.");
     for volume in volumes {
         family.sample(&[("volume", &volume.name), ("pool", &volume.pool)], volume.capacity);
+    }
+}
+
+fn serving(text: &mut Text, volumes: &[Measured]) {
+    let help = "Whether hosts can read and write the volume through this node; `id` tells volumes of one name on nodes without a cluster apart.";
+    let mut family = text.family("ursa_volume_serving", Kind::Gauge, help);
+    for volume in volumes {
+        let labels = [("volume", volume.name.as_str()), ("id", &volume.id.to_string())];
+        family.sample(&labels, u8::from(volume.serving));
     }
 }
 

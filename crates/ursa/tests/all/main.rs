@@ -6,6 +6,7 @@ mod access;
 mod command_line;
 mod crowd;
 mod life;
+mod monitoring;
 mod node;
 mod pools;
 mod refusals;

@@ -42,7 +42,9 @@ fn metrics_follow_what_there_is() {
     for line in [
         r#"ursa_volume_capacity_bytes{volume="db",pool="default"} 1048576"#,
         r#"ursa_sessions{target="iqn.2026-11.io.ursa:db"} 0"#,
-        r#"ursa_pool_up{pool="default"} 1"#,
+        r#"ursa_pool_state{pool="default",state="online"} 1"#,
+        r#"ursa_pool_state{pool="default",state="read_only"} 0"#,
+        "ursa_problems 0",
         r#"ursa_pool_volumes{pool="default"} 1"#,
         "ursa_discovery_sessions 0",
     ] {

@@ -1,0 +1,156 @@
+//! What `deploy/` has for Prometheus and Grafana, compared with what is written here and with the page of runbooks.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::*;
+
+const PREFIXES: [&str; 2] = ["ursa_", "process_"];
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// All names of series that a node can have.
+fn written_names() -> BTreeSet<String> {
+    let text = written(|text| {
+        let snapshot = degraded();
+        record::write(text, &snapshot);
+        volumes::write(text, &snapshot);
+        copies::write(text, &snapshot);
+        targets::write(text, &snapshot);
+        pools::write(text, &snapshot.pools);
+        cores::write(text, &[CoreStats::default()]);
+        process::write(text, &Process::current(), std::time::SystemTime::now());
+        cluster::write(text, &Members::Known(vec![member(1, true)]));
+    });
+    let mut names = BTreeSet::from(["ursa_build_info".to_owned()]);
+    for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let (name, kind) = line.split_once(' ').unwrap();
+        match kind {
+            "histogram" => names.extend(["bucket", "sum", "count"].map(|suffix| format!("{name}_{suffix}"))),
+            _ => assert!(names.insert(name.to_owned()), "{name} comes twice"),
+        }
+    }
+    names
+}
+
+/// The names in an expression that look like ours.
+fn used_names(text: &str) -> BTreeSet<String> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    words.filter(|word| PREFIXES.iter().any(|prefix| word.starts_with(prefix))).map(str::to_owned).collect()
+}
+
+fn rules() -> Vec<Value> {
+    let rules: Value = serde_saphyr::from_str(&read("deploy/prometheus/ursa-alerts.yml")).unwrap();
+    let groups = rules["groups"].as_array().unwrap();
+    let rules: Vec<Value> =
+        groups.iter().flat_map(|group| group["rules"].as_array().unwrap().clone()).collect();
+    assert!(rules.len() > 10);
+    rules
+}
+
+fn dashboards() -> Vec<(PathBuf, Value)> {
+    let directory = fs::read_dir(repository().join("deploy/grafana")).unwrap();
+    let paths = directory
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ext| ext == "json"));
+    paths
+        .map(|path| (path.clone(), serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()))
+        .collect()
+}
+
+/// Every text under one of these keys, however deep.
+fn texts<'a>(value: &'a Value, keys: &[&str], found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match value {
+                    Value::String(text) if keys.contains(&key.as_str()) => found.push(text),
+                    value => texts(value, keys, found),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| texts(item, keys, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn rules_use_what_nodes_write() {
+    let written = written_names();
+    for rule in rules() {
+        let used = used_names(rule["expr"].as_str().unwrap());
+        let unknown: Vec<_> = used.difference(&written).collect();
+        assert!(unknown.is_empty(), "{}: no node writes {unknown:?}", rule["alert"]);
+    }
+}
+
+#[test]
+fn dashboards_use_what_nodes_write() {
+    let (written, dashboards) = (written_names(), dashboards());
+    assert_eq!(dashboards.len(), 3);
+    let mut uids = BTreeSet::new();
+    for (path, dashboard) in &dashboards {
+        let mut expressions = Vec::new();
+        texts(dashboard, &["expr", "query"], &mut expressions);
+        let used: BTreeSet<String> = expressions.iter().flat_map(|text| used_names(text)).collect();
+        assert!(used.len() > 5, "{}: {used:?}", path.display());
+        let unknown: Vec<_> = used.difference(&written).collect();
+        assert!(unknown.is_empty(), "{}: no node writes {unknown:?}", path.display());
+        assert!(uids.insert(dashboard["uid"].as_str().unwrap().to_owned()), "{}", path.display());
+        let panels = dashboard["panels"].as_array().unwrap();
+        let ids: BTreeSet<_> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
+        assert_eq!(ids.len(), panels.len(), "{}: two panels have one id", path.display());
+    }
+}
+
+#[test]
+fn every_alert_has_a_runbook_and_a_test() {
+    let (page, tests) = (read("docs/use/alerts.md"), read("deploy/prometheus/ursa-alerts-test.yml"));
+    let sections: BTreeSet<&str> = page.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    let mut alerts = BTreeSet::new();
+    for rule in rules() {
+        let alert = rule["alert"].as_str().unwrap().to_owned();
+        let annotation = |name: &str| rule["annotations"][name].as_str().unwrap_or_default().to_owned();
+        assert!(!annotation("summary").is_empty() && !annotation("description").is_empty(), "{alert}");
+        let url = format!(
+            "https://github.com/ursa-storage/ursa/blob/main/docs/use/alerts.md#{}",
+            alert.to_lowercase()
+        );
+        assert_eq!(annotation("runbook_url"), url);
+        let severity = rule["labels"]["severity"].as_str().unwrap();
+        assert!(["critical", "warning", "info"].contains(&severity), "{alert}: {severity}");
+        // Once where it fires, once where it does not.
+        let (fires, silent) = expectations(&tests, &alert);
+        assert!(fires && silent, "{alert}: a test where it fires: {fires}, one where it does not: {silent}");
+        assert!(alerts.insert(alert.clone()), "{alert} comes twice");
+    }
+    let alerts: BTreeSet<&str> = alerts.iter().map(String::as_str).collect();
+    assert_eq!(sections, alerts, "the sections of docs/use/alerts.md and the alerts");
+}
+
+/// Whether promtool's tests expect the alert to fire, and expect it not to.
+fn expectations(tests: &str, alert: &str) -> (bool, bool) {
+    let tests: Value = serde_saphyr::from_str(tests).unwrap();
+    let cases = tests["tests"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|test| test["alert_rule_test"].as_array().unwrap());
+    let (mut fires, mut silent) = (false, false);
+    for case in cases.filter(|case| case["alertname"] == alert) {
+        match case["exp_alerts"].as_array() {
+            Some(expected) if !expected.is_empty() => fires = true,
+            _ => silent = true,
+        }
+    }
+    (fires, silent)
+}
