@@ -16,7 +16,8 @@ Exit codes:
   1  refused, or failed: the message says why
   2  the arguments or the settings are wrong
   3  no node answers
-  4  the node was stopped by a defect of the program (ursa serve)";
+  4  the node was stopped by a defect of the program (ursa serve)
+ursa status --check has codes of its own: see its --help.";
 
 /// What a command ends with.
 pub trait Outcome: Error {
@@ -50,6 +51,9 @@ pub enum CliError {
     /// The two do not fit.
     #[error("--copies {0} and {1} nodes in --on do not fit: name as many nodes, or leave one of the two out")]
     CopiesOnNodes(u8, usize),
+    /// Manual pages could not be written.
+    #[error("cannot write manual pages to {0}")]
+    Manual(PathBuf, #[source] io::Error),
     /// A path could not be made absolute.
     #[error("{0:?} is not a path")]
     Path(PathBuf, #[source] io::Error),

@@ -9,13 +9,22 @@ pub fn losses(volume: &Volume, nodes: &[ClusterNode]) -> Vec<String> {
 
 fn loss(volume: &Volume, copy: &VolumeCopy, nodes: &[ClusterNode]) -> String {
     let node = copy.node;
+    match outcome(volume, copy, nodes) {
+        Some(outcome) => format!("if node {node} is lost: {outcome}"),
+        None => format!("node {node} is not there now"),
+    }
+}
+
+/// What the loss of a copy's node would do; `None` if it is lost already.
+pub fn outcome(volume: &Volume, copy: &VolumeCopy, nodes: &[ClusterNode]) -> Option<&'static str> {
+    let node = copy.node;
     let up = |id: u16| nodes.iter().any(|node| node.id == id && node.up);
     if !up(node) {
-        return format!("node {node} is not there now");
+        return None;
     }
     let serves = |other: &&VolumeCopy| other.state == CopyState::InSync && up(other.node);
     let others = volume.copies.iter().filter(|other| other.node != node).filter(serves).count();
-    let what = match (copy.state, others) {
+    Some(match (copy.state, others) {
         (CopyState::Outside, _) => "nothing changes: its copy is not in sync",
         (CopyState::InSync, 0) if volume.kind == VolumeKind::Ram => {
             "ITS DATA IS LOST: it is the only copy in sync, and it is in memory"
@@ -31,8 +40,7 @@ fn loss(volume: &Volume, copy: &VolumeCopy, nodes: &[ClusterNode]) -> String {
             "nobody serves until it is back: without it too few nodes are left to agree that it is gone"
         }
         _ => "goes on after about a second",
-    };
-    format!("if node {node} is lost: {what}")
+    })
 }
 
 /// Whether somebody has agreed that a node goes on alone with it.

@@ -1,4 +1,4 @@
-//! The command line: a noun, then a verb. Everything but `serve`, `host-setup` and `completion` is a request to a node.
+//! The command line: a noun, then a verb. Everything but `serve`, `host-setup`, `completion` and `man` is a request to a node.
 
 mod attach;
 mod audit;
@@ -9,6 +9,7 @@ mod exit;
 mod host;
 mod login;
 mod loss;
+mod manual;
 mod map;
 mod node;
 mod output;
@@ -77,8 +78,8 @@ fn default_url() -> String {
 enum Command {
     /// Run a node: export volumes over iSCSI until SIGTERM
     Serve(Box<Given>),
-    /// Show what the node is and has
-    Status,
+    /// Show on one screen how it is, what can still be lost, and what to do
+    Status(status::Status),
     /// Nodes: clusters of servers whose volumes have copies on several of them
     #[command(subcommand)]
     Node(node::Command),
@@ -125,6 +126,8 @@ enum Command {
         /// Which shell
         shell: Shell,
     },
+    /// Write manual pages of all commands
+    Man(manual::Manual),
 }
 
 /// Does what the arguments say.
@@ -140,7 +143,7 @@ pub fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Serve(given) => return exit::code(serve::main(*given)),
-        Command::Status => status::run(&client, &output),
+        Command::Status(status) => return status.main(&client, &output),
         Command::Node(command) => command.run(&client, &output),
         Command::Pool(command) => command.run(&client, &output),
         Command::Volume(command) => command.run(&client, &output),
@@ -157,6 +160,7 @@ pub fn main() -> ExitCode {
         Command::Demo(demo) => demo.run(&output),
         Command::Drill(drill) => drill.run(&output),
         Command::Completion { shell } => completion(shell),
+        Command::Man(manual) => manual.run(&output),
     };
     exit::code(result)
 }

@@ -49,7 +49,7 @@ fn answers_are_tables_json_or_yaml() {
         (&status["volumes"], &status["node"]["portals"][0]),
         (&json!(1), &json!(node.portal.to_string()))
     );
-    assert!(node.ok(&["status"]).contains("Volumes   1\n"));
+    assert!(node.ok(&["status"]).contains("1 volume, 1 target, 0 sessions\n"));
 }
 
 #[test]
@@ -110,6 +110,73 @@ fn secrets_go_in_and_never_come_out() {
     for shown in [&all, &log] {
         assert!(!shown.contains(secret) && !shown.contains("another secret"), "{shown}");
     }
+}
+
+#[test]
+fn the_exit_code_says_how_it_is() {
+    let node = Node::start(&["--volume", "demo=64M,ram"]);
+    assert_eq!(node.ok(&["status", "--check"]), "healthy\n");
+    assert_eq!(node.json(&["status", "--check"])["health"], "healthy");
+    let status = node.json(&["status"]);
+    assert_eq!(
+        (&status["findings"], &status["losses"][0]),
+        (
+            &json!([]),
+            &json!("if this node is lost: demo: nobody serves until it is back: on this node alone")
+        )
+    );
+
+    // A pool that is gone, of a node that is all there is.
+    let path = node.directory.path().join("second.img");
+    node.ok(&["pool", "create", "second", path.to_str().unwrap(), "--size", "1G"]);
+    let directory = node.stop().0;
+    std::fs::remove_file(directory.path().join("second.img")).unwrap();
+    let node = Node::start_in(directory, &[]);
+    let output = node.ursa(&["status", "--check"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.starts_with("LOST: Pool second is not open: "), "{said}");
+    let output = node.ursa(&["status"]);
+    assert!(output.status.success(), "without --check it was asked, and has answered");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("Bring its disks back, then open it: ursa pool reopen second\n"), "{said}");
+
+    // Of two nodes the other one is away.
+    let listen = crate::node::free_address().to_string();
+    let second = Node::start(&[]);
+    second.ok(&["node", "init", "--listen", &listen]);
+    assert_eq!(second.ok(&["status", "--check"]), "healthy\n");
+    let third = Node::start(&[]);
+    let token = second.ok(&["node", "token"]);
+    third.ok(&["node", "join", token.trim(), "--listen", &crate::node::free_address().to_string()]);
+    third.kill();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let output = loop {
+        let output = second.ursa(&["status", "--check"]);
+        if output.status.code() != Some(0) || std::time::Instant::now() > end {
+            break output;
+        }
+    };
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.starts_with("DEGRADED: "), "{said}");
+
+    let nobody = format!("http://{}", crate::node::free_address());
+    let output = ursa(&["status", "--check"]).env("URSA_API", &nobody).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let output = ursa(&["status"]).env("URSA_API", &nobody).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+}
+
+#[test]
+fn manual_pages_are_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = ursa(&["man", directory.path().join("man1").to_str().unwrap()]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let page = std::fs::read_to_string(directory.path().join("man1/ursa-status.1")).unwrap();
+    assert!(page.contains("data or service is lost"), "{page}");
+    let output = ursa(&["man", "/dev/null/man1"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 
 #[test]

@@ -1,0 +1,50 @@
+//! What can still be lost: what the loss of each node would do to volumes now.
+
+use super::Observed;
+use crate::cli::loss::outcome;
+use crate::cli::table::list;
+
+/// So many volumes are named in a line.
+const NAMED_MAX: usize = 3;
+
+/// A line for each node and each thing that its loss would do, by node, what is the most volumes' first.
+pub(super) fn lines(observed: &Observed) -> Vec<String> {
+    let nodes = observed.nodes.as_deref().unwrap_or_default();
+    let mut lines = Vec::new();
+    for node in nodes.iter().filter(|node| node.up) {
+        // By what would become of them, in the order in which that was met.
+        let mut outcomes: Vec<(&'static str, Vec<&str>)> = Vec::new();
+        for volume in &observed.volumes {
+            let copy = volume.copies.iter().find(|copy| copy.node == node.id);
+            let Some(outcome) = copy.and_then(|copy| outcome(volume, copy, nodes)) else { continue };
+            match outcomes.iter_mut().find(|(known, _)| *known == outcome) {
+                Some((_, volumes)) => volumes.push(&volume.name),
+                None => outcomes.push((outcome, vec![&volume.name])),
+            }
+        }
+        outcomes.sort_by_key(|(_, volumes)| std::cmp::Reverse(volumes.len()));
+        for (outcome, volumes) in outcomes {
+            lines.push(format!("if node {} is lost: {}: {outcome}", node.id, named(&volumes)));
+        }
+    }
+    let alone: Vec<&str> = observed
+        .volumes
+        .iter()
+        .filter(|volume| volume.copies.is_empty())
+        .map(|volume| volume.name.as_str())
+        .collect();
+    if !alone.is_empty() {
+        lines.push(format!(
+            "if this node is lost: {}: nobody serves until it is back: on this node alone",
+            named(&alone)
+        ));
+    }
+    lines
+}
+
+fn named(volumes: &[&str]) -> String {
+    match volumes.len() {
+        0..=NAMED_MAX => list(volumes, "-"),
+        more => format!("{} and {} more", list(&volumes[..NAMED_MAX], "-"), more - NAMED_MAX),
+    }
+}

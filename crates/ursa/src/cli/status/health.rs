@@ -1,0 +1,249 @@
+//! What is wrong now: causes, the worst first, each with one thing to do about it. The console judges alike (`console/src/words/health.ts`).
+
+use api::{ClusterNode, CopyState, Pool, PoolState, Volume};
+use serde::Serialize;
+
+use super::Observed;
+use crate::cli::table::age;
+
+/// How it is, from well to the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Health {
+    /// All is served, and nothing of what was set up against losses is missing.
+    Healthy,
+    /// All is served, and less can be lost than was set up for; or somebody should look after something.
+    Degraded,
+    /// Data or service is lost.
+    Lost,
+}
+
+impl Health {
+    /// Of `ursa status --check`. 1 is for a node that could not be asked.
+    pub(super) fn exit_code(self) -> u8 {
+        match self {
+            Health::Healthy => 0,
+            Health::Lost => 2,
+            Health::Degraded => 3,
+        }
+    }
+}
+
+/// Something to know of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    /// How bad it is. `healthy`: advice.
+    pub(super) health: Health,
+    /// What is the matter, as a sentence.
+    pub(super) cause: String,
+    /// What to do about it, as a sentence without a full stop.
+    pub(super) action: String,
+    /// The command that does it, or shows more.
+    pub(super) command: String,
+}
+
+/// A change that takes longer does not get what it needs: most take less than a second, none is waited for longer than 45.
+const CHANGE_SECONDS_MAX: u64 = 300;
+/// Of a pool, below which it is nearly full.
+const FREE_PERCENT_MIN: u64 = 5;
+
+/// All findings, the worst first.
+pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
+    let nodes = observed.nodes.as_deref().unwrap_or_default();
+    let mut found: Vec<Finding> = observed.volumes.iter().flat_map(of_volume).collect();
+    found.extend(observed.pools.iter().flat_map(|pool| of_pool(pool, observed.nodes.is_some())));
+    found.extend(of_votes(nodes));
+    found.extend(nodes.iter().flat_map(of_node));
+    found.extend(of_copies(observed));
+    found.extend(of_changes(observed));
+    // What the node says itself, unless it is about something that is said already.
+    let bad = observed.pools.iter().filter(|pool| !is_well(pool));
+    let names: Vec<String> = bad.map(|pool| format!("pool {} ", pool.name)).collect();
+    for problem in &observed.node.problems {
+        if !names.iter().any(|name| problem.contains(name.as_str())) {
+            let action = "Follow what it says; the log has more";
+            found.push(degraded(problem.clone(), action, "journalctl -u ursa".into()));
+        }
+    }
+    found.extend(of_two(nodes));
+    found.sort_by_key(|finding| std::cmp::Reverse(finding.health));
+    found
+}
+
+/// How it is altogether.
+pub(super) fn worst(findings: &[Finding]) -> Health {
+    findings.iter().map(|finding| finding.health).max().unwrap_or(Health::Healthy)
+}
+
+fn finding(health: Health, cause: String, action: &str, command: String) -> Finding {
+    Finding { health, cause, action: action.to_owned(), command }
+}
+
+fn lost(cause: String, action: &str, command: String) -> Finding {
+    finding(Health::Lost, cause, action, command)
+}
+
+fn degraded(cause: String, action: &str, command: String) -> Finding {
+    finding(Health::Degraded, cause, action, command)
+}
+
+fn of_volume(volume: &Volume) -> Option<Finding> {
+    let name = &volume.name;
+    let show = format!("ursa volume show {name}");
+    let in_sync = volume.copies.iter().any(|copy| copy.state == CopyState::InSync);
+    if volume.fork.as_ref().is_some_and(|fork| fork.split) {
+        let cause = format!("Volume {name} is split: two nodes have data of it that the other has not.");
+        let action = "Save what you need, then decide whose data is kept";
+        let command = format!("ursa volume resolve-fork {name} --keep NODE --discard-other");
+        return Some(lost(cause, action, command));
+    }
+    // Another node may serve it though this one does not.
+    if let Some(problem) = volume.problem.as_ref().filter(|_| !in_sync || volume.copies.len() < 2) {
+        let cause = format!("Volume {name} is not served: {problem}");
+        return Some(lost(cause, "See what it waits for", show));
+    }
+    if !volume.copies.is_empty() && !in_sync {
+        let cause = format!("Nobody serves volume {name}: none of its copies is in sync.");
+        return Some(lost(cause, "Bring back the node that had the last copy in sync", show));
+    }
+    let fork = volume.fork.as_ref()?;
+    let cause = format!("Node {} goes on alone with volume {name}.", fork.node);
+    Some(degraded(cause, "Bring back the other node, or the link to it", "ursa node list".into()))
+}
+
+fn of_node(node: &ClusterNode) -> Option<Finding> {
+    let name = format!("node {} ({})", node.id, node.name);
+    let end = format!("ursa node maintenance {} off", node.id);
+    match (node.up, node.maintenance) {
+        (true, false) => None,
+        (true, true) => {
+            let cause = format!("{} is in maintenance: none of its copies is in sync.", capital(&name));
+            Some(degraded(cause, "End it when the work is done", end))
+        }
+        (false, true) => {
+            let cause = format!("{} is in maintenance and stopped.", capital(&name));
+            Some(degraded(cause, "Start it again when the work is done, then end its maintenance", end))
+        }
+        (false, false) => {
+            let cause = format!("{} is down: nothing is heard of it.", capital(&name));
+            let action = format!("See whether its machine runs, and start Ursa there ({})", node.name);
+            Some(degraded(cause, &action, "systemctl start ursa".into()))
+        }
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_ascii_uppercase().to_string() + letters.as_str())
+}
+
+fn of_votes(nodes: &[ClusterNode]) -> Option<Finding> {
+    let voters = nodes.iter().filter(|node| node.votes);
+    let (up, all) = (voters.clone().filter(|node| node.up).count(), voters.count());
+    if nodes.is_empty() || 2 * up > all {
+        return None;
+    }
+    let cause = match all {
+        0 => "The cluster's record does not answer: nothing can be changed, and no node can be given up."
+            .into(),
+        _ => format!(
+            "Only {up} of {all} nodes that vote are up: nothing can be changed, and no further node can be given up."
+        ),
+    };
+    Some(degraded(cause, "Bring back the nodes that are down", "ursa node list".into()))
+}
+
+/// Advice: it is what they were set up for.
+fn of_two(nodes: &[ClusterNode]) -> Option<Finding> {
+    if nodes.len() != 2 {
+        return None;
+    }
+    let cause = "Two nodes alone cannot agree which of them is lost: if the one that decides is, the other waits for it.";
+    let action = "Let a third one join; a small machine as a witness is enough";
+    Some(finding(Health::Healthy, cause.into(), action, "ursa node token".into()))
+}
+
+fn is_well(pool: &Pool) -> bool {
+    matches!(pool.state, PoolState::Online | PoolState::Exported)
+}
+
+fn of_pool(pool: &Pool, in_cluster: bool) -> Option<Finding> {
+    let name = &pool.name;
+    let reopen = format!("ursa pool reopen {name}");
+    // In a cluster other nodes may have copies of what is on it: what is not served is said of the volume.
+    let health = if in_cluster { Health::Degraded } else { Health::Lost };
+    let reason = pool.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    match pool.state {
+        PoolState::Online => nearly_full(pool),
+        PoolState::Exported => None,
+        PoolState::DiskFailed => {
+            let cause = format!("A disk of pool {name} is out of service{reason}.");
+            let action =
+                "Look after the disk (dmesg); when it works again, or is replaced, open the pool again";
+            Some(finding(health, cause, action, reopen))
+        }
+        PoolState::ReadOnly => {
+            let cause = format!("Pool {name} takes no changes: its metadata could not be written.");
+            Some(degraded(cause, "Look after its disks (dmesg), then open it again", reopen))
+        }
+        PoolState::Unavailable => {
+            let cause = format!("Pool {name} is not open{reason}.");
+            Some(finding(health, cause, "Bring its disks back, then open it", reopen))
+        }
+    }
+}
+
+/// Advice: volumes that are there have all their space.
+fn nearly_full(pool: &Pool) -> Option<Finding> {
+    if pool.total == 0 || u128::from(pool.free) * 100 >= u128::from(pool.total) * u128::from(FREE_PERCENT_MIN)
+    {
+        return None;
+    }
+    let cause = format!("Pool {} is nearly full: new volumes may not fit.", pool.name);
+    let command = format!("ursa pool add-disk {} DISK", pool.name);
+    Some(finding(Health::Healthy, cause, "Add a disk to it", command))
+}
+
+/// Copies that are not in sync while their node is up: mending themselves, or waiting for something.
+fn of_copies(observed: &Observed) -> Vec<Finding> {
+    let outside = observed.volumes.iter().flat_map(|volume| {
+        let copies = volume.copies.iter().filter(|copy| copy.state != CopyState::InSync);
+        copies.filter(|copy| observed.is_in_use(copy.node)).map(move |copy| (volume, copy))
+    });
+    let waits = |copy: &api::VolumeCopy| copy.sync.as_ref().is_some_and(|sync| sync.waits_for.is_some());
+    let (waiting, mending): (Vec<_>, Vec<_>) = outside.partition(|(_, copy)| waits(copy));
+    let show = |volume: &Volume| format!("ursa volume show {}", volume.name);
+    let mut found = Vec::new();
+    if let [(volume, copy), more @ ..] = waiting.as_slice() {
+        let what = copy.sync.as_ref().and_then(|sync| sync.waits_for.as_deref()).unwrap_or_default();
+        let others = if more.is_empty() { String::new() } else { format!(" {} more wait, too.", more.len()) };
+        let cause = format!(
+            "The copy of {} on node {} is not in sync and waits for {what}.{others}",
+            volume.name, copy.node
+        );
+        found.push(degraded(cause, "If it stays so, look after what it waits for", show(volume)));
+    }
+    if let [(volume, copy), more @ ..] = mending.as_slice() {
+        let cause = match more.len() {
+            0 => format!("The copy of {} on node {} is being brought in sync.", volume.name, copy.node),
+            more => format!("{} copies are being brought in sync.", more + 1),
+        };
+        found.push(degraded(cause, "Nothing is to be done but wait", show(volume)));
+    }
+    found
+}
+
+fn of_changes(observed: &Observed) -> Option<Finding> {
+    let change = observed.node.changes.iter().find(|change| change.age > CHANGE_SECONDS_MAX)?;
+    let cause = format!(
+        "{} does not end, for {}: it waits for {}.",
+        capital(&change.what),
+        age(change.age),
+        change.waits_for
+    );
+    Some(degraded(
+        cause,
+        "Look after what it waits for; it then goes on by itself",
+        "journalctl -u ursa".into(),
+    ))
+}

@@ -1,0 +1,147 @@
+//! `ursa status`: what the node is and has, what is wrong, what can still be lost, and what to do, on one screen.
+
+mod exposure;
+mod health;
+mod screen;
+#[cfg(test)]
+mod tests;
+
+use std::process::ExitCode;
+
+use api::{Client, ClientError, ClusterNode, CopyState, CopySync, Node, Pool, Target, Volume};
+use clap::Args;
+use serde::Serialize;
+
+use self::health::{Finding, Health};
+use super::exit::{self, CliError};
+use super::output::Output;
+
+/// How to show it.
+#[derive(Args, Debug)]
+pub struct Status {
+    /// Say in a line how it is, and end with 0: healthy, 1: it could not be asked, 2: data or service is lost, 3: degraded
+    #[arg(long)]
+    check: bool,
+}
+
+/// What was asked of the node.
+#[derive(Debug)]
+struct Observed {
+    node: Node,
+    /// The nodes of its cluster; `None` without one.
+    nodes: Option<Vec<ClusterNode>>,
+    pools: Vec<Pool>,
+    volumes: Vec<Volume>,
+    targets: Vec<Target>,
+    sessions: usize,
+}
+
+/// The same for programs.
+#[derive(Serialize)]
+struct Report<'a> {
+    health: Health,
+    findings: &'a [Finding],
+    node: &'a Node,
+    /// The nodes of its cluster; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<&'a [ClusterNode]>,
+    /// Volumes with copies that are not in sync.
+    degraded: Vec<&'a str>,
+    /// How far these copies are.
+    syncs: Vec<Sync<'a>>,
+    /// What the loss of each node would do now.
+    losses: Vec<String>,
+    pools: &'a [Pool],
+    volumes: usize,
+    targets: usize,
+    sessions: usize,
+}
+
+/// A copy that is not in sync.
+#[derive(Serialize)]
+struct Sync<'a> {
+    volume: &'a str,
+    /// The number of its node.
+    node: u16,
+    #[serde(flatten)]
+    sync: &'a CopySync,
+}
+
+impl Status {
+    /// Shows it. With `--check` the exit code says how it is.
+    pub fn main(self, client: &Client, output: &Output) -> ExitCode {
+        match self.run(client, output) {
+            Ok(health) if self.check => ExitCode::from(health.exit_code()),
+            Ok(_) => ExitCode::SUCCESS,
+            Err(error) if self.check => {
+                exit::code(Err(error));
+                ExitCode::from(NOT_ASKED)
+            }
+            Err(error) => exit::code(Err(error)),
+        }
+    }
+
+    fn run(&self, client: &Client, output: &Output) -> Result<Health, CliError> {
+        let observed = Observed {
+            node: client.node()?,
+            nodes: cluster(client)?,
+            pools: client.pools()?,
+            volumes: client.volumes()?,
+            targets: client.targets()?,
+            sessions: client.sessions()?.len(),
+        };
+        let findings = health::findings(&observed);
+        let report = observed.report(&findings);
+        output.show(&report, |report| match self.check {
+            true => screen::line(report.health, &findings),
+            false => screen::text(&observed, report),
+        })?;
+        Ok(report.health)
+    }
+}
+
+/// With `--check`: nobody answered, or not what was asked.
+const NOT_ASKED: u8 = 1;
+
+impl Observed {
+    fn report<'a>(&'a self, findings: &'a [Finding]) -> Report<'a> {
+        let is_degraded = |volume: &&Volume| volume.copies.iter().any(|copy| copy.state != CopyState::InSync);
+        Report {
+            health: health::worst(findings),
+            findings,
+            node: &self.node,
+            cluster: self.nodes.as_deref(),
+            degraded: self.volumes.iter().filter(is_degraded).map(|volume| volume.name.as_str()).collect(),
+            syncs: self.syncs().collect(),
+            losses: exposure::lines(self),
+            pools: &self.pools,
+            volumes: self.volumes.len(),
+            targets: self.targets.len(),
+            sessions: self.sessions,
+        }
+    }
+
+    fn syncs(&self) -> impl Iterator<Item = Sync<'_>> {
+        self.volumes.iter().flat_map(|volume| {
+            let copies = volume.copies.iter();
+            copies.filter_map(|copy| {
+                Some(Sync { volume: &volume.name, node: copy.node, sync: copy.sync.as_ref()? })
+            })
+        })
+    }
+
+    /// Whether the node of that number is heard of, and is to be used.
+    fn is_in_use(&self, id: u16) -> bool {
+        let nodes = self.nodes.iter().flatten();
+        nodes.clone().any(|node| node.id == id && node.up && !node.maintenance)
+    }
+}
+
+/// The nodes of the cluster that the node is in, if it is in one.
+fn cluster(client: &Client) -> Result<Option<Vec<ClusterNode>>, ClientError> {
+    match client.cluster_nodes() {
+        Ok(nodes) => Ok(Some(nodes)),
+        Err(error) if error.problem().is_some_and(|problem| problem.code == "no_cluster") => Ok(None),
+        Err(error) => Err(error),
+    }
+}

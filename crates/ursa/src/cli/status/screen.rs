@@ -1,0 +1,158 @@
+//! The report in words, on one screen.
+
+use api::{Change, ClusterNode, Pool, PoolState};
+
+use super::health::{Finding, Health};
+use super::{Observed, Report, Sync};
+use crate::cli::sync::sync_line;
+use crate::cli::table::{age, fields, list, size};
+
+/// So many causes, syncs, losses, actions and pools are shown of each, so that it stays one screen.
+const LINES_MAX: usize = 6;
+
+/// How it is in one line, for `--check`.
+pub(super) fn line(health: Health, findings: &[Finding]) -> String {
+    let mut causes = findings.iter().filter(|finding| finding.health == health && health != Health::Healthy);
+    let Some(first) = causes.next() else { return format!("{}\n", word(health)) };
+    let more = match findings.iter().filter(|finding| finding.health != Health::Healthy).count() - 1 {
+        0 => String::new(),
+        more => format!(" ({more} more: `ursa status`)"),
+    };
+    format!("{}: {}{more}\n", word(health), first.cause)
+}
+
+fn word(health: Health) -> &'static str {
+    match health {
+        Health::Healthy => "healthy",
+        Health::Degraded => "DEGRADED",
+        Health::Lost => "LOST",
+    }
+}
+
+/// All of it.
+pub(super) fn text(observed: &Observed, report: &Report<'_>) -> String {
+    let node = report.node;
+    let what = format!(
+        "{}, ursa {}, up {}; {}, iSCSI {}",
+        node.name,
+        node.version,
+        age(node.uptime),
+        counted(node.cores, "core"),
+        list(&node.portals, "-")
+    );
+    let has = format!(
+        "{}, {}, {}",
+        counted(report.volumes, "volume"),
+        counted(report.targets, "target"),
+        counted(report.sessions, "session")
+    );
+    let change =
+        |change: &Change| format!("{}, for {}: waits for {}", change.what, age(change.age), change.waits_for);
+    let advice: Vec<&Finding> =
+        report.findings.iter().filter(|finding| finding.health == Health::Healthy).collect();
+    fields([
+        ("Node", what),
+        ("Cluster", report.cluster.map_or("none".into(), cluster)),
+        ("State", state(report)),
+        ("Scan", scan(observed, &report.syncs)),
+        ("Losses", shortened(report.losses.clone(), "nothing: there is no volume")),
+        ("Action", action(report.findings)),
+        ("Advice", shortened(advice.iter().map(|finding| finding.cause.clone()).collect(), "none")),
+        ("Pools", shortened(report.pools.iter().map(pool).collect(), "none")),
+        ("Has", has),
+        ("Changes", shortened(node.changes.iter().map(change).collect(), "none under way")),
+    ])
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The first of these lines, and how many more there are.
+fn shortened(mut lines: Vec<String>, none: &str) -> String {
+    if lines.is_empty() {
+        return none.to_owned();
+    }
+    if lines.len() > LINES_MAX {
+        let more = lines.len() - (LINES_MAX - 1);
+        lines.truncate(LINES_MAX - 1);
+        lines.push(format!("and {more} more (ursa status -o json)"));
+    }
+    lines.join("\n")
+}
+
+fn cluster(nodes: &[ClusterNode]) -> String {
+    let up = nodes.iter().filter(|node| node.up).count();
+    let (copies, in_sync) =
+        nodes.iter().fold((0, 0), |(copies, in_sync), node| (copies + node.copies, in_sync + node.in_sync));
+    format!(
+        "{up} of {} up, {in_sync} of {} in sync",
+        counted(nodes.len(), "node"),
+        match copies {
+            1 => "1 copy".to_owned(),
+            copies => format!("{copies} copies"),
+        }
+    )
+}
+
+fn state(report: &Report<'_>) -> String {
+    let causes = report.findings.iter().filter(|finding| finding.health != Health::Healthy);
+    let causes: Vec<String> = causes.map(|finding| finding.cause.clone()).collect();
+    match causes.is_empty() {
+        true => word(report.health).to_owned(),
+        false => format!("{}: {}", word(report.health), shortened(causes, "")),
+    }
+}
+
+/// How far the copies are that are not in sync: altogether, then each.
+fn scan(observed: &Observed, syncs: &[Sync<'_>]) -> String {
+    if syncs.is_empty() {
+        let copies = observed.volumes.iter().map(|volume| volume.copies.len()).sum::<usize>();
+        let outside = observed.volumes.iter().flat_map(|volume| &volume.copies);
+        let outside = outside.filter(|copy| copy.state != api::CopyState::InSync).count();
+        return match (copies, outside) {
+            (0, _) => "nothing to copy: no volume has copies on several nodes".into(),
+            (_, 0) => "nothing to copy: all copies are in sync".into(),
+            (_, outside) => format!("{outside} copies are not in sync, and nobody says how far they are"),
+        };
+    }
+    let sum = |of: fn(&api::CopySync) -> u64| syncs.iter().map(|sync| of(sync.sync)).sum::<u64>();
+    let (total, left, rate) =
+        (sum(|sync| sync.total_bytes), sum(|sync| sync.left_bytes), sum(|sync| sync.bytes_per_second));
+    let done = total.saturating_sub(left);
+    let percent = if total == 0 { 0 } else { u128::from(done) * 100 / u128::from(total) };
+    // Syncs share what nodes and links give: the sum at the sum of rates, and no sooner than the last of them.
+    let last = syncs.iter().map(|sync| sync.sync.seconds_left).collect::<Option<Vec<_>>>();
+    let eta = match last.and_then(|all| all.into_iter().max()) {
+        Some(seconds) if rate > 0 => format!("{} to go", age(seconds.max(left.div_ceil(rate)))),
+        _ => "nobody can say how long it takes".into(),
+    };
+    let copies = if syncs.len() == 1 { "1 copy".to_owned() } else { format!("{} copies", syncs.len()) };
+    let whole = format!(
+        "{copies}: {} of {} copied ({percent} %), {} a second, {eta}",
+        size(done),
+        size(total),
+        size(rate)
+    );
+    let each = |sync: &Sync<'_>| format!("{} on node {}: {}", sync.volume, sync.node, sync_line(sync.sync));
+    format!("{whole}\n{}", shortened(syncs.iter().map(each).collect(), ""))
+}
+
+/// What to do, each command once.
+fn action(findings: &[Finding]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for Finding { action, command, .. } in findings {
+        let line = format!("{action}: {command}");
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    shortened(lines, "none needed")
+}
+
+fn pool(pool: &Pool) -> String {
+    match pool.state {
+        PoolState::Online => format!("{}: {} free of {}", pool.name, size(pool.free), size(pool.total)),
+        _ => format!("{}: see `ursa pool show {}`", pool.name, pool.name),
+    }
+}

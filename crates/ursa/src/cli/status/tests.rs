@@ -1,0 +1,363 @@
+//! The whole screen in each state.
+
+use api::{
+    Change, ClusterNode, CopyState, CopySync, DiskFailure, Node, Pool, PoolDisk, PoolState, SyncRestraint,
+    Volume, VolumeCopy, VolumeFork, VolumeKind,
+};
+
+use super::health::{self, Health};
+use super::{Observed, screen};
+
+const G: u64 = 1 << 30;
+
+fn copy(node: u16, state: CopyState, sync: Option<CopySync>) -> VolumeCopy {
+    VolumeCopy {
+        node,
+        node_name: format!("server{node}"),
+        slot: node as u8 - 1,
+        state,
+        here: node == 1,
+        leaves: false,
+        sync,
+    }
+}
+
+fn volume(name: &str, copies: Vec<VolumeCopy>) -> Volume {
+    Volume {
+        id: format!("id of {name}"),
+        name: name.into(),
+        pool: "default".into(),
+        kind: VolumeKind::Thick,
+        size: 10 * G,
+        block_size: 512,
+        physical_block_size: 4096,
+        slices: 1,
+        reserved: 10 * G,
+        created: 0,
+        naa: "6".into(),
+        maps: Vec::new(),
+        problem: None,
+        serving: true,
+        copies,
+        epoch: None,
+        reason: None,
+        strategy: None,
+        fork: None,
+    }
+}
+
+fn cluster_node(id: u16) -> ClusterNode {
+    ClusterNode {
+        id,
+        name: format!("server{id}"),
+        here: id == 1,
+        up: true,
+        votes: true,
+        leads: id == 1,
+        witness: false,
+        copies: 2,
+        in_sync: 2,
+        maintenance: false,
+        preferred: false,
+        addresses: Vec::new(),
+        portals: Vec::new(),
+    }
+}
+
+fn pool(state: PoolState) -> Pool {
+    Pool {
+        name: "default".into(),
+        id: Some("1".into()),
+        state,
+        reason: None,
+        total: 100 * G,
+        free: 80 * G,
+        extent: 1 << 20,
+        volumes: 2,
+        disks: Vec::new(),
+    }
+}
+
+/// A node without a cluster, and a volume.
+fn alone() -> Observed {
+    Observed {
+        node: Node {
+            name: "server1".into(),
+            version: "0.1.0".into(),
+            cores: 2,
+            portals: vec!["0.0.0.0:3260".into()],
+            uptime: 90_000,
+            changes: Vec::new(),
+            problems: Vec::new(),
+        },
+        nodes: None,
+        pools: vec![pool(PoolState::Online)],
+        volumes: vec![volume("db", Vec::new())],
+        targets: Vec::new(),
+        sessions: 1,
+    }
+}
+
+/// Three nodes with two volumes of two copies each.
+fn cluster() -> Observed {
+    let both = || vec![copy(1, CopyState::InSync, None), copy(2, CopyState::InSync, None)];
+    Observed {
+        nodes: Some(vec![
+            cluster_node(1),
+            cluster_node(2),
+            ClusterNode { witness: true, copies: 0, in_sync: 0, ..cluster_node(3) },
+        ]),
+        volumes: vec![volume("db", both()), volume("mail", both())],
+        ..alone()
+    }
+}
+
+fn sync() -> CopySync {
+    CopySync {
+        total_bytes: 10 * G,
+        left_bytes: 3 * G,
+        copied_bytes: 7 * G,
+        bytes_per_second: 64 << 20,
+        seconds_left: Some(48),
+        cause: "its node was restarted".into(),
+        held_back_by: None,
+        waits_for: None,
+    }
+}
+
+#[track_caller]
+fn shows(observed: &Observed, health: Health, line: &str, screen: &str) {
+    let findings = health::findings(observed);
+    let report = observed.report(&findings);
+    assert_eq!(report.health, health, "{findings:#?}");
+    assert_eq!(super::screen::line(report.health, &findings), format!("{line}\n"));
+    let text = screen::text(observed, &report);
+    assert_eq!(text, screen, "\n{text}");
+    assert!(text.lines().count() <= 24, "it is one screen");
+}
+
+#[test]
+fn a_node_alone_is_healthy() {
+    shows(
+        &alone(),
+        Health::Healthy,
+        "healthy",
+        "\
+Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
+Cluster  none
+State    healthy
+Scan     nothing to copy: no volume has copies on several nodes
+Losses   if this node is lost: db: nobody serves until it is back: on this node alone
+Action   none needed
+Advice   none
+Pools    default: 80G free of 100G
+Has      1 volume, 0 targets, 1 session
+Changes  none under way
+",
+    );
+}
+
+#[test]
+fn a_cluster_in_sync_is_healthy() {
+    shows(
+        &cluster(),
+        Health::Healthy,
+        "healthy",
+        "\
+Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
+Cluster  3 of 3 nodes up, 4 of 4 copies in sync
+State    healthy
+Scan     nothing to copy: all copies are in sync
+Losses   if node 1 is lost: db, mail: goes on after about a second
+         if node 2 is lost: db, mail: goes on after about a second
+Action   none needed
+Advice   none
+Pools    default: 80G free of 100G
+Has      2 volumes, 0 targets, 1 session
+Changes  none under way
+",
+    );
+}
+
+#[test]
+fn a_copy_that_is_given_what_it_missed_degrades() {
+    let mut observed = cluster();
+    let limited = CopySync { held_back_by: Some(SyncRestraint::ClusterLimit), ..sync() };
+    observed.volumes[0].copies[1] = copy(2, CopyState::Outside, Some(limited));
+    observed.nodes.as_mut().unwrap()[1].in_sync = 1;
+    shows(
+        &observed,
+        Health::Degraded,
+        "DEGRADED: The copy of db on node 2 is being brought in sync.",
+        "\
+Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
+Cluster  3 of 3 nodes up, 3 of 4 copies in sync
+State    DEGRADED: The copy of db on node 2 is being brought in sync.
+Scan     1 copy: 7G of 10G copied (70 %), 64M a second, 48s to go
+         db on node 2: 3G of 10G left to copy, 64M a second, 48s to go; why: its node was restarted; held back by the cluster's limit (ursa node sync-limit)
+Losses   if node 1 is lost: db: nobody serves until it is back: it is the only copy in sync
+         if node 1 is lost: mail: goes on after about a second
+         if node 2 is lost: db: nothing changes: its copy is not in sync
+         if node 2 is lost: mail: goes on after about a second
+Action   Nothing is to be done but wait: ursa volume show db
+Advice   none
+Pools    default: 80G free of 100G
+Has      2 volumes, 0 targets, 1 session
+Changes  none under way
+",
+    );
+}
+
+#[test]
+fn a_node_that_is_down_degrades() {
+    let mut observed = cluster();
+    for volume in &mut observed.volumes {
+        volume.copies[1] = copy(2, CopyState::Outside, None);
+    }
+    let nodes = observed.nodes.as_mut().unwrap();
+    (nodes[1].up, nodes[1].in_sync) = (false, 0);
+    shows(
+        &observed,
+        Health::Degraded,
+        "DEGRADED: Node 2 (server2) is down: nothing is heard of it.",
+        "\
+Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
+Cluster  2 of 3 nodes up, 2 of 4 copies in sync
+State    DEGRADED: Node 2 (server2) is down: nothing is heard of it.
+Scan     2 copies are not in sync, and nobody says how far they are
+Losses   if node 1 is lost: db, mail: nobody serves until it is back: it is the only copy in sync
+Action   See whether its machine runs, and start Ursa there (server2): systemctl start ursa
+Advice   none
+Pools    default: 80G free of 100G
+Has      2 volumes, 0 targets, 1 session
+Changes  none under way
+",
+    );
+}
+
+#[test]
+fn a_split_volume_is_a_loss_and_comes_first() {
+    let mut observed = cluster();
+    observed.nodes.as_mut().unwrap().truncate(2);
+    observed.nodes.as_mut().unwrap()[1].votes = false;
+    observed.volumes[1].fork = Some(VolumeFork { node: 2, since: 9, split: true });
+    let waits = Some("the link to node 2, of which nothing is heard".to_owned());
+    let waiting = CopySync { bytes_per_second: 0, seconds_left: None, waits_for: waits, ..sync() };
+    observed.volumes[0].copies[1] = copy(2, CopyState::Outside, Some(waiting));
+    shows(
+        &observed,
+        Health::Lost,
+        "LOST: Volume mail is split: two nodes have data of it that the other has not. (1 more: `ursa status`)",
+        "\
+Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
+Cluster  2 of 2 nodes up, 4 of 4 copies in sync
+State    LOST: Volume mail is split: two nodes have data of it that the other has not.
+         The copy of db on node 2 is not in sync and waits for the link to node 2, of which nothing is heard.
+Scan     1 copy: 7G of 10G copied (70 %), 0 a second, nobody can say how long it takes
+         db on node 2: 3G of 10G left to copy; why: its node was restarted; IT WAITS for the link to node 2, of which nothing is heard
+Losses   if node 1 is lost: db: nobody serves until it is back: it is the only copy in sync
+         if node 1 is lost: mail: nobody serves until it is back: of two nodes without a witness it decides (`ursa node prefer`)
+         if node 2 is lost: db: nothing changes: its copy is not in sync
+         if node 2 is lost: mail: goes on after about a second
+Action   Save what you need, then decide whose data is kept: ursa volume resolve-fork mail --keep NODE --discard-other
+         If it stays so, look after what it waits for: ursa volume show db
+         Let a third one join; a small machine as a witness is enough: ursa node token
+Advice   Two nodes alone cannot agree which of them is lost: if the one that decides is, the other waits for it.
+Pools    default: 80G free of 100G
+Has      2 volumes, 0 targets, 1 session
+Changes  none under way
+",
+    );
+}
+
+#[test]
+fn a_failed_disk_of_a_node_alone_is_a_loss() {
+    let mut observed = alone();
+    let failure = DiskFailure { error: "Input/output error (os error 5)".into(), since: 9 };
+    let disk = PoolDisk { path: "/dev/sdb".into(), id: None, total: 0, free: 0, failure: Some(failure) };
+    let reason = Some("/dev/sdb failed to write: Input/output error (os error 5)".to_owned());
+    observed.pools = vec![Pool { reason, disks: vec![disk], ..pool(PoolState::DiskFailed) }];
+    observed.node.problems = vec!["pool default has lost a disk".into(), "the record is damaged".into()];
+    observed.node.changes = vec![Change {
+        what: "deleting volume \"x\"".into(),
+        age: 400,
+        waits_for: "an answer from /dev/sdb".into(),
+    }];
+    shows(
+        &observed,
+        Health::Lost,
+        "LOST: A disk of pool default is out of service: /dev/sdb failed to write: Input/output error (os error 5). (2 more: `ursa status`)",
+        "\
+Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
+Cluster  none
+State    LOST: A disk of pool default is out of service: /dev/sdb failed to write: Input/output error (os error 5).
+         Deleting volume \"x\" does not end, for 6m40s: it waits for an answer from /dev/sdb.
+         the record is damaged
+Scan     nothing to copy: no volume has copies on several nodes
+Losses   if this node is lost: db: nobody serves until it is back: on this node alone
+Action   Look after the disk (dmesg); when it works again, or is replaced, open the pool again: ursa pool reopen default
+         Look after what it waits for; it then goes on by itself: journalctl -u ursa
+         Follow what it says; the log has more: journalctl -u ursa
+Advice   none
+Pools    default: see `ursa pool show default`
+Has      1 volume, 0 targets, 1 session
+Changes  deleting volume \"x\", for 6m40s: waits for an answer from /dev/sdb
+",
+    );
+}
+
+#[test]
+fn what_is_judged_how() {
+    let judged = |change: fn(&mut Observed)| {
+        let mut observed = cluster();
+        change(&mut observed);
+        health::worst(&health::findings(&observed))
+    };
+    let node =
+        |observed: &mut Observed, of: fn(&mut ClusterNode)| of(&mut observed.nodes.as_mut().unwrap()[1]);
+    assert_eq!(judged(|_| {}), Health::Healthy);
+    assert_eq!(judged(|it| it.pools[0].free = G), Health::Healthy, "thick volumes have their space");
+    assert_eq!(judged(|it| it.pools[0].state = PoolState::Exported), Health::Healthy);
+    assert_eq!(
+        judged(|it| it.pools[0].state = PoolState::Unavailable),
+        Health::Degraded,
+        "others have copies"
+    );
+    assert_eq!(judged(|it| it.volumes[0].problem = Some("its pool is not open".into())), Health::Healthy);
+    assert_eq!(judged(|it| it.volumes[0].serving = false), Health::Healthy, "through the other node");
+    assert_eq!(
+        judged(|it| it.volumes[0].copies.iter_mut().for_each(|copy| copy.state = CopyState::Outside)),
+        Health::Lost
+    );
+    let alone = VolumeFork { node: 1, since: 0, split: false };
+    let mut forked = cluster();
+    forked.volumes[0].fork = Some(alone);
+    assert_eq!(health::worst(&health::findings(&forked)), Health::Degraded);
+    let mut observed = cluster();
+    node(&mut observed, |node| node.maintenance = true);
+    assert_eq!(health::worst(&health::findings(&observed)), Health::Degraded);
+    assert_eq!(
+        judged(|it| it.nodes.iter_mut().flatten().for_each(|node| node.votes = false)),
+        Health::Degraded
+    );
+    assert_eq!(judged(|it| it.node.problems = vec!["the record is damaged".into()]), Health::Degraded);
+    let codes = [Health::Healthy, Health::Lost, Health::Degraded].map(Health::exit_code);
+    assert_eq!(codes, [0, 2, 3]);
+}
+
+#[test]
+fn a_thousand_volumes_are_one_screen_too() {
+    let mut observed = cluster();
+    let outside = |name: String| {
+        volume(&name, vec![copy(1, CopyState::InSync, None), copy(2, CopyState::Outside, Some(sync()))])
+    };
+    observed.volumes = (0..1000).map(|at| outside(format!("v{at}"))).collect();
+    observed.volumes.extend((0..500).map(|at| volume(&format!("w{at}"), Vec::new())));
+    observed.pools = vec![pool(PoolState::Online); 20];
+    let findings = health::findings(&observed);
+    let text = screen::text(&observed, &observed.report(&findings));
+    assert!(text.lines().count() <= 24, "{text}");
+    // 3000 GiB at 64,000 MiB a second, and each says 48 s.
+    assert!(text.contains("1000 copies: 7000G of 9.8T copied (70 %), 62.5G a second, 48s to go\n"), "{text}");
+    assert!(text.contains("if this node is lost: w0, w1, w2 and 497 more: nobody serves"), "{text}");
+}
