@@ -20,6 +20,11 @@ pub struct Confirm {
 }
 
 impl Confirm {
+    /// Whether nothing is to be done.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
     /// Whether to go on. `what` is a sentence without a full stop; only if it `destroys` something it is asked about.
     ///
     /// # Errors

@@ -43,6 +43,36 @@ pub enum CliError {
     /// It was asked, and the answer was no.
     #[error("nothing was changed")]
     Declined,
+    /// A file could not be read.
+    #[error("cannot read {0}")]
+    File(PathBuf, #[source] io::Error),
+    /// It says what makes no sense.
+    #[error("{0}: {1}")]
+    Declared(PathBuf, String),
+    /// What it says cannot be had by changing what there is.
+    #[error("nothing was changed:\n  {}", .0.join("\n  "))]
+    Conflict(Vec<String>),
+    /// It would leave nothing.
+    #[error("{0} is empty, and --prune would delete everything: is it the right file?")]
+    PruneAll(PathBuf),
+    /// Some of it was done.
+    #[error(
+        "{done} of {all} changes were made, and this one failed: {step}; when its cause is gone, apply the file again"
+    )]
+    Unapplied {
+        /// What failed.
+        step: String,
+        /// How many were made before.
+        done: usize,
+        /// Of how many.
+        all: usize,
+        /// Why.
+        #[source]
+        error: ClientError,
+    },
+    /// So much is to be changed, as `--exit-code` asks.
+    #[error("{0} changes are to be made")]
+    Differs(usize),
     /// They were compared.
     #[error(
         "the copies of volume {0:?} are not known to be equal: see above; what hosts write meanwhile can make a difference, so ask again while nobody writes"
@@ -79,7 +109,10 @@ impl Outcome for CliError {
         match self {
             CliError::Client(ClientError::Unreachable { .. } | ClientError::NoAnswer { .. }) => 3,
             CliError::Client(ClientError::Address { .. }) | CliError::Unconfirmed(_) => 2,
-            CliError::CopiesOnNodes(..) => 2,
+            CliError::CopiesOnNodes(..)
+            | CliError::File(..)
+            | CliError::Declared(..)
+            | CliError::PruneAll(_) => 2,
             CliError::Drill(error) => error.code(),
             CliError::Bench(bench::Error::Workload(_) | bench::Error::Mail(_) | bench::Error::Target(_)) => 2,
             _ => 1,

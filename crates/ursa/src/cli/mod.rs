@@ -1,5 +1,6 @@
 //! The command line: a noun, then a verb. Everything but `serve`, `host-setup`, `completion` and `man` is a request to a node.
 
+mod apply;
 mod attach;
 mod audit;
 mod bench;
@@ -80,6 +81,12 @@ enum Command {
     Serve(Box<Given>),
     /// Show on one screen how it is, what can still be lost, and what to do
     Status(status::Status),
+    /// Make what hosts use as a file says: volumes, copies, targets, LUN maps, host groups
+    Apply(apply::Apply),
+    /// Show what `ursa apply` would change
+    Diff(apply::Diff),
+    /// Print the file that makes what there is, for `ursa apply`
+    Export,
     /// Nodes: clusters of servers whose volumes have copies on several of them
     #[command(subcommand)]
     Node(node::Command),
@@ -144,6 +151,9 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Serve(given) => return exit::code(serve::main(*given)),
         Command::Status(status) => return status.main(&client, &output),
+        Command::Apply(apply) => apply.run(&client, &output),
+        Command::Diff(diff) => diff.run(&client, &output),
+        Command::Export => apply::export(&client, &output),
         Command::Node(command) => command.run(&client, &output),
         Command::Pool(command) => command.run(&client, &output),
         Command::Volume(command) => command.run(&client, &output),

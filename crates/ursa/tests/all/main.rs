@@ -5,6 +5,7 @@
 mod access;
 mod command_line;
 mod crowd;
+mod declared;
 mod life;
 mod monitoring;
 mod node;

@@ -1,0 +1,185 @@
+//! The file: what there shall be.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use api::{Chap, Strategy, VolumeKind};
+use serde::{Deserialize, Serialize};
+
+use super::super::exit::CliError;
+use crate::size::Size;
+
+/// All that a file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Declared {
+    #[serde(default, rename = "host", skip_serializing_if = "Vec::is_empty")]
+    pub(super) hosts: Vec<HostDeclared>,
+    #[serde(default, rename = "target", skip_serializing_if = "Vec::is_empty")]
+    pub(super) targets: Vec<TargetDeclared>,
+    #[serde(default, rename = "volume", skip_serializing_if = "Vec::is_empty")]
+    pub(super) volumes: Vec<VolumeDeclared>,
+    #[serde(default, rename = "map", skip_serializing_if = "Vec::is_empty")]
+    pub(super) maps: Vec<MapDeclared>,
+}
+
+/// A host group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct HostDeclared {
+    pub(super) name: String,
+    /// None: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) initiators: Vec<String>,
+    /// None: from anywhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) addresses: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) chap_user: Option<String>,
+    /// Where the secret is, read when it is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) chap_secret_file: Option<PathBuf>,
+}
+
+/// A target.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct TargetDeclared {
+    pub(super) name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) alias: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) chap_user: Option<String>,
+    /// Where the secret is, read when it is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) chap_secret_file: Option<PathBuf>,
+}
+
+/// A volume. What is absent is as the node likes it, and is not compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct VolumeDeclared {
+    pub(super) name: String,
+    pub(super) size: Size,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) pool: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) kind: Option<VolumeKind>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) block_size: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) physical_block_size: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) slices: Option<u16>,
+    /// The numbers of the nodes that have a copy; none: on the node that is asked alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) on: Vec<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) strategy: Option<Strategy>,
+    /// What `heartbeat` needs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) accept_split_brain: bool,
+}
+
+/// A LUN map.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct MapDeclared {
+    pub(super) target: String,
+    pub(super) volume: String,
+    #[serde(default = "local")]
+    pub(super) host: String,
+    /// None: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) lun: Option<u16>,
+}
+
+fn local() -> String {
+    api::DEFAULT_HOST.to_owned()
+}
+
+impl Declared {
+    /// What a file, or standard input (`-`), says.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or says what makes no sense.
+    pub(super) fn read(path: &Path) -> Result<Declared, CliError> {
+        let text = match path == Path::new("-") {
+            true => {
+                let mut text = String::new();
+                io::stdin().read_to_string(&mut text).map(|_| text)
+            }
+            false => fs::read_to_string(path),
+        };
+        let text = text.map_err(|error| CliError::File(path.to_owned(), error))?;
+        Declared::parse(&text).map_err(|reason| CliError::Declared(path.to_owned(), reason))
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Declared, String> {
+        let declared: Declared = toml::from_str(text).map_err(|error| error.to_string())?;
+        declared.check()?;
+        Ok(declared)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Declared::default()
+    }
+
+    /// What is wrong whatever there is.
+    fn check(&self) -> Result<(), String> {
+        once("host", self.hosts.iter().map(|host| &host.name))?;
+        once("target", self.targets.iter().map(|target| &target.name))?;
+        once("volume", self.volumes.iter().map(|volume| &volume.name))?;
+        let map = |map: &MapDeclared| format!("{} for {} in {}", map.volume, map.host, map.target);
+        once("map of volume", self.maps.iter().map(map))?;
+        let lun = |map: &MapDeclared| Some(format!("{} of {} for {}", map.lun?, map.target, map.host));
+        once("LUN", self.maps.iter().filter_map(lun))?;
+        for volume in &self.volumes {
+            let name = &volume.name;
+            once(&format!("node of volume {name:?}"), &volume.on)?;
+            if volume.strategy == Some(Strategy::Heartbeat) && !volume.accept_split_brain {
+                return Err(format!(
+                    "volume {name:?}: with strategy = \"heartbeat\" both nodes may go on, and data of one of them be given up: say accept-split-brain = true as well"
+                ));
+            }
+            if volume.strategy.is_some() && volume.on.is_empty() {
+                return Err(format!("volume {name:?}: a strategy is for volumes with copies: say `on`, too"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn once<T: ToString>(what: &str, names: impl IntoIterator<Item = T>) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        let name = name.to_string();
+        if seen.contains(&name) {
+            return Err(format!("{what} {name} comes twice"));
+        }
+        seen.insert(name);
+    }
+    Ok(())
+}
+
+/// The name and the secret, if there is a name. `whose` is for the message.
+///
+/// # Errors
+/// If there is no secret, or it cannot be read.
+pub(super) fn chap(
+    whose: &str,
+    user: Option<&String>,
+    file: Option<&PathBuf>,
+) -> Result<Option<Chap>, CliError> {
+    let Some(user) = user else { return Ok(None) };
+    let file = file.ok_or_else(|| {
+        CliError::Conflict(vec![format!(
+            "{whose}: chap-secret-file is missing: a file with the secret of {user}"
+        )])
+    })?;
+    let secret = fs::read_to_string(file).map_err(|error| CliError::Secret(file.clone(), error))?;
+    let secret = secret.trim_end_matches(['\r', '\n']).to_owned();
+    Ok(Some(Chap { user: user.clone(), secret }))
+}

@@ -1,0 +1,69 @@
+//! The file that makes what there is.
+
+use super::Present;
+use super::declared::{Declared, HostDeclared, MapDeclared, TargetDeclared, VolumeDeclared};
+use crate::size::Size;
+
+/// What there is, as a file says it. Maps to volumes that nobody can name now, since their pool is not open, are left out.
+pub(super) fn declared(present: &Present) -> Declared {
+    let hosts = present.hosts.iter().filter(|host| !host.built_in).map(|host| HostDeclared {
+        name: host.name.clone(),
+        initiators: host.initiators.clone(),
+        addresses: host.addresses.clone(),
+        chap_user: host.chap_user.clone(),
+        chap_secret_file: None,
+    });
+    let targets = present.targets.iter().map(|target| TargetDeclared {
+        name: target.name.clone(),
+        alias: target.alias.clone(),
+        chap_user: target.chap_user.clone(),
+        chap_secret_file: None,
+    });
+    let volumes = present.volumes.iter().map(|volume| {
+        let strategy = volume.strategy.as_ref().map(|chosen| chosen.strategy);
+        VolumeDeclared {
+            name: volume.name.clone(),
+            size: Size(volume.size),
+            pool: Some(volume.pool.clone()),
+            kind: Some(volume.kind),
+            block_size: Some(volume.block_size),
+            physical_block_size: Some(volume.physical_block_size),
+            slices: Some(volume.slices),
+            on: volume.copies.iter().filter(|copy| !copy.leaves).map(|copy| copy.node).collect(),
+            strategy,
+            accept_split_brain: strategy == Some(api::Strategy::Heartbeat),
+        }
+    });
+    let maps = present.targets.iter().flat_map(|target| {
+        target.maps.iter().filter_map(|map| {
+            Some(MapDeclared {
+                target: target.name.clone(),
+                volume: map.volume.clone()?,
+                host: map.host.clone(),
+                lun: Some(map.lun),
+            })
+        })
+    });
+    Declared {
+        hosts: hosts.collect(),
+        targets: targets.collect(),
+        volumes: volumes.collect(),
+        maps: maps.collect(),
+    }
+}
+
+/// The file.
+pub(super) fn text(declared: &Declared) -> String {
+    let secret = declared.hosts.iter().any(|host| host.chap_user.is_some())
+        || declared.targets.iter().any(|target| target.chap_user.is_some());
+    let secret = match secret {
+        true => {
+            "# Nobody shows CHAP secrets: where one is to be made anew, add chap-secret-file = \"FILE\" beside chap-user.\n"
+        }
+        false => "",
+    };
+    let body = toml::to_string(declared).unwrap_or_else(|error| format!("# {error}\n"));
+    format!(
+        "# Made by `ursa export`. `ursa diff -f FILE` compares it, `ursa apply -f FILE` makes it so.\n{secret}\n{body}"
+    )
+}

@@ -1,0 +1,179 @@
+//! `ursa apply`, `ursa diff` and `ursa export`: what hosts use, as a file.
+//!
+//! The file says what there shall be; what it does not name stays as it is, unless `--prune` is given. What is compared with what
+//! stands in `plan`, which does nothing by itself: the same steps are shown by `diff` and carried out by `apply`.
+
+mod declared;
+mod export;
+mod plan;
+mod step;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use api::{Client, ClientError, ClusterNode, Host, Target, Volume};
+use clap::Args;
+use serde::Serialize;
+
+use self::declared::Declared;
+use self::plan::Plan;
+use self::step::Step;
+use super::confirm::Confirm;
+use super::exit::CliError;
+use super::output::Output;
+
+/// A file to be applied.
+#[derive(Args, Debug)]
+pub struct Apply {
+    /// The file, in TOML; - is standard input
+    #[arg(short, long, value_name = "FILE")]
+    file: PathBuf,
+    /// Delete what the file does not name: maps, copies, volumes with their data, targets, host groups
+    #[arg(long)]
+    prune: bool,
+    #[command(flatten)]
+    confirm: Confirm,
+}
+
+/// A file to be compared with what is.
+#[derive(Args, Debug)]
+pub struct Diff {
+    /// The file, in TOML; - is standard input
+    #[arg(short, long, value_name = "FILE")]
+    file: PathBuf,
+    /// As `ursa apply --prune` would
+    #[arg(long)]
+    prune: bool,
+    /// End with 1 if there is something to change
+    #[arg(long)]
+    exit_code: bool,
+}
+
+/// What there is of what a file can name.
+#[derive(Debug, Default)]
+struct Present {
+    hosts: Vec<Host>,
+    targets: Vec<Target>,
+    volumes: Vec<Volume>,
+    /// The nodes of the cluster; empty without one.
+    nodes: Vec<ClusterNode>,
+}
+
+impl Present {
+    fn of(client: &Client) -> Result<Present, ClientError> {
+        let nodes = match client.cluster_nodes() {
+            Err(error) if error.problem().is_some_and(|problem| problem.code == "no_cluster") => Vec::new(),
+            nodes => nodes?,
+        };
+        Ok(Present { hosts: client.hosts()?, targets: client.targets()?, volumes: client.volumes()?, nodes })
+    }
+}
+
+/// What came of it, for programs.
+#[derive(Serialize)]
+struct Outcome {
+    /// What was done.
+    done: Vec<String>,
+    /// What failed, and why; absent if nothing did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<Failed>,
+    /// What was not done for that.
+    not_done: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Failed {
+    change: String,
+    error: String,
+}
+
+impl Apply {
+    /// Changes what differs.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(&self, client: &Client, output: &Output) -> Result<(), CliError> {
+        let declared = Declared::read(&self.file)?;
+        if self.prune && declared.is_empty() {
+            return Err(CliError::PruneAll(self.file.clone()));
+        }
+        let plan = Plan::new(&declared, &Present::of(client)?, self.prune)?;
+        if plan.steps.is_empty() {
+            return output.show(&Outcome::none(), |_| "Nothing to do: all is as the file says.\n".into());
+        }
+        let destroyed = plan.destroyed();
+        if self.confirm.is_dry_run() {
+            return output.show(&plan.shown(), plan::text);
+        }
+        let what = match destroyed.as_slice() {
+            [] => "Apply the file".to_owned(),
+            destroyed => format!("Apply the file, and for that {}", destroyed.join("; ")),
+        };
+        if !self.confirm.go_on(output, &what, !destroyed.is_empty())? {
+            return Ok(());
+        }
+        carry_out(&plan.steps, client, output)
+    }
+}
+
+/// One step after the other; the first that fails is the last.
+fn carry_out(steps: &[Step], client: &Client, output: &Output) -> Result<(), CliError> {
+    let mut outcome = Outcome::none();
+    let mut steps = steps.iter();
+    for step in steps.by_ref() {
+        match step.run(client) {
+            Ok(()) => {
+                output.done(&step.line())?;
+                outcome.done.push(step.line());
+            }
+            Err(error) => {
+                outcome.failed = Some(Failed { change: step.line(), error: error.to_string() });
+                outcome.not_done = steps.map(Step::line).collect();
+                let rest = &outcome.not_done;
+                output.show(&outcome, |_| match rest.as_slice() {
+                    [] => String::new(),
+                    rest => format!("Not done:\n{}\n", rest.join("\n")),
+                })?;
+                let (done, all) = (outcome.done.len(), outcome.done.len() + rest.len() + 1);
+                return Err(CliError::Unapplied { step: step.line(), done, all, error });
+            }
+        }
+    }
+    output.show(&outcome, |outcome| match outcome.done.len() {
+        1 => "1 change was made.\n".into(),
+        done => format!("{done} changes were made.\n"),
+    })
+}
+
+impl Outcome {
+    fn none() -> Outcome {
+        Outcome { done: Vec::new(), failed: None, not_done: Vec::new() }
+    }
+}
+
+impl Diff {
+    /// Shows what `ursa apply` would change.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(&self, client: &Client, output: &Output) -> Result<(), CliError> {
+        let declared = Declared::read(&self.file)?;
+        let plan = Plan::new(&declared, &Present::of(client)?, self.prune)?;
+        output.show(&plan.shown(), plan::text)?;
+        if self.exit_code && !plan.steps.is_empty() {
+            Err(CliError::Differs(plan.steps.len()))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Prints the file that makes what there is.
+///
+/// # Errors
+/// See [`CliError`].
+pub fn export(client: &Client, output: &Output) -> Result<(), CliError> {
+    let declared = export::declared(&Present::of(client)?);
+    output.show(&declared, export::text)
+}

@@ -1,0 +1,438 @@
+//! What is to be changed for what is to be as the file says: decided before anything is done, so that what cannot be is refused whole.
+//!
+//! Who is let in comes before what they are let in to, and what is taken away goes the other way round.
+
+use std::collections::BTreeSet;
+
+use api::{
+    CopyCreate, Host, HostChange, HostCreate, MapCreate, Strategy, StrategyChoice, TargetCreate, Volume,
+    VolumeCreate,
+};
+use serde::Serialize;
+
+use super::super::exit::CliError;
+use super::super::table::size;
+use super::Present;
+use super::declared::{Declared, HostDeclared, MapDeclared, TargetDeclared, VolumeDeclared, chap};
+use super::step::{Step, numbers};
+
+/// What is to be done, in this order, and what the file does not name.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) steps: Vec<Step>,
+    /// What is left as it is though the file does not name it.
+    pub(super) kept: Vec<String>,
+}
+
+/// For programs.
+#[derive(Serialize)]
+pub(super) struct Shown {
+    changes: Vec<String>,
+    kept: Vec<String>,
+}
+
+/// A plan in the making.
+struct Planner<'a> {
+    declared: &'a Declared,
+    present: &'a Present,
+    prune: bool,
+    plan: Plan,
+    /// What is done after all else, in this order: of maps, copies, volumes, targets, hosts.
+    maps_gone: Vec<Step>,
+    copies_gone: Vec<Step>,
+    gone: Vec<Step>,
+    /// What cannot be.
+    conflicts: Vec<String>,
+}
+
+impl Plan {
+    /// Compares.
+    ///
+    /// # Errors
+    /// [`CliError::Conflict`] with all that cannot be changed, and secrets that cannot be read.
+    pub(super) fn new(declared: &Declared, present: &Present, prune: bool) -> Result<Plan, CliError> {
+        let mut planner = Planner {
+            declared,
+            present,
+            prune,
+            plan: Plan::default(),
+            maps_gone: Vec::new(),
+            copies_gone: Vec::new(),
+            gone: Vec::new(),
+            conflicts: Vec::new(),
+        };
+        for host in &declared.hosts {
+            planner.host(host)?;
+        }
+        for target in &declared.targets {
+            planner.target(target)?;
+        }
+        for volume in &declared.volumes {
+            planner.volume(volume);
+        }
+        planner.surplus();
+        for map in &declared.maps {
+            planner.map(map);
+        }
+        planner.finish()
+    }
+
+    /// What would be taken away, in words.
+    pub(super) fn destroyed(&self) -> Vec<String> {
+        self.steps.iter().filter_map(Step::destroys).collect()
+    }
+
+    pub(super) fn shown(&self) -> Shown {
+        Shown { changes: self.steps.iter().map(Step::line).collect(), kept: self.kept.clone() }
+    }
+}
+
+/// As `diff` shows it.
+pub(super) fn text(shown: &Shown) -> String {
+    let mut text = match shown.changes.as_slice() {
+        [] => "Nothing to do: all is as the file says.\n".to_owned(),
+        changes => changes.join("\n") + "\n",
+    };
+    if !shown.kept.is_empty() {
+        text += "\nNot in the file, and left as it is (--prune deletes it):\n";
+        shown.kept.iter().for_each(|line| text += &format!("  {line}\n"));
+    }
+    text
+}
+
+impl Planner<'_> {
+    fn finish(mut self) -> Result<Plan, CliError> {
+        if !self.conflicts.is_empty() {
+            return Err(CliError::Conflict(self.conflicts));
+        }
+        // Maps first, since LUNs of new ones may be theirs.
+        let creating_maps = self.plan.steps.iter().position(|step| matches!(step, Step::CreateMap { .. }));
+        let at = creating_maps.unwrap_or(self.plan.steps.len());
+        self.plan.steps.splice(at..at, self.maps_gone);
+        self.plan.steps.extend(self.copies_gone);
+        self.plan.steps.extend(self.gone);
+        Ok(self.plan)
+    }
+
+    fn host(&mut self, host: &HostDeclared) -> Result<(), CliError> {
+        let whose = format!("host {:?}", host.name);
+        let HostDeclared { name, initiators, addresses, chap_user, chap_secret_file } = host;
+        let chap = || chap(&whose, chap_user.as_ref(), chap_secret_file.as_ref());
+        let Some(present) = self.present.hosts.iter().find(|present| present.name == *name) else {
+            let create = HostCreate {
+                name: name.clone(),
+                initiators: initiators.clone(),
+                addresses: addresses.clone(),
+                chap: chap()?,
+            };
+            self.plan.steps.push(Step::CreateHost(create));
+            return Ok(());
+        };
+        if present.built_in {
+            self.conflicts
+                .push(format!("{whose} is built in: it is always there, and the file must not name it"));
+            return Ok(());
+        }
+        let what = differences(host, present);
+        if what.is_empty() {
+            return Ok(());
+        }
+        // The secret of a name that stays cannot be compared, and stays.
+        let chap = match *chap_user == present.chap_user {
+            true => None,
+            false => Some(chap()?),
+        };
+        let change = HostChange { initiators: initiators.clone(), addresses: addresses.clone(), chap };
+        self.plan.steps.push(Step::ChangeHost { name: name.clone(), change, what: what.join(", ") });
+        Ok(())
+    }
+
+    fn target(&mut self, target: &TargetDeclared) -> Result<(), CliError> {
+        let TargetDeclared { name, alias, chap_user, chap_secret_file } = target;
+        let Some(present) = self.present.targets.iter().find(|present| present.name == *name) else {
+            let chap = chap(&format!("target {name}"), chap_user.as_ref(), chap_secret_file.as_ref())?;
+            let create = TargetCreate { name: name.clone(), alias: alias.clone(), chap };
+            self.plan.steps.push(Step::CreateTarget(create));
+            return Ok(());
+        };
+        for (what, is, shall) in
+            [("alias", &present.alias, alias), ("CHAP name", &present.chap_user, chap_user)]
+        {
+            if is != shall {
+                let [is, shall] = [is, shall].map(|value| value.as_deref().unwrap_or("none"));
+                self.conflicts.push(format!(
+                    "target {name}: its {what} is {is}, and cannot be changed to {shall}: a target is deleted and made anew"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn volume(&mut self, volume: &VolumeDeclared) {
+        match self.present.volumes.iter().find(|present| present.name == volume.name) {
+            Some(present) => self.present_volume(volume, present),
+            None => self.new_volume(volume),
+        }
+    }
+
+    fn new_volume(&mut self, volume: &VolumeDeclared) {
+        let name = &volume.name;
+        let unknown: Vec<u16> = volume
+            .on
+            .iter()
+            .copied()
+            .filter(|id| self.present.nodes.iter().all(|node| node.id != *id))
+            .collect();
+        if !unknown.is_empty() {
+            self.conflicts.push(format!("volume {name:?}: the cluster has no node {}", numbers(&unknown)));
+            return;
+        }
+        // A node knows the volumes only that it has copies of: this one could be there already.
+        if !volume.on.is_empty()
+            && self.present.nodes.iter().any(|node| node.here && !volume.on.contains(&node.id))
+        {
+            self.conflicts.push(format!(
+                "volume {name:?}: this node is none of those that have a copy, and does not know whether it is there: ask one of nodes {}",
+                numbers(&volume.on)
+            ));
+            return;
+        }
+        let block_size = volume.block_size.unwrap_or(512);
+        let create = VolumeCreate {
+            pool: volume.pool.clone(),
+            kind: volume.kind.unwrap_or_default(),
+            block_size,
+            native_512: volume.physical_block_size == Some(512),
+            slices: volume.slices,
+            map: false,
+            nodes: (!volume.on.is_empty()).then(|| volume.on.clone()),
+            ..VolumeCreate::new(name.clone(), volume.size.0)
+        };
+        self.plan.steps.push(Step::CreateVolume(create));
+        if let Some(strategy) = volume.strategy.filter(|strategy| *strategy != Strategy::Prefer) {
+            self.plan.steps.push(choose(volume, strategy));
+        }
+    }
+
+    fn present_volume(&mut self, volume: &VolumeDeclared, present: &Volume) {
+        let name = &volume.name;
+        let fixed = [
+            ("pool", volume.pool.clone(), present.pool.clone()),
+            ("kind", volume.kind.map(kind), kind(present.kind)),
+            ("block-size", volume.block_size.map(|bytes| bytes.to_string()), present.block_size.to_string()),
+            (
+                "physical-block-size",
+                volume.physical_block_size.map(|bytes| bytes.to_string()),
+                present.physical_block_size.to_string(),
+            ),
+            ("slices", volume.slices.map(|slices| slices.to_string()), present.slices.to_string()),
+        ];
+        for (what, shall, is) in fixed {
+            if let Some(shall) = shall.filter(|shall| *shall != is) {
+                self.conflicts
+                    .push(format!("volume {name:?}: its {what} is {is}, and cannot be changed to {shall}"));
+            }
+        }
+        // It was rounded up to whole blocks.
+        let block = u64::from(present.block_size).max(1);
+        let to = volume.size.0.div_ceil(block).saturating_mul(block);
+        match present.size.cmp(&to) {
+            std::cmp::Ordering::Less => {
+                self.plan.steps.push(Step::Resize { volume: name.clone(), from: present.size, to });
+            }
+            std::cmp::Ordering::Equal => {}
+            std::cmp::Ordering::Greater => self.conflicts.push(format!(
+                "volume {name:?}: it has {}, and volumes only grow: the file says {}",
+                size(present.size),
+                size(to)
+            )),
+        }
+        self.copies(volume, present);
+        let chosen = present.strategy.as_ref().map_or(Strategy::Prefer, |chosen| chosen.strategy);
+        if let Some(strategy) = volume.strategy.filter(|strategy| *strategy != chosen) {
+            self.plan.steps.push(choose(volume, strategy));
+        }
+    }
+
+    /// On which nodes its copies are. One that is about to be taken away is none.
+    fn copies(&mut self, volume: &VolumeDeclared, present: &Volume) {
+        let name = &volume.name;
+        if present.copies.is_empty() != volume.on.is_empty() {
+            self.conflicts.push(match volume.on.is_empty() {
+                true => format!(
+                    "volume {name:?}: it has copies on nodes {}: say so (on)",
+                    numbers(&present.copies.iter().map(|copy| copy.node).collect::<Vec<_>>())
+                ),
+                false => format!(
+                    "volume {name:?}: it is on this node alone, unknown to the cluster, and cannot get copies"
+                ),
+            });
+            return;
+        }
+        let is: BTreeSet<u16> =
+            present.copies.iter().filter(|copy| !copy.leaves).map(|copy| copy.node).collect();
+        let shall: BTreeSet<u16> = volume.on.iter().copied().collect();
+        let mut surplus: Vec<u16> = is.difference(&shall).copied().collect();
+        for node in shall.difference(&is).copied() {
+            // One that is not wanted any more moves: it goes when the new one is in sync.
+            let instead_of = if self.prune { surplus.pop() } else { None };
+            let copy = CopyCreate { node, pool: None, instead_of };
+            self.plan.steps.push(Step::AddCopy { volume: name.clone(), copy });
+        }
+        for node in surplus {
+            match self.prune {
+                true => self.copies_gone.push(Step::RemoveCopy { volume: name.clone(), node }),
+                false => self.plan.kept.push(format!("the copy of volume {name} on node {node}")),
+            }
+        }
+    }
+
+    fn map(&mut self, map: &MapDeclared) {
+        let MapDeclared { target, volume, host, lun } = map;
+        let what = format!("map of volume {volume:?} in {target}");
+        let Declared { hosts, targets, volumes, .. } = self.declared;
+        let there = [
+            (
+                "target",
+                target,
+                targets.iter().any(|other| other.name == *target)
+                    || self.present.targets.iter().any(|other| other.name == *target),
+            ),
+            (
+                "volume",
+                volume,
+                volumes.iter().any(|other| other.name == *volume)
+                    || self.present.volumes.iter().any(|other| other.name == *volume),
+            ),
+            (
+                "host",
+                host,
+                hosts.iter().any(|other| other.name == *host)
+                    || self.present.hosts.iter().any(|other| other.name == *host),
+            ),
+        ];
+        for (kind, name, there) in there {
+            if !there {
+                self.conflicts
+                    .push(format!("{what}: there is no {kind} {name:?}, neither in the file nor here"));
+                return;
+            }
+        }
+        let present = self.present.targets.iter().find(|present| present.name == *target);
+        let maps = present.map_or(&[][..], |target| &target.maps);
+        let of_host = |other: &&api::TargetMap| other.host == *host;
+        let is_it = |other: &api::TargetMap| {
+            other.volume.as_ref() == Some(volume) && lun.is_none_or(|lun| other.lun == lun)
+        };
+        if maps.iter().filter(of_host).any(is_it) {
+            return;
+        }
+        let taken = lun.and_then(|lun| maps.iter().filter(of_host).find(|other| other.lun == lun));
+        if let Some(taken) = taken {
+            let goes = self.maps_gone.iter().any(|step| {
+                matches!(step, Step::DeleteMap { target: t, lun, host: h, .. } if t == target && *lun == taken.lun && h == host)
+            });
+            if !goes {
+                self.conflicts.push(format!(
+                    "{what}: LUN {} is volume {} for host {host}: choose another one, or --prune, which takes that away",
+                    taken.lun,
+                    taken.volume.as_deref().unwrap_or(&taken.volume_id)
+                ));
+                return;
+            }
+        }
+        let create = MapCreate { volume: volume.clone(), host: Some(host.clone()), lun: *lun };
+        self.plan.steps.push(Step::CreateMap { target: target.clone(), map: create });
+    }
+
+    /// What the file does not name.
+    fn surplus(&mut self) {
+        let declared = self.declared;
+        let mut surplus = Vec::new();
+        for target in &self.present.targets {
+            for map in &target.maps {
+                // Whose volume nobody can name now, since its pool is not open: it stays, whatever the file says.
+                let Some(volume) = &map.volume else { continue };
+                let named = declared.maps.iter().any(|other| {
+                    (&other.target, &other.host, &other.volume) == (&target.name, &map.host, volume)
+                        && other.lun.is_none_or(|lun| lun == map.lun)
+                });
+                if !named {
+                    surplus.push(Step::DeleteMap {
+                        target: target.name.clone(),
+                        lun: map.lun,
+                        host: map.host.clone(),
+                        volume: volume.clone(),
+                    });
+                }
+            }
+        }
+        let of_maps = surplus.len();
+        for volume in &self.present.volumes {
+            if declared.volumes.iter().all(|other| other.name != volume.name) {
+                surplus.push(Step::DeleteVolume {
+                    id: volume.id.clone(),
+                    name: volume.name.clone(),
+                    size: volume.size,
+                });
+            }
+        }
+        for target in &self.present.targets {
+            let is_needed = target.maps.iter().any(|map| map.volume.is_none());
+            if !is_needed && declared.targets.iter().all(|other| other.name != target.name) {
+                surplus.push(Step::DeleteTarget(target.name.clone()));
+            }
+        }
+        for host in self.present.hosts.iter().filter(|host| !host.built_in) {
+            let mut maps = self.present.targets.iter().flat_map(|target| &target.maps);
+            let is_needed = maps.any(|map| map.volume.is_none() && map.host == host.name);
+            if !is_needed && declared.hosts.iter().all(|other| other.name != host.name) {
+                surplus.push(Step::DeleteHost(host.name.clone()));
+            }
+        }
+        if self.prune {
+            self.gone = surplus.split_off(of_maps);
+            self.maps_gone = surplus;
+        } else {
+            let line = |step: &Step| step.line().trim_start_matches("- ").replace(" with all its data", "");
+            self.plan.kept.extend(surplus.iter().map(line));
+        }
+    }
+}
+
+fn choose(volume: &VolumeDeclared, strategy: Strategy) -> Step {
+    let accept_split_brain = strategy == Strategy::Heartbeat && volume.accept_split_brain;
+    let choice = StrategyChoice { strategy, accept_split_brain, by: "ursa apply".into() };
+    Step::ChooseStrategy { volume: volume.name.clone(), choice }
+}
+
+fn kind(kind: api::VolumeKind) -> String {
+    match kind {
+        api::VolumeKind::Thick => "thick".into(),
+        api::VolumeKind::Ram => "ram".into(),
+    }
+}
+
+/// What of a host group is not as it shall be. The order of names does not matter.
+fn differences(host: &HostDeclared, present: &Host) -> Vec<String> {
+    let mut what = Vec::new();
+    for (name, is, shall) in [
+        ("initiators", &present.initiators, &host.initiators),
+        ("addresses", &present.addresses, &host.addresses),
+    ] {
+        let set = |items: &[String]| items.iter().cloned().collect::<BTreeSet<String>>();
+        let (is, shall) = (set(is), set(shall));
+        if is != shall {
+            let shown = |set: BTreeSet<String>| match set.is_empty() {
+                true => "any".to_owned(),
+                false => set.into_iter().collect::<Vec<_>>().join(" "),
+            };
+            what.push(format!("{name} from {} to {}", shown(is), shown(shall)));
+        }
+    }
+    if host.chap_user != present.chap_user {
+        let [is, shall] = [&present.chap_user, &host.chap_user].map(|user| user.as_deref().unwrap_or("none"));
+        what.push(format!("CHAP name from {is} to {shall}"));
+    }
+    what
+}

@@ -1,0 +1,158 @@
+//! One change.
+
+use api::{
+    Client, ClientError, CopyCreate, HostChange, HostCreate, MapCreate, StrategyChoice, TargetCreate,
+    VolumeChange, VolumeCreate,
+};
+
+use super::super::table::size;
+
+/// A change that makes what is more like what the file says.
+#[derive(Debug)]
+pub(super) enum Step {
+    CreateHost(HostCreate),
+    ChangeHost {
+        name: String,
+        change: HostChange,
+        /// What is different, in words.
+        what: String,
+    },
+    CreateTarget(TargetCreate),
+    CreateVolume(VolumeCreate),
+    Resize {
+        volume: String,
+        from: u64,
+        to: u64,
+    },
+    /// With `instead_of` a copy moves.
+    AddCopy {
+        volume: String,
+        copy: CopyCreate,
+    },
+    ChooseStrategy {
+        volume: String,
+        choice: StrategyChoice,
+    },
+    DeleteMap {
+        target: String,
+        lun: u16,
+        host: String,
+        /// For people.
+        volume: String,
+    },
+    CreateMap {
+        target: String,
+        map: MapCreate,
+    },
+    RemoveCopy {
+        volume: String,
+        node: u16,
+    },
+    DeleteVolume {
+        id: String,
+        name: String,
+        size: u64,
+    },
+    DeleteTarget(String),
+    DeleteHost(String),
+}
+
+impl Step {
+    /// In one line: `+` makes, `~` changes, `-` deletes.
+    pub(super) fn line(&self) -> String {
+        match self {
+            Step::CreateHost(host) => format!("+ host {}", host.name),
+            Step::ChangeHost { name, what, .. } => format!("~ host {name}: {what}"),
+            Step::CreateTarget(target) => format!("+ target {}", target.name),
+            Step::CreateVolume(volume) => {
+                let on = volume.nodes.as_deref().map(|nodes| format!(" on nodes {}", numbers(nodes)));
+                format!("+ volume {}: {}{}", volume.name, size(volume.size), on.unwrap_or_default())
+            }
+            Step::Resize { volume, from, to } => {
+                format!("~ volume {volume}: from {} to {}", size(*from), size(*to))
+            }
+            Step::AddCopy { volume, copy: CopyCreate { node, instead_of: None, .. } } => {
+                format!("+ copy of volume {volume} on node {node}")
+            }
+            Step::AddCopy { volume, copy: CopyCreate { node, instead_of: Some(from), .. } } => {
+                format!("~ copy of volume {volume}: from node {from} to node {node}")
+            }
+            Step::ChooseStrategy { volume, choice } => {
+                format!("~ volume {volume}: strategy {}", strategy(choice.strategy))
+            }
+            Step::DeleteMap { target, lun, host, volume } => {
+                format!("- map of volume {volume}: LUN {lun} of {target} for host {host}")
+            }
+            Step::CreateMap { target, map } => {
+                let lun = map.lun.map_or("a LUN".into(), |lun| format!("LUN {lun}"));
+                let host = map.host.as_deref().unwrap_or(api::DEFAULT_HOST);
+                format!("+ map of volume {}: {lun} of {target} for host {host}", map.volume)
+            }
+            Step::RemoveCopy { volume, node } => format!("- copy of volume {volume} on node {node}"),
+            Step::DeleteVolume { name, size: bytes, .. } => {
+                format!("- volume {name}: {} with all its data", size(*bytes))
+            }
+            Step::DeleteTarget(name) => format!("- target {name}"),
+            Step::DeleteHost(name) => format!("- host {name}"),
+        }
+    }
+
+    /// What it takes away, in words that follow "for that"; `None` if nothing is.
+    pub(super) fn destroys(&self) -> Option<String> {
+        match self {
+            Step::AddCopy { volume, copy: CopyCreate { instead_of: Some(from), .. } }
+            | Step::RemoveCopy { volume, node: from } => {
+                Some(format!("delete the copy of volume {volume} on node {from}"))
+            }
+            Step::DeleteMap { target, lun, host, .. } => {
+                Some(format!("take LUN {lun} of {target} away from host {host}"))
+            }
+            Step::DeleteVolume { name, size: bytes, .. } => {
+                Some(format!("DELETE VOLUME {name} ({}) WITH ALL ITS DATA", size(*bytes)))
+            }
+            Step::DeleteTarget(name) => Some(format!("delete target {name}")),
+            Step::DeleteHost(name) => Some(format!("delete host {name}")),
+            _ => None,
+        }
+    }
+
+    /// Does it. What is gone already, with something that was deleted before, is as it should be.
+    pub(super) fn run(&self, client: &Client) -> Result<(), ClientError> {
+        match self {
+            Step::CreateHost(host) => client.create_host(host).map(drop),
+            Step::ChangeHost { name, change, .. } => client.change_host(name, change).map(drop),
+            Step::CreateTarget(target) => client.create_target(target).map(drop),
+            Step::CreateVolume(volume) => client.create_volume(volume).map(drop),
+            Step::Resize { volume, to, .. } => {
+                let change = VolumeChange { size: Some(*to), ..VolumeChange::default() };
+                client.change_volume(volume, &change).map(drop)
+            }
+            Step::AddCopy { volume, copy } => client.add_copy(volume, copy).map(drop),
+            Step::ChooseStrategy { volume, choice } => client.choose_strategy(volume, choice).map(drop),
+            Step::DeleteMap { target, lun, host, .. } => gone(client.delete_map(target, *lun, Some(host))),
+            Step::CreateMap { target, map } => client.create_map(target, map).map(drop),
+            Step::RemoveCopy { volume, node } => gone(client.remove_copy(volume, *node)),
+            Step::DeleteVolume { id, .. } => gone(client.delete_volume(id, false)),
+            Step::DeleteTarget(name) => gone(client.delete_target(name, false)),
+            Step::DeleteHost(name) => gone(client.delete_host(name)),
+        }
+    }
+}
+
+fn gone(result: Result<(), ClientError>) -> Result<(), ClientError> {
+    match result {
+        Err(error) if error.problem().is_some_and(|problem| problem.code.ends_with("_not_found")) => Ok(()),
+        other => other,
+    }
+}
+
+pub(super) fn numbers(nodes: &[u16]) -> String {
+    nodes.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn strategy(strategy: api::Strategy) -> &'static str {
+    match strategy {
+        api::Strategy::Prefer => "prefer",
+        api::Strategy::Heartbeat => "heartbeat",
+    }
+}

@@ -1,0 +1,336 @@
+use api::{
+    ClusterNode, CopyState, Host, Strategy, Target, TargetMap, Volume, VolumeCopy, VolumeKind, VolumeStrategy,
+};
+
+use super::declared::Declared;
+use super::plan::{self, Plan};
+use super::{Present, export};
+use crate::cli::exit::CliError;
+
+const G: u64 = 1 << 30;
+
+fn volume(name: &str, on: &[u16]) -> Volume {
+    let copy = |(slot, node): (usize, &u16)| VolumeCopy {
+        node: *node,
+        node_name: String::new(),
+        slot: slot as u8,
+        state: CopyState::InSync,
+        here: *node == 1,
+        leaves: false,
+        sync: None,
+    };
+    Volume {
+        id: format!("id of {name}"),
+        name: name.into(),
+        pool: "default".into(),
+        kind: VolumeKind::Thick,
+        size: 10 * G,
+        block_size: 512,
+        physical_block_size: 4096,
+        slices: 1,
+        reserved: 0,
+        created: 0,
+        naa: "6".into(),
+        maps: Vec::new(),
+        problem: None,
+        serving: true,
+        copies: on.iter().enumerate().map(copy).collect(),
+        epoch: None,
+        reason: None,
+        strategy: None,
+        fork: None,
+    }
+}
+
+fn map(lun: u16, volume: Option<&str>, host: &str) -> TargetMap {
+    TargetMap { lun, volume: volume.map(str::to_owned), volume_id: "1".into(), host: host.into() }
+}
+
+fn host(name: &str, initiators: &[&str], built_in: bool) -> Host {
+    Host {
+        name: name.into(),
+        initiators: initiators.iter().map(|name| (*name).to_owned()).collect(),
+        addresses: Vec::new(),
+        chap_user: None,
+        built_in,
+    }
+}
+
+fn node(id: u16) -> ClusterNode {
+    ClusterNode {
+        id,
+        name: format!("server{id}"),
+        here: id == 1,
+        up: true,
+        votes: true,
+        leads: false,
+        witness: false,
+        copies: 0,
+        in_sync: 0,
+        maintenance: false,
+        preferred: false,
+        addresses: Vec::new(),
+        portals: Vec::new(),
+    }
+}
+
+/// A cluster of three with a volume on two of them, mapped for a host.
+fn present() -> Present {
+    let target = Target {
+        name: "iqn.x:t".into(),
+        alias: None,
+        chap_user: None,
+        maps: vec![map(0, Some("db"), "esx")],
+    };
+    Present {
+        hosts: vec![
+            host("any", &[], true),
+            host("local", &[], true),
+            host("esx", &["iqn.e:1", "iqn.e:2"], false),
+        ],
+        targets: vec![target],
+        volumes: vec![volume("db", &[1, 2])],
+        nodes: vec![node(1), node(2), node(3)],
+    }
+}
+
+const FILE: &str = r#"
+[[host]]
+name = "esx"
+initiators = ["iqn.e:2", "iqn.e:1"]
+
+[[target]]
+name = "iqn.x:t"
+
+[[volume]]
+name = "db"
+size = "10G"
+on = [2, 1]
+
+[[map]]
+target = "iqn.x:t"
+volume = "db"
+host = "esx"
+"#;
+
+fn planned(file: &str, present: &Present, prune: bool) -> Result<Plan, CliError> {
+    Plan::new(&Declared::parse(file).unwrap(), present, prune)
+}
+
+#[track_caller]
+fn changes(file: &str, present: &Present, prune: bool, expected: &[&str]) -> Plan {
+    let plan = planned(file, present, prune).unwrap_or_else(|error| panic!("{error}"));
+    let lines: Vec<String> = plan.steps.iter().map(|step| step.line()).collect();
+    assert_eq!(lines, expected);
+    plan
+}
+
+#[track_caller]
+fn conflicts(file: &str, present: &Present, expected: &str) {
+    match planned(file, present, false) {
+        Err(CliError::Conflict(conflicts)) => {
+            assert!(conflicts.iter().any(|conflict| conflict.contains(expected)), "{conflicts:?}")
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_as_it_shall_be_is_left_alone() {
+    let plan = changes(FILE, &present(), true, &[]);
+    assert_eq!(plan::text(&plan.shown()), "Nothing to do: all is as the file says.\n");
+}
+
+#[test]
+fn what_is_exported_changes_nothing() {
+    let mut present = present();
+    let strategy = VolumeStrategy { strategy: Strategy::Heartbeat, by: "me".into(), at: 9 };
+    present.volumes[0].strategy = Some(strategy);
+    present.volumes.push(volume("alone", &[]));
+    present.targets[0].alias = Some("shared \"disks\"".into());
+    present.targets[0].chap_user = Some("t".into());
+    present.hosts[2].chap_user = Some("alice".into());
+    let file = export::text(&export::declared(&present));
+    assert!(file.contains("chap-secret-file") && file.contains("size = \"10G\"\n"), "{file}");
+    changes(&file, &present, true, &[]);
+    // Elsewhere all of it is made; but for secrets, which nobody has shown.
+    let nothing =
+        Present { hosts: vec![host("local", &[], true)], nodes: present.nodes, ..Present::default() };
+    let error = planned(&file, &nothing, true).unwrap_err();
+    assert!(error.to_string().contains("chap-secret-file is missing"), "{error}");
+    let without: String = file
+        .lines()
+        .filter(|line| !line.starts_with("chap-user"))
+        .map(|line| line.to_owned() + "\n")
+        .collect();
+    changes(
+        &without,
+        &nothing,
+        true,
+        &[
+            "+ host esx",
+            "+ target iqn.x:t",
+            "+ volume db: 10G on nodes 1, 2",
+            "~ volume db: strategy heartbeat",
+            "+ volume alone: 10G",
+            "+ map of volume db: LUN 0 of iqn.x:t for host esx",
+        ],
+    );
+}
+
+#[test]
+fn what_differs_is_changed() {
+    let file = FILE
+        .replace("\"10G\"", "\"20G\"\nstrategy = \"heartbeat\"\naccept-split-brain = true")
+        .replace("[2, 1]", "[1, 2, 3]")
+        .replace(", \"iqn.e:1\"", "");
+    let plan = changes(
+        &file,
+        &present(),
+        false,
+        &[
+            "~ host esx: initiators from iqn.e:1 iqn.e:2 to iqn.e:2",
+            "~ volume db: from 10G to 20G",
+            "+ copy of volume db on node 3",
+            "~ volume db: strategy heartbeat",
+        ],
+    );
+    assert!(plan.destroyed().is_empty());
+}
+
+#[test]
+fn what_the_file_does_not_name_stays_unless_pruned() {
+    let mut present = present();
+    present.volumes.push(volume("old", &[]));
+    present.hosts.push(host("web", &[], false));
+    present.targets[0].maps.push(map(1, Some("old"), "esx"));
+    present.targets.push(Target { name: "iqn.x:u".into(), alias: None, chap_user: None, maps: Vec::new() });
+    // Its volume's pool is not open: nobody knows what it is.
+    present.targets.push(Target {
+        name: "iqn.x:away".into(),
+        alias: None,
+        chap_user: None,
+        maps: vec![map(0, None, "lost")],
+    });
+    present.hosts.push(host("lost", &[], false));
+    let file = FILE.replace("[2, 1]", "[1, 3]");
+    let plan = changes(&file, &present, false, &["+ copy of volume db on node 3"]);
+    assert!(plan.destroyed().is_empty(), "{:?}", plan.destroyed());
+    assert_eq!(
+        plan.kept,
+        [
+            "the copy of volume db on node 2",
+            "map of volume old: LUN 1 of iqn.x:t for host esx",
+            "volume old: 10G",
+            "target iqn.x:u",
+            "host web",
+        ]
+    );
+    let plan = changes(
+        &file,
+        &present,
+        true,
+        &[
+            "~ copy of volume db: from node 2 to node 3",
+            "- map of volume old: LUN 1 of iqn.x:t for host esx",
+            "- volume old: 10G with all its data",
+            "- target iqn.x:u",
+            "- host web",
+        ],
+    );
+    assert!(plan.destroyed().contains(&"DELETE VOLUME old (10G) WITH ALL ITS DATA".to_owned()));
+    assert_eq!(plan.destroyed().len(), 5);
+    // A copy more than the file says is taken away, and the last but one is no move.
+    changes(
+        &FILE.replace("[2, 1]", "[1]"),
+        &present,
+        true,
+        &[
+            "- map of volume old: LUN 1 of iqn.x:t for host esx",
+            "- copy of volume db on node 2",
+            "- volume old: 10G with all its data",
+            "- target iqn.x:u",
+            "- host web",
+        ],
+    );
+    // A move that is under way is not begun again.
+    let copies = &mut present.volumes[0].copies;
+    let new = VolumeCopy { node: 3, slot: 2, ..copies[1].clone() };
+    copies[1].leaves = true;
+    copies.push(new);
+    changes(&file, &present, false, &[]);
+}
+
+#[test]
+fn a_lun_that_goes_makes_room() {
+    let mut present = present();
+    present.volumes.push(volume("new", &[]));
+    let file = FILE.replace("volume = \"db\"\nhost = \"esx\"", "volume = \"new\"\nhost = \"esx\"\nlun = 0");
+    conflicts(&file, &present, "LUN 0 is volume db for host esx");
+    let expected = [
+        "- map of volume db: LUN 0 of iqn.x:t for host esx",
+        "+ map of volume new: LUN 0 of iqn.x:t for host esx",
+        "- volume new: 10G with all its data",
+    ];
+    let plan = planned(&file, &present, true).unwrap();
+    let lines: Vec<String> = plan.steps.iter().map(|step| step.line()).collect();
+    assert_eq!(lines[..2], expected[..2], "the file names volume db, and maps the other one");
+    assert_eq!(lines[2..], expected[2..], "which the file does not declare");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_done() {
+    let present = present();
+    for (from, to, expected) in [
+        ("\"10G\"", "\"5G\"", "it has 10G, and volumes only grow"),
+        ("\"10G\"", "\"10G\"\nkind = \"ram\"", "its kind is thick, and cannot be changed to ram"),
+        ("\"10G\"", "\"10G\"\nblock-size = 4096", "its block-size is 512"),
+        ("\"10G\"", "\"10G\"\npool = \"fast\"", "its pool is default"),
+        ("on = [2, 1]", "", "it has copies on nodes 1, 2: say so (on)"),
+        (
+            "\"iqn.x:t\"\n\n[[vol",
+            "\"iqn.x:t\"\nalias = \"a\"\n\n[[vol",
+            "its alias is none, and cannot be changed to a",
+        ),
+        ("host = \"esx\"", "host = \"web\"", "there is no host \"web\""),
+        ("name = \"esx\"\ninit", "name = \"local\"\ninit", "is built in"),
+        ("name = \"db\"", "name = \"new\"\nslices = 2", "does not know"),
+    ] {
+        let file = FILE.replace(from, to);
+        assert_ne!(file, FILE, "{from}");
+        if expected == "does not know" {
+            conflicts(&file.replace("[2, 1]", "[2, 3]"), &present, "ask one of nodes 2, 3");
+            conflicts(&file.replace("[2, 1]", "[1, 9]"), &present, "the cluster has no node 9");
+        } else {
+            conflicts(&file, &present, expected);
+        }
+    }
+    let mut alone = self::present();
+    alone.volumes = vec![volume("db", &[])];
+    conflicts(FILE, &alone, "it is on this node alone");
+}
+
+#[test]
+fn a_file_that_makes_no_sense_is_refused() {
+    for (file, expected) in [
+        ("[[volume]]\nname = \"a\"\nsize = \"1G\"\nsise = 1", "sise"),
+        ("[[volume]]\nname = \"a\"", "size"),
+        ("[[volume]]\nname = \"a\"\nsize = \"big\"", "is not a size"),
+        ("[[volume]]\nname = \"a\"\nsize = 1\n[[volume]]\nname = \"a\"\nsize = 2", "volume a comes twice"),
+        (
+            "[[volume]]\nname = \"a\"\nsize = 1\non = [1, 2]\nstrategy = \"heartbeat\"",
+            "accept-split-brain = true",
+        ),
+        ("[[volume]]\nname = \"a\"\nsize = 1\nstrategy = \"prefer\"", "say `on`, too"),
+        ("[[volume]]\nname = \"a\"\nsize = 1\non = [1, 1]", "node of volume \"a\" 1 comes twice"),
+        ("[[map]]\ntarget = \"t\"\nvolume = \"a\"\n[[map]]\ntarget = \"t\"\nvolume = \"a\"", "comes twice"),
+        (
+            "[[map]]\ntarget = \"t\"\nvolume = \"a\"\nlun = 1\n[[map]]\ntarget = \"t\"\nvolume = \"b\"\nlun = 1",
+            "LUN 1 of t for local comes twice",
+        ),
+        ("volume = 3", "invalid type"),
+    ] {
+        let error = Declared::parse(file).unwrap_err();
+        assert!(error.contains(expected), "{file}: {error}");
+    }
+}
