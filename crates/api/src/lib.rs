@@ -10,7 +10,9 @@ mod access;
 mod chap;
 mod client;
 mod cluster;
+mod event;
 mod host;
+mod job;
 mod list;
 mod local;
 mod node;
@@ -32,7 +34,9 @@ pub use self::cluster::{
     ClusterInit, ClusterJoin, ClusterNode, JoinToken, LINK_PORT, Maintenance, Preference, SyncLimit,
     TOKEN_SECONDS, TOKEN_SECONDS_MAX, TokenCreate, link_address,
 };
+pub use self::event::{Event, Events, Severity};
 pub use self::host::{Host, HostChange, HostCreate};
+pub use self::job::{Job, JobKind, JobState};
 pub use self::list::List;
 pub use self::local::LocalCredential;
 pub use self::node::{Change, Health, Node};

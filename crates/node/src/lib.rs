@@ -9,6 +9,7 @@ pub mod canary;
 pub mod config;
 pub mod control;
 pub mod copies;
+pub mod events;
 mod histogram;
 mod port_numbers;
 mod portal;

@@ -17,10 +17,10 @@ pub use self::error::ClientError;
 use self::path::segment;
 use crate::{
     ApiToken, ApiTokenCreate, ApiTokenMade, AuditEntry, ClusterInit, ClusterJoin, ClusterNode, CopyCreate,
-    ForkResolution, Health, Host, HostChange, HostCreate, JoinToken, List, LocalCredential, Maintenance,
-    MapCreate, Node, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains, Preference, Problem,
-    Session, StrategyChoice, StrategyChosen, SyncLimit, Target, TargetCreate, TargetMap, TokenCreate, User,
-    UserChange, UserCreate, Verification, Volume, VolumeChange, VolumeCreate, WhoAmI,
+    Events, ForkResolution, Health, Host, HostChange, HostCreate, Job, JoinToken, List, LocalCredential,
+    Maintenance, MapCreate, Node, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains,
+    Preference, Problem, Session, StrategyChoice, StrategyChosen, SyncLimit, Target, TargetCreate, TargetMap,
+    TokenCreate, User, UserChange, UserCreate, Verification, Volume, VolumeChange, VolumeCreate, WhoAmI,
 };
 
 /// Loopback answers at once or not at all; a slow tunnel is allowed for.
@@ -540,6 +540,45 @@ impl Client {
     pub fn audit(&self, limit: usize, before: Option<u64>) -> Result<Vec<AuditEntry>> {
         let before = before.map_or(String::new(), |before| format!("&before={before}"));
         self.list(&format!("/v1/audit?limit={limit}{before}"))
+    }
+}
+
+/// What happens.
+impl Client {
+    /// Events after the one with this number, or the newest, at most `limit`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn events(&self, after: Option<u64>, limit: usize) -> Result<Events> {
+        let after = after.map_or(String::new(), |after| format!("&after={after}"));
+        self.get(&format!("/v1/events?limit={limit}{after}"))
+    }
+}
+
+/// What is under way.
+impl Client {
+    /// All jobs.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn jobs(&self) -> Result<Vec<Job>> {
+        self.list("/v1/jobs")
+    }
+
+    /// One job.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn job(&self, id: &str) -> Result<Job> {
+        self.get(&format!("/v1/jobs/{}", segment(id)))
+    }
+
+    /// Takes a job back.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn cancel_job(&self, id: &str) -> Result<()> {
+        self.delete(&format!("/v1/jobs/{}", segment(id)))
     }
 }
 

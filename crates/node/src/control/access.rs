@@ -18,8 +18,8 @@ use crate::record::{Change, delete, set};
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
 
-pub(super) const TARGETS: &str = "target/";
-pub(super) const HOSTS: &str = "host/";
+pub(crate) const TARGETS: &str = "target/";
+pub(crate) const HOSTS: &str = "host/";
 
 fn target_key(name: &TargetName) -> String {
     format!("{TARGETS}{name}")

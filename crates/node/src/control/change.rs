@@ -15,6 +15,12 @@ use base::Instant;
 
 use super::turns::{Held, Thing, Turns};
 use super::{Control, ControlError};
+use crate::events::code::{
+    CHANGE_FAILED, CHANGE_LATE, CLUSTER_FORCED, CLUSTER_JOINED, CLUSTER_MADE, HOST_CHANGED, HOST_DELETED,
+    HOST_MADE, MAPS_CHANGED, POOL_EXPORTED, POOL_FORGOTTEN, POOL_GROWN, POOL_IMPORTED, POOL_MADE,
+    POOL_REOPENED, TARGET_DELETED, TARGET_MADE, VOLUME_DELETED, VOLUME_GROWN, VOLUME_MADE, VOLUME_RENAMED,
+};
+use crate::events::{Code, Event};
 
 /// How long somebody waits for a change. A request makes two of them at most (another name and another size), and the
 /// HTTP interface gives an answer after two minutes.
@@ -88,6 +94,8 @@ impl fmt::Display for WaitsFor {
 /// A change under way, as administrators see it.
 #[derive(Clone, Debug)]
 pub struct ChangeStatus {
+    /// Its number, in this life of the node.
+    pub number: u64,
     /// What it does.
     pub work: Work,
     /// How long it has been under way.
@@ -100,6 +108,8 @@ pub struct ChangeStatus {
 #[derive(Default)]
 pub(super) struct Changes {
     turns: Turns,
+    /// The number of the last one.
+    last: Cell<u64>,
     /// By age.
     under_way: RefCell<Vec<Rc<Changing>>>,
 }
@@ -107,6 +117,7 @@ pub(super) struct Changes {
 /// A change under way.
 pub(super) struct Changing {
     control: Rc<Control>,
+    number: u64,
     work: Work,
     began: Instant,
     waits_for: RefCell<WaitsFor>,
@@ -136,8 +147,11 @@ impl Control {
         work: Work,
         body: impl FnOnce(Rc<Changing>) -> F,
     ) -> Result<T, ControlError> {
+        let number = self.changes.last.get() + 1;
+        self.changes.last.set(number);
         let changing = Rc::new(Changing {
             control: Rc::clone(self),
+            number,
             work,
             began: rt::now(),
             waits_for: RefCell::new(WaitsFor::Cores),
@@ -188,6 +202,8 @@ impl Changing {
         self.late.set(true);
         let status = self.status();
         tracing::warn!(work = %status.work, waits_for = %status.waits_for, "a change takes long; it goes on");
+        let text = format!("{} takes long, and goes on: it waits for {}", status.work, status.waits_for);
+        self.control.events().tell(Event::new(CHANGE_LATE, &status.work.name, text));
         ControlError::Unfinished(Box::new(status))
     }
 
@@ -195,27 +211,79 @@ impl Changing {
         let mut under_way = self.control.changes.under_way.borrow_mut();
         under_way.retain(|change| !std::ptr::eq(&**change, self));
         match error {
-            _ if !self.late.get() => {}
-            None => tracing::info!(work = %self.work, "a change that took long has ended"),
+            None if !self.late.get() => self.tell(),
+            Some(_) if !self.late.get() => {}
+            None => {
+                tracing::info!(work = %self.work, "a change that took long has ended");
+                self.tell();
+            }
             Some(error) => {
                 let error = error as &dyn std::error::Error;
                 tracing::error!(work = %self.work, error, "a change that took long has failed");
+                let text = format!("{} took long and has failed: {error}", self.work);
+                self.control.events().tell(Event::new(CHANGE_FAILED, &self.work.name, text));
             }
         }
+    }
+
+    /// Tells that it is done, where the cluster's record does not.
+    fn tell(&self) {
+        let Some((code, is_shared, text)) = told_as(&self.work) else { return };
+        if is_shared && self.control.keeper().is_some() {
+            return;
+        }
+        let event = Event::new(code, &self.work.name, text);
+        self.control.events().tell_unless_told(self.began, &self.work.name, event);
     }
 
     fn busy(&self, first: Work) -> ControlError {
         // The oldest, if several do the same.
         let status = self.control.changes().into_iter().find(|change| change.work == first);
-        let ended = || ChangeStatus { work: first, age: Duration::ZERO, waits_for: WaitsFor::Cores };
+        let ended =
+            || ChangeStatus { number: 0, work: first, age: Duration::ZERO, waits_for: WaitsFor::Cores };
         ControlError::Busy { work: self.work.clone(), first: Box::new(status.unwrap_or_else(ended)) }
     }
 
     fn status(&self) -> ChangeStatus {
         ChangeStatus {
+            number: self.number,
             work: self.work.clone(),
             age: rt::now().since(self.began),
             waits_for: self.waits_for.borrow().clone(),
         }
     }
+}
+
+/// The event that a change is when it is done, whether a cluster's record tells it, and its text.
+fn told_as(work: &Work) -> Option<(Code, bool, String)> {
+    let name = &work.name;
+    let (code, is_shared, text) = match work.doing {
+        "making volume" => (VOLUME_MADE, false, format!("volume {name} was made")),
+        "growing volume" => (VOLUME_GROWN, false, format!("volume {name} was made larger")),
+        "renaming volume" => (VOLUME_RENAMED, false, format!("volume {name} has another name now")),
+        "deleting volume" => (VOLUME_DELETED, false, format!("volume {name} was deleted")),
+        "making target" => (TARGET_MADE, true, format!("target {name} was made")),
+        "deleting target" => (TARGET_DELETED, true, format!("target {name} was deleted")),
+        "mapping volume" => (MAPS_CHANGED, true, format!("volume {name} is a LUN more")),
+        "taking a LUN from target" => (MAPS_CHANGED, true, format!("target {name} has a LUN less")),
+        "making host" => (HOST_MADE, true, format!("host group {name} was made")),
+        "changing host" => (HOST_CHANGED, true, format!("host group {name} was changed")),
+        "deleting host" => (HOST_DELETED, true, format!("host group {name} was deleted")),
+        "making pool" => (POOL_MADE, false, format!("pool {name} was made")),
+        "importing the pool of" => (POOL_IMPORTED, false, format!("the pool of {name} was imported")),
+        "adding a disk to pool" => (POOL_GROWN, false, format!("pool {name} has one more disk")),
+        "exporting pool" => (POOL_EXPORTED, false, format!("pool {name} was exported")),
+        "reopening pool" => (POOL_REOPENED, false, format!("pool {name} was reopened")),
+        "forgetting pool" => {
+            (POOL_FORGOTTEN, false, format!("pool {name} was forgotten, and what was on it"))
+        }
+        "making a cluster of" => (CLUSTER_MADE, false, format!("{name} has made a cluster")),
+        "joining a cluster with" => (CLUSTER_JOINED, false, format!("{name} is in a cluster")),
+        "making a new cluster of" => {
+            (CLUSTER_FORCED, false, format!("{name} was made a cluster of its own, without the others"))
+        }
+        // Steps of other changes, and what viewers are not shown.
+        _ => return None,
+    };
+    Some((code, is_shared, text))
 }

@@ -294,6 +294,16 @@ pub enum ControlError {
         /// The node.
         node: u16,
     },
+    /// There is nothing to take back.
+    #[error(
+        "the copy of volume {volume:?} on node {node} is in sync by now: take it away with `ursa volume copy remove`"
+    )]
+    CopyInSync {
+        /// The volume.
+        volume: String,
+        /// The node.
+        node: u16,
+    },
     /// The volume's shape is not known here.
     #[error("this node has no copy of volume {volume:?}: say it on node {node}, which has one")]
     ElsewhereOnly {

@@ -36,6 +36,7 @@ use proto::iscsi::target::LoginStatus;
 use rt::CoreId;
 use store::{Host, Pool, RamBudget, StoreError};
 
+pub(crate) use self::access::{HOSTS, TARGETS};
 pub use self::access::{MapSpec, TargetSpec};
 use self::change::Changes;
 pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work};
@@ -54,6 +55,7 @@ pub use self::status::{RecordStatus, ReplicationStats, SessionStatus, Traffic, V
 pub(crate) use self::volumes::show_capacity;
 pub use self::volumes::{NewVolume, VolumeStatus};
 pub use self::will::LastWill;
+use crate::events::Events;
 use crate::port_numbers::NodeNumber;
 use crate::portal::Registry;
 use crate::record::Record;
@@ -84,6 +86,7 @@ pub struct Control {
     shown_portals: RefCell<BTreeMap<NodeNumber, Vec<SocketAddr>>>,
     /// Copies of volumes that were made for other nodes, which have not told the cluster's record of them yet.
     being_made: RefCell<BTreeSet<VolumeId>>,
+    events: Events,
 }
 
 /// A pool of the record.
@@ -119,6 +122,11 @@ impl Control {
     /// As [`Control::current`], or `None` while the node starts or on another core.
     pub fn try_current() -> Option<Rc<Control>> {
         Shard::current().control()
+    }
+
+    /// What happens here.
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
     }
 
     /// All sessions by name.

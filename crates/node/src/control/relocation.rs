@@ -132,11 +132,7 @@ impl Control {
             if !others.into_iter().any(|copy| copy.standing == StandingEntry::InSync) {
                 return Err(ControlError::OnlyInSync { volume: entry.name.clone(), node });
             }
-            let mut next = entry.clone();
-            next.copies.iter_mut().filter(|copy| copy.node == node).for_each(|copy| {
-                copy.leaves = Some(Leaves::Now);
-            });
-            Ok((next, None))
+            Ok((without_copy(entry, node), None))
         })
         .await?;
         let gone = || {
@@ -144,6 +140,39 @@ impl Control {
             entry.is_none_or(|entry| entry.copy_on(NodeId(node)).is_none())
         };
         Ok(keeper.until(GONE_DEADLINE, gone).await)
+    }
+
+    /// Takes back that a volume gets a copy on a node; one that was to leave for it stays. The new copy is taken away by itself.
+    ///
+    /// # Errors
+    /// A node that has no copy; [`ControlError::CopyInSync`].
+    pub async fn cancel_copy(&self, volume: &str, node: u16) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let (id, _) = entry_named(&keeper, volume)?;
+        let cancelled = self.change_entry(&keeper, id, Some(node), |entry| {
+            copy_on(entry, node)?;
+            if entry.copy_on(NodeId(node)).is_some_and(|(_, copy)| copy.standing == StandingEntry::InSync) {
+                return Err(ControlError::CopyInSync { volume: entry.name.clone(), node });
+            }
+            Ok((without_copy(entry, node), None))
+        });
+        cancelled.await.map(drop)
+    }
+
+    /// Has a copy stay that is to be taken off its node and is still there. It is brought up to date by itself.
+    ///
+    /// # Errors
+    /// A node that has no copy.
+    pub async fn keep_copy(&self, volume: &str, node: u16) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let (id, _) = entry_named(&keeper, volume)?;
+        let kept = self.change_entry(&keeper, id, None, |entry| {
+            copy_on(entry, node)?;
+            let mut next = entry.clone();
+            next.copies.iter_mut().filter(|copy| copy.node == node).for_each(|copy| copy.leaves = None);
+            Ok((next, None))
+        });
+        kept.await.map(drop)
     }
 
     /// Changes a volume's entry in the cluster's record, again if somebody else was quicker. The change may name one more key and the revision at
@@ -275,6 +304,19 @@ pub(super) fn entry_named(keeper: &Keeper, name: &str) -> Result<(VolumeId, Volu
     let id = VolumeId::parse(&id).ok_or_else(not_found)?;
     let (entry, _) = keeper.get::<VolumeEntry>(&volume_key(id)).ok_or_else(not_found)?;
     Ok((id, entry))
+}
+
+/// The entry with the intent to take the copy off its node. Those that were to leave for it stay: it may be put there again one day.
+fn without_copy(entry: &VolumeEntry, node: u16) -> VolumeEntry {
+    let mut next = entry.clone();
+    for copy in &mut next.copies {
+        if copy.node == node {
+            copy.leaves = Some(Leaves::Now);
+        } else if copy.leaves == Some(Leaves::After(node)) {
+            copy.leaves = None;
+        }
+    }
+    next
 }
 
 fn copy_on(entry: &VolumeEntry, node: u16) -> Result<(), ControlError> {

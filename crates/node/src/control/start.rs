@@ -19,6 +19,7 @@ use super::predecessor::outlive;
 use super::turns::Thing;
 use super::{Control, ControlError, ImportSpec, NewVolume, Opened, PoolSpec};
 use crate::config::Config;
+use crate::events::Events;
 use crate::portal::{self, Registry};
 use crate::record::{Record, RecordError, set};
 
@@ -115,6 +116,7 @@ impl Control {
             shown_paths: RefCell::default(),
             shown_portals: RefCell::default(),
             being_made: RefCell::default(),
+            events: Events::default(),
         });
         if known.is_none() {
             let node = NodeRecord { id: id.to_string(), name: config.name.clone(), starting: true };

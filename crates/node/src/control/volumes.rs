@@ -460,6 +460,16 @@ impl Control {
         VolumeStatus { info, pool: pool.to_owned(), maps, problem, copies }
     }
 
+    /// Volumes of open pools that are not served, by name, and why.
+    pub(crate) fn unserved_volumes(&self) -> Vec<(String, String)> {
+        let unserved = self.unserved.borrow();
+        if unserved.is_empty() {
+            return Vec::new();
+        }
+        let volumes = self.open_pools().into_iter().flat_map(|pool| pool.volumes());
+        volumes.filter_map(|info| Some((info.name, unserved.get(&info.id)?.to_string()))).collect()
+    }
+
     fn specs_by_core(&self, pool: &Pool, id: VolumeId) -> Result<Vec<Vec<SliceSpec>>, ControlError> {
         let cores = rt::cores();
         (0..cores).map(|core| Ok(pool.volume_slices(id, rt::CoreId(core as u16), cores)?)).collect()

@@ -12,6 +12,8 @@ use crate::shard::Shard;
 
 /// Where nodes are.
 pub const NODES: &str = "node/";
+/// Where it is noted that nodes are in maintenance.
+pub const MAINTENANCE: &str = "maintenance/";
 /// Where volumes are.
 pub const VOLUMES: &str = "volume/";
 
@@ -22,7 +24,7 @@ pub fn node_key(id: NodeId) -> String {
 
 /// The key that is there while a node is in maintenance.
 pub fn maintenance_key(id: NodeId) -> String {
-    format!("maintenance/{:05}", id.0)
+    format!("{MAINTENANCE}{:05}", id.0)
 }
 
 /// The key of a volume.
@@ -143,6 +145,9 @@ pub enum StandingEntry {
     InSync,
 }
 
+/// Why a copy misses writes that was never in sync.
+pub const NEW_COPY: &str = "it is a new copy";
+
 impl VolumeEntry {
     /// The configuration that the record holds since `revision`; `None` if the entry is none of ours.
     pub fn config(&self, revision: Revision) -> Option<Config> {
@@ -193,7 +198,12 @@ impl VolumeEntry {
 
     /// Why a copy that is not in sync misses writes.
     pub fn cause(&self, slot: u8) -> &str {
-        self.missed.get(&slot).map_or("it is a new copy", String::as_str)
+        self.missed.get(&slot).map_or(NEW_COPY, String::as_str)
+    }
+
+    /// Whether a copy that is not in sync never was.
+    pub fn is_new(&self, slot: u8) -> bool {
+        !self.missed.contains_key(&slot)
     }
 
     /// The copy on a node.

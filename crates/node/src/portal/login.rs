@@ -13,6 +13,8 @@ use rt::{DetachedStream, Stream};
 use super::registry::SessionName;
 use crate::access::{ChapSecret, Denied};
 use crate::control::Control;
+use crate::events::code::{INITIATOR_DENIED, SESSION_OPENED};
+use crate::events::{Event, tell};
 use crate::session::{Birth, Peer, Seat, Session};
 use crate::shard::Shard;
 
@@ -88,6 +90,12 @@ async fn negotiate(stream: &Stream, peer: SocketAddr) -> Option<(Admitted, Login
                 }
                 LoginEvent::Failed(status, reason) => {
                     tracing::info!(%peer, ?status, reason, "login refused");
+                    if let (LoginStatus::AuthenticationFailure, Some(asked)) = (status, &request) {
+                        let target = asked.target.as_deref().unwrap_or("discovery");
+                        let text =
+                            format!("{} at {peer} was not let in to {target}: {reason}", asked.initiator);
+                        tell(Event::new(INITIATOR_DENIED, &asked.initiator, text).because("authentication"));
+                    }
                     Control::current().count_refused_login(status);
                     failed = true;
                 }
@@ -165,6 +173,12 @@ fn authorize(request: &LoginRequest, peer: SocketAddr) -> Authorization {
         }
         Err(denied) => {
             tracing::warn!(%peer, initiator = request.initiator, target, ?denied, "initiator denied");
+            let (cause, why) = match denied {
+                Denied::NoSuchTarget => ("no_such_target", "there is no such target"),
+                Denied::NotMapped => ("not_mapped", "nothing there is mapped for it"),
+            };
+            let text = format!("{} at {peer} was not let in to {target}: {why}", request.initiator);
+            tell(Event::new(INITIATOR_DENIED, &request.initiator, text).because(cause));
             Authorization::Deny(match denied {
                 Denied::NoSuchTarget => LoginStatus::NotFound,
                 Denied::NotMapped => LoginStatus::AuthorizationFailure,
@@ -240,6 +254,11 @@ async fn hand_over(stream: Stream, admitted: Admitted, outcome: LoginOutcome) {
                 %core,
                 "session began"
             );
+            if let Some(target) = &birth.peer.target {
+                let (initiator, address) = (&birth.peer.name.initiator.name, birth.peer.address);
+                let text = format!("{initiator} has logged in to {target} from {address}");
+                tell(Event::new(SESSION_OPENED, &**initiator, text));
+            }
             rt::send(core, move || Session::begin(birth).add_leading_connection(stream.attach(), outcome));
         }
         Admitted::Joins(seat) => seat.take(stream, outcome),

@@ -13,10 +13,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
+use proto::iscsi::target::CloseReason;
 use rt::{CoreId, Listener};
 
 pub use self::registry::Registry;
+use self::registry::{Place, SessionName};
 use crate::control::Control;
+use crate::events::Event;
+use crate::events::code::{SESSION_ENDED, SESSION_LOST};
 use crate::port_numbers::PortNumbers;
 
 /// Connections that may be in their login at once, of all portals: 2,000 hosts that come back after an outage and some
@@ -85,12 +89,37 @@ fn canonical(address: IpAddr) -> IpAddr {
 }
 
 /// Tells the registry that a session is over.
-pub fn session_ended(tsih: u16) {
+pub fn session_ended(tsih: u16, why: Option<CloseReason>) {
     rt::send(CoreId(0), move || {
-        if let Some(control) = Control::try_current() {
-            control.registry().remove(tsih);
+        let Some(control) = Control::try_current() else { return };
+        // Sessions for discovery come and go.
+        if let Some(Place { name: SessionName { initiator, target: Some(target), .. }, .. }) =
+            control.registry().remove(tsih)
+        {
+            control.events().tell(end_of_session(&initiator, &target, why));
         }
     });
+}
+
+/// What is told of the end of a session.
+fn end_of_session(initiator: &str, target: &str, why: Option<CloseReason>) -> Event {
+    let (code, cause, how) = match why {
+        Some(CloseReason::LoggedOut) => (SESSION_ENDED, "logged_out", "has logged out"),
+        Some(CloseReason::Drained) => (SESSION_ENDED, "asked_to", "was asked to log out"),
+        Some(CloseReason::Reinstated) => (SESSION_ENDED, "replaced", "has logged in anew"),
+        Some(CloseReason::Reset) => (SESSION_LOST, "reset", "was cut off"),
+        None | Some(CloseReason::PeerClosed) => (SESSION_LOST, "connection_lost", "has lost its connection"),
+        Some(CloseReason::NopTimeout) => (SESSION_LOST, "no_answer", "does not answer any more"),
+        Some(CloseReason::HeaderDigest | CloseReason::DataDigest) => {
+            (SESSION_LOST, "digest", "has sent data whose checksum is wrong")
+        }
+        Some(CloseReason::ProtocolError) => (SESSION_LOST, "protocol_error", "has broken the protocol"),
+        Some(CloseReason::AbortTimeout) => {
+            (SESSION_LOST, "abort_timeout", "was cut off since what it wants aborted does not end")
+        }
+    };
+    Event::new(code, initiator, format!("{initiator} {how}: its session with {target} has ended"))
+        .because(cause)
 }
 
 #[cfg(test)]

@@ -160,15 +160,17 @@ impl Registry {
         false
     }
 
-    /// Forgets a session that has ended.
-    pub fn remove(&self, tsih: u16) {
-        if let Some(place) = self.places.borrow_mut().remove(&tsih) {
+    /// Forgets a session that has ended, and gives what it was.
+    pub fn remove(&self, tsih: u16) -> Option<Place> {
+        let removed = self.places.borrow_mut().remove(&tsih);
+        if let Some(place) = &removed {
             let mut by_name = self.by_name.borrow_mut();
             if by_name.get(&place.name) == Some(&tsih) {
                 by_name.remove(&place.name);
             }
         }
         self.changed.notify();
+        removed
     }
 
     /// Waits until this session has ended.

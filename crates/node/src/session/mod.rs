@@ -99,6 +99,8 @@ pub struct Session {
     budget: Budget,
     /// Commands that run as tasks of their own, also those that the brain has forgotten.
     running: RefCell<BTreeMap<CommandId, Running>>,
+    /// Why the last connection was closed that was.
+    closed_by: Cell<Option<CloseReason>>,
     /// Rung when running commands were aborted.
     aborted: Notify,
     /// Rung when a command has ended that somebody may wait for.
@@ -134,6 +136,7 @@ impl Session {
             brain: RefCell::new(brain),
             connections: RefCell::default(),
             running: RefCell::default(),
+            closed_by: Cell::new(None),
             aborted: Notify::new(),
             command_ended: Notify::new(),
             deadline_changed: Notify::new(),
@@ -306,6 +309,7 @@ impl Session {
                 }
                 // Commands whose answers nobody waits for come to their end: who must wait for that finds them in `running`.
                 Event::Close { id, reason } => {
+                    self.closed_by.set(Some(reason));
                     self.stop(|running| running.cid == id.cid);
                     tracing::debug!(tsih = self.birth.tsih, cid = id.cid, ?reason, "connection closes");
                     let connection = self.connections.borrow().get(&id).cloned();
@@ -408,7 +412,7 @@ impl Session {
             }
             // Only now may a login of the same names begin: what it takes anew must not be dropped as the old one's.
             Shard::current().remove_session(session.birth.tsih);
-            portal::session_ended(session.birth.tsih);
+            portal::session_ended(session.birth.tsih, session.closed_by.get());
         })
         .detach();
         tracing::info!(

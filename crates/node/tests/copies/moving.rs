@@ -399,3 +399,34 @@ fn moves_and_faults(seed: u64) {
 fn nothing_strange_is_seen_while_copies_come_and_go() {
     each_seed(12, moves_and_faults);
 }
+
+#[test]
+fn a_move_that_is_taken_back_leaves_all_as_it_was() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.write_all(0, 1);
+        cluster.try_add_copy(0, 3, Some(2)).unwrap();
+        let cancel = |by: usize, node: u16| {
+            cluster.control(by, move |control| async move {
+                control.cancel_copy(&the_volume(&control), node).await
+            })
+        };
+        // By a node that has no copy, too.
+        match cancel(2, 3) {
+            Ok(()) => {}
+            Err(ControlError::CopyInSync { node: 3, .. }) => return,
+            Err(error) => panic!("{error}"),
+        }
+        cluster.wait_until("the new copy is gone", || cluster.nodes_of_copies(0) == [1, 2]);
+        cluster.wait_until("node 3 deletes it", || cluster.kept(2) == 0);
+        assert!(matches!(cancel(0, 3), Err(ControlError::HasNoCopy { node: 3, .. })));
+        assert!(matches!(cancel(0, 2), Err(ControlError::CopyInSync { node: 2, .. })));
+        // The old one does not leave when there is a copy on node 3 again.
+        cluster.add_copy(0, 3);
+        cluster.wait_until_in_sync(0, 3);
+        cluster.world.run_for(Duration::from_secs(3));
+        assert_eq!(cluster.nodes_of_copies(0), [1, 2, 3]);
+        cluster.assert_all(1, 1);
+    });
+}

@@ -6,8 +6,10 @@ mod audit;
 mod bench;
 mod confirm;
 mod drill;
+mod events;
 mod exit;
 mod host;
+mod job;
 mod login;
 mod loss;
 mod manual;
@@ -114,6 +116,11 @@ enum Command {
     /// Tokens: what scripts and monitoring prove themselves with
     #[command(subcommand)]
     Token(token::Command),
+    /// Jobs: what is under way
+    #[command(subcommand)]
+    Job(job::Command),
+    /// Show what has happened, and what happens
+    Events(events::Events),
     /// Show who has done what on the node
     Audit(audit::Audit),
     /// Print settings for the machines that use volumes, ready to paste
@@ -163,6 +170,8 @@ pub fn main() -> ExitCode {
         Command::Session(command) => command.run(&client, &output),
         Command::User(command) => command.run(&client, &output),
         Command::Token(command) => command.run(&client, &output),
+        Command::Job(command) => command.run(&client, &output),
+        Command::Events(events) => events.run(&client, &output),
         Command::Audit(audit) => audit.run(&client, &output),
         Command::HostSetup(command) => output.text(&command.text()),
         Command::Attach(attach) => return exit::code(attach.run()),

@@ -48,6 +48,27 @@ impl Output {
         }
     }
 
+    /// Shows one of many that come one by one: a line of JSON, or what `text` makes of it.
+    ///
+    /// # Errors
+    /// [`CliError::Print`].
+    pub fn line<T: Serialize>(&self, value: &T, text: impl FnOnce(&T) -> String) -> Result<(), CliError> {
+        let line = match self.0 {
+            Format::Table => format!("{}\n", text(value)),
+            Format::Json => {
+                let json = serde_json::to_string(value).map_err(|error| CliError::Print(error.into()))?;
+                format!("{json}\n")
+            }
+            Format::Yaml => {
+                let yaml = serde_saphyr::to_string(value)
+                    .map_err(|error| CliError::Print(io::Error::other(error)))?;
+                format!("---\n{}\n", yaml.trim_end())
+            }
+        };
+        // Nobody reads any more: that is the end.
+        io::stdout().lock().write_all(line.as_bytes()).map_err(CliError::Print)
+    }
+
     /// Says that something was done. Programs see that from the exit code.
     ///
     /// # Errors

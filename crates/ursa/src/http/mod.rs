@@ -11,9 +11,11 @@ mod certificate;
 mod cluster;
 mod console;
 mod deadline;
+mod events;
 mod guard;
 mod hosts;
 mod input;
+mod jobs;
 mod node;
 mod openapi;
 mod people;
@@ -22,6 +24,7 @@ mod refusal;
 mod server;
 mod sessions;
 mod state;
+mod stream;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -37,9 +40,11 @@ use utoipa_axum::routes;
 
 pub use self::access::{Access, CredentialLeft, Opening};
 pub use self::certificate::{Certificate, CertificateError, CertificateFiles};
+pub use self::events::Ring as EventRing;
 pub use self::refusal::Refusal;
 pub use self::server::{Listeners, serve};
 pub use self::state::State;
+pub use self::stream::Streams;
 
 /// The longest body of a request. The largest that makes sense is a host group with a thousand names of 223 bytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -84,6 +89,10 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(hosts::show, hosts::change, hosts::delete))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::end))
+        .routes(routes!(jobs::list))
+        .routes(routes!(jobs::show, jobs::cancel))
+        .routes(routes!(events::list))
+        .routes(routes!(events::follow))
         .routes(routes!(people::login::state))
         .merge(of_strangers())
         .routes(routes!(people::login::log_out))

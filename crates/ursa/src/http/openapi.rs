@@ -23,6 +23,8 @@ use super::access::{Need, needs};
         (name = "targets", description = "What initiators log in to, and the volumes that they find there as LUNs"),
         (name = "hosts", description = "Initiators that are treated alike"),
         (name = "sessions", description = "Initiators that are logged in"),
+        (name = "jobs", description = "What is under way"),
+        (name = "events", description = "What happens"),
     ),
 )]
 struct Document;

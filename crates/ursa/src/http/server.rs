@@ -60,19 +60,24 @@ pub struct Listeners {
 pub async fn serve(listeners: Listeners, state: State, shutdown: impl Future<Output = ()>) -> io::Result<()> {
     let tls = listeners.tls.map(TlsAcceptor::from);
     let server = Arc::new(Server {
-        router: super::router(state),
+        router: super::router(state.clone()),
         tls,
         graceful: GracefulShutdown::new(),
         of_this_machine: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
         of_others: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
         by_address: Arc::default(),
     });
+    let events = tokio::spawn(super::events::take_all(state.clone()));
+    let ring = Arc::clone(&state.events);
     let mut accepting = JoinSet::new();
     for listener in listeners.listeners {
         tracing::info!(address = %listener.local_addr()?, tls = server.tls.is_some(), "HTTP interface");
         accepting.spawn(Arc::clone(&server).accept(listener));
     }
     shutdown.await;
+    // Streams would be waited for.
+    events.abort();
+    ring.close();
     accepting.shutdown().await;
     // Nobody accepts any more; what a connection holds of it is a clone that it can do without.
     let graceful = Arc::into_inner(server).map(|server| server.graceful);

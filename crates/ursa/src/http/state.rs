@@ -10,7 +10,9 @@ use ::node::{Control, Handle};
 use rt::uring::CoreStats;
 
 use super::access::Access;
+use super::events::Ring as EventRing;
 use super::refusal::Refusal;
+use super::stream::Streams;
 
 /// What the HTTP interface knows of the node. Cheap to clone.
 #[derive(Clone)]
@@ -27,6 +29,10 @@ pub struct State {
     pub core_stats: Arc<dyn Fn() -> Vec<CoreStats> + Send + Sync>,
     /// Who may ask.
     pub access: Arc<Access>,
+    /// What has happened.
+    pub events: Arc<EventRing>,
+    /// Answers that go on.
+    pub streams: Streams,
 }
 
 impl State {

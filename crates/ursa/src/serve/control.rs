@@ -18,7 +18,8 @@ use tokio::task::JoinHandle;
 use super::greeting::{ApiNotes, greeting};
 use super::settings::Settings;
 use super::{ServeError, notify};
-use crate::http::{self, Access, Certificate, CredentialLeft, Listeners, Opening, State};
+use crate::clock::unix_now;
+use crate::http::{self, Access, Certificate, CredentialLeft, EventRing, Listeners, Opening, State, Streams};
 use crate::watcher::Guarded;
 
 /// What the control thread has.
@@ -204,6 +205,8 @@ impl Http {
             started: SystemTime::now(),
             core_stats: Arc::clone(&control.core_stats),
             access,
+            events: Arc::new(EventRing::new(unix_now())),
+            streams: Streams::default(),
         };
         let (shutdown, stopping) = oneshot::channel();
         let tls = certificate.as_ref().map(|certificate| Arc::clone(&certificate.config));

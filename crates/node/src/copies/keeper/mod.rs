@@ -15,6 +15,7 @@ mod opening;
 mod proposals;
 mod questions;
 mod syncs;
+mod telling;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,6 +90,7 @@ pub struct Keeper {
     questions: RefCell<BTreeMap<u64, (NodeId, Sender<Answered>)>>,
     last_question: Cell<u64>,
     syncs: RefCell<Syncs>,
+    told: RefCell<telling::Told>,
     dealt: RefCell<Dealt>,
     engine: Engine,
     /// Volumes with which this node has gone on alone.
@@ -105,6 +107,8 @@ struct PeerState {
     link: Option<Rc<Link>>,
     /// It has said that it leaves, in this life.
     leaving: Option<Incarnation>,
+    /// The life that was heard last.
+    life: Option<Incarnation>,
     heard: Option<Instant>,
     /// With which volumes it has gone on alone, as it has said over the link that is up or was up last.
     word: Option<Word>,
@@ -184,6 +188,7 @@ impl Keeper {
             questions: RefCell::default(),
             last_question: Cell::new(0),
             syncs: RefCell::default(),
+            told: RefCell::new(telling::Told::new(rt::now())),
             dealt: RefCell::default(),
             engine,
             forks: Forks::new(rt::now(), forks),
@@ -422,11 +427,19 @@ impl Keeper {
             match watch.next().await {
                 Ok(Event::Everything(everything)) => {
                     let before = self.record.replace((*everything).clone());
-                    let keys = before.entries.into_keys().chain(everything.entries.keys().cloned()).collect();
+                    let keys: BTreeSet<String> =
+                        before.entries.keys().chain(everything.entries.keys()).cloned().collect();
+                    // What was there when this node began to follow is no news.
+                    if !before.entries.is_empty() {
+                        let was = keys.iter().map(|key| (key.clone(), before.entries.get(key).cloned()));
+                        self.tell_changes(was.collect());
+                    }
                     self.act_by(keys, everything.revision).await;
                 }
                 Ok(Event::Change(change)) => {
+                    let before = self.values_at(change.writes.iter().map(|(key, _)| key));
                     self.record.borrow_mut().change(&change);
+                    self.tell_changes(before);
                     let keys = change.writes.iter().map(|(key, _)| key.clone()).collect();
                     self.act_by(keys, change.revision).await;
                 }
@@ -613,6 +626,7 @@ impl Keeper {
             }
             if look_at <= now {
                 look_at = now + STEWARD_EVERY;
+                self.tell_nodes(now);
                 self.look_at_leases().await;
                 self.propose().await;
                 self.look_at_forks();
@@ -665,6 +679,7 @@ impl Keeper {
     /// A process that was this life of the other node is dead, for certain: nobody waits for it any more.
     pub(super) fn handle_death(self: &Rc<Self>, of: NodeId, life: Incarnation) {
         tracing::warn!(node = %of, incarnation = life.0, "the process of another node has died");
+        self.note_death(of);
         self.copies.with_leases(|leases| leases.handle_death(of, life));
         for kept in self.volumes.borrow_mut().values_mut() {
             if let Some((slot, _)) = kept.entry.copy_on(of) {
@@ -721,7 +736,11 @@ impl Keeper {
         let (from, now) = (link.name().peer, rt::now());
         match heartbeat {
             Heartbeat::Request(request) => {
-                self.peers.borrow_mut().entry(from).or_default().heard = Some(now);
+                {
+                    let mut peers = self.peers.borrow_mut();
+                    let peer = peers.entry(from).or_default();
+                    (peer.heard, peer.life) = (Some(now), Some(request.incarnation));
+                }
                 for kept in self.volumes.borrow_mut().values_mut() {
                     if let Some((slot, _)) = kept.entry.copy_on(from) {
                         kept.steward.handle_heartbeat(now, slot, request.incarnation);

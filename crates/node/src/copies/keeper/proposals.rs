@@ -107,8 +107,8 @@ impl Keeper {
         let taken = before.filter(|copy| proposal.reason == Reason::Leaves && kept.entry.is_to_leave(copy));
         let maintained = before.is_some_and(|copy| self.is_in_maintenance(NodeId(copy.node)));
         let reason = match (taken, proposal.reason) {
-            (Some(_), _) => "it was taken off its node",
-            (None, Reason::Leaves) if maintained => "its node is in maintenance",
+            (Some(_), _) => TAKEN_OFF,
+            (None, Reason::Leaves) if maintained => IN_MAINTENANCE,
             (None, reason) => describe(reason),
         };
         tracing::info!(volume = kept.entry.name, copy = %proposal.slot, reason, "a change of who is in sync is proposed");
@@ -154,9 +154,13 @@ impl Keeper {
 }
 
 /// Why a copy misses writes that was in sync when all were lost, and was not the first to return.
-const LEFT_BEHIND: &str = "all copies were lost, and another one was back first";
+pub(super) const LEFT_BEHIND: &str = "all copies were lost, and another one was back first";
 
-fn describe(reason: Reason) -> &'static str {
+/// Why copies are not in sync that somebody wanted so.
+pub(super) const TAKEN_OFF: &str = "it was taken off its node";
+pub(super) const IN_MAINTENANCE: &str = "its node is in maintenance";
+
+pub(super) fn describe(reason: Reason) -> &'static str {
     match reason {
         Reason::Restarted => "its node was restarted",
         Reason::Died => "its process died",

@@ -130,7 +130,13 @@ impl Keeper {
             let theirs = heard.fresh(now).iter().filter(|report| report.source);
             sources.extend(theirs.map(|report| (report.volume, *node)));
         }
-        std::mem::replace(&mut syncs.sources, sources) != syncs.sources
+        let changed = sources != syncs.sources;
+        if changed {
+            syncs.sources.clone_from(&sources);
+            drop(syncs);
+            self.tell_syncs_begun(&sources);
+        }
+        changed
     }
 
     /// Whether the other node brings copies up to date, as far as this one knows: it is so unless it has just said that it does not.

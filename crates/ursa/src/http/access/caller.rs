@@ -48,8 +48,23 @@ impl Caller {
             return by_token(state, token, is_local).await;
         }
         match session_cookie(headers) {
-            Some(secret) => by_session(state, &secret).await,
+            Some(secret) => by_session(state, &secret, Use::Counts).await,
             None => Err(not_logged_in("log in, or send a token with Authorization: Bearer")),
+        }
+    }
+
+    /// Who it is now that has asked by these headers, for an answer that goes on: it is no use of a session.
+    ///
+    /// # Errors
+    /// The proof is none any more.
+    pub(in crate::http) async fn now(
+        state: &State,
+        headers: &HeaderMap,
+        is_local: bool,
+    ) -> Result<Caller, Refusal> {
+        match session_cookie(headers).filter(|_| !headers.contains_key(AUTHORIZATION)) {
+            Some(secret) => by_session(state, &secret, Use::DoesNot).await,
+            None => Caller::of(state, headers, is_local).await,
         }
     }
 }
@@ -71,9 +86,20 @@ async fn by_token(state: &State, token: String, is_local: bool) -> Result<Caller
     Ok(Caller { name: kept.name, role: shown_role(kept.role), by: ProvedBy::Token })
 }
 
-async fn by_session(state: &State, secret: &str) -> Result<Caller, Refusal> {
+/// Whether somebody who asks makes a session one that was used.
+#[derive(Clone, Copy)]
+enum Use {
+    Counts,
+    DoesNot,
+}
+
+async fn by_session(state: &State, secret: &str, counts: Use) -> Result<Caller, Refusal> {
     let over = || not_logged_in("the session is over: log in again");
-    let (name, stamp) = state.access.find_session(secret).ok_or_else(over)?;
+    let found = match counts {
+        Use::Counts => state.access.find_session(secret),
+        Use::DoesNot => state.access.sessions().look_at(Instant::now(), secret),
+    };
+    let (name, stamp) = found.ok_or_else(over)?;
     let user = state.call(move |control: Rc<Control>| async move { Ok(control.user(&name)) }).await?;
     match user.filter(|user| user.stamp == stamp) {
         Some(user) => Ok(Caller { name: user.name, role: shown_role(user.role), by: ProvedBy::Session }),

@@ -46,6 +46,10 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("GET",    "/v1/hosts", VIEWER),
     ("GET",    "/v1/hosts/{name}", VIEWER),
     ("GET",    "/v1/sessions", VIEWER),
+    ("GET",    "/v1/jobs", VIEWER),
+    ("GET",    "/v1/jobs/{id}", VIEWER),
+    ("GET",    "/v1/events", VIEWER),
+    ("GET",    "/v1/events/stream", VIEWER),
 
     ("PUT",    "/v1/nodes/{id}/maintenance", OPERATOR),
     ("PUT",    "/v1/cluster/sync-limit", OPERATOR),
@@ -66,6 +70,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("PUT",    "/v1/hosts/{name}", OPERATOR),
     ("DELETE", "/v1/hosts/{name}", OPERATOR),
     ("DELETE", "/v1/sessions/{tsih}", OPERATOR),
+    ("DELETE", "/v1/jobs/{id}", OPERATOR),
 
     ("POST",   "/v1/cluster", ADMIN),
     ("POST",   "/v1/cluster/tokens", ADMIN),

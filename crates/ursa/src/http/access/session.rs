@@ -57,6 +57,12 @@ impl Sessions {
         Some((session.user.clone(), session.stamp))
     }
 
+    /// As [`Sessions::find`]; it does not count as used.
+    pub(in crate::http) fn look_at(&self, now: Instant, secret: &str) -> Option<(String, u64)> {
+        let session = self.0.get(&Digested::of(secret)).filter(|session| session.is_alive(now))?;
+        Some((session.user.clone(), session.stamp))
+    }
+
     /// Ends a session.
     pub(in crate::http) fn end(&mut self, secret: &str) {
         self.0.remove(&Digested::of(secret));
@@ -100,6 +106,8 @@ mod tests {
         assert_eq!(sessions.find(later, &secret), None);
 
         let secret = sessions.begin(now, "alice", 7);
+        assert_eq!(sessions.look_at(now + almost, &secret), Some(("alice".into(), 7)));
+        assert_eq!(sessions.look_at(now + IDLE_MAX, &secret), None, "looking is no use");
         assert_eq!(sessions.find(now, "guessed"), None);
         sessions.end(&secret);
         assert_eq!(sessions.find(now, &secret), None);

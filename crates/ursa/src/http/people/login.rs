@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ::node::Control;
 use ::node::control::{User, UserChange};
+use ::node::events::Event as Happened;
 use api::{
     AccessState, LoggedIn, Login, PASSWORD_BYTES_MAX, PASSWORD_BYTES_MIN, PasswordChange, Problem, ProvedBy,
     Role, SESSION_COOKIE, SetUp, WhoAmI,
@@ -19,6 +20,7 @@ use crate::http::access::{
     Access, Caller, SESSION_AGE_MAX, TooMany, draw_number, kept_role, session_cookie, shown_role,
 };
 use crate::http::audit::Deed;
+use crate::http::events::LOGIN_SLOWED;
 use crate::http::guard::Peer;
 use crate::http::input::Json;
 use crate::http::refusal::{Refusal, was_not_looked_at};
@@ -81,7 +83,7 @@ async fn make_first(
     password: String,
 ) -> Result<User, Refusal> {
     let address = peer.address.ip();
-    state.access.slowdown().begin(Instant::now(), "", address).map_err(slowed)?;
+    state.access.slowdown().begin(Instant::now(), "", address).map_err(|wait| slowed(state, peer, wait))?;
     if !state.access.is_set_up_secret(token) {
         let detail = "the link to set up is not the one that this node has printed, was used, or is too old";
         return Err(Refusal::new(StatusCode::FORBIDDEN, SETUP_TOKEN_INVALID, detail)
@@ -149,7 +151,7 @@ async fn check(state: &State, peer: &Peer, name: &str, password: String) -> Resu
     let (access, address) = (&state.access, peer.address.ip());
     // What no name can be is one account for all: it is not remembered.
     let account = if name.len() <= 63 { name } else { "" };
-    access.slowdown().begin(Instant::now(), account, address).map_err(slowed)?;
+    access.slowdown().begin(Instant::now(), account, address).map_err(|wait| slowed(state, peer, wait))?;
     let of_name = name.to_owned();
     let user = state.call(move |control: Rc<Control>| async move { Ok(control.user(&of_name)) }).await;
     let kept = user.as_ref().ok().and_then(Option::as_ref).map(|user| user.password.clone());
@@ -176,8 +178,11 @@ async fn check(state: &State, peer: &Peer, name: &str, password: String) -> Resu
     }
 }
 
-fn slowed(wait: Duration) -> Refusal {
+fn slowed(state: &State, peer: &Peer, wait: Duration) -> Refusal {
     let seconds = wait.as_secs() + 1;
+    // Without the account's name: it is a stranger's text.
+    let text = format!("after many wrong passwords, a login from {} was made to wait", peer.ip());
+    state.events.tell(None, Duration::ZERO, Happened::new(LOGIN_SLOWED, peer.ip(), text));
     let detail = format!("too many wrong tries: try again in {seconds} seconds");
     Refusal::new(StatusCode::TOO_MANY_REQUESTS, "login_slowed", detail).retry_after(seconds)
 }

@@ -90,7 +90,7 @@ impl From<ControlError> for Refusal {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).hint(advice(&waits_for))
             }
             E::Unfinished(change) => {
-                let ChangeStatus { work, age, waits_for } = *change;
+                let ChangeStatus { work, age, waits_for, .. } = *change;
                 let seconds = age.as_secs();
                 let detail = format!(
                     "{work} has not ended within {seconds} seconds and goes on: it waits for {waits_for}"
@@ -133,6 +133,7 @@ impl From<ControlError> for Refusal {
             E::OldCopy { .. } => Refusal::new(CONFLICT, "copy_old", error.to_string()),
             E::FourCopies(_) => Refusal::new(CONFLICT, "copies_full", error.to_string()),
             E::OnlyInSync { .. } => Refusal::new(CONFLICT, "only_in_sync", error.to_string()),
+            E::CopyInSync { .. } => Refusal::new(CONFLICT, "copy_in_sync", error.to_string()),
             E::ElsewhereOnly { .. } => Refusal::new(CONFLICT, "copy_elsewhere", error.to_string()),
             E::NotReplicated(_) => Refusal::new(CONFLICT, "not_replicated", error.to_string()),
             E::NotOfTwo { .. } => Refusal::new(CONFLICT, "not_of_two", error.to_string()),

@@ -2,6 +2,7 @@
 
 mod access;
 mod cluster;
+mod events;
 mod hosts;
 mod node;
 mod pools;

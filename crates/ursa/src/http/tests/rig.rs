@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -12,9 +12,9 @@ use std::time::{Duration, SystemTime};
 use ::node::control::ControlError;
 use ::node::{Config, Control, DefaultPool, Handle, Wanted};
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, HttpBody, to_bytes};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST};
-use axum::http::{HeaderMap, Request};
+use axum::http::{HeaderMap, Request, StatusCode};
 use base::ByteLen;
 use rt::CoreId;
 use rt::sync::oneshot;
@@ -23,11 +23,15 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tower::ServiceExt;
 
+use crate::clock::unix_now;
 use crate::http::access::{Access, Opening};
 use crate::http::guard::Peer;
-use crate::http::{State, router};
+use crate::http::{EventRing, State, Streams, events, router};
 
 pub(super) const MIB: u64 = 1 << 20;
+
+/// How long something may take to be in a stream.
+const STREAM_DEADLINE: Duration = Duration::from_secs(20);
 
 pub(super) struct Rig {
     dir: TempDir,
@@ -105,7 +109,10 @@ impl Rig {
             started: SystemTime::now(),
             core_stats: Arc::new(running.stats_reader()),
             access: Arc::new(access),
+            events: Arc::new(EventRing::new(unix_now())),
+            streams: Streams::default(),
         };
+        tokio.spawn(events::take_all(state.clone()));
         let router = router(state.clone());
         Rig { dir, running: Some(running), tokio, state, router }
     }
@@ -123,6 +130,9 @@ impl Rig {
         self.tokio.block_on(async {
             let response = self.router.clone().oneshot(request).await.unwrap();
             let (parts, body) = response.into_parts();
+            // One that goes on is not read: see `read_stream`.
+            let goes_on = parts.headers.get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
+            let body = if goes_on { Body::empty() } else { body };
             let text = to_bytes(body, usize::MAX).await.unwrap().to_vec();
             Answer {
                 status: parts.status.as_u16(),
@@ -130,6 +140,29 @@ impl Rig {
                 text: String::from_utf8(text).unwrap(),
             }
         })
+    }
+
+    /// Reads a stream until it has what is wanted, or ends.
+    pub(super) fn read_stream(&self, path: &str, is_enough: impl Fn(&str) -> bool) -> String {
+        self.read_stream_of(Request::get(path).body(Body::empty()).unwrap(), is_enough)
+    }
+
+    /// As [`Rig::read_stream`], with a request.
+    pub(super) fn read_stream_of(&self, request: Request<Body>, is_enough: impl Fn(&str) -> bool) -> String {
+        let request = self.completed(request);
+        let read = async {
+            let response = self.router.clone().oneshot(request).await.unwrap();
+            assert_eq!(response.status(), StatusCode::OK);
+            assert_eq!(response.headers()[CONTENT_TYPE], "text/event-stream");
+            let (mut body, mut text) = (response.into_body(), String::new());
+            while !is_enough(&text) {
+                let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
+                let Some(frame) = frame else { break };
+                text += std::str::from_utf8(&frame.unwrap().into_data().unwrap()).unwrap();
+            }
+            text
+        };
+        self.tokio.block_on(async { tokio::time::timeout(STREAM_DEADLINE, read).await }).expect("it goes on")
     }
 
     /// Sends it and hangs up before the answer.

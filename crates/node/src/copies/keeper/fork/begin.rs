@@ -14,6 +14,8 @@ use super::super::{Keeper, Kept};
 use super::{FORK_SILENCE, Fork, Phase, attach, detach};
 use crate::canary::{Canary, makes};
 use crate::control::Control;
+use crate::events::code::WENT_ON_ALONE;
+use crate::events::{Event, tell};
 use crate::shard::{Shard, on_all_cores};
 
 impl Keeper {
@@ -102,6 +104,13 @@ impl Keeper {
             "nothing has been heard of the other node for {} s: this node goes on alone with a volume, as was agreed to; if the other one has done so, too, the volume is split",
             FORK_SILENCE.as_secs()
         );
+        let name = self.volumes.borrow().get(&id).map(|kept| kept.entry.name.clone()).unwrap_or_default();
+        let text = format!(
+            "nothing has been heard of node {} for {} seconds: this node goes on alone with volume {name}, as was agreed to",
+            record.without,
+            FORK_SILENCE.as_secs()
+        );
+        tell(Event::new(WENT_ON_ALONE, name, text).because("silent").of_node(self.me().0));
         self.go_alone(id);
     }
 

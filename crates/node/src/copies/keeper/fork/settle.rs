@@ -360,7 +360,7 @@ impl Keeper {
 }
 
 /// Why the other copy misses writes.
-const WON: &str = "its node was not there, and the other one went on alone";
+pub(in crate::copies::keeper) const WON: &str = "its node was not there, and the other one went on alone";
 
 fn void_of(node: NodeId, fork: &ForkRecord) -> VoidEntry {
     VoidEntry { node: node.0, epoch: fork.epoch, at: fork.at }

@@ -1,0 +1,100 @@
+//! Work that takes its time.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Work under way. When it is over it is gone from the list: events tell how it ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Job {
+    /// What it is found by.
+    #[schema(example = "copy.2f1c7f3a9d1b4c55a0e2f6d47b8c9e10.3")]
+    pub id: String,
+    /// What is done.
+    pub kind: JobKind,
+    /// To what: a volume's name, or in words what is changed.
+    pub subject: String,
+    /// Whether it gets on.
+    pub state: JobState,
+    /// The number of the node whose copy it is about; absent: it is about no copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u16>,
+    /// The number of the node that a copy moves from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_node: Option<u16>,
+    /// How much of it is done, from 0 to 1; absent where that cannot be said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1)]
+    pub progress: Option<f64>,
+    /// Bytes that are done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_done: Option<u64>,
+    /// Bytes that there are to do; what hosts write meanwhile adds to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_total: Option<u64>,
+    /// Bytes a second, over the last five seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u64>,
+    /// Seconds to go if it goes on like that; absent if nobody can say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta_s: Option<u64>,
+    /// For how many seconds it has been under way, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_s: Option<u64>,
+    /// Why it is done, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// What it waits for; absent if it gets on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
+    /// `DELETE` takes it back.
+    pub can_be_cancelled: bool,
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JobKind {
+    /// A copy is given what it missed.
+    Sync,
+    /// A new copy is given all of a volume.
+    AddCopy,
+    /// The same, and then another one is taken away.
+    MoveCopy,
+    /// A copy is taken off its node.
+    RemoveCopy,
+    /// Another change of the node that was asked.
+    Change,
+}
+
+impl fmt::Display for JobKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            JobKind::Sync => "sync",
+            JobKind::AddCopy => "add_copy",
+            JobKind::MoveCopy => "move_copy",
+            JobKind::RemoveCopy => "remove_copy",
+            JobKind::Change => "change",
+        })
+    }
+}
+
+/// Whether work gets on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// It does.
+    Running,
+    /// It waits for something.
+    Waiting,
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            JobState::Running => "running",
+            JobState::Waiting => "waiting",
+        })
+    }
+}

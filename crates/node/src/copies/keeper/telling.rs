@@ -1,0 +1,377 @@
+//! Tells what happens in the cluster, as this node learns of it: nodes that are heard of or not, and what changes in the record. So every node tells it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use base::Instant;
+use cluster::Versioned;
+use replica::{NodeId, Reason};
+use serde::de::DeserializeOwned;
+use store::VolumeId;
+
+use super::super::entry::{MAINTENANCE, NODES, NodeEntry, StandingEntry, VOLUMES, VolumeEntry};
+use super::super::strategy::{SPLITS, STRATEGIES, SplitEntry, Strategy, StrategyEntry};
+use super::proposals::describe;
+use super::{Keeper, parse};
+use crate::access::{HostGroup, LunMap, Target};
+use crate::control::{HOSTS, TARGETS};
+use crate::events::code::{
+    COPY_ADDED, COPY_LOST, COPY_REMOVED, FORK_DECIDED, FORK_ENDED, FORK_FOUND, HOST_CHANGED, HOST_DELETED,
+    HOST_MADE, MAINTENANCE_BEGAN, MAINTENANCE_ENDED, MAPS_CHANGED, NODE_JOINED, NODE_LOST, NODE_REMOVED,
+    NODE_RETURNED, NODE_STOPPED, STRATEGY_CHANGED, SYNC_ENDED, SYNC_STARTED, TARGET_DELETED, TARGET_MADE,
+    VOLUME_DELETED, VOLUME_GROWN, VOLUME_MADE, VOLUME_RENAMED,
+};
+use crate::events::{Code, Event, tell};
+
+/// What the record had at keys that have changed.
+pub(super) type Before = BTreeMap<String, Option<Versioned>>;
+
+/// Nodes that are heard of so early in this node's life were there before: that is no news.
+const EARLY: Duration = Duration::from_secs(5);
+
+/// What was told of nodes and syncs.
+pub(super) struct Told {
+    /// When this node began to look.
+    began: Instant,
+    /// Other nodes that were heard of when it was last looked.
+    heard: BTreeSet<NodeId>,
+    /// Those that were lost by the death of their process.
+    died: BTreeSet<NodeId>,
+    /// Volumes, by number, of which it was told that a copy is brought up to date.
+    syncs: BTreeSet<u32>,
+}
+
+impl Told {
+    /// Nothing yet.
+    pub(super) fn new(now: Instant) -> Told {
+        Told { began: now, heard: BTreeSet::new(), died: BTreeSet::new(), syncs: BTreeSet::new() }
+    }
+}
+
+impl Keeper {
+    /// What the record has now at these keys.
+    pub(super) fn values_at<'a>(&self, keys: impl Iterator<Item = &'a String>) -> Before {
+        let record = self.record.borrow();
+        keys.map(|key| (key.clone(), record.entries.get(key).cloned())).collect()
+    }
+
+    /// The process of a node is known to be dead.
+    pub(super) fn note_death(&self, node: NodeId) {
+        self.told.borrow_mut().died.insert(node);
+    }
+
+    /// Tells which nodes are heard of since the last look, and which are not any more.
+    pub(super) fn tell_nodes(&self, now: Instant) {
+        let known: BTreeSet<NodeId> = self.peers.borrow().keys().copied().collect();
+        let heard: BTreeSet<NodeId> = known.into_iter().filter(|node| self.is_heard(now, *node)).collect();
+        if heard == self.told.borrow().heard {
+            return;
+        }
+        let before = std::mem::replace(&mut self.told.borrow_mut().heard, heard.clone());
+        for node in before.difference(&heard) {
+            // Who was removed is not missed.
+            let Some(name) = self.name_of(node.0) else { continue };
+            let died = self.told.borrow_mut().died.remove(node);
+            let leaves = self
+                .peers
+                .borrow()
+                .get(node)
+                .is_some_and(|peer| peer.leaving == peer.life && peer.life.is_some());
+            let event = match (died, leaves) {
+                (_, true) => Event::new(NODE_STOPPED, &name, format!("{name} has stopped, as it has said"))
+                    .because("stopped"),
+                (true, _) => {
+                    Event::new(NODE_LOST, &name, format!("the process of {name} has died")).because("died")
+                }
+                (false, _) => Event::new(NODE_LOST, &name, format!("nothing is heard of {name} any more"))
+                    .because("silent"),
+            };
+            tell(event.of_node(node.0));
+        }
+        for node in heard.difference(&before) {
+            let mut told = self.told.borrow_mut();
+            told.died.remove(node);
+            if now.since(told.began) < EARLY {
+                continue;
+            }
+            drop(told);
+            let name = self.named(node.0);
+            tell(Event::new(NODE_RETURNED, &name, format!("{name} is there")).of_node(node.0));
+        }
+    }
+
+    /// Tells which volumes have begun to be brought up to date; `sources` are the numbers of those that are.
+    pub(super) fn tell_syncs_begun(&self, sources: &BTreeSet<(u32, NodeId)>) {
+        if sources.iter().all(|(volume, _)| self.told.borrow().syncs.contains(volume)) {
+            return;
+        }
+        let volumes: Vec<VolumeEntry> = self.list(VOLUMES);
+        for (number, source) in sources {
+            if !self.told.borrow_mut().syncs.insert(*number) {
+                continue;
+            }
+            let Some(entry) = volumes.iter().find(|entry| entry.number == *number) else { continue };
+            let Some(copy) = entry.copies.iter().find(|copy| copy.standing != StandingEntry::InSync) else {
+                continue;
+            };
+            let (why, from, to) = (entry.cause(copy.slot), self.named(source.0), self.named(copy.node));
+            let text = format!("{from} brings the copy of volume {} on {to} up to date: {why}", entry.name);
+            tell(Event::new(SYNC_STARTED, &entry.name, text).because(cause_of(why)).of_node(copy.node));
+        }
+    }
+
+    /// Tells what has changed in the record since `before`.
+    pub(super) fn tell_changes(&self, before: Before) {
+        for (key, before) in before {
+            let before = before.as_ref().map(|value| &*value.value);
+            if key.starts_with(VOLUMES) {
+                self.tell_volume(self.pair(&key, before));
+            } else if key.starts_with(NODES) {
+                tell_node(self.pair(&key, before));
+            } else if let Some(number) = key.strip_prefix(MAINTENANCE) {
+                self.tell_maintenance(number, before.is_some(), self.revision_of(&key).is_some());
+            } else if let Some(id) = key.strip_prefix(STRATEGIES) {
+                self.tell_strategy(id, self.pair(&key, before));
+            } else if let Some(id) = key.strip_prefix(SPLITS) {
+                self.tell_split(id, self.pair(&key, before));
+            } else if key.starts_with(TARGETS) {
+                tell_target(self.pair(&key, before));
+            } else if key.starts_with(HOSTS) {
+                tell_host(self.pair(&key, before));
+            }
+        }
+    }
+
+    /// What was at the key, and what is.
+    fn pair<T: DeserializeOwned>(&self, key: &str, before: Option<&[u8]>) -> (Option<T>, Option<T>) {
+        (before.and_then(|value| parse(key, value)), self.get(key).map(|(value, _)| value))
+    }
+
+    fn name_of(&self, node: u16) -> Option<String> {
+        self.get::<NodeEntry>(&super::super::entry::node_key(NodeId(node))).map(|(entry, _)| entry.name)
+    }
+
+    fn named(&self, node: u16) -> String {
+        self.name_of(node).unwrap_or_else(|| NodeId(node).to_string())
+    }
+
+    fn volume_name(&self, id: &str) -> String {
+        let id =
+            VolumeId::parse(id).and_then(|id| self.get::<VolumeEntry>(&super::super::entry::volume_key(id)));
+        id.map(|(entry, _)| entry.name).unwrap_or_default()
+    }
+
+    fn tell_volume(&self, pair: (Option<VolumeEntry>, Option<VolumeEntry>)) {
+        let (before, now) = match pair {
+            (None, None) => return,
+            (None, Some(now)) => {
+                let text = format!("volume {} was made, with {} copies", now.name, now.copies.len());
+                return tell(Event::new(VOLUME_MADE, now.name, text));
+            }
+            (Some(before), None) => {
+                self.told.borrow_mut().syncs.remove(&before.number);
+                let text = format!("volume {} was deleted", before.name);
+                return tell(Event::new(VOLUME_DELETED, before.name, text));
+            }
+            (Some(before), Some(now)) => (before, now),
+        };
+        if before.name != now.name {
+            let text = format!("volume {} is called {} now", before.name, now.name);
+            tell(Event::new(VOLUME_RENAMED, &now.name, text));
+        }
+        if before.size < now.size {
+            let text = format!("volume {} has {} bytes now, before {}", now.name, now.size, before.size);
+            tell(Event::new(VOLUME_GROWN, &now.name, text));
+        }
+        let event = |code: Code, node: u16, text: String, why: &str| {
+            tell(Event::new(code, &now.name, text).because(cause_of(why)).of_node(node));
+        };
+        for copy in &now.copies {
+            let node = self.named(copy.node);
+            let was = before.copies.iter().find(|was| (was.slot, was.node) == (copy.slot, copy.node));
+            let is_in_sync = copy.standing == StandingEntry::InSync;
+            let Some(was) = was else {
+                let text = format!("volume {} gets a copy on {node}", now.name);
+                event(COPY_ADDED, copy.node, text, &now.reason);
+                continue;
+            };
+            match (was.standing == StandingEntry::InSync, is_in_sync) {
+                (true, false) => {
+                    self.told.borrow_mut().syncs.remove(&now.number);
+                    let why = now.cause(copy.slot);
+                    let text =
+                        format!("the copy of volume {} on {node} is not in sync any more: {why}", now.name);
+                    event(COPY_LOST, copy.node, text, why);
+                }
+                (false, true) => {
+                    let why = before.cause(copy.slot);
+                    let text =
+                        format!("the copy of volume {} on {node} is in sync; it was not: {why}", now.name);
+                    event(SYNC_ENDED, copy.node, text, why);
+                }
+                _ => {}
+            }
+        }
+        for copy in &before.copies {
+            if !now.copies.iter().any(|now| (now.slot, now.node) == (copy.slot, copy.node)) {
+                let text = format!("volume {} has no copy on {} any more", now.name, self.named(copy.node));
+                event(COPY_REMOVED, copy.node, text, &now.reason);
+            }
+        }
+        if now.copies.iter().all(|copy| copy.standing == StandingEntry::InSync) {
+            self.told.borrow_mut().syncs.remove(&now.number);
+        }
+    }
+
+    fn tell_maintenance(&self, number: &str, before: bool, now: bool) {
+        let Ok(node) = number.parse::<u16>() else { return };
+        let name = self.named(node);
+        let (code, text) = match (before, now) {
+            (false, true) => (MAINTENANCE_BEGAN, format!("{name} is in maintenance: it can be stopped")),
+            (true, false) => (MAINTENANCE_ENDED, format!("{name} is not in maintenance any more")),
+            _ => return,
+        };
+        tell(Event::new(code, name, text).of_node(node));
+    }
+
+    fn tell_strategy(&self, id: &str, (before, now): (Option<StrategyEntry>, Option<StrategyEntry>)) {
+        if before == now {
+            return;
+        }
+        let name = self.volume_name(id);
+        let (cause, text) = match now.map(|now| (now.strategy, now.by)) {
+            None => ("none", format!("volume {name} has no strategy any more")),
+            Some((Strategy::Prefer, by)) => (
+                "prefer",
+                format!("{by} has chosen that volume {name} waits when its nodes do not hear of each other"),
+            ),
+            Some((Strategy::Heartbeat, by)) => (
+                "heartbeat",
+                format!(
+                    "{by} has chosen that one node goes on alone with volume {name} when it does not hear of the other"
+                ),
+            ),
+        };
+        tell(Event::new(STRATEGY_CHANGED, name, text).because(cause));
+    }
+
+    fn tell_split(&self, id: &str, pair: (Option<SplitEntry>, Option<SplitEntry>)) {
+        let name = self.volume_name(id);
+        let event = match pair {
+            (before, Some(SplitEntry { keep: None, node, .. }))
+                if before.as_ref().is_none_or(|before| before.keep.is_some()) =>
+            {
+                let text = format!(
+                    "volume {name} is split: {} and another node have gone on alone with it, and each has data that the other has not",
+                    self.named(node)
+                );
+                Event::new(FORK_FOUND, name, text).of_node(node)
+            }
+            (Some(SplitEntry { keep: None, .. }), Some(SplitEntry { keep: Some(keep), .. })) => {
+                let text =
+                    format!("it was decided that the data of {} is kept of volume {name}", self.named(keep));
+                Event::new(FORK_DECIDED, name, text).of_node(keep)
+            }
+            (Some(split), None) => {
+                Event::new(FORK_ENDED, &name, format!("volume {name} is not split any more"))
+                    .of_node(split.node)
+            }
+            _ => return,
+        };
+        tell(event);
+    }
+}
+
+fn tell_node(pair: (Option<NodeEntry>, Option<NodeEntry>)) {
+    match pair {
+        (None, Some(node)) => {
+            let text = format!("{} has joined the cluster", node.name);
+            tell(Event::new(NODE_JOINED, node.name, text).of_node(node.id));
+        }
+        (Some(node), None) => {
+            let text = format!("{} was removed from the cluster", node.name);
+            tell(Event::new(NODE_REMOVED, node.name, text).of_node(node.id));
+        }
+        _ => {}
+    }
+}
+
+fn tell_target((before, now): (Option<Target>, Option<Target>)) {
+    match (before, now) {
+        (None, None) => {}
+        (None, Some(now)) => {
+            tell(Event::new(TARGET_MADE, now.name.as_str(), format!("target {} was made", now.name)));
+            tell_maps(&now, &[]);
+        }
+        (Some(before), None) => {
+            let text = format!("target {} was deleted", before.name);
+            tell(Event::new(TARGET_DELETED, before.name.as_str(), text));
+        }
+        (Some(before), Some(now)) => tell_maps(&now, &before.maps),
+    }
+}
+
+fn tell_maps(target: &Target, before: &[LunMap]) {
+    let name = target.name.as_str();
+    for map in target.maps.iter().filter(|map| !before.contains(map)) {
+        let text = format!("LUN {} of target {name} is there for host {}", map.lun, map.host);
+        tell(Event::new(MAPS_CHANGED, name, text).because("mapped"));
+    }
+    for map in before.iter().filter(|map| !target.maps.contains(map)) {
+        let text = format!("LUN {} of target {name} is not there any more for host {}", map.lun, map.host);
+        tell(Event::new(MAPS_CHANGED, name, text).because("unmapped"));
+    }
+}
+
+fn tell_host((before, now): (Option<HostGroup>, Option<HostGroup>)) {
+    let (code, name, what) = match (before, now) {
+        (None, Some(now)) => (HOST_MADE, now.name, "was made"),
+        (Some(before), None) => (HOST_DELETED, before.name, "was deleted"),
+        (Some(before), Some(now)) if before != now => (HOST_CHANGED, now.name, "was changed"),
+        _ => return,
+    };
+    tell(Event::new(code, name.as_str(), format!("host group {name} {what}")));
+}
+
+/// Reasons that the record has in words, as programs know them.
+pub(super) fn cause_of(words: &str) -> &'static str {
+    let of_reason = REASONS.iter().find(|(reason, _)| describe(*reason) == words).map(|(_, code)| *code);
+    of_reason.unwrap_or(match words {
+        super::proposals::TAKEN_OFF => "taken_off",
+        super::proposals::IN_MAINTENANCE => "maintenance",
+        super::proposals::LEFT_BEHIND => "left_behind",
+        super::fork::WON => "went_on_alone",
+        super::super::entry::NEW_COPY => "new_copy",
+        "a copy was added" => "copy_added",
+        "it was decided whose data is kept" => "fork_decided",
+        _ => "other",
+    })
+}
+
+const REASONS: [(Reason, &str); 11] = [
+    (Reason::Restarted, "restarted"),
+    (Reason::Died, "died"),
+    (Reason::Silent, "silent"),
+    (Reason::Overdue, "overdue"),
+    (Reason::Leaves, "stopped"),
+    (Reason::Unreadable, "unreadable"),
+    (Reason::DiskFailed, "disk_failed"),
+    (Reason::SourceFailed, "source_failed"),
+    (Reason::Complete, "complete"),
+    (Reason::CaughtUp, "caught_up"),
+    (Reason::Alone, "alone"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_code_of_its_own() {
+        let codes: BTreeSet<&str> = REASONS.iter().map(|(reason, _)| cause_of(describe(*reason))).collect();
+        assert_eq!(codes.len(), REASONS.len());
+        assert_eq!(cause_of("it is a new copy"), "new_copy");
+        assert_eq!(cause_of("its node is in maintenance"), "maintenance");
+        assert_eq!(cause_of("what a later version says"), "other");
+    }
+}

@@ -1,0 +1,161 @@
+//! Which events there are: the codes are part of the interface and stay. `docs/use/events.md` explains each.
+
+/// How much an event is to somebody who looks after the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// For the record.
+    Info,
+    /// Somebody should look at it in the next days, or it explains what comes next.
+    Warning,
+    /// Something is lost, or one fault away from it: now.
+    Critical,
+}
+
+/// The kind of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Code {
+    name: &'static str,
+    severity: Severity,
+    action: Option<&'static str>,
+}
+
+impl Code {
+    /// As programs know it.
+    pub const fn as_str(self) -> &'static str {
+        self.name
+    }
+
+    /// How much it is.
+    pub const fn severity(self) -> Severity {
+        self.severity
+    }
+
+    /// What to do about it; `None`: nothing.
+    pub const fn action(self) -> Option<&'static str> {
+        self.action
+    }
+
+    /// A code for what happens outside of the node's own control.
+    pub const fn new(name: &'static str, severity: Severity, action: Option<&'static str>) -> Code {
+        Code { name, severity, action }
+    }
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $constant:ident = $name:literal, $severity:ident $(, $action:literal)?;)*) => {
+        $($(#[$doc])* pub const $constant: Code = Code { name: $name, severity: Severity::$severity, action: codes!(@ $($action)?) };)*
+
+        /// All codes of a node.
+        pub const ALL: &[Code] = &[$($constant),*];
+    };
+    (@) => { None };
+    (@ $action:literal) => { Some($action) };
+}
+
+codes! {
+    /// Nothing is heard of a node any more, or its process is known to be dead: the cause says which.
+    NODE_LOST = "node_lost", Critical, "look after the node, its power and its links";
+    /// A node has said that it stops.
+    NODE_STOPPED = "node_stopped", Warning, "start it again when the work on it is done";
+    /// A node is heard of again.
+    NODE_RETURNED = "node_returned", Info;
+    /// A node was let into the cluster.
+    NODE_JOINED = "node_joined", Info;
+    /// A node was removed from the cluster.
+    NODE_REMOVED = "node_removed", Info;
+    /// A node is to be stopped, and has no copy in sync.
+    MAINTENANCE_BEGAN = "maintenance_began", Info;
+    /// A node's copies come in sync again.
+    MAINTENANCE_ENDED = "maintenance_ended", Info;
+
+    /// A volume was made.
+    VOLUME_MADE = "volume_made", Info;
+    /// A volume was deleted.
+    VOLUME_DELETED = "volume_deleted", Info;
+    /// A volume has another name.
+    VOLUME_RENAMED = "volume_renamed", Info;
+    /// A volume was made larger.
+    VOLUME_GROWN = "volume_grown", Info;
+    /// A volume is not served by this node though it should be.
+    VOLUME_UNSERVED = "volume_unserved", Critical, "`ursa volume show` says why";
+    /// A volume is served again.
+    VOLUME_SERVED = "volume_served", Info;
+
+    /// A volume is to have one more copy.
+    COPY_ADDED = "copy_added", Info;
+    /// A copy was taken off its node.
+    COPY_REMOVED = "copy_removed", Info;
+    /// A copy is not in sync any more; the cause says why.
+    COPY_LOST = "copy_lost", Warning, "look after the node that has it; it comes in sync by itself when it can";
+    /// A node begins to give copies what they miss.
+    SYNC_STARTED = "sync_started", Info;
+    /// A copy has all that it missed and is in sync.
+    SYNC_ENDED = "sync_ended", Info;
+
+    /// Somebody has chosen what becomes of a volume when its two nodes do not hear of each other.
+    STRATEGY_CHANGED = "strategy_changed", Info;
+    /// This node goes on alone with a volume, as was agreed to.
+    WENT_ON_ALONE = "went_on_alone", Warning, "bring the other node or the links to it back";
+    /// Two nodes have gone on alone with a volume, and each has data that the other has not.
+    FORK_FOUND = "fork_found", Critical, "decide whose data is kept: `ursa volume resolve-fork`";
+    /// Somebody has decided whose data is kept.
+    FORK_DECIDED = "fork_decided", Info;
+    /// A volume is not split any more.
+    FORK_ENDED = "fork_ended", Info;
+
+    /// A disk is out of service since a write or a flush failed.
+    DISK_FAILED = "disk_failed", Critical, "look after the disk, then `ursa pool reopen`";
+    /// A disk is in service again.
+    DISK_RETURNED = "disk_returned", Info;
+    /// A pool is not open.
+    POOL_CLOSED = "pool_closed", Critical, "`ursa pool show` says why; look after its disks";
+    /// A pool is open again.
+    POOL_OPENED = "pool_opened", Info;
+    /// A pool takes no changes since its metadata could not be written.
+    POOL_READ_ONLY = "pool_read_only", Critical, "look after its disks, then `ursa pool reopen`";
+    /// A pool was made.
+    POOL_MADE = "pool_made", Info;
+    /// A pool was imported.
+    POOL_IMPORTED = "pool_imported", Info;
+    /// A pool was exported.
+    POOL_EXPORTED = "pool_exported", Info;
+    /// A pool has one more disk.
+    POOL_GROWN = "pool_grown", Info;
+    /// A pool was reopened.
+    POOL_REOPENED = "pool_reopened", Info;
+    /// A pool was forgotten.
+    POOL_FORGOTTEN = "pool_forgotten", Warning;
+
+    /// A target was made.
+    TARGET_MADE = "target_made", Info;
+    /// A target was deleted.
+    TARGET_DELETED = "target_deleted", Info;
+    /// A target's LUN maps were changed.
+    MAPS_CHANGED = "maps_changed", Info;
+    /// A host group was made.
+    HOST_MADE = "host_made", Info;
+    /// A host group was changed.
+    HOST_CHANGED = "host_changed", Info;
+    /// A host group was deleted.
+    HOST_DELETED = "host_deleted", Info;
+
+    /// An initiator has logged in to a target.
+    SESSION_OPENED = "session_opened", Info;
+    /// A session has ended in an orderly way.
+    SESSION_ENDED = "session_ended", Info;
+    /// A session has ended in another way: the cause says which.
+    SESSION_LOST = "session_lost", Warning, "look at the initiator's log and at the network between";
+    /// An initiator was not let in.
+    INITIATOR_DENIED = "initiator_denied", Warning, "`ursa host list` shows who may; `ursa target show` shows for whom a volume is mapped";
+
+    /// The node is in a cluster that was made by it.
+    CLUSTER_MADE = "cluster_made", Info;
+    /// The node has become a part of a cluster.
+    CLUSTER_JOINED = "cluster_joined", Info;
+    /// The node was made a cluster of its own, without the others' agreement.
+    CLUSTER_FORCED = "cluster_forced", Warning;
+    /// A change takes longer than somebody waits for it.
+    CHANGE_LATE = "change_late", Warning, "`ursa node show` says what it waits for";
+    /// A change that took long has failed.
+    CHANGE_FAILED = "change_failed", Warning, "look, and do it again";
+}

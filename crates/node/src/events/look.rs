@@ -1,0 +1,75 @@
+//! What has no moment of its own: it is compared with how it was when it was last looked at.
+
+use std::collections::BTreeMap;
+
+use store::MetadataState;
+
+use super::code::{
+    DISK_FAILED, DISK_RETURNED, POOL_CLOSED, POOL_OPENED, POOL_READ_ONLY, VOLUME_SERVED, VOLUME_UNSERVED,
+};
+use super::{Code, Event};
+use crate::control::{Control, PoolStatus};
+
+/// What was wrong when it was last looked at: what is told when it goes away, by what it is.
+type Wrong = BTreeMap<(&'static str, String), (Event, Option<Event>)>;
+
+/// What was seen last.
+#[derive(Default)]
+pub(super) struct Seen(Wrong);
+
+impl Control {
+    /// Tells what has gone wrong, or is well again, since the last look.
+    pub(super) fn look_for_events(&self) {
+        let mut now = Wrong::new();
+        for pool in self.pools() {
+            of_pool(&pool, &mut now);
+        }
+        for (volume, why) in self.unserved_volumes() {
+            let lost = Event::new(VOLUME_UNSERVED, &volume, format!("volume {volume} is not served: {why}"));
+            let back = Event::new(VOLUME_SERVED, &volume, format!("volume {volume} is served again"));
+            now.insert((VOLUME_UNSERVED.as_str(), volume), (lost, Some(back)));
+        }
+        let events = self.events();
+        let before = std::mem::replace(&mut *events.seen.borrow_mut(), Seen(now.clone())).0;
+        for (key, (event, _)) in &now {
+            if !before.contains_key(key) {
+                events.tell(event.clone());
+            }
+        }
+        for (key, (_, back)) in before {
+            let is_gone = key.0 == VOLUME_UNSERVED.as_str() && self.volume(&key.1).is_err();
+            if let Some(back) = back.filter(|_| !is_gone && !now.contains_key(&key)) {
+                events.tell(back);
+            }
+        }
+    }
+}
+
+fn of_pool(pool: &PoolStatus, wrong: &mut Wrong) {
+    let name = &pool.name;
+    let mut note = |code: Code, what: String, lost: Event, back: Option<Event>| {
+        wrong.insert((code.as_str(), what), (lost, back));
+    };
+    let open = match &pool.state {
+        Ok(open) => open,
+        Err(reason) => {
+            let lost = Event::new(POOL_CLOSED, name, format!("pool {name} is not open: {reason}"));
+            let back = Event::new(POOL_OPENED, name, format!("pool {name} is open"));
+            return note(POOL_CLOSED, name.clone(), lost, Some(back));
+        }
+    };
+    for disk in &open.failed {
+        let path = disk.path.display().to_string();
+        let text = format!(
+            "disk {path} of pool {name} is out of service since a write or a flush failed: {}",
+            disk.error
+        );
+        let lost = Event::new(DISK_FAILED, &path, text).because("io_error");
+        let back = Event::new(DISK_RETURNED, &path, format!("disk {path} of pool {name} is in service"));
+        note(DISK_FAILED, path, lost, Some(back));
+    }
+    if open.metadata == MetadataState::Failed {
+        let text = format!("pool {name} takes no changes since its metadata could not be written");
+        note(POOL_READ_ONLY, name.clone(), Event::new(POOL_READ_ONLY, name, text), None);
+    }
+}

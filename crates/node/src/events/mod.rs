@@ -1,0 +1,172 @@
+//! What happens on a node, for people and programs that watch it.
+//!
+//! An event is told where the thing itself happens: where the record of the cluster changes, a session ends, a change is over. Events are kept in order, at most
+//! [`KEPT_MAX`]; whoever takes them in time ([`Control::next_events`]) sees all, and is told how many it has not seen otherwise. Nothing waits for that. What
+//! has no moment of its own, like a disk that is out of service, is looked for while somebody takes events. Lives on core 0.
+
+pub mod code;
+mod look;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::Instant;
+use rt::sync::Notify;
+
+pub use self::code::{Code, Severity};
+use self::look::Seen;
+use crate::control::Control;
+
+/// Events that are kept until somebody takes them: some 300 bytes each.
+const KEPT_MAX: usize = 1024;
+
+/// Events that are remembered when they were taken, so that a change is not told twice: once by the record, once by who has made it.
+const RECENT_MAX: usize = 64;
+
+/// How often it is looked at what has no moment of its own.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Something has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What kind of thing.
+    pub code: Code,
+    /// What it has happened to: a name, or an iSCSI name.
+    pub subject: String,
+    /// Why, for programs.
+    pub cause: Option<&'static str>,
+    /// The number of the node that it is about; `None`: the one that tells it.
+    pub node: Option<u16>,
+    /// What has happened, in a sentence.
+    pub text: String,
+}
+
+impl Event {
+    /// An event without a cause, about the node that tells it.
+    pub fn new(code: Code, subject: impl Into<String>, text: impl Into<String>) -> Event {
+        Event { code, subject: subject.into(), cause: None, node: None, text: text.into() }
+    }
+
+    /// With why.
+    #[must_use]
+    pub fn because(self, cause: &'static str) -> Event {
+        Event { cause: Some(cause), ..self }
+    }
+
+    /// About this node.
+    #[must_use]
+    pub fn of_node(self, node: u16) -> Event {
+        Event { node: Some(node), ..self }
+    }
+}
+
+/// Events that nobody has taken yet.
+#[derive(Default)]
+pub(crate) struct Events {
+    kept: RefCell<VecDeque<(Instant, Event)>>,
+    /// How many were thrown away since somebody last took some.
+    missed: Cell<u64>,
+    /// The last of them, taken or not.
+    recent: RefCell<VecDeque<(Instant, Event)>>,
+    rung: Notify,
+    seen: RefCell<Seen>,
+}
+
+impl Events {
+    /// Something has happened.
+    pub(crate) fn tell(&self, event: Event) {
+        self.tell_at(rt::now(), event);
+    }
+
+    fn tell_at(&self, now: Instant, event: Event) {
+        let mut kept = self.kept.borrow_mut();
+        if kept.len() >= KEPT_MAX {
+            kept.pop_front();
+            self.missed.set(self.missed.get() + 1);
+        }
+        kept.push_back((now, event.clone()));
+        self.rung.notify();
+        let mut recent = self.recent.borrow_mut();
+        if recent.len() >= RECENT_MAX {
+            recent.pop_front();
+        }
+        recent.push_back((now, event));
+    }
+
+    /// As [`Events::tell`], unless the same was told since then: an event of this code whose text has `name`.
+    pub(crate) fn tell_unless_told(&self, since: Instant, name: &str, event: Event) {
+        let is_same = |(at, told): &(Instant, Event)| {
+            *at >= since && told.code == event.code && told.text.contains(name)
+        };
+        let told = self.recent.borrow().iter().any(is_same);
+        if !told {
+            self.tell(event);
+        }
+    }
+}
+
+/// What somebody takes.
+#[derive(Clone, Debug, Default)]
+pub struct Taken {
+    /// In the order in which they happened, with how long ago that was.
+    pub events: Vec<(Duration, Event)>,
+    /// Events before them that are gone.
+    pub missed: u64,
+}
+
+/// Something has happened on the node whose core 0 runs the caller; nobody is told while it starts.
+pub(crate) fn tell(event: Event) {
+    if let Some(control) = Control::try_current() {
+        control.events().tell(event);
+    }
+}
+
+impl Control {
+    /// Waits for events, and takes them; none if nothing happens for a second. One caller at a time.
+    pub async fn next_events(self: Rc<Control>) -> Taken {
+        self.look_for_events();
+        let events = self.events();
+        if events.kept.borrow().is_empty() {
+            let _ = rt::timeout(LOOK_EVERY, events.rung.until(|| !events.kept.borrow().is_empty())).await;
+        }
+        let now = rt::now();
+        let taken = events.kept.take().into_iter().map(|(at, event)| (now.since(at), event)).collect();
+        Taken { events: taken, missed: events.missed.take() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_code_is_there_once_and_in_plain_letters() {
+        let names: BTreeSet<&str> = code::ALL.iter().map(|code| code.as_str()).collect();
+        assert_eq!(names.len(), code::ALL.len());
+        for name in names {
+            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_bad_says_what_to_do() {
+        for code in code::ALL.iter().filter(|code| code.severity() == Severity::Critical) {
+            assert!(code.action().is_some(), "{}", code.as_str());
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_is_lost_is_counted() {
+        let events = Events::default();
+        for n in 0..KEPT_MAX + 3 {
+            events.tell_at(Instant::default(), Event::new(code::VOLUME_MADE, format!("v{n}"), "made"));
+        }
+        assert_eq!(events.kept.borrow().len(), KEPT_MAX);
+        assert_eq!(events.kept.borrow()[0].1.subject, "v3");
+        assert_eq!((events.missed.get(), events.recent.borrow().len()), (3, RECENT_MAX));
+    }
+}

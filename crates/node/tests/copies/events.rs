@@ -1,0 +1,49 @@
+//! What nodes tell when one of them is lost and returns.
+
+use super::*;
+
+/// Codes, causes and nodes of what a node has told since it was last asked.
+fn taken(cluster: &Cluster, by: usize) -> Vec<(&'static str, Option<&'static str>, Option<u16>)> {
+    let taken = cluster.control(by, |control| control.next_events());
+    assert_eq!(taken.missed, 0);
+    taken.events.iter().map(|(_, event)| (event.code.as_str(), event.cause, event.node)).collect()
+}
+
+#[test]
+fn every_node_tells_that_one_is_lost_and_why_its_copy_was() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 3);
+        let made = taken(&cluster, 1);
+        assert_eq!(made.iter().filter(|(code, ..)| *code == "volume_made").count(), 1, "{made:?}");
+        // Where it was made, too, it is told once.
+        let made = taken(&cluster, 0);
+        assert_eq!(made.iter().filter(|(code, ..)| *code == "volume_made").count(), 1, "{made:?}");
+        cluster.world.crash(cluster.servers[2]);
+        cluster.world.run_for(Duration::from_secs(8));
+        for by in 0..2 {
+            let told = taken(&cluster, by);
+            for expected in [("node_lost", Some("silent"), Some(3)), ("copy_lost", Some("silent"), Some(3))] {
+                assert_eq!(
+                    told.iter().filter(|told| **told == expected).count(),
+                    1,
+                    "{expected:?}: {told:?}"
+                );
+            }
+        }
+        cluster.start(2);
+        cluster.wait_until_in_sync(0, 3);
+        cluster.world.run_for(Duration::from_secs(1));
+        for by in 0..2 {
+            let told = taken(&cluster, by);
+            for expected in [("node_returned", None, Some(3)), ("sync_ended", Some("silent"), Some(3))] {
+                assert_eq!(
+                    told.iter().filter(|told| **told == expected).count(),
+                    1,
+                    "{expected:?}: {told:?}"
+                );
+            }
+            assert!(told.iter().all(|(code, ..)| *code != "node_lost"), "{told:?}");
+        }
+    });
+}

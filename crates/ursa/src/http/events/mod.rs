@@ -1,0 +1,205 @@
+//! Events: what has happened, to be asked for and to be read as a stream. What there is: `docs/use/events.md`.
+
+mod ring;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use ::node::Control;
+use ::node::events::{Code, Event as Happened, Severity};
+use api::{Events, Problem};
+use axum::extract::State as Extracted;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
+use utoipa::IntoParams;
+
+use super::access::Caller;
+use super::guard::Peer;
+use super::input::Parameters;
+use super::refusal::Refusal;
+use super::state::State;
+use super::stream::{self, Gone, Messages, Reader};
+
+pub use self::ring::Ring;
+
+/// The node has begun to serve.
+const NODE_STARTED: Code = Code::new("node_started", Severity::Info, None);
+/// Logins from an address, or of an account, wait.
+pub(super) const LOGIN_SLOWED: Code = Code::new(
+    "login_slowed",
+    Severity::Warning,
+    Some("somebody guesses passwords, or has forgotten one: `ursa audit` shows who"),
+);
+/// More has happened than is kept.
+const EVENTS_LEFT_OUT: Code =
+    Code::new("events_left_out", Severity::Warning, Some("the node's log has more"));
+
+/// Codes of what happens outside of the node's control.
+#[cfg(test)]
+const OWN: [Code; 3] = [NODE_STARTED, LOGIN_SLOWED, EVENTS_LEFT_OUT];
+
+/// Events of an answer, unless told otherwise, and at most.
+const LIMIT: usize = 100;
+const LIMIT_MAX: usize = 1000;
+
+/// Takes events from the node for as long as it runs.
+pub(super) async fn take_all(state: State) {
+    let text = format!("{} serves", state.name);
+    let mut started = Some(Happened::new(NODE_STARTED, &state.name, text));
+    loop {
+        let next = |control: Rc<Control>| async move {
+            let number = control.keeper().map(|keeper| keeper.me().0);
+            (control.next_events().await, number)
+        };
+        let Ok((taken, number)) = state.node.call(next).await else { return state.events.close() };
+        if let Some(started) = started.take() {
+            state.events.tell(number, Duration::ZERO, started);
+        }
+        if taken.missed > 0 {
+            let text = format!("{} events before this one were lost", taken.missed);
+            state.events.tell(
+                number,
+                Duration::ZERO,
+                Happened::new(EVENTS_LEFT_OUT, "", text).because("lost"),
+            );
+        }
+        for (age, event) in taken.events {
+            state.events.tell(number, age, event);
+        }
+        state.events.tell_left_out(number);
+    }
+}
+
+/// Which events.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Window {
+    /// Those after the one with this number; 0: the oldest that are kept; absent: the newest.
+    #[serde(default)]
+    after: Option<u64>,
+    /// How many at most: 1 to 1000; 100 unless told otherwise.
+    #[serde(default)]
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// What has happened, the oldest first.
+///
+/// The node that is asked tells what it has seen: of the cluster's record what all nodes see, of sessions, pools and disks its own. It keeps the last 4,096.
+#[utoipa::path(
+    get, path = "/v1/events", tag = "events", operation_id = "list_events",
+    params(Window),
+    responses(
+        (status = OK, description = "Events", body = Events),
+        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn list(
+    Extracted(state): Extracted<State>,
+    Parameters(window): Parameters<Window>,
+) -> Json<Events> {
+    Json(state.events.after(window.after, window.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX)))
+}
+
+/// Where to begin.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Beginning {
+    /// After the event with this number; absent: with the next one that happens. A header `Last-Event-ID` goes before it.
+    #[serde(default)]
+    after: Option<u64>,
+}
+
+/// What happens, as it happens (server-sent events).
+///
+/// Messages `event` have an event as `GET /v1/events` has it. A message `gap` says that events after the one that was named are not there any more. The stream ends
+/// when the session, the token or the role does by which it was asked for; a node has at most 48, and 16 of one user or token.
+#[utoipa::path(
+    get, path = "/v1/events/stream", tag = "events", operation_id = "stream_events",
+    params(Beginning, ("last-event-id" = Option<u64>, Header, description = "The last event that was seen")),
+    responses(
+        (status = OK, description = "Messages", body = String, content_type = "text/event-stream"),
+        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`too_many_streams`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn follow(
+    Extracted(state): Extracted<State>,
+    Extension(caller): Extension<Caller>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+    Parameters(beginning): Parameters<Beginning>,
+) -> Result<Response, Refusal> {
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
+    let after = last.or(beginning.after);
+    let of_state = state.clone();
+    let reader = Reader { caller, peer, headers };
+    stream::answer(&state, reader, move |messages| send_all(of_state, messages, after))
+}
+
+/// A message that says that there is a gap.
+#[derive(Serialize)]
+struct Gap {
+    /// The event that was named.
+    after: u64,
+}
+
+async fn send_all(state: State, messages: Messages, after: Option<u64>) -> Result<(), Gone> {
+    let mut newest = state.events.watch();
+    let mut after = after.unwrap_or_else(|| state.events.after(None, 0).next);
+    loop {
+        let closed = newest.borrow_and_update().is_none();
+        loop {
+            let events = state.events.after(Some(after), LIMIT_MAX);
+            if events.gap {
+                messages.send("gap", None, &Gap { after }).await?;
+            }
+            after = events.next;
+            if events.items.is_empty() {
+                break;
+            }
+            for event in events.items {
+                messages.send("event", Some(event.id), &event).await?;
+            }
+        }
+        if closed || newest.changed().await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use ::node::events::code;
+
+    use super::*;
+
+    /// Rows of the tables of `docs/use/events.md`: code, severity.
+    fn documented() -> BTreeMap<String, String> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/use/events.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let mut rows = BTreeMap::new();
+        for line in text.lines().filter(|line| line.starts_with("| `")) {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            let before = rows.insert(cells[1].trim_matches('`').to_owned(), cells[2].to_owned());
+            assert_eq!(before, None, "{line} is there twice");
+        }
+        rows
+    }
+
+    #[test]
+    fn the_page_has_every_code_and_no_other() {
+        let codes = code::ALL.iter().chain(&OWN);
+        let severity = |code: &Code| format!("{:?}", code.severity()).to_lowercase();
+        let codes: BTreeMap<String, String> =
+            codes.map(|code| (code.as_str().to_owned(), severity(code))).collect();
+        assert_eq!(codes.len(), code::ALL.len() + OWN.len(), "a code is there twice");
+        assert_eq!(documented(), codes, "docs/use/events.md and the code differ");
+    }
+}

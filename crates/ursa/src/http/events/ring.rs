@@ -1,0 +1,237 @@
+//! The events that a node remembers.
+//!
+//! They are numbered without a gap; a later life of the node begins above all numbers of those before it, since they begin with the time. So whoever names the
+//! last event that it has seen is told whether it has missed any.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ::node::events::code::{INITIATOR_DENIED, Severity as Told};
+use ::node::events::{Code, Event as Happened};
+use api::{Event, Events, Severity};
+use tokio::sync::watch;
+
+use super::{EVENTS_LEFT_OUT, LOGIN_SLOWED};
+use crate::clock::unix_now;
+
+/// Events that are remembered: some 400 bytes each, so 2 MiB.
+pub(super) const EVENTS_MAX: usize = 4096;
+
+/// Numbers a second of the time with which they begin: no node has as many events.
+const NUMBERS_PER_SECOND: u64 = 1 << 20;
+
+/// Events of one code in a minute; more would push all others out. What strangers can bring about has less.
+const OF_CODE_MAX: usize = 512;
+const OF_STRANGERS_MAX: usize = 10;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// See the module.
+pub struct Ring {
+    kept: Mutex<Remembered>,
+    /// The number of the newest; `None`: there will be no more.
+    newest: watch::Sender<Option<u64>>,
+}
+
+struct Remembered {
+    events: VecDeque<Event>,
+    /// The number of the next one.
+    next: u64,
+    /// How many there were of each code since then, left out or not.
+    counted: BTreeMap<&'static str, usize>,
+    since: Instant,
+}
+
+impl Ring {
+    /// An empty one, of a node's life that began at this time.
+    pub fn new(unix_seconds: u64) -> Ring {
+        let next = unix_seconds * NUMBERS_PER_SECOND;
+        let kept =
+            Remembered { events: VecDeque::new(), next, counted: BTreeMap::new(), since: Instant::now() };
+        Ring { kept: Mutex::new(kept), newest: watch::Sender::new(Some(next - 1)) }
+    }
+
+    /// Something has happened, so long ago. `node`: the number of this one.
+    pub(in crate::http) fn tell(&self, node: Option<u16>, age: Duration, event: Happened) {
+        let mut kept = self.kept();
+        kept.end_minute(node);
+        let max = if [INITIATOR_DENIED, LOGIN_SLOWED].contains(&event.code) {
+            OF_STRANGERS_MAX
+        } else {
+            OF_CODE_MAX
+        };
+        let count = kept.counted.entry(event.code.as_str()).or_default();
+        *count += 1;
+        if *count <= max {
+            kept.push(node, age, event);
+        }
+        self.newest.send_replace(Some(kept.next - 1));
+    }
+
+    /// Tells what was left out if its minute is over.
+    pub(super) fn tell_left_out(&self, node: Option<u16>) {
+        let mut kept = self.kept();
+        let before = kept.next;
+        kept.end_minute(node);
+        if kept.next != before {
+            self.newest.send_replace(Some(kept.next - 1));
+        }
+    }
+
+    /// There will be no more: streams end.
+    pub fn close(&self) {
+        self.newest.send_replace(None);
+    }
+
+    /// Says when there are more: the number of the newest, `None` at the end.
+    pub(super) fn watch(&self) -> watch::Receiver<Option<u64>> {
+        self.newest.subscribe()
+    }
+
+    /// At most `limit` events after the one with this number; the newest without one.
+    pub(super) fn after(&self, after: Option<u64>, limit: usize) -> Events {
+        let kept = self.kept();
+        let (last, oldest) = (kept.next - 1, kept.next - kept.events.len() as u64);
+        let (skipped, gap) = match after {
+            None => (kept.events.len().saturating_sub(limit), false),
+            // Whoever has seen nothing yet takes what is there.
+            Some(0) => (0, false),
+            Some(after) if after > last || after + 1 < oldest => (0, true),
+            Some(after) => ((after + 1 - oldest) as usize, false),
+        };
+        let items: Vec<Event> = kept.events.iter().skip(skipped).take(limit).cloned().collect();
+        Events { gap, next: items.last().map_or(last, |event| event.id), items }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Remembered> {
+        // What is in there is whole between two statements.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Remembered {
+    fn push(&mut self, node: Option<u16>, age: Duration, event: Happened) {
+        if self.events.len() >= EVENTS_MAX {
+            self.events.pop_front();
+        }
+        let Happened { code, subject, cause, node: about, text } = event;
+        self.events.push_back(Event {
+            id: self.next,
+            at: unix_now().saturating_sub(age.as_secs()),
+            severity: severity(code),
+            code: code.as_str().to_owned(),
+            cause: cause.map(str::to_owned),
+            subject: Some(subject).filter(|subject| !subject.is_empty()),
+            text,
+            action: code.action().map(str::to_owned),
+            node: about.or(node),
+        });
+        self.next += 1;
+    }
+
+    fn end_minute(&mut self, node: Option<u16>) {
+        if self.since.elapsed() < MINUTE {
+            return;
+        }
+        self.since = Instant::now();
+        for (code, count) in std::mem::take(&mut self.counted) {
+            let max = if [INITIATOR_DENIED, LOGIN_SLOWED].iter().any(|of| of.as_str() == code) {
+                OF_STRANGERS_MAX
+            } else {
+                OF_CODE_MAX
+            };
+            if count > max {
+                let text = format!("{} more events {code} within a minute are left out here", count - max);
+                self.push(
+                    node,
+                    Duration::ZERO,
+                    Happened::new(EVENTS_LEFT_OUT, code, text).because("too_many"),
+                );
+            }
+        }
+    }
+}
+
+fn severity(code: Code) -> Severity {
+    match code.severity() {
+        Told::Info => Severity::Info,
+        Told::Warning => Severity::Warning,
+        Told::Critical => Severity::Critical,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::node::events::code::VOLUME_MADE;
+
+    use super::*;
+
+    const START: u64 = 1_800_000_000;
+
+    fn made(name: &str) -> Happened {
+        Happened::new(VOLUME_MADE, name, "it was made")
+    }
+
+    fn subjects(events: &Events) -> Vec<&str> {
+        events.items.iter().filter_map(|event| event.subject.as_deref()).collect()
+    }
+
+    #[test]
+    fn who_names_the_last_that_it_has_seen_misses_none() {
+        let ring = Ring::new(START);
+        let nothing = ring.after(None, 10);
+        assert_eq!((nothing.items.len(), nothing.gap), (0, false));
+        for name in ["a", "b", "c"] {
+            ring.tell(Some(2), Duration::ZERO, made(name));
+        }
+        let newest = ring.after(None, 2);
+        assert_eq!((subjects(&newest), newest.gap), (vec!["b", "c"], false));
+        let all = ring.after(Some(nothing.next), 10);
+        assert_eq!((subjects(&all), all.gap), (vec!["a", "b", "c"], false));
+        assert_eq!(all.items[0].node, Some(2));
+        let page = ring.after(Some(nothing.next), 2);
+        assert_eq!(subjects(&page), ["a", "b"]);
+        assert_eq!(subjects(&ring.after(Some(page.next), 2)), ["c"]);
+        assert_eq!(subjects(&ring.after(Some(all.next), 2)), Vec::<&str>::new());
+        assert_eq!(ring.after(Some(all.next), 2).next, all.next);
+    }
+
+    #[test]
+    fn a_gap_is_told() {
+        let old = Ring::new(START);
+        old.tell(None, Duration::ZERO, made("a"));
+        let seen = old.after(None, 1).next;
+        let ring = Ring::new(START + 1);
+        assert!(ring.after(Some(seen), 10).gap, "of an earlier life");
+        assert!(Ring::new(START - 1).after(Some(seen), 10).gap, "the clock was set back");
+        assert!(!ring.after(Some(0), 10).gap);
+        let first = ring.after(None, 1).next;
+        for n in 0..EVENTS_MAX {
+            ring.kept().counted.clear();
+            ring.tell(None, Duration::ZERO, made(&n.to_string()));
+        }
+        assert!(!ring.after(Some(first), 10).gap);
+        ring.tell(None, Duration::ZERO, made("one more"));
+        let rest = ring.after(Some(first), usize::MAX);
+        assert!(rest.gap && rest.items.len() == EVENTS_MAX);
+    }
+
+    #[test]
+    fn one_kind_does_not_push_out_the_others_and_that_is_told() {
+        let ring = Ring::new(START);
+        for n in 0..OF_CODE_MAX + 5 {
+            ring.tell(None, Duration::ZERO, made(&n.to_string()));
+        }
+        for _ in 0..OF_STRANGERS_MAX + 1 {
+            ring.tell(None, Duration::ZERO, Happened::new(LOGIN_SLOWED, "10.0.0.1", "slowed"));
+        }
+        assert_eq!(ring.after(None, usize::MAX).items.len(), OF_CODE_MAX + OF_STRANGERS_MAX);
+        ring.tell_left_out(None);
+        assert_eq!(ring.after(None, usize::MAX).items.len(), OF_CODE_MAX + OF_STRANGERS_MAX, "not yet");
+        ring.kept().since -= MINUTE;
+        ring.tell_left_out(None);
+        let told: Vec<String> = ring.after(None, 2).items.into_iter().map(|event| event.text).collect();
+        assert_eq!(told[0], "1 more events login_slowed within a minute are left out here");
+        assert_eq!(told[1], "5 more events volume_made within a minute are left out here");
+    }
+}

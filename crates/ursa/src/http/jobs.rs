@@ -1,0 +1,233 @@
+//! Jobs: work that takes its time, as the cluster's record and the node know it. Nothing is kept of them here.
+
+use std::rc::Rc;
+
+use ::node::Control;
+use ::node::control::ChangeStatus;
+use ::node::copies::{CopiesStatus, CopyEntry, Leaves, StandingEntry};
+use api::{Job, JobKind, JobState, List, Problem};
+use axum::extract::State as Extracted;
+use axum::http::StatusCode;
+
+use super::input::Segments;
+use super::refusal::Refusal;
+use super::state::State;
+
+/// What is under way: copies of the whole cluster, and changes of the node that is asked.
+#[utoipa::path(get, path = "/v1/jobs", tag = "jobs", operation_id = "list_jobs", responses((status = OK, description = "All of it", body = List<Job>)))]
+pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Job>>, Refusal> {
+    Ok(axum::Json(List { items: all(&state).await? }))
+}
+
+/// One job. When it is over there is none any more.
+#[utoipa::path(
+    get, path = "/v1/jobs/{id}", tag = "jobs", operation_id = "show_job",
+    params(("id" = String, Path, description = "What it is found by")),
+    responses(
+        (status = OK, description = "The job", body = Job),
+        (status = NOT_FOUND, description = "`job_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn show(
+    Extracted(state): Extracted<State>,
+    Segments(id): Segments<String>,
+) -> Result<axum::Json<Job>, Refusal> {
+    Ok(axum::Json(find(&state, &id).await?))
+}
+
+/// Takes a job back: a copy that is added or moved is taken away again, one that is to leave stays.
+#[utoipa::path(
+    delete, path = "/v1/jobs/{id}", tag = "jobs", operation_id = "cancel_job",
+    params(("id" = String, Path, description = "What it is found by")),
+    responses(
+        (status = NO_CONTENT, description = "It is taken back; what it has left is tidied up by itself"),
+        (status = NOT_FOUND, description = "`job_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`job_not_cancellable`, `copy_in_sync`: it is over; `forked`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn cancel(
+    Extracted(state): Extracted<State>,
+    Segments(id): Segments<String>,
+) -> Result<StatusCode, Refusal> {
+    let job = find(&state, &id).await?;
+    let (volume, node) = (volume_of(&job.id).to_owned(), job.node.unwrap_or_default());
+    match job.kind {
+        JobKind::AddCopy | JobKind::MoveCopy => {
+            state.call(move |control| async move { control.cancel_copy(&volume, node).await }).await?;
+        }
+        JobKind::RemoveCopy => {
+            state.call(move |control| async move { control.keep_copy(&volume, node).await }).await?;
+        }
+        JobKind::Sync => {
+            let (volume, node) = (job.subject, job.node.unwrap_or_default());
+            let detail = format!(
+                "the copy of volume {volume:?} on node {node} has to be brought up to date, or it protects nothing"
+            );
+            return Err(Refusal::new(StatusCode::CONFLICT, "job_not_cancellable", detail).hint(format!(
+                "make it slower with `ursa node sync-limit`, or take the copy away: `ursa volume copy remove {volume} {node}`"
+            )));
+        }
+        JobKind::Change => {
+            let detail = format!("{} goes on to its end: half of it would be worse", job.subject);
+            return Err(Refusal::new(StatusCode::CONFLICT, "job_not_cancellable", detail)
+                .hint("see what it waits for"));
+        }
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn find(state: &State, id: &str) -> Result<Job, Refusal> {
+    let found = all(state).await?.into_iter().find(|job| job.id == id);
+    found.ok_or_else(|| {
+        let detail = format!("there is no job {id:?} under way");
+        Refusal::new(StatusCode::NOT_FOUND, "job_not_found", detail)
+            .hint("it may be over: `ursa events` shows what has happened")
+    })
+}
+
+async fn all(state: &State) -> Result<Vec<Job>, Refusal> {
+    let now = |control: Rc<Control>| async move {
+        let volumes = control.keeper().map(|keeper| keeper.volumes()).unwrap_or_default();
+        Ok((volumes, control.changes()))
+    };
+    let (volumes, changes) = state.call(now).await?;
+    let mut jobs: Vec<Job> = volumes.iter().flat_map(of_volume).collect();
+    jobs.extend(changes.into_iter().map(of_change));
+    Ok(jobs)
+}
+
+/// The volume's identity in a job's.
+fn volume_of(id: &str) -> &str {
+    id.split('.').nth(1).unwrap_or_default()
+}
+
+fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
+    let entry = &volume.entry;
+    // Who leaves as soon as this one is in sync.
+    let from = |node: u16| {
+        entry.copies.iter().find(|copy| copy.leaves == Some(Leaves::After(node))).map(|copy| copy.node)
+    };
+    let job = |copy: &CopyEntry| {
+        let leaves = copy.leaves == Some(Leaves::Now);
+        if copy.standing == StandingEntry::InSync && !leaves {
+            return None;
+        }
+        let (from_node, is_new) = (from(copy.node), entry.is_new(copy.slot));
+        let kind = match (leaves, from_node) {
+            (true, _) => JobKind::RemoveCopy,
+            (false, Some(_)) => JobKind::MoveCopy,
+            (false, None) if is_new => JobKind::AddCopy,
+            (false, None) => JobKind::Sync,
+        };
+        let sync = volume.syncs.get(&copy.slot).filter(|_| !leaves);
+        let waits_for = match leaves {
+            true => Some("the other copies, to go on without it".to_owned()),
+            false => sync.and_then(|sync| sync.waits_for.clone()),
+        };
+        let done = sync.map(|sync| sync.total_bytes.saturating_sub(sync.left_bytes));
+        Some(Job {
+            id: format!("copy.{}.{}", entry.id, copy.node),
+            kind,
+            subject: entry.name.clone(),
+            state: if waits_for.is_some() { JobState::Waiting } else { JobState::Running },
+            node: Some(copy.node),
+            from_node,
+            progress: sync
+                .zip(done)
+                .filter(|(sync, _)| sync.total_bytes > 0)
+                .map(|(sync, done)| done as f64 / sync.total_bytes as f64),
+            bytes_done: done,
+            bytes_total: sync.map(|sync| sync.total_bytes),
+            rate: sync.map(|sync| sync.bytes_per_second),
+            eta_s: sync.and_then(|sync| sync.seconds_left()),
+            age_s: None,
+            cause: if leaves { None } else { Some(entry.cause(copy.slot).to_owned()) },
+            waits_for,
+            can_be_cancelled: kind != JobKind::Sync,
+        })
+    };
+    entry.copies.iter().filter_map(job).collect()
+}
+
+fn of_change(change: ChangeStatus) -> Job {
+    Job {
+        id: format!("change.{}", change.number),
+        kind: JobKind::Change,
+        subject: change.work.to_string(),
+        state: JobState::Waiting,
+        node: None,
+        from_node: None,
+        progress: None,
+        bytes_done: None,
+        bytes_total: None,
+        rate: None,
+        eta_s: None,
+        age_s: Some(change.age.as_secs()),
+        cause: None,
+        waits_for: Some(change.waits_for.to_string()),
+        can_be_cancelled: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use ::node::copies::{CopySync, VolumeEntry};
+
+    use super::*;
+
+    fn volume(copies: &[(u16, StandingEntry, Option<Leaves>)], missed: &[(u8, &str)]) -> CopiesStatus {
+        let copy =
+            |(slot, (node, standing, leaves)): (usize, &(u16, StandingEntry, Option<Leaves>))| CopyEntry {
+                slot: slot as u8,
+                node: *node,
+                standing: *standing,
+                incarnation: 1,
+                made: 1,
+                leaves: *leaves,
+            };
+        let entry = VolumeEntry {
+            id: "ab".into(),
+            number: 1,
+            name: "db".into(),
+            size: 1 << 30,
+            epoch: 4,
+            copies: copies.iter().enumerate().map(copy).collect(),
+            reason: "-".into(),
+            dropped: Vec::new(),
+            missed: missed.iter().map(|(slot, why)| (*slot, (*why).to_owned())).collect(),
+        };
+        let sync = CopySync {
+            total_bytes: 400,
+            left_bytes: 100,
+            copied_bytes: 300,
+            bytes_per_second: 50,
+            ..CopySync::default()
+        };
+        let behind = entry.copies.iter().filter(|copy| copy.standing != StandingEntry::InSync);
+        let syncs: BTreeMap<u8, CopySync> = behind.map(|copy| (copy.slot, sync.clone())).collect();
+        CopiesStatus { entry, here: None, serving: false, syncs, strategy: None, fork: None }
+    }
+
+    use StandingEntry::{InSync, Joining, Outside};
+
+    #[test]
+    fn what_becomes_of_a_copy_is_a_job() {
+        assert!(of_volume(&volume(&[(1, InSync, None), (2, InSync, None)], &[])).is_empty());
+        let sync =
+            of_volume(&volume(&[(1, InSync, None), (2, Joining, None)], &[(1, "its node was restarted")]));
+        assert_eq!((sync.len(), sync[0].kind, sync[0].node), (1, JobKind::Sync, Some(2)));
+        assert_eq!((sync[0].progress, sync[0].bytes_done, sync[0].eta_s), (Some(0.75), Some(300), Some(2)));
+        assert_eq!(sync[0].cause.as_deref(), Some("its node was restarted"));
+        assert!(!sync[0].can_be_cancelled);
+        let added = of_volume(&volume(&[(1, InSync, None), (2, Outside, None)], &[]));
+        assert_eq!((added[0].kind, added[0].can_be_cancelled), (JobKind::AddCopy, true));
+        let moved = of_volume(&volume(&[(1, InSync, Some(Leaves::After(2))), (2, Outside, None)], &[]));
+        assert_eq!((moved.len(), moved[0].kind, moved[0].from_node), (1, JobKind::MoveCopy, Some(1)));
+        let leaves = of_volume(&volume(&[(1, InSync, None), (2, InSync, Some(Leaves::Now))], &[]));
+        assert_eq!((leaves[0].kind, leaves[0].progress), (JobKind::RemoveCopy, None));
+        assert_eq!(volume_of(&leaves[0].id), "ab");
+    }
+}

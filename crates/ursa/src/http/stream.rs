@@ -1,0 +1,185 @@
+//! Streams of server-sent events (WHATWG HTML 9.2): answers that go on for as long as somebody reads them and may.
+//!
+//! There are at most [`STREAMS_MAX`], so that they do not take all connections. Whoever does not read is let go, and so is who may not read any more: a token that
+//! was deleted, a session that is over. A stream is no use of a session: it ends with it.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use hyper::body::Frame;
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use super::access::Caller;
+use super::guard::Peer;
+use super::refusal::Refusal;
+use super::state::State;
+
+/// Streams of a node at a time, and of one user or token: of 64 connections from this machine some must be left for its command line.
+const STREAMS_MAX: usize = 48;
+const OF_CALLER_MAX: usize = 16;
+/// Messages that wait for a reader; then it is waited for.
+const WAITING_MAX: usize = 16;
+/// How long it is waited for.
+const READER_DEADLINE: Duration = Duration::from_secs(30);
+/// How often it is looked whether the reader may still read; something is sent then, so that both ends see a connection that is gone.
+const CHECK_EVERY: Duration = Duration::from_secs(10);
+
+/// How many streams there are, by who reads them.
+#[derive(Clone, Default)]
+pub struct Streams(Arc<Mutex<BTreeMap<String, usize>>>);
+
+/// The room of one stream, until it is dropped.
+struct Room {
+    streams: Streams,
+    caller: String,
+}
+
+impl Streams {
+    fn room_for(&self, caller: &Caller) -> Result<Room, Refusal> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let caller = format!("{}/{}", caller.by, caller.name);
+        let of_caller = counts.get(&caller).copied().unwrap_or_default();
+        if of_caller >= OF_CALLER_MAX || counts.values().sum::<usize>() >= STREAMS_MAX {
+            let detail = format!(
+                "there are too many streams: {OF_CALLER_MAX} of one user or token, {STREAMS_MAX} of all are possible"
+            );
+            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", detail)
+                .hint("close some; what a stream has can be asked for as well")
+                .retry_after(CHECK_EVERY.as_secs()));
+        }
+        counts.insert(caller.clone(), of_caller + 1);
+        Ok(Room { streams: self.clone(), caller })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let mut counts = self.streams.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.caller) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.caller);
+            }
+        }
+    }
+}
+
+/// Who asked for a stream, and by what.
+pub(super) struct Reader {
+    pub(super) caller: Caller,
+    pub(super) peer: Peer,
+    pub(super) headers: HeaderMap,
+}
+
+/// Where a stream's messages go.
+pub(super) struct Messages(mpsc::Sender<Bytes>);
+
+/// Nobody reads any more.
+pub(super) struct Gone;
+
+impl Messages {
+    /// Sends a message of this kind.
+    ///
+    /// # Errors
+    /// [`Gone`]: the stream is over.
+    pub(super) async fn send(&self, kind: &str, id: Option<u64>, data: &impl Serialize) -> Result<(), Gone> {
+        let data = serde_json::to_string(data).map_err(|_| Gone)?;
+        let id = id.map_or(String::new(), |id| format!("id: {id}\n"));
+        self.text(format!("{id}event: {kind}\ndata: {data}\n\n")).await
+    }
+
+    async fn text(&self, text: String) -> Result<(), Gone> {
+        let sent = tokio::time::timeout(READER_DEADLINE, self.0.send(text.into())).await;
+        sent.map_err(|_| Gone)?.map_err(|_| Gone)
+    }
+}
+
+/// An answer that goes on for as long as `source` does, and somebody reads it who may.
+///
+/// # Errors
+/// 503: there are too many.
+pub(super) fn answer<F: Future<Output = Result<(), Gone>> + Send + 'static>(
+    state: &State,
+    reader: Reader,
+    source: impl FnOnce(Messages) -> F,
+) -> Result<Response, Refusal> {
+    let room = state.streams.room_for(&reader.caller)?;
+    let (sender, receiver) = mpsc::channel(WAITING_MAX);
+    let source = source(Messages(sender.clone()));
+    let state = state.clone();
+    tokio::spawn(async move {
+        let _room = room;
+        tokio::select! {
+            _ = source => {}
+            () = sender.closed() => {}
+            _ = watch(&state, &reader, Messages(sender.clone())) => {}
+        }
+    });
+    Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(Text(receiver))).into_response())
+}
+
+/// Returns when the reader may not read any more, or does not.
+async fn watch(state: &State, reader: &Reader, messages: Messages) -> Result<(), Gone> {
+    // A browser that has lost its connection comes again after so many milliseconds.
+    messages.text("retry: 2000\n\n".into()).await?;
+    loop {
+        tokio::time::sleep(CHECK_EVERY).await;
+        let now = Caller::now(state, &reader.headers, reader.peer.is_local()).await;
+        match now {
+            Ok(now) if now.role >= reader.caller.role && now.name == reader.caller.name => {}
+            _ => return Err(Gone),
+        }
+        messages.text(": still here\n\n".into()).await?;
+    }
+}
+
+/// The body of a stream.
+struct Text(mpsc::Receiver<Bytes>);
+
+impl HttpBody for Text {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{ProvedBy, Role};
+
+    use super::*;
+
+    fn caller(name: &str) -> Caller {
+        Caller { name: name.into(), role: Role::Viewer, by: ProvedBy::Token }
+    }
+
+    #[test]
+    fn neither_one_nor_all_take_every_connection() {
+        let streams = Streams::default();
+        let mut rooms: Vec<Room> =
+            (0..OF_CALLER_MAX).map(|_| streams.room_for(&caller("a")).ok().unwrap()).collect();
+        assert_eq!(streams.room_for(&caller("a")).err().unwrap().code(), "too_many_streams");
+        for n in 0..STREAMS_MAX - OF_CALLER_MAX {
+            rooms.push(streams.room_for(&caller(&format!("b{n}"))).ok().unwrap());
+        }
+        assert!(streams.room_for(&caller("c")).is_err(), "all are taken");
+        rooms.truncate(OF_CALLER_MAX - 1);
+        assert!(streams.room_for(&caller("a")).is_ok());
+        drop(rooms);
+        assert!(streams.0.lock().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,67 @@
+//! Events: what the node has told, as a list and as a stream.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+
+use super::rig::Rig;
+
+/// Events after the one with this number, once there is one with this code.
+fn until(rig: &Rig, after: u64, code: &str) -> Vec<Value> {
+    let answer = rig.read_stream(&format!("/v1/events/stream?after={after}"), |text| text.contains(code));
+    let data = answer.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.map(|data| serde_json::from_str(data).unwrap()).collect()
+}
+
+fn codes(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["code"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn what_is_done_is_told_with_names() {
+    let rig = Rig::new();
+    let events = until(&rig, 0, "node_started");
+    let last = events.last().unwrap()["id"].as_u64().unwrap();
+    rig.post("/v1/volumes", json!({"name": "db", "size": 1 << 20})).json(201);
+    rig.patch("/v1/volumes/db", json!({"name": "mail", "size": 2 << 20})).json(200);
+    rig.delete("/v1/volumes/mail?force=true").empty(204);
+    let events = until(&rig, last, "volume_deleted");
+    let told = codes(&events);
+    for code in ["volume_made", "volume_renamed", "volume_grown", "volume_deleted"] {
+        assert_eq!(told.iter().filter(|told| **told == code).count(), 1, "{code}: {events:?}");
+    }
+    let made = events.iter().find(|event| event["code"] == "volume_made").unwrap();
+    assert_eq!((&made["subject"], &made["severity"]), (&json!("db"), &json!("info")));
+    assert!(made["at"].as_u64().unwrap() > 1_700_000_000);
+
+    // The same as a list, page by page.
+    let page = rig.get(&format!("/v1/events?after={last}&limit=1")).json(200);
+    assert_eq!((&page["items"][0], &page["gap"]), (&events[0], &json!(false)));
+    let rest = rig.get(&format!("/v1/events?after={}", page["next"])).json(200);
+    assert_eq!(rest["items"].as_array().unwrap().len(), events.len() - 1);
+    rig.get("/v1/events?limit=x").refused(400, "query_invalid");
+}
+
+#[test]
+fn a_stream_goes_on_where_it_was_and_tells_a_gap() {
+    let rig = Rig::new();
+    let first = until(&rig, 0, "node_started").last().unwrap()["id"].as_u64().unwrap();
+    rig.post("/v1/hosts", json!({"name": "a", "initiators": ["iqn.2026-01.org.example:a"]})).json(201);
+    let request =
+        |id: &str| Request::get("/v1/events/stream").header("last-event-id", id).body(Body::empty()).unwrap();
+    let again = rig.read_stream_of(request(&first.to_string()), |text| text.contains("host_made"));
+    assert!(!again.contains("event: gap") && !again.contains("node_started"), "{again}");
+    assert!(again.contains("\nid: "), "{again}");
+    // Of another life.
+    let other = rig.read_stream_of(request("17"), |text| text.contains("host_made"));
+    assert!(other.contains("event: gap\ndata: {\"after\":17}\n"), "{other}");
+}
+
+#[test]
+fn a_stream_ends_with_the_node() {
+    let mut rig = Rig::new();
+    until(&rig, 0, "node_started");
+    rig.stop();
+    let rest = rig.read_stream("/v1/events/stream?after=0", |_| false);
+    assert!(rest.contains("node_started"), "what it knew is told: {rest}");
+}
