@@ -23,10 +23,6 @@ pub enum Canary {
     NotStored,
     /// COMPARE AND WRITE has its range on its own node only.
     LockHere,
-    /// COMPARE AND WRITE writes in a later epoch than that in which it took its range.
-    LockOfAnEpoch,
-    /// A member gives a range while something there is still to be brought to its end.
-    LockUnsettled,
     /// A node goes on alone with a volume of which nobody has agreed to that.
     ForkUnasked,
     /// A node goes on alone that had no lease when the other one fell silent.

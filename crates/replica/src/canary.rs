@@ -42,8 +42,14 @@ pub enum Canary {
     NoSyncTimestamp,
     /// R19: the joiner does not wait for writes that were under way in a region when it was sent.
     NoMoving,
+    /// R15: a copy forgets what it will never send again itself, whatever others may.
+    NoFloor,
     /// R15: the source of a joiner forgets what all members hold, as others do.
     ForgetAsSource,
+    /// R9: what was read in an earlier membership counts, whatever became of what was seen.
+    MarksOutlive,
+    /// R19: a region that was read for an earlier sync of the same number is given.
+    AnyRead,
     /// R7: a joiner brings writes to their end that were begun before it joined.
     JoinerReplays,
     /// R10: who has not read the record yet gives leases.

@@ -21,6 +21,8 @@ pub struct Table {
     forgotten: u64,
     /// How many entries are invalid.
     invalid: usize,
+    /// What was forgotten below a floor, of blocks that nothing newer was taken for: in builds that check (A9).
+    dropped: Option<Box<Table>>,
 }
 
 /// One write's part of the blocks.
@@ -54,7 +56,14 @@ impl Table {
             serial: 0,
             forgotten: 0,
             invalid: 0,
+            dropped: None,
         }
+    }
+
+    /// Forgets everything: the copy is no member any more. What was marked before has changed since, whatever comes to be known.
+    pub fn clear(&mut self) {
+        let serial = self.serial + 1;
+        *self = Table { serial, forgotten: serial, ..Table::new(self.geometry) };
     }
 
     /// The slice has become longer; what is new is valid.
@@ -67,6 +76,7 @@ impl Table {
         let taken = self.older_than(blocks, Some(ts));
         self.serial += 1;
         for part in &taken {
+            self.check_newer_than_dropped(*part, ts);
             self.cut(*part);
             let payload = Some(payload.part(blocks, *part, &self.geometry));
             self.insert(*part, Entry { end: part.end, ts, payload, apply: None, serial: self.serial });
@@ -228,7 +238,11 @@ impl Table {
                         return; // Valid by a sync whose data is still on its way to the disk.
                     }
                     self.forgotten = self.forgotten.max(entry.serial);
+                    let blocks = Blocks { start, end: entry.end };
                     self.entries.remove(&start);
+                    if cfg!(debug_assertions) {
+                        self.note_dropped(blocks, ts);
+                    }
                 }
                 _ => {} // Overwritten since.
             }
@@ -313,6 +327,25 @@ impl Table {
     fn insert(&mut self, blocks: Blocks, entry: Entry) {
         self.invalid += usize::from(!entry.is_valid());
         self.entries.insert(blocks.start, entry);
+    }
+
+    fn note_dropped(&mut self, blocks: Blocks, ts: Timestamp) {
+        let geometry = self.geometry;
+        let dropped = self.dropped.get_or_insert_with(|| Box::new(Table::new(geometry)));
+        dropped.take_over(blocks, ts);
+        // Nothing is forgotten there but with the table.
+        dropped.settled.clear();
+    }
+
+    /// A9: what is newer than all that is known is not older than what was forgotten. It may be the very same write: a member says a floor, gets a write below
+    /// it, and sends that again in the next epoch, when others have forgotten it. All that was forgotten besides is older, or that member would have it.
+    fn check_newer_than_dropped(&mut self, blocks: Blocks, ts: Timestamp) {
+        let Some(dropped) = &mut self.dropped else { return };
+        if let Some((part, entry)) = dropped.within(blocks).find(|(_, entry)| entry.ts > ts) {
+            panic!("{ts} is taken for newer at {part:?}, where {} was and is forgotten (A9)", entry.ts);
+        }
+        dropped.cut(blocks);
+        dropped.settled.clear();
     }
 
     /// Asserts what must always be so.

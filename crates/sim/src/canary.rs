@@ -18,21 +18,23 @@ pub enum Canary {
 
 impl Canary {
     /// Those that one of the first 200 seeds notices.
-    pub const NOTICED: [Canary; 10] = [
+    pub const NOTICED: [Canary; 12] = [
         Canary::Disks,
         Canary::Node(Mistake::AnswerEarly),
         Canary::Node(Mistake::NotDurable),
         Canary::Node(Mistake::ReadOnce),
         Canary::Node(Mistake::InstallElsewhere),
         Canary::Node(Mistake::InstallUnexpected),
+        Canary::Node(Mistake::InstallUnnamed),
         Canary::Node(Mistake::NotStored),
         Canary::Node(Mistake::LockHere),
         Canary::Rule(Rule::NoIntent),
         Canary::Rule(Rule::NoEpoch),
+        Canary::Rule(Rule::NoFloor),
     ];
 
     /// All that whole nodes can make.
-    pub const ALL: [Canary; 32] = [
+    pub const ALL: [Canary; 33] = [
         Canary::Disks,
         Canary::Node(Mistake::AnswerEarly),
         Canary::Node(Mistake::NotDurable),
@@ -43,8 +45,6 @@ impl Canary {
         Canary::Node(Mistake::InstallUnnamed),
         Canary::Node(Mistake::NotStored),
         Canary::Node(Mistake::LockHere),
-        Canary::Node(Mistake::LockOfAnEpoch),
-        Canary::Node(Mistake::LockUnsettled),
         Canary::Rule(Rule::AckSuperseded),
         Canary::Rule(Rule::NoIntent),
         Canary::Rule(Rule::CoordinatorIntent),
@@ -61,6 +61,9 @@ impl Canary {
         Canary::Rule(Rule::NoInherit),
         Canary::Rule(Rule::NoSyncTimestamp),
         Canary::Rule(Rule::NoMoving),
+        Canary::Rule(Rule::NoFloor),
+        Canary::Rule(Rule::MarksOutlive),
+        Canary::Rule(Rule::AnyRead),
         Canary::Rule(Rule::ForgetAsSource),
         Canary::Rule(Rule::JoinerReplays),
         Canary::Rule(Rule::GrantBlind),

@@ -10,10 +10,12 @@ use base::{Lba, Rng};
 use initiator::Session;
 use initiator::command::CompareAndWrite;
 use rt::CoreId;
+use rt::sim::DiskLatency;
 use rt::sim::linear::{Kind, NEVER, Op};
 use store::VolumeKind;
 
-use super::{Cluster, History, LUN, SIZE, block, check_all, log_in, read, write};
+use super::{Cluster, History, LUN, SIZE, block, check_all, log_in, read, watcher, write};
+use crate::rig::DISK;
 use crate::seeds::each_seed;
 
 const HOT: u64 = 2;
@@ -194,4 +196,42 @@ fn plain_writes_come_before_or_after_an_exchange() {
 fn what_a_node_had_when_it_crashed_is_not_given_back_by_its_next_life() {
     // About one seed in eight notices when it is.
     each_seed(8, |seed| exchanges(200 + seed, true, Harm::Restarts));
+}
+
+/// What a node compares takes it long, and members change meanwhile: the range that it has is of an epoch that is over, and another node wants it.
+#[test]
+fn one_of_two_exchanges_succeeds_though_members_change_meanwhile() {
+    const COMPARES: Duration = Duration::from_millis(300);
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 1);
+        cluster.add_volume(VolumeKind::Thick, 3);
+        let (slow, quick) = (cluster.client("slow"), cluster.client("quick"));
+        let (at_slow, at_quick) = (cluster.portal(1), cluster.portal(0));
+        cluster.world.block_on(slow, CoreId(0), move || async move {
+            write(&log_in(at_slow, "slow").await.unwrap(), 0, 1).await.unwrap();
+        });
+        let read = COMPARES..COMPARES + Duration::from_millis(1);
+        cluster.world.set_disk_latency(
+            cluster.servers[1],
+            DISK,
+            DiskLatency { read, ..DiskLatency::default() },
+        );
+        let at_first = cluster.world.spawn_on(slow, CoreId(0), move || async move {
+            exchange(&log_in(at_slow, "slow").await.unwrap(), 0, 1, 2).await
+        });
+        cluster.world.run_for(COMPARES / 6);
+        let will =
+            cluster.control(2, |control| async move { control.last_will() }).expect("it is in a cluster");
+        cluster.world.crash(cluster.servers[2]);
+        assert_eq!(watcher(&cluster, will), 2, "both of the others believe it");
+        let later = cluster.world.block_on(quick, CoreId(0), move || async move {
+            exchange(&log_in(at_quick, "quick").await.unwrap(), 0, 1, 3).await
+        });
+        let at_first = cluster.world.wait_for(at_first).expect("the host is there");
+        assert!(at_first.is_ok() != later.is_ok(), "{at_first:?}, {later:?}");
+        let expected = if at_first.is_ok() { 2 } else { 3 };
+        cluster.world.block_on(quick, CoreId(0), move || async move {
+            assert_eq!(super::read(&log_in(at_quick, "quick").await.unwrap(), 0).await.unwrap(), expected);
+        });
+    });
 }

@@ -11,6 +11,8 @@ mod fork_ends;
 mod forks;
 mod forks_crashes;
 mod given_up;
+#[cfg(debug_assertions)]
+mod mistakes;
 mod moving;
 mod power;
 mod record_lost;

@@ -215,48 +215,50 @@ fn nothing_of_a_fenced_initiator_takes_effect_while_nodes_crash_and_links_break(
 
 /// A write that reaches a node in the moment in which it hears that it is lost was admitted under reservations as they were. It is not carried out when
 /// the node is a member again: its initiator has been fenced off through another one.
+pub(super) fn lost_and_back(seed: u64) {
+    const THERE: u64 = 24;
+    let cluster = Cluster::new(seed, 2, 4);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    let next = Rc::new(Cell::new(0));
+    for number in 0..THERE {
+        let name = format!("writer-{number}");
+        let (client, portal, next) = (cluster.client(&name), cluster.portal(1), Rc::clone(&next));
+        drop(cluster.world.spawn_on(client, CoreId(0), move || writer(portal, name, next)));
+    }
+    let (fencer, portal) = (cluster.client("fencer"), cluster.portal(0));
+    let read_there = || {
+        cluster.world.block_on(fencer, CoreId(0), move || async move {
+            read(&log_in(portal, "fencer").await.unwrap(), 0).await.unwrap()
+        })
+    };
+    cluster.world.run_for(Duration::from_millis(500));
+    assert!(next.get() > 0, "there is somebody to be fenced off");
+    cluster.world.pause(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(2));
+    assert_eq!(cluster.in_sync(0), 1, "the first node goes on alone");
+    cluster.world.block_on(fencer, CoreId(0), move || async move {
+        let session = log_in(portal, "fencer").await.unwrap();
+        let out = |action, action_key| {
+            let kind = ReservationType::WriteExclusive;
+            PersistentReserveOut { action, kind, key: 0xfe, action_key, survives: true }
+        };
+        reserve(&session, surviving(0xfe)).await.unwrap();
+        reserve(&session, out(ServiceAction::Reserve, 0)).await.unwrap();
+        reserve(&session, out(ServiceAction::PreemptAndAbort, WRITERS)).await.unwrap();
+    });
+    let fenced = read_there();
+    cluster.world.resume(cluster.servers[1]);
+    cluster.wait_until_in_sync(0, 2);
+    for _ in 0..20 {
+        cluster.world.run_for(Duration::from_millis(100));
+        assert_eq!(read_there(), fenced, "a write took effect after its initiator was fenced off");
+    }
+}
+
 #[test]
 fn what_came_when_its_node_was_lost_is_not_carried_out_when_it_is_back() {
-    const THERE: u64 = 24;
     // About one seed in eight notices when it is.
-    each_seed(8, |seed| {
-        let cluster = Cluster::new(seed, 2, 4);
-        cluster.add_volume(VolumeKind::Thick, 2);
-        let next = Rc::new(Cell::new(0));
-        for number in 0..THERE {
-            let name = format!("writer-{number}");
-            let (client, portal, next) = (cluster.client(&name), cluster.portal(1), Rc::clone(&next));
-            drop(cluster.world.spawn_on(client, CoreId(0), move || writer(portal, name, next)));
-        }
-        let (fencer, portal) = (cluster.client("fencer"), cluster.portal(0));
-        let read_there = || {
-            cluster.world.block_on(fencer, CoreId(0), move || async move {
-                read(&log_in(portal, "fencer").await.unwrap(), 0).await.unwrap()
-            })
-        };
-        cluster.world.run_for(Duration::from_millis(500));
-        assert!(next.get() > 0, "there is somebody to be fenced off");
-        cluster.world.pause(cluster.servers[1]);
-        cluster.world.run_for(Duration::from_secs(2));
-        assert_eq!(cluster.in_sync(0), 1, "the first node goes on alone");
-        cluster.world.block_on(fencer, CoreId(0), move || async move {
-            let session = log_in(portal, "fencer").await.unwrap();
-            let out = |action, action_key| {
-                let kind = ReservationType::WriteExclusive;
-                PersistentReserveOut { action, kind, key: 0xfe, action_key, survives: true }
-            };
-            reserve(&session, surviving(0xfe)).await.unwrap();
-            reserve(&session, out(ServiceAction::Reserve, 0)).await.unwrap();
-            reserve(&session, out(ServiceAction::PreemptAndAbort, WRITERS)).await.unwrap();
-        });
-        let fenced = read_there();
-        cluster.world.resume(cluster.servers[1]);
-        cluster.wait_until_in_sync(0, 2);
-        for _ in 0..20 {
-            cluster.world.run_for(Duration::from_millis(100));
-            assert_eq!(read_there(), fenced, "a write took effect after its initiator was fenced off");
-        }
-    });
+    each_seed(8, lost_and_back);
 }
 
 /// Every client registers a key of its own through the node of its choice, again and again with another one.

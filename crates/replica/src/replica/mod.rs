@@ -90,6 +90,8 @@ pub struct RegionRead {
     pub region: u64,
     /// Its blocks.
     pub blocks: Blocks,
+    /// Which read: a disk may answer one of an earlier sync when the region is read anew, and the syncs of another life have the same numbers.
+    pub number: u64,
 }
 
 /// A region that another copy holds and this one may hold, too.
@@ -152,6 +154,7 @@ pub struct Replica {
     media: Media,
     rounds: BTreeMap<RoundId, Round>,
     last_round: u64,
+    last_read: u64,
     /// Own writes that all members have on their disks, and have not been told that they do.
     validations: Vec<(Blocks, Timestamp)>,
     /// Somebody has asked for that while writes were under way: the word of these is not to wait.
@@ -205,6 +208,7 @@ impl Replica {
             media: Media::default(),
             rounds: BTreeMap::new(),
             last_round: 0,
+            last_read: 0,
             validations: Vec::new(),
             asked_validation: false,
             debts: Debts::default(),
@@ -281,7 +285,11 @@ impl Replica {
             }
         }
         self.knows_failed &= !self.failed;
-        self.table = Table::new(self.geometry);
+        if left_out(Canary::MarksOutlive) {
+            self.table = Table::new(self.geometry);
+        } else {
+            self.table.clear();
+        }
         self.finished = Slots::NONE;
         self.media.abandon();
         self.last_mark = 0;
@@ -476,7 +484,8 @@ impl Replica {
         self.validate();
         self.replay_orphans();
         self.say_floor();
-        let floors = members.iter().map(|slot| self.floors[slot.index()]).collect::<Option<Vec<_>>>();
+        let asked = if left_out(Canary::NoFloor) { Slots::NONE.with(self.me) } else { members };
+        let floors = asked.iter().map(|slot| self.floors[slot.index()]).collect::<Option<Vec<_>>>();
         // A joiner that this copy brings up to date must be told of all that it may have been sent again (R18).
         // And the joiner must know that it has got what was under way meanwhile.
         let remember = self.joiner.remembers()

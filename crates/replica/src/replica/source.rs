@@ -64,6 +64,8 @@ enum Phase {
 
 #[derive(Debug)]
 struct InFlight {
+    /// [`RegionRead::number`].
+    read: u64,
     /// [`crate::table::Table::mark`] before the read.
     mark: u64,
     /// Whether the region was written to since.
@@ -291,11 +293,11 @@ impl Replica {
         {
             let blocks = self.geometry.blocks_of(region);
             if source.phase == Phase::Final || self.table.is_quiet(blocks) {
-                source.in_flight.insert(
-                    region,
-                    InFlight { mark: self.table.mark(), touched: false, sent: false, asked: None },
-                );
-                let read = RegionRead { to, sync: source.sync, region, blocks };
+                self.last_read += 1;
+                let (mark, number) = (self.table.mark(), self.last_read);
+                let in_flight = InFlight { read: number, mark, touched: false, sent: false, asked: None };
+                source.in_flight.insert(region, in_flight);
+                let read = RegionRead { to, sync: source.sync, region, blocks, number };
                 self.outputs.push_back(Output::ReadRegion(read));
                 *left -= 1;
             } else {
@@ -331,7 +333,7 @@ impl Replica {
     /// The region has been read for a sync. If it cannot be read, another copy is to be the source; where there is none, hosts have the rest of this one, and
     /// it is read again: the next write there heals it, or a disk that comes back.
     pub fn handle_region_read(&mut self, read: RegionRead, result: Result<Payload, DiskFailed>) {
-        let RegionRead { to, sync, region, blocks } = read;
+        let RegionRead { to, sync, region, blocks, number } = read;
         let alone = self.config.as_ref().is_some_and(|config| config.in_sync().len() == 1);
         if result.is_err() && !alone {
             self.fail();
@@ -340,7 +342,8 @@ impl Replica {
         let Some(source) = self.sources[to.index()].as_mut().filter(|source| source.sync == sync) else {
             return;
         };
-        let Some(in_flight) = source.in_flight.get_mut(&region) else { return };
+        let is_this = |in_flight: &&mut InFlight| in_flight.read == number || left_out(Canary::AnyRead);
+        let Some(in_flight) = source.in_flight.get_mut(&region).filter(is_this) else { return };
         let Ok(payload) = result else {
             source.in_flight.remove(&region);
             source.unread.insert(region);
@@ -554,6 +557,41 @@ mod tests {
             pair.source.handle_tick();
         }
         assert!(!pair.source.has_failed());
+    }
+
+    /// What a disk reads for a life that is over counts for nothing, however late it comes: the next life's first sync has the same number, and what was
+    /// written in between is newer than what was read.
+    #[test]
+    fn a_read_for_an_earlier_life_is_not_given_to_the_next() {
+        let mut pair = Pair::new();
+        let begin = |source: &mut Replica| {
+            assert_eq!(source.begin_regions(1, Receivers::All), 1);
+            std::iter::from_fn(|| source.poll()).find_map(|output| match output {
+                Output::ReadRegion(read) => Some(read),
+                _ => None,
+            })
+        };
+        let early = begin(&mut pair.source).expect("there is a region to be read");
+        let mut next = Replica::new(slot(1), Incarnation(2), GEOMETRY, DirtyMap::new(GEOMETRY.regions()));
+        next.activate(Activation { config: pair.source.config().unwrap().clone(), kept: false });
+        pair.source.handle_link_down(slot(1));
+        [&mut pair.source, &mut next]
+            .into_iter()
+            .zip([1, 0])
+            .for_each(|(it, to)| it.handle_link_up(slot(to)));
+        pair.outside = next;
+        pair.outside.catch_up();
+        pair.talk();
+        let late = begin(&mut pair.source).expect("it is to be read for the next life, too");
+        assert_eq!((early.to, early.sync, early.region), (late.to, late.sync, late.region));
+        let gives = |source: &mut Replica| {
+            std::iter::from_fn(|| source.poll())
+                .any(|output| matches!(output, Output::Send(_, it) if matches!(it.message, Message::SyncRegion { .. })))
+        };
+        pair.source.handle_region_read(early, Ok(Payload::Zeros));
+        assert!(!gives(&mut pair.source), "what was read for another life");
+        pair.source.handle_region_read(late, Ok(Payload::Zeros));
+        assert!(gives(&mut pair.source));
     }
 
     #[test]

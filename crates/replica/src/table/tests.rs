@@ -125,3 +125,24 @@ fn agrees_with_one_entry_a_block() {
         );
     }
 }
+
+#[test]
+fn what_was_marked_before_all_was_forgotten_has_changed() {
+    let mut table = Table::new(GEOMETRY);
+    let blocks = Blocks::new(4, 6);
+    let marks = [table.mark(), {
+        table.write(blocks, ts(5), &payload(blocks, 5));
+        table.mark()
+    }];
+    assert!(table.unchanged_since(marks[1], blocks));
+    table.clear();
+    let after = table.mark();
+    for mark in marks {
+        assert!(!table.unchanged_since(mark, blocks), "what came while it was no member is not known");
+        assert!(table.moving_since(mark, blocks).is_none());
+    }
+    assert!(table.is_empty() && table.unchanged_since(after, blocks));
+    table.write(blocks, ts(7), &payload(blocks, 7));
+    assert!(!table.unchanged_since(marks[1], blocks) && !table.unchanged_since(after, blocks));
+    table.check();
+}

@@ -28,6 +28,9 @@ const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks:
 const LEASE_EVERY: Duration = Duration::from_millis(15);
 const TICK_EVERY: Duration = Duration::from_millis(10);
 const SILENCE_MAX: Duration = Duration::from_millis(45);
+/// How long some reads take at most: nodes are lost and are back meanwhile.
+const SLOW_READ: Duration = Duration::from_millis(800);
+const SLOW_READ_ONE_IN: u64 = 6;
 
 /// What a link carries.
 enum Packet {
@@ -54,11 +57,19 @@ struct Node {
     learned: Option<usize>,
     /// Until when it does not reach the record.
     record_gone_until: Instant,
-    region_reads: Vec<(Instant, RegionRead)>,
+    region_reads: Vec<RegionReading>,
     region_compares: Vec<(Instant, RegionCompare)>,
     host_reads: Vec<HostRead>,
     ask_at: Instant,
     tick_at: Instant,
+}
+
+/// A region that is being read for a sync.
+struct RegionReading {
+    look_at: Instant,
+    end_at: Instant,
+    read: RegionRead,
+    values: Option<Vec<u64>>,
 }
 
 /// A host's read whose data is on its way from the disk.
@@ -111,6 +122,8 @@ pub struct World {
     /// Whether nothing is slow any more.
     calm: bool,
     /// Whether to print all that happens: `URSA_TRACE`.
+    /// Some reads take as long as a node is lost.
+    slow_reads: bool,
     trace: bool,
 }
 
@@ -161,6 +174,7 @@ impl World {
             canary,
             stewards: false,
             calm: false,
+            slow_reads: false,
             trace: std::env::var_os("URSA_TRACE").is_some(),
             rng,
         };
@@ -344,13 +358,17 @@ impl World {
     fn run_reads(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         let now = self.now;
-        let (due, later) =
-            std::mem::take(&mut node.region_reads).into_iter().partition(|(due, _)| *due <= now);
-        node.region_reads = later;
-        let due: Vec<(Instant, RegionRead)> = due;
-        for (_, read) in due {
-            let values = node.disk.read(read.blocks);
-            node.replica.handle_region_read(read, Ok(disk::from_values(&values)));
+        for reading in &mut node.region_reads {
+            if reading.values.is_none() && reading.look_at <= now {
+                reading.values = Some(node.disk.read(reading.read.blocks));
+            }
+        }
+        let over = |reading: &RegionReading| reading.values.is_some() && reading.end_at <= now;
+        let (ended, open) = std::mem::take(&mut node.region_reads).into_iter().partition(over);
+        node.region_reads = open;
+        let ended: Vec<RegionReading> = ended;
+        for RegionReading { read, values, .. } in ended {
+            node.replica.handle_region_read(read, Ok(disk::from_values(&values.unwrap())));
         }
         let early = self.canary == Some(Canary::CompareEarly);
         let (due, later) = std::mem::take(&mut node.region_compares)
@@ -482,8 +500,9 @@ impl World {
                     self.nodes[index].disk.write_page(due, page);
                 }
                 Output::ReadRegion(read) => {
-                    let due = self.later(self.disk);
-                    self.nodes[index].region_reads.push((due, read));
+                    let (look_at, end_at) = self.reading();
+                    let reading = RegionReading { look_at, end_at, read, values: None };
+                    self.nodes[index].region_reads.push(reading);
                 }
                 Output::CompareRegion(compare) => {
                     let due = self.later(self.disk);
@@ -550,8 +569,7 @@ impl World {
             self.drain(index);
         }
         if let Ok(mark) = readable {
-            let look_at = self.later(self.disk);
-            let end_at = look_at.max(self.later(self.disk * 2));
+            let (look_at, end_at) = self.reading();
             self.nodes[index].host_reads.push(HostRead {
                 look_at,
                 end_at,
@@ -561,6 +579,14 @@ impl World {
                 called,
             });
         }
+    }
+
+    /// When the disk looks and when it answers. Some answers take long enough for a node to be lost and to be back.
+    fn reading(&mut self) -> (Instant, Instant) {
+        let look_at = self.later(self.disk);
+        let is_slow = self.slow_reads && !self.calm && self.rng.one_in(SLOW_READ_ONE_IN);
+        let takes = if is_slow { SLOW_READ } else { self.disk * 2 };
+        (look_at, look_at.max(self.later(takes)))
     }
 
     pub fn crash(&mut self, index: usize) {

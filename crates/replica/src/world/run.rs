@@ -83,6 +83,7 @@ pub fn run(seed: u64, canary: Option<Canary>) -> BTreeMap<&'static str, u64> {
     let copies = [2, 2, 3, 3, 3, 4][plan.rng.below(6) as usize];
     let mut world = World::new(seed, copies, canary);
     world.stewards = plan.rng.one_in(2);
+    world.slow_reads = seed % 4 == 3;
     for step in 0..STEPS {
         world.step();
         if plan.rng.one_in(plan.load) {

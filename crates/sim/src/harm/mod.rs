@@ -196,7 +196,9 @@ impl<'a> Harms<'a> {
             }
             Harm::Break => world.break_connections(machine, cluster.servers[other].machine) > 0,
             Harm::SlowDisk => {
-                let slow = Duration::from_millis(1 + rng.below(300));
+                // Some are so slow that a node is lost and back before an answer comes.
+                let max = [300, 300, 3_000][rng.below(3) as usize];
+                let slow = Duration::from_millis(1 + rng.below(max));
                 let latency = DiskLatency {
                     spike_one_in: 1 + rng.below(50),
                     spike: slow / 4..slow,

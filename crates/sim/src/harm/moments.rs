@@ -1,5 +1,6 @@
 //! Harm that is over when it has happened: moments in which what somebody sees may be what nobody should.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use base::Rng;
@@ -20,12 +21,17 @@ const BEFORE_STUTTER: Duration = Duration::from_millis(4);
 /// How long a node is cut off at most for others to go on without it, and how often it is looked whether they do.
 const LAPSE_MAX: Duration = Duration::from_secs(2);
 const LAPSE_LOOK: Duration = Duration::from_millis(20);
+/// After so long at most its leases have run out, and hosts hurry for a moment: what they ask for then waits for leases.
+const UNLEASED_MAX: Duration = Duration::from_millis(800);
+const LAPSE_HURRY: Duration = Duration::from_millis(30);
 /// For so long it may be cut off yet when it is no member any more: its leases run out meanwhile, and the others act without it.
 const LAPSED_MAX: Duration = Duration::from_millis(1200);
 /// How long it takes at most until it is in sync again, where nothing else happens.
 const BACK_MAX: Duration = Duration::from_secs(4);
 /// In a turn a node leaves, joins, and comes in sync.
 const TURNS: usize = 3;
+/// What disks take for reads and for flushes meanwhile, in milliseconds: what one node does in an instant takes another longer than a change of members.
+const PACES: [Range<u64>; 3] = [1..2, 1..20, 20..80];
 /// How long each of these may take to come about.
 const TURN_MAX: Duration = Duration::from_secs(3);
 /// How long hosts hurry before the nodes hear of it.
@@ -66,6 +72,10 @@ impl Harms<'_> {
             self.cluster.record.begin(number(index), Fault::WatchHeld);
         }
         let until = world.now() + LAPSE_MAX;
+        self.inside.run_for(Duration::from_micros(rng.below(UNLEASED_MAX.as_micros() as u64)));
+        self.hurry.begin(index);
+        self.inside.run_for(LAPSE_HURRY);
+        self.hurry.end();
         while self.cluster.is_in_sync(index) && world.now() < until {
             self.inside.run_for(LAPSE_LOOK);
         }
@@ -122,15 +132,25 @@ impl Harms<'_> {
         if !leaves && !self.is_down(index) {
             return false;
         }
-        let slow = Duration::from_millis(1)..Duration::from_millis(20);
         for (index, server) in cluster.servers.iter().enumerate() {
-            let latency = DiskLatency { read: slow.clone(), flush: slow.clone(), ..self.latency(index) };
+            let mut pace = || {
+                let Range { start, end } = &PACES[rng.below(PACES.len() as u64) as usize];
+                Duration::from_millis(*start)..Duration::from_millis(*end)
+            };
+            let latency = DiskLatency { read: pace(), flush: pace(), ..self.latency(index) };
             cluster.world.set_disk_latency(server.machine, DISK, latency);
         }
         for turn in usize::from(!leaves)..TURNS {
             let epoch = cluster.entry().epoch;
             let hears: Vec<usize> = nodes.clone().filter(|index| !self.news_held[*index]).collect();
-            hears.iter().for_each(|index| cluster.record.begin(number(*index), Fault::WatchHeld));
+            // Some changes of members come while much is under way, and are heard of at once.
+            let sudden = rng.one_in(2);
+            if sudden {
+                self.hurry.begin(index);
+                self.inside.run_for(BEFORE_TURN);
+            } else {
+                hears.iter().for_each(|index| cluster.record.begin(number(*index), Fault::WatchHeld));
+            }
             match turn {
                 0 => drop(self.kill_and_tell(index)),
                 1 if self.is_down(index) => self.start(index),
@@ -142,6 +162,7 @@ impl Harms<'_> {
             }
             self.hurry.begin(index);
             self.inside.run_for(BEFORE_TURN);
+            let hears = if sudden { Vec::new() } else { hears };
             let first = rng.below(hears.len().max(1) as u64) as usize;
             for at in 0..hears.len() {
                 let index = hears[(first + at) % hears.len()];

@@ -1,6 +1,7 @@
 //! Hosts that write one block while they are registered, each through one node; and one that fences them off, through changing nodes: from then on
 //! nothing of theirs takes effect any more (A10).
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -46,7 +47,8 @@ pub(super) async fn write(common: Common, portal: SocketAddr, name: String, mut 
     loop {
         if let Ok(session) = log_in(portal, &name).await {
             while reserve(&session, surviving(WRITERS)).await.is_ok() {
-                let lanes = (0..DEPTH).map(|_| lane(&common, &session, rng.fork()));
+                let lost = Cell::new(false);
+                let lanes = (0..DEPTH).map(|_| lane(&common, &session, &lost, rng.fork()));
                 rt::join_all(lanes.collect::<Vec<_>>()).await;
                 if reserve(&session, surviving(0)).await.is_err() {
                     break;
@@ -57,12 +59,17 @@ pub(super) async fn write(common: Common, portal: SocketAddr, name: String, mut 
     }
 }
 
-/// One write after the other. Some must come while a node waits for whether it is to go on: those that came before have begun by then.
-async fn lane(common: &Common, session: &Session, mut rng: Rng) {
+/// One write after the other, until one of them all was refused: one alone is told that the registration is lost, and who is not registered when others are
+/// fenced off is not fenced off. Some must come while a node waits for whether it is to go on: those that came before have begun by then.
+async fn lane(common: &Common, session: &Session, lost: &Cell<bool>, mut rng: Rng) {
     for _ in 0..REGISTERED_WRITES {
+        if lost.get() {
+            return;
+        }
         let data = filled(common.history.value(), 1, common.size);
         // Word of a lost registration comes before the write is carried out: it is not sent again.
         if session.write(LUN, Lba(FENCED), data, common.size).await.is_err() {
+            lost.set(true);
             return;
         }
         common.counts.count("write of a registrant");
@@ -79,7 +86,7 @@ pub(super) async fn run(common: Common, name: String, mut rng: Rng) {
                 rt::sleep(LATE_MAX).await;
             }
         }
-        rt::sleep(Duration::from_millis(rng.below(200))).await;
+        rt::sleep(Duration::from_millis(rng.below(if common.hurries() { 10 } else { 200 }))).await;
     }
 }
 
@@ -97,7 +104,12 @@ async fn fence(common: &Common, session: Session, name: &str, rng: &mut Rng) -> 
     reserve(&session, out(ServiceAction::PreemptAndAbort, WRITERS)).await?;
     let mut before = None;
     let mut session = Some(session);
-    for _ in 0..LOOKS[rng.below(LOOKS.len() as u64) as usize] {
+    let hurried = common.hurries();
+    for look in 0..LOOKS[rng.below(LOOKS.len() as u64) as usize] {
+        // Others are to be fenced off in the moment that begins.
+        if look >= LOOKS[0] && common.hurries() && !hurried {
+            break;
+        }
         rt::sleep(Duration::from_millis(rng.below(50))).await;
         let found = match &session {
             Some(session) => read(common, session).await.ok(),

@@ -1,4 +1,5 @@
-//! Why no run of whole nodes notices `LockUnsettled`, shown by a model in all its interleavings.
+//! That a member gives a range for COMPARE AND WRITE only when nothing there is unsettled is one of two guards, of which either is enough: so no run of whole
+//! nodes would notice its absence. Shown by a model in all its interleavings.
 //!
 //! A coordinator was lost when its write W had reached member B and not member A. The two act in the next epoch, where B brings W to its end (R7). A host
 //! exchanges, through A, what was there before W by COMPARE AND WRITE. B gives its range when nothing there is unsettled, says the rule; but all that B says to A

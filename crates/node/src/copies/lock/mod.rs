@@ -223,10 +223,7 @@ impl SliceCopy {
         rt::spawn(async move {
             given.claim.come().await;
             copy.ask_validation(blocks);
-            while copy.is_given(to, number, &given)
-                && !copy.replica.borrow().is_settled(blocks)
-                && !makes(Canary::LockUnsettled)
-            {
+            while copy.is_given(to, number, &given) && !copy.replica.borrow().is_settled(blocks) {
                 let _ = rt::timeout(SETTLED_EVERY, copy.happened.notified()).await;
             }
             // Otherwise it was given back, or another epoch is acted in, which the taker finds out by itself.

@@ -148,6 +148,8 @@ pub(in crate::sim) enum Operation {
     Read {
         offset: u64,
         buf: Buf,
+        /// The data is there already; only the answer takes its time.
+        early: bool,
         reply: Sender<Result<Buf, DiskError>>,
     },
     Write {
@@ -283,10 +285,17 @@ impl Drive {
     pub(super) fn begin(
         &mut self,
         number: u64,
-        operation: Operation,
+        mut operation: Operation,
         rng: &mut Rng,
         counts: &mut FaultCounts,
     ) -> u64 {
+        // A disk may read at once and be long about saying so, or the other way round.
+        if let Operation::Read { offset, buf, early, .. } = &mut operation
+            && rng.one_in(2)
+        {
+            self.look(*offset, buf, rng);
+            *early = true;
+        }
         let mut time = match &operation {
             Operation::Read { .. } => draw(rng, &self.latency.read),
             Operation::Write { durability: Durability::Cached, .. } => draw(rng, &self.latency.write),
@@ -320,8 +329,8 @@ impl Drive {
         counts: &mut FaultCounts,
     ) -> Option<Reply> {
         Some(match self.under_way.remove(&number)? {
-            Operation::Read { offset, buf, reply } => {
-                Reply::Read(reply, self.complete_read(offset, buf, rng, counts))
+            Operation::Read { offset, buf, early, reply } => {
+                Reply::Read(reply, self.complete_read(offset, buf, early, rng, counts))
             }
             Operation::Write { offset, content, durability, seen, reply } => {
                 let result = match self.write_error(offset, content.len(), rng, counts) {
@@ -351,6 +360,7 @@ impl Drive {
         &mut self,
         offset: u64,
         mut buf: Buf,
+        early: bool,
         rng: &mut Rng,
         counts: &mut FaultCounts,
     ) -> Result<Buf, DiskError> {
@@ -363,9 +373,15 @@ impl Drive {
             counts.add(Fault::ReadError);
             return Err(eio());
         }
-        self.meet_writes(offset..offset + len, rng);
-        self.content.read(offset, &mut buf);
+        if !early {
+            self.look(offset, &mut buf, rng);
+        }
         Ok(buf)
+    }
+
+    fn look(&mut self, offset: u64, buf: &mut Buf, rng: &mut Rng) {
+        self.meet_writes(offset..offset + buf.len() as u64, rng);
+        self.content.read(offset, buf);
     }
 
     /// A read sees any sectors of the writes that are under way in its range; later reads see them, too.

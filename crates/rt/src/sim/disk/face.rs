@@ -107,7 +107,7 @@ impl Disk {
     /// As there.
     pub async fn read(&self, offset: u64, buf: Buf) -> Result<Buf, DiskError> {
         self.check_range(offset, buf.len() as u64)?;
-        self.operate(|reply| Operation::Read { offset, buf, reply }).await
+        self.operate(|reply| Operation::Read { offset, buf, early: false, reply }).await
     }
 
     /// See [`crate::Disk::write`].
