@@ -99,6 +99,12 @@ pub enum CliError {
     /// It was carried out.
     #[error("the cluster has not passed the drill: see above; the nodes' data and logs are in {0}")]
     DrillFailed(PathBuf),
+    /// There is no terminal to take over.
+    #[error("standard output is not a terminal: --once prints one reading as text")]
+    NoTerminal,
+    /// The terminal does not do what it should.
+    #[error("cannot use the terminal")]
+    Terminal(#[source] io::Error),
     /// Standard output is gone.
     #[error("cannot print the answer")]
     Print(#[source] io::Error),

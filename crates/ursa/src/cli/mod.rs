@@ -24,6 +24,7 @@ mod sync;
 mod table;
 mod target;
 mod token;
+mod top;
 mod user;
 mod volume;
 
@@ -83,6 +84,8 @@ enum Command {
     Serve(Box<Given>),
     /// Show on one screen how it is, what can still be lost, and what to do
     Status(status::Status),
+    /// Show live what volumes, copies, paths and cores do
+    Top(top::Top),
     /// Make what hosts use as a file says: volumes, copies, targets, LUN maps, host groups
     Apply(apply::Apply),
     /// Show what `ursa apply` would change
@@ -158,6 +161,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Serve(given) => return exit::code(serve::main(*given)),
         Command::Status(status) => return status.main(&client, &output),
+        Command::Top(top) => top.run(&client, &output),
         Command::Apply(apply) => apply.run(&client, &output),
         Command::Diff(diff) => diff.run(&client, &output),
         Command::Export => apply::export(&client, &output),

@@ -28,6 +28,11 @@ impl Output {
         Output(format)
     }
 
+    /// Whether people read it.
+    pub fn is_for_people(&self) -> bool {
+        self.0 == Format::Table
+    }
+
     /// Shows an answer: its data, or what `text` makes of it for people.
     ///
     /// # Errors

@@ -11,3 +11,4 @@ mod monitoring;
 mod node;
 mod pools;
 mod refusals;
+mod top;

@@ -1,0 +1,365 @@
+//! Two readings of a node, and what happened between them.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use api::Session;
+use serde::Serialize;
+
+use super::series::{Series, series};
+
+/// Counters at one moment.
+#[derive(Debug)]
+pub(super) struct Sample {
+    at: Instant,
+    node: String,
+    version: String,
+    problems: u64,
+    /// Of the cluster: which are up, by number.
+    nodes: BTreeMap<u16, bool>,
+    volumes: BTreeMap<String, VolumeCounters>,
+    /// By volume and node.
+    copies: BTreeMap<(String, u16), CopyGauges>,
+    cores: BTreeMap<u32, CoreCounters>,
+    sessions: Vec<Session>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct VolumeCounters {
+    serving: bool,
+    reads: KindCounters,
+    writes: KindCounters,
+}
+
+#[derive(Clone, Debug, Default)]
+struct KindCounters {
+    operations: f64,
+    seconds: f64,
+    bytes: f64,
+    /// How many took no longer, by that in nanoseconds; the last is `u64::MAX`.
+    buckets: BTreeMap<u64, f64>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct CopyGauges {
+    state: String,
+    total: Option<f64>,
+    left: Option<f64>,
+    bytes_per_second: Option<f64>,
+    seconds_left: Option<f64>,
+    waits: bool,
+    cause: String,
+}
+
+#[derive(Clone, Debug, Default)]
+struct CoreCounters {
+    cpu: f64,
+    polling: f64,
+    enters: f64,
+    completions: f64,
+}
+
+/// What a node did between two readings.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Frame {
+    pub(super) node: String,
+    pub(super) version: String,
+    /// What somebody should look after.
+    pub(super) problems: u64,
+    /// Nodes of the cluster that are up, and all; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) nodes: Option<(usize, usize)>,
+    /// How long it is between the readings.
+    pub(super) seconds: f64,
+    pub(super) volumes: Vec<VolumeRow>,
+    pub(super) copies: Vec<CopyRow>,
+    pub(super) paths: Vec<PathRow>,
+    pub(super) cores: Vec<CoreRow>,
+}
+
+/// A volume, through this node. Rates are a second's.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct VolumeRow {
+    pub(super) volume: String,
+    pub(super) serving: bool,
+    pub(super) reads: f64,
+    pub(super) writes: f64,
+    pub(super) bytes_read: f64,
+    pub(super) bytes_written: f64,
+    /// On average; absent without a read.
+    pub(super) read_seconds: Option<f64>,
+    pub(super) write_seconds: Option<f64>,
+    /// 99 of a hundred reads and writes took no longer.
+    pub(super) p99_seconds: Option<f64>,
+    pub(super) copies: usize,
+    pub(super) copies_in_sync: usize,
+}
+
+/// A copy of a volume.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct CopyRow {
+    pub(super) volume: String,
+    pub(super) node: u16,
+    pub(super) state: String,
+    /// Of what there was to copy; absent of a copy that is in sync.
+    pub(super) done: Option<f64>,
+    pub(super) bytes_left: Option<f64>,
+    pub(super) bytes_per_second: Option<f64>,
+    pub(super) seconds_left: Option<f64>,
+    pub(super) waits: bool,
+    pub(super) cause: String,
+}
+
+/// A session: a path of an initiator to a target through this node.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct PathRow {
+    pub(super) initiator: String,
+    pub(super) from: String,
+    pub(super) target: String,
+    pub(super) core: u16,
+    /// Seconds.
+    pub(super) age: u64,
+    pub(super) commands: f64,
+    pub(super) bytes_received: f64,
+    pub(super) bytes_sent: f64,
+}
+
+/// A core.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct CoreRow {
+    pub(super) core: u32,
+    /// Of its time, what it worked.
+    pub(super) busy: f64,
+    /// And what it looked for work.
+    pub(super) polling: f64,
+    pub(super) enters: f64,
+    pub(super) completions: f64,
+}
+
+impl Sample {
+    /// What the metrics say; volumes and all else in order.
+    pub(super) fn new(at: Instant, metrics: &str, sessions: Vec<Session>) -> Sample {
+        let mut sample = Sample {
+            at,
+            node: String::new(),
+            version: String::new(),
+            problems: 0,
+            nodes: BTreeMap::new(),
+            volumes: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            cores: BTreeMap::new(),
+            sessions,
+        };
+        for series in series(metrics) {
+            sample.take(&series);
+        }
+        sample
+    }
+
+    /// `None`: it has not the labels that it should have.
+    fn take(&mut self, series: &Series<'_>) -> Option<()> {
+        let value = series.value;
+        match series.name {
+            "ursa_build_info" => {
+                self.node = series.label("name")?;
+                self.version = series.label("version")?;
+            }
+            "ursa_problems" => self.problems = value as u64,
+            "ursa_node_up" => {
+                self.nodes.insert(series.label("node")?.parse().ok()?, value > 0.0);
+            }
+            "ursa_volume_serving" => self.volume(series)?.serving = value > 0.0,
+            "ursa_volume_bytes_total" => self.kind(series)?.bytes = value,
+            "ursa_volume_operation_duration_seconds_count" => self.kind(series)?.operations = value,
+            "ursa_volume_operation_duration_seconds_sum" => self.kind(series)?.seconds = value,
+            "ursa_volume_operation_duration_seconds_bucket" => {
+                let bound = match series.label("le")?.as_str() {
+                    "+Inf" => u64::MAX,
+                    bound => (bound.parse::<f64>().ok()? * 1e9).round() as u64,
+                };
+                self.kind(series)?.buckets.insert(bound, value);
+            }
+            "ursa_copy_state" if value > 0.0 => self.copy(series)?.state = series.label("state")?,
+            "ursa_copy_sync_total_bytes" => self.copy(series)?.total = Some(value),
+            "ursa_copy_sync_remaining_bytes" => self.copy(series)?.left = Some(value),
+            "ursa_copy_sync_bytes_per_second" => self.copy(series)?.bytes_per_second = Some(value),
+            "ursa_copy_sync_remaining_seconds" => self.copy(series)?.seconds_left = Some(value),
+            "ursa_copy_sync_waits" => self.copy(series)?.waits = value > 0.0,
+            "ursa_copy_sync_cause" => self.copy(series)?.cause = series.label("cause")?,
+            "ursa_core_cpu_seconds_total" => self.core(series)?.cpu = value,
+            "ursa_core_polling_seconds_total" => self.core(series)?.polling = value,
+            "ursa_core_enters_total" => self.core(series)?.enters = value,
+            "ursa_core_completions_total" => self.core(series)?.completions = value,
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn volume(&mut self, series: &Series<'_>) -> Option<&mut VolumeCounters> {
+        Some(self.volumes.entry(series.label("volume")?).or_default())
+    }
+
+    fn kind(&mut self, series: &Series<'_>) -> Option<&mut KindCounters> {
+        let kind = series.label("operation")?;
+        let volume = self.volume(series)?;
+        match kind.as_str() {
+            "read" => Some(&mut volume.reads),
+            "write" => Some(&mut volume.writes),
+            _ => None,
+        }
+    }
+
+    fn copy(&mut self, series: &Series<'_>) -> Option<&mut CopyGauges> {
+        let copy = (series.label("volume")?, series.label("node")?.parse().ok()?);
+        Some(self.copies.entry(copy).or_default())
+    }
+
+    fn core(&mut self, series: &Series<'_>) -> Option<&mut CoreCounters> {
+        Some(self.cores.entry(series.label("core")?.parse().ok()?).or_default())
+    }
+}
+
+impl Frame {
+    /// What happened between two readings of a node.
+    pub(super) fn between(before: &Sample, after: &Sample) -> Frame {
+        // A millisecond at least: nobody divides by nothing.
+        let seconds = after.at.saturating_duration_since(before.at).as_secs_f64().max(0.001);
+        let up = after.nodes.values().filter(|up| **up).count();
+        let rates = Rates { seconds };
+        Frame {
+            node: after.node.clone(),
+            version: after.version.clone(),
+            problems: after.problems,
+            nodes: (!after.nodes.is_empty()).then_some((up, after.nodes.len())),
+            seconds,
+            volumes: volumes(before, after, &rates),
+            copies: copies(after),
+            paths: paths(before, after, &rates),
+            cores: cores(before, after, &rates),
+        }
+    }
+}
+
+struct Rates {
+    seconds: f64,
+}
+
+impl Rates {
+    /// A second's. A counter that fell belongs to a node that was started again: what it has is what was done since.
+    fn of(&self, before: f64, after: f64) -> f64 {
+        grown(before, after) / self.seconds
+    }
+}
+
+fn grown(before: f64, after: f64) -> f64 {
+    if after < before { after } else { after - before }
+}
+
+fn volumes(before: &Sample, after: &Sample, rates: &Rates) -> Vec<VolumeRow> {
+    let row = |(name, now): (&String, &VolumeCounters)| {
+        let was = before.volumes.get(name).cloned().unwrap_or_default();
+        let copies = after.copies.range((name.clone(), 0)..=(name.clone(), u16::MAX));
+        VolumeRow {
+            volume: name.clone(),
+            serving: now.serving,
+            reads: rates.of(was.reads.operations, now.reads.operations),
+            writes: rates.of(was.writes.operations, now.writes.operations),
+            bytes_read: rates.of(was.reads.bytes, now.reads.bytes),
+            bytes_written: rates.of(was.writes.bytes, now.writes.bytes),
+            read_seconds: mean(&was.reads, &now.reads),
+            write_seconds: mean(&was.writes, &now.writes),
+            p99_seconds: quantile(0.99, &[(&was.reads, &now.reads), (&was.writes, &now.writes)]),
+            copies: copies.clone().count(),
+            copies_in_sync: copies.filter(|(_, copy)| copy.state == "in_sync").count(),
+        }
+    };
+    after.volumes.iter().map(row).collect()
+}
+
+fn mean(before: &KindCounters, after: &KindCounters) -> Option<f64> {
+    let operations = grown(before.operations, after.operations);
+    (operations > 0.0).then(|| grown(before.seconds, after.seconds) / operations)
+}
+
+/// How long that part of all operations took at most, between the bounds of its bucket as if they were spread evenly there; of the last
+/// bucket, which has no upper bound, the lower one.
+fn quantile(part: f64, kinds: &[(&KindCounters, &KindCounters)]) -> Option<f64> {
+    let mut buckets: BTreeMap<u64, f64> = BTreeMap::new();
+    for (before, after) in kinds {
+        for (bound, count) in &after.buckets {
+            let was = before.buckets.get(bound).copied().unwrap_or(0.0);
+            *buckets.entry(*bound).or_default() += grown(was, *count);
+        }
+    }
+    let all = *buckets.get(&u64::MAX)?;
+    if all <= 0.0 {
+        return None;
+    }
+    let rank = part * all;
+    let (mut lower, mut below) = (0.0, 0.0);
+    for (bound, count) in buckets {
+        if bound == u64::MAX {
+            break;
+        }
+        let upper = bound as f64 / 1e9;
+        if count >= rank {
+            return Some(lower + (upper - lower) * (rank - below) / (count - below).max(1e-9));
+        }
+        (lower, below) = (upper, count);
+    }
+    Some(lower)
+}
+
+fn copies(after: &Sample) -> Vec<CopyRow> {
+    let row = |((volume, node), copy): (&(String, u16), &CopyGauges)| CopyRow {
+        volume: volume.clone(),
+        node: *node,
+        state: copy.state.clone(),
+        done: copy
+            .total
+            .zip(copy.left)
+            .map(|(total, left)| if total > 0.0 { ((total - left) / total).clamp(0.0, 1.0) } else { 1.0 }),
+        bytes_left: copy.left,
+        bytes_per_second: copy.bytes_per_second,
+        seconds_left: copy.seconds_left,
+        waits: copy.waits,
+        cause: copy.cause.clone(),
+    };
+    after.copies.iter().map(row).collect()
+}
+
+fn paths(before: &Sample, after: &Sample, rates: &Rates) -> Vec<PathRow> {
+    let row = |now: &Session| {
+        // Numbers are used again: another session has begun since.
+        let is_it = |was: &&Session| was.tsih == now.tsih && was.isid == now.isid && was.age <= now.age;
+        let was = before.sessions.iter().find(is_it);
+        let of = |count: fn(&Session) -> u64| rates.of(was.map_or(0, count) as f64, count(now) as f64);
+        PathRow {
+            initiator: now.initiator.clone(),
+            from: now.addresses.join(" "),
+            target: now.target.clone().unwrap_or_else(|| "(discovery)".into()),
+            core: now.core,
+            age: now.age,
+            commands: of(|session| session.commands),
+            bytes_received: of(|session| session.bytes_received),
+            bytes_sent: of(|session| session.bytes_sent),
+        }
+    };
+    after.sessions.iter().map(row).collect()
+}
+
+fn cores(before: &Sample, after: &Sample, rates: &Rates) -> Vec<CoreRow> {
+    let row = |(core, now): (&u32, &CoreCounters)| {
+        let was = before.cores.get(core).cloned().unwrap_or_default();
+        let (cpu, polling) = (rates.of(was.cpu, now.cpu), rates.of(was.polling, now.polling));
+        CoreRow {
+            core: *core,
+            // Looking for work is measured by the clock, work by the processor: one may be a little more than the other.
+            busy: (cpu - polling).clamp(0.0, 1.0),
+            polling: polling.clamp(0.0, 1.0),
+            enters: rates.of(was.enters, now.enters),
+            completions: rates.of(was.completions, now.completions),
+        }
+    };
+    after.cores.iter().map(row).collect()
+}

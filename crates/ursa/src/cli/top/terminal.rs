@@ -1,0 +1,122 @@
+//! The terminal: taken over, given back however it ends.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use api::{Client, ClientError};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::super::exit::CliError;
+use super::super::table::age;
+use super::frame::{Frame, Sample};
+use super::read;
+use super::screen::{Screen, table_rows};
+use super::view::{Asked, Views};
+
+/// How soon a signal, or a new reading, is noticed.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Gives the terminal back. A panic does so, too, by the hook that [`ratatui::try_init`] sets.
+struct Taken(DefaultTerminal);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// Shows what the node does until somebody leaves, or a signal comes.
+pub(super) fn run(client: &Client, mut views: Views, interval: Duration) -> Result<(), CliError> {
+    if !io::stdout().is_terminal() {
+        return Err(CliError::NoTerminal);
+    }
+    // Whoever cannot be asked at all is told so on the terminal as it was.
+    let mut before = read(client)?;
+    let mut frame = Frame::between(&before, &before);
+    let readings = readings(client.clone(), interval);
+    let ended = ended().map_err(CliError::Terminal)?;
+    let mut taken = Taken(ratatui::try_init().map_err(CliError::Terminal)?);
+    let mut heard = Instant::now();
+    let mut failed: Option<ClientError> = None;
+    while !ended.load(Ordering::Relaxed) {
+        loop {
+            match readings.try_recv() {
+                Ok(Ok(after)) => {
+                    if !views.paused {
+                        frame = Frame::between(&before, &after);
+                    }
+                    (before, heard, failed) = (after, Instant::now(), None);
+                }
+                Ok(Err(error)) => failed = Some(error),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+            }
+        }
+        let silence = heard.elapsed();
+        let trouble = match &failed {
+            Some(error) => Some(format!("NO ANSWER for {}: {error}", age(silence.as_secs()))),
+            None if silence > interval + Duration::from_secs(3) => {
+                Some(format!("NO ANSWER for {}", age(silence.as_secs())))
+            }
+            None => None,
+        };
+        let drawn = taken.0.draw(|onto| {
+            let screen = Screen { frame: &frame, views: &views, trouble: trouble.as_deref(), keys: true };
+            onto.render_widget(screen, onto.area());
+        });
+        let height = drawn.map_err(CliError::Terminal)?.area.height;
+        if event::poll(LOOK_EVERY).map_err(CliError::Terminal)?
+            && let Event::Key(key) = event::read().map_err(CliError::Terminal)?
+            && key.kind != KeyEventKind::Release
+        {
+            let all = views.grid(&frame).rows.len();
+            if views.press(key, table_rows(height), all) == Asked::Leave {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads again and again, in a thread of its own, for as long as somebody listens.
+fn readings(client: Client, interval: Duration) -> Receiver<Result<Sample, ClientError>> {
+    let (taken, readings) = mpsc::channel();
+    thread::spawn(move || {
+        loop {
+            thread::sleep(interval);
+            if taken.send(read(&client)).is_err() {
+                return;
+            }
+        }
+    });
+    readings
+}
+
+/// Becomes true with a signal that would end the program with the terminal as it is.
+fn ended() -> io::Result<Arc<AtomicBool>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let signals = {
+        let _entered = runtime.enter();
+        [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()].map(signal)
+    };
+    let [terminate, hangup, interrupt] = signals;
+    let (mut terminate, mut hangup, mut interrupt) = (terminate?, hangup?, interrupt?);
+    let ended = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&ended);
+    thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        });
+        seen.store(true, Ordering::Relaxed);
+    });
+    Ok(ended)
+}

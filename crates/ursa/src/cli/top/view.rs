@@ -1,0 +1,336 @@
+//! What is shown of a frame, in which order; and what keys do to that.
+
+use std::cmp::Ordering;
+
+use clap::ValueEnum;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::super::table::age;
+use super::frame::{CopyRow, CoreRow, Frame, PathRow, VolumeRow};
+
+/// A table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum View {
+    /// Volumes: what hosts do with them through this node
+    #[default]
+    Volumes,
+    /// Copies of volumes: which are in sync, and how far the others are
+    Copies,
+    /// Paths: sessions of initiators
+    Paths,
+    /// Cores: what each works
+    Cores,
+}
+
+impl View {
+    pub(super) const ALL: [View; 4] = [View::Volumes, View::Copies, View::Paths, View::Cores];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            View::Volumes => "volumes",
+            View::Copies => "copies",
+            View::Paths => "paths",
+            View::Cores => "cores",
+        }
+    }
+}
+
+/// How somebody looks at it.
+#[derive(Clone, Debug)]
+pub(super) struct Views {
+    pub(super) shown: View,
+    /// By which column each is sorted, and whether the other way round.
+    orders: [(usize, bool); 4],
+    /// The first row that is shown.
+    pub(super) first: usize,
+    pub(super) paused: bool,
+}
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Stay,
+    Leave,
+}
+
+/// How a row is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    /// Something mends itself.
+    Working,
+    /// Somebody should look after it.
+    Bad,
+}
+
+/// A table ready to be drawn.
+#[derive(Clone, Debug)]
+pub(super) struct Grid {
+    pub(super) titles: Vec<&'static str>,
+    /// Which columns are numbers.
+    pub(super) right: Vec<bool>,
+    pub(super) rows: Vec<(Vec<String>, Tone)>,
+    /// By which column it is sorted, and whether the other way round.
+    pub(super) order: (usize, bool),
+    /// What is said without a row.
+    pub(super) none: &'static str,
+}
+
+struct Column<R> {
+    title: &'static str,
+    number: bool,
+    text: fn(&R) -> String,
+    /// Numbers: the largest first; names as they are.
+    order: fn(&R, &R) -> Ordering,
+}
+
+impl Views {
+    /// Each by what one looks for first: the busiest, or what is not well.
+    pub(super) fn new(shown: View) -> Views {
+        Views { shown, orders: [(1, false), (2, false), (5, false), (0, false)], first: 0, paused: false }
+    }
+
+    /// What a key does. `rows` are on the screen at a time, of `all`.
+    pub(super) fn press(&mut self, key: KeyEvent, rows: usize, all: usize) -> Asked {
+        let columns = self.columns();
+        let (column, reversed) = self.orders[self.shown as usize];
+        let order = &mut self.orders[self.shown as usize];
+        let last = all.saturating_sub(rows);
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return Asked::Leave,
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Asked::Leave,
+            KeyCode::Char('v' | '1') => self.show(View::Volumes),
+            KeyCode::Char('c' | '2') => self.show(View::Copies),
+            KeyCode::Char('p' | '3') => self.show(View::Paths),
+            KeyCode::Char('o' | '4') => self.show(View::Cores),
+            KeyCode::Tab => self.show(View::ALL[(self.shown as usize + 1) % View::ALL.len()]),
+            KeyCode::BackTab => self.show(View::ALL[(self.shown as usize + 3) % View::ALL.len()]),
+            KeyCode::Char('s' | '>') | KeyCode::Right => *order = ((column + 1) % columns, false),
+            KeyCode::Char('<') | KeyCode::Left => *order = ((column + columns - 1) % columns, false),
+            KeyCode::Char('r') => *order = (column, !reversed),
+            KeyCode::Char(' ') => self.paused = !self.paused,
+            KeyCode::Down => self.first = (self.first + 1).min(last),
+            KeyCode::Up => self.first = self.first.saturating_sub(1),
+            KeyCode::PageDown => self.first = (self.first + rows).min(last),
+            KeyCode::PageUp => self.first = self.first.saturating_sub(rows),
+            KeyCode::Home => self.first = 0,
+            KeyCode::End => self.first = last,
+            _ => {}
+        }
+        Asked::Stay
+    }
+
+    fn show(&mut self, view: View) {
+        self.shown = view;
+        self.first = 0;
+    }
+
+    fn columns(&self) -> usize {
+        match self.shown {
+            View::Volumes => VOLUMES.len(),
+            View::Copies => COPIES.len(),
+            View::Paths => PATHS.len(),
+            View::Cores => CORES.len(),
+        }
+    }
+
+    /// The table that is shown.
+    pub(super) fn grid(&self, frame: &Frame) -> Grid {
+        let order = self.orders[self.shown as usize];
+        match self.shown {
+            View::Volumes => {
+                let tone = |row: &VolumeRow| match (row.serving, row.copies_in_sync < row.copies) {
+                    (false, _) => Tone::Bad,
+                    (true, true) => Tone::Working,
+                    (true, false) => Tone::Plain,
+                };
+                grid(&VOLUMES, &frame.volumes, order, tone, "No volume is on this node.")
+            }
+            View::Copies => {
+                let tone = |row: &CopyRow| match (row.state.as_str(), row.waits || row.done.is_none()) {
+                    ("in_sync", _) => Tone::Plain,
+                    (_, false) => Tone::Working,
+                    (_, true) => Tone::Bad,
+                };
+                grid(&COPIES, &frame.copies, order, tone, "No volume here has copies on several nodes.")
+            }
+            View::Paths => grid(&PATHS, &frame.paths, order, |_| Tone::Plain, "Nobody is logged in."),
+            View::Cores => grid(&CORES, &frame.cores, order, |_| Tone::Plain, "The node names no cores."),
+        }
+    }
+}
+
+fn grid<R: Clone>(
+    columns: &[Column<R>],
+    rows: &[R],
+    (by, reversed): (usize, bool),
+    tone: impl Fn(&R) -> Tone,
+    none: &'static str,
+) -> Grid {
+    let mut rows = rows.to_vec();
+    // Rows that are equal stay in the order of their names.
+    rows.sort_by(|a, b| {
+        let order = (columns[by].order)(a, b);
+        if reversed { order.reverse() } else { order }
+    });
+    Grid {
+        titles: columns.iter().map(|column| column.title).collect(),
+        right: columns.iter().map(|column| column.number).collect(),
+        rows: rows
+            .iter()
+            .map(|row| (columns.iter().map(|column| (column.text)(row)).collect(), tone(row)))
+            .collect(),
+        order: (by, reversed),
+        none,
+    }
+}
+
+/// A column of names.
+macro_rules! name {
+    ($title:literal, $field:ident) => {
+        Column {
+            title: $title,
+            number: false,
+            text: |row| row.$field.to_string(),
+            order: |a, b| a.$field.cmp(&b.$field),
+        }
+    };
+}
+
+/// A column of numbers, the largest first.
+macro_rules! number {
+    ($title:literal, $shown:ident, |$row:ident| $value:expr) => {
+        Column {
+            title: $title,
+            number: true,
+            text: |$row| $shown($value),
+            order: |a, b| {
+                let [a, b] = [a, b].map(|$row| f64::from_value($value));
+                b.total_cmp(&a)
+            },
+        }
+    };
+}
+
+/// What can be compared as a number; what is absent is less than all else.
+trait FromValue<T> {
+    fn from_value(value: T) -> f64;
+}
+
+impl FromValue<f64> for f64 {
+    fn from_value(value: f64) -> f64 {
+        value
+    }
+}
+
+impl FromValue<Option<f64>> for f64 {
+    fn from_value(value: Option<f64>) -> f64 {
+        value.unwrap_or(-1.0)
+    }
+}
+
+static VOLUMES: [Column<VolumeRow>; 9] = [
+    name!("VOLUME", volume),
+    Column {
+        title: "IOPS",
+        number: true,
+        text: |row| count(row.reads + row.writes),
+        order: |a, b| (b.reads + b.writes).total_cmp(&(a.reads + a.writes)),
+    },
+    number!("READS", count, |row| row.reads),
+    number!("WRITES", count, |row| row.writes),
+    number!("READ/S", bytes, |row| row.bytes_read),
+    number!("WRITTEN/S", bytes, |row| row.bytes_written),
+    number!("READ", latency, |row| row.read_seconds),
+    number!("WRITE", latency, |row| row.write_seconds),
+    number!("P99", latency, |row| row.p99_seconds),
+];
+
+static COPIES: [Column<CopyRow>; 8] = [
+    name!("VOLUME", volume),
+    name!("NODE", node),
+    Column {
+        title: "STATE",
+        number: false,
+        text: |row| row.state.replace('_', " "),
+        // What is not in sync comes first.
+        order: |a, b| (a.state == "in_sync").cmp(&(b.state == "in_sync")),
+    },
+    number!("DONE", percent, |row| row.done),
+    number!("LEFT", bytes_left, |row| row.bytes_left),
+    number!("RATE/S", bytes_left, |row| row.bytes_per_second),
+    number!("TO GO", time, |row| row.seconds_left),
+    Column {
+        title: "WHY",
+        number: false,
+        text: |row| if row.waits { format!("WAITS; {}", row.cause) } else { row.cause.clone() },
+        order: |a, b| a.cause.cmp(&b.cause),
+    },
+];
+
+static PATHS: [Column<PathRow>; 8] = [
+    name!("INITIATOR", initiator),
+    name!("FROM", from),
+    name!("TARGET", target),
+    name!("CORE", core),
+    Column { title: "AGE", number: true, text: |row| age(row.age), order: |a, b| b.age.cmp(&a.age) },
+    number!("COMMANDS", count, |row| row.commands),
+    number!("RECEIVED/S", bytes, |row| row.bytes_received),
+    number!("SENT/S", bytes, |row| row.bytes_sent),
+];
+
+static CORES: [Column<CoreRow>; 5] = [
+    name!("CORE", core),
+    number!("BUSY", share, |row| row.busy),
+    number!("POLLING", share, |row| row.polling),
+    number!("ENTERS/S", count, |row| row.enters),
+    number!("COMPLETIONS/S", count, |row| row.completions),
+];
+
+/// Operations a second, in three digits or so.
+pub(super) fn count(value: f64) -> String {
+    match value {
+        value if value < 0.05 => "0".into(),
+        value if value < 9.95 => format!("{value:.1}"),
+        value if value < 9_999.5 => format!("{value:.0}"),
+        value if value < 999_500.0 => format!("{:.1}k", value / 1e3),
+        value => format!("{:.2}M", value / 1e6),
+    }
+}
+
+/// Bytes, in three digits or so, with a binary suffix.
+pub(super) fn bytes(value: f64) -> String {
+    let (mut value, mut units) = (value.max(0.0).round(), ["", "K", "M", "G", "T", "P"].iter());
+    let mut unit = units.next();
+    while value >= 1023.5 && units.len() > 0 {
+        (value, unit) = (value / 1024.0, units.next());
+    }
+    let digits = if value < 99.95 { format!("{value:.1}") } else { format!("{value:.0}") };
+    format!("{}{}", digits.strip_suffix(".0").unwrap_or(&digits), unit.copied().unwrap_or_default())
+}
+
+fn bytes_left(value: Option<f64>) -> String {
+    value.map_or("-".into(), bytes)
+}
+
+fn latency(value: Option<f64>) -> String {
+    match value {
+        None => "-".into(),
+        Some(value) if value < 0.9995e-3 => format!("{:.0}us", value * 1e6),
+        Some(value) if value < 0.09995 => format!("{:.1}ms", value * 1e3),
+        Some(value) if value < 0.9995 => format!("{:.0}ms", value * 1e3),
+        Some(value) => format!("{value:.1}s"),
+    }
+}
+
+fn time(value: Option<f64>) -> String {
+    value.map_or("-".into(), |value| age(value.max(0.0) as u64))
+}
+
+fn percent(value: Option<f64>) -> String {
+    value.map_or("-".into(), |value| format!("{:.0} %", (value * 100.0).floor()))
+}
+
+fn share(value: f64) -> String {
+    format!("{:.0} %", value * 100.0)
+}
