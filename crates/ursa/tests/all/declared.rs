@@ -1,5 +1,8 @@
 //! A file that says what there shall be: applied, compared, exported.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use crate::node::{Node, free_address};
@@ -75,7 +78,7 @@ fn a_file_is_applied_once_and_changes_only_what_differs() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "~ volume db: from 64M to 128M\n");
     let answer = node.json(&["apply", "-f", &grown]);
-    assert_eq!(answer, json!({"done": ["~ volume db: from 64M to 128M"], "not_done": []}));
+    assert_eq!(answer, json!({"done": ["~ volume db: from 64M to 128M"], "not_done": [], "waiting": []}));
     assert!(node.refused(1, &["apply", "-f", &file(&node, &text("64M", ""))]).contains("volumes only grow"));
     assert_eq!(node.json(&["volume", "show", "db"])["size"], json!(128u64 << 20));
 }
@@ -133,4 +136,46 @@ fn nothing_is_destroyed_without_prune_and_a_yes() {
     assert_eq!(node.json(&["target", "list"]), json!([]), "the file names none");
     assert_eq!(node.ok(&["apply", "-f", &path, "--prune", "--yes"]), NOTHING);
     assert!(node.refused(2, &["apply", "-f", "/nowhere.toml"]).contains("/nowhere.toml"));
+}
+
+#[test]
+fn a_copy_moves_and_nothing_is_done_twice() {
+    let nodes = [(); 3].map(|()| Node::start(&[]));
+    nodes[0].ok(&["node", "init", "--listen", &free_address().to_string()]);
+    for node in &nodes[1..] {
+        let token = nodes[0].ok(&["node", "token"]);
+        node.ok(&["node", "join", token.trim(), "--listen", &free_address().to_string()]);
+    }
+    let text = |on| format!("[[volume]]\nname = \"db\"\nsize = \"64M\"\non = {on}\n");
+    // Until the new nodes are heard of, they are not given copies.
+    let end = Instant::now() + Duration::from_secs(60);
+    let apply = |text: &str, arguments: &[&str]| {
+        let path = file(&nodes[0], text);
+        loop {
+            let output = nodes[0].ursa(&[&["apply", "-f", &path], arguments].concat());
+            if output.status.success() || Instant::now() > end {
+                assert!(output.status.success(), "{output:?}");
+                return String::from_utf8(output.stdout).unwrap();
+            }
+            thread::sleep(Duration::from_millis(200));
+        }
+    };
+    assert!(apply(&text("[1, 2]"), &[]).contains("+ volume db: 64M on nodes 1, 2\n"));
+    assert_eq!(apply(&text("[2, 1]"), &[]), NOTHING);
+    let moved = apply(&text("[1, 3]"), &["--prune", "--yes"]);
+    assert!(moved.contains("~ copy of volume db: from node 2 to node 3\n"), "{moved}");
+    assert_eq!(apply(&text("[1, 3]"), &["--prune", "--yes"]), NOTHING, "it is under way");
+    loop {
+        let copies = nodes[0].json(&["volume", "show", "db"])["copies"].clone();
+        let copies = copies.as_array().unwrap();
+        let on: Vec<_> = copies.iter().map(|copy| (&copy["node"], &copy["state"])).collect();
+        if on == [(&json!(1), &json!("in_sync")), (&json!(3), &json!("in_sync"))] {
+            break;
+        }
+        assert!(Instant::now() < end, "{copies:?}");
+        thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(apply(&text("[1, 3]"), &["--prune", "--yes"]), NOTHING);
+    let check = nodes[0].ursa(&["status", "--check"]);
+    assert_eq!(check.status.code(), Some(0), "{check:?}");
 }

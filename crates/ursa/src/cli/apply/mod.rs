@@ -80,6 +80,8 @@ struct Outcome {
     failed: Option<Failed>,
     /// What was not done for that.
     not_done: Vec<String>,
+    /// What is to be done later, and when.
+    waiting: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -98,9 +100,10 @@ impl Apply {
         if self.prune && declared.is_empty() {
             return Err(CliError::PruneAll(self.file.clone()));
         }
-        let plan = Plan::new(&declared, &Present::of(client)?, self.prune)?;
+        let mut plan = Plan::new(&declared, &Present::of(client)?, self.prune)?;
         if plan.steps.is_empty() {
-            return output.show(&Outcome::none(), |_| "Nothing to do: all is as the file says.\n".into());
+            plan.kept.clear();
+            return output.show(&plan.shown(), plan::text);
         }
         let destroyed = plan.destroyed();
         if self.confirm.is_dry_run() {
@@ -113,14 +116,15 @@ impl Apply {
         if !self.confirm.go_on(output, &what, !destroyed.is_empty())? {
             return Ok(());
         }
-        carry_out(&plan.steps, client, output)
+        carry_out(&plan, client, output)
     }
 }
 
 /// One step after the other; the first that fails is the last.
-fn carry_out(steps: &[Step], client: &Client, output: &Output) -> Result<(), CliError> {
-    let mut outcome = Outcome::none();
-    let mut steps = steps.iter();
+fn carry_out(plan: &Plan, client: &Client, output: &Output) -> Result<(), CliError> {
+    let mut outcome =
+        Outcome { done: Vec::new(), failed: None, not_done: Vec::new(), waiting: plan.waiting.clone() };
+    let mut steps = plan.steps.iter();
     for step in steps.by_ref() {
         match step.run(client) {
             Ok(()) => {
@@ -140,16 +144,18 @@ fn carry_out(steps: &[Step], client: &Client, output: &Output) -> Result<(), Cli
             }
         }
     }
-    output.show(&outcome, |outcome| match outcome.done.len() {
-        1 => "1 change was made.\n".into(),
-        done => format!("{done} changes were made.\n"),
+    output.show(&outcome, |outcome| {
+        let done = match outcome.done.len() {
+            1 => "1 change was made.\n".into(),
+            done => format!("{done} changes were made.\n"),
+        };
+        match outcome.waiting.as_slice() {
+            [] => done,
+            waiting => {
+                format!("{done}To be done later: apply the file again then.\n  {}\n", waiting.join("\n  "))
+            }
+        }
     })
-}
-
-impl Outcome {
-    fn none() -> Outcome {
-        Outcome { done: Vec::new(), failed: None, not_done: Vec::new() }
-    }
 }
 
 impl Diff {

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use api::{
-    CopyCreate, Host, HostChange, HostCreate, MapCreate, Strategy, StrategyChoice, TargetCreate, Volume,
-    VolumeCreate,
+    CopyCreate, CopyState, Host, HostChange, HostCreate, MapCreate, Strategy, StrategyChoice, TargetCreate,
+    Volume, VolumeCreate,
 };
 use serde::Serialize;
 
@@ -22,6 +22,8 @@ pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     /// What is left as it is though the file does not name it.
     pub(super) kept: Vec<String>,
+    /// What is to be done later, and when.
+    pub(super) waiting: Vec<String>,
 }
 
 /// For programs.
@@ -29,6 +31,7 @@ pub(super) struct Plan {
 pub(super) struct Shown {
     changes: Vec<String>,
     kept: Vec<String>,
+    waiting: Vec<String>,
 }
 
 /// A plan in the making.
@@ -83,19 +86,29 @@ impl Plan {
     }
 
     pub(super) fn shown(&self) -> Shown {
-        Shown { changes: self.steps.iter().map(Step::line).collect(), kept: self.kept.clone() }
+        Shown {
+            changes: self.steps.iter().map(Step::line).collect(),
+            kept: self.kept.clone(),
+            waiting: self.waiting.clone(),
+        }
     }
 }
 
 /// As `diff` shows it.
 pub(super) fn text(shown: &Shown) -> String {
-    let mut text = match shown.changes.as_slice() {
-        [] => "Nothing to do: all is as the file says.\n".to_owned(),
-        changes => changes.join("\n") + "\n",
+    let mut text = match (shown.changes.as_slice(), shown.waiting.as_slice()) {
+        ([], []) => "Nothing to do: all is as the file says.\n".to_owned(),
+        ([], _) => "Nothing to do now.\n".to_owned(),
+        (changes, _) => changes.join("\n") + "\n",
     };
-    if !shown.kept.is_empty() {
-        text += "\nNot in the file, and left as it is (--prune deletes it):\n";
-        shown.kept.iter().for_each(|line| text += &format!("  {line}\n"));
+    for (head, lines) in [
+        ("To be done later: apply the file again then.", &shown.waiting),
+        ("Not in the file, and left as it is (--prune deletes it):", &shown.kept),
+    ] {
+        if !lines.is_empty() {
+            text += &format!("\n{head}\n");
+            lines.iter().for_each(|line| text += &format!("  {line}\n"));
+        }
     }
     text
 }
@@ -279,10 +292,21 @@ impl Planner<'_> {
             let copy = CopyCreate { node, pool: None, instead_of };
             self.plan.steps.push(Step::AddCopy { volume: name.clone(), copy });
         }
+        // A good copy goes when all that the file names are good: until then it is one that can be needed.
+        let is_good = |node: &u16| {
+            let mut copies = present.copies.iter().filter(|copy| !copy.leaves);
+            copies.any(|copy| copy.node == *node && copy.state == CopyState::InSync)
+        };
+        let settled = shall.iter().all(is_good);
         for node in surplus {
-            match self.prune {
-                true => self.copies_gone.push(Step::RemoveCopy { volume: name.clone(), node }),
-                false => self.plan.kept.push(format!("the copy of volume {name} on node {node}")),
+            if !self.prune {
+                self.plan.kept.push(format!("the copy of volume {name} on node {node}"));
+            } else if settled || !is_good(&node) {
+                self.copies_gone.push(Step::RemoveCopy { volume: name.clone(), node });
+            } else {
+                self.plan.waiting.push(format!(
+                    "- copy of volume {name} on node {node}: when all copies that the file names are in sync"
+                ));
             }
         }
     }
@@ -317,6 +341,13 @@ impl Planner<'_> {
                     .push(format!("{what}: there is no {kind} {name:?}, neither in the file nor here"));
                 return;
             }
+        }
+        let is_new = |step: &Step| matches!(step, Step::CreateVolume(new) if new.name == *volume);
+        if self.present.volumes.iter().all(|other| other.name != *volume)
+            && !self.plan.steps.iter().any(is_new)
+        {
+            // Why it cannot be made is said already.
+            return;
         }
         let present = self.present.targets.iter().find(|present| present.name == *target);
         let maps = present.map_or(&[][..], |target| &target.maps);

@@ -253,6 +253,22 @@ fn what_the_file_does_not_name_stays_unless_pruned() {
             "- host web",
         ],
     );
+    // Two that shall be elsewhere move one by one, and so does the only good one.
+    let both = FILE.replace("[2, 1]", "[3]");
+    let mut cluster = self::present();
+    let plan = changes(&both, &cluster, true, &["~ copy of volume db: from node 2 to node 3"]);
+    let later = "- copy of volume db on node 1: when all copies that the file names are in sync";
+    assert_eq!(plan.waiting, [later]);
+    let copies = &mut cluster.volumes[0].copies;
+    (copies[1].node, copies[1].state) = (3, CopyState::Joining);
+    let plan = changes(&both, &cluster, true, &[]);
+    let expected = format!("Nothing to do now.\n\nTo be done later: apply the file again then.\n  {later}\n");
+    assert_eq!(plan::text(&plan.shown()), expected);
+    cluster.volumes[0].copies[1].state = CopyState::InSync;
+    changes(&both, &cluster, true, &["- copy of volume db on node 1"]);
+    cluster.volumes[0].copies[0].state = CopyState::Outside;
+    changes(&both, &cluster, true, &["- copy of volume db on node 1"]);
+
     // A move that is under way is not begun again.
     let copies = &mut present.volumes[0].copies;
     let new = VolumeCopy { node: 3, slot: 2, ..copies[1].clone() };
@@ -299,7 +315,10 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
         let file = FILE.replace(from, to);
         assert_ne!(file, FILE, "{from}");
         if expected == "does not know" {
-            conflicts(&file.replace("[2, 1]", "[2, 3]"), &present, "ask one of nodes 2, 3");
+            let elsewhere = file.replace("[2, 1]", "[2, 3]");
+            let elsewhere = elsewhere.replace("volume = \"db\"", "volume = \"new\"\nlun = 0");
+            let error = planned(&elsewhere, &present, false).unwrap_err().to_string();
+            assert!(error.contains("ask one of nodes 2, 3") && error.lines().count() == 2, "{error}");
             conflicts(&file.replace("[2, 1]", "[1, 9]"), &present, "the cluster has no node 9");
         } else {
             conflicts(&file, &present, expected);

@@ -120,20 +120,24 @@ fn scan(observed: &Observed, syncs: &[Sync<'_>]) -> String {
     let (total, left, rate) =
         (sum(|sync| sync.total_bytes), sum(|sync| sync.left_bytes), sum(|sync| sync.bytes_per_second));
     let done = total.saturating_sub(left);
-    let percent = if total == 0 { 0 } else { u128::from(done) * 100 / u128::from(total) };
+    let percent = u128::from(done) * 100 / u128::from(total.max(1));
     // Syncs share what nodes and links give: the sum at the sum of rates, and no sooner than the last of them.
     let last = syncs.iter().map(|sync| sync.sync.seconds_left).collect::<Option<Vec<_>>>();
     let eta = match last.and_then(|all| all.into_iter().max()) {
-        Some(seconds) if rate > 0 => format!("{} to go", age(seconds.max(left.div_ceil(rate)))),
+        Some(seconds) if rate > 0 => format!("{} to go", age(seconds.max(left / rate))),
         _ => "nobody can say how long it takes".into(),
     };
     let copies = if syncs.len() == 1 { "1 copy".to_owned() } else { format!("{} copies", syncs.len()) };
-    let whole = format!(
-        "{copies}: {} of {} copied ({percent} %), {} a second, {eta}",
-        size(done),
-        size(total),
-        size(rate)
-    );
+    let whole = match total {
+        // A copy that is new, or whose node is away: nobody has counted yet.
+        0 => format!("{copies}: what there is to copy is not known yet"),
+        _ => format!(
+            "{copies}: {} of {} copied ({percent} %), {} a second, {eta}",
+            size(done),
+            size(total),
+            size(rate)
+        ),
+    };
     let each = |sync: &Sync<'_>| format!("{} on node {}: {}", sync.volume, sync.node, sync_line(sync.sync));
     format!("{whole}\n{}", shortened(syncs.iter().map(each).collect(), ""))
 }

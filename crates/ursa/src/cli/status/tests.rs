@@ -346,6 +346,25 @@ fn what_is_judged_how() {
 }
 
 #[test]
+fn what_is_not_counted_yet_is_no_progress() {
+    let mut observed = cluster();
+    let waits_for = Some("the link to node 2, of which nothing is heard".into());
+    let new = CopySync {
+        total_bytes: 0,
+        left_bytes: 0,
+        copied_bytes: 0,
+        bytes_per_second: 0,
+        seconds_left: None,
+        waits_for,
+        ..sync()
+    };
+    observed.volumes[0].copies[1] = copy(2, CopyState::Outside, Some(new));
+    let findings = health::findings(&observed);
+    let text = screen::text(&observed, &observed.report(&findings));
+    assert!(text.contains("Scan     1 copy: what there is to copy is not known yet\n"), "{text}");
+}
+
+#[test]
 fn a_thousand_volumes_are_one_screen_too() {
     let mut observed = cluster();
     let outside = |name: String| {

@@ -315,10 +315,12 @@ fn copies(after: &Sample) -> Vec<CopyRow> {
         volume: volume.clone(),
         node: *node,
         state: copy.state.clone(),
+        // Of a copy that is new nobody may have counted yet.
         done: copy
             .total
+            .filter(|total| *total > 0.0)
             .zip(copy.left)
-            .map(|(total, left)| if total > 0.0 { ((total - left) / total).clamp(0.0, 1.0) } else { 1.0 }),
+            .map(|(total, left)| ((total - left) / total).clamp(0.0, 1.0)),
         bytes_left: copy.left,
         bytes_per_second: copy.bytes_per_second,
         seconds_left: copy.seconds_left,
