@@ -14,6 +14,7 @@ mod event;
 mod host;
 mod job;
 mod list;
+mod live;
 mod local;
 mod node;
 mod pool;
@@ -25,8 +26,8 @@ mod volume;
 
 pub use self::access::{
     AccessState, ApiToken, ApiTokenCreate, ApiTokenMade, AuditEntry, LoggedIn, Login, PASSWORD_BYTES_MAX,
-    PASSWORD_BYTES_MIN, PasswordChange, ProvedBy, REQUEST_HEADER, Role, SESSION_COOKIE, SetUp, User,
-    UserChange, UserCreate, WhoAmI,
+    PASSWORD_BYTES_MIN, PasswordChange, ProvedBy, REQUEST_HEADER, Role, SECURE_SESSION_COOKIE,
+    SESSION_COOKIE, SetUp, User, UserChange, UserCreate, WhoAmI,
 };
 pub use self::chap::Chap;
 pub use self::client::{Client, ClientError};
@@ -37,22 +38,23 @@ pub use self::cluster::{
 pub use self::event::{Event, Events, Severity};
 pub use self::host::{Host, HostChange, HostCreate};
 pub use self::job::{Job, JobKind, JobState};
-pub use self::list::List;
+pub use self::list::{List, Missing};
+pub use self::live::{LiveCore, LiveFlow, LiveSample, LiveVolume};
 pub use self::local::LocalCredential;
 pub use self::node::{Change, Health, Node};
 pub use self::pool::{
     DiskFailure, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport, PoolRemains,
     PoolState, RemainingDisk, RemainingMap, RemainingVolume,
 };
-pub use self::problem::Problem;
+pub use self::problem::{Candidate, DryRun, Problem};
 pub use self::session::Session;
 pub use self::strategy::{
     ForkResolution, Strategy, StrategyChoice, StrategyChosen, VolumeFork, VolumeStrategy,
 };
 pub use self::target::{MapCreate, Target, TargetCreate, TargetMap};
 pub use self::volume::{
-    CopyCheck, CopyCreate, CopyState, CopySync, SyncRestraint, Verification, Volume, VolumeChange,
-    VolumeCopy, VolumeCreate, VolumeKind, VolumeMap,
+    CopyCheck, CopyCreate, CopyState, CopySync, Loss, LossOutcome, SyncRestraint, Verification, Volume,
+    VolumeChange, VolumeCopy, VolumeCreate, VolumeKind, VolumeMap,
 };
 
 /// Where a node listens for HTTP unless it is told otherwise. Other machines reach it when it is told an address of theirs.

@@ -24,6 +24,12 @@ pub struct Pool {
     pub volumes: usize,
     /// Its disks.
     pub disks: Vec<PoolDisk>,
+    /// The number of the node that has it; absent without a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u16>,
+    /// The name of that node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
 }
 
 /// Whether a pool can be used.

@@ -26,6 +26,38 @@ pub struct Problem {
     /// The field of the request that is concerned, as a path (`disks[0].path`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// What was looked at and does not do, and by which rule.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<Candidate>,
+}
+
+/// A node, with the pool of it that would be taken, for a copy of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Candidate {
+    /// Its number; absent without a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u16>,
+    /// Its name.
+    pub node_name: String,
+    /// The pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// By which rule it does not do, for programs; absent: it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "no_space")]
+    pub rule: Option<String>,
+    /// The same in words.
+    pub text: String,
+}
+
+/// What a change would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DryRun {
+    /// Step by step, in sentences.
+    pub would: Vec<String>,
+    /// What was looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<Candidate>,
 }
 
 impl Problem {

@@ -28,4 +28,10 @@ pub struct Session {
     pub bytes_received: u64,
     /// Bytes to the initiator so far, headers included.
     pub bytes_sent: u64,
+    /// The number of the node that has it; absent without a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u16>,
+    /// The name of that node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
 }

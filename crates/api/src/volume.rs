@@ -53,6 +53,38 @@ pub struct Volume {
     /// A node has gone on alone with it, and that is not settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork: Option<VolumeFork>,
+    /// What the loss of each node that has a copy would do now; absent without copies, and where that cannot be said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<Loss>,
+}
+
+/// What the loss of a node would do to a volume now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Loss {
+    /// The number of the node.
+    pub node: u16,
+    /// What, for programs.
+    pub outcome: LossOutcome,
+    /// The same in words.
+    pub text: String,
+}
+
+/// What the loss of a node does to a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LossOutcome {
+    /// The node is not there now.
+    DownNow,
+    /// Nothing changes: its copy is not in sync.
+    Nothing,
+    /// The volume goes on after a moment.
+    GoesOn,
+    /// The other node goes on alone; if only the link is lost both do, and one's data is given up later.
+    GoesOnAlone,
+    /// Nobody serves the volume until the node is back.
+    Stops,
+    /// The data is lost.
+    DataLost,
 }
 
 /// A copy of a volume on a node of the cluster.

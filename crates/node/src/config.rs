@@ -3,9 +3,15 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::Pin;
+use std::rc::Rc;
 use std::time::Duration;
 
+use crate::control::Control;
 use crate::port_numbers::NodeNumber;
+
+/// See [`Config::show`].
+pub type Show = fn(Rc<Control>, String) -> Pin<Box<dyn Future<Output = Option<String>>>>;
 
 /// The settings of a node.
 #[derive(Clone, Debug)]
@@ -40,6 +46,8 @@ pub struct Config {
     pub link_via: BTreeMap<SocketAddr, SocketAddr>,
     /// What keeps the record of a cluster that the node is in.
     pub record: RecordEngine,
+    /// What the node shows another node of its cluster that asks for it, as text that only the two must understand; `None`: it does not know that.
+    pub show: Show,
     /// The wall clock, in seconds since 1970: when tokens expire.
     pub unix_now: fn() -> u64,
 }
@@ -78,6 +86,7 @@ impl Default for Config {
             discovery_chap: false,
             link_via: BTreeMap::new(),
             record: RecordEngine::Embedded,
+            show: |_, _| Box::pin(async { None }),
             unix_now: || 0,
         }
     }

@@ -10,6 +10,7 @@ mod drill;
 mod duration;
 mod host_setup;
 mod http;
+mod loss;
 mod metrics;
 mod serve;
 mod size;

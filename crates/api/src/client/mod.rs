@@ -197,6 +197,14 @@ impl Client {
         self.list("/v1/pools")
     }
 
+    /// The pools of another node of the cluster, by its number, or of `all`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn pools_of(&self, node: &str) -> Result<List<Pool>> {
+        self.get(&format!("/v1/pools?node={}", segment(node)))
+    }
+
     /// One pool.
     ///
     /// # Errors
@@ -455,6 +463,14 @@ impl Client {
     /// See [`ClientError`].
     pub fn sessions(&self) -> Result<Vec<Session>> {
         self.list("/v1/sessions")
+    }
+
+    /// The sessions with another node of the cluster, by its number, or with `all`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn sessions_of(&self, node: &str) -> Result<List<Session>> {
+        self.get(&format!("/v1/sessions?node={}", segment(node)))
     }
 
     /// Ends a session. Its initiator may log in again.

@@ -180,6 +180,20 @@ impl Control {
         self.volume(name.as_str())
     }
 
+    /// The nodes that would get the copies of a new volume.
+    pub(super) async fn check_placement(
+        &self,
+        name: VolumeName,
+        placement: &Placement,
+    ) -> Result<Vec<u16>, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let nodes = once_heard(&keeper, || choose_nodes(&keeper, placement)).await?;
+        if keeper.revision_of(&volume_name_key(name.as_str())).is_some() {
+            return Err(ControlError::Exists { kind: "volume", name: name.into() });
+        }
+        Ok(nodes.into_iter().map(|node| node.0).collect())
+    }
+
     /// Does what another node asks for.
     pub(crate) async fn carry_out_ask(self: Rc<Control>, ask: Ask) -> Result<Answer, ControlError> {
         let keeper = self.keeper_or_why_not()?;
@@ -194,6 +208,10 @@ impl Control {
             Ask::InstallUnit { id, epoch, expected, agreed } => {
                 let Some(id) = VolumeId::parse(&id) else { return Ok(Answer::Taken(false)) };
                 return Ok(Answer::Taken(keeper.install(id, Epoch(epoch), expected, *agreed).await));
+            }
+            Ask::Show { what } => {
+                let show = Shard::current().config().show;
+                return Ok(Answer::Shown(show(self, what).await));
             }
             Ask::KnowsForks => {}
             Ask::YieldToFork { id, epoch } => self.yield_to_fork(&id, epoch).await?,

@@ -227,6 +227,14 @@ impl Control {
         nodes.into_iter().map(|(node, _)| (node.id, node.name)).collect()
     }
 
+    /// This node's number and name in its cluster, if it is in one.
+    pub fn number_and_name(&self) -> (Option<u16>, Option<String>) {
+        match self.keeper() {
+            Some(keeper) => (Some(keeper.me().0), Some(self.host.name.clone())),
+            None => (None, None),
+        }
+    }
+
     /// Says which node decides alone while two nodes are the cluster; `None`: the one that does.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ mod pools;
 mod predecessor;
 mod relocation;
 mod reopening;
+mod showing;
 mod start;
 mod status;
 mod turns;
@@ -50,6 +51,7 @@ pub use self::people::{API_TOKENS_MAX, ApiToken, Role, USERS_MAX, User, UserChan
 pub use self::pools::{FailedDisk, ImportSpec, PoolSpec, PoolState, PoolStatus};
 pub use self::relocation::AddedCopy;
 use self::reopening::SetAside;
+pub use self::showing::SHOW_DEADLINE;
 pub use self::start::{DefaultPool, StartError, Wanted};
 pub use self::status::{RecordStatus, ReplicationStats, SessionStatus, Traffic, VolumeStats};
 pub(crate) use self::volumes::show_capacity;

@@ -108,6 +108,29 @@ impl Control {
         .await
     }
 
+    /// Whether a volume could be made, as far as that can be seen without making it; on which nodes of a cluster, by number.
+    ///
+    /// # Errors
+    /// As [`Control::create_volume`], but for what only its pool can say.
+    pub async fn check_volume(&self, new: &NewVolume) -> Result<Vec<u16>, ControlError> {
+        let name: VolumeName = new.name.parse()?;
+        if self.volume_named(name.as_str()).is_ok() {
+            return Err(ControlError::Exists { kind: "volume", name: name.into() });
+        }
+        whole_blocks(new.size, new.block_size)?;
+        if let Some(map) = &new.map {
+            self.place_for_new(map)?;
+        }
+        if let Some(placement) = &new.copies {
+            return self.check_placement(name, placement).await;
+        }
+        match &new.pool {
+            Some(pool) => self.pool_named(pool)?,
+            None => self.only_pool()?,
+        };
+        Ok(Vec::new())
+    }
+
     async fn make_volume(&self, changing: &Changing, new: NewVolume) -> Result<VolumeStatus, ControlError> {
         let name: VolumeName = new.name.parse()?;
         if let Some(placement) = new.copies.clone() {
@@ -437,13 +460,7 @@ impl Control {
     }
 
     fn volume_status(&self, info: VolumeInfo, pool: &str) -> VolumeStatus {
-        let access = self.access();
-        let maps = access
-            .targets_of(info.id)
-            .flat_map(|target| target.maps.iter().map(move |map| (target, map)))
-            .filter(|(_, map)| map.volume == info.id)
-            .map(|(target, map)| (target.name.to_string(), map.lun, map.host.to_string()))
-            .collect();
+        let maps = self.maps_of_volume(info.id);
         let failed = self.keeper().filter(|keeper| keeper.has_failed(info.id)).map(|_| {
             format!(
                 "a write to this copy failed, and it takes no part since: look after its disk (`ursa pool show {pool}`), then `ursa pool reopen {pool}`"
@@ -458,6 +475,19 @@ impl Control {
             None => info,
         };
         VolumeStatus { info, pool: pool.to_owned(), maps, problem, copies }
+    }
+
+    /// Where a volume is mapped, by its identity: target, LUN and host group.
+    pub fn maps_of(&self, id: &str) -> Vec<(String, u16, String)> {
+        VolumeId::parse(id).map(|id| self.maps_of_volume(id)).unwrap_or_default()
+    }
+
+    fn maps_of_volume(&self, id: VolumeId) -> Vec<(String, u16, String)> {
+        let access = self.access();
+        let maps = access.targets_of(id).flat_map(|target| target.maps.iter().map(move |map| (target, map)));
+        maps.filter(|(_, map)| map.volume == id)
+            .map(|(target, map)| (target.name.to_string(), map.lun, map.host.to_string()))
+            .collect()
     }
 
     /// Volumes of open pools that are not served, by name, and why.

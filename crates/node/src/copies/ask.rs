@@ -57,6 +57,11 @@ pub enum Ask {
         /// Which fork.
         epoch: u64,
     },
+    /// What the node shows of itself to whoever asks another node for it: see `Config::show`.
+    Show {
+        /// What.
+        what: String,
+    },
     /// The checksums of a volume's copy, region by region.
     Checksum {
         /// The volume's identity.
@@ -77,6 +82,8 @@ pub enum Answer {
     Unit(Option<Box<Told>>),
     /// Whether the change was carried out.
     Taken(bool),
+    /// What it shows; `None`: it does not know that.
+    Shown(Option<String>),
     /// One CRC32C over all of the copy's blocks, slice by slice.
     Checksum(Vec<u32>),
 }

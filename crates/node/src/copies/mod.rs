@@ -30,6 +30,8 @@ pub use self::entry::{
     CopyEntry, DROPPED_MAX, DroppedCopy, Leaves, NODES, NewCopy, NodeEntry, StandingEntry, VolumeEntry,
     maintenance_key, node_key, peer, volume_key, volume_name_key,
 };
+pub use replica::NodeId;
+
 pub use self::keeper::{
     ClusterError, CopiesStatus, Counted, Engine, ForkShown, ForkState, Keeper, RECORD_DEADLINE, json,
 };

@@ -11,7 +11,6 @@ mod exit;
 mod host;
 mod job;
 mod login;
-mod loss;
 mod manual;
 mod map;
 mod node;

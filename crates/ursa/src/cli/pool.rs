@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use api::{
-    Client, DiskFailure, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains,
+    Client, DiskFailure, List, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains,
     PoolState, RemainingDisk, RemainingMap, RemainingVolume,
 };
 use clap::Subcommand;
@@ -11,7 +11,7 @@ use clap::Subcommand;
 use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
-use super::table::{Table, age as age_text, fields, list, size};
+use super::table::{Table, age as age_text, fields, list, missing_lines, size};
 use crate::clock::unix_now;
 use crate::size::Size;
 
@@ -38,7 +38,11 @@ pub enum Command {
         confirm: Confirm,
     },
     /// List pools
-    List,
+    List {
+        /// Those of another node of the cluster, by its number, or of all
+        #[arg(long, value_name = "NUMBER|all")]
+        node: Option<String>,
+    },
     /// Show a pool with its disks
     Show {
         /// Its name
@@ -115,7 +119,8 @@ impl Command {
                 let pool = client.create_pool(&PoolCreate { name, disks, wipe })?;
                 output.show(&pool, one)
             }
-            Command::List => output.show(&client.pools()?, |pools| table(pools)),
+            Command::List { node: None } => output.show(&client.pools()?, |pools| table(pools)),
+            Command::List { node: Some(node) } => output.show(&client.pools_of(&node)?, of_nodes),
             Command::Show { name } => output.show(&client.pool(&name)?, one),
             Command::Import { paths, name, force } => {
                 let pool = client.import_pool(&PoolImport { paths: absolute(&paths)?, name, force })?;
@@ -193,6 +198,22 @@ fn table(pools: &[Pool]) -> String {
         ]);
     }
     table.text("There is no pool: make one with `ursa pool create`.")
+}
+
+fn of_nodes(pools: &List<Pool>) -> String {
+    let mut table = Table::new(&["NODE", "NAME", "STATE", "SIZE", "FREE", "VOLUMES", "DISKS"]);
+    for pool in &pools.items {
+        table.row([
+            pool.node_name.clone().unwrap_or_default(),
+            pool.name.clone(),
+            state(pool.state).into(),
+            size(pool.total),
+            size(pool.free),
+            pool.volumes.to_string(),
+            list(pool.disks.iter().map(|disk| &disk.path), "-"),
+        ]);
+    }
+    table.text("There is no pool.") + &missing_lines(&pools.missing)
 }
 
 fn one(pool: &Pool) -> String {

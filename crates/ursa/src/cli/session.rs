@@ -1,17 +1,21 @@
 //! `ursa session`.
 
-use api::{Client, Session};
+use api::{Client, List, Session};
 use clap::Subcommand;
 
 use super::exit::CliError;
 use super::output::Output;
-use super::table::{Table, age, list, size};
+use super::table::{Table, age, list, missing_lines, size};
 
 /// What to do with sessions.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List sessions
-    List,
+    List {
+        /// Those of another node of the cluster, by its number, or of all
+        #[arg(long, value_name = "NUMBER|all")]
+        node: Option<String>,
+    },
     /// End a session; its initiator may log in again
     End {
         /// Its number
@@ -26,7 +30,12 @@ impl Command {
     /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
-            Command::List => output.show(&client.sessions()?, |sessions| table(sessions)),
+            Command::List { node: None } => output.show(&client.sessions()?, |sessions| table(sessions)),
+            Command::List { node: Some(node) } => {
+                let text =
+                    |sessions: &List<Session>| table(&sessions.items) + &missing_lines(&sessions.missing);
+                output.show(&client.sessions_of(&node)?, text)
+            }
             Command::End { tsih } => {
                 client.end_session(tsih)?;
                 output.done(&format!("Session {tsih} is asked to end."))
@@ -36,10 +45,21 @@ impl Command {
 }
 
 fn table(sessions: &[Session]) -> String {
-    let mut table =
-        Table::new(&["TSIH", "INITIATOR", "FROM", "TARGET", "CORE", "AGE", "COMMANDS", "RECEIVED", "SENT"]);
+    let mut table = Table::new(&[
+        "NODE",
+        "TSIH",
+        "INITIATOR",
+        "FROM",
+        "TARGET",
+        "CORE",
+        "AGE",
+        "COMMANDS",
+        "RECEIVED",
+        "SENT",
+    ]);
     for session in sessions {
         table.row([
+            session.node_name.clone().unwrap_or_else(|| "-".into()),
             session.tsih.to_string(),
             session.initiator.clone(),
             list(&session.addresses, "-"),

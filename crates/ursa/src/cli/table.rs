@@ -52,6 +52,14 @@ pub fn fields<const N: usize>(fields: [(&str, String); N]) -> String {
         .collect()
 }
 
+/// A line for each node whose part is missing.
+pub fn missing_lines(missing: &[api::Missing]) -> String {
+    let line = |one: &api::Missing| {
+        format!("\nMISSING: what node {} ({}) has: {}\n", one.node, one.node_name, one.reason)
+    };
+    missing.iter().map(line).collect()
+}
+
 /// A size for people: exact where that is short, else with one digit after the point.
 pub fn size(bytes: u64) -> String {
     let exact = Size(bytes).to_string();

@@ -1,8 +1,6 @@
 //! `ursa volume`.
 
-use api::{
-    Client, ClusterNode, CopyState, Verification, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeKind,
-};
+use api::{Client, CopyState, Verification, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeKind};
 use clap::{Args, Subcommand, ValueEnum};
 
 pub mod copy;
@@ -11,7 +9,6 @@ mod strategy;
 use super::attach::attach_lines;
 use super::confirm::Confirm;
 use super::exit::CliError;
-use super::loss::losses;
 use super::output::Output;
 use super::sync::sync_line;
 use super::table::{Table, fields, list, size};
@@ -134,14 +131,14 @@ impl Command {
                 output.show(&volume, |volume| created(volume, &portals))
             }
             Command::List => output.show(&client.volumes()?, |volumes| table(volumes)),
-            Command::Show { name } => output.show(&client.volume(&name)?, |volume| shown(client, volume)),
+            Command::Show { name } => output.show(&client.volume(&name)?, shown),
             Command::Resize { name, size } => {
                 let change = VolumeChange { size: Some(size.0), ..VolumeChange::default() };
                 output.show(&client.change_volume(&name, &change)?, resized)
             }
             Command::Rename { name, new_name } => {
                 let change = VolumeChange { name: Some(new_name), ..VolumeChange::default() };
-                output.show(&client.change_volume(&name, &change)?, |volume| shown(client, volume))
+                output.show(&client.change_volume(&name, &change)?, shown)
             }
             Command::Verify { name } => {
                 let found = client.verify_volume(&name)?;
@@ -264,15 +261,12 @@ fn table(volumes: &[Volume]) -> String {
     text
 }
 
-fn shown(client: &Client, volume: &Volume) -> String {
-    // Only for the text: without it the rest is as good.
-    let nodes =
-        if volume.copies.is_empty() { Vec::new() } else { client.cluster_nodes().unwrap_or_default() };
-    one(volume) + &copies(volume, &nodes)
+fn shown(volume: &Volume) -> String {
+    one(volume) + &copies(volume)
 }
 
 /// The copies, and what the loss of each would do now.
-fn copies(volume: &Volume, nodes: &[ClusterNode]) -> String {
+fn copies(volume: &Volume) -> String {
     if volume.copies.is_empty() {
         return String::new();
     }
@@ -287,10 +281,9 @@ fn copies(volume: &Volume, nodes: &[ClusterNode]) -> String {
         (Some(epoch), Some(reason)) => format!("epoch {epoch}: {reason}"),
         _ => "-".into(),
     };
-    let losses = if nodes.is_empty() {
-        "not known: the cluster's nodes could not be listed".into()
-    } else {
-        losses(volume, nodes).join("\n")
+    let losses = match volume.losses.as_slice() {
+        [] => "not known: the cluster's record does not answer".into(),
+        losses => losses.iter().map(|loss| loss.text.as_str()).collect::<Vec<_>>().join("\n"),
     };
     let chosen = strategy::chosen(volume);
     let fork = volume.fork.as_ref().map(|fork| strategy::fork_line(volume, fork)).unwrap_or_default();
@@ -362,6 +355,9 @@ fn one(volume: &Volume) -> String {
 fn served(volume: &Volume) -> String {
     match (&volume.problem, volume.serving) {
         (Some(problem), _) => format!("NO: {problem}"),
+        (None, false) if !volume.copies.iter().any(|copy| copy.here) => {
+            "not through this node, which has no copy".into()
+        }
         (None, false) => "NOT THROUGH THIS NODE NOW: its copy does not serve".into(),
         (None, true) => "yes".into(),
     }

@@ -30,7 +30,7 @@ pub(super) async fn nodes(
     Extracted(state): Extracted<State>,
 ) -> Result<axum::Json<List<ClusterNode>>, Refusal> {
     let nodes = state.call(|control| async move { control.nodes().await }).await?;
-    Ok(axum::Json(List { items: nodes.into_iter().map(shown).collect() }))
+    Ok(axum::Json(List::of(nodes.into_iter().map(shown).collect())))
 }
 
 /// Makes a cluster of this node alone.
@@ -55,7 +55,7 @@ pub(super) async fn init(
         control.nodes().await
     };
     let nodes = state.call(make).await?;
-    Ok((StatusCode::CREATED, axum::Json(List { items: nodes.into_iter().map(shown).collect() })))
+    Ok((StatusCode::CREATED, axum::Json(List::of(nodes.into_iter().map(shown).collect()))))
 }
 
 /// Makes a token that lets one more node in, once.
@@ -246,7 +246,7 @@ fn link_address_of(text: &str) -> Result<SocketAddr, Refusal> {
     Ok(address)
 }
 
-fn shown(node: NodeStatus) -> ClusterNode {
+pub(super) fn shown(node: NodeStatus) -> ClusterNode {
     let NodeStatus { entry, here, up, votes, leads, copies, in_sync, maintenance, preferred } = node;
     let texts = |addresses: Vec<SocketAddr>| addresses.iter().map(ToString::to_string).collect();
     ClusterNode {

@@ -7,9 +7,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use axum::extract::Request;
-use axum::http::header::{HOST, ORIGIN};
+use axum::http::header::{HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -37,14 +37,17 @@ impl Peer {
 
 pub(super) async fn check(request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
-    match judge(peer, request.method(), request.uri(), request.headers()) {
+    let mut response = match judge(peer, request.method(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => {
             // Not louder: whoever likes could fill the log with it.
             tracing::debug!(?peer, path = request.uri().path(), reason = refusal.code(), "request refused");
             refusal.into_response()
         }
-    }
+    };
+    // An answer has names in it that somebody chose: no browser is to take it for something else than it says it is.
+    response.headers_mut().entry(X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
+    response
 }
 
 fn judge(peer: Option<Peer>, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {

@@ -16,7 +16,7 @@ use super::targets::secret;
 #[utoipa::path(get, path = "/v1/hosts", tag = "hosts", operation_id = "list_hosts", responses((status = OK, description = "All of them", body = List<Host>)))]
 pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Host>>, Refusal> {
     let access = state.call(|control| async move { Ok(control.access()) }).await?;
-    Ok(axum::Json(List { items: access.hosts().map(shown).collect() }))
+    Ok(axum::Json(List::of(access.hosts().map(shown).collect())))
 }
 
 /// One host group.

@@ -16,7 +16,7 @@ use super::state::State;
 /// What is under way: copies of the whole cluster, and changes of the node that is asked.
 #[utoipa::path(get, path = "/v1/jobs", tag = "jobs", operation_id = "list_jobs", responses((status = OK, description = "All of it", body = List<Job>)))]
 pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Job>>, Refusal> {
-    Ok(axum::Json(List { items: all(&state).await? }))
+    Ok(axum::Json(List::of(all(&state).await?)))
 }
 
 /// One job. When it is over there is none any more.

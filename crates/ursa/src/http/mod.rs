@@ -11,13 +11,18 @@ mod certificate;
 mod cluster;
 mod console;
 mod deadline;
+mod dry_run;
 mod events;
 mod guard;
 mod hosts;
 mod input;
 mod jobs;
+mod live;
 mod node;
+mod once;
 mod openapi;
+mod patience;
+mod peers;
 mod people;
 mod pools;
 mod refusal;
@@ -41,10 +46,12 @@ use utoipa_axum::routes;
 pub use self::access::{Access, CredentialLeft, Opening};
 pub use self::certificate::{Certificate, CertificateError, CertificateFiles};
 pub use self::events::Ring as EventRing;
+pub use self::peers::show;
 pub use self::refusal::Refusal;
 pub use self::server::{Listeners, serve};
 pub use self::state::State;
 pub use self::stream::Streams;
+pub use self::volumes::Elsewhere;
 
 /// The longest body of a request. The largest that makes sense is a host group with a thousand names of 223 bytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -93,6 +100,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(jobs::show, jobs::cancel))
         .routes(routes!(events::list))
         .routes(routes!(events::follow))
+        .routes(routes!(live::follow))
         .routes(routes!(people::login::state))
         .merge(of_strangers())
         .routes(routes!(people::login::log_out))

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ::node::Control;
 use ::node::control::{
     ImportSpec, LostMap, Muteness, PoolRemains as Remains, PoolSpec, PoolState as Open, PoolStatus,
 };
@@ -16,15 +18,37 @@ use axum::http::StatusCode;
 use base::ByteLen;
 use store::{MetadataState, VolumeInfo};
 
-use super::input::{Json, Segments};
+use super::input::{Json, Parameters, Segments};
+use super::peers::{self, Whose};
 use super::refusal::{Refusal, with_causes};
 use super::state::State;
 
-/// All pools, by name.
-#[utoipa::path(get, path = "/v1/pools", tag = "pools", operation_id = "list_pools", responses((status = OK, description = "All of them", body = List<Pool>)))]
-pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Pool>>, Refusal> {
-    let pools = state.call(|control| async move { Ok(control.pools()) }).await?;
-    Ok(axum::Json(List { items: pools.into_iter().map(shown).collect() }))
+/// All pools of the node that is asked, by name; with `node=all` those of all nodes.
+///
+/// Pools of different nodes may have the same name: what names a pool in a path means one of the node that is asked.
+#[utoipa::path(
+    get, path = "/v1/pools", tag = "pools", operation_id = "list_pools",
+    params(Whose),
+    responses(
+        (status = OK, description = "All of them", body = List<Pool>),
+        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn list(
+    Extracted(state): Extracted<State>,
+    Parameters(whose): Parameters<Whose>,
+) -> Result<axum::Json<List<Pool>>, Refusal> {
+    let own = |control: Rc<Control>| async move { Ok(all(&control)) };
+    Ok(axum::Json(peers::list(&state, whose.asked()?, peers::POOLS, own).await?))
+}
+
+/// The pools of this node.
+pub(super) fn all(control: &Control) -> Vec<Pool> {
+    let (node, node_name) = control.number_and_name();
+    let of_node = |pool| Pool { node, node_name: node_name.clone(), ..shown(pool) };
+    control.pools().into_iter().map(of_node).collect()
 }
 
 /// One pool.
@@ -252,6 +276,8 @@ fn shown(pool: PoolStatus) -> Pool {
                 .iter()
                 .map(|path| PoolDisk { path: text(path), id: None, total: 0, free: 0, failure: None })
                 .collect(),
+            node: None,
+            node_name: None,
         },
     }
 }
@@ -291,6 +317,8 @@ fn open_pool(name: String, open: Open) -> Pool {
         extent: open.usage.extent.0,
         volumes: open.volumes,
         disks: open.usage.disks.into_iter().map(disk).collect(),
+        node: None,
+        node_name: None,
     }
 }
 

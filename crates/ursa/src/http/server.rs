@@ -27,11 +27,15 @@ use tower::ServiceExt;
 
 use super::access::network_of;
 use super::guard::Peer;
+use super::patience::{Patience, WRITE_DEADLINE};
 use super::state::State;
 
-/// Connections at a time from this machine, and as many from others, who cannot keep this machine's command line out; more are closed, or wait if they are this machine's. A
+/// Connections at a time from this machine, and as many from others, who cannot keep this machine's command line out; more are closed, or wait if they are this machine's, [`WAITING_MAX`]. A
 /// console and some scripts need ten; each holds at most some 10 KiB of headers, 48 KiB of TLS and [`super::BODY_BYTES_MAX`] of body, so all together 135 MiB in the worst case.
 const CONNECTIONS_MAX: usize = 64;
+/// Connections of this machine that wait: each is a descriptor and nothing else. And for how long.
+const WAITING_MAX: usize = 256;
+const WAITING_DEADLINE: Duration = Duration::from_secs(30);
 /// Of these from one other address, so that one alone does not take all.
 const OF_ADDRESS_MAX: usize = 16;
 /// How long a client may take to begin, and for TLS's first messages.
@@ -64,6 +68,7 @@ pub async fn serve(listeners: Listeners, state: State, shutdown: impl Future<Out
         tls,
         graceful: GracefulShutdown::new(),
         of_this_machine: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+        waiting: Arc::new(Semaphore::new(WAITING_MAX)),
         of_others: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
         by_address: Arc::default(),
     });
@@ -101,6 +106,8 @@ struct Server {
     tls: Option<TlsAcceptor>,
     graceful: GracefulShutdown,
     of_this_machine: Arc<Semaphore>,
+    /// Those of this machine that wait for room.
+    waiting: Arc<Semaphore>,
     of_others: Arc<Semaphore>,
     by_address: Arc<ByAddress>,
 }
@@ -110,15 +117,17 @@ impl Server {
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) => {
-                    let Some(room) = self.room_for(peer.ip().to_canonical()).await else {
+                    let Some(place) = self.place_for(peer.ip().to_canonical()) else {
                         // Not louder: whoever likes could fill the log with it.
                         tracing::debug!(%peer, "too many connections: one was closed");
                         continue;
                     };
                     let (router, tls, watcher) =
                         (self.router.clone(), self.tls.clone(), self.graceful.watcher());
+                    let of_this_machine = Arc::clone(&self.of_this_machine);
                     tokio::spawn(async move {
-                        let _room = room;
+                        // Not in the loop above: others come to the same port.
+                        let Some(_room) = place.room(of_this_machine).await else { return };
                         if let Err(error) = talk(stream, peer, router, tls, watcher).await {
                             tracing::debug!(%peer, %error, "connection failed");
                         }
@@ -132,11 +141,13 @@ impl Server {
         }
     }
 
-    /// Room for a connection from this address; `None`: there is none. This machine's programs wait.
-    async fn room_for(&self, address: IpAddr) -> Option<Room> {
+    /// Room for a connection from this address, or a place to wait for it; `None`: there is neither. This machine's programs wait.
+    fn place_for(&self, address: IpAddr) -> Option<Place> {
         if address.is_loopback() {
-            let permit = Arc::clone(&self.of_this_machine).acquire_owned().await.ok()?;
-            return Some(Room { _permit: permit, of_address: None });
+            return Some(match Arc::clone(&self.of_this_machine).try_acquire_owned() {
+                Ok(permit) => Place::There(Room { _permit: permit, of_address: None }),
+                Err(_) => Place::Waits(Arc::clone(&self.waiting).try_acquire_owned().ok()?),
+            });
         }
         let permit = Arc::clone(&self.of_others).try_acquire_owned().ok()?;
         let mut counts = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
@@ -146,7 +157,31 @@ impl Server {
             return None;
         }
         *count += 1;
-        Some(Room { _permit: permit, of_address: Some((address, Arc::clone(&self.by_address))) })
+        Some(Place::There(Room {
+            _permit: permit,
+            of_address: Some((address, Arc::clone(&self.by_address))),
+        }))
+    }
+}
+
+/// Where a connection is that was accepted.
+enum Place {
+    /// It has room.
+    There(Room),
+    /// It waits for room.
+    Waits(OwnedSemaphorePermit),
+}
+
+impl Place {
+    /// The room, once there is some; `None`: there was none in time.
+    async fn room(self, of_this_machine: Arc<Semaphore>) -> Option<Room> {
+        match self {
+            Place::There(room) => Some(room),
+            Place::Waits(_waiting) => {
+                let permit = tokio::time::timeout(WAITING_DEADLINE, of_this_machine.acquire_owned()).await;
+                Some(Room { _permit: permit.ok()?.ok()?, of_address: None })
+            }
+        }
     }
 }
 
@@ -204,6 +239,6 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS_DEADLINE)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Patience::new(stream, WRITE_DEADLINE)), service);
     watcher.watch(connection).await
 }

@@ -1,19 +1,44 @@
 //! Sessions.
 
-use ::node::control::SessionStatus;
+use std::rc::Rc;
+
+use ::node::Control;
+use ::node::control::{ControlError, SessionStatus};
 use api::{List, Problem, Session};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 
-use super::input::Segments;
+use super::input::{Parameters, Segments};
+use super::peers::{self, Whose};
 use super::refusal::Refusal;
 use super::state::State;
 
-/// All sessions, by number.
-#[utoipa::path(get, path = "/v1/sessions", tag = "sessions", operation_id = "list_sessions", responses((status = OK, description = "All of them", body = List<Session>)))]
-pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Session>>, Refusal> {
-    let sessions = state.call(|control| async move { control.sessions().await }).await?;
-    Ok(axum::Json(List { items: sessions.into_iter().map(shown).collect() }))
+/// All sessions with the node that is asked, by number; with `node=all` those with all nodes.
+///
+/// Numbers are a node's own: a session is ended by the node that has it.
+#[utoipa::path(
+    get, path = "/v1/sessions", tag = "sessions", operation_id = "list_sessions",
+    params(Whose),
+    responses(
+        (status = OK, description = "All of them", body = List<Session>),
+        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn list(
+    Extracted(state): Extracted<State>,
+    Parameters(whose): Parameters<Whose>,
+) -> Result<axum::Json<List<Session>>, Refusal> {
+    let own = |control: Rc<Control>| async move { all(&control).await };
+    Ok(axum::Json(peers::list(&state, whose.asked()?, peers::SESSIONS, own).await?))
+}
+
+/// The sessions with this node.
+pub(super) async fn all(control: &Control) -> Result<Vec<Session>, ControlError> {
+    let (node, node_name) = control.number_and_name();
+    let of_node = |session| Session { node, node_name: node_name.clone(), ..shown(session) };
+    Ok(control.sessions().await?.into_iter().map(of_node).collect())
 }
 
 /// Ends a session in an orderly way. Its initiator may log in again.
@@ -46,5 +71,7 @@ fn shown(session: SessionStatus) -> Session {
         commands: session.traffic.commands,
         bytes_received: session.traffic.bytes_received,
         bytes_sent: session.traffic.bytes_sent,
+        node: None,
+        node_name: None,
     }
 }

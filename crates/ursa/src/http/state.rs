@@ -11,8 +11,11 @@ use rt::uring::CoreStats;
 
 use super::access::Access;
 use super::events::Ring as EventRing;
+use super::live::Live;
+use super::once::Answers;
 use super::refusal::Refusal;
 use super::stream::Streams;
+use super::volumes::Elsewhere;
 
 /// What the HTTP interface knows of the node. Cheap to clone.
 #[derive(Clone)]
@@ -31,6 +34,12 @@ pub struct State {
     pub access: Arc<Access>,
     /// What has happened.
     pub events: Arc<EventRing>,
+    /// What other nodes have said of their volumes.
+    pub elsewhere: Elsewhere,
+    /// What was answered to requests that may come again.
+    pub answers: Arc<Answers>,
+    /// What goes on now.
+    pub live: Arc<Live>,
     /// Answers that go on.
     pub streams: Streams,
 }

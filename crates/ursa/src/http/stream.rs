@@ -133,7 +133,7 @@ async fn watch(state: &State, reader: &Reader, messages: Messages) -> Result<(),
     messages.text("retry: 2000\n\n".into()).await?;
     loop {
         tokio::time::sleep(CHECK_EVERY).await;
-        let now = Caller::now(state, &reader.headers, reader.peer.is_local()).await;
+        let now = Caller::now(state, &reader.headers, &reader.peer).await;
         match now {
             Ok(now) if now.role >= reader.caller.role && now.name == reader.caller.name => {}
             _ => return Err(Gone),

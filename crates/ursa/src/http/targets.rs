@@ -30,7 +30,7 @@ pub(super) struct ForHost {
 pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Target>>, Refusal> {
     let found = state.call(|control| async move { Ok((control.access(), volume_names(&control))) });
     let (access, names) = found.await?;
-    Ok(axum::Json(List { items: access.targets().map(|target| shown(target, &names)).collect() }))
+    Ok(axum::Json(List::of(access.targets().map(|target| shown(target, &names)).collect())))
 }
 
 /// One target.
@@ -84,7 +84,7 @@ pub(super) async fn create(
 pub(super) async fn delete(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(Deletion { force }): Parameters<Deletion>,
+    Parameters(Deletion { force, .. }): Parameters<Deletion>,
 ) -> Result<StatusCode, Refusal> {
     state.call(move |control| async move { control.delete_target(&name, force).await }).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -19,7 +19,9 @@ use super::greeting::{ApiNotes, greeting};
 use super::settings::Settings;
 use super::{ServeError, notify};
 use crate::clock::unix_now;
-use crate::http::{self, Access, Certificate, CredentialLeft, EventRing, Listeners, Opening, State, Streams};
+use crate::http::{
+    self, Access, Certificate, CredentialLeft, Elsewhere, EventRing, Listeners, Opening, State, Streams,
+};
 use crate::watcher::Guarded;
 
 /// What the control thread has.
@@ -157,8 +159,8 @@ fn reached(sockets: &[(SocketAddr, TcpSocket)]) -> Vec<SocketAddr> {
 struct Http {
     task: JoinHandle<io::Result<()>>,
     shutdown: oneshot::Sender<()>,
-    /// The link that makes the first user, if there is none.
-    set_up: Option<String>,
+    /// The links that make the first user, if there is none.
+    set_up: Vec<String>,
     /// Of the certificate that it shows.
     fingerprint: Option<String>,
     /// This machine's credential, for as long as the API is there.
@@ -195,9 +197,15 @@ impl Http {
         };
         let listeners = sockets.into_iter().map(listen).collect::<Result<Vec<_>, _>>()?;
         let is_set_up = control.node.call(|control| async move { control.is_set_up() }).await;
-        let set_up = matches!(is_set_up, Ok(Some(false))).then(|| {
-            format!("{}/#/setup?token={}", Settings::api_url(settings.api_listen[0]), access.offer_set_up())
-        });
+        let set_up = match is_set_up {
+            Ok(Some(false)) => {
+                let token = access.offer_set_up();
+                let link =
+                    |address: &SocketAddr| format!("{}/#/setup?token={token}", Settings::api_url(*address));
+                settings.api_listen.iter().map(link).collect()
+            }
+            _ => Vec::new(),
+        };
         let state = State {
             node: control.node.clone(),
             name: control.settings.node.name.clone(),
@@ -206,6 +214,9 @@ impl Http {
             core_stats: Arc::clone(&control.core_stats),
             access,
             events: Arc::new(EventRing::new(unix_now())),
+            elsewhere: Elsewhere::default(),
+            answers: Arc::default(),
+            live: Arc::default(),
             streams: Streams::default(),
         };
         let (shutdown, stopping) = oneshot::channel();
@@ -220,7 +231,7 @@ impl Http {
 
     /// What is to be said of it.
     fn notes(&self) -> ApiNotes<'_> {
-        ApiNotes { set_up: self.set_up.as_deref(), fingerprint: self.fingerprint.as_deref() }
+        ApiNotes { set_up: &self.set_up, fingerprint: self.fingerprint.as_deref() }
     }
 
     /// Lets the requests under way end.

@@ -8,8 +8,8 @@ use crate::cli::attach_lines;
 /// What is known of the API only when it is there.
 #[derive(Clone, Copy, Default)]
 pub struct ApiNotes<'a> {
-    /// The link that makes the first user, if there is none.
-    pub set_up: Option<&'a str>,
+    /// The links that make the first user, one an address of the API; empty if there is a user.
+    pub set_up: &'a [String],
     /// Of the certificate that it shows.
     pub fingerprint: Option<&'a str>,
 }
@@ -36,9 +36,14 @@ pub fn greeting(settings: &Settings, portals: &[SocketAddr], api: &ApiNotes<'_>)
     let listen: Vec<String> = settings.api_listen.iter().map(|address| Settings::api_url(*address)).collect();
     let certificate = fingerprint
         .map_or(String::new(), |fingerprint| format!("\n         certificate SHA-256 {fingerprint}"));
-    let first_user = set_up.map_or(String::new(), |link| {
-        format!("\nThere is no user yet. To make the first one, within a day, open:\n  {link}\n")
-    });
+    let first_user = match set_up {
+        [] => String::new(),
+        links => {
+            let one = if links.len() > 1 { " one of these" } else { "" };
+            let links = links.join("\n  ");
+            format!("\nThere is no user yet. To make the first one, within a day, open{one}:\n  {links}\n")
+        }
+    };
     format!(
         "ursa {version} serves as {name:?}\n  \
            iSCSI  {portals}\n  \

@@ -6,6 +6,7 @@ mod access;
 mod command_line;
 mod crowd;
 mod declared;
+mod everywhere;
 mod life;
 mod monitoring;
 mod node;

@@ -25,7 +25,10 @@ impl Keeper {
     }
 
     /// As [`Keeper::ask`]; another node may take so long.
-    pub(super) async fn ask_within(
+    ///
+    /// # Errors
+    /// As [`Keeper::ask`].
+    pub async fn ask_within(
         self: &Rc<Self>,
         node: NodeId,
         ask: Ask,

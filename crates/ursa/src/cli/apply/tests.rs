@@ -39,6 +39,7 @@ fn volume(name: &str, on: &[u16]) -> Volume {
         reason: None,
         strategy: None,
         fork: None,
+        losses: Vec::new(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! What can still be lost: what the loss of each node would do to volumes now.
 
 use super::Observed;
-use crate::cli::loss::outcome;
 use crate::cli::table::list;
+use crate::loss::outcome;
 
 /// So many volumes are named in a line.
 const NAMED_MAX: usize = 3;
@@ -16,7 +16,7 @@ pub(super) fn lines(observed: &Observed) -> Vec<String> {
         let mut outcomes: Vec<(&'static str, Vec<&str>)> = Vec::new();
         for volume in &observed.volumes {
             let copy = volume.copies.iter().find(|copy| copy.node == node.id);
-            let Some(outcome) = copy.and_then(|copy| outcome(volume, copy, nodes)) else { continue };
+            let Some((_, outcome)) = copy.and_then(|copy| outcome(volume, copy, nodes)) else { continue };
             match outcomes.iter_mut().find(|(known, _)| *known == outcome) {
                 Some((_, volumes)) => volumes.push(&volume.name),
                 None => outcomes.push((outcome, vec![&volume.name])),

@@ -43,6 +43,7 @@ fn volume(name: &str, copies: Vec<VolumeCopy>) -> Volume {
         reason: None,
         strategy: None,
         fork: None,
+        losses: Vec::new(),
     }
 }
 
@@ -75,6 +76,8 @@ fn pool(state: PoolState) -> Pool {
         extent: 1 << 20,
         volumes: 2,
         disks: Vec::new(),
+        node: None,
+        node_name: None,
     }
 }
 

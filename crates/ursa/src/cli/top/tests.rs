@@ -79,6 +79,8 @@ fn session(commands: u64) -> Session {
         commands,
         bytes_received: commands * 48,
         bytes_sent: commands * 4096,
+        node: None,
+        node_name: None,
     }
 }
 

@@ -4,12 +4,13 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use ::node::Control;
-use api::{ProvedBy, Role, SESSION_COOKIE};
+use api::{ProvedBy, Role, SECURE_SESSION_COOKIE, SESSION_COOKIE};
 use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::{HeaderMap, StatusCode};
 
 use super::{Access, Digested};
 use crate::clock::unix_now;
+use crate::http::guard::Peer;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
@@ -42,12 +43,12 @@ impl Caller {
     ///
     /// # Errors
     /// Nothing is proved: 401.
-    pub(super) async fn of(state: &State, headers: &HeaderMap, is_local: bool) -> Result<Caller, Refusal> {
+    pub(super) async fn of(state: &State, headers: &HeaderMap, peer: &Peer) -> Result<Caller, Refusal> {
         if headers.contains_key(AUTHORIZATION) {
             let token = bearer(headers).ok_or_else(unknown_token)?;
-            return by_token(state, token, is_local).await;
+            return by_token(state, token, peer.is_local()).await;
         }
-        match session_cookie(headers) {
+        match session_cookie(headers, peer.secure) {
             Some(secret) => by_session(state, &secret, Use::Counts).await,
             None => Err(not_logged_in("log in, or send a token with Authorization: Bearer")),
         }
@@ -60,11 +61,11 @@ impl Caller {
     pub(in crate::http) async fn now(
         state: &State,
         headers: &HeaderMap,
-        is_local: bool,
+        peer: &Peer,
     ) -> Result<Caller, Refusal> {
-        match session_cookie(headers).filter(|_| !headers.contains_key(AUTHORIZATION)) {
+        match session_cookie(headers, peer.secure).filter(|_| !headers.contains_key(AUTHORIZATION)) {
             Some(secret) => by_session(state, &secret, Use::DoesNot).await,
-            None => Caller::of(state, headers, is_local).await,
+            None => Caller::of(state, headers, peer).await,
         }
     }
 }
@@ -138,14 +139,20 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
 }
 
 /// The secret in the cookie of a session. Of several cookies of that name none counts: a page of another host of the site may have set one.
-pub(in crate::http) fn session_cookie(headers: &HeaderMap) -> Option<String> {
+pub(in crate::http) fn session_cookie(headers: &HeaderMap, secure: bool) -> Option<String> {
+    let wanted = session_cookie_name(secure);
     let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let mut values = pairs.filter(|(name, _)| *name == SESSION_COOKIE).map(|(_, value)| value);
+    let mut values = pairs.filter(|(name, _)| *name == wanted).map(|(_, value)| value);
     match (values.next(), values.next()) {
         (Some(value), None) if !value.is_empty() => Some(value.to_owned()),
         _ => None,
     }
+}
+
+/// What the cookie of a session is called over TLS, or without it.
+pub(in crate::http) fn session_cookie_name(secure: bool) -> &'static str {
+    if secure { SECURE_SESSION_COOKIE } else { SESSION_COOKIE }
 }
 
 /// A role as the API has it.
@@ -178,10 +185,16 @@ mod tests {
     fn a_cookie_is_found_among_others_and_counts_once() {
         let found = |cookies: &[&str]| {
             let cookies: Vec<_> = cookies.iter().map(|cookie| ("cookie", *cookie)).collect();
-            session_cookie(&headers(&cookies))
+            session_cookie(&headers(&cookies), false)
         };
         assert_eq!(found(&["a=b; ursa_session=x; c"]), Some("x".into()));
         assert_eq!(found(&["a=b", "ursa_session=x"]), Some("x".into()));
+        let by_tls = headers(&[("cookie", "ursa_session=x; __Host-ursa_session=y")]);
+        assert_eq!(
+            session_cookie(&by_tls, true),
+            Some("y".into()),
+            "without the prefix anybody may have set it"
+        );
         for none in [&["ursa_session="][..], &["ursa_session=x; ursa_session=y"], &["Xursa_session=x"], &[]] {
             assert_eq!(found(none), None, "{none:?}");
         }

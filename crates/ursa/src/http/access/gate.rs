@@ -12,6 +12,7 @@ use tokio::task::JoinError;
 use super::Caller;
 use super::role::{Need, is_known, need};
 use crate::http::audit::Deed;
+use crate::http::dry_run;
 use crate::http::guard::Peer;
 use crate::http::refusal::{Refusal, RefusalCode, was_not_looked_at};
 use crate::http::state::State;
@@ -35,7 +36,8 @@ pub(in crate::http) async fn pass(
         None if route.as_deref().is_some_and(is_known) => return no_such_method().into_response(),
         None => return undeclared().into_response(),
     };
-    let caller = match Caller::of(&state, request.headers(), is_local(&request)).await {
+    let Some(peer) = request.extensions().get::<Peer>().copied() else { return undeclared().into_response() };
+    let caller = match Caller::of(&state, request.headers(), &peer).await {
         Ok(caller) => caller,
         Err(refusal) => return refusal.into_response(),
     };
@@ -45,6 +47,11 @@ pub(in crate::http) async fn pass(
     let refused = match () {
         () if caller.role < role => Some(role_too_low(&caller, role)),
         () if changes
+            && let Err(refusal) = dry_run::check(&request, route.as_deref().unwrap_or_default()) =>
+        {
+            Some(refusal)
+        }
+        () if changes
             && caller.by == ProvedBy::Session
             && !request.headers().contains_key(REQUEST_HEADER) =>
         {
@@ -52,13 +59,14 @@ pub(in crate::http) async fn pass(
         }
         () => None,
     };
-    let to_write = changes || refused.is_some();
+    // What was only asked for is no deed.
+    let to_write = changes && !dry_run::is_asked(request.uri()) || refused.is_some();
     let answer = async move {
         let mut response = match refused {
             Some(refusal) => refusal.into_response(),
             None => {
                 request.extensions_mut().insert(caller.clone());
-                next.run(request).await
+                state.answers.once(&caller, request, |request| next.run(request)).await
             }
         };
         // What one caller may see, no cache gives to another.

@@ -28,7 +28,9 @@ use self::slowdown::Slowdown;
 pub(super) use self::slowdown::network_of;
 use super::audit::Audit;
 
-pub(super) use self::caller::{Caller, kept_role, session_cookie, shown_role, token_text};
+pub(super) use self::caller::{
+    Caller, kept_role, session_cookie, session_cookie_name, shown_role, token_text,
+};
 pub(super) use self::gate::pass;
 pub(super) use self::role::{Need, all as needs};
 pub(super) use self::secret::{Digested, draw, draw_id, draw_number};

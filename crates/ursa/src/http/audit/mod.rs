@@ -128,5 +128,5 @@ pub(super) async fn list(
             format!("the audit log cannot be read: {error}"),
         )
     })?;
-    Ok(axum::Json(List { items }))
+    Ok(axum::Json(List::of(items)))
 }

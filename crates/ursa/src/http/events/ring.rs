@@ -83,6 +83,12 @@ impl Ring {
         self.newest.send_replace(None);
     }
 
+    /// Waits until there will be no more.
+    pub(in crate::http) async fn closed(&self) {
+        // The sender is here, and lives.
+        let _ = self.newest.subscribe().wait_for(Option::is_none).await;
+    }
+
     /// Says when there are more: the number of the newest, `None` at the end.
     pub(super) fn watch(&self) -> watch::Receiver<Option<u64>> {
         self.newest.subscribe()

@@ -8,7 +8,7 @@ use ::node::control::{User, UserChange};
 use ::node::events::Event as Happened;
 use api::{
     AccessState, LoggedIn, Login, PASSWORD_BYTES_MAX, PASSWORD_BYTES_MIN, PasswordChange, Problem, ProvedBy,
-    Role, SESSION_COOKIE, SetUp, WhoAmI,
+    Role, SetUp, WhoAmI,
 };
 use axum::Extension;
 use axum::extract::State as Extracted;
@@ -17,7 +17,8 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 
 use crate::clock::unix_now;
 use crate::http::access::{
-    Access, Caller, SESSION_AGE_MAX, TooMany, draw_number, kept_role, session_cookie, shown_role,
+    Access, Caller, SESSION_AGE_MAX, TooMany, draw_number, kept_role, session_cookie, session_cookie_name,
+    shown_role,
 };
 use crate::http::audit::Deed;
 use crate::http::events::LOGIN_SLOWED;
@@ -82,14 +83,18 @@ async fn make_first(
     name: &str,
     password: String,
 ) -> Result<User, Refusal> {
-    let address = peer.address.ip();
-    state.access.slowdown().begin(Instant::now(), "", address).map_err(|wait| slowed(state, peer, wait))?;
+    // The secret has 256 random bits: only wrong ones are slowed, so that nobody keeps the one who has it waiting.
     if !state.access.is_set_up_secret(token) {
+        let address = peer.address.ip();
+        state
+            .access
+            .slowdown()
+            .begin(Instant::now(), "", address)
+            .map_err(|wait| slowed(state, peer, wait))?;
         let detail = "the link to set up is not the one that this node has printed, was used, or is too old";
         return Err(Refusal::new(StatusCode::FORBIDDEN, SETUP_TOKEN_INVALID, detail)
             .hint("restart the node to get a new link, or make a user on the node itself: `ursa user create NAME --role admin`"));
     }
-    state.access.slowdown().forgive("", address, false);
     let user = new_user(state, name, Role::Admin, password).await?;
     let made =
         state.call(move |control| async move { control.change_user(UserChange::First(user)).await }).await?;
@@ -202,7 +207,7 @@ pub(in crate::http) async fn log_out(
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
 ) -> (StatusCode, Cookie) {
-    if let Some(secret) = session_cookie(&headers)
+    if let Some(secret) = session_cookie(&headers, peer.secure)
         && let Some((who, _)) = state.access.find_session(&secret)
     {
         state.access.sessions().end(&secret);
@@ -260,8 +265,8 @@ fn begin_session(access: &Access, peer: &Peer, user: &User) -> Cookie {
 
 fn cookie(peer: &Peer, secret: &str, age_max: u64) -> Cookie {
     let secure = if peer.secure { "; Secure" } else { "" };
-    let cookie =
-        format!("{SESSION_COOKIE}={secret}; Path=/; Max-Age={age_max}; HttpOnly; SameSite=Strict{secure}");
+    let name = session_cookie_name(peer.secure);
+    let cookie = format!("{name}={secret}; Path=/; Max-Age={age_max}; HttpOnly; SameSite=Strict{secure}");
     [(SET_COOKIE, cookie)]
 }
 

@@ -22,7 +22,7 @@ pub(in crate::http) async fn list(
     Extracted(state): Extracted<State>,
 ) -> Result<axum::Json<List<ApiToken>>, Refusal> {
     let tokens = state.call(|control| async move { Ok(control.api_tokens()) }).await?;
-    Ok(axum::Json(List { items: tokens.into_iter().map(shown).collect() }))
+    Ok(axum::Json(List::of(tokens.into_iter().map(shown).collect())))
 }
 
 /// Makes a token. Its secret is in the answer, and nowhere else: what is kept is its digest.

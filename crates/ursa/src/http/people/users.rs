@@ -17,7 +17,7 @@ pub(in crate::http) async fn list(
     Extracted(state): Extracted<State>,
 ) -> Result<axum::Json<List<User>>, Refusal> {
     let users = state.call(|control| async move { Ok(control.users()) }).await?;
-    Ok(axum::Json(List { items: users.into_iter().map(shown).collect() }))
+    Ok(axum::Json(List::of(users.into_iter().map(shown).collect())))
 }
 
 /// Makes a user.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::error::Error;
 
 use ::node::NotRunning;
-use api::Problem;
+use api::{Candidate, Problem};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -41,6 +41,7 @@ impl Refusal {
             code: code.into().into_owned(),
             hint: None,
             field: None,
+            candidates: Vec::new(),
         };
         Refusal { problem: Box::new(problem), retry_after: None }
     }
@@ -54,6 +55,12 @@ impl Refusal {
     /// With the field of the request that is concerned.
     pub fn field(mut self, field: impl Into<String>) -> Refusal {
         self.problem.field = Some(field.into());
+        self
+    }
+
+    /// With what was looked at and does not do.
+    pub fn candidates(mut self, candidates: Vec<Candidate>) -> Refusal {
+        self.problem.candidates = candidates;
         self
     }
 

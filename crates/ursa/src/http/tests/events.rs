@@ -58,6 +58,24 @@ fn a_stream_goes_on_where_it_was_and_tells_a_gap() {
 }
 
 #[test]
+fn what_goes_on_now_is_told_every_second_and_ends_with_the_node() {
+    let mut rig = Rig::new();
+    let told = rig.read_stream("/v1/live", |text| text.matches("event: sample").count() >= 2);
+    let data = told.lines().filter_map(|line| line.strip_prefix("data: "));
+    let samples: Vec<Value> = data.map(|data| serde_json::from_str(data).unwrap()).collect();
+    for sample in &samples {
+        assert_eq!(sample["cores"].as_array().unwrap().len(), 2, "{sample}");
+        let seconds = sample["seconds"].as_f64().unwrap();
+        assert!((0.9..10.0).contains(&seconds), "{sample}");
+        assert_eq!((&sample["read"]["operations"], &sample["volumes"]), (&json!(0.0), &json!([])));
+    }
+    assert!(samples[0]["at"].as_u64() <= samples[1]["at"].as_u64());
+    rig.stop();
+    let rest = rig.read_stream("/v1/live", |_| false);
+    assert!(!rest.contains("event: sample"), "{rest}");
+}
+
+#[test]
 fn a_stream_ends_with_the_node() {
     let mut rig = Rig::new();
     until(&rig, 0, "node_started");

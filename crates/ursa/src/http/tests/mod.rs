@@ -5,6 +5,7 @@ mod cluster;
 mod events;
 mod hosts;
 mod node;
+mod once;
 mod pools;
 mod requests;
 mod rig;

@@ -26,7 +26,7 @@ use tower::ServiceExt;
 use crate::clock::unix_now;
 use crate::http::access::{Access, Opening};
 use crate::http::guard::Peer;
-use crate::http::{EventRing, State, Streams, events, router};
+use crate::http::{Elsewhere, EventRing, State, Streams, events, router};
 
 pub(super) const MIB: u64 = 1 << 20;
 
@@ -84,6 +84,7 @@ impl Rig {
             portals: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             ram_bytes_max: 64 * MIB,
             drain_deadline: Duration::from_millis(200),
+            show: crate::http::show,
             ..Config::default()
         });
         let wanted = Wanted {
@@ -110,6 +111,9 @@ impl Rig {
             core_stats: Arc::new(running.stats_reader()),
             access: Arc::new(access),
             events: Arc::new(EventRing::new(unix_now())),
+            elsewhere: Elsewhere::default(),
+            answers: Arc::default(),
+            live: Arc::default(),
             streams: Streams::default(),
         };
         tokio.spawn(events::take_all(state.clone()));

@@ -106,6 +106,20 @@ fn one_port_takes_tls_and_plain_requests() {
     );
     let answer = served.by_tls(&certificate, &login).unwrap();
     assert!(answer.contains("SameSite=Strict; Secure"), "{answer}");
+    assert!(answer.contains("set-cookie: __Host-ursa_session="), "{answer}");
+    let secret = answer.split("__Host-ursa_session=").nth(1).unwrap().split(';').next().unwrap();
+    let by_cookie = |name: &str| {
+        format!(
+            "GET /v1/volumes HTTP/1.1\r\nhost: 127.0.0.1\r\ncookie: {name}={secret}\r\nconnection: close\r\n\r\n"
+        )
+    };
+    let answer = served.by_tls(&certificate, &by_cookie("__Host-ursa_session")).unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.contains("x-content-type-options: nosniff"),
+        "{answer}"
+    );
+    let answer = served.by_tls(&certificate, &by_cookie("ursa_session")).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     let answer = served.plain(&login);
     assert!(answer.contains("SameSite=Strict\r\n"), "{answer}");
 }

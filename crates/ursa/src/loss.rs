@@ -1,22 +1,31 @@
-//! What the loss of a node would do to a volume now, in words.
+//! What the loss of a node would do to a volume now: for the API, and for the command line that shows it.
 
-use api::{ClusterNode, CopyState, Strategy, Volume, VolumeCopy, VolumeKind};
+use api::{ClusterNode, CopyState, Loss, LossOutcome, Strategy, Volume, VolumeCopy, VolumeKind};
 
-/// A sentence for each node that has a copy.
-pub fn losses(volume: &Volume, nodes: &[ClusterNode]) -> Vec<String> {
-    volume.copies.iter().map(|copy| loss(volume, copy, nodes)).collect()
-}
-
-fn loss(volume: &Volume, copy: &VolumeCopy, nodes: &[ClusterNode]) -> String {
-    let node = copy.node;
-    match outcome(volume, copy, nodes) {
-        Some(outcome) => format!("if node {node} is lost: {outcome}"),
-        None => format!("node {node} is not there now"),
+/// For each node that has a copy; none if the nodes are not known.
+pub fn losses(volume: &Volume, nodes: &[ClusterNode]) -> Vec<Loss> {
+    match nodes {
+        [] => Vec::new(),
+        _ => volume.copies.iter().map(|copy| loss(volume, copy, nodes)).collect(),
     }
 }
 
+fn loss(volume: &Volume, copy: &VolumeCopy, nodes: &[ClusterNode]) -> Loss {
+    let node = copy.node;
+    let (outcome, text) = match outcome(volume, copy, nodes) {
+        Some((outcome, what)) => (outcome, format!("if node {node} is lost: {what}")),
+        None => (LossOutcome::DownNow, format!("node {node} is not there now")),
+    };
+    Loss { node, outcome, text }
+}
+
 /// What the loss of a copy's node would do; `None` if it is lost already.
-pub fn outcome(volume: &Volume, copy: &VolumeCopy, nodes: &[ClusterNode]) -> Option<&'static str> {
+pub fn outcome(
+    volume: &Volume,
+    copy: &VolumeCopy,
+    nodes: &[ClusterNode],
+) -> Option<(LossOutcome, &'static str)> {
+    use LossOutcome::{DataLost, GoesOn, GoesOnAlone, Nothing, Stops};
     let node = copy.node;
     let up = |id: u16| nodes.iter().any(|node| node.id == id && node.up);
     if !up(node) {
@@ -25,21 +34,24 @@ pub fn outcome(volume: &Volume, copy: &VolumeCopy, nodes: &[ClusterNode]) -> Opt
     let serves = |other: &&VolumeCopy| other.state == CopyState::InSync && up(other.node);
     let others = volume.copies.iter().filter(|other| other.node != node).filter(serves).count();
     Some(match (copy.state, others) {
-        (CopyState::Outside, _) => "nothing changes: its copy is not in sync",
+        (CopyState::Outside, _) => (Nothing, "nothing changes: its copy is not in sync"),
         (CopyState::InSync, 0) if volume.kind == VolumeKind::Ram => {
-            "ITS DATA IS LOST: it is the only copy in sync, and it is in memory"
+            (DataLost, "ITS DATA IS LOST: it is the only copy in sync, and it is in memory")
         }
-        (CopyState::InSync, 0) => "nobody serves until it is back: it is the only copy in sync",
-        _ if !outvoted(node, nodes) && is_of_two(nodes) && goes_on_alone(volume) => {
-            "the other one goes on alone after about six seconds; BUT IF ONLY THE LINK IS LOST, BOTH GO ON, and one's data is given up later"
-        }
-        _ if !outvoted(node, nodes) && is_of_two(nodes) => {
-            "nobody serves until it is back: of two nodes without a witness it decides (`ursa node prefer`)"
-        }
-        _ if !outvoted(node, nodes) => {
-            "nobody serves until it is back: without it too few nodes are left to agree that it is gone"
-        }
-        _ => "goes on after about a second",
+        (CopyState::InSync, 0) => (Stops, "nobody serves until it is back: it is the only copy in sync"),
+        _ if !outvoted(node, nodes) && is_of_two(nodes) && goes_on_alone(volume) => (
+            GoesOnAlone,
+            "the other one goes on alone after about six seconds; BUT IF ONLY THE LINK IS LOST, BOTH GO ON, and one's data is given up later",
+        ),
+        _ if !outvoted(node, nodes) && is_of_two(nodes) => (
+            Stops,
+            "nobody serves until it is back: of two nodes without a witness it decides (`ursa node prefer`)",
+        ),
+        _ if !outvoted(node, nodes) => (
+            Stops,
+            "nobody serves until it is back: without it too few nodes are left to agree that it is gone",
+        ),
+        _ => (GoesOn, "goes on after about a second"),
     })
 }
 
@@ -96,6 +108,7 @@ mod tests {
             reason: Some("the volume was made".into()),
             strategy: None,
             fork: None,
+            losses: Vec::new(),
         }
     }
 
@@ -121,7 +134,22 @@ mod tests {
 
     use CopyState::{InSync, Joining, Outside};
 
+    fn losses(volume: &Volume, nodes: &[ClusterNode]) -> Vec<String> {
+        super::losses(volume, nodes).into_iter().map(|loss| loss.text).collect()
+    }
+
     const GOES_ON: &str = "goes on after about a second";
+
+    #[test]
+    fn what_is_lost_is_told_to_programs_too() {
+        let one = nodes(&[(true, true), (false, true), (true, true)]);
+        let copies = [(1, InSync), (2, InSync), (3, Outside)];
+        let told = super::losses(&volume(VolumeKind::Ram, &copies), &one);
+        let told: Vec<(u16, LossOutcome)> = told.into_iter().map(|loss| (loss.node, loss.outcome)).collect();
+        use LossOutcome::{DataLost, DownNow, Nothing};
+        assert_eq!(told, [(1, DataLost), (2, DownNow), (3, Nothing)]);
+        assert!(super::losses(&volume(VolumeKind::Ram, &copies), &[]).is_empty(), "nobody knows");
+    }
 
     #[test]
     fn of_three_nodes_each_can_be_lost() {

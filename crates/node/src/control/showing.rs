@@ -1,0 +1,47 @@
+//! What nodes show each other, so that whoever asks one sees all.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use replica::NodeId;
+
+use super::{Control, ControlError};
+use crate::copies::{Answer, Ask, NodeEntry, node_key};
+
+/// How long another node may take to show something. Somebody looks at a screen meanwhile.
+pub const SHOW_DEADLINE: Duration = Duration::from_secs(2);
+
+impl Control {
+    /// Asks other nodes to show something, all at once: each what it is named with here. What each has shown, or why it has not.
+    ///
+    /// # Errors
+    /// Without a cluster; a node that is none of it.
+    pub async fn ask_to_show(
+        self: &Rc<Control>,
+        questions: BTreeMap<u16, String>,
+    ) -> Result<Vec<(u16, Result<String, String>)>, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        for node in questions.keys() {
+            if keeper.get::<NodeEntry>(&node_key(NodeId(*node))).is_none() {
+                return Err(ControlError::not_found("node", &node.to_string()));
+            }
+        }
+        let ask = |(node, what): (u16, String)| {
+            let keeper = Rc::clone(&keeper);
+            async move {
+                if !keeper.hears(NodeId(node)) {
+                    return (node, Err("nothing is heard of it".to_owned()));
+                }
+                let answer = keeper.ask_within(NodeId(node), Ask::Show { what }, SHOW_DEADLINE).await;
+                let shown = match answer {
+                    Ok(Answer::Shown(Some(text))) => Ok(text),
+                    Ok(_) => Err("its version does not show that".to_owned()),
+                    Err(error) => Err(error.to_string()),
+                };
+                (node, shown)
+            }
+        };
+        Ok(rt::join_all(questions.into_iter().map(ask)).await)
+    }
+}

@@ -1,0 +1,94 @@
+//! `?dry_run=true`: what a change would do, or why it is refused. Nothing is done.
+//!
+//! A call that cannot say so refuses: whoever asks what would happen must not find that it has happened.
+
+use api::DryRun;
+use axum::Json;
+use axum::extract::Request;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::refusal::Refusal;
+
+/// Calls that can say what they would do.
+const CALLS: [(&str, &str); 4] = [
+    ("POST", "/v1/volumes"),
+    ("DELETE", "/v1/volumes/{name}"),
+    ("POST", "/v1/volumes/{name}/copies"),
+    ("DELETE", "/v1/volumes/{name}/copies/{node}"),
+];
+
+/// Whether it is done.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Asked {
+    /// Say what would be done, and do nothing.
+    #[serde(default)]
+    pub(super) dry_run: bool,
+}
+
+/// Refuses a request that asks what would be done of a call that does not say so.
+///
+/// # Errors
+/// 422 `dry_run_not_possible`; 400 for what is neither true nor false.
+pub(super) fn check(request: &Request, route: &str) -> Result<(), Refusal> {
+    let Some(value) = value(request.uri()) else { return Ok(()) };
+    match value {
+        "=false" => Ok(()),
+        "=true" if CALLS.contains(&(request.method().as_str(), route)) => Ok(()),
+        "=true" => {
+            let calls = CALLS.map(|(method, path)| format!("{method} {path}")).join(", ");
+            let detail = "this call cannot say what it would do; nothing was done";
+            Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "dry_run_not_possible", detail)
+                .hint(format!("these can: {calls}")))
+        }
+        _ => {
+            let detail = "`dry_run` is true or false; nothing was done";
+            Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail))
+        }
+    }
+}
+
+/// Whether it is asked what would be done.
+pub(super) fn is_asked(uri: &Uri) -> bool {
+    value(uri) == Some("=true")
+}
+
+/// What is behind `dry_run` in the query.
+fn value(uri: &Uri) -> Option<&str> {
+    let values = uri.query()?.split('&').filter_map(|pair| pair.strip_prefix("dry_run"));
+    values.into_iter().find(|rest| rest.is_empty() || rest.starts_with('='))
+}
+
+/// The answer: it would be done.
+pub(super) fn would(steps: Vec<String>, candidates: Vec<api::Candidate>) -> Response {
+    Json(DryRun { would: steps, candidates }).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    fn checked(method: &str, uri: &str, route: &str) -> Option<String> {
+        let request = Request::builder().method(method).uri(uri).body(Body::empty()).unwrap();
+        check(&request, route).err().map(|refusal| refusal.code().to_owned())
+    }
+
+    #[test]
+    fn what_cannot_be_tried_is_not_done() {
+        assert_eq!(checked("POST", "/v1/volumes?dry_run=true", "/v1/volumes"), None);
+        assert_eq!(checked("POST", "/v1/volumes?x=dry_run=true", "/v1/volumes"), None);
+        let refused = Some("dry_run_not_possible".to_owned());
+        assert_eq!(checked("POST", "/v1/hosts?a=b&dry_run=true", "/v1/hosts"), refused);
+        assert_eq!(checked("POST", "/v1/hosts?dry_run=false", "/v1/hosts"), None);
+        for value in ["", "=", "=1", "=TRUE", "=yes"] {
+            let uri = format!("/v1/volumes?dry_run{value}");
+            assert_eq!(checked("POST", &uri, "/v1/volumes").as_deref(), Some("query_invalid"), "{value}");
+        }
+    }
+}

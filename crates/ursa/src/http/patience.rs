@@ -1,0 +1,134 @@
+//! A connection whose other end does not take what it is sent is let go: it would keep its place for ever.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// How long a write may wait for the other end to take something. A browser on a bad line takes some bytes in that time.
+pub(super) const WRITE_DEADLINE: Duration = Duration::from_secs(30);
+
+/// A connection with [`WRITE_DEADLINE`].
+pub(super) struct Patience<S> {
+    stream: S,
+    deadline: Duration,
+    /// Until when the write that waits may wait.
+    until: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Patience<S> {
+    /// With this one.
+    pub(super) fn new(stream: S, deadline: Duration) -> Patience<S> {
+        Patience { stream, deadline, until: None }
+    }
+
+    /// What came of a write, or that it has waited for too long.
+    fn judge<T>(&mut self, context: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.until = None;
+            return result;
+        }
+        let deadline = self.deadline;
+        let until = self.until.get_or_insert_with(|| Box::pin(sleep(deadline)));
+        ready!(until.as_mut().poll(context));
+        // Should it be asked again, it must not say that it has never been ready.
+        until.as_mut().reset(Instant::now());
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the other end does not read")))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patience<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.judge(context, result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.judge(context, result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.stream).poll_flush(context);
+        self.judge(context, result)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.judge(context, result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    /// Takes a byte each time that it has waited for so long; never, if that is none.
+    struct Slow {
+        every: Option<Duration>,
+        until: Option<Pin<Box<Sleep>>>,
+    }
+
+    impl AsyncWrite for Slow {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let Some(every) = self.every else { return Poll::Pending };
+            let until = self.until.get_or_insert_with(|| Box::pin(sleep(every)));
+            ready!(until.as_mut().poll(context));
+            self.until = None;
+            Poll::Ready(Ok(1))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn who_does_not_read_is_let_go_and_who_reads_slowly_is_not() {
+        let deadline = Duration::from_millis(200);
+        let mut stuck = Patience::new(Slow { every: None, until: None }, deadline);
+        let result = poll_fn(|context| Pin::new(&mut stuck).poll_write(context, &[7])).await;
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::TimedOut);
+
+        let mut slow = Patience::new(Slow { every: Some(deadline / 4), until: None }, deadline);
+        for _ in 0..8 {
+            let written = poll_fn(|context| Pin::new(&mut slow).poll_write(context, &[7])).await;
+            assert_eq!(written.unwrap(), 1);
+        }
+    }
+}

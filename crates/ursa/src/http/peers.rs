@@ -1,0 +1,138 @@
+//! What other nodes of the cluster have, shown by the node that is asked.
+//!
+//! A node asks the others over their links, by which they know each other; nobody's secret is passed on. What is asked for is what a viewer may see, and
+//! whoever asked this node was let in as one. A node that does not answer in [`SHOW_DEADLINE`] is named: what it has is missing then, and that is said.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use ::node::Control;
+use ::node::control::SHOW_DEADLINE;
+use api::{List, Missing};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use utoipa::IntoParams;
+
+use super::refusal::Refusal;
+use super::state::State;
+use super::{pools, sessions, volumes};
+
+/// What a node shows another one: `text` of [`show`].
+type Shown = Pin<Box<dyn Future<Output = Option<String>>>>;
+
+/// Answers what another node asks for; `None`: this node does not know that.
+pub fn show(control: Rc<Control>, what: String) -> Shown {
+    Box::pin(async move {
+        let (kind, rest) = what.split_once(' ').unwrap_or((&what, ""));
+        match kind {
+            POOLS => serde_json::to_string(&pools::all(&control)).ok(),
+            SESSIONS => serde_json::to_string(&sessions::all(&control).await.ok()?).ok(),
+            VOLUMES => serde_json::to_string(&volumes::of_ids(&control, rest)).ok(),
+            _ => None,
+        }
+    })
+}
+
+pub(super) const POOLS: &str = "pools";
+pub(super) const SESSIONS: &str = "sessions";
+pub(super) const VOLUMES: &str = "volumes";
+
+/// Whose.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Whose {
+    /// The number of a node, or `all`; absent: of the node that is asked.
+    #[serde(default)]
+    pub(super) node: Option<String>,
+}
+
+/// Which nodes are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    This,
+    One(u16),
+    All,
+}
+
+impl Whose {
+    /// Which nodes that is.
+    ///
+    /// # Errors
+    /// 400: neither a number nor `all`.
+    pub(super) fn asked(&self) -> Result<Asked, Refusal> {
+        match self.node.as_deref() {
+            None => Ok(Asked::This),
+            Some("all") => Ok(Asked::All),
+            Some(number) => number.parse().map(Asked::One).map_err(|_| {
+                let detail = format!("`node` is the number of a node, or `all`: not {number:?}");
+                Refusal::new(axum::http::StatusCode::BAD_REQUEST, "query_invalid", detail)
+            }),
+        }
+    }
+}
+
+/// What these nodes have; `own` is what this one has.
+///
+/// # Errors
+/// A node that is none.
+pub(super) async fn list<T, F>(
+    state: &State,
+    asked: Asked,
+    kind: &'static str,
+    own: impl FnOnce(Rc<Control>) -> F + Send + 'static,
+) -> Result<List<T>, Refusal>
+where
+    T: DeserializeOwned + Send + 'static,
+    F: Future<Output = Result<Vec<T>, ::node::control::ControlError>> + 'static,
+{
+    let gather = move |control: Rc<Control>| async move {
+        let here = control.keeper().map(|keeper| keeper.me().0);
+        let of_this = matches!(asked, Asked::This | Asked::All)
+            || matches!(asked, Asked::One(node) if here == Some(node));
+        let mut items = if of_this { own(Rc::clone(&control)).await? } else { Vec::new() };
+        let others: Vec<u16> = match asked {
+            Asked::This => Vec::new(),
+            Asked::One(node) if here == Some(node) => Vec::new(),
+            Asked::One(node) => vec![node],
+            Asked::All => control.node_names().into_keys().filter(|node| here != Some(*node)).collect(),
+        };
+        let questions = others.into_iter().map(|node| (node, kind.to_owned())).collect();
+        let (theirs, missing) = ask::<T>(&control, questions).await?;
+        items.extend(theirs);
+        Ok(List { items, missing })
+    };
+    state.call(gather).await
+}
+
+/// Asks other nodes, all at once.
+///
+/// # Errors
+/// A node that is none.
+pub(super) async fn ask<T: DeserializeOwned>(
+    control: &Rc<Control>,
+    questions: BTreeMap<u16, String>,
+) -> Result<(Vec<T>, Vec<Missing>), ::node::control::ControlError> {
+    let (mut items, mut missing) = (Vec::new(), Vec::new());
+    if questions.is_empty() {
+        return Ok((items, missing));
+    }
+    let names = control.node_names();
+    for (node, answer) in control.ask_to_show(questions).await? {
+        let answer = answer.and_then(|text| {
+            serde_json::from_str::<Vec<T>>(&text)
+                .map_err(|error| format!("its answer cannot be read: {error}"))
+        });
+        match answer {
+            Ok(theirs) => items.extend(theirs),
+            Err(reason) => {
+                let node_name = names.get(&node).cloned().unwrap_or_default();
+                missing.push(Missing { node, node_name, reason });
+            }
+        }
+    }
+    Ok((items, missing))
+}
+
+const _: () = assert!(SHOW_DEADLINE.as_secs() < 30, "a list must not take longer than somebody waits for it");

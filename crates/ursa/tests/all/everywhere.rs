@@ -1,0 +1,96 @@
+//! Any node answers for the whole cluster: two real nodes, one of which is killed.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::node::{Node, free_address};
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}: not in time");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn cluster() -> (Node, Node) {
+    let (first, second) = (Node::start(&[]), Node::start(&[]));
+    first.ok(&["node", "init", "--listen", &free_address().to_string()]);
+    let token = first.json(&["node", "token"])["token"].as_str().unwrap().to_owned();
+    second.ok(&["node", "join", &token, "--listen", &free_address().to_string()]);
+    until("both hear of each other", || {
+        [&first, &second].iter().all(|node| {
+            let nodes = node.json(&["node", "list"]);
+            let nodes = nodes.as_array().unwrap();
+            nodes.len() == 2 && nodes.iter().all(|node| node["up"] == true)
+        })
+    });
+    (first, second)
+}
+
+#[test]
+fn a_node_shows_what_others_have_and_says_what_is_missing() {
+    let (first, second) = cluster();
+    first.ok(&["volume", "create", "db", "--size", "64M", "--on", "1"]);
+    until("the second node shows it", || second.json(&["volume", "list"]).as_array().unwrap().len() == 1);
+    let (here, there) = (first.json(&["volume", "show", "db"]), second.json(&["volume", "show", "db"]));
+    for field in ["id", "size", "kind", "block_size", "slices", "naa", "created", "maps"] {
+        assert_eq!(here[field], there[field], "{field}");
+    }
+    assert_eq!((&here["serving"], &there["serving"]), (&json!(true), &json!(false)));
+    assert_eq!((&there["copies"][0]["node"], &there["copies"][0]["here"]), (&json!(1), &json!(false)));
+    assert_eq!(
+        there["losses"],
+        json!([{"node": 1, "outcome": "stops", "text": "if node 1 is lost: nobody serves until it is back: it is the only copy in sync"}])
+    );
+
+    let refused = second.refused(1, &["volume", "delete", "db", "--yes"]);
+    assert!(refused.contains("say it on node 1"), "{refused}");
+    let pools = second.json(&["pool", "list", "--node", "all"]);
+    let of: Vec<&Value> = pools["items"].as_array().unwrap().iter().map(|pool| &pool["node"]).collect();
+    assert_eq!((of, pools.get("missing")), (vec![&json!(2), &json!(1)], None));
+    assert_eq!(second.json(&["pool", "list"])[0]["node"], 2);
+    assert_eq!(second.json(&["session", "list", "--node", "1"]), json!({"items": []}));
+    assert!(second.refused(1, &["pool", "list", "--node", "7"]).contains("no node"));
+    assert!(second.refused(1, &["pool", "list", "--node", "x"]).contains("`all`"));
+
+    let _directory = first.kill();
+    until("the first node is missed", || second.json(&["node", "list"])[0]["up"] == false);
+    let pools = second.json(&["pool", "list", "--node", "all"]);
+    assert_eq!(pools["items"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&pools["missing"][0]["node"], &pools["missing"][0]["reason"]),
+        (&json!(1), &json!("nothing is heard of it"))
+    );
+    // What was known of it before is known still.
+    assert_eq!(second.json(&["volume", "list"])[0]["name"], "db");
+    until("it is told", || {
+        let events = second.json(&["events", "--limit", "1000"]);
+        let events = events["items"].as_array().unwrap().clone();
+        events.iter().any(|event| event["code"] == "node_lost" && event["node"] == 1)
+    });
+}
+
+#[test]
+fn who_finds_no_place_is_told_what_was_looked_at() {
+    let (first, second) = cluster();
+    let client = api::Client::new(&format!("http://{}", first.api));
+    let mut new = api::VolumeCreate::new("db", 64 << 30);
+    new.copies = Some(2);
+    let error = client.create_volume(&new).unwrap_err();
+    let problem = error.problem().unwrap();
+    let found: Vec<(Option<u16>, Option<&str>)> =
+        problem.candidates.iter().map(|found| (found.node, found.rule.as_deref())).collect();
+    assert_eq!(found, [(Some(1), Some("no_space")), (Some(2), Some("no_space"))], "{problem:?}");
+    drop(second);
+    new.size = 1 << 20;
+    until("the second node is missed", || {
+        let problem = client.create_volume(&new).err().and_then(|error| error.problem().cloned());
+        problem.is_some_and(|problem| {
+            let rules: Vec<_> =
+                problem.candidates.iter().map(|found| (found.node, found.rule.clone())).collect();
+            rules == [(Some(2), Some("node_down".to_owned()))]
+        })
+    });
+}
