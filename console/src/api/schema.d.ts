@@ -163,6 +163,47 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What has happened, the oldest first.
+         * @description The node that is asked tells what it has seen: of the cluster's record what all nodes see, of sessions, pools and disks its own. It keeps the last 4,096.
+         */
+        get: operations["list_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/events/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What happens, as it happens (server-sent events).
+         * @description Messages `event` have an event as `GET /v1/events` has it. A message `gap` says that events after the one that was named are not there any more. The stream ends
+         *     when the session, the token or the role does by which it was asked for; a node has at most 48, and 16 of one user or token.
+         */
+        get: operations["stream_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/health": {
         parameters: {
             query?: never;
@@ -212,6 +253,61 @@ export interface paths {
         post?: never;
         /** Deletes a host group that no map names. */
         delete: operations["delete_host"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What is under way: copies of the whole cluster, and changes of the node that is asked. */
+        get: operations["list_jobs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One job. When it is over there is none any more. */
+        get: operations["show_job"];
+        put?: never;
+        post?: never;
+        /** Takes a job back: a copy that is added or moved is taken away again, one that is to leave stays. */
+        delete: operations["cancel_job"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/live": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What goes on now on the node that is asked, once a second (server-sent events).
+         * @description Messages `sample` have a sample. The first one comes after a second.
+         */
+        get: operations["stream_live"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -351,7 +447,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All pools, by name. */
+        /**
+         * All pools of the node that is asked, by name; with `node=all` those of all nodes.
+         * @description Pools of different nodes may have the same name: what names a pool in a path means one of the node that is asked.
+         */
         get: operations["list_pools"];
         put?: never;
         /** Makes a pool of disks. */
@@ -502,7 +601,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All sessions, by number. */
+        /**
+         * All sessions with the node that is asked, by number; with `node=all` those with all nodes.
+         * @description Numbers are a node's own: a session is ended by the node that has it.
+         */
         get: operations["list_sessions"];
         put?: never;
         post?: never;
@@ -697,13 +799,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All volumes of open pools, by name. */
+        /**
+         * All volumes of the cluster, by name, and those that this node alone knows of.
+         * @description Of a volume without a copy on the node that is asked, `pool` is that of a node that has one. If that node does not answer in two seconds and nothing was known of the volume before, it is
+         *     missing, and `missing` says so.
+         */
         get: operations["list_volumes"];
         put?: never;
         /**
          * Makes a volume, and maps it so that it can be used at once.
          * @description Unless `map` is false it becomes a LUN of `target` (made if it does not exist) for `host`. If that fails the volume
-         *     is deleted again: all of it is done or nothing.
+         *     is deleted again: all of it is done or nothing. Where no place is found, `candidates` of the problem names every node and pool, and by which rule it does not do.
          */
         post: operations["create_volume"];
         delete?: never;
@@ -929,6 +1035,25 @@ export interface components {
             /** @description Who: a user's or a token's name; of a login, the name that was given. */
             who: string;
         };
+        /** @description A node, with the pool of it that would be taken, for a copy of a volume. */
+        Candidate: {
+            /**
+             * Format: int32
+             * @description Its number; absent without a cluster.
+             */
+            node?: number | null;
+            /** @description Its name. */
+            node_name: string;
+            /** @description The pool. */
+            pool?: string | null;
+            /**
+             * @description By which rule it does not do, for programs; absent: it does.
+             * @example no_space
+             */
+            rule?: string | null;
+            /** @description The same in words. */
+            text: string;
+        };
         /** @description A change under way. One that waits for a disk goes on when the disk answers, and holds up no change of anything else. */
         Change: {
             /**
@@ -1112,6 +1237,61 @@ export interface components {
              */
             since: number;
         };
+        /** @description What a change would do. */
+        DryRun: {
+            /** @description What was looked at. */
+            candidates?: components["schemas"]["Candidate"][];
+            /** @description Step by step, in sentences. */
+            would: string[];
+        };
+        /** @description Something has happened. */
+        Event: {
+            /** @description What to do about it. */
+            action?: string | null;
+            /**
+             * Format: int64
+             * @description When, in seconds since 1970, by the clock of the node that was asked.
+             */
+            at: number;
+            /**
+             * @description Why, for programs.
+             * @example silent
+             */
+            cause?: string | null;
+            /**
+             * @description What kind of thing, for programs: `docs/use/events.md` has all of them.
+             * @example copy_lost
+             */
+            code: string;
+            /**
+             * Format: int64
+             * @description Its number: later ones have larger ones, also after a restart of the node. Each node numbers for itself.
+             */
+            id: number;
+            /**
+             * Format: int32
+             * @description The number of the node that it is about; absent: the node that was asked, which is in no cluster.
+             */
+            node?: number | null;
+            /** @description How much it is. */
+            severity: components["schemas"]["Severity"];
+            /** @description What it has happened to: a name. */
+            subject?: string | null;
+            /** @description What has happened, in a sentence. */
+            text: string;
+        };
+        /** @description Events, the oldest first. */
+        Events: {
+            /** @description Events after the one that was named are not there any more, or it is none of this node's. */
+            gap: boolean;
+            /** @description In the order of their numbers. */
+            items: components["schemas"]["Event"][];
+            /**
+             * Format: int64
+             * @description What to name as `after` next: the number of the last event here, or of the last one of all.
+             */
+            next: number;
+        };
         /** @description Whose data is kept of a volume with which nodes have gone on alone. */
         ForkResolution: {
             /** @description That what the other node alone has written is given up. */
@@ -1171,6 +1351,76 @@ export interface components {
             /** @description Its name: 1 to 63 letters, digits, `-`, `_` and `.`. */
             name: string;
         };
+        /** @description Work under way. When it is over it is gone from the list: events tell how it ended. */
+        Job: {
+            /**
+             * Format: int64
+             * @description For how many seconds it has been under way, where that is known.
+             */
+            age_s?: number | null;
+            /**
+             * Format: int64
+             * @description Bytes that are done.
+             */
+            bytes_done?: number | null;
+            /**
+             * Format: int64
+             * @description Bytes that there are to do; what hosts write meanwhile adds to it.
+             */
+            bytes_total?: number | null;
+            /** @description `DELETE` takes it back. */
+            can_be_cancelled: boolean;
+            /** @description Why it is done, in words. */
+            cause?: string | null;
+            /**
+             * Format: int64
+             * @description Seconds to go if it goes on like that; absent if nobody can say.
+             */
+            eta_s?: number | null;
+            /**
+             * Format: int32
+             * @description The number of the node that a copy moves from.
+             */
+            from_node?: number | null;
+            /**
+             * @description What it is found by.
+             * @example copy.2f1c7f3a9d1b4c55a0e2f6d47b8c9e10.3
+             */
+            id: string;
+            /** @description What is done. */
+            kind: components["schemas"]["JobKind"];
+            /**
+             * Format: int32
+             * @description The number of the node whose copy it is about; absent: it is about no copy.
+             */
+            node?: number | null;
+            /**
+             * Format: double
+             * @description How much of it is done, from 0 to 1; absent where that cannot be said.
+             */
+            progress?: number | null;
+            /**
+             * Format: int64
+             * @description Bytes a second, over the last five seconds.
+             */
+            rate?: number | null;
+            /** @description Whether it gets on. */
+            state: components["schemas"]["JobState"];
+            /** @description To what: a volume's name, or in words what is changed. */
+            subject: string;
+            /** @description What it waits for; absent if it gets on. */
+            waits_for?: string | null;
+        };
+        /**
+         * @description What is done.
+         * @enum {string}
+         */
+        JobKind: "sync" | "add_copy" | "move_copy" | "remove_copy" | "change";
+        /**
+         * @description Whether work gets on.
+         * @enum {string}
+         */
+        JobState: "running" | "waiting";
         /** @description What lets one node in, once. A secret: `Debug` hides it. */
         JoinToken: {
             /** @description The token. */
@@ -1199,6 +1449,8 @@ export interface components {
                 /** @description What it may do. */
                 role: components["schemas"]["Role"];
             }[];
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
         };
         /** @description Several of something. An object, so that it can grow fields. */
         List_AuditEntry: {
@@ -1229,6 +1481,8 @@ export interface components {
                 /** @description Who: a user's or a token's name; of a login, the name that was given. */
                 who: string;
             }[];
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
         };
         /** @description Several of something. An object, so that it can grow fields. */
         List_ClusterNode: {
@@ -1280,6 +1534,8 @@ export interface components {
                 /** @description It has a vote at most, and never a volume. */
                 witness: boolean;
             }[];
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
         };
         /** @description Several of something. An object, so that it can grow fields. */
         List_Host: {
@@ -1301,6 +1557,73 @@ export interface components {
                 /** @description Its name, unique in the node. */
                 name: string;
             }[];
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
+        };
+        /** @description Several of something. An object, so that it can grow fields. */
+        List_Job: {
+            /** @description In the order of their names or numbers. */
+            items: {
+                /**
+                 * Format: int64
+                 * @description For how many seconds it has been under way, where that is known.
+                 */
+                age_s?: number | null;
+                /**
+                 * Format: int64
+                 * @description Bytes that are done.
+                 */
+                bytes_done?: number | null;
+                /**
+                 * Format: int64
+                 * @description Bytes that there are to do; what hosts write meanwhile adds to it.
+                 */
+                bytes_total?: number | null;
+                /** @description `DELETE` takes it back. */
+                can_be_cancelled: boolean;
+                /** @description Why it is done, in words. */
+                cause?: string | null;
+                /**
+                 * Format: int64
+                 * @description Seconds to go if it goes on like that; absent if nobody can say.
+                 */
+                eta_s?: number | null;
+                /**
+                 * Format: int32
+                 * @description The number of the node that a copy moves from.
+                 */
+                from_node?: number | null;
+                /**
+                 * @description What it is found by.
+                 * @example copy.2f1c7f3a9d1b4c55a0e2f6d47b8c9e10.3
+                 */
+                id: string;
+                /** @description What is done. */
+                kind: components["schemas"]["JobKind"];
+                /**
+                 * Format: int32
+                 * @description The number of the node whose copy it is about; absent: it is about no copy.
+                 */
+                node?: number | null;
+                /**
+                 * Format: double
+                 * @description How much of it is done, from 0 to 1; absent where that cannot be said.
+                 */
+                progress?: number | null;
+                /**
+                 * Format: int64
+                 * @description Bytes a second, over the last five seconds.
+                 */
+                rate?: number | null;
+                /** @description Whether it gets on. */
+                state: components["schemas"]["JobState"];
+                /** @description To what: a volume's name, or in words what is changed. */
+                subject: string;
+                /** @description What it waits for; absent if it gets on. */
+                waits_for?: string | null;
+            }[];
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
         };
         /** @description Several of something. An object, so that it can grow fields. */
         List_Pool: {
@@ -1322,6 +1645,13 @@ export interface components {
                 id?: string | null;
                 /** @description Its name, unique in the node. */
                 name: string;
+                /**
+                 * Format: int32
+                 * @description The number of the node that has it; absent without a cluster.
+                 */
+                node?: number | null;
+                /** @description The name of that node. */
+                node_name?: string | null;
                 /** @description Why it is not open, or what is wrong with it. */
                 reason?: string | null;
                 /** @description Whether it can be used. */
@@ -1334,6 +1664,8 @@ export interface components {
                 /** @description How many volumes it has. */
                 volumes: number;
             }[];
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
         };
         /** @description Several of something. An object, so that it can grow fields. */
         List_Session: {
@@ -1372,6 +1704,13 @@ export interface components {
                 initiator: string;
                 /** @description The initiator's session identifier (ISID) in hexadecimal. */
                 isid: string;
+                /**
+                 * Format: int32
+                 * @description The number of the node that has it; absent without a cluster.
+                 */
+                node?: number | null;
+                /** @description The name of that node. */
+                node_name?: string | null;
                 /** @description The target; absent in a discovery session. */
                 target?: string | null;
                 /**
@@ -1380,6 +1719,8 @@ export interface components {
                  */
                 tsih: number;
             }[];
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
         };
         /** @description Several of something. An object, so that it can grow fields. */
         List_Target: {
@@ -1397,6 +1738,8 @@ export interface components {
                  */
                 name: string;
             }[];
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
         };
         /** @description Several of something. An object, so that it can grow fields. */
         List_User: {
@@ -1412,6 +1755,8 @@ export interface components {
                 /** @description What it may do. */
                 role: components["schemas"]["Role"];
             }[];
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
         };
         /** @description Several of something. An object, so that it can grow fields. */
         List_Volume: {
@@ -1439,6 +1784,8 @@ export interface components {
                 id: string;
                 /** @description Where its blocks are. */
                 kind: components["schemas"]["VolumeKind"];
+                /** @description What the loss of each node that has a copy would do now; absent without copies, and where that cannot be said. */
+                losses?: components["schemas"]["Loss"][];
                 /** @description Where it is mapped. */
                 maps: components["schemas"]["VolumeMap"][];
                 /** @description Its NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts. */
@@ -1475,6 +1822,81 @@ export interface components {
                 slices: number;
                 strategy?: components["schemas"]["VolumeStrategy"] | null;
             }[];
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
+        };
+        /** @description A core of the node. */
+        LiveCore: {
+            /**
+             * Format: double
+             * @description How much of a processor it has used, from 0 to 1.
+             */
+            cpu: number;
+            /**
+             * Format: double
+             * @description Of it, for looking whether there is work.
+             */
+            polling: number;
+        };
+        /** @description Reads or writes. */
+        LiveFlow: {
+            /**
+             * Format: double
+             * @description Bytes a second.
+             */
+            bytes: number;
+            /**
+             * Format: double
+             * @description How long one took on average, in microseconds, from the arrival of all its data to the answer; absent if there was none.
+             */
+            mean_us?: number | null;
+            /**
+             * Format: double
+             * @description Operations a second.
+             */
+            operations: number;
+            /**
+             * Format: double
+             * @description 99 of 100 took no longer, in microseconds: the next power of two times 4 µs above; absent if there was none, or it was more than 4.2 s.
+             */
+            p99_us?: number | null;
+        };
+        /** @description What the node that was asked has done in the last second. */
+        LiveSample: {
+            /**
+             * Format: int64
+             * @description When it ended, in seconds since 1970.
+             */
+            at: number;
+            /** @description The node's cores, by number. */
+            cores: components["schemas"]["LiveCore"][];
+            /**
+             * Format: int32
+             * @description The number of the node; absent without a cluster.
+             */
+            node?: number | null;
+            /** @description Reads of all volumes. */
+            read: components["schemas"]["LiveFlow"];
+            /**
+             * Format: double
+             * @description How long it was, in seconds.
+             */
+            seconds: number;
+            /** @description Volumes that hosts have read or written through this node; the others have not. */
+            volumes: components["schemas"]["LiveVolume"][];
+            /** @description Writes of all volumes. */
+            write: components["schemas"]["LiveFlow"];
+        };
+        /** @description A volume. */
+        LiveVolume: {
+            /** @description Its identity. */
+            id: string;
+            /** @description Its name. */
+            name: string;
+            /** @description Reads through this node. */
+            read: components["schemas"]["LiveFlow"];
+            /** @description Writes through this node. */
+            write: components["schemas"]["LiveFlow"];
         };
         /** @description Who has logged in. */
         LoggedIn: {
@@ -1493,6 +1915,23 @@ export interface components {
              */
             password: string;
         };
+        /** @description What the loss of a node would do to a volume now. */
+        Loss: {
+            /**
+             * Format: int32
+             * @description The number of the node.
+             */
+            node: number;
+            /** @description What, for programs. */
+            outcome: components["schemas"]["LossOutcome"];
+            /** @description The same in words. */
+            text: string;
+        };
+        /**
+         * @description What the loss of a node does to a volume.
+         * @enum {string}
+         */
+        LossOutcome: "down_now" | "nothing" | "goes_on" | "goes_on_alone" | "stops" | "data_lost";
         /** @description Whether a node is in maintenance. */
         Maintenance: {
             /** @description It is. */
@@ -1509,6 +1948,18 @@ export interface components {
             lun?: number | null;
             /** @description The volume, by name or identity. */
             volume: string;
+        };
+        /** @description A node whose part of a list is missing. */
+        Missing: {
+            /**
+             * Format: int32
+             * @description Its number.
+             */
+            node: number;
+            /** @description Its name. */
+            node_name: string;
+            /** @description Why. */
+            reason: string;
         };
         /** @description A disk for a new pool. */
         NewDisk: {
@@ -1578,6 +2029,13 @@ export interface components {
             id?: string | null;
             /** @description Its name, unique in the node. */
             name: string;
+            /**
+             * Format: int32
+             * @description The number of the node that has it; absent without a cluster.
+             */
+            node?: number | null;
+            /** @description The name of that node. */
+            node_name?: string | null;
             /** @description Why it is not open, or what is wrong with it. */
             reason?: string | null;
             /** @description Whether it can be used. */
@@ -1669,6 +2127,8 @@ export interface components {
         };
         /** @description A problem document as RFC 9457 has it, with a `code` for programs and a `hint` for people. */
         Problem: {
+            /** @description What was looked at and does not do, and by which rule. */
+            candidates?: components["schemas"]["Candidate"][];
             /**
              * @description What is wrong, for programs: it stays the same when the words change.
              * @example volume_mapped
@@ -1768,6 +2228,13 @@ export interface components {
             initiator: string;
             /** @description The initiator's session identifier (ISID) in hexadecimal. */
             isid: string;
+            /**
+             * Format: int32
+             * @description The number of the node that has it; absent without a cluster.
+             */
+            node?: number | null;
+            /** @description The name of that node. */
+            node_name?: string | null;
             /** @description The target; absent in a discovery session. */
             target?: string | null;
             /**
@@ -1788,6 +2255,11 @@ export interface components {
             /** @description What the link has behind `token=`. */
             token: string;
         };
+        /**
+         * @description How much an event is to somebody who looks after the cluster.
+         * @enum {string}
+         */
+        Severity: "info" | "warning" | "critical";
         /**
          * @description What a node does about a volume when it hears of nobody and cannot reach the cluster's record.
          * @enum {string}
@@ -1934,6 +2406,8 @@ export interface components {
             id: string;
             /** @description Where its blocks are. */
             kind: components["schemas"]["VolumeKind"];
+            /** @description What the loss of each node that has a copy would do now; absent without copies, and where that cannot be said. */
+            losses?: components["schemas"]["Loss"][];
             /** @description Where it is mapped. */
             maps: components["schemas"]["VolumeMap"][];
             /** @description Its NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts. */
@@ -2472,6 +2946,84 @@ export interface operations {
             };
         };
     };
+    list_events: {
+        parameters: {
+            query?: {
+                /** @description Those after the one with this number; 0: the oldest that are kept; absent: the newest. */
+                after?: number;
+                /** @description How many at most: 1 to 1000; 100 unless told otherwise. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Events */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Events"];
+                };
+            };
+            /** @description `query_invalid` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stream_events: {
+        parameters: {
+            query?: {
+                /** @description After the event with this number; absent: with the next one that happens. A header `Last-Event-ID` goes before it. */
+                after?: number;
+            };
+            header?: {
+                /** @description The last event that was seen */
+                "last-event-id"?: number | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Messages */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description `query_invalid` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `too_many_streams` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     health: {
         parameters: {
             query?: never;
@@ -2679,6 +3231,135 @@ export interface operations {
             };
             /** @description `host_in_use`, `host_built_in` */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_jobs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of it */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_Job"];
+                };
+            };
+        };
+    };
+    show_job: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description What it is found by */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The job */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description `job_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_job: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description What it is found by */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is taken back; what it has left is tidied up by itself */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `job_not_found`, `copy_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `job_not_cancellable`, `copy_in_sync`: it is over; `forked`, `changed_meanwhile` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `record_unavailable` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stream_live: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Messages; the data of each is as here */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": components["schemas"]["LiveSample"];
+                };
+            };
+            /** @description `too_many_streams` */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2973,7 +3654,10 @@ export interface operations {
     };
     list_pools: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -2987,6 +3671,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["List_Pool"];
+                };
+            };
+            /** @description `query_invalid` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3345,7 +4056,10 @@ export interface operations {
     };
     list_sessions: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3359,6 +4073,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["List_Session"];
+                };
+            };
+            /** @description `query_invalid` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3561,6 +4302,8 @@ export interface operations {
             query?: {
                 /** @description Delete its LUN maps, too. */
                 force?: boolean;
+                /** @description Of volumes: say what would be done, and do nothing. */
+                dry_run?: boolean;
             };
             header?: never;
             path: {
@@ -3956,7 +4699,10 @@ export interface operations {
     };
     create_volume: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3967,6 +4713,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description The volume */
             201: {
                 headers: {
@@ -4051,6 +4806,8 @@ export interface operations {
             query?: {
                 /** @description Delete its LUN maps, too. */
                 force?: boolean;
+                /** @description Of volumes: say what would be done, and do nothing. */
+                dry_run?: boolean;
             };
             header?: never;
             path: {
@@ -4061,6 +4818,15 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description Done */
             204: {
                 headers: {
@@ -4077,7 +4843,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_mapped`, `volume_in_use` */
+            /** @description `volume_mapped`, `volume_in_use`, `copy_elsewhere` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4122,7 +4888,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_exists` */
+            /** @description `volume_exists`, `copy_elsewhere` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4153,7 +4919,10 @@ export interface operations {
     };
     add_copy: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The volume's name or identity */
@@ -4167,6 +4936,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description The volume; the copy is being made */
             202: {
                 headers: {
@@ -4216,7 +4994,10 @@ export interface operations {
     };
     remove_copy: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The volume's name or identity */
@@ -4228,6 +5009,15 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description It is done as soon as the other copies have agreed */
             202: {
                 headers: {

@@ -37,10 +37,7 @@ export function CreateVolume() {
   const firstWrong = STEPS.findIndex((_, at) => wrongIn(at))
 
   async function create() {
-    let made: string | undefined
-    if (await run(async () => { made = (await data(api.POST('/v1/volumes', { body: request }))).name }, `${draft.name} is made.`)) {
-      go(link('volumes', made ?? draft.name))
-    }
+    if (await run(() => data(api.POST('/v1/volumes', { body: request })), `${draft.name} is made.`)) go(link('volumes', draft.name))
   }
 
   return (
