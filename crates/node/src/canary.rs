@@ -19,6 +19,8 @@ pub enum Canary {
     InstallUnexpected,
     /// A change of reservations during which members changed is in force here under the name of the one before.
     InstallUnnamed,
+    /// A member that has a later change of reservations says of an earlier one that it has it.
+    TakeOlder,
     /// Reservations that are to survive are not stored.
     NotStored,
     /// COMPARE AND WRITE has its range on its own node only.

@@ -18,11 +18,10 @@ pub enum Canary {
 
 impl Canary {
     /// Those that one of the first 200 seeds notices.
-    pub const NOTICED: [Canary; 12] = [
+    pub const NOTICED: [Canary; 11] = [
         Canary::Disks,
         Canary::Node(Mistake::AnswerEarly),
         Canary::Node(Mistake::NotDurable),
-        Canary::Node(Mistake::ReadOnce),
         Canary::Node(Mistake::InstallElsewhere),
         Canary::Node(Mistake::InstallUnexpected),
         Canary::Node(Mistake::InstallUnnamed),
@@ -34,7 +33,7 @@ impl Canary {
     ];
 
     /// All that whole nodes can make.
-    pub const ALL: [Canary; 33] = [
+    pub const ALL: [Canary; 34] = [
         Canary::Disks,
         Canary::Node(Mistake::AnswerEarly),
         Canary::Node(Mistake::NotDurable),
@@ -43,6 +42,7 @@ impl Canary {
         Canary::Node(Mistake::InstallElsewhere),
         Canary::Node(Mistake::InstallUnexpected),
         Canary::Node(Mistake::InstallUnnamed),
+        Canary::Node(Mistake::TakeOlder),
         Canary::Node(Mistake::NotStored),
         Canary::Node(Mistake::LockHere),
         Canary::Rule(Rule::AckSuperseded),

@@ -10,10 +10,11 @@ use base::{BlockCount, Lba};
 use initiator::multipath::Wanted;
 use initiator::{Multipath, MultipathOptions, Search};
 use rt::CoreId;
+use rt::sim::DiskLatency;
 use store::VolumeKind;
 
-use super::{Cluster, LUN, block};
-use crate::rig::TARGET;
+use super::{Cluster, LUN, block, log_in, read, write};
+use crate::rig::{DISK, TARGET};
 use crate::seeds::each_seed;
 
 const WRITERS: u64 = 12;
@@ -35,6 +36,47 @@ fn the_loss_of_a_machine_is_a_stall_of_what_silence_takes() {
     let repeated = Cell::new(0);
     each_seed(2, |seed| repeated.set(repeated.get() + stall(seed, crash, Duration::from_millis(7500))));
     assert!(repeated.get() > 0, "nothing was ever under way through the lost node");
+}
+
+/// A write reaches one node while that one reads the block, and is held up on its way to another: who has seen it through the one sees it through the other.
+pub(super) fn nobody_sees_what_others_do_not(seed: u64) {
+    const LOOKS: Duration = Duration::from_millis(60);
+    let cluster = Cluster::new(seed, 3, 1);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    let [reader, writer, late] = [0, 1, 2].map(|index| cluster.client(&format!("host-{index}")));
+    let [at_reader, at_writer, at_late] = [0, 1, 2].map(|index| cluster.portal(index));
+    let sessions = [(reader, at_reader), (writer, at_writer), (late, at_late)].map(|(client, portal)| {
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "host").await.unwrap();
+            write(&session, 0, 1).await.unwrap();
+            session
+        })
+    });
+    let [by_reader, by_writer, by_late] = sessions;
+    let latency = DiskLatency { read: LOOKS..LOOKS * 11 / 10, ..DiskLatency::default() };
+    cluster.world.set_disk_latency(cluster.servers[0], DISK, latency);
+    let seen = Rc::new(Cell::new(None));
+    let sees = Rc::clone(&seen);
+    drop(cluster.world.spawn_on(reader, CoreId(0), move || async move {
+        sees.set(read(&by_reader, 0).await.ok());
+    }));
+    cluster.world.run_for(LOOKS / 3);
+    cluster.world.cut_one_way(cluster.servers[1], cluster.servers[2]);
+    drop(cluster.world.spawn_on(writer, CoreId(0), move || async move { write(&by_writer, 0, 2).await }));
+    cluster.world.run_for(LOOKS);
+    // `None`: it waits until the write is everywhere.
+    let first = seen.get();
+    let then =
+        cluster.world.block_on(late, CoreId(0), move || async move { read(&by_late, 0).await.unwrap() });
+    assert!(first.is_none_or(|first| first <= then), "one node gave {first:?}, and then another {then}");
+    cluster.world.heal_all();
+    cluster.world.run_for(Duration::from_secs(1));
+    assert!(matches!(seen.get(), Some(1 | 2)), "{seen:?}");
+}
+
+#[test]
+fn a_write_is_seen_through_all_nodes_or_none() {
+    each_seed(3, nobody_sees_what_others_do_not);
 }
 
 /// A host writes through all of three nodes while `harm` is done to one: no write may take longer than `limit`. How many had to be sent again.

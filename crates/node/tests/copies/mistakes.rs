@@ -4,16 +4,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use node::canary::{Canary, make};
 
+use super::all_paths::nobody_sees_what_others_do_not;
 use super::reservations::lost_and_back;
 
 /// Within so many seeds a mistake must be noticed.
 const SEEDS: u64 = 200;
 
+fn assert_noticed(canary: Canary, scenario: fn(u64)) {
+    make(Some(canary));
+    let noticed = (1..=SEEDS).find(|seed| catch_unwind(AssertUnwindSafe(|| scenario(*seed))).is_err());
+    make(None);
+    println!("{canary:?}: {noticed:?}");
+    assert!(noticed.is_some(), "{canary:?} was not noticed in {SEEDS} seeds");
+}
+
 #[test]
 fn that_a_command_goes_on_after_a_loss_is_noticed() {
-    make(Some(Canary::GoOnAfterLoss));
-    let noticed = (1..=SEEDS).find(|seed| catch_unwind(AssertUnwindSafe(|| lost_and_back(*seed))).is_err());
-    make(None);
-    println!("{noticed:?}");
-    assert!(noticed.is_some());
+    assert_noticed(Canary::GoOnAfterLoss, lost_and_back);
+}
+
+#[test]
+fn that_a_read_does_not_look_again_is_noticed() {
+    assert_noticed(Canary::ReadOnce, nobody_sees_what_others_do_not);
 }

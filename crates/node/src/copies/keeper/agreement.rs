@@ -3,7 +3,8 @@
 //! A change is decided by the node that was asked for it, in rounds of questions to all members of an epoch, itself included. First what each
 //! knows; the newest of that is brought to those that lack it. Then the change is decided against it, and the outcome brought to the member
 //! with the lowest slot in sync, which takes it only if what it has is what the change was decided against, so that of two changes at once one is decided again; then to
-//! all others. Only then is it answered. A member takes nothing of an epoch that it does not act in: who is asked in the middle of a change of members asks again.
+//! all others. Only then is it answered. A member takes nothing of an epoch that it does not act in: who is asked in the middle of a change of members asks again. Nor does it take what is older than what it has: in
+//! the next epoch another change may have been decided while this one was on its way, and without it. Who decided this one sees by [`Agreed::contains`] whether it is to be decided again.
 //!
 //! So what was answered is known to all members of an epoch, and to every later one: a copy that joins asks the members, and serves
 //! nothing and is not promoted before it knows, and before what was admitted earlier has come to its end. What was not answered, because its node was lost, is either brought to all by the next question, or
@@ -64,6 +65,24 @@ pub struct Agreed {
     notices: Vec<Notice>,
     /// Whose commands it aborts.
     abort: Abort,
+    /// The last change of each node that this is the outcome of, itself among them: who decided one and finds a later one finds out here whether that was decided on top of it.
+    contains: Vec<Version>,
+}
+
+impl Agreed {
+    /// With a change of that version on top.
+    fn contains_with(&self, version: Version) -> Vec<Version> {
+        let others = self.contains.iter().filter(|other| other.by != version.by);
+        others.copied().chain([version]).collect()
+    }
+}
+
+/// A change that was decided here, and may have been brought to some.
+#[derive(Clone)]
+struct Decided {
+    version: Version,
+    outcome: Outcome,
+    abort: Abort,
 }
 
 /// What another node said.
@@ -79,6 +98,8 @@ pub(super) struct Agreement {
     version: Version,
     notices: Vec<Notice>,
     abort: Abort,
+    /// See [`Agreed`].
+    contains: Vec<Version>,
     /// Whether what is here is what the members agreed on: not before a copy has asked them.
     pub known: bool,
     /// It is being asked for.
@@ -93,8 +114,8 @@ impl Agreement {
     pub fn new(known: bool) -> Agreement {
         let installing = Rc::new(Semaphore::new(1));
         let version = Version::default();
-        let (notices, abort) = (Vec::new(), Abort::NONE);
-        Agreement { version, notices, abort, known, asking: false, installing, before: None }
+        let (notices, abort, contains) = (Vec::new(), Abort::NONE, Vec::new());
+        Agreement { version, notices, abort, contains, known, asking: false, installing, before: None }
     }
 
     /// In which epoch the last change was decided.
@@ -138,24 +159,25 @@ impl Keeper {
         Outcome::status(Status::Busy)
     }
 
-    /// `decided` is what an earlier try brought to some members, with its answer.
+    /// `decided` is what an earlier try brought to some members.
     async fn try_to_agree(
         self: &Rc<Self>,
         unit: &Unit,
         change: &ChangeRequest,
         until: Instant,
-        decided: &mut Option<(Version, Outcome)>,
+        decided: &mut Option<Decided>,
     ) -> Result<Outcome, TryAgain> {
         let id = unit.id();
         let members = self.members_of(id).ok_or(TryAgain)?;
         let newest = self.settle(id, &members).await?;
-        if let Some((version, outcome)) = decided
-            && *version == newest.version
+        if let Some(Decided { version, outcome, abort }) = decided
+            && newest.contains.contains(version)
         {
-            if newest.abort != Abort::NONE && version.epoch != members.epoch.0 {
+            if *abort != Abort::NONE && version.epoch != members.epoch.0 {
                 // A member that was lost may have left what it aborts with others, who bring it to its end in this epoch.
+                let again = Agreed { abort: abort.clone(), ..newest };
                 let waited =
-                    members.nodes.iter().map(|(_, node)| self.bring(id, &members, *node, None, &newest));
+                    members.nodes.iter().map(|(_, node)| self.bring(id, &members, *node, None, &again));
                 rt::join_all(waited).await.into_iter().collect::<Result<Vec<()>, TryAgain>>()?;
             }
             return Ok(outcome.clone());
@@ -172,11 +194,13 @@ impl Keeper {
         let version = Version { epoch: members.epoch.0, number: newest.version.number + 1, by: self.me().0 };
         let agreed = Agreed {
             version,
+            contains: newest.contains_with(version),
             state: decision.state.unwrap_or(newest.state),
             notices: decision.notices,
             abort: decision.abort,
         };
-        *decided = Some((version, decision.outcome.clone()));
+        let (outcome, abort) = (decision.outcome.clone(), agreed.abort.clone());
+        *decided = Some(Decided { version, outcome, abort });
         self.bring(id, &members, members.first, Some(newest.version), &agreed).await?;
         let others = members.nodes.iter().filter(|(_, node)| *node != members.first);
         let brought = others.map(|(_, node)| self.bring(id, &members, *node, None, &agreed));
@@ -239,14 +263,14 @@ impl Keeper {
     pub fn tell(&self, id: VolumeId, epoch: Epoch) -> Option<Told> {
         let volumes = self.volumes.borrow();
         let kept = volumes.get(&id).filter(|kept| self.is_member_in(kept, epoch))?;
-        let Agreement { version, notices, abort, known, before, .. } = &kept.agreement;
+        let Agreement { version, notices, abort, contains, known, before, .. } = &kept.agreement;
         if let Some(before) = before {
             return Some(Told { agreed: before.clone(), known: *known });
         }
         let unit = Shard::current().unit(id)?;
         let state = unit.brain().borrow().state().clone();
-        let (notices, abort) = (notices.clone(), abort.clone());
-        Some(Told { agreed: Agreed { version: *version, state, notices, abort }, known: *known })
+        let (notices, abort, contains) = (notices.clone(), abort.clone(), contains.clone());
+        Some(Told { agreed: Agreed { version: *version, state, notices, abort, contains }, known: *known })
     }
 
     /// Carries out here what was decided. `false`: this node does not act in that epoch, it has something else than expected, or its disk does not
@@ -271,6 +295,10 @@ impl Keeper {
         if unexpected && !makes(Canary::InstallUnexpected) {
             return false;
         }
+        // What is here was decided without it, or on top of it: who brings it finds out.
+        if told.known && agreed.version < here.version && !makes(Canary::TakeOlder) {
+            return false;
+        }
         if told.known && agreed.version <= here.version {
             if agreed.version == here.version && agreed.abort != Abort::NONE {
                 until_orphans_ended(id).await;
@@ -285,7 +313,7 @@ impl Keeper {
             tracing::error!(volume = %id, error = &error as &dyn std::error::Error, "a change of reservations or mode pages could not be stored");
             return false;
         }
-        let Agreed { version, state, notices, abort } = agreed;
+        let Agreed { version, state, notices, abort, contains } = agreed;
         let agreed_here = version.by == self.me().0;
         // Who only learns what has been agreed on long since has no news for anybody.
         let (told_now, aborted_now) =
@@ -309,7 +337,8 @@ impl Keeper {
             return false;
         }
         // It is here now, also when another epoch is acted in meanwhile: to be told of it, and brought to all or forgotten, it must have its name.
-        (agreement.version, agreement.notices, agreement.abort) = (version, notices, abort);
+        (agreement.version, agreement.contains) = (version, contains);
+        (agreement.notices, agreement.abort) = (notices, abort);
         agreement.before = None;
         agreement.known |= is_member;
         is_member
