@@ -114,6 +114,16 @@ it('makes a mirrored volume that the API then has', async () => {
   expect(volume.maps).toEqual([{ target: 'iqn.2026-11.io.ursa:mail', lun: 0, host: 'local' }])
 })
 
+it('knows volumes and pools of all nodes, and changes pools of the one that is asked', async () => {
+  const volume = expectStatus(await cluster.node(2).ask('GET', '/v1/volumes/mail')).body
+  expect(volume.copies.some((copy: { here: boolean }) => copy.here)).toBe(false)
+  await go('#/pools')
+  for (const number of [1, 2, 3]) await said(`default of n${number}`)
+  const change = (number: number) => page.getByRole('region', { name: `default of n${number}` }).getByRole('button', { name: 'Change' })
+  expect(await change(1).getAttribute('aria-disabled')).toBe(null)
+  expect(await change(3).getAttribute('title')).toBe('It is of n3: open that node’s console.')
+})
+
 it('shows what a node refuses, with what to do', async () => {
   await go('#/nodes')
   await page.getByRole('row', { name: /^n3/ }).getByRole('button', { name: 'Maintenance' }).click()
@@ -155,6 +165,10 @@ it('shows a node that was killed, what it means, and its return to the end of th
   await said('nobody serves until it is back: it is the only copy in sync')
   await said('no: the node is down')
   await shoot(page, 'down-volume')
+  await go('#/pools')
+  await said('default of n1')
+  await said(/^Pools of n3 \(node 3\) are missing: /)
+  await shoot(page, 'down-pools')
 
   await cluster.node(3).start()
   await page.getByText(/[\d.]+MiB of [\d.]+MiB left, .* to go/).first().waitFor({ timeout: 20_000 })
@@ -164,9 +178,15 @@ it('shows a node that was killed, what it means, and its return to the end of th
   const shownAt = Date.now()
   await shoot(page, 'syncing-volume')
   const eta = seconds(/, ([^,]+) to go/.exec(line)?.[1] ?? '')
+  await go('#/jobs')
+  await said(/on n3: being brought in sync/)
   await until('the copy is in sync', inSync, 60_000)
   const took = (Date.now() - shownAt) / 1000
   expect(Math.abs(took - eta), `it said ${line}, and took ${took} s`).toBeLessThan(Math.max(2, 0.3 * took))
+
+  await go('#/events')
+  for (const code of [/^node_lost \(\w+\), .*node 3/, /^copy_lost \(\w+\), /, /^node_returned/, /^sync_ended \(\w+\), /]) await said(code)
+  await shoot(page, 'events-after-loss')
   await go('#/')
   await said('All is well')
 })
@@ -207,6 +227,24 @@ it('changes volumes and hosts as the command line does', async () => {
   await field('New size').fill('256M')
   await button('Grow it').click()
   await until('it has grown', async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail')).body?.size === 256 * 2 ** 20, 10_000)
+})
+
+it('takes back a copy that is being added, after it has asked', async () => {
+  // At a mebibyte a second it is under way for long.
+  expectStatus(await cluster.node(1).ask('PUT', '/v1/cluster/sync-limit', { bytes_per_second: 2 ** 20 }))
+  expectStatus(await cluster.node(1).ask('POST', '/v1/volumes/mail/copies', { node: 2 }))
+  await go('#/jobs')
+  await said(/on n2: a copy more is being made/)
+  await said(/% done/)
+  await shoot(page, 'job')
+  await button('Take back').click()
+  await said(/^ursa job cancel copy\./)
+  await said('The copy that is being made is taken away again')
+  const copies = async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail')).body?.copies?.length
+  expect(await copies()).toBe(3)
+  await button('Take it back').click()
+  await until('the copy is taken back', async () => (await copies()) === 2, 20_000)
+  await said('No copy is being brought in sync.')
 })
 
 it('moves a copy by the wizard', async () => {

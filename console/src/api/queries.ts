@@ -1,9 +1,9 @@
 // What screens know of the cluster, looked at again every few seconds.
 
-import { QueryClient, useQuery } from '@tanstack/react-query'
+import { QueryClient, queryOptions, useQuery } from '@tanstack/react-query'
 import type { Role } from './access'
 import { Refusal, api, data, json } from './client'
-import type { ClusterNode } from './types'
+import type { ClusterNode, Missing } from './types'
 
 export const queries = new QueryClient({
   defaultOptions: {
@@ -39,12 +39,39 @@ export const useNodes = () =>
     refetchInterval: SOON,
   })
 
-export const useVolumes = () =>
-  useQuery({
-    queryKey: ['volumes'],
-    queryFn: async () => (await data(api.GET('/v1/volumes'))).items,
-    refetchInterval: (query) => ((query.state.data?.length ?? 0) > MANY ? LATER : SOON),
-  })
+interface Listed<T> {
+  items: T[]
+  missing?: Missing[]
+}
+const itemsOf = <T>(list: Listed<T>) => list.items
+const missingOf = (list: Listed<unknown>) => list.missing ?? NONE
+const NONE: Missing[] = []
+
+// Of all nodes. Those that do not answer in time are named by the list, and asked again with the next look.
+const VOLUMES = queryOptions({
+  queryKey: ['volumes'],
+  queryFn: () => data(api.GET('/v1/volumes')),
+  refetchInterval: (query) => ((query.state.data?.items.length ?? 0) > MANY ? LATER : SOON),
+})
+const POOLS = queryOptions({
+  queryKey: ['pools', 'all'],
+  queryFn: () => data(api.GET('/v1/pools', { params: { query: { node: 'all' } } })),
+  refetchInterval: SOON * 2,
+})
+const SESSIONS = queryOptions({
+  queryKey: ['sessions', 'all'],
+  queryFn: () => data(api.GET('/v1/sessions', { params: { query: { node: 'all' } } })),
+  refetchInterval: SOON,
+})
+
+export const useVolumes = () => useQuery({ ...VOLUMES, select: itemsOf })
+export const usePools = () => useQuery({ ...POOLS, select: itemsOf })
+export const useSessions = () => useQuery({ ...SESSIONS, select: itemsOf })
+
+/** The nodes whose volumes, pools or sessions are not in the list, and why. */
+export const useMissingVolumes = () => useQuery({ ...VOLUMES, select: missingOf }).data ?? NONE
+export const useMissingPools = () => useQuery({ ...POOLS, select: missingOf }).data ?? NONE
+export const useMissingSessions = () => useQuery({ ...SESSIONS, select: missingOf }).data ?? NONE
 
 export const useVolume = (name: string) =>
   useQuery({
@@ -53,9 +80,10 @@ export const useVolume = (name: string) =>
     refetchInterval: SOON,
   })
 
-export const usePools = () =>
+/** Pools of the node that is asked. */
+export const usePoolsHere = () =>
   useQuery({
-    queryKey: ['pools'],
+    queryKey: ['pools', 'here'],
     queryFn: async () => (await data(api.GET('/v1/pools'))).items,
     refetchInterval: SOON * 2,
   })
@@ -74,13 +102,6 @@ export const useHosts = () =>
     refetchInterval: SOON * 2,
   })
 
-export const useSessions = () =>
-  useQuery({
-    queryKey: ['sessions'],
-    queryFn: async () => (await data(api.GET('/v1/sessions'))).items,
-    refetchInterval: SOON,
-  })
-
 export const useSyncLimit = () =>
   useQuery({
     queryKey: ['sync-limit'],
@@ -91,33 +112,23 @@ export const useSyncLimit = () =>
 /** Has everything looked at again, after a change. */
 export const lookAgain = () => queries.invalidateQueries()
 
-/** What a node may not have yet: null where it does not know the path. */
-async function ifThere<T>(path: string): Promise<T[] | null> {
-  try {
-    return (await json<{ items: T[] }>('GET', path)).items
-  } catch (error) {
-    if (error instanceof Refusal && error.status === 404 && error.code === 'no_such_path') return null
-    throw error
-  }
-}
-
-/** Something that has happened. */
-export interface Event {
-  id: number | string
-  /** Seconds since 1970. */
-  at: number
-  severity: string
-  code: string
-  cause?: string | null
-  subject?: string | null
-  text: string
-  /** What to do about it. */
-  action?: string | null
-  node?: number | string | null
-}
+/** What has happened last, as far as one screen shows it. */
+const EVENTS_MAX = 200
 
 export const useEvents = () =>
-  useQuery({ queryKey: ['events'], queryFn: () => ifThere<Event>('/v1/events?limit=200'), refetchInterval: (query) => (query.state.data === null ? false : SOON) })
+  useQuery({
+    queryKey: ['events'],
+    queryFn: async () => (await data(api.GET('/v1/events', { params: { query: { limit: EVENTS_MAX } } }))).items,
+    refetchInterval: SOON,
+  })
+
+/** What is under way: copies of the whole cluster, and changes of the node that is asked. */
+export const useJobs = () =>
+  useQuery({
+    queryKey: ['jobs'],
+    queryFn: async () => (await data(api.GET('/v1/jobs'))).items,
+    refetchInterval: SOON,
+  })
 
 export interface User {
   name: string

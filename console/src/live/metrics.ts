@@ -17,17 +17,15 @@ export type VolumeCounters = Record<Kind, Counters>
 
 export interface Metrics {
   volumes: Map<string, VolumeCounters>
-  /** Seconds each core has been busy, by core; empty if the node does not say. */
-  coreBusy: Map<string, number>
 }
 
 const DURATION = 'ursa_volume_operation_duration_seconds'
-const WANTED = [`${DURATION}_bucket`, `${DURATION}_sum`, `${DURATION}_count`, 'ursa_volume_bytes_total', 'ursa_core_busy_seconds_total']
+const WANTED = [`${DURATION}_bucket`, `${DURATION}_sum`, `${DURATION}_count`, 'ursa_volume_bytes_total']
 
 /** Latencies are read of all volumes, or of those that are named: they are most of what a node with many volumes writes. */
 export function parseMetrics(text: string, latenciesOf?: string[]): Metrics {
   const wanted = latenciesOf?.map((volume) => `${DURATION}_bucket{volume="${volume}"`)
-  const metrics: Metrics = { volumes: new Map(), coreBusy: new Map() }
+  const metrics: Metrics = { volumes: new Map() }
   for (const line of text.split('\n')) {
     const open = line.indexOf('{')
     const close = line.lastIndexOf('}')
@@ -38,10 +36,6 @@ export function parseMetrics(text: string, latenciesOf?: string[]): Metrics {
     const labels = parseLabels(line.slice(open + 1, close))
     const value = Number(line.slice(close + 1).trim().split(' ')[0])
     if (Number.isNaN(value)) continue
-    if (name === 'ursa_core_busy_seconds_total') {
-      metrics.coreBusy.set(labels.get('core') ?? '', value)
-      continue
-    }
     const volume = labels.get('volume')
     const kind = labels.get('operation')
     if (volume === undefined || (kind !== 'read' && kind !== 'write')) continue

@@ -1,12 +1,11 @@
 import { Group, Stack, Text } from '@mantine/core'
-import type { Event } from '../api/queries'
+import type { Event } from '../api/types'
 import { Age } from './Age'
 import { State, type Tone } from './State'
 
 export function toneOf(event: Event): Tone {
   switch (event.severity) {
     case 'critical':
-    case 'error':
       return 'critical'
     case 'warning':
       return 'warning'
@@ -15,8 +14,8 @@ export function toneOf(event: Event): Tone {
   }
 }
 
-/** The newest first, whatever order they came in. */
-export const newestFirst = (events: Event[]) => [...events].sort((a, b) => b.at - a.at || Number(b.id) - Number(a.id))
+/** The newest first: a node numbers them as it sees them. */
+export const newestFirst = (events: Event[]) => [...events].sort((a, b) => b.id - a.id)
 
 export function EventLine({ event, full = false }: { event: Event; full?: boolean }) {
   return (
@@ -26,11 +25,11 @@ export function EventLine({ event, full = false }: { event: Event; full?: boolea
         <Text size="sm" style={{ overflowWrap: 'anywhere' }}>
           {event.text} <Age at={event.at * 1000} />
         </Text>
-        {full && event.cause && <Text size="xs" c="dimmed">Why: {event.cause}</Text>}
         {event.action && (full || toneOf(event) !== 'ok') && <Text size="xs"><b>What to do:</b> {event.action}</Text>}
         {full && (
           <Text size="xs" c="dimmed">
             {event.code}
+            {event.cause ? ` (${event.cause})` : ''}
             {event.subject ? `, ${event.subject}` : ''}
             {event.node !== undefined && event.node !== null ? `, node ${event.node}` : ''}, {new Date(event.at * 1000).toLocaleString()}
           </Text>

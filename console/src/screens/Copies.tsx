@@ -11,7 +11,6 @@ import { State } from '../parts/State'
 import { SyncRow } from '../parts/SyncRow'
 import { link } from '../route'
 import { ursa } from '../words/command'
-import { losses } from '../words/losses'
 import { plural } from '../words/size'
 import { copyState, syncsOf } from '../words/sync'
 
@@ -40,7 +39,7 @@ export function Copies({ name }: { name: string }) {
         </Panel>
       ) : (
         <>
-          <Now volume={one} nodes={nodes.data} at={volume.dataUpdatedAt} />
+          <Now volume={one} at={volume.dataUpdatedAt} />
           <Change volume={one} nodes={nodes.data} />
           <StrategyPanel volume={one} nodes={nodes.data} />
         </>
@@ -49,8 +48,8 @@ export function Copies({ name }: { name: string }) {
   )
 }
 
-function Now({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: number }) {
-  const all = losses(volume, nodes)
+function Now({ volume, at }: { volume: Volume; at: number }) {
+  const loss = (node: number) => volume.losses?.find((one) => one.node === node)?.text
   return (
     <Panel title="Now" at={at}>
       <Stack gap="sm">
@@ -59,7 +58,7 @@ function Now({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: 
             <State tone={copy.state === 'in_sync' ? 'ok' : copy.sync && !copy.sync.waits_for ? 'working' : 'warning'}>{copyState(copy.state)}</State>
             <Text size="sm">
               <b>{copy.node_name || `node ${copy.node}`}</b>
-              {copy.leaves ? ', to be taken away' : ''}. If it is lost: {all.find((loss) => loss.node === copy.node)?.text}.
+              {copy.leaves ? ', to be taken away' : ''}{loss(copy.node) ? `; ${loss(copy.node)}` : ''}.
             </Text>
           </Group>
         ))}

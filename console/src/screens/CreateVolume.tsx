@@ -1,7 +1,7 @@
 import { Alert, Button, Checkbox, Group, NumberInput, Radio, Select, Stack, Stepper, Switch, Text, TextInput, Title } from '@mantine/core'
 import { useState } from 'react'
 import { api, data } from '../api/client'
-import { useHosts, useNodes, usePools, useTargets, useVolumes } from '../api/queries'
+import { useHosts, useNodes, usePoolsHere, useTargets, useVolumes } from '../api/queries'
 import type { VolumeCreate } from '../api/types'
 import { DeedButton, useDoing } from '../parts/deed'
 import { Paste } from '../parts/Paste'
@@ -16,7 +16,7 @@ import { plural, size } from '../words/size'
 export function CreateVolume() {
   const nodes = useNodes()
   const volumes = useVolumes()
-  const pools = usePools()
+  const pools = usePoolsHere()
   const targets = useTargets()
   const hosts = useHosts()
   const [draft, setDraft] = useState<Draft>(emptyDraft)

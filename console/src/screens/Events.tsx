@@ -30,19 +30,12 @@ function EventsPanel() {
   const events = useEvents()
   const [severity, setSeverity] = useState('all')
   const [text, setText] = useState('')
-  if (events.data === null) {
-    return (
-      <Panel title="Events">
-        <Empty>This node keeps no events. What is wrong now stands in the overview; what was logged, in its journal (journalctl -u ursa).</Empty>
-      </Panel>
-    )
-  }
   const wanted = text.trim().toLowerCase()
   const shown = newestFirst(events.data ?? []).filter(
     (event) => (severity === 'all' || toneOf(event) !== 'ok') && (wanted === '' || [event.text, event.code, event.subject, event.cause].some((part) => part?.toLowerCase().includes(wanted))),
   )
   return (
-    <Panel title="Events" at={events.dataUpdatedAt}>
+    <Panel title="Events" at={events.dataUpdatedAt} note="What the node that this page asks has seen: of the cluster what all nodes see; of sessions, pools and disks its own. The newest first.">
       {events.error && <ProblemAlert error={events.error} what="The events cannot be read" />}
       <Stack gap="sm">
         <Group gap="sm">
@@ -51,7 +44,7 @@ function EventsPanel() {
         </Group>
         {events.data && shown.length === 0 && <Empty>{events.data.length === 0 ? 'Nothing has happened yet that is worth a line.' : 'No event is like that. Change the filter.'}</Empty>}
         {shown.map((event) => (
-          <EventLine key={`${event.node ?? ''} ${event.id}`} event={event} full />
+          <EventLine key={event.id} event={event} full />
         ))}
       </Stack>
     </Panel>

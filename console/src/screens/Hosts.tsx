@@ -1,14 +1,16 @@
 import { Group, MultiSelect, Select, Stack, Table, Tabs, Text, Title } from '@mantine/core'
 import { useMemo, useState } from 'react'
 import { api, data } from '../api/client'
-import { useHosts, useNode, useNodes, useSessions, useTargets, useVolumes } from '../api/queries'
+import { useHosts, useMissingSessions, useNode, useNodes, useSessions, useTargets, useVolumes } from '../api/queries'
 import type { Host, Session, Target } from '../api/types'
 import { Ask, DeedButton, Said } from '../parts/deed'
+import { MissingNote } from '../parts/MissingNote'
 import { Panel } from '../parts/Panel'
 import { Paste } from '../parts/Paste'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { link, useRoute } from '../route'
 import { ursa } from '../words/command'
+import { elsewhere } from '../words/missing'
 import { type System, hostSetup } from '../words/hostsetup'
 import { duration, plural, size } from '../words/size'
 import { HostForm } from './HostForm'
@@ -217,20 +219,23 @@ function Targets() {
 
 function Sessions() {
   const sessions = useSessions()
-  const node = useNode()
+  const missing = useMissingSessions()
+  const nodes = useNodes()
   const [doomed, setDoomed] = useState<Session>()
   return (
-    <Panel title="Sessions" at={sessions.dataUpdatedAt} note={`Initiators that are logged in to node ${node.data?.name ?? ''}, which this page asks.`}>
+    <Panel title="Sessions" at={sessions.dataUpdatedAt} note="Initiators that are logged in.">
+      <MissingNote what="Sessions" missing={missing} />
       {sessions.error ? (
         <ProblemAlert error={sessions.error} what="The sessions cannot be listed" />
       ) : sessions.data?.length === 0 ? (
-        <Empty>No initiator is logged in here. Set up a host as above.</Empty>
+        <Empty>No initiator is logged in. Set up a host as above.</Empty>
       ) : (
         <Table.ScrollContainer minWidth={860}>
           <Table verticalSpacing={5}>
             <Table.Thead>
               <Table.Tr>
                 <Table.Th>Initiator</Table.Th>
+                {nodes.data && <Table.Th>Node</Table.Th>}
                 <Table.Th>From</Table.Th>
                 <Table.Th>Target</Table.Th>
                 <Table.Th>Core</Table.Th>
@@ -242,8 +247,9 @@ function Sessions() {
             </Table.Thead>
             <Table.Tbody>
               {(sessions.data ?? []).map((session) => (
-                <Table.Tr key={session.tsih}>
+                <Table.Tr key={`${session.node ?? ''} ${session.tsih}`}>
                   <Table.Td style={{ overflowWrap: 'anywhere' }}>{session.alias || session.initiator}</Table.Td>
+                  {nodes.data && <Table.Td>{session.node_name ?? session.node}</Table.Td>}
                   <Table.Td>{session.addresses.join(', ')}</Table.Td>
                   <Table.Td style={{ overflowWrap: 'anywhere' }}>{session.target ?? 'discovery'}</Table.Td>
                   <Table.Td>{session.core}</Table.Td>
@@ -253,7 +259,7 @@ function Sessions() {
                     {size(session.bytes_received)}, {size(session.bytes_sent)}
                   </Table.Td>
                   <Table.Td>
-                    <DeedButton size="compact-sm" variant="default" onClick={() => setDoomed(session)}>
+                    <DeedButton size="compact-sm" variant="default" because={elsewhere(session, nodes.data)} onClick={() => setDoomed(session)}>
                       End
                     </DeedButton>
                   </Table.Td>

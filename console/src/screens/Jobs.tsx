@@ -1,62 +1,77 @@
-import { Stack, Table, Text, Title } from '@mantine/core'
-import { useNode, useVolumes } from '../api/queries'
+import { Stack, Text, Title } from '@mantine/core'
+import { useState } from 'react'
+import { api, data } from '../api/client'
+import { useJobs, useNode, useNodes } from '../api/queries'
+import type { Job } from '../api/types'
+import { Ask, DeedButton, Said } from '../parts/deed'
+import { JobRow } from '../parts/JobRow'
 import { Panel } from '../parts/Panel'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
-import { SyncRow } from '../parts/SyncRow'
-import { duration, plural } from '../words/size'
-import { syncsOf } from '../words/sync'
+import { ursa } from '../words/command'
+import { cancelMeaning, jobWord } from '../words/job'
+import { plural } from '../words/size'
 
-/** So many syncs are shown. */
-const SYNCS_MAX = 100
+/** So many of a kind are shown. */
+const JOBS_MAX = 100
 
 export function Jobs() {
-  const volumes = useVolumes()
+  const jobs = useJobs()
   const node = useNode()
-  const syncs = syncsOf(volumes.data ?? [])
+  const nodes = useNodes().data ?? []
+  const [doomed, setDoomed] = useState<Job>()
+  const changes = (jobs.data ?? []).filter((job) => job.kind === 'change')
+  const copies = (jobs.data ?? []).filter((job) => job.kind !== 'change')
+  const rows = (of: Job[]) => (
+    <Stack gap="md">
+      {of.slice(0, JOBS_MAX).map((job) => (
+        <JobRow
+          key={job.id}
+          job={job}
+          nodes={nodes}
+          right={
+            job.can_be_cancelled && (
+              <DeedButton size="compact-sm" variant="default" onClick={() => setDoomed(job)}>
+                Take back
+              </DeedButton>
+            )
+          }
+        />
+      ))}
+      {of.length > JOBS_MAX && <Text size="sm" c="dimmed">{plural(of.length - JOBS_MAX, 'more is', 'more are')} not shown.</Text>}
+    </Stack>
+  )
   return (
     <Stack gap="md">
       <Title order={1} size="h3">
         Jobs
       </Title>
-      {volumes.error && <ProblemAlert error={volumes.error} what="What is under way cannot be read" />}
-      <Panel title="Copies that are brought in sync" at={volumes.dataUpdatedAt} right={<To href="#/nodes" small>Limit them</To>}>
-        {syncs.length === 0 ? (
+      {jobs.error && <ProblemAlert error={jobs.error} what="What is under way cannot be read" />}
+      <Panel title="Copies" at={jobs.dataUpdatedAt} note="Of the whole cluster: copies that are brought in sync, added, moved or taken away. How a job has ended stands in the events." right={<To href="#/nodes" small>Limit syncs</To>}>
+        {!jobs.data ? (
+          <Empty>The node is being asked.</Empty>
+        ) : copies.length === 0 ? (
           <Empty>No copy is being brought in sync. It begins by itself when a node comes back, and when a copy is added or moved.</Empty>
         ) : (
-          <Stack gap="md">
-            {syncs.slice(0, SYNCS_MAX).map((sync) => (
-              <SyncRow key={`${sync.volume.id} ${sync.copy.slot}`} {...sync} named />
-            ))}
-            {syncs.length > SYNCS_MAX && <Text size="sm" c="dimmed">{plural(syncs.length - SYNCS_MAX, 'more')} </Text>}
-          </Stack>
+          rows(copies)
         )}
       </Panel>
-      <Panel title="Changes under way" at={node.dataUpdatedAt} note={`Of node ${node.data?.name ?? ''}, which this page asks. One that waits for a disk goes on when the disk answers, and holds up no change of anything else.`}>
-        {(node.data?.changes ?? []).length === 0 ? (
-          <Empty>No change is under way.</Empty>
-        ) : (
-          <Table.ScrollContainer minWidth={480}>
-            <Table>
-              <Table.Thead>
-                <Table.Tr>
-                  <Table.Th>What</Table.Th>
-                  <Table.Th>For</Table.Th>
-                  <Table.Th>Waits for</Table.Th>
-                </Table.Tr>
-              </Table.Thead>
-              <Table.Tbody>
-                {node.data?.changes.map((change) => (
-                  <Table.Tr key={change.what}>
-                    <Table.Td>{change.what}</Table.Td>
-                    <Table.Td>{duration(change.age)}</Table.Td>
-                    <Table.Td>{change.waits_for}</Table.Td>
-                  </Table.Tr>
-                ))}
-              </Table.Tbody>
-            </Table>
-          </Table.ScrollContainer>
-        )}
+      <Panel title="Changes under way" at={jobs.dataUpdatedAt} note={`Of node ${node.data?.name ?? ''}, which this page asks. One that waits for a disk goes on when the disk answers, and holds up no change of anything else.`}>
+        {changes.length === 0 ? <Empty>No change is under way.</Empty> : rows(changes)}
       </Panel>
+      {doomed && (
+        <Ask
+          opened
+          close={() => setDoomed(undefined)}
+          title={`Take back: ${doomed.subject} ${jobWord(doomed, nodes)}`}
+          label="Take it back"
+          danger
+          command={ursa('job', 'cancel', doomed.id)}
+          act={() => data(api.DELETE('/v1/jobs/{id}', { params: { path: { id: doomed.id } } }))}
+          done="The job is taken back."
+        >
+          <Said>{cancelMeaning(doomed)}</Said>
+        </Ask>
+      )}
     </Stack>
   )
 }

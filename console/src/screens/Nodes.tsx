@@ -190,6 +190,7 @@ function Here() {
   const by = new Map<number, { sessions: number; commands: number }>()
   for (let core = 0; core < one.cores; core += 1) by.set(core, { sessions: 0, commands: 0 })
   for (const session of sessions.data ?? []) {
+    if (session.node_name && session.node_name !== one.name) continue
     const of = by.get(session.core)
     if (of) {
       of.sessions += 1

@@ -1,20 +1,20 @@
 import { Alert, Anchor, Box, Group, Progress, SimpleGrid, Stack, Text, Title } from '@mantine/core'
-import { useEvents, useNode, useNodes, usePools, useSessions, useVolumes } from '../api/queries'
+import { useEvents, useJobs, useMissingPools, useMissingSessions, useMissingVolumes, useNode, useNodes, usePools, useSessions, useVolumes } from '../api/queries'
 import type { ClusterNode, Pool, Volume } from '../api/types'
 import { useLive } from '../live/live'
 import { Age } from '../parts/Age'
 import { useNow } from '../parts/clock'
 import { EventLine, newestFirst } from '../parts/events'
 import { Icon } from '../parts/Icon'
+import { JobRow } from '../parts/JobRow'
 import { LivePanel } from '../parts/LivePanel'
+import { MissingNote } from '../parts/MissingNote'
 import { Figure, Panel } from '../parts/Panel'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { COLOR, State } from '../parts/State'
-import { SyncRow } from '../parts/SyncRow'
 import type { Finding } from '../words/health'
-import { type NodeLoss, lossesByNode } from '../words/losses'
+import { LOSS_TONE, type NodeLoss, lossesByNode } from '../words/losses'
 import { duration, percent, plural, size } from '../words/size'
-import { syncsOf } from '../words/sync'
 import { sinceOf, useHealth } from './useHealth'
 
 export function Overview() {
@@ -22,6 +22,7 @@ export function Overview() {
   const nodes = useNodes()
   const volumes = useVolumes()
   const pools = usePools()
+  const missing = useMissingVolumes()
   const live = useLive()
   return (
     <Stack gap="md">
@@ -29,10 +30,11 @@ export function Overview() {
         Overview
       </Title>
       {node.error && <ProblemAlert error={node.error} what="The figures below are old" />}
+      <MissingNote what="Volumes" missing={missing} />
       <HealthPanel />
       <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
         <LossPanel volumes={volumes.data} nodes={nodes.data} at={volumes.dataUpdatedAt} />
-        <CapacityPanel pools={pools.data} at={pools.dataUpdatedAt} nodeName={node.data?.name ?? ''} many={(nodes.data?.length ?? 1) > 1} />
+        <CapacityPanel pools={pools.data} at={pools.dataUpdatedAt} />
       </SimpleGrid>
       <LivePanel
         title="Load now"
@@ -42,7 +44,7 @@ export function Overview() {
         problem={live.problem}
       />
       <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
-        <WorkPanel volumes={volumes.data ?? []} at={volumes.dataUpdatedAt} />
+        <WorkPanel nodes={nodes.data ?? []} />
         <EventsPanel />
       </SimpleGrid>
       <CountsPanel volumes={volumes.data} nodes={nodes.data} />
@@ -116,11 +118,9 @@ function Since({ finding, inherit = false }: { finding: Finding; inherit?: boole
   )
 }
 
-const LOSS_TONE = { nothing: 'ok', goes_on: 'ok', risk: 'warning', stops: 'warning', lost: 'critical', down: 'off' } as const
-
 function lossWords({ node, outcome, stops, lost, goesOn }: NodeLoss): string {
   if (!node.up) return 'is not there now'
-  if (outcome === 'risk') return 'the other node goes on alone after six seconds; if only the link were lost, both would'
+  if (outcome === 'goes_on_alone') return 'the other node goes on alone after six seconds; if only the link were lost, both would'
   const parts: string[] = []
   if (lost.length > 0) parts.push(`the data of ${named(lost)} is lost: it is in memory`)
   if (stops.length > 0) parts.push(`${named(stops)} ${stops.length === 1 ? 'stops' : 'stop'} until it is back`)
@@ -158,10 +158,11 @@ function LossPanel({ volumes, nodes, at }: { volumes?: Volume[]; nodes?: Cluster
   )
 }
 
-function CapacityPanel({ pools, at, nodeName, many }: { pools?: Pool[]; at: number; nodeName: string; many: boolean }) {
-  const note = many ? `Pools of node ${nodeName}, which this page asks. Each node has pools of its own.` : undefined
+function CapacityPanel({ pools, at }: { pools?: Pool[]; at: number }) {
+  const missing = useMissingPools()
   return (
-    <Panel title="Capacity" at={at} note={note}>
+    <Panel title="Capacity" at={at}>
+      <MissingNote what="Pools" missing={missing} />
       {!pools ? (
         <Empty>The node is being asked.</Empty>
       ) : pools.length === 0 ? (
@@ -171,10 +172,11 @@ function CapacityPanel({ pools, at, nodeName, many }: { pools?: Pool[]; at: numb
       ) : (
         <Stack gap="sm">
           {pools.map((pool) => (
-            <Box key={pool.name}>
+            <Box key={`${pool.node ?? ''} ${pool.name}`}>
               <Group justify="space-between" gap="xs">
                 <Text size="sm">
-                  <b>{pool.name}</b>{' '}
+                  <b>{pool.name}</b>
+                  {pool.node_name ? ` of ${pool.node_name}` : ''}{' '}
                   {pool.state !== 'online' && <State tone="critical">{pool.state.replace('_', ' ')}</State>}
                 </Text>
                 <Text size="sm" className="figure">
@@ -199,25 +201,26 @@ function CapacityPanel({ pools, at, nodeName, many }: { pools?: Pool[]; at: numb
   )
 }
 
-function WorkPanel({ volumes, at }: { volumes: Volume[]; at: number }) {
-  const node = useNode()
-  const syncs = syncsOf(volumes)
-  const changes = node.data?.changes ?? []
+/** So many jobs are shown here; their own screen has all. */
+const JOBS_MAX = 6
+
+function WorkPanel({ nodes }: { nodes: ClusterNode[] }) {
+  const jobs = useJobs()
+  const all = jobs.data ?? []
   return (
-    <Panel title="Work under way" at={at}>
-      {syncs.length === 0 && changes.length === 0 ? (
+    <Panel title="Work under way" at={jobs.dataUpdatedAt} right={<To href="#/jobs" small>All</To>}>
+      {jobs.error ? (
+        <ProblemAlert error={jobs.error} what="What is under way cannot be read" />
+      ) : !jobs.data ? (
+        <Empty>The node is being asked.</Empty>
+      ) : all.length === 0 ? (
         <Empty>Nothing is under way: no copy is being brought in sync, and no change waits.</Empty>
       ) : (
         <Stack gap="sm">
-          {changes.map((change) => (
-            <Text size="sm" key={change.what}>
-              {change.what}, for {duration(change.age)}: waits for {change.waits_for}
-            </Text>
+          {all.slice(0, JOBS_MAX).map((job) => (
+            <JobRow key={job.id} job={job} nodes={nodes} />
           ))}
-          {syncs.slice(0, 6).map((sync) => (
-            <SyncRow key={`${sync.volume.id} ${sync.copy.slot}`} {...sync} named />
-          ))}
-          {syncs.length > 6 && <Text size="sm" c="dimmed">and {syncs.length - 6} more copies.</Text>}
+          {all.length > JOBS_MAX && <Text size="sm" c="dimmed">and {all.length - JOBS_MAX} more.</Text>}
         </Stack>
       )}
     </Panel>
@@ -229,14 +232,16 @@ function EventsPanel() {
   const last = newestFirst(events.data ?? []).slice(0, 6)
   return (
     <Panel title="Latest events" at={events.dataUpdatedAt} right={<To href="#/events" small>All</To>}>
-      {events.data === null ? (
-        <Empty>This node keeps no events; what it logs is in its journal (journalctl -u ursa).</Empty>
+      {events.error ? (
+        <ProblemAlert error={events.error} what="The events cannot be read" />
+      ) : !events.data ? (
+        <Empty>The node is being asked.</Empty>
       ) : last.length === 0 ? (
         <Empty>Nothing has happened yet that is worth a line.</Empty>
       ) : (
         <Stack gap={8}>
           {last.map((event) => (
-            <EventLine key={`${event.node ?? ''} ${event.id}`} event={event} />
+            <EventLine key={event.id} event={event} />
           ))}
         </Stack>
       )}
@@ -247,6 +252,7 @@ function EventsPanel() {
 function CountsPanel({ volumes, nodes }: { volumes?: Volume[]; nodes?: ClusterNode[] | null }) {
   const node = useNode()
   const sessions = useSessions()
+  const missing = useMissingSessions()
   const up = nodes?.filter((one) => one.up).length
   const copies = volumes?.flatMap((volume) => volume.copies ?? []) ?? []
   return (
@@ -255,7 +261,7 @@ function CountsPanel({ volumes, nodes }: { volumes?: Volume[]; nodes?: ClusterNo
         <Figure name="Volumes" value={<To href="#/volumes">{volumes?.length ?? '–'}</To>} />
         {nodes && <Figure name="Nodes up" value={`${up} of ${nodes.length}`} />}
         {copies.length > 0 && <Figure name="Copies in sync" value={`${copies.filter((copy) => copy.state === 'in_sync').length} of ${copies.length}`} />}
-        <Figure name="Sessions of hosts" value={sessions.data?.length ?? '–'} note={nodes ? `on ${node.data?.name ?? 'this node'}` : undefined} />
+        <Figure name="Sessions of hosts" value={sessions.data?.length ?? '–'} note={missing.length > 0 ? `${plural(missing.length, 'node does', 'nodes do')} not answer` : undefined} />
         {node.data && <Figure name="Cores" value={node.data.cores} note={nodes ? `of ${node.data.name}` : undefined} />}
         {node.data && <Figure name="Up for" value={duration(node.data.uptime)} note={<Age at={node.dataUpdatedAt} live />} />}
       </Group>

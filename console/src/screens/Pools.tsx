@@ -3,14 +3,16 @@ import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { useForbidden } from '../api/access'
 import { api, data } from '../api/client'
-import { useNode, useNodes, usePools } from '../api/queries'
+import { useMissingPools, useNode, useNodes, usePools } from '../api/queries'
 import type { Pool, PoolDisk } from '../api/types'
 import { useNow } from '../parts/clock'
 import { Ask, DeedButton, Said } from '../parts/deed'
+import { MissingNote } from '../parts/MissingNote'
 import { Panel } from '../parts/Panel'
 import { Empty, ProblemAlert } from '../parts/Problem'
 import { State, type Tone } from '../parts/State'
 import { ursa } from '../words/command'
+import { elsewhere } from '../words/missing'
 import { duration, exactSize, parseSize, percent, plural, size } from '../words/size'
 
 type Deed = 'disk' | 'reopen' | 'export' | 'forget'
@@ -19,6 +21,7 @@ export function Pools() {
   const pools = usePools()
   const node = useNode()
   const nodes = useNodes()
+  const missing = useMissingPools()
   const [making, setMaking] = useState<'create' | 'import'>()
   const [chosen, setChosen] = useState<{ pool: Pool; deed: Deed }>()
   const close = () => setChosen(undefined)
@@ -37,13 +40,14 @@ export function Pools() {
       </Group>
       {(nodes.data?.length ?? 0) > 1 && (
         <Text size="sm" c="dimmed">
-          Pools of node {node.data?.name}, which this page asks. Each node has pools of its own: open its console to see them.
+          Pools of all nodes. Those of {node.data?.name}, which this page asks, can be changed here; those of another node in its own console.
         </Text>
       )}
       {pools.error && <ProblemAlert error={pools.error} what="The pools cannot be listed" />}
-      {pools.data?.length === 0 && <Empty>This node has no pool, and so no place for volumes. Make one of its disks, or import one that was made elsewhere.</Empty>}
+      <MissingNote what="Pools" missing={missing} />
+      {pools.data?.length === 0 && <Empty>There is no pool, and so no place for volumes. Make one of this node’s disks, or import one that was made elsewhere.</Empty>}
       {pools.data?.map((pool) => (
-        <PoolPanel key={pool.name} pool={pool} at={pools.dataUpdatedAt} choose={(deed) => setChosen({ pool, deed })} />
+        <PoolPanel key={`${pool.node ?? ''} ${pool.name}`} pool={pool} because={elsewhere(pool, nodes.data)} at={pools.dataUpdatedAt} choose={(deed) => setChosen({ pool, deed })} />
       ))}
       <MakePool opened={making === 'create'} close={() => setMaking(undefined)} />
       <ImportPool opened={making === 'import'} close={() => setMaking(undefined)} />
@@ -72,21 +76,21 @@ const MEANING: Record<Pool['state'], string> = {
   exported: 'It was closed, so that another server may import it.',
 }
 
-function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed: Deed) => void }) {
+function PoolPanel({ pool, because, at, choose }: { pool: Pool; because?: string; at: number; choose: (deed: Deed) => void }) {
   const forbidden = useForbidden('change')
   const machines = useForbidden('administer')
   const works = pool.state === 'online'
   const taken = pool.total - pool.free
   return (
     <Panel
-      title={pool.name}
+      title={pool.node_name ? `${pool.name} of ${pool.node_name}` : pool.name}
       at={at}
       right={
         <Group gap="xs" wrap="nowrap">
           <State tone={TONE[pool.state]}>{pool.state.replace('_', ' ')}</State>
-          <Menu position="bottom-end" disabled={forbidden !== undefined}>
+          <Menu position="bottom-end" disabled={forbidden !== undefined || because !== undefined}>
             <Menu.Target>
-              <DeedButton size="compact-sm" variant="default">
+              <DeedButton size="compact-sm" variant="default" because={because}>
                 Change
               </DeedButton>
             </Menu.Target>

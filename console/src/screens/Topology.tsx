@@ -38,7 +38,7 @@ export function Topology() {
           </Empty>
         </Panel>
       ) : (
-        <Panel title="Nodes and copies" at={Math.min(nodes.dataUpdatedAt, volumes.dataUpdatedAt)} note="Each column is a node, each line a volume, each dot a copy. The node that this page asks knows the volumes that it has a copy of.">
+        <Panel title="Nodes and copies" at={Math.min(nodes.dataUpdatedAt, volumes.dataUpdatedAt)} note="Each column is a node, each line a volume, each dot a copy.">
           {nodes.data && volumes.data && (nodes.data.length > 0 ? <Picture nodes={nodes.data} volumes={volumes.data} /> : <Empty>There is no node.</Empty>)}
           <Group gap="xs" mt="md">
             <State tone="ok">in sync, up</State>

@@ -1,19 +1,20 @@
 import { Alert, Group, SimpleGrid, Stack, Table, Text, Title } from '@mantine/core'
-import { useNodes, useSessions, useVolume } from '../api/queries'
+import { useMissingSessions, useNodes, useSessions, useVolume } from '../api/queries'
 import type { ClusterNode, Session, Volume } from '../api/types'
 import { Icon } from '../parts/Icon'
 import { Histogram } from '../parts/Histogram'
 import { LivePanel } from '../parts/LivePanel'
 import { useLive, useLiveVolume } from '../live/live'
+import { MissingNote } from '../parts/MissingNote'
 import { Facts, Panel } from '../parts/Panel'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { State } from '../parts/State'
 import { SyncRow } from '../parts/SyncRow'
 import { link } from '../route'
-import { type Outcome, losses } from '../words/losses'
+import { LOSS_TONE } from '../words/losses'
 import { duration, size } from '../words/size'
 import { copyState, copyStateMeaning, syncsOf } from '../words/sync'
-import { volumeState } from '../words/volume'
+import { isElsewhere, volumeState } from '../words/volume'
 import { VolumeActions } from './VolumeActions'
 
 export function VolumeScreen({ name }: { name: string }) {
@@ -60,7 +61,7 @@ export function VolumeScreen({ name }: { name: string }) {
       )}
       <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
         <CopiesPanel volume={one} nodes={nodes.data ?? undefined} at={at} />
-        <LossPanel volume={one} nodes={nodes.data} at={nodes.dataUpdatedAt} />
+        <LossPanel volume={one} at={at} />
       </SimpleGrid>
       <LivePanel title="Load now" note="What hosts do with it through the node that this page asks, since this page looks." samples={samples} at={live.at} problem={live.problem} />
       <Panel title="How long requests take" at={live.at} note="Through the node that this page asks, since this page looks: from the arrival of all data of a request to its answer.">
@@ -117,29 +118,22 @@ function CopiesPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNod
   )
 }
 
-const TONE: Record<Outcome, 'ok' | 'warning' | 'critical' | 'off'> = {
-  nothing: 'ok',
-  goes_on: 'ok',
-  risk: 'warning',
-  stops: 'warning',
-  lost: 'critical',
-  down: 'off',
-}
-
-function LossPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNode[] | null; at: number }) {
+function LossPanel({ volume, at }: { volume: Volume; at: number }) {
+  const copies = volume.copies ?? []
+  const losses = volume.losses ?? []
   return (
     <Panel title="What happens if a node fails" at={at}>
-      {nodes === undefined ? (
-        <Empty>The nodes are being asked for.</Empty>
-      ) : nodes === null || (volume.copies ?? []).length === 0 ? (
+      {copies.length === 0 ? (
         <Text size="sm">
           {volume.kind === 'ram' ? 'Its data is lost when this node is restarted: it is in memory, and has no other copy.' : 'If this node is lost, nobody can use it until the node is back: it has no other copy.'}
         </Text>
+      ) : losses.length === 0 ? (
+        <Empty>That cannot be said now: the node that this page asks does not know how the others are.</Empty>
       ) : (
         <Stack gap={8}>
-          {losses(volume, nodes).map((loss) => (
+          {losses.map((loss) => (
             <Group key={loss.node} gap="xs" wrap="nowrap" align="flex-start">
-              <State tone={TONE[loss.outcome]}>{loss.name}</State>
+              <State tone={LOSS_TONE[loss.outcome]}>{copies.find((copy) => copy.node === loss.node)?.node_name || `node ${loss.node}`}</State>
               <Text size="sm">{loss.text}</Text>
             </Group>
           ))}
@@ -156,6 +150,7 @@ function LossPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNode[
 
 function PathsPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNode[]; at: number }) {
   const sessions = useSessions()
+  const missing = useMissingSessions()
   const targets = new Set(volume.maps.map((map) => map.target))
   const on = (sessions.data ?? []).filter((session) => session.target && targets.has(session.target))
   const ways = (volume.copies ?? []).flatMap((copy) => {
@@ -212,6 +207,7 @@ function PathsPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNode
           </Table.ScrollContainer>
         )}
         <Sessions on={on} cluster={nodes !== undefined} failed={sessions.error} />
+        <MissingNote what="Sessions" missing={missing} />
       </Stack>
     </Panel>
   )
@@ -219,14 +215,14 @@ function PathsPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNode
 
 function Sessions({ on, cluster, failed }: { on: Session[]; cluster: boolean; failed: unknown }) {
   if (failed) return <ProblemAlert error={failed} what="The sessions cannot be listed" />
-  const where = cluster ? ' through the node that this page asks' : ''
-  if (on.length === 0) return <Text size="sm" c="dimmed">No initiator is logged in to its target{where}.</Text>
+  if (on.length === 0) return <Text size="sm" c="dimmed">No initiator is logged in to its target.</Text>
   return (
     <Table.ScrollContainer minWidth={680}>
       <Table verticalSpacing={5} withRowBorders={false}>
         <Table.Thead>
           <Table.Tr>
-            <Table.Th>Initiator{where}</Table.Th>
+            <Table.Th>Initiator</Table.Th>
+            {cluster && <Table.Th>Node</Table.Th>}
             <Table.Th>From</Table.Th>
             <Table.Th>Core</Table.Th>
             <Table.Th>For</Table.Th>
@@ -237,8 +233,9 @@ function Sessions({ on, cluster, failed }: { on: Session[]; cluster: boolean; fa
         </Table.Thead>
         <Table.Tbody>
           {on.map((session) => (
-            <Table.Tr key={session.tsih}>
+            <Table.Tr key={`${session.node ?? ''} ${session.tsih}`}>
               <Table.Td style={{ overflowWrap: 'anywhere' }}>{session.alias || session.initiator}</Table.Td>
+              {cluster && <Table.Td>{session.node_name ?? session.node}</Table.Td>}
               <Table.Td>{session.addresses.join(', ')}</Table.Td>
               <Table.Td>{session.core}</Table.Td>
               <Table.Td>{duration(session.age)}</Table.Td>
@@ -261,7 +258,7 @@ function FactsPanel({ volume, at }: { volume: Volume; at: number }) {
           of={[
             ['Size', `${size(volume.size)} (${volume.size.toLocaleString()} bytes)`],
             ['Kind', volume.kind === 'ram' ? 'in memory: empty after each start of its node' : 'thick: all its space is taken'],
-            ['Pool here', <To key="pool" href={link('pools')}>{volume.pool}</To>],
+            [isElsewhere(volume) ? 'Pool' : 'Pool here', <To key="pool" href={link('pools')}>{volume.pool}</To>],
             ['Takes', `${size(volume.reserved)} ${volume.kind === 'ram' ? 'of memory at most' : 'of the pool'}`],
           ]}
         />

@@ -1,10 +1,11 @@
 import { Button, Group, SegmentedControl, Stack, Table, Text, TextInput, Title } from '@mantine/core'
 import { useDebouncedValue } from '@mantine/hooks'
 import { useMemo, useState } from 'react'
-import { useVolumes } from '../api/queries'
+import { useMissingVolumes, useVolumes } from '../api/queries'
 import type { Volume } from '../api/types'
 import { type Sample, useLive } from '../live/live'
 import { Age } from '../parts/Age'
+import { MissingNote } from '../parts/MissingNote'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { State } from '../parts/State'
 import { go, link } from '../route'
@@ -19,6 +20,7 @@ const ROWS_MAX = 200
 
 export function Volumes() {
   const volumes = useVolumes()
+  const missing = useMissingVolumes()
   const live = useLive()
   const [typed, setTyped] = useState('')
   const [text] = useDebouncedValue(typed, 120)
@@ -53,6 +55,7 @@ export function Volumes() {
         </Button>
       </Group>
       {volumes.error && <ProblemAlert error={volumes.error} what="The volumes cannot be listed" />}
+      <MissingNote what="Volumes" missing={missing} />
       {all && all.length === 0 ? (
         <Empty>There is no volume yet. A volume is a disk for hosts: make one, and learn how a host attaches it.</Empty>
       ) : (

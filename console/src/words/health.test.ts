@@ -37,6 +37,13 @@ describe('health', () => {
     expect(one.map((finding) => finding.key)).toContain('no majority')
     expect(findings({ ...well, nodes: [node(1), node(2, { votes: false })] }).map((f) => f.key)).toEqual(['two nodes'])
   })
+  it('names the node of a pool, and takes what this node says for its own pools', () => {
+    const other: Pool = { ...pool, state: 'read_only', node: 2, node_name: 'n2' }
+    const state = { name: 'n1', version: '0', cores: 1, uptime: 1, portals: [], changes: [], problems: ['pool default is read-only'] }
+    const found = findings({ ...well, node: state, pools: [other] })
+    expect(found.map((f) => f.key)).toEqual(['pool default of n2', 'problem pool default is read-only'])
+    expect(found[0]?.cause).toContain('Pool default of n2 is read-only')
+  })
   it('does not say the same twice', () => {
     const broken: Pool = { ...pool, state: 'read_only' }
     const state = { name: 'n1', version: '0', cores: 1, uptime: 1, portals: [], changes: [], problems: ['pool default is read-only', 'something else'] }

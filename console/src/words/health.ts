@@ -46,7 +46,8 @@ export function findings(observed: Observed): Finding[] {
     ...ofCopies(observed),
   ]
   // What the node says itself, unless it is about something that is said already.
-  const named = observed.pools.filter((pool) => pool.state !== 'online').map((pool) => pool.name)
+  const own = observed.pools.filter((pool) => !pool.node_name || pool.node_name === observed.node?.name)
+  const named = own.filter((pool) => pool.state !== 'online').map((pool) => pool.name)
   for (const problem of observed.node?.problems ?? []) {
     if (named.some((name) => problem.includes(`pool ${name} `))) continue
     found.push({ key: `problem ${problem}`, severity: 'warning', cause: problem, action: 'Follow what it says; the node’s log has more (journalctl -u ursa).' })
@@ -133,6 +134,7 @@ function ofVotes(nodes: ClusterNode[]): Finding[] {
 function ofPool(pool: Pool): Finding[] {
   const failed = pool.disks.find((disk) => disk.failure)
   const link = '#/pools'
+  const name = pool.node_name ? `${pool.name} of ${pool.node_name}` : pool.name
   switch (pool.state) {
     case 'online':
       break
@@ -140,27 +142,27 @@ function ofPool(pool: Pool): Finding[] {
       return []
     case 'disk_failed':
       return [{
-        key: `pool ${pool.name}`, severity: 'critical', link, since: failed?.failure?.since,
-        cause: `A disk of pool ${pool.name} has failed${failed?.failure ? `: ${failed.path}: ${failed.failure.error}` : ''}.`,
+        key: `pool ${name}`, severity: 'critical', link, since: failed?.failure?.since,
+        cause: `A disk of pool ${name} has failed${failed?.failure ? `: ${failed.path}: ${failed.failure.error}` : ''}.`,
         action: 'Look after the disk (dmesg), then reopen the pool.',
       }]
     case 'read_only':
       return [{
-        key: `pool ${pool.name}`, severity: 'critical', link,
-        cause: `Pool ${pool.name} is read-only: its metadata could not be written.`,
+        key: `pool ${name}`, severity: 'critical', link,
+        cause: `Pool ${name} is read-only: its metadata could not be written.`,
         action: 'Look after its disks, then reopen the pool.',
       }]
     case 'unavailable':
       return [{
-        key: `pool ${pool.name}`, severity: 'critical', link,
-        cause: `Pool ${pool.name} is unavailable${pool.reason ? `: ${pool.reason}` : ''}.`,
+        key: `pool ${name}`, severity: 'critical', link,
+        cause: `Pool ${name} is unavailable${pool.reason ? `: ${pool.reason}` : ''}.`,
         action: 'Bring its disks back, then reopen the pool.',
       }]
   }
   if (pool.total > 0 && pool.free / pool.total < 0.05) {
     return [{
-      key: `full ${pool.name}`, severity: 'warning', link,
-      cause: `Pool ${pool.name} is nearly full.`,
+      key: `full ${name}`, severity: 'warning', link,
+      cause: `Pool ${name} is nearly full.`,
       action: 'Add a disk to it: volumes stay where they are.',
     }]
   }

@@ -1,36 +1,31 @@
 import { describe, expect, it } from 'vitest'
+import type { LossOutcome } from '../api/types'
 import { node, volume } from './fixtures'
-import { losses, lossesByNode } from './losses'
+import { lossesByNode } from './losses'
 
-const outcomes = (v: ReturnType<typeof volume>, nodes: ReturnType<typeof node>[]) => losses(v, nodes).map((l) => l.outcome)
+const losses = (...outcomes: LossOutcome[]) => outcomes.map((outcome, at) => ({ node: at + 1, outcome, text: `if node ${at + 1} is lost: ...` }))
 
 describe('the loss of a node', () => {
-  const three = [node(1), node(2), node(3)]
-  it('is outlived with two copies in sync and a majority', () => {
-    expect(outcomes(volume('db', [[1, 'in_sync'], [2, 'in_sync']]), three)).toEqual(['goes_on', 'goes_on'])
-  })
-  it('stops the only copy in sync, and loses it in memory', () => {
-    expect(outcomes(volume('db', [[1, 'in_sync'], [2, 'outside']]), three)).toEqual(['stops', 'nothing'])
-    expect(outcomes(volume('db', [[1, 'in_sync']], { kind: 'ram' }), three)).toEqual(['lost'])
-  })
-  it('is not outlived without a majority', () => {
-    const nodes = [node(1), node(2), node(3, { up: false })]
-    const found = losses(volume('db', [[1, 'in_sync'], [2, 'in_sync'], [3, 'outside']]), nodes)
-    expect(found.map((loss) => loss.outcome)).toEqual(['stops', 'stops', 'down'])
-    expect(found[0]?.text).toContain('too few nodes')
-  })
-  it('of two nodes depends on which decides and on the strategy', () => {
-    const two = [node(1), node(2, { votes: false })]
-    const copies: [number, 'in_sync'][] = [[1, 'in_sync'], [2, 'in_sync']]
-    expect(outcomes(volume('db', copies), two)).toEqual(['stops', 'goes_on'])
-    const heartbeat = volume('db', copies, { strategy: { strategy: 'heartbeat', by: 'me', at: 0 } })
-    expect(outcomes(heartbeat, two)).toEqual(['risk', 'goes_on'])
-  })
   it('is summed up over volumes, with those of one node alone', () => {
-    const volumes = [volume('a', [[1, 'in_sync'], [2, 'in_sync']]), volume('b', [])]
-    const [one, two, other] = lossesByNode(volumes, three)
+    const a = volume('a', [[1, 'in_sync'], [2, 'in_sync']], { losses: losses('goes_on', 'goes_on') })
+    const [one, two, other] = lossesByNode([a, volume('b', [])], [node(1), node(2), node(3)])
     expect(one).toMatchObject({ outcome: 'stops', stops: ['b'], goesOn: 1 })
     expect(two).toMatchObject({ outcome: 'goes_on', stops: [], goesOn: 1 })
     expect(other).toMatchObject({ outcome: 'nothing', stops: [], goesOn: 0 })
+  })
+  it('is as bad as the worst of them, and names what is concerned', () => {
+    const stops = volume('a', [[1, 'in_sync'], [2, 'outside']], { losses: losses('stops', 'nothing') })
+    const lost = volume('b', [[1, 'in_sync']], { kind: 'ram', losses: losses('data_lost') })
+    const alone = volume('c', [[1, 'in_sync'], [2, 'in_sync']], { losses: losses('goes_on_alone', 'goes_on') })
+    const [one, two] = lossesByNode([stops, lost, alone], [node(1), node(2)])
+    expect(one).toMatchObject({ outcome: 'data_lost', stops: ['a'], lost: ['b'], goesOn: 1 })
+    expect(two).toMatchObject({ outcome: 'goes_on', stops: [], lost: [], goesOn: 1 })
+  })
+  it('is none of a node that is down, and none where a volume does not say', () => {
+    const a = volume('a', [[1, 'in_sync'], [2, 'in_sync']], { losses: losses('stops', 'down_now') })
+    const unknown = volume('b', [[1, 'in_sync']])
+    const [one, two] = lossesByNode([a, unknown], [node(1), node(2, { up: false })])
+    expect(one).toMatchObject({ outcome: 'stops', stops: ['a'] })
+    expect(two).toMatchObject({ outcome: 'down_now', stops: [], goesOn: 0 })
   })
 })

@@ -15,9 +15,12 @@ export function volumeState(volume: Volume): { tone: Severity; word: string; why
     const why = `${inSync} of ${copies.length} copies are in sync.`
     return syncing ? { tone: 'working', word: 'syncing', why } : { tone: 'warning', word: 'degraded', why }
   }
-  if (volume.serving === false) return { tone: 'warning', word: 'not here', why: 'It does not serve through the node that this page asks; through others it does.' }
+  if (volume.serving === false && !isElsewhere(volume)) return { tone: 'warning', word: 'not here', why: 'It does not serve through the node that this page asks; through others it does.' }
   return { tone: 'ok', word: 'in sync', why: copies.length > 0 ? 'All copies are in sync.' : 'It is served, by one node alone.' }
 }
+
+/** Whether it has copies, and none on the node that was asked, which then need not serve it. */
+export const isElsewhere = (volume: Volume) => (volume.copies ?? []).length > 0 && !(volume.copies ?? []).some((copy) => copy.here)
 
 export function copiesWord(volume: Volume): string {
   const copies = volume.copies ?? []

@@ -1,0 +1,17 @@
+import { Group, Text } from '@mantine/core'
+import type { Missing } from '../api/types'
+import { missingLine } from '../words/missing'
+import { State } from './State'
+
+/** Says whose part of a list is not there; nothing if all of it is. */
+export function MissingNote({ what, missing }: { what: string; missing: Missing[] }) {
+  if (missing.length === 0) return null
+  return (
+    <Group gap="xs" wrap="nowrap" align="flex-start" role="status" mb="xs">
+      <State tone="warning">not all</State>
+      <Text size="sm" style={{ overflowWrap: 'anywhere' }}>
+        {missingLine(what, missing)}
+      </Text>
+    </Group>
+  )
+}

@@ -1,0 +1,38 @@
+import { expect, it } from 'vitest'
+import type { Job } from '../api/types'
+import { node } from './fixtures'
+import { cancelMeaning, jobLine, jobWord } from './job'
+import { elsewhere, missingLine } from './missing'
+
+const job = (more: Partial<Job> = {}): Job => ({ id: 'copy.1', kind: 'sync', subject: 'db', state: 'running', node: 2, can_be_cancelled: false, ...more })
+const nodes = [node(1), node(2)]
+
+it('says what is done, and with which nodes', () => {
+  expect(jobWord(job(), nodes)).toBe('on n2: being brought in sync')
+  expect(jobWord(job({ state: 'waiting', node: 7 }), nodes)).toBe('on node 7: waits to be brought in sync')
+  expect(jobWord(job({ kind: 'move_copy', from_node: 1 }), nodes)).toBe('from n1 to n2: a copy is being moved')
+  expect(jobWord(job({ kind: 'remove_copy' }), nodes)).toBe('on n2: a copy is to be taken away')
+})
+
+it('says how far it is, and leaves out what is not known', () => {
+  expect(jobLine(job({ bytes_done: 2 ** 30, bytes_total: 4 * 2 ** 30, rate: 2 ** 26, eta_s: 48 }))).toBe('1GiB of 4GiB done, 64MiB/s, 48 s to go')
+  expect(jobLine(job({ age_s: 5 }))).toBe('for 5 s')
+  expect(jobLine(job({ bytes_done: 0, bytes_total: 0, rate: 0, eta_s: null }))).toBe('')
+})
+
+it('says what stays when it is taken back', () => {
+  expect(cancelMeaning(job({ kind: 'move_copy' }))).toContain('the old one stays')
+  expect(cancelMeaning(job({ kind: 'remove_copy' }))).toBe('The copy stays where it is.')
+})
+
+it('names nodes whose part is missing', () => {
+  expect(missingLine('Pools', [{ node: 3, node_name: 'n3', reason: 'it did not answer' }, { node: 4, node_name: '', reason: 'it is down' }])).toBe(
+    'Pools of n3 (node 3) are missing: it did not answer. Pools of node 4 are missing: it is down.',
+  )
+})
+
+it('leaves to another node what is its own', () => {
+  expect(elsewhere({}, null)).toBeUndefined()
+  expect(elsewhere({ node: 1, node_name: 'n1' }, nodes)).toBeUndefined()
+  expect(elsewhere({ node: 2, node_name: 'n2' }, nodes)).toBe('It is of n2: open that node’s console.')
+})

@@ -1,0 +1,48 @@
+// Work under way, in words.
+
+import type { ClusterNode, Job } from '../api/types'
+import { duration, rate, size } from './size'
+
+/** What is done, with whom: `moves from n1 to n2`. */
+export function jobWord(job: Job, nodes: ClusterNode[]): string {
+  const name = (id: number | null | undefined) => nodes.find((node) => node.id === id)?.name || `node ${id ?? '?'}`
+  const waits = job.state === 'waiting'
+  switch (job.kind) {
+    case 'sync':
+      return `on ${name(job.node)}: ${waits ? 'waits to be brought in sync' : 'being brought in sync'}`
+    case 'add_copy':
+      return `on ${name(job.node)}: a copy more${waits ? ' waits to be made' : ' is being made'}`
+    case 'move_copy':
+      return `from ${name(job.from_node)} to ${name(job.node)}: a copy ${waits ? 'waits to be moved' : 'is being moved'}`
+    case 'remove_copy':
+      return `on ${name(job.node)}: a copy is to be taken away`
+    case 'change':
+      return waits ? 'waits' : 'under way'
+  }
+}
+
+/** `3GiB of 10GiB done, 64MiB/s, 48 s to go`; what is not known is left out. */
+export function jobLine(job: Job): string {
+  const parts: string[] = []
+  if (known(job.bytes_done) && known(job.bytes_total) && job.bytes_total > 0) parts.push(`${size(job.bytes_done)} of ${size(job.bytes_total)} done`)
+  if (known(job.rate) && job.rate > 0) parts.push(rate(job.rate))
+  if (known(job.eta_s)) parts.push(`${duration(job.eta_s)} to go`)
+  else if (known(job.age_s)) parts.push(`for ${duration(job.age_s)}`)
+  return parts.join(', ')
+}
+
+/** What becomes of it when it is taken back. */
+export function cancelMeaning(job: Job): string {
+  switch (job.kind) {
+    case 'remove_copy':
+      return 'The copy stays where it is.'
+    case 'move_copy':
+      return 'The new copy is taken away again, and the old one stays. Nothing that hosts have written is lost.'
+    default:
+      return 'The copy that is being made is taken away again; the others stay as they are. Nothing that hosts have written is lost.'
+  }
+}
+
+function known<T>(value: T | null | undefined): value is T {
+  return value !== null && value !== undefined
+}
