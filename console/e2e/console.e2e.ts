@@ -169,6 +169,7 @@ it('shows a node that was killed, what it means, and its return to the end of th
   await said('default of n1')
   await said(/^Pools of n3 \(node 3\) are missing: /)
   await shoot(page, 'down-pools')
+  await go('#/volumes/mail')
 
   await cluster.node(3).start()
   await page.getByText(/[\d.]+MiB of [\d.]+MiB left, .* to go/).first().waitFor({ timeout: 20_000 })
