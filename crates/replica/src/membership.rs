@@ -50,6 +50,12 @@ impl Membership {
         }
     }
 
+    /// What this process knew of the volume's blocks is forgotten: it acts in nothing, and goes on as one that has just begun. The leases that it gave
+    /// under configurations before the newest still count.
+    pub fn forget(&mut self) {
+        self.active = false;
+    }
+
     /// The newest configuration that is known.
     pub fn newest(&self) -> Option<&Config> {
         self.configs.last()
@@ -128,6 +134,23 @@ mod tests {
 
     fn later(config: Config, revision: u64) -> Config {
         config.committed_at(Revision(revision))
+    }
+
+    #[test]
+    fn who_has_forgotten_still_waits_for_leases_of_who_was_removed() {
+        let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
+        leases.set_applied(Revision(1));
+        let mut me = Membership::new(slot(0), Incarnation(1));
+        me.learn(config());
+        assert!(me.poll(at(1010), &leases).is_some());
+        leases.set_applied(Revision(2));
+        let alone = config().remove(slot(1)).unwrap().remove(slot(2)).unwrap();
+        me.learn(later(alone.clone(), 2));
+        let waits = me.due(&leases);
+        me.forget();
+        assert_eq!((me.active(), me.due(&leases)), (None, waits), "as if nothing was forgotten");
+        let activation = me.poll(at(5000), &leases).unwrap();
+        assert!(!activation.kept && me.active() == me.newest(), "{activation:?}");
     }
 
     #[test]

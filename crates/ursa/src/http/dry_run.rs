@@ -33,8 +33,14 @@ pub(super) struct Asked {
 /// Refuses a request that asks what would be done of a call that does not say so.
 ///
 /// # Errors
-/// 422 `dry_run_not_possible`; 400 for what is neither true nor false.
+/// 422 `dry_run_not_possible`; 400 for what is neither true nor false, and for a parameter whose name is written with `%`: it might be this one.
 pub(super) fn check(request: &Request, route: &str) -> Result<(), Refusal> {
+    let pairs = request.uri().query().unwrap_or_default().split('&');
+    if let Some(name) = pairs.filter_map(|pair| pair.split('=').next()).find(|name| name.contains('%')) {
+        let detail =
+            format!("the name of a parameter is written without `%`: not {name:?}; nothing was done");
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail));
+    }
     let Some(value) = value(request.uri()) else { return Ok(()) };
     match value {
         "=false" => Ok(()),
@@ -90,5 +96,10 @@ mod tests {
             let uri = format!("/v1/volumes?dry_run{value}");
             assert_eq!(checked("POST", &uri, "/v1/volumes").as_deref(), Some("query_invalid"), "{value}");
         }
+        for query in ["dry%5Frun=true", "a=%20&%64ry_run=true"] {
+            let uri = format!("/v1/hosts?{query}");
+            assert_eq!(checked("POST", &uri, "/v1/hosts").as_deref(), Some("query_invalid"), "{query}");
+        }
+        assert_eq!(checked("POST", "/v1/hosts?a=%20", "/v1/hosts"), None);
     }
 }

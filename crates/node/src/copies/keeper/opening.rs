@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::ByteLen;
-use replica::Membership;
 use store::VolumeId;
 
 use super::super::SliceCopy;
@@ -125,9 +124,7 @@ impl Keeper {
         for (id, opening) in wanted {
             if let Some(kept) = self.volumes.borrow_mut().get_mut(&id).filter(|kept| kept.reopens) {
                 kept.reopens = false;
-                let newest = kept.membership.newest().cloned();
-                kept.membership = Membership::new(kept.slot, self.incarnation());
-                newest.into_iter().for_each(|config| kept.membership.learn(config));
+                kept.membership.forget();
             }
             let Some(blank) = control.open_copy(id, opening).await else { continue };
             if self.forks.has(id) {
@@ -143,11 +140,11 @@ impl Keeper {
     }
 
     /// Slices that are closed and opened again in one life of a node have forgotten what they took part in, and others count on that: not before this copy is
-    /// outside, or was the only one that took part. Others see to that: it does not finish what they send it.
+    /// outside, or is the only one that takes part from now on. Others see to the former: it does not finish what they send it. Who is alone needs nothing of what it has
+    /// forgotten: what it has told others to be on its disk is there, and the rest nobody was told of.
     fn may_open(&self, kept: &Kept) -> bool {
         let Some(newest) = kept.membership.newest().filter(|_| kept.reopens) else { return true };
-        let is_alone =
-            || newest.members().without(kept.slot).is_empty() && kept.membership.active() == Some(newest);
+        let is_alone = || newest.members().without(kept.slot).is_empty();
         !self.is_member(kept, newest) || is_alone() && !kept.forgets
     }
 
