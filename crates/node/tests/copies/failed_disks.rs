@@ -1,9 +1,11 @@
 //! A disk of a copy that fails a write: others go on, the last one can still be read, and the pool is opened again while the node runs.
 
+use super::forks::{A, record_node};
 use super::*;
 
+use cluster::memory::Fault;
 use node::control::{ControlError, PoolStatus};
-use rt::sim::DiskFaults;
+use rt::sim::{DiskFaults, DiskLatency};
 
 fn fail_writes(cluster: &Cluster, index: usize) {
     let faults = DiskFaults::default().with_unwritable(0..64 * MIB);
@@ -138,5 +140,42 @@ fn the_only_copy_in_sync_fails_while_it_gives_a_sync() {
         assert_equal(&cluster);
         write_to(&cluster, 0, 1, 3).unwrap();
         assert_eq!(read_from(&cluster, 1, 1).unwrap(), 3);
+    });
+}
+
+/// The record has the other one's loss already, and this node does not know it yet.
+#[test]
+fn the_last_copy_fails_before_it_acts_alone() {
+    const FAILS_AFTER: Duration = Duration::from_millis(2500);
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        write_to(&cluster, 0, 3, 1).unwrap();
+        let (client, portal) = (cluster.client("early"), cluster.portal(0));
+        let session = cluster.world.block_on(client, CoreId(0), move || log_in(portal, "early")).unwrap();
+        let slow = FAILS_AFTER..FAILS_AFTER + Duration::from_millis(1);
+        let latency = DiskLatency { write: slow.clone(), flush: slow, ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[0], DISK, latency);
+        fail_writes(&cluster, 0);
+        drop(cluster.world.spawn_on(client, CoreId(0), move || async move { write(&session, 4, 2).await }));
+        cluster.world.run_for(Duration::from_millis(10));
+        for fault in [Fault::WatchHeld, Fault::AnswersLost] {
+            cluster.record.begin(record_node(A), fault);
+        }
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(FAILS_AFTER * 2);
+        assert_eq!(cluster.in_sync(0), 2, "it does not know yet that it is alone");
+        cluster.world.set_disk_latency(cluster.servers[0], DISK, DiskLatency::default());
+        mend(&cluster, 0).unwrap();
+        for fault in [Fault::WatchHeld, Fault::AnswersLost] {
+            cluster.record.end(record_node(A), fault);
+        }
+        cluster.world.run_for(Duration::from_secs(3));
+        assert_eq!(cluster.in_sync(0), 1);
+        assert_eq!(read_from(&cluster, 0, 3).unwrap(), 1);
+        write_to(&cluster, 0, 4, 3).unwrap();
+        cluster.start(1);
+        assert_equal(&cluster);
+        assert_eq!(read_from(&cluster, 1, 4).unwrap(), 3);
     });
 }
