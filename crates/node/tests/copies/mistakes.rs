@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use node::canary::{Canary, make};
 
 use super::all_paths::nobody_sees_what_others_do_not;
-use super::reservations::lost_and_back;
+use super::reservations::{decided_on_both_sides_of_a_promotion, lost_and_back};
 
 /// Within so many seeds a mistake must be noticed.
 const SEEDS: u64 = 200;
@@ -26,4 +26,9 @@ fn that_a_command_goes_on_after_a_loss_is_noticed() {
 #[test]
 fn that_a_read_does_not_look_again_is_noticed() {
     assert_noticed(Canary::ReadOnce, nobody_sees_what_others_do_not);
+}
+
+#[test]
+fn that_a_later_change_is_taken_for_an_earlier_one_is_noticed() {
+    assert_noticed(Canary::TakeOlder, decided_on_both_sides_of_a_promotion);
 }

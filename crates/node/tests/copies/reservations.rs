@@ -7,13 +7,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{Lba, Rng};
+use cluster::memory::Fault;
 use initiator::Session;
 use initiator::command::{PersistentReserveOut, ReadKeys, ReservationType, ServiceAction};
+use node::copies::StandingEntry;
 use rt::CoreId;
+use rt::sim::DiskLatency;
 use store::VolumeKind;
 
-use super::forks::{A, B, GOES_ON};
+use super::forks::{A, B, GOES_ON, record_node};
 use super::{Cluster, LUN, SIZE, block, log_in, read, write};
+use crate::rig::{DISK, TARGET, named};
 use crate::seeds::each_seed;
 
 const KIND: ReservationType = ReservationType::WriteExclusiveRegistrantsOnly;
@@ -317,6 +321,70 @@ fn all_nodes_agree_on_who_is_registered() {
         assert!(holds.borrow().is_subset(&found[0]), "{:x?} of {:x?}", found[0], holds.borrow());
         assert!(!found[0].is_empty());
     });
+}
+
+/// A node carries a change out, which takes its disk long, when another one becomes a member, and one with a lower slot; that one decides a change against what was
+/// before. What was answered of both is so.
+pub(super) fn decided_on_both_sides_of_a_promotion(seed: u64) {
+    const STORES: Duration = Duration::from_millis(400);
+    let cluster = Cluster::new(seed, 3, 1);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    let will = cluster.control(0, |control| async move { control.last_will() }).expect("it is in a cluster");
+    cluster.world.crash(cluster.servers[0]);
+    assert_eq!(super::watcher(&cluster, will), 2, "both of the others believe it");
+    cluster.world.run_for(Duration::from_secs(1));
+    assert_eq!(cluster.in_sync(1), 2);
+    cluster.start(0);
+    let joins = || {
+        cluster.control(1, |control| async move {
+            let copies = &control.keeper().unwrap().volumes()[0].entry.copies;
+            copies.iter().any(|copy| copy.standing == StandingEntry::Joining)
+        })
+    };
+    assert!(cluster.world.run_until(joins, Duration::from_secs(10)));
+    let proposers = [1, 2].map(record_node);
+    proposers.iter().for_each(|node| cluster.record.begin(*node, Fault::Unreachable));
+    cluster.world.run_for(Duration::from_millis(100));
+    assert!(joins(), "it is not promoted yet");
+    for index in [0, 1] {
+        let latency =
+            DiskLatency { flush: STORES..STORES + Duration::from_millis(1), ..DiskLatency::default() };
+        cluster.world.set_disk_latency(cluster.servers[index], DISK, latency);
+    }
+    // The hosts have a session each when it begins.
+    let registers = |index: usize| {
+        let (client, portal) = (cluster.client(&format!("host-{index}")), cluster.portal(index));
+        let answered = Rc::new(Cell::new(false));
+        let answers = Rc::clone(&answered);
+        drop(cluster.world.spawn_on(client, CoreId(0), move || async move {
+            let options = named(&format!("host-{index}"));
+            let session = Session::connect(portal, TARGET, &options).await.unwrap();
+            while session.reserve(LUN, surviving(0x10 + index as u64)).await.is_err() {
+                rt::sleep(Duration::from_millis(5)).await;
+            }
+            answers.set(true);
+            std::future::pending::<()>().await;
+        }));
+        answered
+    };
+    let answered = [registers(1), registers(0)];
+    cluster.world.run_for(Duration::from_millis(50));
+    proposers.iter().for_each(|node| cluster.record.end(*node, Fault::Unreachable));
+    let all = || answered.iter().all(|answered| answered.get());
+    assert!(cluster.world.run_until(all, Duration::from_secs(20)));
+    cluster.world.run_for(STORES * 4);
+    for index in 0..3 {
+        let portal = cluster.portal(index);
+        let found = cluster.world.block_on(cluster.client("looks"), CoreId(0), move || async move {
+            keys(&log_in(portal, "looks").await.unwrap()).await
+        });
+        assert_eq!(found, BTreeSet::from([0x10, 0x11]), "both were answered");
+    }
+}
+
+#[test]
+fn what_was_answered_is_so_though_somebody_becomes_a_member_meanwhile() {
+    each_seed(4, decided_on_both_sides_of_a_promotion);
 }
 
 /// What a node has agreed on while it was alone is something that the other one has not, though nobody has read or written a block.

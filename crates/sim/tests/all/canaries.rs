@@ -27,12 +27,3 @@ fn mistakes_are_noticed() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..cores).for_each(|_| drop(scope.spawn(work))));
 }
-
-/// A plan that met this by itself: a change of reservations was on its way when members changed, and another was decided without it.
-#[test]
-fn that_a_later_change_is_taken_for_an_earlier_one_is_noticed() {
-    const SEED: u64 = 51_904;
-    let fails = |canary| catch_unwind(|| run(&Plan::from_seed(SEED), canary)).is_err();
-    assert!(!fails(None));
-    assert!(fails(Some(Canary::Node(node::canary::Canary::TakeOlder))));
-}
