@@ -77,57 +77,24 @@ mod tests {
     use api::VolumeStrategy;
 
     use super::*;
+    use crate::samples;
 
     fn volume(kind: VolumeKind, copies: &[(u16, CopyState)]) -> Volume {
         let copy = |(at, (node, state)): (usize, &(u16, CopyState))| VolumeCopy {
-            node: *node,
-            node_name: format!("server{node}"),
-            slot: at as u8,
-            state: *state,
             here: at == 0,
-            leaves: false,
-            sync: None,
+            ..samples::copy(at, *node, *state)
         };
-        Volume {
-            id: "0".into(),
-            name: "db".into(),
-            pool: "default".into(),
-            kind,
-            size: 1 << 30,
-            block_size: 512,
-            physical_block_size: 4096,
-            slices: 1,
-            reserved: 0,
-            created: 0,
-            naa: "6".into(),
-            maps: Vec::new(),
-            problem: None,
-            serving: true,
-            copies: copies.iter().enumerate().map(copy).collect(),
-            epoch: Some(1),
-            reason: Some("the volume was made".into()),
-            strategy: None,
-            fork: None,
-            losses: Vec::new(),
-        }
+        Volume { kind, ..samples::volume("db", copies.iter().enumerate().map(copy).collect()) }
     }
 
     /// Nodes by number: whether each is up, and votes.
     fn nodes(nodes: &[(bool, bool)]) -> Vec<ClusterNode> {
         let node = |(at, (up, votes)): (usize, &(bool, bool))| ClusterNode {
-            id: at as u16 + 1,
-            name: format!("server{}", at + 1),
-            here: at == 0,
             up: *up,
             votes: *votes,
-            leads: at == 0,
-            witness: false,
             copies: 1,
             in_sync: 1,
-            maintenance: false,
-            preferred: false,
-            addresses: Vec::new(),
-            portals: Vec::new(),
+            ..samples::node(at as u16 + 1)
         };
         nodes.iter().enumerate().map(node).collect()
     }

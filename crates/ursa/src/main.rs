@@ -12,6 +12,8 @@ mod host_setup;
 mod http;
 mod loss;
 mod metrics;
+#[cfg(test)]
+mod samples;
 mod serve;
 mod size;
 mod watcher;

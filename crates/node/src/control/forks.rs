@@ -12,7 +12,7 @@ use super::relocation::entry_named;
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::copies::{
-    Answer, Ask, ClusterError, ForkRecord, ForkShown, ForkState, Keeper, NodeEntry, SplitEntry,
+    Answer, Ask, ClusterError, DATA_CHOSEN, ForkRecord, ForkShown, ForkState, Keeper, NodeEntry, SplitEntry,
     StandingEntry, Strategy, StrategyEntry, VolumeEntry, alone, json, node_key, split_key, strategy_key,
     volume_key,
 };
@@ -294,5 +294,5 @@ async fn keep_record(
 fn only(entry: &VolumeEntry, node: u16, life: Incarnation, epoch: u64) -> Option<VolumeEntry> {
     let (slot, _) = entry.copy_on(NodeId(node))?;
     let config = alone(&entry.config(Revision(0))?, slot, life, Epoch(epoch), Revision(0));
-    Some(entry.with_config(&config, "it was decided whose data is kept"))
+    Some(entry.with_config(&config, DATA_CHOSEN))
 }

@@ -15,8 +15,8 @@ use super::copies::{drop_copies, once_heard};
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::copies::{
-    Answer, Ask, ClusterError, DroppedCopy, ForkState, Keeper, Leaves, NewCopy, NodeEntry, StandingEntry,
-    VolumeEntry, json, node_key, volume_key, volume_name_key,
+    ADDED, Answer, Ask, ClusterError, DroppedCopy, ForkState, Keeper, Leaves, NewCopy, NodeEntry,
+    StandingEntry, VolumeEntry, json, node_key, volume_key, volume_name_key,
 };
 use crate::volume::VolumeId;
 
@@ -92,7 +92,7 @@ impl Control {
                 let config = entry.config(Revision(0)).and_then(|config| config.add(slot, node).ok());
                 let config =
                     config.ok_or(ControlError::Internal("the slot is free and the node has no copy"))?;
-                let mut next = entry.with_config(&config, "a copy was added");
+                let mut next = entry.with_config(&config, ADDED);
                 if let Some(from) = added.instead_of {
                     copy_on(&next, from)?;
                     next.copies.iter_mut().filter(|copy| copy.node == from).for_each(|copy| {

@@ -147,6 +147,10 @@ pub enum StandingEntry {
 
 /// Why a copy misses writes that was never in sync.
 pub const NEW_COPY: &str = "it is a new copy";
+/// Why an entry was changed: somebody wanted another copy.
+pub const ADDED: &str = "a copy was added";
+/// Why an entry was changed: of two nodes that had each gone on alone one has what counts.
+pub const DATA_CHOSEN: &str = "it was decided whose data is kept";
 
 impl VolumeEntry {
     /// The configuration that the record holds since `revision`; `None` if the entry is none of ours.
@@ -326,7 +330,7 @@ mod tests {
         assert_eq!((joins.cause(1), joins.reason.as_str()), ("its node was restarted", "it has nearly all"));
         let again = joins.with_config(&joining.promote(slot(1)).unwrap(), "it has all");
         assert!(again.missed.is_empty());
-        assert_eq!(entry.with_config(&alone, "a copy was added").cause(1), "it is a new copy");
+        assert_eq!(entry.with_config(&alone, ADDED).cause(1), "it is a new copy");
         // A record of an earlier version has none.
         let old = r#"{"id":"1","number":1,"name":"db","size":1,"epoch":1,"copies":[],"reason":"-"}"#;
         assert!(serde_json::from_str::<VolumeEntry>(old).unwrap().missed.is_empty());

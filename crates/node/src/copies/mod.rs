@@ -27,8 +27,8 @@ pub use self::budget::{Restraint, SYNC_LIMIT_MIN, SYNCS_AT_ONCE_MAX};
 pub use self::checksum::checksum;
 pub use self::core::{Copies, LinkHandler};
 pub use self::entry::{
-    CopyEntry, DROPPED_MAX, DroppedCopy, Leaves, NODES, NewCopy, NodeEntry, StandingEntry, VolumeEntry,
-    maintenance_key, node_key, peer, volume_key, volume_name_key,
+    ADDED, CopyEntry, DATA_CHOSEN, DROPPED_MAX, DroppedCopy, Leaves, NODES, NewCopy, NodeEntry,
+    StandingEntry, VolumeEntry, maintenance_key, node_key, peer, volume_key, volume_name_key,
 };
 pub use replica::NodeId;
 

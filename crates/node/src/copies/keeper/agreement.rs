@@ -295,15 +295,13 @@ impl Keeper {
         if unexpected && !makes(Canary::InstallUnexpected) {
             return false;
         }
-        // What is here was decided without it, or on top of it: who brings it finds out.
-        if told.known && agreed.version < here.version && !makes(Canary::TakeOlder) {
-            return false;
-        }
         if told.known && agreed.version <= here.version {
-            if agreed.version == here.version && agreed.abort != Abort::NONE {
+            let is_here = agreed.version == here.version;
+            if is_here && agreed.abort != Abort::NONE {
                 until_orphans_ended(id).await;
             }
-            return true;
+            // What is later was decided without it, or on top of it: who brings it finds out.
+            return is_here || makes(Canary::TakeOlder);
         }
         let durable = agreed.state.to_durable();
         if durable != here.state.to_durable()

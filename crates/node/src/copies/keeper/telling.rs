@@ -342,8 +342,8 @@ pub(super) fn cause_of(words: &str) -> &'static str {
         super::proposals::LEFT_BEHIND => "left_behind",
         super::fork::WON => "went_on_alone",
         super::super::entry::NEW_COPY => "new_copy",
-        "a copy was added" => "copy_added",
-        "it was decided whose data is kept" => "fork_decided",
+        super::super::entry::ADDED => "copy_added",
+        super::super::entry::DATA_CHOSEN => "fork_decided",
         _ => "other",
     })
 }

@@ -1,46 +1,14 @@
-use api::{
-    ClusterNode, CopyState, Host, Strategy, Target, TargetMap, Volume, VolumeCopy, VolumeKind, VolumeStrategy,
-};
+use api::{CopyState, Host, Strategy, Target, TargetMap, Volume, VolumeCopy, VolumeStrategy};
 
 use super::declared::Declared;
 use super::plan::{self, Plan};
 use super::{Present, export};
 use crate::cli::exit::CliError;
-
-const G: u64 = 1 << 30;
+use crate::samples::{self, node};
 
 fn volume(name: &str, on: &[u16]) -> Volume {
-    let copy = |(slot, node): (usize, &u16)| VolumeCopy {
-        node: *node,
-        node_name: String::new(),
-        slot: slot as u8,
-        state: CopyState::InSync,
-        here: *node == 1,
-        leaves: false,
-        sync: None,
-    };
-    Volume {
-        id: format!("id of {name}"),
-        name: name.into(),
-        pool: "default".into(),
-        kind: VolumeKind::Thick,
-        size: 10 * G,
-        block_size: 512,
-        physical_block_size: 4096,
-        slices: 1,
-        reserved: 0,
-        created: 0,
-        naa: "6".into(),
-        maps: Vec::new(),
-        problem: None,
-        serving: true,
-        copies: on.iter().enumerate().map(copy).collect(),
-        epoch: None,
-        reason: None,
-        strategy: None,
-        fork: None,
-        losses: Vec::new(),
-    }
+    let copies = on.iter().enumerate().map(|(slot, node)| samples::copy(slot, *node, CopyState::InSync));
+    samples::volume(name, copies.collect())
 }
 
 fn map(lun: u16, volume: Option<&str>, host: &str) -> TargetMap {
@@ -54,24 +22,6 @@ fn host(name: &str, initiators: &[&str], built_in: bool) -> Host {
         addresses: Vec::new(),
         chap_user: None,
         built_in,
-    }
-}
-
-fn node(id: u16) -> ClusterNode {
-    ClusterNode {
-        id,
-        name: format!("server{id}"),
-        here: id == 1,
-        up: true,
-        votes: true,
-        leads: false,
-        witness: false,
-        copies: 0,
-        in_sync: 0,
-        maintenance: false,
-        preferred: false,
-        addresses: Vec::new(),
-        portals: Vec::new(),
     }
 }
 

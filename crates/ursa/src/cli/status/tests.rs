@@ -2,67 +2,21 @@
 
 use api::{
     Change, ClusterNode, CopyState, CopySync, DiskFailure, Node, Pool, PoolDisk, PoolState, SyncRestraint,
-    Volume, VolumeCopy, VolumeFork, VolumeKind,
+    VolumeCopy, VolumeFork,
 };
 
 use super::health::{self, Health};
 use super::{Observed, screen};
+use crate::samples::{self, volume};
 
 const G: u64 = 1 << 30;
 
 fn copy(node: u16, state: CopyState, sync: Option<CopySync>) -> VolumeCopy {
-    VolumeCopy {
-        node,
-        node_name: format!("server{node}"),
-        slot: node as u8 - 1,
-        state,
-        here: node == 1,
-        leaves: false,
-        sync,
-    }
-}
-
-fn volume(name: &str, copies: Vec<VolumeCopy>) -> Volume {
-    Volume {
-        id: format!("id of {name}"),
-        name: name.into(),
-        pool: "default".into(),
-        kind: VolumeKind::Thick,
-        size: 10 * G,
-        block_size: 512,
-        physical_block_size: 4096,
-        slices: 1,
-        reserved: 10 * G,
-        created: 0,
-        naa: "6".into(),
-        maps: Vec::new(),
-        problem: None,
-        serving: true,
-        copies,
-        epoch: None,
-        reason: None,
-        strategy: None,
-        fork: None,
-        losses: Vec::new(),
-    }
+    VolumeCopy { sync, ..samples::copy(usize::from(node) - 1, node, state) }
 }
 
 fn cluster_node(id: u16) -> ClusterNode {
-    ClusterNode {
-        id,
-        name: format!("server{id}"),
-        here: id == 1,
-        up: true,
-        votes: true,
-        leads: id == 1,
-        witness: false,
-        copies: 2,
-        in_sync: 2,
-        maintenance: false,
-        preferred: false,
-        addresses: Vec::new(),
-        portals: Vec::new(),
-    }
+    ClusterNode { copies: 2, in_sync: 2, ..samples::node(id) }
 }
 
 fn pool(state: PoolState) -> Pool {

@@ -1,0 +1,61 @@
+//! What tests say that a node has answered, all of it well: a test changes what it is about.
+
+use api::{ClusterNode, CopyState, Volume, VolumeCopy, VolumeKind};
+
+/// A thick volume of 10 GiB.
+pub fn volume(name: &str, copies: Vec<VolumeCopy>) -> Volume {
+    Volume {
+        id: format!("id of {name}"),
+        name: name.into(),
+        pool: "default".into(),
+        kind: VolumeKind::Thick,
+        size: 10 << 30,
+        block_size: 512,
+        physical_block_size: 4096,
+        slices: 1,
+        reserved: 10 << 30,
+        created: 0,
+        naa: "6".into(),
+        maps: Vec::new(),
+        problem: None,
+        serving: true,
+        copies,
+        epoch: None,
+        reason: None,
+        strategy: None,
+        fork: None,
+        losses: Vec::new(),
+    }
+}
+
+/// The copy of a node; the first node is asked.
+pub fn copy(slot: usize, node: u16, state: CopyState) -> VolumeCopy {
+    VolumeCopy {
+        node,
+        node_name: format!("server{node}"),
+        slot: slot as u8,
+        state,
+        here: node == 1,
+        leaves: false,
+        sync: None,
+    }
+}
+
+/// A node with a vote, without copies.
+pub fn node(id: u16) -> ClusterNode {
+    ClusterNode {
+        id,
+        name: format!("server{id}"),
+        here: id == 1,
+        up: true,
+        votes: true,
+        leads: id == 1,
+        witness: false,
+        copies: 0,
+        in_sync: 0,
+        maintenance: false,
+        preferred: false,
+        addresses: Vec::new(),
+        portals: Vec::new(),
+    }
+}
