@@ -11,6 +11,7 @@ mod chap;
 mod client;
 mod cluster;
 mod event;
+mod history;
 mod host;
 mod job;
 mod list;
@@ -36,6 +37,7 @@ pub use self::cluster::{
     TOKEN_SECONDS, TOKEN_SECONDS_MAX, TokenCreate, link_address,
 };
 pub use self::event::{Event, Events, Severity};
+pub use self::history::{History, HistorySeries, HistoryUnit};
 pub use self::host::{Host, HostChange, HostCreate};
 pub use self::job::{Job, JobKind, JobState};
 pub use self::list::{List, Missing};

@@ -1,17 +1,47 @@
 //! How a node runs. Everything has a default; `ursa` reads it from a file and from its arguments.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::control::Control;
 use crate::port_numbers::NodeNumber;
 
+/// What a node shows another one, by what it is asked for.
+pub type Shown = Pin<Box<dyn Future<Output = Option<String>>>>;
+
 /// See [`Config::show`].
-pub type Show = fn(Rc<Control>, String) -> Pin<Box<dyn Future<Output = Option<String>>>>;
+#[derive(Clone)]
+pub struct Show(Arc<dyn Fn(Rc<Control>, String) -> Shown + Send + Sync>);
+
+impl Show {
+    /// By this function, on core 0.
+    pub fn new(show: impl Fn(Rc<Control>, String) -> Shown + Send + Sync + 'static) -> Show {
+        Show(Arc::new(show))
+    }
+
+    /// What is shown; `None`: this node does not know that.
+    pub fn show(&self, control: Rc<Control>, what: String) -> Shown {
+        (self.0)(control, what)
+    }
+}
+
+impl Default for Show {
+    fn default() -> Show {
+        Show::new(|_, _| Box::pin(async { None }))
+    }
+}
+
+impl fmt::Debug for Show {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Show")
+    }
+}
 
 /// The settings of a node.
 #[derive(Clone, Debug)]
@@ -86,7 +116,7 @@ impl Default for Config {
             discovery_chap: false,
             link_via: BTreeMap::new(),
             record: RecordEngine::Embedded,
-            show: |_, _| Box::pin(async { None }),
+            show: Show::default(),
             unix_now: || 0,
         }
     }

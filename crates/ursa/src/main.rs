@@ -8,6 +8,8 @@ mod cli;
 mod clock;
 mod drill;
 mod duration;
+mod flow;
+mod history;
 mod host_setup;
 mod http;
 mod loss;

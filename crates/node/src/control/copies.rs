@@ -210,8 +210,8 @@ impl Control {
                 return Ok(Answer::Taken(keeper.install(id, Epoch(epoch), expected, *agreed).await));
             }
             Ask::Show { what } => {
-                let show = Shard::current().config().show;
-                return Ok(Answer::Shown(show(self, what).await));
+                let show = Shard::current().config().show.clone();
+                return Ok(Answer::Shown(show.show(self, what).await));
             }
             Ask::KnowsForks => {}
             Ask::YieldToFork { id, epoch } => self.yield_to_fork(&id, epoch).await?,

@@ -145,6 +145,21 @@ impl Control {
         Ok(ReplicationStats { traffic: traffic.collect(), synced, dirtied, sync_limit, sync_budget })
     }
 
+    /// The counters of all volumes together. What is deleted, or reopened, is not in them any more.
+    ///
+    /// # Errors
+    /// [`ControlError::Core`].
+    pub async fn total_stats(&self) -> Result<UnitStats, ControlError> {
+        let by_core = ask_all_cores(|| async {
+            let mut sum = UnitStats::default();
+            Shard::current().units().iter().for_each(|unit| unit.add_stats_to(&mut sum));
+            sum
+        });
+        let mut all = UnitStats::default();
+        by_core.await?.iter().for_each(|of_core| all.add(of_core));
+        Ok(all)
+    }
+
     /// The counters of all volumes.
     ///
     /// # Errors

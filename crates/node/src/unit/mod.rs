@@ -121,6 +121,11 @@ impl Unit {
         self.stats.borrow().clone()
     }
 
+    /// Adds what was done so far on this core.
+    pub fn add_stats_to(&self, sum: &mut UnitStats) {
+        sum.add(&self.stats.borrow());
+    }
+
     /// A login sees this unit.
     pub fn attach(&self, nexus: NexusId, name: ItNexus, again: bool) {
         self.brain.borrow_mut().attach_nexus(nexus, name, again);

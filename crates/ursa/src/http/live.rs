@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ::node::control::VolumeStats;
-use ::node::{BUCKETS, Control, Histogram, Operation, UnitStats, VolumeId, bucket_bound};
-use api::{LiveCore, LiveFlow, LiveSample, LiveVolume, Problem};
+use ::node::{Control, Operation, UnitStats, VolumeId};
+use api::{LiveCore, LiveSample, LiveVolume, Problem};
 use axum::Extension;
 use axum::extract::State as Extracted;
 use axum::http::HeaderMap;
@@ -23,6 +23,7 @@ use super::refusal::Refusal;
 use super::state::State;
 use super::stream::{self, Gone, Messages, Reader};
 use crate::clock::unix_now;
+use crate::flow::Done;
 
 /// How often the cores are asked.
 const EVERY: Duration = Duration::from_secs(1);
@@ -167,58 +168,10 @@ fn between(before: &Counters, now: &Counters, names: &BTreeMap<VolumeId, String>
     }
 }
 
-/// Operations of a kind, between two moments.
-#[derive(Default)]
-struct Done {
-    latency: Histogram,
-    bytes: u64,
-}
-
-impl Done {
-    fn of(operation: Operation, before: &UnitStats, now: &UnitStats) -> Done {
-        let kind = operation as usize;
-        let (was, is) = (&before.latency[kind], &now.latency[kind]);
-        // A volume whose pool was reopened counts from zero.
-        let mut latency = Histogram { sum: is.sum.saturating_sub(was.sum), ..Histogram::default() };
-        for bucket in 0..BUCKETS {
-            latency.counts[bucket] = is.counts[bucket].saturating_sub(was.counts[bucket]);
-        }
-        Done { latency, bytes: now.bytes[kind].saturating_sub(before.bytes[kind]) }
-    }
-
-    fn add(&mut self, more: &Done) {
-        self.latency.add(&more.latency);
-        self.bytes += more.bytes;
-    }
-
-    fn count(&self) -> u64 {
-        self.latency.count()
-    }
-
-    fn flow(&self, seconds: f64) -> LiveFlow {
-        let count = self.count();
-        LiveFlow {
-            operations: count as f64 / seconds,
-            bytes: self.bytes as f64 / seconds,
-            mean_us: (count > 0).then(|| self.latency.sum as f64 / count as f64 / 1000.0),
-            p99_us: self.p99().map(|bound| bound.as_secs_f64() * 1e6),
-        }
-    }
-
-    /// The bound of the bucket in which the 99th of a hundred is; `None`: there is none.
-    fn p99(&self) -> Option<Duration> {
-        let rank = (self.count() * 99).div_ceil(100);
-        let mut below = 0;
-        let bucket = self.latency.counts.iter().position(|count| {
-            below += count;
-            rank > 0 && below >= rank
-        });
-        bucket_bound(bucket?)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use api::LiveFlow;
+
     use super::*;
 
     fn moment(at: Instant, operations: &[(u64, u64)]) -> Counters {
@@ -252,20 +205,5 @@ mod tests {
             &names,
         );
         assert!(idle.volumes.is_empty() && idle.read == LiveFlow::default(), "{idle:?}");
-    }
-
-    #[test]
-    fn the_99th_of_a_hundred_is_found() {
-        let p99 = |fast: u64, slow: u64| {
-            let mut done = Done::default();
-            (0..fast).for_each(|_| done.latency.record(Duration::from_micros(4)));
-            (0..slow).for_each(|_| done.latency.record(Duration::from_micros(1000)));
-            done.p99().map(|bound| bound.as_micros())
-        };
-        assert_eq!(p99(0, 0), None);
-        assert_eq!((p99(99, 1), p99(98, 2), p99(0, 1)), (Some(4), Some(1024), Some(1024)));
-        let mut endless = Done::default();
-        endless.latency.record(Duration::from_secs(60));
-        assert_eq!(endless.p99(), None);
     }
 }

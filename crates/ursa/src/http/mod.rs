@@ -14,6 +14,7 @@ mod deadline;
 mod dry_run;
 mod events;
 mod guard;
+mod history;
 mod hosts;
 mod input;
 mod jobs;
@@ -101,6 +102,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(events::list))
         .routes(routes!(events::follow))
         .routes(routes!(live::follow))
+        .routes(routes!(history::show))
         .routes(routes!(people::login::state))
         .merge(of_strangers())
         .routes(routes!(people::login::log_out))

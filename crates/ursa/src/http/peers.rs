@@ -4,11 +4,10 @@
 //! whoever asked this node was let in as one. A node that does not answer in [`SHOW_DEADLINE`] is named: what it has is missing then, and that is said.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::rc::Rc;
 
-use ::node::Control;
 use ::node::control::SHOW_DEADLINE;
+use ::node::{Control, Show};
 use api::{List, Missing};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -16,27 +15,30 @@ use utoipa::IntoParams;
 
 use super::refusal::Refusal;
 use super::state::State;
-use super::{pools, sessions, volumes};
+use super::{history, pools, sessions, volumes};
+use crate::history::History;
 
-/// What a node shows another one: `text` of [`show`].
-type Shown = Pin<Box<dyn Future<Output = Option<String>>>>;
-
-/// Answers what another node asks for; `None`: this node does not know that.
-pub fn show(control: Rc<Control>, what: String) -> Shown {
-    Box::pin(async move {
-        let (kind, rest) = what.split_once(' ').unwrap_or((&what, ""));
-        match kind {
-            POOLS => serde_json::to_string(&pools::all(&control)).ok(),
-            SESSIONS => serde_json::to_string(&sessions::all(&control).await.ok()?).ok(),
-            VOLUMES => serde_json::to_string(&volumes::of_ids(&control, rest)).ok(),
-            _ => None,
-        }
+/// Answers what another node asks for.
+pub fn show(history: History) -> Show {
+    Show::new(move |control, what| {
+        let history = history.clone();
+        Box::pin(async move {
+            let (kind, rest) = what.split_once(' ').unwrap_or((&what, ""));
+            match kind {
+                POOLS => serde_json::to_string(&pools::all(&control)).ok(),
+                SESSIONS => serde_json::to_string(&sessions::all(&control).await.ok()?).ok(),
+                VOLUMES => serde_json::to_string(&volumes::of_ids(&control, rest)).ok(),
+                HISTORY => history::shown(&control, &history, rest).await,
+                _ => None,
+            }
+        })
     })
 }
 
 pub(super) const POOLS: &str = "pools";
 pub(super) const SESSIONS: &str = "sessions";
 pub(super) const VOLUMES: &str = "volumes";
+pub(super) const HISTORY: &str = "history";
 
 /// Whose.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -73,6 +75,22 @@ impl Whose {
     }
 }
 
+impl Asked {
+    /// Whether this node is one of them, and the others.
+    pub(super) fn of(self, control: &Control) -> (bool, Vec<u16>) {
+        let here = control.keeper().map(|keeper| keeper.me().0);
+        match self {
+            Asked::This => (true, Vec::new()),
+            Asked::One(node) if here == Some(node) => (true, Vec::new()),
+            Asked::One(node) => (false, vec![node]),
+            Asked::All => {
+                let others = control.node_names().into_keys().filter(|node| here != Some(*node));
+                (true, others.collect())
+            }
+        }
+    }
+}
+
 /// What these nodes have; `own` is what this one has.
 ///
 /// # Errors
@@ -88,16 +106,8 @@ where
     F: Future<Output = Result<Vec<T>, ::node::control::ControlError>> + 'static,
 {
     let gather = move |control: Rc<Control>| async move {
-        let here = control.keeper().map(|keeper| keeper.me().0);
-        let of_this = matches!(asked, Asked::This | Asked::All)
-            || matches!(asked, Asked::One(node) if here == Some(node));
+        let (of_this, others) = asked.of(&control);
         let mut items = if of_this { own(Rc::clone(&control)).await? } else { Vec::new() };
-        let others: Vec<u16> = match asked {
-            Asked::This => Vec::new(),
-            Asked::One(node) if here == Some(node) => Vec::new(),
-            Asked::One(node) => vec![node],
-            Asked::All => control.node_names().into_keys().filter(|node| here != Some(*node)).collect(),
-        };
         let questions = others.into_iter().map(|node| (node, kind.to_owned())).collect();
         let (theirs, missing) = ask::<T>(&control, questions).await?;
         items.extend(theirs);

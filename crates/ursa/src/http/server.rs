@@ -73,6 +73,7 @@ pub async fn serve(listeners: Listeners, state: State, shutdown: impl Future<Out
         by_address: Arc::default(),
     });
     let events = tokio::spawn(super::events::take_all(state.clone()));
+    let history = tokio::spawn(super::history::keep(state.clone()));
     let ring = Arc::clone(&state.events);
     let mut accepting = JoinSet::new();
     for listener in listeners.listeners {
@@ -82,6 +83,7 @@ pub async fn serve(listeners: Listeners, state: State, shutdown: impl Future<Out
     shutdown.await;
     // Streams would be waited for.
     events.abort();
+    history.abort();
     ring.close();
     accepting.shutdown().await;
     // Nobody accepts any more; what a connection holds of it is a clone that it can do without.

@@ -16,6 +16,7 @@ use super::once::Answers;
 use super::refusal::Refusal;
 use super::stream::Streams;
 use super::volumes::Elsewhere;
+use crate::history::History;
 
 /// What the HTTP interface knows of the node. Cheap to clone.
 #[derive(Clone)]
@@ -40,6 +41,8 @@ pub struct State {
     pub answers: Arc<Answers>,
     /// What goes on now.
     pub live: Arc<Live>,
+    /// What has gone on.
+    pub history: History,
     /// Answers that go on.
     pub streams: Streams,
 }

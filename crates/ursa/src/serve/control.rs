@@ -19,6 +19,7 @@ use super::greeting::{ApiNotes, greeting};
 use super::settings::Settings;
 use super::{ServeError, notify};
 use crate::clock::unix_now;
+use crate::history::History;
 use crate::http::{
     self, Access, Certificate, CredentialLeft, Elsewhere, EventRing, Listeners, Opening, State, Streams,
 };
@@ -32,6 +33,8 @@ pub struct Control {
     pub node: Handle,
     /// The way to its cores.
     pub cores: rt::Handle,
+    /// What is kept of the last days.
+    pub history: History,
     /// What the cores have done.
     pub core_stats: Arc<dyn Fn() -> Vec<CoreStats> + Send + Sync>,
 }
@@ -217,6 +220,7 @@ impl Http {
             elsewhere: Elsewhere::default(),
             answers: Arc::default(),
             live: Arc::default(),
+            history: control.history.clone(),
             streams: Streams::default(),
         };
         let (shutdown, stopping) = oneshot::channel();

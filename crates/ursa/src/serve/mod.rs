@@ -33,7 +33,8 @@ pub use self::given::Given;
 
 use self::settings::{Settings, SettingsError};
 use crate::cli::Outcome;
-use crate::http::CertificateError;
+use crate::history::History;
+use crate::http::{self, CertificateError};
 use crate::size::Size;
 
 /// `ursa serve` ended otherwise than by a signal.
@@ -128,7 +129,8 @@ fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
     let (ready, started) = oneshot();
     // The cores' main is made on each of them; what only core 0 gets waits here for it.
     let start = Arc::new(Mutex::new(Some((wanted, ready))));
-    let config = Arc::new(settings.node.clone());
+    let history = History::start(&settings.node.data_dir);
+    let config = Arc::new(node::Config { show: http::show(history.clone()), ..settings.node.clone() });
     let main = move |core| {
         let config = Arc::clone(&config);
         let start = match core {
@@ -143,6 +145,7 @@ fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
         settings,
         node: Handle::new(running.handle()),
         cores: running.handle(),
+        history,
         core_stats: Arc::new(running.stats_reader()),
     };
     let control = std::thread::Builder::new()

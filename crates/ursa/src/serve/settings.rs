@@ -133,7 +133,7 @@ impl Settings {
             discovery_chap: given.discovery_chap.unwrap_or(defaults.discovery_chap),
             link_via: link_via(given.link_via.unwrap_or_default())?,
             record: defaults.record,
-            show: crate::http::show,
+            show: defaults.show,
             unix_now,
         };
         Ok(Settings {

@@ -181,6 +181,21 @@ impl Keeper {
             .collect()
     }
 
+    /// Bytes that copies of the cluster's volumes miss, as far as this node has heard.
+    pub fn missed_bytes(&self) -> u64 {
+        let now = rt::now();
+        let volumes = self.volumes.borrow();
+        let own: Vec<Report> = volumes.values().flat_map(|kept| self.own_reports(now, &kept.entry)).collect();
+        let syncs = self.syncs.borrow();
+        let heard = syncs.heard.values().flat_map(|heard| heard.fresh(now));
+        let mut of_copies: BTreeMap<(u32, u8), Vec<&Report>> = BTreeMap::new();
+        for report in own.iter().chain(heard) {
+            of_copies.entry((report.volume, report.slot)).or_default().push(report);
+        }
+        let missed = |reports: &Vec<&Report>| CopySync::of(reports, String::new(), String::new).left_bytes;
+        of_copies.values().map(missed).sum()
+    }
+
     /// What a copy waits for that is given nothing and says nothing.
     fn absence(&self, now: Instant, copy: &CopyEntry) -> String {
         let node = NodeId(copy.node);

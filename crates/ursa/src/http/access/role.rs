@@ -51,6 +51,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("GET",    "/v1/events", VIEWER),
     ("GET",    "/v1/events/stream", VIEWER),
     ("GET",    "/v1/live", VIEWER),
+    ("GET",    "/v1/history", VIEWER),
 
     ("PUT",    "/v1/nodes/{id}/maintenance", OPERATOR),
     ("PUT",    "/v1/cluster/sync-limit", OPERATOR),

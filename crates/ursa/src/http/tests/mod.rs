@@ -3,6 +3,7 @@
 mod access;
 mod cluster;
 mod events;
+mod history;
 mod hosts;
 mod node;
 mod once;

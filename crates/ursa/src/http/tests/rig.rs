@@ -24,6 +24,7 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 
 use crate::clock::unix_now;
+use crate::history::History;
 use crate::http::access::{Access, Opening};
 use crate::http::guard::Peer;
 use crate::http::{Elsewhere, EventRing, State, Streams, events, router};
@@ -78,13 +79,14 @@ impl Answer {
 impl Rig {
     pub(super) fn new() -> Rig {
         let dir = tempfile::tempdir().unwrap();
+        let history = History::start(dir.path());
         let config = Arc::new(Config {
             name: "test".into(),
             data_dir: dir.path().to_owned(),
             portals: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             ram_bytes_max: 64 * MIB,
             drain_deadline: Duration::from_millis(200),
-            show: crate::http::show,
+            show: crate::http::show(history.clone()),
             ..Config::default()
         });
         let wanted = Wanted {
@@ -114,11 +116,16 @@ impl Rig {
             elsewhere: Elsewhere::default(),
             answers: Arc::default(),
             live: Arc::default(),
+            history,
             streams: Streams::default(),
         };
         tokio.spawn(events::take_all(state.clone()));
         let router = router(state.clone());
         Rig { dir, running: Some(running), tokio, state, router }
+    }
+
+    pub(super) fn tokio(&self) -> &tokio::runtime::Runtime {
+        &self.tokio
     }
 
     pub(super) fn dir(&self) -> &Path {

@@ -1,0 +1,57 @@
+//! What has gone on in the last days.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::Missing;
+
+/// What was kept of nodes, in steps of the same length.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct History {
+    /// Where the first step begins, in seconds since 1970.
+    pub from: u64,
+    /// How long a step is, in seconds.
+    pub step_s: u32,
+    /// By node, each series that was asked for; of each pool of the node two.
+    pub series: Vec<HistorySeries>,
+    /// Nodes whose part is missing, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<Missing>,
+}
+
+/// One value of one node, or of one of its pools, step by step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct HistorySeries {
+    /// The number of the node; absent without a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u16>,
+    /// The name of the node; absent without a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
+    /// Which value.
+    #[schema(example = "write_operations")]
+    pub series: String,
+    /// Of which pool, by its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// What is counted.
+    pub unit: HistoryUnit,
+    /// One a step: the mean, and of `_p99_us` the greatest. `null`: nothing was kept then, or there was nothing to measure.
+    pub points: Vec<Option<f64>>,
+}
+
+/// What the points of a series count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HistoryUnit {
+    /// Operations a second.
+    OperationsPerSecond,
+    /// Bytes a second.
+    BytesPerSecond,
+    /// Microseconds.
+    Microseconds,
+    /// A part of one.
+    Ratio,
+    /// Bytes.
+    Bytes,
+}

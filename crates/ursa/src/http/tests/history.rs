@@ -1,0 +1,91 @@
+//! What has gone on: measured, kept, and asked for.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::rig::{MIB, Rig};
+use crate::clock::unix_now;
+use crate::history::{EVERY, Row, Value as Kept};
+use crate::http::history;
+
+/// What is measured comes after ten seconds, or fifteen where the clock has it so.
+const MEASURED_DEADLINE: Duration = Duration::from_secs(60);
+
+fn points(history: &Value, series: &str) -> Vec<Option<f64>> {
+    let all = history["series"].as_array().unwrap();
+    let one = all.iter().find(|one| one["series"] == series).unwrap();
+    one["points"].as_array().unwrap().iter().map(Value::as_f64).collect()
+}
+
+#[test]
+fn what_was_kept_is_shown_step_by_step() {
+    let rig = Rig::new();
+    let nothing = rig.get("/v1/history?series=cpu").json(200);
+    assert!(points(&nothing, "cpu").iter().all(Option::is_none));
+    let now = unix_now() / 60 * 60;
+    let row = |at: u64, cpu: f64| {
+        let mut row = Row { at, step: EVERY, values: Default::default(), pools: Vec::new() };
+        row.values[Kept::Cpu as usize] = Some(cpu);
+        rig.state.history.keep(row);
+    };
+    row(now - 20, 0.25);
+    row(now - 10, 0.5);
+    row(now, 0.75);
+    let path = format!("/v1/history?series=cpu,read_mean_us&from={}&to={}&points=10", now - 30, now);
+    let end = Instant::now() + Duration::from_secs(10);
+    while points(&rig.get(&path).json(200), "cpu")[..] != [Some(0.25), Some(0.5), Some(0.75)] {
+        assert!(Instant::now() < end, "{}", rig.get(&path).text);
+        thread::sleep(Duration::from_millis(10));
+    }
+    let shown = rig.get(&path).json(200);
+    assert_eq!((&shown["from"], &shown["step_s"]), (&json!(now - 30), &json!(10)));
+    assert_eq!(shown["series"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        (&shown["series"][1]["unit"], &shown["series"][0]["unit"]),
+        (&json!("ratio"), &json!("microseconds"))
+    );
+    // Of a time that is kept by the minute.
+    let minutes = rig.get(&format!("/v1/history?series=cpu&from={}&to={now}", now - 86_400)).json(200);
+    assert_eq!((&minutes["step_s"], minutes.get("missing")), (&json!(240), None));
+
+    for query in ["points=1", "points=1001", "points=x", "series=volumes", "from=5&to=5", "node=x", "to=-1"] {
+        rig.get(&format!("/v1/history?{query}")).refused(400, "query_invalid");
+    }
+    rig.get("/v1/history?node=2").refused(409, "no_cluster");
+    assert_eq!(rig.get("/v1/history?node=all&series=cpu").json(200)["series"].as_array().unwrap().len(), 1);
+    rig.get(&format!("/v1/history?from=0&to={}", u64::MAX)).json(200);
+}
+
+#[test]
+fn a_node_measures_itself() {
+    let rig = Rig::new();
+    rig.post("/v1/volumes", json!({"name": "db", "size": MIB})).json(201);
+    let measured = rig.tokio().spawn(history::keep(rig.state.clone()));
+    let path = "/v1/history?series=pool_used_bytes,pool_size_bytes,read_operations,out_of_sync_bytes,cpu";
+    let end = Instant::now() + MEASURED_DEADLINE;
+    let shown = loop {
+        // Its task goes on while something is asked.
+        rig.tokio().block_on(async { tokio::time::sleep(Duration::from_millis(200)).await });
+        let shown = rig.get(path).json(200);
+        if points(&shown, "cpu").iter().any(Option::is_some) {
+            break shown;
+        }
+        assert!(Instant::now() < end, "nothing was measured: {shown}");
+    };
+    measured.abort();
+    let last = |series: &str| points(&shown, series).into_iter().flatten().next_back().unwrap();
+    let pool = rig.get("/v1/pools/default").json(200);
+    assert_eq!(last("pool_size_bytes"), pool["total"].as_f64().unwrap());
+    assert_eq!(
+        last("pool_used_bytes"),
+        (pool["total"].as_u64().unwrap() - pool["free"].as_u64().unwrap()) as f64
+    );
+    assert_eq!((last("read_operations"), last("out_of_sync_bytes")), (0.0, 0.0));
+    assert!(last("cpu") >= 0.0 && last("pool_used_bytes") >= MIB as f64);
+    let named = shown["series"].as_array().unwrap().iter().filter(|series| series["pool"] == "default");
+    assert_eq!(named.count(), 2);
+    let files = std::fs::read_dir(rig.dir().join("history")).unwrap().count();
+    assert_eq!(files, 1, "a minute has not ended");
+}
