@@ -138,10 +138,18 @@ impl Control {
         keeper: &Rc<Keeper>,
         unix_now: impl Fn() -> u64 + Copy + 'static,
     ) {
-        let (control, keeper_of) = (Rc::clone(self), Rc::clone(keeper));
+        // The links keep the closure, and the keeper keeps the links.
+        let control = Rc::downgrade(self);
         keeper.links().let_join(move |request| {
-            let (control, keeper) = (Rc::clone(&control), Rc::clone(&keeper_of));
-            async move { control.admit(&keeper, request, unix_now()).await.map_err(|error| error.to_string()) }
+            let control = control.upgrade();
+            async move {
+                let control = control.ok_or("the node stops: ask another one")?;
+                let admitted = async {
+                    let keeper = control.keeper_or_why_not()?;
+                    control.admit(&keeper, request, unix_now()).await
+                };
+                admitted.await.map_err(|error| error.to_string())
+            }
         });
     }
 

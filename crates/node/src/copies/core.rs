@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use base::{Chain, Instant};
@@ -64,8 +64,8 @@ pub struct Copies {
     owing: RefCell<Vec<Rc<SliceCopy>>>,
     /// Rung when there is one.
     owes: Notify,
-    /// On core 0.
-    keeper: RefCell<Option<Rc<Keeper>>>,
+    /// On core 0. It lives as long as its tasks do.
+    keeper: RefCell<Weak<Keeper>>,
 }
 
 /// The links to a node.
@@ -101,7 +101,7 @@ impl Copies {
             syncs_wait: Notify::new(),
             owing: RefCell::default(),
             owes: Notify::new(),
-            keeper: RefCell::default(),
+            keeper: RefCell::new(Weak::new()),
         })
     }
 
@@ -159,13 +159,13 @@ impl Copies {
     }
 
     /// The keeper looks after core 0's control links.
-    pub(super) fn set_keeper(&self, keeper: Option<Rc<Keeper>>) {
+    pub(super) fn set_keeper(&self, keeper: Weak<Keeper>) {
         self.keeper.replace(keeper);
     }
 
     /// The keeper, on core 0.
     pub fn keeper(&self) -> Option<Rc<Keeper>> {
-        self.keeper.borrow().clone()
+        self.keeper.borrow().upgrade()
     }
 
     /// Tells copies that time passes, for ever.

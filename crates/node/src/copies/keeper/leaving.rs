@@ -1,5 +1,6 @@
 //! The end of a node that is told to stop: others go on without it, and need copy nothing when it is back.
 
+use std::rc::Weak;
 use std::time::Duration;
 
 use super::super::SliceCopy;
@@ -60,6 +61,6 @@ impl Keeper {
         self.stopping.set(true);
         self.work.notify();
         self.links.stop().await;
-        self.copies.set_keeper(None);
+        self.copies.set_keeper(Weak::new());
     }
 }

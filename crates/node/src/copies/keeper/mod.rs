@@ -194,7 +194,7 @@ impl Keeper {
             forks: Forks::new(rt::now(), forks),
             stopping: Cell::new(false),
         });
-        copies.set_keeper(Some(Rc::clone(&keeper)));
+        copies.set_keeper(Rc::downgrade(&keeper));
         rt::spawn(Rc::clone(&keeper).follow(watch)).detach();
         rt::spawn(Rc::clone(&keeper).beat()).detach();
         rt::spawn(Rc::clone(&keeper).guard()).detach();
