@@ -451,12 +451,16 @@ fn faults(seed: u64) -> u64 {
     cluster.world.log_hash()
 }
 
-fn check_all(seed: u64, history: &[Vec<Op>]) {
+fn check_each(seed: u64, history: &[Vec<Op>]) {
     for (lba, ops) in history.iter().enumerate() {
         if let Err(violation) = check(0, ops) {
             panic!("seed {seed}, block {lba}: {violation:?} in {} operations", ops.len());
         }
     }
+}
+
+fn check_all(seed: u64, history: &[Vec<Op>]) {
+    check_each(seed, history);
     let count: usize = history.iter().map(Vec::len).sum();
     assert!(count > 500, "only {count} operations");
 }
