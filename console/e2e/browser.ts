@@ -6,12 +6,21 @@ import { type Browser, type BrowserContextOptions, type Page, chromium } from 'p
 
 const CHROMIUM = process.env['CHROMIUM'] ?? '/usr/bin/chromium'
 /** Where pictures of all screens are put, to be looked at; unset: nowhere. */
-const SHOTS = process.env['URSA_SHOTS']
+export const SHOTS = process.env['URSA_SHOTS']
+/** A directory with the console's built files that pages take instead of those in the program, while the console is worked on. */
+const FILES = process.env['URSA_CONSOLE']
+/** What is asked for comes within this time; the overview's first seconds of load, a little later. */
+const SETTLE_MS = 300
+const FIRST_SECONDS_MS = 2500
+
+/** Every screen, by its place; `VOLUME` stands for a volume's name. */
+const SCREENS = ['', 'volumes', 'volumes/VOLUME', 'volumes/VOLUME/copies', 'create', 'topology', 'pools', 'hosts', 'nodes', 'jobs', 'events', 'users']
 
 export const WIDTHS = [
   { name: 'light', scheme: 'light', width: 1280, height: 800 },
   { name: 'dark', scheme: 'dark', width: 1280, height: 800 },
   { name: 'phone', scheme: 'light', width: 390, height: 844 },
+  { name: 'phone-dark', scheme: 'dark', width: 390, height: 844 },
 ] as const
 
 export type Look = (typeof WIDTHS)[number]
@@ -24,6 +33,13 @@ export async function startBrowser(): Promise<Browser> {
 export async function openPage(browser: Browser, look: Look, wrong: string[], login?: BrowserContextOptions['storageState']): Promise<Page> {
   const context = await browser.newContext({ viewport: { width: look.width, height: look.height }, colorScheme: look.scheme, ignoreHTTPSErrors: true, ...(login ? { storageState: login } : {}) })
   const page = await context.newPage()
+  const files = FILES
+  if (files !== undefined) {
+    await page.route(({ pathname }) => pathname === '/' || pathname.startsWith('/assets/'), (route) => {
+      const { pathname } = new URL(route.request().url())
+      return route.fulfill({ path: join(files, pathname === '/' ? 'index.html' : pathname) })
+    })
+  }
   page.setDefaultTimeout(30_000)
   page.on('pageerror', (error) => wrong.push(`script: ${error.message}`))
   page.on('console', (message) => {
@@ -58,4 +74,22 @@ export async function shoot(page: Page, name: string) {
   if (SHOTS === undefined) return
   mkdirSync(SHOTS, { recursive: true })
   await page.screenshot({ path: join(SHOTS, `${name}.png`), fullPage: true })
+}
+
+/** Looks at every screen in every look, and photographs it as `PREFIX-SCREEN-LOOK.png`; `volume`: one that is there, if any is. Returns what looks wrong. */
+export async function lookAtAll(browser: Browser, at: { url: string; volume?: string; login?: BrowserContextOptions['storageState']; prefix: string }, wrong: string[]): Promise<string[]> {
+  const found: string[] = []
+  for (const look of WIDTHS) {
+    const page = await openPage(browser, look, wrong, at.login)
+    for (const screen of SCREENS) {
+      if (screen.includes('VOLUME') && at.volume === undefined) continue
+      await page.goto(`${at.url}/#/${screen.replace('VOLUME', at.volume ?? '')}`)
+      await page.locator('main h1, main section').first().waitFor()
+      await page.waitForTimeout(['', 'nodes', 'volumes/VOLUME'].includes(screen) ? FIRST_SECONDS_MS : SETTLE_MS)
+      await shoot(page, `${at.prefix}-${screen.replace('VOLUME', 'one').replaceAll('/', '-') || 'overview'}-${look.name}`)
+      found.push(...(await looksWrong(page)).map((what) => `${at.prefix} ${screen} ${look.name}: ${what}`))
+    }
+    await page.context().close()
+  }
+  return found
 }

@@ -1,109 +1,126 @@
-// Figures of each second: how many requests, bytes, and how long they took. Kept for the last minutes, in this page only.
+// What all nodes do, second by second, as they tell it (`/v1/live`). Kept for the last minutes, in this page only.
 
-import { useSyncExternalStore } from 'react'
-import { raw } from '../api/client'
-import { type Counters, type Metrics, type VolumeCounters, between, parseMetrics, sum } from './metrics'
+import { useEffect, useSyncExternalStore } from 'react'
+import { Refusal } from '../api/client'
+import type { LiveSample, Missing } from '../api/types'
+import { type Flows, type Sample, sampleOf } from './sample'
 
-/** How often is looked. */
+/** How often what was heard is added up. */
 const EVERY_MS = 1000
 /** How many samples are kept: five minutes. */
 export const KEPT = 300
+/** A node that has said nothing for so long is not added up. */
+const SILENT_MS = 3500
+/** After so long without a stream it is asked for again. */
+const AGAIN_MS = 3000
 
-/** One second. Rates are a second; latencies seconds, undefined when nothing was done. */
-export interface Sample {
-  /** Seconds since 1970. */
-  at: number
-  reads: number
-  writes: number
-  readBytes: number
-  writeBytes: number
-  readLatency?: number
-  writeLatency?: number
+/** What a node has said last. */
+export interface NodeNow {
+  /** Its number; undefined without a cluster. */
+  node: number | undefined
+  /** When it came, in milliseconds since 1970. */
+  heard: number
+  sample: LiveSample
 }
 
 export interface Live {
-  /** All volumes together, the oldest first. */
+  /** All nodes and volumes together, the oldest first. */
   total: Sample[]
-  /** The last second of each volume, by name. */
+  /** The last second of each volume that was used, by identity: all nodes together. */
   volumes: Map<string, Sample>
-  /** The last minutes of those volumes that somebody looks at. */
+  /** The last minutes of those volumes that somebody looks at, by identity. */
   watched: Map<string, Sample[]>
-  /** What was done with these since somebody looks at them. */
-  done: Map<string, VolumeCounters>
-  /** When the last look was, in milliseconds; 0 before the first. */
+  /** Nodes that have just been heard, by number. */
+  nodes: NodeNow[]
+  /** Nodes that cannot be asked. */
+  missing: Missing[]
+  /** When the last second was added up, in milliseconds since 1970; 0 before the first. */
   at: number
   problem?: unknown
 }
 
-let live: Live = { total: [], volumes: new Map(), watched: new Map(), done: new Map(), at: 0 }
-/** What had been done with a volume when somebody began to look at it. */
-const begun = new Map<string, VolumeCounters>()
-let last: { at: number; metrics: Metrics } | undefined
+const NO_STREAM = new Refusal({
+  type: 'about:blank',
+  title: 'No figures',
+  status: 0,
+  code: 'no_stream',
+  detail: 'the node does not send what goes on: it does not answer, or too many pages and programs read it already',
+  hint: 'it is asked again every few seconds; close consoles and streams (`ursa top`, scripts) that nobody needs',
+})
+
+let live: Live = { total: [], volumes: new Map(), watched: new Map(), nodes: [], missing: [], at: 0 }
+const heard = new Map<number | undefined, NodeNow>()
+const missing = new Map<number, Missing>()
+/** How many look at a volume, by its identity. */
+const watchers = new Map<string, number>()
 const listeners = new Set<() => void>()
-let timer: number | undefined
+let stream: EventSource | undefined
+let again: number | undefined
+let ticks: number | undefined
 
-function sample(at: number, seconds: number, reads: Counters, writes: Counters): Sample {
-  return {
-    at,
-    reads: reads.operations / seconds,
-    writes: writes.operations / seconds,
-    readBytes: reads.bytes / seconds,
-    writeBytes: writes.bytes / seconds,
-    readLatency: reads.operations ? reads.seconds / reads.operations : undefined,
-    writeLatency: writes.operations ? writes.seconds / writes.operations : undefined,
-  }
-}
-
-async function look() {
-  try {
-    const text = await (await raw('/metrics')).text()
-    const now = Date.now()
-    const metrics = parseMetrics(text, [...live.watched.keys()])
-    if (last && now > last.at) take(now, (now - last.at) / 1000, last.metrics, metrics)
-    last = { at: now, metrics }
-  } catch (problem) {
-    live = { ...live, problem }
-    last = undefined
-  }
+function publish(next: Partial<Live>) {
+  live = { ...live, ...next }
   for (const listener of listeners) listener()
-  if (listeners.size > 0) timer = window.setTimeout(() => void look(), EVERY_MS)
-  else timer = undefined
 }
 
-function take(now: number, seconds: number, earlier: Metrics, after: Metrics) {
+function open() {
+  if (stream || listeners.size === 0 || document.hidden) return
+  const opened = new EventSource(new URL('/v1/live?node=all', location.origin))
+  stream = opened
+  opened.addEventListener('sample', (message) => {
+    const sample = JSON.parse(message.data as string) as LiveSample
+    const node = sample.node ?? undefined
+    heard.set(node, { node, heard: Date.now(), sample })
+    if (live.problem) publish({ problem: undefined })
+  })
+  opened.addEventListener('missing', (message) => {
+    const one = JSON.parse(message.data as string) as Missing
+    missing.set(one.node, one)
+  })
+  opened.addEventListener('back', (message) => missing.delete((JSON.parse(message.data as string) as Missing).node))
+  opened.addEventListener('error', () => {
+    // Not the browser's own repetition: it gives up for good when it is refused.
+    if (stream !== opened) return
+    close()
+    publish({ problem: NO_STREAM })
+    again = window.setTimeout(open, AGAIN_MS)
+  })
+  ticks ??= window.setInterval(tick, EVERY_MS)
+}
+
+function close() {
+  stream?.close()
+  stream = undefined
+  heard.clear()
+  missing.clear()
+  window.clearTimeout(again)
+  window.clearInterval(ticks)
+  ticks = undefined
+}
+
+// A page that nobody sees needs no figures, and browsers have few connections to one place.
+document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()))
+
+function tick() {
+  const now = Date.now()
+  const nodes = [...heard.values()].filter((one) => now - one.heard < SILENT_MS).sort((a, b) => (a.node ?? 0) - (b.node ?? 0))
+  if (nodes.length === 0) return
   const at = now / 1000
-  const volumes = new Map<string, Sample>()
-  const watched = new Map(live.watched)
-  const done = new Map<string, VolumeCounters>()
-  const reads: Counters[] = []
-  const writes: Counters[] = []
-  for (const [name, counters] of after.volumes) {
-    const read = between(earlier.volumes.get(name)?.read, counters.read)
-    const write = between(earlier.volumes.get(name)?.write, counters.write)
-    reads.push(read)
-    writes.push(write)
-    const one = sample(at, seconds, read, write)
-    volumes.set(name, one)
-    const kept = watched.get(name)
-    if (!kept) continue
-    watched.set(name, [...kept.slice(1 - KEPT), one])
-    // Not what was read before: of volumes that nobody looked at no latencies were.
-    const from = begun.get(name) ?? counters
-    begun.set(name, from)
-    done.set(name, { read: between(from.read, counters.read), write: between(from.write, counters.write) })
-  }
-  const total = [...live.total.slice(1 - KEPT), sample(at, seconds, sum(reads), sum(writes))]
-  live = { total, volumes, watched, done, at: now }
+  const flows = new Map<string, Flows[]>()
+  for (const { sample } of nodes) for (const volume of sample.volumes) flows.set(volume.id, [...(flows.get(volume.id) ?? []), volume])
+  const volumes = new Map([...flows].map(([id, of]) => [id, sampleOf(at, of)]))
+  const watched = new Map<string, Sample[]>()
+  for (const id of watchers.keys()) watched.set(id, [...(live.watched.get(id) ?? []).slice(1 - KEPT), volumes.get(id) ?? sampleOf(at, [])])
+  const total = [...live.total.slice(1 - KEPT), sampleOf(at, nodes.map((one) => one.sample))]
+  publish({ total, volumes, watched, nodes, missing: [...missing.values()], at: now })
 }
 
 function subscribe(listener: () => void) {
   listeners.add(listener)
-  if (timer === undefined) {
-    timer = 0
-    void look()
-  }
+  open()
   return () => {
     listeners.delete(listener)
+    if (listeners.size === 0) close()
   }
 }
 
@@ -114,8 +131,16 @@ export function useLive(): Live {
 const NOTHING: Sample[] = []
 
 /** The last minutes of a volume, from the first look at it on. */
-export function useLiveVolume(name: string): Sample[] {
+export function useLiveVolume(id: string | undefined): Sample[] {
   const { watched } = useLive()
-  if (!watched.has(name)) live.watched.set(name, [])
-  return watched.get(name) ?? NOTHING
+  useEffect(() => {
+    if (id === undefined) return undefined
+    watchers.set(id, (watchers.get(id) ?? 0) + 1)
+    return () => {
+      const others = (watchers.get(id) ?? 1) - 1
+      if (others > 0) watchers.set(id, others)
+      else watchers.delete(id)
+    }
+  }, [id])
+  return (id !== undefined && watched.get(id)) || NOTHING
 }

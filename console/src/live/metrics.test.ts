@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { between, distribution, none, parseMetrics, quantile, sum } from './metrics'
+import { between, distribution, none, parseMetrics, quantile } from './metrics'
 
 const TEXT = `
 # HELP ursa_volume_operation_duration_seconds From the arrival of all data of a command to its answer.
@@ -40,10 +40,4 @@ it('says how many fell into each range', () => {
     { bound: Infinity, read: 1, write: 0 },
   ])
   expect(distribution({ read: none(), write: none() })).toEqual([])
-})
-
-it('sums up volumes', () => {
-  const read = parseMetrics(TEXT).volumes.get('d"b')!.read
-  expect(sum([read, read])).toMatchObject({ operations: 200, bytes: 819200, buckets: [[0.001, 180], [0.002, 198], [Infinity, 200]] })
-  expect(quantile(sum([]), 0.99)).toBeUndefined()
 })

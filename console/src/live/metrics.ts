@@ -76,19 +76,6 @@ export function between(before: Counters | undefined, after: Counters): Counters
   }
 }
 
-export function sum(all: Counters[]): Counters {
-  const buckets = new Map<number, number>()
-  const total = none()
-  for (const of of all) {
-    total.operations += of.operations
-    total.seconds += of.seconds
-    total.bytes += of.bytes
-    for (const [bound, many] of of.buckets) buckets.set(bound, (buckets.get(bound) ?? 0) + many)
-  }
-  total.buckets = [...buckets].sort(([a], [b]) => a - b)
-  return total
-}
-
 /** The latency that so much of the commands stay within: the bound of its bucket. Undefined if there were none. */
 export function quantile(of: Counters, part: number): number | undefined {
   const all = of.buckets.at(-1)?.[1] ?? 0

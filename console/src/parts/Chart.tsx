@@ -1,12 +1,15 @@
 import { Box, Text, useComputedColorScheme } from '@mantine/core'
-import { useEffect, useMemo, useRef } from 'react'
+import { useEffect, useMemo, useRef, useState } from 'react'
 import uPlot from 'uplot'
+import { moment } from '../words/size'
 import { useWidth } from './width'
 
 export interface Line {
   name: string
   /** By colour scheme. */
   color: [light: string, dark: string]
+  /** Drawn with dashes. */
+  dashed?: boolean
   values: (number | undefined)[]
 }
 
@@ -15,8 +18,10 @@ export const WRITE: [string, string] = ['#c2255c', '#f783ac']
 
 /** The highest value is a little below the upper edge. */
 const HEADROOM = 1.08
+/** From so much time on, points in time are said by the clock, not as minutes ago. */
+const CLOCK_FROM = 3600
 
-/** A picture of lines over the last minutes. Values that are undefined are gaps. */
+/** A picture of lines over time. Values that are undefined are gaps. The pointer shows what was at a moment. */
 export function Chart({
   times,
   lines,
@@ -36,6 +41,7 @@ export function Chart({
 }) {
   const [box, width] = useWidth()
   const dark = useComputedColorScheme('light') === 'dark'
+  const [pointed, setPointed] = useState<number>()
   const plot = useRef<uPlot>(undefined)
   const formatRef = useRef(format)
   formatRef.current = format
@@ -59,6 +65,7 @@ export function Chart({
         height,
         legend: { show: false },
         cursor: { y: false },
+        hooks: { setCursor: [(of) => setPointed(of.cursor.idx ?? undefined)] },
         scales: {
           x: { time: true, range: (_, __, max) => [max - seconds, max] },
           y: { range: (_, __, max) => [0, (max > 0 ? max : 1) * HEADROOM] },
@@ -71,18 +78,27 @@ export function Chart({
             ticks: { show: false },
             size: 24,
             splits: (_, __, ___, max) => [3, 2, 1, 0].map((part) => max - (part * seconds) / 3),
-            values: (_, ticks) => ticks.map((_, at) => (at === ticks.length - 1 ? 'now' : `${Math.round(((3 - at) * seconds) / 180)} min`)),
+            values: (_, ticks) => ticks.map((tick, at) => (at === ticks.length - 1 ? 'now' : tickWord(tick, at, seconds))),
           },
           {
             stroke: ink,
             grid,
             ticks: { show: false },
             size: 66,
-            splits: (_, __, ___, max) => [0, 0.5, 1].map((part) => (part * max) / HEADROOM),
+            splits: (of, __, ___, max) => (isFlat(of) ? [0] : [0, 0.5, 1].map((part) => (part * max) / HEADROOM)),
             values: (_, ticks) => ticks.map((tick) => formatRef.current(tick)),
           },
         ],
-        series: [{}, ...lines.map((line) => ({ label: line.name, stroke: line.color[dark ? 1 : 0], width: 1.6, points: { show: false } }))],
+        series: [
+          {},
+          ...lines.map((line) => ({
+            label: line.name,
+            stroke: line.color[dark ? 1 : 0],
+            width: line.dashed ? 1.2 : 1.6,
+            points: { show: false },
+            ...(line.dashed ? { dash: [4, 4] } : {}),
+          })),
+        ],
       },
       dataRef.current,
       element,
@@ -99,22 +115,41 @@ export function Chart({
     plot.current?.setData(data)
   }, [data])
 
-  const last = (line: Line) => line.values.at(-1)
-  const said = lines.map((line) => `${line.name} ${last(line) === undefined ? 'none' : format(last(line)!)}`).join(', ')
+  const value = (line: Line) => {
+    const one = pointed === undefined ? line.values.at(-1) : line.values[pointed]
+    return one === undefined ? '–' : format(one)
+  }
+  const said = lines.map((line) => `${line.name} ${line.values.at(-1) === undefined ? 'none' : format(line.values.at(-1)!)}`).join(', ')
+  const at = pointed === undefined ? undefined : times[pointed]
   return (
-    <Box>
+    <Box style={{ display: 'flex', flexDirection: 'column' }}>
       <Text size="sm" fw={600}>
         {label}
+        {at !== undefined && (
+          <Text span size="xs" c="dimmed" ml={6}>
+            {moment(at)}
+          </Text>
+        )}
       </Text>
       <Text size="sm" mb={4}>
         {lines.map((line) => (
           <Text span key={line.name} size="sm" mr="md" style={{ whiteSpace: 'nowrap' }}>
-            <span className="swatch" style={{ background: line.color[dark ? 1 : 0] }} />
-            {line.name} <span className="figure">{last(line) === undefined ? '–' : format(last(line)!)}</span>
+            <span className={line.dashed ? 'swatch dashed' : 'swatch'} style={{ color: line.color[dark ? 1 : 0] }} />
+            {line.name} <span className="figure">{value(line)}</span>
           </Text>
         ))}
       </Text>
-      <div ref={box} role="img" aria-label={`${label}: ${said}`} style={{ height, overflow: 'hidden' }} />
+      <div ref={box} role="img" aria-label={`${label}: ${said}`} style={{ height, overflow: 'hidden', marginTop: 'auto' }} />
     </Box>
   )
+}
+
+/** Nothing but zeros, or nothing at all. */
+const isFlat = (of: uPlot) => of.data.slice(1).every((values) => (values as (number | null | undefined)[]).every((value) => !value))
+
+/** A point in time below a picture: `2 min`, `14:05`, `20 Nov`. */
+function tickWord(tick: number, at: number, seconds: number): string {
+  if (seconds < CLOCK_FROM) return `${Math.round(((3 - at) * seconds) / 180)} min`
+  const date = new Date(tick * 1000)
+  return seconds > 2 * 86_400 ? date.toLocaleDateString(undefined, { day: 'numeric', month: 'short' }) : date.toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' })
 }

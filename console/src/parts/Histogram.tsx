@@ -29,7 +29,7 @@ export function Histogram({ of }: { of: VolumeCounters | undefined }) {
         <Box>
           {(['read', 'write'] as const).map((kind) => (
             <Text key={kind} size="sm">
-              <span className="swatch" style={{ background: (kind === 'read' ? READ : WRITE)[dark] }} />
+              <span className="swatch" style={{ color: (kind === 'read' ? READ : WRITE)[dark] }} />
               {kind}: {line(kind)}
             </Text>
           ))}

@@ -3,10 +3,12 @@ import type { ReactNode } from 'react'
 import type { ClusterNode, Job } from '../api/types'
 import { link } from '../route'
 import { jobLine, jobWord } from '../words/job'
+import { useNow } from './clock'
 import { To } from './Problem'
 
-/** How far a job is. */
-export function JobRow({ job, nodes, right }: { job: Job; nodes: ClusterNode[]; right?: ReactNode }) {
+/** How far a job is. `at`: when that was read, in milliseconds since 1970. */
+export function JobRow({ job, nodes, at, right }: { job: Job; nodes: ClusterNode[]; at: number; right?: ReactNode }) {
+  const now = useNow()
   const done = job.progress ?? undefined
   const why = [
     done !== undefined ? `${Math.round(100 * done)} % done.` : '',
@@ -21,7 +23,7 @@ export function JobRow({ job, nodes, right }: { job: Job; nodes: ClusterNode[]; 
         </Text>
         <Group gap="sm">
           <Text size="sm" className="figure">
-            {jobLine(job)}
+            {jobLine(job, (now - at) / 1000)}
           </Text>
           {right}
         </Group>

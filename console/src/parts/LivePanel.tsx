@@ -1,47 +1,35 @@
-import { SimpleGrid } from '@mantine/core'
-import { useMemo } from 'react'
-import type { Sample } from '../live/live'
-import { count, latency, rate } from '../words/size'
-import { Chart, type Line, READ, WRITE } from './Chart'
-import { Empty, ProblemAlert } from './Problem'
+import { Stack } from '@mantine/core'
+import type { ReactNode } from 'react'
+import { useNode, useNodes } from '../api/queries'
+import { useLive } from '../live/live'
+import type { Sample } from '../live/sample'
+import { listed, unheard } from '../words/missing'
+import { LoadCharts } from './LoadCharts'
+import { MissingNote } from './MissingNote'
 import { Panel } from './Panel'
+import { Empty, ProblemAlert } from './Problem'
 
 /** What the pictures show at once. */
 const SECONDS = 180
 
-/** Requests, bytes and latency of each second, as lines. */
-export function LivePanel({ title, note, samples, at, problem }: {
-  title: string
-  note: string
-  samples: Sample[]
-  at: number
-  problem?: unknown
-}) {
-  const { times, iops, bytes, latencies } = useMemo(() => {
-    const line = (name: string, color: [string, string], value: (sample: Sample) => number | undefined): Line => ({
-      name,
-      color,
-      values: samples.map(value),
-    })
-    return {
-      times: samples.map((sample) => sample.at),
-      iops: [line('read', READ, (s) => s.reads), line('write', WRITE, (s) => s.writes)],
-      bytes: [line('read', READ, (s) => s.readBytes), line('write', WRITE, (s) => s.writeBytes)],
-      latencies: [line('read', READ, (s) => s.readLatency), line('write', WRITE, (s) => s.writeLatency)],
-    }
-  }, [samples])
+/** Requests, bytes and latency of each second. `what`: what hosts do, as in "What hosts do with it". */
+export function LivePanel({ title, what, samples, right }: { title: string; what: string; samples: Sample[]; right?: ReactNode }) {
+  const live = useLive()
+  const node = useNode()
+  const nodes = useNodes()
+  const name = (id: number | undefined) => nodes.data?.find((one) => one.id === id)?.name ?? node.data?.name ?? 'the node that is asked'
+  const through = live.nodes.length === 0 ? '' : live.nodes.length === nodes.data?.filter((one) => !one.witness).length ? 'all nodes' : listed(live.nodes.map((one) => name(one.node)))
   return (
-    <Panel title={title} at={at} note={note}>
-      {problem && samples.length === 0 ? (
-        <ProblemAlert error={problem} what="No figures" />
+    <Panel title={title} at={live.at} right={right} note={`What hosts ${what}${through ? ` through ${through}` : ''}, second by second, since this page looks.`}>
+      {live.problem && samples.length === 0 ? (
+        <ProblemAlert error={live.problem} what="No figures" />
       ) : samples.length === 0 ? (
         <Empty>The first second is being counted.</Empty>
       ) : (
-        <SimpleGrid cols={{ base: 1, md: 3 }} spacing="md">
-          <Chart label="Requests a second" times={times} lines={iops} format={count} seconds={SECONDS} />
-          <Chart label="Bandwidth" times={times} lines={bytes} format={rate} seconds={SECONDS} />
-          <Chart label="Mean latency" times={times} lines={latencies} format={latency} seconds={SECONDS} />
-        </SimpleGrid>
+        <Stack gap="xs">
+          <MissingNote what="Figures" missing={unheard(live, nodes.data)} />
+          <LoadCharts steps={samples} seconds={SECONDS} />
+        </Stack>
       )}
     </Panel>
   )

@@ -1,6 +1,7 @@
-import { Alert, Anchor, Stack, Text } from '@mantine/core'
+import { Alert, Anchor, List, Stack, Text } from '@mantine/core'
 import type { ReactNode } from 'react'
 import { problemOf } from '../api/client'
+import type { Candidate } from '../api/types'
 import { Icon } from './Icon'
 
 /** What a node has refused or what went wrong: what, why, and what to do. */
@@ -15,12 +16,27 @@ export function ProblemAlert({ error, what }: { error: unknown; what?: string })
           <b>What to do:</b> {sentence(problem.hint)}
         </Text>
       )}
+      {(problem.candidates?.length ?? 0) > 0 && <Candidates of={problem.candidates ?? []} />}
       <Text size="xs" c="dimmed" mt={4}>
         {problem.code}
         {problem.field ? ` (${problem.field})` : ''}
         {problem.status ? `, status ${problem.status}` : ''}
       </Text>
     </Alert>
+  )
+}
+
+/** Places that were looked at, and why each does or does not do. */
+export function Candidates({ of }: { of: Candidate[] }) {
+  if (of.length === 0) return null
+  return (
+    <List size="sm" mt={4}>
+      {of.map((one) => (
+        <List.Item key={`${one.node ?? ''} ${one.pool ?? ''}`}>
+          <b>{one.node_name}{one.pool ? `, pool ${one.pool}` : ''}</b>: {one.text}
+        </List.Item>
+      ))}
+    </List>
   )
 }
 

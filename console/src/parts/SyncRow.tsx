@@ -1,10 +1,12 @@
 import { Box, Group, Progress, Text } from '@mantine/core'
 import { link } from '../route'
 import { type RunningSync, progress, restraint, syncLine } from '../words/sync'
+import { useNow } from './clock'
 import { To } from './Problem'
 
-/** How far a copy is that is being brought in sync. */
-export function SyncRow({ volume, copy, sync, named = false }: RunningSync & { named?: boolean }) {
+/** How far a copy is that is being brought in sync. `at`: when that was read, in milliseconds since 1970. */
+export function SyncRow({ volume, copy, sync, at, named = false }: RunningSync & { at: number; named?: boolean }) {
+  const now = useNow()
   const done = progress(sync)
   const held = restraint(sync)
   return (
@@ -19,7 +21,7 @@ export function SyncRow({ volume, copy, sync, named = false }: RunningSync & { n
           {copy.node_name || `node ${copy.node}`}: {sync.waits_for ? 'waits' : copy.state === 'joining' ? 'joining' : 'being brought in sync'}
         </Text>
         <Text size="sm" className="figure">
-          {syncLine(sync)}
+          {syncLine(sync, (now - at) / 1000)}
         </Text>
       </Group>
       {sync.total_bytes > 0 && (

@@ -17,6 +17,11 @@ export function toneOf(event: Event): Tone {
 /** The newest first: a node numbers them as it sees them. */
 export const newestFirst = (events: Event[]) => [...events].sort((a, b) => b.id - a.id)
 
+/** Codes of what happens to volumes (docs/use/events.md): nodes, pools and hosts may have the same name. */
+const OF_VOLUMES = /^(volume|copy|sync|strategy|fork)_|^went_on_alone$/
+
+export const eventsOfVolume = (events: Event[], name: string) => events.filter((event) => event.subject === name && OF_VOLUMES.test(event.code))
+
 export function EventLine({ event, full = false }: { event: Event; full?: boolean }) {
   return (
     <Group gap="xs" wrap="nowrap" align="flex-start">

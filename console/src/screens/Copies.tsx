@@ -1,4 +1,4 @@
-import { Alert, Checkbox, Group, Radio, Select, Stack, Text, TextInput, Title } from '@mantine/core'
+import { Alert, Checkbox, Group, Radio, Select, Stack, Table, Text, TextInput, Title } from '@mantine/core'
 import { useState } from 'react'
 import { api, data } from '../api/client'
 import { useNodes, useVolume } from '../api/queries'
@@ -7,12 +7,15 @@ import { DeedButton, useDoing } from '../parts/deed'
 import { Panel } from '../parts/Panel'
 import { Paste } from '../parts/Paste'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
+import { Rows } from '../parts/Rows'
 import { State } from '../parts/State'
 import { SyncRow } from '../parts/SyncRow'
+import { Tried } from '../parts/Tried'
 import { link } from '../route'
 import { ursa } from '../words/command'
 import { plural } from '../words/size'
 import { copyState, syncsOf } from '../words/sync'
+import { changedElsewhere } from '../words/volume'
 
 /** As the API has it. */
 const COPIES_MAX = 4
@@ -40,6 +43,7 @@ export function Copies({ name }: { name: string }) {
       ) : (
         <>
           <Now volume={one} at={volume.dataUpdatedAt} />
+          <Partners volume={one} nodes={nodes.data} at={nodes.dataUpdatedAt} />
           <Change volume={one} nodes={nodes.data} />
           <StrategyPanel volume={one} nodes={nodes.data} />
         </>
@@ -63,9 +67,36 @@ function Now({ volume, at }: { volume: Volume; at: number }) {
           </Group>
         ))}
         {syncsOf([volume]).map((sync) => (
-          <SyncRow key={sync.copy.slot} {...sync} />
+          <SyncRow key={sync.copy.slot} {...sync} at={at} />
         ))}
       </Stack>
+    </Panel>
+  )
+}
+
+/** The nodes that have copies, or could, and by which links. */
+function Partners({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: number }) {
+  const here = nodes.find((node) => node.here)
+  const has = (node: ClusterNode) => volume.copies?.find((copy) => copy.node === node.id)
+  return (
+    <Panel title="Partners and links" at={at} note={`All nodes that may have volumes, as ${here?.name ?? 'the node that is asked'} sees them. Copies, syncs and what nodes agree on go by the first kind of link, hosts by the second.`}>
+      <Rows width={620} head={['Node', 'Link', 'Has', 'Between nodes', 'For hosts (iSCSI)']} dense>
+        {nodes.filter((node) => !node.witness).map((node) => {
+          const copy = has(node)
+          return (
+            <Table.Tr key={node.id}>
+              <Table.Td>{node.name}</Table.Td>
+              <Table.Td>
+                <State tone={!node.up ? 'critical' : node.maintenance ? 'warning' : 'ok'}>{!node.up ? 'nothing is heard' : node.maintenance ? 'maintenance' : node.here ? 'asked by this page' : 'up'}</State>
+              </Table.Td>
+              <Table.Td>{copy ? `a copy, ${copyState(copy.state)}` : 'no copy of it'}</Table.Td>
+              <Table.Td>{node.addresses.join(', ')}</Table.Td>
+              <Table.Td>{node.portals.join(', ') || 'none'}</Table.Td>
+            </Table.Tr>
+          )
+        })}
+      </Rows>
+      <Text size="xs" c="dimmed">A node that has a copy and was away is given only what it missed, by itself. A copy on a node that has none is new: all of the volume’s data goes there once.</Text>
     </Panel>
   )
 }
@@ -84,7 +115,9 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
   const inSync = copies.filter((copy) => copy.state === 'in_sync')
   const onlyOne = (id: string | null) => inSync.length === 1 && inSync[0]?.node === Number(id)
   const problem =
-    deed !== 'remove' && free.length === 0
+    deed !== 'remove' && changedElsewhere(volume) !== undefined
+      ? changedElsewhere(volume)
+      : deed !== 'remove' && free.length === 0
       ? 'Every node that may have volumes has a copy already.'
       : deed === 'add' && copies.length >= COPIES_MAX
         ? `It has ${COPIES_MAX} copies; there cannot be more.`
@@ -99,12 +132,13 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
         ? ursa('volume', 'copy', 'move', volume.name, '--from', from ?? 'NODE', '--to', to ?? 'NODE', ...(pool ? ['--pool', pool] : []))
         : ursa('volume', 'copy', 'remove', volume.name, '--on', from ?? 'NODE')
   const path = { params: { path: { name: volume.id } } }
+  const body = { node: Number(to), ...(pool ? { pool } : {}), ...(deed === 'move' ? { instead_of: Number(from) } : {}) }
   async function act() {
     const done = await run(
       () =>
         deed === 'remove'
           ? data(api.DELETE('/v1/volumes/{name}/copies/{node}', { params: { path: { name: volume.id, node: Number(from) } } }))
-          : data(api.POST('/v1/volumes/{name}/copies', { ...path, body: { node: Number(to), ...(pool ? { pool } : {}), ...(deed === 'move' ? { instead_of: Number(from) } : {}) } })),
+          : data(api.POST('/v1/volumes/{name}/copies', { ...path, body })),
       deed === 'remove' ? 'The copy goes.' : 'The copy is being made; it gets the data in the background.',
     )
     if (done) {
@@ -135,6 +169,12 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
           {deed !== 'remove' && <TextInput label="Pool there" description="Empty: the only one, or default" value={pool} onChange={(event) => setPool(event.currentTarget.value)} />}
         </Group>
         <Text size="sm" c={problem ? 'orange' : undefined} fw={problem ? 600 : undefined}>{problem ?? exposure(deed, volume, from)}</Text>
+        {ready &&
+          (deed === 'remove' ? (
+            <Tried method="DELETE" path={`/v1/volumes/${volume.id}/copies/${from}`} failure="It cannot be taken away" />
+          ) : (
+            <Tried path={`/v1/volumes/${volume.id}/copies`} body={body} failure="It cannot be done so" />
+          ))}
         <Paste text={command} label="The same on the command line" />
         {error !== undefined && <ProblemAlert error={error} what="Not done" />}
         <Group justify="flex-end">

@@ -7,6 +7,7 @@ import { DeedButton, useDoing } from '../parts/deed'
 import { Paste } from '../parts/Paste'
 import { Panel } from '../parts/Panel'
 import { ProblemAlert, To } from '../parts/Problem'
+import { Tried } from '../parts/Tried'
 import { go, link } from '../route'
 import { createVolume } from '../words/command'
 import { type Draft, type Known, STEPS, emptyDraft, problemsOf, requestOf } from '../words/draft'
@@ -66,7 +67,12 @@ export function CreateVolume() {
             {step === 0 && <What {...field} />}
             {step === 1 && <Where {...field} />}
             {step === 2 && <Who {...field} hosts={(hosts.data ?? []).map((host) => host.name)} />}
-            {step === 3 && <Review request={request} known={known} />}
+            {step === 3 && (
+              <>
+                <Review request={request} known={known} />
+                <Tried path="/v1/volumes" body={request} failure="It cannot be made so" />
+              </>
+            )}
             {error !== undefined && <ProblemAlert error={error} what="Not made" />}
             <Group justify="space-between">
               <Button variant="default" disabled={step === 0 || busy} onClick={() => setStep(step - 1)}>
@@ -200,7 +206,6 @@ function Who({ draft, set, problems, hosts }: Step & { hosts: string[] }) {
 function Review({ request, known }: { request: VolumeCreate; known: Known }) {
   const name = (id: number) => known.nodes.find((node) => node.id === id)?.name ?? `node ${id}`
   const where = request.nodes ? `with copies on ${request.nodes.map(name).join(', ')}` : request.copies ? `with ${plural(request.copies, 'copy', 'copies')}, on nodes that Ursa chooses` : 'on this node alone'
-  const hereToo = !request.nodes || request.nodes.some((id) => known.nodes.find((node) => node.id === id)?.here)
   return (
     <>
       <Text>
@@ -209,7 +214,6 @@ function Review({ request, known }: { request: VolumeCreate; known: Known }) {
       <Text size="sm">
         {request.map === false ? 'Nobody sees it until it is mapped.' : `Host group ${request.host ?? 'local'} sees it at ${request.target ?? `iqn.2026-11.io.ursa:${request.name}`}, LUN ${request.lun ?? 'as is free'}.`}
       </Text>
-      {!hereToo && <Alert color="yellow">The node that this page asks has no copy of it: look at the volume in the console of one that has.</Alert>}
     </>
   )
 }

@@ -6,6 +6,7 @@ import { Age } from '../parts/Age'
 import { EventLine, newestFirst, toneOf } from '../parts/events'
 import { Panel } from '../parts/Panel'
 import { Empty, ProblemAlert } from '../parts/Problem'
+import { Rows } from '../parts/Rows'
 import { State } from '../parts/State'
 
 export function Events() {
@@ -26,10 +27,14 @@ export function Events() {
   )
 }
 
+/** So many events are shown at once; the audit log is below them. */
+const EVENTS_PAGE = 30
+
 function EventsPanel() {
   const events = useEvents()
   const [severity, setSeverity] = useState('all')
   const [text, setText] = useState('')
+  const [many, setMany] = useState(EVENTS_PAGE)
   const wanted = text.trim().toLowerCase()
   const shown = newestFirst(events.data ?? []).filter(
     (event) => (severity === 'all' || toneOf(event) !== 'ok') && (wanted === '' || [event.text, event.code, event.subject, event.cause].some((part) => part?.toLowerCase().includes(wanted))),
@@ -43,9 +48,14 @@ function EventsPanel() {
           <TextInput aria-label="Filter" placeholder="Volume, node or code" value={text} onChange={(event) => setText(event.currentTarget.value)} />
         </Group>
         {events.data && shown.length === 0 && <Empty>{events.data.length === 0 ? 'Nothing has happened yet that is worth a line.' : 'No event is like that. Change the filter.'}</Empty>}
-        {shown.map((event) => (
+        {shown.slice(0, many).map((event) => (
           <EventLine key={event.id} event={event} full />
         ))}
+        {shown.length > many && (
+          <Button variant="default" size="compact-sm" style={{ alignSelf: 'flex-start' }} onClick={() => setMany(many + EVENTS_PAGE)}>
+            Show more of {shown.length}
+          </Button>
+        )}
       </Stack>
     </Panel>
   )
@@ -65,36 +75,23 @@ function AuditPanel() {
       {audit.data?.length === 0 ? (
         <Empty>Nothing has been changed yet.</Empty>
       ) : (
-        <Table.ScrollContainer minWidth={700}>
-          <Table verticalSpacing={5}>
-            <Table.Thead>
-              <Table.Tr>
-                <Table.Th>When</Table.Th>
-                <Table.Th>Who</Table.Th>
-                <Table.Th>From</Table.Th>
-                <Table.Th>What</Table.Th>
-                <Table.Th>Answer</Table.Th>
-              </Table.Tr>
-            </Table.Thead>
-            <Table.Tbody>
-              {(audit.data ?? []).map((entry) => (
-                <Table.Tr key={entry.id}>
-                  <Table.Td>
-                    <Age at={entry.at * 1000} />
-                  </Table.Td>
-                  <Table.Td>
-                    {entry.who} <Text span size="xs" c="dimmed">{entry.by ? `by ${entry.by}` : 'not proved'}</Text>
-                  </Table.Td>
-                  <Table.Td>{entry.address}</Table.Td>
-                  <Table.Td style={{ overflowWrap: 'anywhere' }}>{entry.action}</Table.Td>
-                  <Table.Td>
-                    {entry.status < 400 ? <State tone="ok">done</State> : <State tone="warning">{entry.code ?? String(entry.status)}</State>}
-                  </Table.Td>
-                </Table.Tr>
-              ))}
-            </Table.Tbody>
-          </Table>
-        </Table.ScrollContainer>
+        <Rows width={700} head={['When', 'Who', 'From', 'What', 'Answer']}>
+          {(audit.data ?? []).map((entry) => (
+            <Table.Tr key={entry.id}>
+              <Table.Td>
+                <Age at={entry.at * 1000} />
+              </Table.Td>
+              <Table.Td>
+                {entry.who} <Text span size="xs" c="dimmed">{entry.by ? `by ${entry.by}` : 'not proved'}</Text>
+              </Table.Td>
+              <Table.Td>{entry.address}</Table.Td>
+              <Table.Td style={{ overflowWrap: 'anywhere' }}>{entry.action}</Table.Td>
+              <Table.Td>
+                {entry.status < 400 ? <State tone="ok">done</State> : <State tone="warning">{entry.code ?? String(entry.status)}</State>}
+              </Table.Td>
+            </Table.Tr>
+          ))}
+        </Rows>
       )}
       {audit.data && audit.data.length >= limit && limit < AUDIT_MAX && (
         <Button variant="default" size="compact-sm" onClick={() => setLimit(Math.min(AUDIT_MAX, limit + PAGE * 3))}>

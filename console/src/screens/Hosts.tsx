@@ -8,6 +8,7 @@ import { MissingNote } from '../parts/MissingNote'
 import { Panel } from '../parts/Panel'
 import { Paste } from '../parts/Paste'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
+import { Rows } from '../parts/Rows'
 import { link, useRoute } from '../route'
 import { ursa } from '../words/command'
 import { elsewhere } from '../words/missing'
@@ -47,50 +48,36 @@ function Groups() {
       note="A host group is a host, or several that are treated alike. One belongs to it if its name is listed (or no name is) and its address is listed (or no address is). Nobody sees a volume but the groups that it is mapped for."
     >
       {hosts.error && <ProblemAlert error={hosts.error} what="The host groups cannot be listed" />}
-      <Table.ScrollContainer minWidth={720}>
-        <Table verticalSpacing={7}>
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>Group</Table.Th>
-              <Table.Th>Initiators</Table.Th>
-              <Table.Th>From</Table.Th>
-              <Table.Th>Secret</Table.Th>
-              <Table.Th>Sees</Table.Th>
-              <Table.Th />
+      <Rows width={720} head={['Group', 'Initiators', 'From', 'Secret', 'Sees', '']}>
+        {(hosts.data ?? []).map((host) => {
+          const maps = seen(host.name)
+          return (
+            <Table.Tr key={host.name}>
+              <Table.Td fw={600}>{host.name}</Table.Td>
+              <Table.Td style={{ overflowWrap: 'anywhere' }}>{whoever(host.initiators, 'any name')}</Table.Td>
+              <Table.Td>{whoever(host.addresses, 'anywhere')}</Table.Td>
+              <Table.Td>{host.chap_user ? `CHAP, as ${host.chap_user}` : 'none'}</Table.Td>
+              <Table.Td>{maps.length === 0 ? 'nothing' : plural(maps.length, 'volume')}</Table.Td>
+              <Table.Td>
+                {host.built_in ? (
+                  <Text size="xs" c="dimmed">
+                    always there: {host.name === 'any' ? 'everybody' : 'each node’s own machine'}
+                  </Text>
+                ) : (
+                  <Group gap={6} wrap="nowrap" justify="flex-end">
+                    <DeedButton size="compact-sm" variant="default" onClick={() => setForm({ host })}>
+                      Change
+                    </DeedButton>
+                    <DeedButton size="compact-sm" variant="default" because={maps.length > 0 ? 'Volumes are mapped for it: take them away before.' : undefined} onClick={() => setDoomed(host)}>
+                      Delete
+                    </DeedButton>
+                  </Group>
+                )}
+              </Table.Td>
             </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>
-            {(hosts.data ?? []).map((host) => {
-              const maps = seen(host.name)
-              return (
-                <Table.Tr key={host.name}>
-                  <Table.Td fw={600}>{host.name}</Table.Td>
-                  <Table.Td style={{ overflowWrap: 'anywhere' }}>{whoever(host.initiators, 'any name')}</Table.Td>
-                  <Table.Td>{whoever(host.addresses, 'anywhere')}</Table.Td>
-                  <Table.Td>{host.chap_user ? `CHAP, as ${host.chap_user}` : 'none'}</Table.Td>
-                  <Table.Td>{maps.length === 0 ? 'nothing' : plural(maps.length, 'volume')}</Table.Td>
-                  <Table.Td>
-                    {host.built_in ? (
-                      <Text size="xs" c="dimmed">
-                        always there: {host.name === 'any' ? 'everybody' : 'each node’s own machine'}
-                      </Text>
-                    ) : (
-                      <Group gap={6} wrap="nowrap" justify="flex-end">
-                        <DeedButton size="compact-sm" variant="default" onClick={() => setForm({ host })}>
-                          Change
-                        </DeedButton>
-                        <DeedButton size="compact-sm" variant="default" because={maps.length > 0 ? 'Volumes are mapped for it: take them away before.' : undefined} onClick={() => setDoomed(host)}>
-                          Delete
-                        </DeedButton>
-                      </Group>
-                    )}
-                  </Table.Td>
-                </Table.Tr>
-              )
-            })}
-          </Table.Tbody>
-        </Table>
-      </Table.ScrollContainer>
+          )
+        })}
+      </Rows>
       {hosts.data?.every((host) => host.built_in) && (
         <Empty>Only the two built-in groups are there. Make a group for each host that shall use volumes, by the name in its initiator (on Linux: /etc/iscsi/initiatorname.iscsi).</Empty>
       )}
@@ -170,44 +157,33 @@ function Targets() {
   if (!targets.data || targets.data.length === 0) return null
   return (
     <Panel title="Targets" at={targets.dataUpdatedAt} note="What initiators log in to. A target is made with its first volume.">
-      <Table.ScrollContainer minWidth={640}>
-        <Table verticalSpacing={7}>
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>Target</Table.Th>
-              <Table.Th>LUNs</Table.Th>
-              <Table.Th />
-            </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>
-            {targets.data.map((target) => (
-              <Table.Tr key={target.name}>
-                <Table.Td style={{ overflowWrap: 'anywhere' }}>
-                  {target.name}
-                  {target.alias && <Text size="xs" c="dimmed">{target.alias}</Text>}
-                </Table.Td>
-                <Table.Td>
-                  {target.maps.length === 0
-                    ? 'none'
-                    : target.maps.map((map) => {
-                        const volume = volumes.data?.find((one) => one.id === map.volume_id)
-                        return (
-                          <Text size="sm" key={`${map.lun} ${map.host}`}>
-                            {map.lun}: {volume ? <To href={link('volumes', volume.name)}>{volume.name}</To> : (map.volume ?? 'a volume of another node')} for {map.host}
-                          </Text>
-                        )
-                      })}
-                </Table.Td>
-                <Table.Td ta="right">
-                  <DeedButton size="compact-sm" variant="default" onClick={() => setDoomed(target)}>
-                    Delete
-                  </DeedButton>
-                </Table.Td>
-              </Table.Tr>
-            ))}
-          </Table.Tbody>
-        </Table>
-      </Table.ScrollContainer>
+      <Rows width={640} head={['Target', 'LUNs', '']}>
+        {targets.data.map((target) => (
+          <Table.Tr key={target.name}>
+            <Table.Td style={{ overflowWrap: 'anywhere' }}>
+              {target.name}
+              {target.alias && <Text size="xs" c="dimmed">{target.alias}</Text>}
+            </Table.Td>
+            <Table.Td>
+              {target.maps.length === 0
+                ? 'none'
+                : target.maps.map((map) => {
+                    const volume = volumes.data?.find((one) => one.id === map.volume_id)
+                    return (
+                      <Text size="sm" key={`${map.lun} ${map.host}`}>
+                        {map.lun}: {volume ? <To href={link('volumes', volume.name)}>{volume.name}</To> : (map.volume ?? 'a volume of another node')} for {map.host}
+                      </Text>
+                    )
+                  })}
+            </Table.Td>
+            <Table.Td ta="right">
+              <DeedButton size="compact-sm" variant="default" onClick={() => setDoomed(target)}>
+                Delete
+              </DeedButton>
+            </Table.Td>
+          </Table.Tr>
+        ))}
+      </Rows>
       {doomed && (
         <Ask opened close={() => setDoomed(undefined)} title={`Delete target ${doomed.name}`} label="Delete it" danger typed={doomed.maps.length > 0 ? doomed.name.replace(/^.*:/, '') : undefined} command={ursa('target', 'delete', doomed.name, doomed.maps.length > 0 ? '--force' : undefined)} act={() => data(api.DELETE('/v1/targets/{name}', { params: { path: { name: doomed.name }, query: { force: doomed.maps.length > 0 } } }))} done="The target is deleted.">
           <Said>{doomed.maps.length > 0 ? `Its sessions end, and its ${plural(doomed.maps.length, 'LUN')} cannot be seen by it any more. The volumes stay.` : 'It has no LUNs.'}</Said>
@@ -230,44 +206,27 @@ function Sessions() {
       ) : sessions.data?.length === 0 ? (
         <Empty>No initiator is logged in. Set up a host as above.</Empty>
       ) : (
-        <Table.ScrollContainer minWidth={860}>
-          <Table verticalSpacing={5}>
-            <Table.Thead>
-              <Table.Tr>
-                <Table.Th>Initiator</Table.Th>
-                {nodes.data && <Table.Th>Node</Table.Th>}
-                <Table.Th>From</Table.Th>
-                <Table.Th>Target</Table.Th>
-                <Table.Th>Core</Table.Th>
-                <Table.Th>For</Table.Th>
-                <Table.Th ta="right">Commands</Table.Th>
-                <Table.Th ta="right">In, out</Table.Th>
-                <Table.Th />
-              </Table.Tr>
-            </Table.Thead>
-            <Table.Tbody>
-              {(sessions.data ?? []).map((session) => (
-                <Table.Tr key={`${session.node ?? ''} ${session.tsih}`}>
-                  <Table.Td style={{ overflowWrap: 'anywhere' }}>{session.alias || session.initiator}</Table.Td>
-                  {nodes.data && <Table.Td>{session.node_name ?? session.node}</Table.Td>}
-                  <Table.Td>{session.addresses.join(', ')}</Table.Td>
-                  <Table.Td style={{ overflowWrap: 'anywhere' }}>{session.target ?? 'discovery'}</Table.Td>
-                  <Table.Td>{session.core}</Table.Td>
-                  <Table.Td>{duration(session.age)}</Table.Td>
-                  <Table.Td ta="right">{session.commands.toLocaleString()}</Table.Td>
-                  <Table.Td ta="right">
-                    {size(session.bytes_received)}, {size(session.bytes_sent)}
-                  </Table.Td>
-                  <Table.Td>
-                    <DeedButton size="compact-sm" variant="default" because={elsewhere(session, nodes.data)} onClick={() => setDoomed(session)}>
-                      End
-                    </DeedButton>
-                  </Table.Td>
-                </Table.Tr>
-              ))}
-            </Table.Tbody>
-          </Table>
-        </Table.ScrollContainer>
+        <Rows width={860} head={['Initiator', nodes.data && 'Node', 'From', 'Target', 'Core', 'For', { right: 'Commands' }, { right: 'In, out' }, '']}>
+          {(sessions.data ?? []).map((session) => (
+            <Table.Tr key={`${session.node ?? ''} ${session.tsih}`}>
+              <Table.Td style={{ overflowWrap: 'anywhere' }}>{session.alias || session.initiator}</Table.Td>
+              {nodes.data && <Table.Td>{session.node_name ?? session.node}</Table.Td>}
+              <Table.Td>{session.addresses.join(', ')}</Table.Td>
+              <Table.Td style={{ overflowWrap: 'anywhere' }}>{session.target ?? 'discovery'}</Table.Td>
+              <Table.Td>{session.core}</Table.Td>
+              <Table.Td>{duration(session.age)}</Table.Td>
+              <Table.Td ta="right">{session.commands.toLocaleString()}</Table.Td>
+              <Table.Td ta="right">
+                {size(session.bytes_received)}, {size(session.bytes_sent)}
+              </Table.Td>
+              <Table.Td>
+                <DeedButton size="compact-sm" variant="default" because={elsewhere(session, nodes.data)} onClick={() => setDoomed(session)}>
+                  End
+                </DeedButton>
+              </Table.Td>
+            </Table.Tr>
+          ))}
+        </Rows>
       )}
       {doomed && (
         <Ask opened close={() => setDoomed(undefined)} title="End a session" label="End it" danger command={ursa('session', 'end', doomed.tsih)} act={() => data(api.DELETE('/v1/sessions/{tsih}', { params: { path: { tsih: doomed.tsih } } }))} done="The initiator was asked to log out.">

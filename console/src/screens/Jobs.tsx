@@ -6,7 +6,8 @@ import type { Job } from '../api/types'
 import { Ask, DeedButton, Said } from '../parts/deed'
 import { JobRow } from '../parts/JobRow'
 import { Panel } from '../parts/Panel'
-import { Empty, ProblemAlert, To } from '../parts/Problem'
+import { Empty, ProblemAlert } from '../parts/Problem'
+import { SyncLimit } from '../parts/SyncLimit'
 import { ursa } from '../words/command'
 import { cancelMeaning, jobWord } from '../words/job'
 import { plural } from '../words/size'
@@ -17,7 +18,9 @@ const JOBS_MAX = 100
 export function Jobs() {
   const jobs = useJobs()
   const node = useNode()
-  const nodes = useNodes().data ?? []
+  const known = useNodes().data
+  const cluster = known !== null && known !== undefined
+  const nodes = known ?? []
   const [doomed, setDoomed] = useState<Job>()
   const changes = (jobs.data ?? []).filter((job) => job.kind === 'change')
   const copies = (jobs.data ?? []).filter((job) => job.kind !== 'change')
@@ -28,6 +31,7 @@ export function Jobs() {
           key={job.id}
           job={job}
           nodes={nodes}
+          at={jobs.dataUpdatedAt}
           right={
             job.can_be_cancelled && (
               <DeedButton size="compact-sm" variant="default" onClick={() => setDoomed(job)}>
@@ -46,7 +50,7 @@ export function Jobs() {
         Jobs
       </Title>
       {jobs.error && <ProblemAlert error={jobs.error} what="What is under way cannot be read" />}
-      <Panel title="Copies" at={jobs.dataUpdatedAt} note="Of the whole cluster: copies that are brought in sync, added, moved or taken away. How a job has ended stands in the events." right={<To href="#/nodes" small>Limit syncs</To>}>
+      <Panel title="Copies" at={jobs.dataUpdatedAt} note="Of the whole cluster: copies that are brought in sync, added, moved or taken away. How a job has ended stands in the events.">
         {!jobs.data ? (
           <Empty>The node is being asked.</Empty>
         ) : copies.length === 0 ? (
@@ -55,6 +59,7 @@ export function Jobs() {
           rows(copies)
         )}
       </Panel>
+      {cluster && <SyncLimit />}
       <Panel title="Changes under way" at={jobs.dataUpdatedAt} note={`Of node ${node.data?.name ?? ''}, which this page asks. One that waits for a disk goes on when the disk answers, and holds up no change of anything else.`}>
         {changes.length === 0 ? <Empty>No change is under way.</Empty> : rows(changes)}
       </Panel>

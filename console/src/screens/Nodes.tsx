@@ -1,16 +1,20 @@
-import { Group, Stack, Switch, Table, Text, TextInput, Title } from '@mantine/core'
+import { Group, Progress, SimpleGrid, Stack, Switch, Table, Text, TextInput, Title } from '@mantine/core'
 import { useState } from 'react'
 import { api, data } from '../api/client'
-import { useNode, useNodes, useSessions, useSyncLimit } from '../api/queries'
-import type { ClusterNode } from '../api/types'
-import { Ask, DeedButton, Said, useDoing } from '../parts/deed'
-import { Paste } from '../parts/Paste'
+import { useNode, useNodes, useSessions } from '../api/queries'
+import type { ClusterNode, LiveCore } from '../api/types'
+import { useLive } from '../live/live'
+import { Ask, DeedButton, Said } from '../parts/deed'
+import { MissingNote } from '../parts/MissingNote'
 import { Facts, Panel } from '../parts/Panel'
+import { Paste } from '../parts/Paste'
 import { Empty, ProblemAlert } from '../parts/Problem'
+import { Rows } from '../parts/Rows'
 import { State } from '../parts/State'
-import { nameOf } from '../words/health'
 import { ursa } from '../words/command'
-import { duration, parseSize, plural, rate, size } from '../words/size'
+import { nameOf } from '../words/health'
+import { listed, unheard } from '../words/missing'
+import { duration, plural } from '../words/size'
 
 export function Nodes() {
   const nodes = useNodes()
@@ -22,7 +26,8 @@ export function Nodes() {
       {nodes.error && <ProblemAlert error={nodes.error} what="The nodes cannot be listed" />}
       {nodes.data === null ? <Alone /> : nodes.data && <ClusterNodes nodes={nodes.data} at={nodes.dataUpdatedAt} />}
       <Here />
-      {nodes.data && <SyncLimit />}
+      {nodes.data && <Networks nodes={nodes.data} at={nodes.dataUpdatedAt} />}
+      <Load nodes={nodes.data ?? undefined} />
     </Stack>
   )
 }
@@ -71,64 +76,47 @@ function ClusterNodes({ nodes, at }: { nodes: ClusterNode[]; at: number }) {
   const node = chosen?.node
   return (
     <Panel title={plural(nodes.length, 'node')} at={at} right={<DeedButton deed="administer" size="compact-sm" onClick={() => setInviting(true)}>Let a node join</DeedButton>}>
-      <Table.ScrollContainer minWidth={860}>
-        <Table verticalSpacing={7}>
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>Node</Table.Th>
-              <Table.Th>State</Table.Th>
-              <Table.Th>Votes</Table.Th>
-              <Table.Th>Copies in sync</Table.Th>
-              <Table.Th>For other nodes</Table.Th>
-              <Table.Th>For hosts (iSCSI)</Table.Th>
-              <Table.Th />
-            </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>
-            {nodes.map((one) => (
-              <Table.Tr key={one.id}>
-                <Table.Td>
-                  <b>{one.name}</b>
-                  <Text size="xs" c="dimmed">
-                    node {one.id}
-                    {one.here ? ', asked by this page' : ''}
-                  </Text>
-                </Table.Td>
-                <Table.Td>
-                  <State tone={!one.up ? 'critical' : one.maintenance ? 'warning' : 'ok'}>{!one.up ? 'down' : one.maintenance ? 'maintenance' : 'up'}</State>
-                  {!one.up && one.maintenance && <Text size="xs">in maintenance</Text>}
-                </Table.Td>
-                <Table.Td>
-                  {one.votes ? 'yes' : 'no'}
-                  {one.leads ? ', leads the record' : ''}
-                  {one.witness ? ', witness' : ''}
-                  {one.preferred ? ', decides alone' : ''}
-                </Table.Td>
-                <Table.Td>
-                  {one.witness ? '–' : `${one.in_sync} of ${one.copies}`}
-                </Table.Td>
-                <Table.Td>{one.addresses.join(', ')}</Table.Td>
-                <Table.Td>{one.portals.join(', ') || '–'}</Table.Td>
-                <Table.Td>
-                  <Group gap={6} justify="flex-end" wrap="nowrap">
-                    <DeedButton size="compact-sm" variant="default" onClick={() => setChosen({ node: one, what: 'maintain' })}>
-                      {one.maintenance ? 'End maintenance' : 'Maintenance'}
-                    </DeedButton>
-                    {two && !one.witness && (
-                      <DeedButton deed="administer" size="compact-sm" variant="default" because={one.preferred ? 'It decides already.' : undefined} onClick={() => setPreferring(one)}>
-                        Let it decide
-                      </DeedButton>
-                    )}
-                    <DeedButton deed="administer" size="compact-sm" variant="default" because={one.here ? 'A node cannot take itself out: open the console of another one.' : one.copies > 0 ? 'It has copies of volumes: move them away before.' : undefined} onClick={() => setChosen({ node: one, what: 'remove' })}>
-                      Take out
-                    </DeedButton>
-                  </Group>
-                </Table.Td>
-              </Table.Tr>
-            ))}
-          </Table.Tbody>
-        </Table>
-      </Table.ScrollContainer>
+      <Rows width={640} head={['Node', 'State', 'Votes', 'Copies in sync', '']}>
+        {nodes.map((one) => (
+          <Table.Tr key={one.id}>
+            <Table.Td>
+              <b>{one.name}</b>
+              <Text size="xs" c="dimmed">
+                node {one.id}
+                {one.here ? ', asked by this page' : ''}
+              </Text>
+            </Table.Td>
+            <Table.Td>
+              <State tone={!one.up ? 'critical' : one.maintenance ? 'warning' : 'ok'}>{!one.up ? 'down' : one.maintenance ? 'maintenance' : 'up'}</State>
+              {!one.up && one.maintenance && <Text size="xs">in maintenance</Text>}
+            </Table.Td>
+            <Table.Td>
+              {one.votes ? 'yes' : 'no'}
+              {one.leads ? ', leads the record' : ''}
+              {one.witness ? ', witness' : ''}
+              {one.preferred ? ', decides alone' : ''}
+            </Table.Td>
+            <Table.Td>
+              {one.witness ? '–' : `${one.in_sync} of ${one.copies}`}
+            </Table.Td>
+            <Table.Td>
+              <Group gap={6} justify="flex-end" wrap="nowrap">
+                <DeedButton size="compact-sm" variant="default" onClick={() => setChosen({ node: one, what: 'maintain' })}>
+                  {one.maintenance ? 'End maintenance' : 'Maintenance'}
+                </DeedButton>
+                {two && !one.witness && (
+                  <DeedButton deed="administer" size="compact-sm" variant="default" because={one.preferred ? 'It decides already.' : undefined} onClick={() => setPreferring(one)}>
+                    Let it decide
+                  </DeedButton>
+                )}
+                <DeedButton deed="administer" size="compact-sm" variant="default" because={one.here ? 'A node cannot take itself out: open the console of another one.' : one.copies > 0 ? 'It has copies of volumes: move them away before.' : undefined} onClick={() => setChosen({ node: one, what: 'remove' })}>
+                  Take out
+                </DeedButton>
+              </Group>
+            </Table.Td>
+          </Table.Tr>
+        ))}
+      </Rows>
       {node && (
         <>
           <Ask
@@ -184,19 +172,8 @@ function Invite({ opened, close }: { opened: boolean; close: () => void }) {
 
 function Here() {
   const node = useNode()
-  const sessions = useSessions()
   if (!node.data) return null
   const one = node.data
-  const by = new Map<number, { sessions: number; commands: number }>()
-  for (let core = 0; core < one.cores; core += 1) by.set(core, { sessions: 0, commands: 0 })
-  for (const session of sessions.data ?? []) {
-    if (session.node_name && session.node_name !== one.name) continue
-    const of = by.get(session.core)
-    if (of) {
-      of.sessions += 1
-      of.commands += session.commands
-    }
-  }
   return (
     <Panel title={`${one.name}, which this page asks`} at={node.dataUpdatedAt}>
       <Facts
@@ -205,40 +182,79 @@ function Here() {
           ['iSCSI', one.portals.join(', ')],
           ['Problems', one.problems?.length ? one.problems.join('; ') : 'none'],
           ['Changes', one.changes.length ? one.changes.map((change) => `${change.what}, for ${duration(change.age)}: waits for ${change.waits_for}`).join('; ') : 'none under way'],
-          ['Cores', [...by].map(([core, of]) => `core ${core}: ${plural(of.sessions, 'session')}`).join(', ')],
         ]}
       />
     </Panel>
   )
 }
 
-function SyncLimit() {
-  const limit = useSyncLimit()
-  const [text, setText] = useState('')
-  const { busy, error, run } = useDoing()
-  const bytes = parseSize(text)
-  const now = limit.data?.bytes_per_second
-  const send = (bytes_per_second: number | null) => run(() => data(api.PUT('/v1/cluster/sync-limit', { body: { bytes_per_second } })), 'The limit is changed.')
+/** What each network is for. A node may have several of a role. */
+function Networks({ nodes, at }: { nodes: ClusterNode[]; at: number }) {
+  const single = nodes.filter((node) => node.addresses.length < 2)
   return (
-    <Panel title="How fast copies are brought in sync" at={limit.dataUpdatedAt} note="All nodes together. Each node besides slows down by itself while hosts write.">
-      <Stack gap="sm">
-        <Text size="sm">{limit.error ? 'It cannot be read now.' : now ? `${rate(now)} at most.` : 'No limit but what each node’s own setting says (sync-bytes-per-second-max, 512M unless told otherwise).'}</Text>
-        <Group align="flex-end" gap="xs">
-          <TextInput label="Limit a second" placeholder="500M" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && (bytes === undefined || bytes < 2 ** 20) ? `As 500M; ${size(2 ** 20)} at least` : undefined} />
-          <DeedButton variant="default" loading={busy} because={bytes === undefined || bytes < 2 ** 20 ? 'Say how much a second: 500M' : undefined} onClick={() => void send(bytes ?? null)}>
-            Limit
-          </DeedButton>
-          {now && (
-            <DeedButton variant="default" loading={busy} onClick={() => void send(null)}>
-              No limit
-            </DeedButton>
-          )}
-        </Group>
+    <Panel title="Networks by role" at={at} note="Between nodes: copies, syncs, and the record that all agree on, encrypted. For hosts: iSCSI, and best on other networks than the first.">
+      <Rows width={480} head={['Node', 'Between nodes', 'For hosts (iSCSI)']} dense>
+        {nodes.map((node) => (
+          <Table.Tr key={node.id}>
+            <Table.Td>{node.name}</Table.Td>
+            <Table.Td>{node.addresses.map((address) => <Text key={address} size="sm">{address}</Text>)}</Table.Td>
+            <Table.Td>{node.witness ? 'none: a witness has no volumes' : node.portals.length > 0 ? node.portals.map((portal) => <Text key={portal} size="sm">{portal}</Text>) : 'none'}</Table.Td>
+          </Table.Tr>
+        ))}
+      </Rows>
+      {single.length > 0 && (
         <Text size="xs" c="dimmed">
-          The same: <code>ursa node sync-limit {text || '500M'}</code>
+          {listed(single.map((node) => node.name))} {single.length === 1 ? 'has' : 'have'} one address for other nodes: when that network is lost, so is the link. A second one, on a network of its own: <code>--listen ADDRESS,ADDRESS</code> when a node joins.
         </Text>
-        {error !== undefined && <ProblemAlert error={error} what="Not changed" />}
-      </Stack>
+      )}
     </Panel>
+  )
+}
+
+/** How busy each core of each node is. */
+function Load({ nodes }: { nodes?: ClusterNode[] }) {
+  const live = useLive()
+  const node = useNode()
+  const sessions = useSessions()
+  const name = (id: number | undefined) => nodes?.find((one) => one.id === id)?.name ?? node.data?.name ?? ''
+  const on = (id: number | undefined, core: number) => (sessions.data ?? []).filter((session) => (id === undefined || session.node === id) && session.core === core).length
+  return (
+    <Panel title="Load per core" at={live.at} note="In the last second. A core that has nothing to do looks for work for a moment, then sleeps: looking is not load.">
+      <MissingNote what="Cores" missing={unheard(live, nodes)} />
+      {live.nodes.length === 0 ? (
+        live.problem ? <ProblemAlert error={live.problem} what="The load cannot be read" /> : <Empty>The first second is being counted.</Empty>
+      ) : (
+        <Stack gap="sm">
+          {live.nodes.map((one) => (
+            <Cores key={one.node ?? 0} name={name(one.node)} cores={one.sample.cores} sessions={(core) => on(one.node, core)} />
+          ))}
+        </Stack>
+      )}
+    </Panel>
+  )
+}
+
+function Cores({ name, cores, sessions }: { name: string; cores: LiveCore[]; sessions: (core: number) => number }) {
+  return (
+    <div>
+      <Text size="sm" fw={600} mb={4}>{name}</Text>
+      <SimpleGrid cols={{ base: 1, xs: 2, md: 4 }} spacing="xs" verticalSpacing={6}>
+        {cores.map(({ cpu, polling }, core) => {
+          const works = Math.max(0, cpu - polling)
+          const whole = (part: number) => `${Math.round(100 * part)} %`
+          return (
+            <div key={core}>
+              <Text size="xs">
+                core {core}: <span className="figure">{whole(works)}</span> busy, <span className="figure">{whole(polling)}</span> looking; {plural(sessions(core), 'session')}
+              </Text>
+              <Progress.Root size="md" mt={2}>
+                <Progress.Section value={100 * works} color={works > 0.9 ? 'red' : 'cyan'} aria-label={`core ${core} of ${name}: ${whole(works)} busy`} />
+                <Progress.Section value={100 * Math.min(polling, 1 - works)} color="gray" aria-label={`${whole(polling)} looking for work`} />
+              </Progress.Root>
+            </div>
+          )
+        })}
+      </SimpleGrid>
+    </div>
   )
 }

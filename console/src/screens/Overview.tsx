@@ -14,6 +14,7 @@ import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { COLOR, State } from '../parts/State'
 import type { Finding } from '../words/health'
 import { LOSS_TONE, type NodeLoss, lossesByNode } from '../words/losses'
+import { listed } from '../words/missing'
 import { duration, percent, plural, size } from '../words/size'
 import { sinceOf, useHealth } from './useHealth'
 
@@ -36,13 +37,7 @@ export function Overview() {
         <LossPanel volumes={volumes.data} nodes={nodes.data} at={volumes.dataUpdatedAt} />
         <CapacityPanel pools={pools.data} at={pools.dataUpdatedAt} />
       </SimpleGrid>
-      <LivePanel
-        title="Load now"
-        note={`What hosts do through node ${node.data?.name ?? ''}, second by second. Kept by this page for five minutes.`}
-        samples={live.total}
-        at={live.at}
-        problem={live.problem}
-      />
+      <LivePanel title="Load now" what="do" samples={live.total} />
       <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
         <WorkPanel nodes={nodes.data ?? []} />
         <EventsPanel />
@@ -122,26 +117,20 @@ function lossWords({ node, outcome, stops, lost, goesOn }: NodeLoss): string {
   if (!node.up) return 'is not there now'
   if (outcome === 'goes_on_alone') return 'the other node goes on alone after six seconds; if only the link were lost, both would'
   const parts: string[] = []
-  if (lost.length > 0) parts.push(`the data of ${named(lost)} is lost: it is in memory`)
-  if (stops.length > 0) parts.push(`${named(stops)} ${stops.length === 1 ? 'stops' : 'stop'} until it is back`)
+  if (lost.length > 0) parts.push(`the data of ${listed(lost)} is lost: it is in memory`)
+  if (stops.length > 0) parts.push(`${listed(stops)} ${stops.length === 1 ? 'stops' : 'stop'} until it is back`)
   if (goesOn > 0) parts.push(`${plural(goesOn, 'volume with a copy there goes', 'volumes with a copy there go')} on after about a second`)
   return parts.length > 0 ? parts.join('; ') : 'no volume is concerned'
 }
 
-/** `db`, `db and mail`, `a, b, c and 7 more`. */
-function named(names: string[]): string {
-  if (names.length > 3) return `${names.slice(0, 3).join(', ')} and ${names.length - 3} more`
-  return names.length < 2 ? names.join() : `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`
-}
-
 function LossPanel({ volumes, nodes, at }: { volumes?: Volume[]; nodes?: ClusterNode[] | null; at: number }) {
   return (
-    <Panel title="What can still be lost" at={at} note="If one of these nodes were lost now:">
+    <Panel title="What can still be lost" at={at} note={nodes ? 'If one of these nodes were lost now:' : undefined}>
       {!volumes || nodes === undefined ? (
         <Empty>The node is being asked.</Empty>
       ) : nodes === null ? (
         <Empty>
-          This node is alone: when it is lost, its {plural(volumes.length, 'volume')} cannot be used until it is back. Make a cluster of three nodes, and volumes with copies outlive any one of them:{' '}
+          {volumes.length === 0 ? 'This node is alone, and has no volume yet.' : `This node is alone: when it is lost, its ${plural(volumes.length, 'volume')} cannot be used until it is back.`} Make a cluster of three nodes, and volumes with copies outlive any one of them:{' '}
           <code>ursa node init --listen ADDRESS</code>.
         </Empty>
       ) : (
@@ -218,7 +207,7 @@ function WorkPanel({ nodes }: { nodes: ClusterNode[] }) {
       ) : (
         <Stack gap="sm">
           {all.slice(0, JOBS_MAX).map((job) => (
-            <JobRow key={job.id} job={job} nodes={nodes} />
+            <JobRow key={job.id} job={job} nodes={nodes} at={jobs.dataUpdatedAt} />
           ))}
           {all.length > JOBS_MAX && <Text size="sm" c="dimmed">and {all.length - JOBS_MAX} more.</Text>}
         </Stack>

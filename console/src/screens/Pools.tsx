@@ -10,6 +10,7 @@ import { Ask, DeedButton, Said } from '../parts/deed'
 import { MissingNote } from '../parts/MissingNote'
 import { Panel } from '../parts/Panel'
 import { Empty, ProblemAlert } from '../parts/Problem'
+import { Rows } from '../parts/Rows'
 import { State, type Tone } from '../parts/State'
 import { ursa } from '../words/command'
 import { elsewhere } from '../words/missing'
@@ -126,23 +127,11 @@ function PoolPanel({ pool, because, at, choose }: { pool: Pool; because?: string
             </Progress.Root>
           </Box>
         )}
-        <Table.ScrollContainer minWidth={560}>
-          <Table verticalSpacing={5}>
-            <Table.Thead>
-              <Table.Tr>
-                <Table.Th>Disk</Table.Th>
-                <Table.Th>State</Table.Th>
-                <Table.Th ta="right">Free</Table.Th>
-                <Table.Th ta="right">Of</Table.Th>
-              </Table.Tr>
-            </Table.Thead>
-            <Table.Tbody>
-              {pool.disks.map((disk) => (
-                <DiskRow key={disk.path} disk={disk} open={pool.id !== undefined && pool.id !== null} />
-              ))}
-            </Table.Tbody>
-          </Table>
-        </Table.ScrollContainer>
+        <Rows width={560} head={['Disk', 'State', { right: 'Free' }, { right: 'Of' }]}>
+          {pool.disks.map((disk) => (
+            <DiskRow key={disk.path} disk={disk} open={pool.id !== undefined && pool.id !== null} />
+          ))}
+        </Rows>
         {pool.disks.length > 1 && <Text size="xs" c="dimmed">It needs all of its disks, and is lost with any one of them: keep copies of volumes on other nodes.</Text>}
       </Stack>
     </Panel>

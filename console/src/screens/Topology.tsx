@@ -1,16 +1,21 @@
 import { Group, Stack, Text, Title, useComputedColorScheme } from '@mantine/core'
-import { useNodes, useVolumes } from '../api/queries'
+import { useMemo } from 'react'
+import { useMissingSessions, useNodes, useSessions, useVolumes } from '../api/queries'
 import type { ClusterNode, Volume } from '../api/types'
+import { MissingNote } from '../parts/MissingNote'
 import { Panel } from '../parts/Panel'
 import { Empty, ProblemAlert } from '../parts/Problem'
 import { State } from '../parts/State'
 import { useWidth } from '../parts/width'
 import { link } from '../route'
+import { type HostPaths, hostPaths } from '../words/hostpaths'
 import { plural } from '../words/size'
 import { copyState } from '../words/sync'
 
 /** So many volumes are drawn; the worst off first. */
 const VOLUMES_MAX = 24
+/** So many hosts are drawn; those that lack a path first. */
+const HOSTS_MAX = 16
 
 type Tone = 'ok' | 'working' | 'warning' | 'critical' | 'off'
 
@@ -25,6 +30,10 @@ const INK: Record<Tone, [light: string, dark: string]> = {
 export function Topology() {
   const nodes = useNodes()
   const volumes = useVolumes()
+  const sessions = useSessions()
+  const missing = useMissingSessions()
+  const hosts = useMemo(() => hostPaths(sessions.data ?? [], volumes.data ?? []), [sessions.data, volumes.data])
+  const here = nodes.data?.find((node) => node.here)
   return (
     <Stack gap="md">
       <Title order={1} size="h3">
@@ -38,13 +47,15 @@ export function Topology() {
           </Empty>
         </Panel>
       ) : (
-        <Panel title="Nodes and copies" at={Math.min(nodes.dataUpdatedAt, volumes.dataUpdatedAt)} note="Each column is a node, each line a volume, each dot a copy.">
-          {nodes.data && volumes.data && (nodes.data.length > 0 ? <Picture nodes={nodes.data} volumes={volumes.data} /> : <Empty>There is no node.</Empty>)}
+        <Panel title="Nodes and copies" at={Math.min(nodes.dataUpdatedAt, volumes.dataUpdatedAt)} note={`Each column is a node. Lines between nodes are the links of ${here?.name ?? 'the node that is asked'}, which this page asks. Each line below is a volume with a dot for each copy, or a host with a square for each node that it uses.`}>
+          <MissingNote what="Sessions of hosts" missing={missing} />
+          {nodes.data && volumes.data && (nodes.data.length > 0 ? <Picture nodes={nodes.data} volumes={volumes.data} hosts={hosts} /> : <Empty>There is no node.</Empty>)}
           <Group gap="xs" mt="md">
             <State tone="ok">in sync, up</State>
             <State tone="working">being brought in sync</State>
             <State tone="warning">not in sync</State>
             <State tone="critical">down</State>
+            <State tone="warning">a host lacks a path</State>
           </Group>
         </Panel>
       )}
@@ -54,8 +65,9 @@ export function Topology() {
 
 const HEAD = 96
 const ROW = 34
+const CAPTION = 26
 
-function Picture({ nodes, volumes }: { nodes: ClusterNode[]; volumes: Volume[] }) {
+function Picture({ nodes, volumes, hosts }: { nodes: ClusterNode[]; volumes: Volume[]; hosts: HostPaths[] }) {
   const [ref, width] = useWidth()
   const dark = useComputedColorScheme('light') === 'dark' ? 1 : 0
   const rank = (volume: Volume) => (volume.copies ?? []).filter((copy) => copy.state !== 'in_sync').length
@@ -64,7 +76,9 @@ function Picture({ nodes, volumes }: { nodes: ClusterNode[]; volumes: Volume[] }
   const column = Math.max(70, (width - labels) / nodes.length)
   const whole = labels + column * nodes.length
   const x = (id: number) => labels + column * (nodes.findIndex((node) => node.id === id) + 0.5)
-  const height = HEAD + Math.max(1, drawn.length) * ROW + 10
+  const shown = hosts.slice(0, HOSTS_MAX)
+  const below = HEAD + Math.max(1, drawn.length) * ROW + 10
+  const height = below + CAPTION + Math.max(1, shown.length) * ROW
   const ink = (tone: Tone) => INK[tone][dark]
   const text = dark ? '#e9ecef' : '#212529'
   const dim = dark ? '#909296' : '#6c757d'
@@ -141,8 +155,44 @@ function Picture({ nodes, volumes }: { nodes: ClusterNode[]; volumes: Volume[] }
               </a>
             )
           })}
+          <text x={4} y={below + 14} fill={dim} fontSize={12} fontWeight={650}>
+            Hosts
+          </text>
+          <line x1={52} x2={whole} y1={below + 10} y2={below + 10} stroke={line} strokeWidth={1} />
+          {shown.length === 0 && (
+            <text x={labels} y={below + CAPTION + ROW / 2 + 4} fill={dim} fontSize={13}>
+              No host is logged in.
+            </text>
+          )}
+          {shown.map((host, row) => {
+            const y = below + CAPTION + row * ROW + ROW / 2
+            const ways = [...host.sessions.keys()].map((id) => x(id))
+            const words = nodes.filter((node) => host.sessions.has(node.id)).map((node) => node.name).join(', ')
+            const lacking = host.lacks.map((id) => nodes.find((node) => node.id === id)?.name ?? `node ${id}`).join(', ')
+            return (
+              <a key={host.initiator} href={link('hosts')} aria-label={`Host ${host.name}: uses ${words}${lacking ? `; no path by ${lacking}` : ''}`}>
+                <title>{`${host.initiator}: uses ${words}${lacking ? `; no path by ${lacking}` : ''}`}</title>
+                <rect x={0} y={y - ROW / 2} width={whole} height={ROW} fill="transparent" />
+                <text x={4} y={y + 4} fill={text} fontSize={13}>
+                  {shorten(host.name.replace(/^.*:/, ''), Math.floor(labels / 8.5))}
+                </text>
+                <line x1={Math.min(...ways)} x2={Math.max(...ways)} y1={y} y2={y} stroke={dim} strokeWidth={2} />
+                {nodes.map((node) => {
+                  const sessions = host.sessions.get(node.id)
+                  if (sessions === undefined && !host.lacks.includes(node.id)) return null
+                  const tone: Tone = sessions !== undefined ? 'ok' : node.up ? 'warning' : 'critical'
+                  return (
+                    <rect key={node.id} x={x(node.id) - 8} y={y - 8} width={16} height={16} rx={3} fill={sessions !== undefined ? ink(tone) : dark ? '#25262b' : '#ffffff'} stroke={ink(tone)} strokeWidth={2.5} strokeDasharray={sessions === undefined ? '4 3' : undefined}>
+                      <title>{sessions !== undefined ? `${host.name} has ${plural(sessions, 'session')} with ${node.name}` : `${host.name} has no session with ${node.name}, which has a copy of what it uses`}</title>
+                    </rect>
+                  )
+                })}
+              </a>
+            )
+          })}
         </svg>
       )}
+      {hosts.length > shown.length && <Text size="sm" c="dimmed" mt="xs">{plural(hosts.length - shown.length, 'further host is', 'further hosts are')} not drawn.</Text>}
       {volumes.length > drawn.length && (
         <Text size="sm" c="dimmed" mt="xs">
           {plural(volumes.length - drawn.length, 'further volume is', 'further volumes are')} not drawn: those of one node alone, and more than {VOLUMES_MAX}.

@@ -9,6 +9,7 @@ import { Ask, DeedButton, Said } from '../parts/deed'
 import { Panel } from '../parts/Panel'
 import { Paste } from '../parts/Paste'
 import { Empty, ProblemAlert } from '../parts/Problem'
+import { Rows } from '../parts/Rows'
 import { ursa } from '../words/command'
 import { duration } from '../words/size'
 import { PASSWORD_MIN } from './Setup'
@@ -90,40 +91,28 @@ function UsersPanel({ me }: { me: string }) {
   return (
     <Panel title="Users" at={users.dataUpdatedAt} right={<DeedButton deed="administer" size="compact-sm" onClick={() => setForm({})}>Make a user</DeedButton>} note="People, who log in with a password, on all nodes alike.">
       {users.error && <ProblemAlert error={users.error} what="The users cannot be listed" />}
-      <Table.ScrollContainer minWidth={480}>
-        <Table verticalSpacing={7}>
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>Name</Table.Th>
-              <Table.Th>Role</Table.Th>
-              <Table.Th>Made</Table.Th>
-              <Table.Th />
-            </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>
-            {(users.data ?? []).map((user) => (
-              <Table.Tr key={user.name}>
-                <Table.Td fw={600}>
-                  {user.name}
-                  {user.name === me ? ' (you)' : ''}
-                </Table.Td>
-                <Table.Td>{user.role}</Table.Td>
-                <Table.Td><Age at={user.created * 1000} /></Table.Td>
-                <Table.Td>
-                  <Group gap={6} justify="flex-end" wrap="nowrap">
-                    <DeedButton deed="administer" size="compact-sm" variant="default" onClick={() => setForm({ user })}>
-                      Change
-                    </DeedButton>
-                    <DeedButton deed="administer" size="compact-sm" variant="default" because={user.name === me ? 'It is you who is logged in.' : undefined} onClick={() => setDoomed(user)}>
-                      Delete
-                    </DeedButton>
-                  </Group>
-                </Table.Td>
-              </Table.Tr>
-            ))}
-          </Table.Tbody>
-        </Table>
-      </Table.ScrollContainer>
+      <Rows width={480} head={['Name', 'Role', 'Made', '']}>
+        {(users.data ?? []).map((user) => (
+          <Table.Tr key={user.name}>
+            <Table.Td fw={600}>
+              {user.name}
+              {user.name === me ? ' (you)' : ''}
+            </Table.Td>
+            <Table.Td>{user.role}</Table.Td>
+            <Table.Td><Age at={user.created * 1000} /></Table.Td>
+            <Table.Td>
+              <Group gap={6} justify="flex-end" wrap="nowrap">
+                <DeedButton deed="administer" size="compact-sm" variant="default" onClick={() => setForm({ user })}>
+                  Change
+                </DeedButton>
+                <DeedButton deed="administer" size="compact-sm" variant="default" because={user.name === me ? 'It is you who is logged in.' : undefined} onClick={() => setDoomed(user)}>
+                  Delete
+                </DeedButton>
+              </Group>
+            </Table.Td>
+          </Table.Tr>
+        ))}
+      </Rows>
       {form && <UserForm key={form.user?.name ?? ''} user={form.user} close={() => setForm(undefined)} />}
       {doomed && (
         <Ask opened close={() => setDoomed(undefined)} title={`Delete user ${doomed.name}`} label="Delete it" danger command={ursa('user', 'delete', doomed.name)} act={() => json('DELETE', `/v1/users/${encodeURIComponent(doomed.name)}`)} done={`User ${doomed.name} is deleted.`}>
@@ -175,38 +164,25 @@ function TokensPanel() {
       {tokens.data?.length === 0 ? (
         <Empty>There is no token. Make one for each script, so that each can be taken back alone.</Empty>
       ) : (
-        <Table.ScrollContainer minWidth={560}>
-          <Table verticalSpacing={7}>
-            <Table.Thead>
-              <Table.Tr>
-                <Table.Th>For</Table.Th>
-                <Table.Th>Role</Table.Th>
-                <Table.Th>Made by</Table.Th>
-                <Table.Th>Good</Table.Th>
-                <Table.Th />
-              </Table.Tr>
-            </Table.Thead>
-            <Table.Tbody>
-              {(tokens.data ?? []).map((token) => (
-                <Table.Tr key={token.id}>
-                  <Table.Td fw={600}>
-                    {token.name} <Text span size="xs" c="dimmed">{token.id}</Text>
-                  </Table.Td>
-                  <Table.Td>{token.role}</Table.Td>
-                  <Table.Td>
-                    {token.made_by}, <Age at={token.created * 1000} />
-                  </Table.Td>
-                  <Table.Td>{token.expires ? (token.expires * 1000 > now ? `for ${duration(token.expires - now / 1000)}` : 'no more') : 'until it is deleted'}</Table.Td>
-                  <Table.Td ta="right">
-                    <DeedButton deed="administer" size="compact-sm" variant="default" onClick={() => setDoomed(token)}>
-                      Delete
-                    </DeedButton>
-                  </Table.Td>
-                </Table.Tr>
-              ))}
-            </Table.Tbody>
-          </Table>
-        </Table.ScrollContainer>
+        <Rows width={560} head={['For', 'Role', 'Made by', 'Good', '']}>
+          {(tokens.data ?? []).map((token) => (
+            <Table.Tr key={token.id}>
+              <Table.Td fw={600}>
+                {token.name} <Text span size="xs" c="dimmed">{token.id}</Text>
+              </Table.Td>
+              <Table.Td>{token.role}</Table.Td>
+              <Table.Td>
+                {token.made_by}, <Age at={token.created * 1000} />
+              </Table.Td>
+              <Table.Td>{token.expires ? (token.expires * 1000 > now ? `for ${duration(token.expires - now / 1000)}` : 'no more') : 'until it is deleted'}</Table.Td>
+              <Table.Td ta="right">
+                <DeedButton deed="administer" size="compact-sm" variant="default" onClick={() => setDoomed(token)}>
+                  Delete
+                </DeedButton>
+              </Table.Td>
+            </Table.Tr>
+          ))}
+        </Rows>
       )}
       {making && <MakeToken close={() => setMaking(false)} />}
       {doomed && (

@@ -1,27 +1,28 @@
-import { Alert, Group, SimpleGrid, Stack, Table, Text, Title } from '@mantine/core'
-import { useMissingSessions, useNodes, useSessions, useVolume } from '../api/queries'
-import type { ClusterNode, Session, Volume } from '../api/types'
-import { Icon } from '../parts/Icon'
+import { Alert, Group, SimpleGrid, Stack, Text, Title } from '@mantine/core'
+import { useEvents, useNodes, useVolume } from '../api/queries'
+import type { ClusterNode, Volume } from '../api/types'
+import { useCounted } from '../live/histogram'
+import { useLiveVolume } from '../live/live'
+import { EventLine, eventsOfVolume, newestFirst } from '../parts/events'
 import { Histogram } from '../parts/Histogram'
+import { Icon } from '../parts/Icon'
 import { LivePanel } from '../parts/LivePanel'
-import { useLive, useLiveVolume } from '../live/live'
-import { MissingNote } from '../parts/MissingNote'
 import { Facts, Panel } from '../parts/Panel'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { State } from '../parts/State'
 import { SyncRow } from '../parts/SyncRow'
 import { link } from '../route'
 import { LOSS_TONE } from '../words/losses'
-import { duration, size } from '../words/size'
+import { size } from '../words/size'
 import { copyState, copyStateMeaning, syncsOf } from '../words/sync'
 import { isElsewhere, volumeState } from '../words/volume'
 import { VolumeActions } from './VolumeActions'
+import { PathsPanel } from './VolumePaths'
 
 export function VolumeScreen({ name }: { name: string }) {
   const volume = useVolume(name)
   const nodes = useNodes()
-  const live = useLive()
-  const samples = useLiveVolume(name)
+  const samples = useLiveVolume(volume.data?.id)
   if (!volume.data) {
     if (volume.error) return <ProblemAlert error={volume.error} what={`Volume ${name}`} />
     return <Empty>The node is being asked for volume {name}.</Empty>
@@ -63,13 +64,21 @@ export function VolumeScreen({ name }: { name: string }) {
         <CopiesPanel volume={one} nodes={nodes.data ?? undefined} at={at} />
         <LossPanel volume={one} at={at} />
       </SimpleGrid>
-      <LivePanel title="Load now" note="What hosts do with it through the node that this page asks, since this page looks." samples={samples} at={live.at} problem={live.problem} />
-      <Panel title="How long requests take" at={live.at} note="Through the node that this page asks, since this page looks: from the arrival of all data of a request to its answer.">
-        <Histogram of={live.done.get(one.name)} />
-      </Panel>
+      <LivePanel title="Load now" what="do with it" samples={samples} />
+      <HistogramPanel name={one.name} />
       <PathsPanel volume={one} nodes={nodes.data ?? undefined} at={at} />
+      <EventsPanel volume={one} />
       <FactsPanel volume={one} at={at} />
     </Stack>
+  )
+}
+
+function HistogramPanel({ name }: { name: string }) {
+  const counted = useCounted(name)
+  return (
+    <Panel title="How long requests take" at={counted.at} note="Through the node that this page asks, since this page looks: from the arrival of all data of a request to its answer.">
+      {counted.problem && !counted.of ? <ProblemAlert error={counted.problem} what="No figures" /> : <Histogram of={counted.of} />}
+    </Panel>
   )
 }
 
@@ -105,7 +114,7 @@ function CopiesPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNod
             )
           })}
           {syncsOf([volume]).map((sync) => (
-            <SyncRow key={sync.copy.slot} {...sync} />
+            <SyncRow key={sync.copy.slot} {...sync} at={at} />
           ))}
           {volume.reason && (
             <Text size="sm" c="dimmed">
@@ -148,105 +157,29 @@ function LossPanel({ volume, at }: { volume: Volume; at: number }) {
   )
 }
 
-function PathsPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNode[]; at: number }) {
-  const sessions = useSessions()
-  const missing = useMissingSessions()
-  const targets = new Set(volume.maps.map((map) => map.target))
-  const on = (sessions.data ?? []).filter((session) => session.target && targets.has(session.target))
-  const ways = (volume.copies ?? []).flatMap((copy) => {
-    const node = nodes?.find((one) => one.id === copy.node)
-    return node ? node.portals.map((portal) => ({ copy, node, portal })) : []
-  })
-  return (
-    <Panel title="Paths and initiators" at={Math.min(at, sessions.dataUpdatedAt || at)} right={<To href={`#/hosts?target=${encodeURIComponent(volume.maps[0]?.target ?? '')}`} small>Attach a host</To>}>
-      <Stack gap="md">
-        {volume.maps.length === 0 ? (
-          <Empty>Nobody sees it: it is not mapped for any host group. Map it under “More”.</Empty>
-        ) : (
-          <Table.ScrollContainer minWidth={520}>
-            <Table verticalSpacing={5} withRowBorders={false}>
-              <Table.Thead>
-                <Table.Tr>
-                  <Table.Th>Host group</Table.Th>
-                  <Table.Th>Target</Table.Th>
-                  <Table.Th>LUN</Table.Th>
-                </Table.Tr>
-              </Table.Thead>
-              <Table.Tbody>
-                {volume.maps.map((map) => (
-                  <Table.Tr key={`${map.target} ${map.lun} ${map.host}`}>
-                    <Table.Td>{map.host === 'local' ? 'local (each node’s own machine)' : map.host}</Table.Td>
-                    <Table.Td style={{ overflowWrap: 'anywhere' }}>{map.target}</Table.Td>
-                    <Table.Td>{map.lun}</Table.Td>
-                  </Table.Tr>
-                ))}
-              </Table.Tbody>
-            </Table>
-          </Table.ScrollContainer>
-        )}
-        {ways.length > 0 && (
-          <Table.ScrollContainer minWidth={420}>
-            <Table verticalSpacing={5} withRowBorders={false}>
-              <Table.Thead>
-                <Table.Tr>
-                  <Table.Th>Way to it</Table.Th>
-                  <Table.Th>Node</Table.Th>
-                  <Table.Th>Hosts can use it</Table.Th>
-                </Table.Tr>
-              </Table.Thead>
-              <Table.Tbody>
-                {ways.map(({ copy, node, portal }) => (
-                  <Table.Tr key={`${node.id} ${portal}`}>
-                    <Table.Td>{portal}</Table.Td>
-                    <Table.Td>{node.name}</Table.Td>
-                    <Table.Td>{!node.up ? 'no: the node is down' : copy.state !== 'in_sync' ? 'no: its copy is not in sync' : 'yes'}</Table.Td>
-                  </Table.Tr>
-                ))}
-              </Table.Tbody>
-            </Table>
-          </Table.ScrollContainer>
-        )}
-        <Sessions on={on} cluster={nodes !== undefined} failed={sessions.error} />
-        <MissingNote what="Sessions" missing={missing} />
-      </Stack>
-    </Panel>
-  )
-}
+/** So many events are shown here; their own screen has more. */
+const EVENTS_MAX = 8
 
-function Sessions({ on, cluster, failed }: { on: Session[]; cluster: boolean; failed: unknown }) {
-  if (failed) return <ProblemAlert error={failed} what="The sessions cannot be listed" />
-  if (on.length === 0) return <Text size="sm" c="dimmed">No initiator is logged in to its target.</Text>
+function EventsPanel({ volume }: { volume: Volume }) {
+  const events = useEvents()
+  const all = newestFirst(eventsOfVolume(events.data ?? [], volume.name))
   return (
-    <Table.ScrollContainer minWidth={680}>
-      <Table verticalSpacing={5} withRowBorders={false}>
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Initiator</Table.Th>
-            {cluster && <Table.Th>Node</Table.Th>}
-            <Table.Th>From</Table.Th>
-            <Table.Th>Core</Table.Th>
-            <Table.Th>For</Table.Th>
-            <Table.Th ta="right">Commands</Table.Th>
-            <Table.Th ta="right">Received</Table.Th>
-            <Table.Th ta="right">Sent</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {on.map((session) => (
-            <Table.Tr key={`${session.node ?? ''} ${session.tsih}`}>
-              <Table.Td style={{ overflowWrap: 'anywhere' }}>{session.alias || session.initiator}</Table.Td>
-              {cluster && <Table.Td>{session.node_name ?? session.node}</Table.Td>}
-              <Table.Td>{session.addresses.join(', ')}</Table.Td>
-              <Table.Td>{session.core}</Table.Td>
-              <Table.Td>{duration(session.age)}</Table.Td>
-              <Table.Td ta="right">{session.commands.toLocaleString()}</Table.Td>
-              <Table.Td ta="right">{size(session.bytes_received)}</Table.Td>
-              <Table.Td ta="right">{size(session.bytes_sent)}</Table.Td>
-            </Table.Tr>
+    <Panel title="Events" at={events.dataUpdatedAt} note="What the node that this page asks has seen of it lately, the newest first." right={<To href="#/events" small>All</To>}>
+      {events.error ? (
+        <ProblemAlert error={events.error} what="The events cannot be read" />
+      ) : !events.data ? (
+        <Empty>The node is being asked.</Empty>
+      ) : all.length === 0 ? (
+        <Empty>Nothing has happened to it lately that is worth a line.</Empty>
+      ) : (
+        <Stack gap={8}>
+          {all.slice(0, EVENTS_MAX).map((event) => (
+            <EventLine key={event.id} event={event} />
           ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+          {all.length > EVENTS_MAX && <Text size="sm" c="dimmed">and {all.length - EVENTS_MAX} before that.</Text>}
+        </Stack>
+      )}
+    </Panel>
   )
 }
 

@@ -1,12 +1,14 @@
-import { Button, Group, SegmentedControl, Stack, Table, Text, TextInput, Title } from '@mantine/core'
+import { Button, Group, SegmentedControl, Select, Stack, Table, Text, TextInput, Title } from '@mantine/core'
 import { useDebouncedValue } from '@mantine/hooks'
 import { useMemo, useState } from 'react'
-import { useMissingVolumes, useVolumes } from '../api/queries'
+import { useMissingVolumes, useNodes, useVolumes } from '../api/queries'
 import type { Volume } from '../api/types'
-import { type Sample, useLive } from '../live/live'
+import { useLive } from '../live/live'
+import type { Sample } from '../live/sample'
 import { Age } from '../parts/Age'
 import { MissingNote } from '../parts/MissingNote'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
+import { Rows } from '../parts/Rows'
 import { State } from '../parts/State'
 import { go, link } from '../route'
 import { count, plural, rate, size } from '../words/size'
@@ -22,28 +24,31 @@ export function Volumes() {
   const volumes = useVolumes()
   const missing = useMissingVolumes()
   const live = useLive()
+  const nodes = useNodes()
   const [typed, setTyped] = useState('')
   const [text] = useDebouncedValue(typed, 120)
   const [filter, setFilter] = useState<Filter>('all')
+  const [on, setOn] = useState<string | null>(null)
   const [order, setOrder] = useState<Order>('name')
   const all = volumes.data
   const attention = all?.filter((volume) => volumeState(volume).tone !== 'ok').length ?? 0
   const shown = useMemo(() => {
     const wanted = text.trim().toLowerCase()
     const load = (volume: Volume) => {
-      const now = live.volumes.get(volume.name)
+      const now = live.volumes.get(volume.id)
       return now ? now.reads + now.writes : 0
     }
     const found = (all ?? []).filter(
       (volume) =>
         (filter !== 'attention' || volumeState(volume).tone !== 'ok') &&
+        (on === null || (volume.copies ?? []).some((copy) => String(copy.node) === on)) &&
         (filter !== 'busy' || load(volume) > 0) &&
         (wanted === '' || [volume.name, volume.pool, volume.kind, ...volume.maps.flatMap((map) => [map.target, map.host]), ...(volume.copies ?? []).map((copy) => copy.node_name)].some((field) => field.toLowerCase().includes(wanted))),
     )
     if (order === 'size') found.sort((a, b) => b.size - a.size)
     if (order === 'load') found.sort((a, b) => load(b) - load(a))
     return found
-  }, [all, text, filter, order, live.volumes])
+  }, [all, text, filter, on, order, live.volumes])
   return (
     <Stack gap="md">
       <Group justify="space-between">
@@ -62,7 +67,7 @@ export function Volumes() {
         <>
           <Group gap="sm">
             <TextInput
-              placeholder="Name, target, host group, pool or node"
+              placeholder="Name, target, host, pool"
               aria-label="Filter"
               value={typed}
               onChange={(event) => setTyped(event.currentTarget.value)}
@@ -77,6 +82,17 @@ export function Volumes() {
                 { value: 'busy', label: 'In use now' },
               ]}
             />
+            {(nodes.data?.length ?? 0) > 1 && (
+              <Select
+                aria-label="On which node"
+                placeholder="On any node"
+                data={(nodes.data ?? []).filter((node) => !node.witness).map((node) => ({ value: String(node.id), label: `On ${node.name}` }))}
+                value={on}
+                onChange={setOn}
+                clearable
+                w={150}
+              />
+            )}
             <SegmentedControl
               value={order}
               onChange={(value) => setOrder(value as Order)}
@@ -89,27 +105,11 @@ export function Volumes() {
             />
             <Age at={volumes.dataUpdatedAt} live />
           </Group>
-          <Table.ScrollContainer minWidth={760}>
-            <Table highlightOnHover verticalSpacing={7}>
-              <Table.Thead>
-                <Table.Tr>
-                  <Table.Th>Name</Table.Th>
-                  <Table.Th>State</Table.Th>
-                  <Table.Th>Size</Table.Th>
-                  <Table.Th>Kind</Table.Th>
-                  <Table.Th>Copies</Table.Th>
-                  <Table.Th>Seen by</Table.Th>
-                  <Table.Th ta="right">Requests a second</Table.Th>
-                  <Table.Th ta="right">Bandwidth</Table.Th>
-                </Table.Tr>
-              </Table.Thead>
-              <Table.Tbody>
-                {shown.slice(0, ROWS_MAX).map((volume) => (
-                  <Row key={volume.id} volume={volume} now={live.volumes.get(volume.name)} />
-                ))}
-              </Table.Tbody>
-            </Table>
-          </Table.ScrollContainer>
+          <Rows width={760} head={['Name', 'State', 'Size', 'Kind', 'Copies', 'Seen by', { right: 'Requests a second' }, { right: 'Bandwidth' }]} hover>
+            {shown.slice(0, ROWS_MAX).map((volume) => (
+              <Row key={volume.id} volume={volume} now={live.volumes.get(volume.id)} />
+            ))}
+          </Rows>
           {all && shown.length === 0 && <Empty>No volume of {all.length} is like that. Change the filter.</Empty>}
           {shown.length > ROWS_MAX && <Text size="sm" c="dimmed">{plural(shown.length - ROWS_MAX, 'more is', 'more are')} not shown: filter for them.</Text>}
         </>

@@ -2,6 +2,7 @@
 
 import type { ClusterNode, Job } from '../api/types'
 import { duration, rate, size } from './size'
+import { toGo } from './sync'
 
 /** What is done, with whom: `moves from n1 to n2`. */
 export function jobWord(job: Job, nodes: ClusterNode[]): string {
@@ -21,12 +22,12 @@ export function jobWord(job: Job, nodes: ClusterNode[]): string {
   }
 }
 
-/** `3GiB of 10GiB done, 64MiB/s, 48 s to go`; what is not known is left out. */
-export function jobLine(job: Job): string {
+/** `3GiB of 10GiB done, 64MiB/s, 48 s to go`; what is not known is left out. `age`: how long ago that was so, in seconds. */
+export function jobLine(job: Job, age = 0): string {
   const parts: string[] = []
   if (known(job.bytes_done) && known(job.bytes_total) && job.bytes_total > 0) parts.push(`${size(job.bytes_done)} of ${size(job.bytes_total)} done`)
   if (known(job.rate) && job.rate > 0) parts.push(rate(job.rate))
-  if (known(job.eta_s)) parts.push(`${duration(job.eta_s)} to go`)
+  if (known(job.eta_s)) parts.push(`${duration(toGo(job.eta_s, age))} to go`)
   else if (known(job.age_s)) parts.push(`for ${duration(job.age_s)}`)
   return parts.join(', ')
 }

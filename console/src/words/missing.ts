@@ -1,6 +1,7 @@
 // Lists of all nodes: whose part is missing, and what only the node that has it changes.
 
 import type { ClusterNode, Missing } from '../api/types'
+import type { Live } from '../live/live'
 
 /** `Pools of n3 (node 3) are missing: it did not answer within 2 s.` */
 export function missingLine(what: string, missing: Missing[]): string {
@@ -12,4 +13,18 @@ export function elsewhere(of: { node?: number | null; node_name?: string | null 
   const here = nodes?.find((node) => node.here)
   if (of.node === undefined || of.node === null || !here || here.id === of.node) return undefined
   return `It is of ${of.node_name || `node ${of.node}`}: open that node’s console.`
+}
+
+/** Nodes whose live figures are not there: those that cannot be asked, and those that are up and say nothing. */
+export function unheard(live: Pick<Live, 'nodes' | 'missing'>, nodes: ClusterNode[] | null | undefined): Missing[] {
+  const heard = new Set(live.nodes.map((one) => one.node))
+  const told = live.missing.filter((one) => !heard.has(one.node))
+  const silent = (nodes ?? []).filter((node) => node.up && !node.witness && !heard.has(node.id) && !told.some((one) => one.node === node.id))
+  return [...told, ...silent.map((node) => ({ node: node.id, node_name: node.name, reason: 'it has sent none yet' }))]
+}
+
+/** `db`, `db and mail`, `a, b, c and 7 more`. */
+export function listed(names: string[]): string {
+  if (names.length > 3) return `${names.slice(0, 3).join(', ')} and ${names.length - 3} more`
+  return names.length < 2 ? names.join() : `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`
 }

@@ -75,3 +75,9 @@ export function percent(part: number, whole: number): string {
 export function plural(many: number, one: string, several = `${one}s`): string {
   return `${many} ${many === 1 ? one : several}`
 }
+
+/** A point in time, by this machine's clock: the time of today, else with its day. */
+export function moment(at: number): string {
+  const date = new Date(at * 1000)
+  return date.toDateString() === new Date().toDateString() ? date.toLocaleTimeString() : date.toLocaleString()
+}

@@ -46,12 +46,16 @@ export function progress(sync: CopySync): number {
   return sync.total_bytes > 0 ? Math.min(1, 1 - sync.left_bytes / sync.total_bytes) : 0
 }
 
-/** `3G of 10G left, 64M/s, 48 s to go`. */
-export function syncLine(sync: CopySync): string {
+/** A time to go that was right some time ago, in seconds. What is old counts down no more: nobody knows. */
+export const toGo = (seconds: number, age: number) => Math.max(1, seconds - Math.min(age, OLD_S))
+const OLD_S = 15
+
+/** `3G of 10G left, 64M/s, 48 s to go`. `age`: how long ago that was so, in seconds. */
+export function syncLine(sync: CopySync, age = 0): string {
   if (sync.total_bytes === 0) return 'nothing to copy so far'
   const parts = [`${size(sync.left_bytes)} of ${size(sync.total_bytes)} left`]
   if (sync.bytes_per_second > 0) parts.push(rate(sync.bytes_per_second))
-  if (sync.seconds_left !== null && sync.seconds_left !== undefined) parts.push(`${duration(sync.seconds_left)} to go`)
+  if (sync.seconds_left !== null && sync.seconds_left !== undefined) parts.push(`${duration(toGo(sync.seconds_left, age))} to go`)
   return parts.join(', ')
 }
 

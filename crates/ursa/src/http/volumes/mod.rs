@@ -139,9 +139,18 @@ pub(super) async fn create(
     if dry_run {
         return would_create(&state, asked, new).await;
     }
+    let (known, name) = (state.elsewhere.clone(), new.name.clone());
     let make = |control: Rc<Control>| async move {
         let made: Result<VolumeStatus, ControlError> = control.create_volume(new).await;
-        made.map(|volume| named(&control, volume))
+        match made {
+            Ok(volume) => Ok(named(&control, volume)),
+            // It is made, but not among this node's volumes, with copies on other nodes only: these say what it is like.
+            Err(error @ ControlError::NotFound { kind: "volume", .. }) => {
+                let all = everywhere(control, known).await?.items;
+                all.into_iter().find(|volume| volume.name == name).ok_or(error)
+            }
+            Err(error) => Err(error),
+        }
     };
     match state.call(make).await {
         Ok(volume) => Ok((StatusCode::CREATED, axum::Json(volume)).into_response()),

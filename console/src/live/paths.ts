@@ -1,0 +1,20 @@
+// What goes through each session, and so each path: the difference between two looks at what it has counted.
+
+import { useEffect, useRef, useState } from 'react'
+import { useSessions } from '../api/queries'
+import type { Session } from '../api/types'
+import { type PathRate, ratesBetween } from '../words/hostpaths'
+
+/** What goes through each session now, by `sessionKey`; nothing before the second look. */
+export function usePathRates(): Map<string, PathRate> {
+  const { data, dataUpdatedAt: at } = useSessions()
+  const last = useRef<{ at: number; data: Session[] }>(undefined)
+  const [rates, setRates] = useState<Map<string, PathRate>>(() => new Map())
+  useEffect(() => {
+    const before = last.current
+    if (!data || before?.at === at) return
+    last.current = { at, data }
+    if (before) setRates(ratesBetween(before.data, data, (at - before.at) / 1000))
+  }, [data, at])
+  return rates
+}

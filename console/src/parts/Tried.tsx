@@ -1,0 +1,40 @@
+import { Group, List, Stack, Text } from '@mantine/core'
+import { useQuery } from '@tanstack/react-query'
+import { useForbidden } from '../api/access'
+import { json } from '../api/client'
+import type { DryRun } from '../api/types'
+import { Age } from './Age'
+import { Candidates, ProblemAlert } from './Problem'
+
+/** What the node says that a change would do, before it is done: its answer to a dry run. */
+export function Tried({ method = 'POST', path, body, failure }: {
+  method?: 'POST' | 'DELETE'
+  path: string
+  body?: unknown
+  /** What is said when it refuses. */
+  failure: string
+}) {
+  const forbidden = useForbidden('change')
+  const tried = useQuery({
+    queryKey: ['dry-run', method, path, body],
+    queryFn: () => json<DryRun>(method, `${path}?dry_run=true`, body),
+    enabled: forbidden === undefined,
+    staleTime: Infinity,
+    gcTime: 0,
+  })
+  if (forbidden !== undefined) return null
+  if (tried.error) return <ProblemAlert error={tried.error} what={failure} />
+  if (!tried.data) return <Text size="sm" c="dimmed">The node is asked what it would do.</Text>
+  return (
+    <Stack gap={4}>
+      <Group gap="xs">
+        <Text size="sm" fw={600}>What the node would do</Text>
+        <Age at={tried.dataUpdatedAt} />
+      </Group>
+      <List size="sm">
+        {tried.data.would.map((sentence) => <List.Item key={sentence}>{sentence}</List.Item>)}
+      </List>
+      <Candidates of={tried.data.candidates ?? []} />
+    </Stack>
+  )
+}
