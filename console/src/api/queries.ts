@@ -130,6 +130,18 @@ export const useJobs = () =>
     refetchInterval: SOON,
   })
 
+/** What nodes have kept of the last `seconds`, in at most so many points; of all nodes, or without a cluster of this one. */
+export const useHistory = (series: string[], seconds: number, points: number, cluster: boolean) =>
+  useQuery({
+    queryKey: ['history', series, seconds, points, cluster],
+    queryFn: () => {
+      const to = Math.floor(Date.now() / 1000)
+      const query = { series: series.join(), from: to - seconds, to, points, ...(cluster ? { node: 'all' } : {}) }
+      return data(api.GET('/v1/history', { params: { query } }))
+    },
+    refetchInterval: LATER,
+  })
+
 export interface User {
   name: string
   role: Role

@@ -221,6 +221,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What has gone on in the last seven days on the node that is asked, or on others.
+         * @description Each node keeps ten seconds for six hours and minutes for seven days; steps are as short as `points` allows, and begin at multiples of their length. Series: `read_operations`, `write_operations`, `read_bytes`,
+         *     `write_bytes` (of all volumes, a second), `read_mean_us`, `write_mean_us`, `read_p99_us`, `write_p99_us` (the highest of ten seconds; 8388608: more than 4.2 s), `cpu`, `cpu_polling` (the mean of the node's
+         *     cores), `out_of_sync_bytes` (of all copies of the cluster, as far as the node has heard: of several nodes take the greatest), and of each of a node's first 16 pools `pool_used_bytes` and `pool_size_bytes`.
+         */
+        get: operations["show_history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/hosts": {
         parameters: {
             query?: never;
@@ -1312,6 +1334,49 @@ export interface components {
             /** @description The program's version. */
             version: string;
         };
+        /** @description What was kept of nodes, in steps of the same length. */
+        History: {
+            /**
+             * Format: int64
+             * @description Where the first step begins, in seconds since 1970.
+             */
+            from: number;
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
+            /** @description By node, each series that was asked for; of each pool of the node two. */
+            series: components["schemas"]["HistorySeries"][];
+            /**
+             * Format: int32
+             * @description How long a step is, in seconds.
+             */
+            step_s: number;
+        };
+        /** @description One value of one node, or of one of its pools, step by step. */
+        HistorySeries: {
+            /**
+             * Format: int32
+             * @description The number of the node; absent without a cluster.
+             */
+            node?: number | null;
+            /** @description The name of the node; absent without a cluster. */
+            node_name?: string | null;
+            /** @description One a step: the mean, and of `_p99_us` the greatest. `null`: nothing was kept then, or there was nothing to measure. */
+            points: (number | null)[];
+            /** @description Of which pool, by its name. */
+            pool?: string | null;
+            /**
+             * @description Which value.
+             * @example write_operations
+             */
+            series: string;
+            /** @description What is counted. */
+            unit: components["schemas"]["HistoryUnit"];
+        };
+        /**
+         * @description What the points of a series count.
+         * @enum {string}
+         */
+        HistoryUnit: "operations_per_second" | "bytes_per_second" | "microseconds" | "ratio" | "bytes";
         /**
          * @description A host group: initiators that are treated alike. One belongs to it if its name is listed (or no name is) and its
          *     address is listed (or no address is).
@@ -3043,6 +3108,73 @@ export interface operations {
                 };
             };
             /** @description `not_running` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_history: {
+        parameters: {
+            query?: {
+                /** @description Names of series, separated by commas; absent: all. */
+                series?: string;
+                /** @description From when on, in seconds since 1970; absent: an hour before `to`. */
+                from?: number;
+                /** @description Until when; absent: now. */
+                to?: number;
+                /** @description How many points at most: 2 to 1000; 361 unless told otherwise. */
+                points?: number;
+                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                node?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was kept */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["History"];
+                };
+            };
+            /** @description `query_invalid` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `history_unavailable` */
             503: {
                 headers: {
                     [name: string]: unknown;

@@ -1,21 +1,22 @@
 import { Alert, Anchor, Box, Group, Progress, SimpleGrid, Stack, Text, Title } from '@mantine/core'
-import { useEvents, useJobs, useMissingPools, useMissingSessions, useMissingVolumes, useNode, useNodes, usePools, useSessions, useVolumes } from '../api/queries'
+import { useMemo } from 'react'
+import { useEvents, useHistory, useJobs, useMissingPools, useMissingSessions, useMissingVolumes, useNode, useNodes, usePools, useSessions, useVolumes } from '../api/queries'
 import type { ClusterNode, Pool, Volume } from '../api/types'
-import { useLive } from '../live/live'
 import { Age } from '../parts/Age'
 import { useNow } from '../parts/clock'
 import { EventLine, newestFirst } from '../parts/events'
 import { Icon } from '../parts/Icon'
 import { JobRow } from '../parts/JobRow'
-import { LivePanel } from '../parts/LivePanel'
 import { MissingNote } from '../parts/MissingNote'
 import { Figure, Panel } from '../parts/Panel'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { COLOR, State } from '../parts/State'
+import { type Forecast, forecast } from '../words/forecast'
 import type { Finding } from '../words/health'
 import { LOSS_TONE, type NodeLoss, lossesByNode } from '../words/losses'
 import { listed } from '../words/missing'
 import { duration, percent, plural, size } from '../words/size'
+import { LoadPanel } from './Load'
 import { sinceOf, useHealth } from './useHealth'
 
 export function Overview() {
@@ -24,7 +25,6 @@ export function Overview() {
   const volumes = useVolumes()
   const pools = usePools()
   const missing = useMissingVolumes()
-  const live = useLive()
   return (
     <Stack gap="md">
       <Title order={1} size="h3">
@@ -37,7 +37,7 @@ export function Overview() {
         <LossPanel volumes={volumes.data} nodes={nodes.data} at={volumes.dataUpdatedAt} />
         <CapacityPanel pools={pools.data} at={pools.dataUpdatedAt} />
       </SimpleGrid>
-      <LivePanel title="Load now" what="do" samples={live.total} />
+      <LoadPanel />
       <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
         <WorkPanel nodes={nodes.data ?? []} />
         <EventsPanel />
@@ -147,7 +147,25 @@ function LossPanel({ volumes, nodes, at }: { volumes?: Volume[]; nodes?: Cluster
   )
 }
 
+const WEEK = 7 * 86_400
+const HOURS_OF_WEEK = 7 * 24
+
+/** When pools are full if it goes on like this. */
+function useForecasts(): (pool: Pool) => Forecast | undefined {
+  const nodes = useNodes()
+  const kept = useHistory(['pool_used_bytes'], WEEK, HOURS_OF_WEEK, Array.isArray(nodes.data))
+  return useMemo(() => {
+    const { series = [], from = 0, step_s: step = 1 } = kept.data ?? {}
+    const of = new Map(series.map((one) => [`${one.node ?? ''} ${one.pool ?? ''}`, one.points]))
+    return (pool) => {
+      const used = of.get(`${pool.node ?? ''} ${pool.name}`)
+      return used && pool.total > 0 ? forecast({ from, step, used, size: pool.total }) : undefined
+    }
+  }, [kept.data])
+}
+
 function CapacityPanel({ pools, at }: { pools?: Pool[]; at: number }) {
+  const forecasts = useForecasts()
   const missing = useMissingPools()
   return (
     <Panel title="Capacity" at={at}>
@@ -180,7 +198,7 @@ function CapacityPanel({ pools, at }: { pools?: Pool[]; at: number }) {
                 />
               </Progress.Root>
               <Text size="xs" c="dimmed" mt={2}>
-                {percent(pool.total - pool.free, pool.total)} taken by {plural(pool.volumes, 'volume')}
+                {percent(pool.total - pool.free, pool.total)} taken by {plural(pool.volumes, 'volume')}. {forecasts(pool)?.text}
               </Text>
             </Box>
           ))}
