@@ -155,6 +155,18 @@ impl DirtyMap {
         }
     }
 
+    /// Clears the bits of these slots everywhere.
+    pub fn clear_all(&mut self, slots: Slots) {
+        if slots.iter().all(|slot| self.count(slot) == 0) {
+            return;
+        }
+        let mut from = 0;
+        while let Some(region) = self.next_dirty(from, slots) {
+            self.clear(region, slots);
+            from = region + 1;
+        }
+    }
+
     /// Whether these bits are on the disk for all of the regions.
     pub fn is_durable(&self, regions: Range<u64>, slots: Slots) -> bool {
         regions.into_iter().all(|region| {

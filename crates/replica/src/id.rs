@@ -49,11 +49,12 @@ pub struct Slots(u8);
 impl Slots {
     /// No slot.
     pub const NONE: Slots = Slots(0);
-    const ALL: u8 = (1 << Slot::MAX) - 1;
+    /// All slots, be there copies in them or not.
+    pub const ALL: Slots = Slots((1 << Slot::MAX) - 1);
 
     /// The set with these bits; bits that stand for no slot are left out.
     pub const fn from_bits(bits: u8) -> Slots {
-        Slots(bits & Slots::ALL)
+        Slots(bits & Slots::ALL.0)
     }
 
     /// One bit a slot, that of slot 0 lowest.

@@ -266,6 +266,9 @@ impl Replica {
         }
         self.joiner.enter(&config, standing, kept);
         self.config = Some(config);
+        // A map that was not read is marked for everybody, be there such a copy or not: what is noted for nobody would stay, and be handed on. A
+        // copy that is added later is a new one, whose own map says that it has nothing.
+        self.map.clear_all(Slots::ALL.minus(self.others()));
         self.debts.clear();
         if self.failed {
             return;

@@ -1,8 +1,8 @@
 //! What must be so of the world: while it runs, and when it has come to rest.
 
-use crate::{Command, Slot};
+use crate::{Command, Slot, Slots};
 
-use super::{EMPTY, GEOMETRY, NEVER, World, all_slots, linear, slot};
+use super::{EMPTY, GEOMETRY, NEVER, World, linear, slot};
 
 impl World {
     /// A4: where the disks of an in-sync copy and of another differ, one of them has a bit for the other on its disk.
@@ -49,6 +49,6 @@ impl World {
                 .iter()
                 .all(|node| node.up && node.membership.active() == Some(newest) && node.replica.is_at_rest())
             && (0..self.nodes.len())
-                .all(|index| self.nodes[index].replica.map().dirty(all_slots()).next().is_none())
+                .all(|index| self.nodes[index].replica.map().dirty(Slots::ALL).next().is_none())
     }
 }

@@ -17,8 +17,8 @@ use crate::canary::Canary;
 use crate::lease::{LeaseGrant, LeaseRequest, Leases, Terms};
 use crate::{
     Blocks, Command, Config, Envelope, Geometry, Incarnation, Membership, NodeId, Outcome, Output, ReadMark,
-    Reason, Receivers, RegionCompare, RegionRead, Replica, Revision, Slot, Slots, Standing, Steward,
-    Unreadable, View, wire,
+    Reason, Receivers, RegionCompare, RegionRead, Replica, Revision, Slot, Standing, Steward, Unreadable,
+    View, wire,
 };
 use disk::{Disk, EMPTY, Ended};
 use rt::sim::linear::{self, Kind, NEVER, Op};
@@ -753,10 +753,6 @@ impl World {
     fn steps(&mut self, count: u32) {
         (0..count).for_each(|_| self.step());
     }
-}
-
-fn all_slots() -> Slots {
-    Slots::from_bits(0xf)
 }
 
 impl Node {

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
+use crate::Slots;
 
 /// Steps with faults.
 const STEPS: u32 = 2500;
@@ -201,7 +202,7 @@ impl World {
                 "{:?} {} dirty {} active {:?}",
                 node.replica.standing(),
                 node.replica.unrest(),
-                node.replica.map().dirty(all_slots()).count(),
+                node.replica.map().dirty(Slots::ALL).count(),
                 node.membership.active().map(|config| config.epoch),
             )
         });

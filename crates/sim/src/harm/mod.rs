@@ -386,10 +386,15 @@ impl<'a> Harms<'a> {
         !self.stopping.is_empty()
     }
 
+    /// Whether somebody has to look after the pool of a node, which is not about to end.
+    fn pool_failed(&self, index: usize) -> bool {
+        self.cluster.is_started(index) && !self.stopping.contains(&index) && self.cluster.pool_failed(index)
+    }
+
     /// Opens anew the pools that do not work, as an administrator does when a disk is well again.
     fn reopen_pools(&self) {
         for index in 0..self.cluster.servers.len() {
-            if self.cluster.is_started(index) && self.cluster.pool_failed(index) {
+            if self.pool_failed(index) {
                 self.counts.count("pool opened anew");
                 self.cluster.reopen_pool(index);
             }
@@ -400,7 +405,7 @@ impl<'a> Harms<'a> {
     pub fn look_after(&mut self) {
         let (cluster, now) = (self.cluster, self.cluster.world.now());
         for (index, server) in cluster.servers.iter().enumerate() {
-            if cluster.is_started(index) && cluster.pool_failed(index) {
+            if self.pool_failed(index) {
                 match self.reopening.get(&index) {
                     None => {
                         self.counts.count("pool opened anew");

@@ -134,9 +134,8 @@ pub(super) async fn read_map(
 ) -> Result<DirtyMap, SliceError> {
     let regions = geometry.regions();
     let mut map = DirtyMap::new(regions);
-    let everybody = Slots::from_bits(0xf);
     if blank {
-        map.mark(0..regions, everybody);
+        map.mark(0..regions, Slots::ALL);
         return Ok(map);
     }
     for page in 0..map.pages() {
@@ -144,7 +143,7 @@ pub(super) async fn read_map(
         if image.is_none_or(|image| map.load(page, &image).is_err()) {
             tracing::error!(copy = %address, page, "a page of the dirty map is damaged: all that it covers is copied anew");
             let first = page as u64 * replica::PAGE_REGIONS;
-            map.mark(first..(first + replica::PAGE_REGIONS).min(regions), everybody);
+            map.mark(first..(first + replica::PAGE_REGIONS).min(regions), Slots::ALL);
         }
     }
     Ok(map)

@@ -362,7 +362,7 @@ impl SliceCopy {
 
     /// In how many regions another copy may hold something else.
     pub fn dirty_regions(&self) -> usize {
-        self.replica.borrow().map().dirty(Slots::from_bits(0xf)).count()
+        self.replica.borrow().map().dirty(Slots::ALL).count()
     }
 
     fn write_idle_pages(self: &Rc<Self>) {
