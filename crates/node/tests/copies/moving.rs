@@ -97,6 +97,9 @@ fn a_copy_is_added_and_another_taken_away_while_the_volume_is_used() {
             cluster.assert_all(1, 2);
             cluster.write_all(1, 3);
             cluster.assert_all(2, 3);
+            cluster.wait_until("nothing is noted for anybody, be there a copy or not", || {
+                [1, 2].iter().all(|index| cluster.dirty_regions(*index) == 0)
+            });
             assert!(matches!(cluster.remove_copy(2, 1), Err(ControlError::HasNoCopy { node: 1, .. })));
         }
     });

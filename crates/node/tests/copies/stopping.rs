@@ -22,7 +22,7 @@ impl Cluster {
     }
 
     /// In how many regions a node's copies say that another may differ.
-    fn dirty_regions(&self, index: usize) -> usize {
+    pub(super) fn dirty_regions(&self, index: usize) -> usize {
         let cores = (0..self.cores).map(|core| {
             self.world.block_on(self.servers[index], CoreId(core as u16), || async {
                 let slices = node::copies::Copies::current().slices();
