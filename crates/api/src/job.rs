@@ -50,6 +50,21 @@ pub struct Job {
     pub waits_for: Option<String>,
     /// `DELETE` takes it back.
     pub can_be_cancelled: bool,
+    /// `POST .../pause` has it stand still.
+    #[serde(default)]
+    pub can_be_paused: bool,
+    /// Who has paused it, and when; absent if nobody has. `POST .../resume` ends that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<SyncPaused>,
+}
+
+/// Who has paused a sync, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SyncPaused {
+    /// The user or token.
+    pub by: String,
+    /// In seconds since 1970.
+    pub since: u64,
 }
 
 /// What is done.
@@ -88,6 +103,8 @@ pub enum JobState {
     Running,
     /// It waits for something.
     Waiting,
+    /// Somebody has paused it.
+    Paused,
 }
 
 impl fmt::Display for JobState {
@@ -95,6 +112,7 @@ impl fmt::Display for JobState {
         f.write_str(match self {
             JobState::Running => "running",
             JobState::Waiting => "waiting",
+            JobState::Paused => "paused",
         })
     }
 }

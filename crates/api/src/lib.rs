@@ -39,7 +39,7 @@ pub use self::cluster::{
 pub use self::event::{Event, Events, Severity};
 pub use self::history::{History, HistorySeries, HistoryUnit};
 pub use self::host::{Host, HostChange, HostCreate};
-pub use self::job::{Job, JobKind, JobState};
+pub use self::job::{Job, JobKind, JobState, SyncPaused};
 pub use self::list::{List, Missing};
 pub use self::live::{LiveCore, LiveFlow, LiveSample, LiveVolume};
 pub use self::local::LocalCredential;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{VolumeFork, VolumeStrategy};
+use crate::{SyncPaused, VolumeFork, VolumeStrategy};
 
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -144,6 +144,9 @@ pub struct CopySync {
     /// What it waits for; absent if it gets on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
+    /// Who has paused it, and when: it stays as it is until somebody has it go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<SyncPaused>,
 }
 
 /// What keeps a sync from going faster.
@@ -158,6 +161,8 @@ pub enum SyncRestraint {
     ClusterLimit,
     /// The node that gives it brings other volumes up to date first.
     Turn,
+    /// Somebody has paused it.
+    Paused,
 }
 
 /// What a copy may do.

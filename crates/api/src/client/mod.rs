@@ -596,6 +596,24 @@ impl Client {
     pub fn cancel_job(&self, id: &str) -> Result<()> {
         self.delete(&format!("/v1/jobs/{}", segment(id)))
     }
+
+    /// Has a sync stand still until it is resumed.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn pause_job(&self, id: &str) -> Result<Job> {
+        let url = self.address(&format!("/v1/jobs/{}/pause", segment(id)));
+        self.json(self.authorized(self.agent.post(url)).send_empty())
+    }
+
+    /// Has a sync go on that was paused.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn resume_job(&self, id: &str) -> Result<Job> {
+        let url = self.address(&format!("/v1/jobs/{}/resume", segment(id)));
+        self.json(self.authorized(self.agent.post(url)).send_empty())
+    }
 }
 
 /// This URL, with an address for `localhost`.

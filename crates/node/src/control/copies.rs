@@ -699,6 +699,7 @@ async fn record_volume(
         reason: "the volume was made".into(),
         dropped: Vec::new(),
         missed: BTreeMap::new(),
+        paused: BTreeMap::new(),
     };
     let transaction = Keeper::transaction()
         .expect(NEXT_NUMBER, next.map(|(_, revision)| revision))

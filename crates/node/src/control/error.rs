@@ -294,6 +294,14 @@ pub enum ControlError {
         /// The node.
         node: u16,
     },
+    /// There is nothing to pause or to resume.
+    #[error("the copy of volume {volume:?} on node {node} is given nothing: it is in sync, or leaves")]
+    NothingToPause {
+        /// The volume.
+        volume: String,
+        /// The node.
+        node: u16,
+    },
     /// There is nothing to take back.
     #[error(
         "the copy of volume {volume:?} on node {node} is in sync by now: take it away with `ursa volume copy remove`"

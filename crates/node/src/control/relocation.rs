@@ -15,9 +15,10 @@ use super::copies::{drop_copies, once_heard};
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::copies::{
-    ADDED, Answer, Ask, ClusterError, DroppedCopy, ForkState, Keeper, Leaves, NewCopy, NodeEntry,
-    StandingEntry, VolumeEntry, json, node_key, volume_key, volume_name_key,
+    ADDED, Answer, Ask, ClusterError, CopyEntry, DroppedCopy, ForkState, Keeper, Leaves, NewCopy, NodeEntry,
+    StandingEntry, SyncPause, VolumeEntry, json, node_key, volume_key, volume_name_key,
 };
+use crate::shard::Shard;
 use crate::volume::VolumeId;
 
 /// How often a change is tried anew that was thwarted by another one of the same volume: who is in sync changes a few times while a node is lost.
@@ -173,6 +174,56 @@ impl Control {
             Ok((next, None))
         });
         kept.await.map(drop)
+    }
+
+    /// Has a copy that is not in sync be given nothing of what it misses until that is resumed: over restarts, too. What is noted of what it misses is
+    /// kept. One that takes new writes already has nearly all, and comes in sync.
+    ///
+    /// # Errors
+    /// A node that has no copy; [`ControlError::NothingToPause`].
+    pub async fn pause_sync(&self, volume: &str, node: u16, by: &str) -> Result<(), ControlError> {
+        let at = (Shard::current().config().unix_now)();
+        self.change_pause(volume, node, |entry, slot| {
+            let pause = SyncPause { by: by.to_owned(), at };
+            entry.paused.entry(slot).or_insert(pause);
+        })
+        .await
+    }
+
+    /// Has a copy be given what it misses again.
+    ///
+    /// # Errors
+    /// A node that has no copy; [`ControlError::NothingToPause`].
+    pub async fn resume_sync(&self, volume: &str, node: u16) -> Result<(), ControlError> {
+        self.change_pause(volume, node, |entry, slot| {
+            entry.paused.remove(&slot);
+        })
+        .await
+    }
+
+    async fn change_pause(
+        &self,
+        volume: &str,
+        node: u16,
+        change: impl Fn(&mut VolumeEntry, u8),
+    ) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let (id, _) = entry_named(&keeper, volume)?;
+        let changed = self.change_entry(&keeper, id, None, |entry| {
+            copy_on(entry, node)?;
+            let behind = |copy: &&CopyEntry| {
+                copy.node == node
+                    && copy.standing != StandingEntry::InSync
+                    && copy.leaves != Some(Leaves::Now)
+            };
+            let copy = entry.copies.iter().find(behind);
+            let nothing = || ControlError::NothingToPause { volume: entry.name.clone(), node };
+            let slot = copy.ok_or_else(nothing)?.slot;
+            let mut next = entry.clone();
+            change(&mut next, slot);
+            Ok((next, None))
+        });
+        changed.await.map(drop)
     }
 
     /// Changes a volume's entry in the cluster's record, again if somebody else was quicker. The change may name one more key and the revision at

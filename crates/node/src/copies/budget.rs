@@ -33,6 +33,8 @@ pub enum Restraint {
     ClusterLimit,
     /// Its source brings other volumes up to date first.
     Turn,
+    /// Somebody has paused it.
+    Paused,
 }
 
 /// What a core, or a node, may give.

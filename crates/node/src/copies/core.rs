@@ -11,7 +11,7 @@ use std::time::Duration;
 use base::{Chain, Instant};
 use link::{ClusterId, Frame, Handler, Link, LinkName, Role};
 use replica::wire::Malformed;
-use replica::{Incarnation, LeaseGrant, Leases, NodeId, Receivers, Revision, Terms};
+use replica::{Incarnation, LeaseGrant, Leases, NodeId, Receivers, Revision, Slot, Slots, Terms};
 use rt::CoreId;
 use rt::sync::Notify;
 
@@ -56,6 +56,8 @@ pub struct Copies {
     pace: RefCell<Pace>,
     /// Which volumes may be given what they miss.
     turns: RefCell<Turns>,
+    /// Which copies are given nothing in bulk, by the volume's number: somebody has paused that.
+    paused: RefCell<BTreeMap<u32, Slots>>,
     /// When links that are down by now had last received anything, by the node that they led to.
     heard: RefCell<BTreeMap<NodeId, Instant>>,
     /// Rung when a sync waits for that.
@@ -97,6 +99,7 @@ impl Copies {
             ahead: Cell::new(0),
             pace: RefCell::new(Pace::new(rt::now())),
             turns: RefCell::default(),
+            paused: RefCell::default(),
             heard: RefCell::default(),
             syncs_wait: Notify::new(),
             owing: RefCell::default(),
@@ -224,9 +227,25 @@ impl Copies {
         self.syncs_wait.notify();
     }
 
+    /// Which copies are paused from now on, by the volume's number.
+    pub(super) fn set_paused(&self, paused: BTreeMap<u32, Slots>) {
+        self.paused.replace(paused);
+        // What goes on now may have nothing under way that would wake it.
+        self.syncs_wait.notify();
+    }
+
+    /// Whether somebody has paused what this copy is given in bulk.
+    pub(super) fn is_paused(&self, volume: u32, slot: Slot) -> bool {
+        self.paused.borrow().get(&volume).is_some_and(|slots| slots.contains(slot))
+    }
+
     /// Which copies of the volume may be given what they miss.
     pub(super) fn receivers(&self, volume: u32) -> Receivers {
-        if self.turns.borrow().has(volume) { Receivers::All } else { Receivers::Joiners }
+        if !self.turns.borrow().has(volume) {
+            return Receivers::Joiners;
+        }
+        let paused = self.paused.borrow().get(&volume).copied();
+        paused.map_or(Receivers::All, Receivers::AllBut)
     }
 
     /// A host's write of so many bytes begins, and ends when what this gives is dropped: syncs make room for them.

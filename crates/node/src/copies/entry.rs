@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use base::{BlockSize, ByteLen};
-use replica::{Config, CopyState, Epoch, Incarnation, NodeId, Revision, Slot, Standing};
+use replica::{Config, CopyState, Epoch, Incarnation, NodeId, Revision, Slot, Slots, Standing};
 use serde::{Deserialize, Serialize};
 use store::VolumeId;
 
@@ -85,6 +85,18 @@ pub struct VolumeEntry {
     /// Why copies miss writes that did not always, by slot: the reason of the change that took each out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub missed: BTreeMap<u8, String>,
+    /// Copies that are not given what they miss since somebody has paused that, by slot. One that is in sync is in here no more.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub paused: BTreeMap<u8, SyncPause>,
+}
+
+/// Who has paused the sync of a copy, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncPause {
+    /// The user or token.
+    pub by: String,
+    /// In seconds since 1970, by the clock of the node that was asked.
+    pub at: u64,
 }
 
 /// A copy that its node is to delete.
@@ -197,7 +209,29 @@ impl VolumeEntry {
             Some((copy.slot, now.or_else(|| self.missed.get(&copy.slot).cloned())?))
         });
         let missed = missed.collect();
-        VolumeEntry { epoch: config.epoch.0, copies, reason: reason.to_owned(), missed, ..self.clone() }
+        let is_behind = |slot: u8| {
+            let before = self.copies.iter().find(|before| before.slot == slot);
+            copies.iter().any(|copy| {
+                copy.slot == slot
+                    && copy.standing != StandingEntry::InSync
+                    && before.is_some_and(|before| before.node == copy.node)
+            })
+        };
+        let paused = self.paused.iter().filter(|(slot, _)| is_behind(**slot));
+        let paused = paused.map(|(slot, pause)| (*slot, pause.clone())).collect();
+        VolumeEntry {
+            epoch: config.epoch.0,
+            copies,
+            reason: reason.to_owned(),
+            missed,
+            paused,
+            ..self.clone()
+        }
+    }
+
+    /// The copies whose syncs are paused.
+    pub fn paused_slots(&self) -> Slots {
+        self.paused.keys().filter_map(|slot| Slot::new(usize::from(*slot))).collect()
     }
 
     /// Why a copy that is not in sync misses writes.
@@ -319,6 +353,7 @@ mod tests {
             reason: String::new(),
             dropped: Vec::new(),
             missed: BTreeMap::new(),
+            paused: BTreeMap::new(),
         };
         let made = entry.with_config(&all, "the volume was made");
         assert!(made.missed.is_empty());
@@ -330,6 +365,15 @@ mod tests {
         assert_eq!((joins.cause(1), joins.reason.as_str()), ("its node was restarted", "it has nearly all"));
         let again = joins.with_config(&joining.promote(slot(1)).unwrap(), "it has all");
         assert!(again.missed.is_empty());
+        // A pause lasts as long: over a restart, not into the next loss, nor to another node's copy.
+        let pause = SyncPause { by: "eva".into(), at: 7 };
+        let paused = VolumeEntry { paused: [(1, pause)].into(), ..lost };
+        assert!(made.paused_slots().is_empty() && paused.paused_slots().contains(slot(1)));
+        let joins = paused.with_config(&joining, "it has nearly all");
+        assert_eq!(joins.paused, paused.paused);
+        assert!(joins.with_config(&joining.promote(slot(1)).unwrap(), "it has all").paused.is_empty());
+        let elsewhere = alone.drop_copy(slot(1)).unwrap().add(slot(1), NodeId(3)).unwrap();
+        assert!(paused.with_config(&elsewhere, ADDED).paused.is_empty());
         assert_eq!(entry.with_config(&alone, ADDED).cause(1), "it is a new copy");
         // A record of an earlier version has none.
         let old = r#"{"id":"1","number":1,"name":"db","size":1,"epoch":1,"copies":[],"reason":"-"}"#;

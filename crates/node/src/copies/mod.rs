@@ -28,7 +28,7 @@ pub use self::checksum::checksum;
 pub use self::core::{Copies, LinkHandler};
 pub use self::entry::{
     ADDED, CopyEntry, DATA_CHOSEN, DROPPED_MAX, DroppedCopy, Leaves, NODES, NewCopy, NodeEntry,
-    StandingEntry, VolumeEntry, maintenance_key, node_key, peer, volume_key, volume_name_key,
+    StandingEntry, SyncPause, VolumeEntry, maintenance_key, node_key, peer, volume_key, volume_name_key,
 };
 pub use replica::NodeId;
 

@@ -64,7 +64,7 @@ pub enum Part {
 pub fn of_slice(
     address: Address,
     replica: &Replica,
-    held_back_by: impl Fn(Receivers) -> Option<Restraint>,
+    held_back_by: impl Fn(Slot, Receivers) -> Option<Restraint>,
 ) -> Vec<SliceSync> {
     let Some(config) = replica.config() else { return Vec::new() };
     let serves = matches!(replica.standing(), Standing::InSync(_));
@@ -90,7 +90,7 @@ pub fn of_slice(
             copied_bytes,
             dirtied_bytes,
             part,
-            held_back_by: if may_be_held_back(part) { held_back_by(receivers) } else { None },
+            held_back_by: if may_be_held_back(part) { held_back_by(slot, receivers) } else { None },
         })
     };
     config.configured().iter().filter_map(of_slot).collect()
@@ -287,6 +287,7 @@ impl Progress {
             Some(Restraint::Turn) => {
                 format!("its turn: {me}, its source, brings other volumes up to date first")
             }
+            Some(Restraint::Paused) => "somebody to resume it".into(),
             Some(Restraint::NodeLimit) => format!("{me}, its source, to be allowed to give more"),
             Some(Restraint::ClusterLimit) => {
                 format!("{me}, its source, to have its share of the cluster's sync limit")
@@ -334,7 +335,7 @@ pub struct Report {
     copied: u64,
     bytes_per_second: u64,
     #[serde(default)]
-    held_back_by: Option<Restraint>,
+    pub(super) held_back_by: Option<Restraint>,
     waits_for: Option<String>,
 }
 
@@ -445,6 +446,7 @@ mod tests {
             reason: "-".into(),
             dropped: Vec::new(),
             missed: Default::default(),
+            paused: Default::default(),
         }
     }
 

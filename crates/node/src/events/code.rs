@@ -91,6 +91,10 @@ codes! {
     SYNC_STARTED = "sync_started", Info;
     /// A copy has all that it missed and is in sync.
     SYNC_ENDED = "sync_ended", Info;
+    /// Somebody has paused what a copy is given.
+    SYNC_PAUSED = "sync_paused", Warning, "`ursa job resume` when it may go on: until it is in sync fewer losses are survived";
+    /// It goes on.
+    SYNC_RESUMED = "sync_resumed", Info;
 
     /// Somebody has chosen what becomes of a volume when its two nodes do not hear of each other.
     STRATEGY_CHANGED = "strategy_changed", Info;

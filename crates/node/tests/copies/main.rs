@@ -14,6 +14,7 @@ mod given_up;
 #[cfg(debug_assertions)]
 mod mistakes;
 mod moving;
+mod pausing;
 mod power;
 mod record_lost;
 mod reservations;

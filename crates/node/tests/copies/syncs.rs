@@ -6,10 +6,10 @@ use rt::sim::{DiskFaults, DiskLatency};
 
 use super::*;
 
-const REGION: u64 = 64 << 10;
+pub(super) const REGION: u64 = 64 << 10;
 
 /// How far the copy on node `of` (from 1) is, as node `by` shows it; `None`: it is in sync.
-fn sync_of(cluster: &Cluster, by: usize, of: u16) -> Option<CopySync> {
+pub(super) fn sync_of(cluster: &Cluster, by: usize, of: u16) -> Option<CopySync> {
     cluster.control(by, move |control| async move {
         let volumes = control.keeper().unwrap().volumes();
         let copy = *volumes[0].entry.copies.iter().find(|copy| copy.node == of).unwrap();
@@ -27,7 +27,7 @@ fn synced(cluster: &Cluster, by: usize) -> u64 {
 }
 
 /// Writes one block to each of so many regions through a node.
-fn write_regions(cluster: &Cluster, by: usize, regions: std::ops::Range<u64>) {
+pub(super) fn write_regions(cluster: &Cluster, by: usize, regions: std::ops::Range<u64>) {
     let (client, portal) = (cluster.client("writer"), cluster.portal(by));
     cluster.world.block_on(client, CoreId(0), move || async move {
         let session = log_in(portal, "writer").await.unwrap();

@@ -92,6 +92,8 @@ pub enum Receivers {
     All,
     /// Joiners: writes already wait for them, and the source forgets none of these meanwhile.
     Joiners,
+    /// All but these, unless they are joiners.
+    AllBut(Slots),
 }
 
 /// What the next step of a sync is.
@@ -157,8 +159,12 @@ impl Source {
         waits.then_some(false)
     }
 
-    fn is_for(&self, receivers: Receivers) -> bool {
-        receivers == Receivers::All || self.is_final()
+    fn is_for(&self, slot: Slot, receivers: Receivers) -> bool {
+        match receivers {
+            Receivers::All => true,
+            Receivers::Joiners => self.is_final(),
+            Receivers::AllBut(slots) => !slots.contains(slot) || self.is_final(),
+        }
     }
 
     /// The driver lets nothing be given: the other copy hears nothing.
@@ -271,7 +277,7 @@ impl Replica {
     pub fn begin_regions(&mut self, max: u32, to: Receivers) -> u32 {
         let mut left = max;
         for slot in Slot::all() {
-            if self.sources[slot.index()].as_ref().is_some_and(|source| source.is_for(to)) {
+            if self.sources[slot.index()].as_ref().is_some_and(|source| source.is_for(slot, to)) {
                 self.begin_regions_for(slot, &mut left);
             }
         }
@@ -280,8 +286,9 @@ impl Replica {
 
     /// Whether [`Replica::begin_regions`] would begin any.
     pub fn has_regions_to_begin(&self, to: Receivers) -> bool {
-        self.sources.iter().flatten().any(|source| {
-            source.is_for(to) && !source.todo.is_empty() && source.in_flight.len() < IN_FLIGHT_MAX
+        let mut sources = Slot::all().filter_map(|slot| Some((slot, self.sources[slot.index()].as_ref()?)));
+        sources.any(|(slot, source)| {
+            source.is_for(slot, to) && !source.todo.is_empty() && source.in_flight.len() < IN_FLIGHT_MAX
         })
     }
 
@@ -601,6 +608,19 @@ mod tests {
         assert_eq!(pair.source.begin_regions(9, Receivers::Joiners), 0);
         assert!(pair.source.has_regions_to_begin(Receivers::All));
         assert_eq!(pair.source.begin_regions(9, Receivers::All), 2);
+    }
+
+    #[test]
+    fn who_is_left_out_is_given_nothing_and_nothing_is_forgotten() {
+        let mut pair = Pair::new();
+        let paused = Receivers::AllBut(Slots::NONE.with(slot(1)));
+        assert!(!pair.source.has_regions_to_begin(paused));
+        assert_eq!(pair.source.begin_regions(9, paused), 0);
+        let missed = pair.source.missed_bytes(slot(1));
+        pair.write(0);
+        assert!(missed > 0 && pair.source.missed_bytes(slot(1)) >= missed);
+        let other = Receivers::AllBut(Slots::NONE.with(slot(2)));
+        assert!(pair.source.begin_regions(9, other) > 0);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use clap::Subcommand;
 use super::exit::CliError;
 use super::output::Output;
 use super::table::{Table, age, fields, size};
+use crate::clock::utc;
 
 /// What to do with jobs.
 #[derive(Debug, Subcommand)]
@@ -19,6 +20,16 @@ pub enum Command {
     },
     /// Take a job back: a copy that is added or moved is taken away again, one that is to leave stays
     Cancel {
+        /// What it is found by
+        id: String,
+    },
+    /// Have a sync stand still until it is resumed, over restarts, too; until it is in sync the copy protects nothing
+    Pause {
+        /// What it is found by
+        id: String,
+    },
+    /// Have a sync go on that was paused
+    Resume {
         /// What it is found by
         id: String,
     },
@@ -37,6 +48,8 @@ impl Command {
                 client.cancel_job(&id)?;
                 output.done(&format!("Job {id} is taken back."))
             }
+            Command::Pause { id } => output.show(&client.pause_job(&id)?, text),
+            Command::Resume { id } => output.show(&client.resume_job(&id)?, text),
         }
     }
 }
@@ -62,10 +75,15 @@ fn table(jobs: &[Job]) -> String {
             or_dash(job.bytes_total.map(size)),
             or_dash(job.rate.map(size)),
             or_dash(job.eta_s.map(age)),
-            or_dash(job.waits_for.clone()),
+            paused(job).or_else(|| job.waits_for.clone()).unwrap_or_else(|| "-".into()),
         ]);
     }
     table.text("Nothing is under way.")
+}
+
+fn paused(job: &Job) -> Option<String> {
+    let paused = job.paused.as_ref()?;
+    Some(format!("PAUSED by {} since {}", paused.by.escape_debug(), utc(paused.since)))
 }
 
 fn text(job: &Job) -> String {
@@ -84,6 +102,7 @@ fn text(job: &Job) -> String {
         ("Under way for", or_dash(job.age_s.map(age))),
         ("Why", or_dash(job.cause.clone())),
         ("Waits for", or_dash(job.waits_for.clone())),
+        ("Paused", paused(job).unwrap_or_else(|| "no".into())),
         ("Can be taken back", if job.can_be_cancelled { "yes" } else { "no" }.into()),
     ])
 }

@@ -3,6 +3,7 @@
 use api::{CopySync, SyncRestraint};
 
 use super::table::{age, size};
+use crate::clock::utc;
 
 /// In one line.
 pub(super) fn sync_line(sync: &CopySync) -> String {
@@ -20,9 +21,14 @@ pub(super) fn sync_line(sync: &CopySync) -> String {
             SyncRestraint::NodeLimit => "; held back by what its source may give (sync-bytes-per-second-max)",
             SyncRestraint::ClusterLimit => "; held back by the cluster's limit (ursa node sync-limit)",
             SyncRestraint::Turn => "; its turn is after other volumes",
+            // Said below.
+            SyncRestraint::Paused => "",
         };
     }
-    if let Some(what) = &sync.waits_for {
+    if let Some(paused) = &sync.paused {
+        let (by, since) = (paused.by.escape_debug(), utc(paused.since));
+        text += &format!("; PAUSED by {by} since {since} (ursa job list, ursa job resume)");
+    } else if let Some(what) = &sync.waits_for {
         text += &format!("; IT WAITS for {what}");
     }
     text
@@ -30,6 +36,8 @@ pub(super) fn sync_line(sync: &CopySync) -> String {
 
 #[cfg(test)]
 mod tests {
+    use api::SyncPaused;
+
     use super::*;
 
     #[test]
@@ -43,7 +51,14 @@ mod tests {
             cause: "its node was restarted".into(),
             held_back_by: None,
             waits_for: None,
+            paused: None,
         };
+        let paused = SyncPaused { by: "eva".into(), since: 1_795_348_984 };
+        let waits_for = Some("somebody to resume it".into());
+        let stopped = CopySync { paused: Some(paused), waits_for, ..sync.clone() };
+        assert!(sync_line(&stopped).ends_with(
+            "; why: its node was restarted; PAUSED by eva since 2026-11-22 12:03:04Z (ursa job list, ursa job resume)"
+        ));
         assert_eq!(
             sync_line(&sync),
             "3G of 10G left to copy, 64M a second, 48s to go; why: its node was restarted"

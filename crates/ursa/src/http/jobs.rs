@@ -5,10 +5,12 @@ use std::rc::Rc;
 use ::node::Control;
 use ::node::control::ChangeStatus;
 use ::node::copies::{CopiesStatus, CopyEntry, Leaves, StandingEntry};
-use api::{Job, JobKind, JobState, List, Problem};
+use api::{Job, JobKind, JobState, List, Problem, SyncPaused};
+use axum::Extension;
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 
+use super::access::Caller;
 use super::input::Segments;
 use super::refusal::Refusal;
 use super::state::State;
@@ -65,7 +67,7 @@ pub(super) async fn cancel(
                 "the copy of volume {volume:?} on node {node} has to be brought up to date, or it protects nothing"
             );
             return Err(Refusal::new(StatusCode::CONFLICT, "job_not_cancellable", detail).hint(format!(
-                "make it slower with `ursa node sync-limit`, or take the copy away: `ursa volume copy remove {volume} {node}`"
+                "pause it, make it slower with `ursa node sync-limit`, or take the copy away: `ursa volume copy remove {volume} {node}`"
             )));
         }
         JobKind::Change => {
@@ -75,6 +77,81 @@ pub(super) async fn cancel(
         }
     }
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Has a sync stand still until it is resumed, over restarts of nodes, too. What is noted of what the copy misses is kept.
+///
+/// The copy protects nothing until it is in sync: the volume survives fewer losses meanwhile. One that takes new writes already comes in sync all the same.
+/// A sync that is paused already stays so.
+#[utoipa::path(
+    post, path = "/v1/jobs/{id}/pause", tag = "jobs", operation_id = "pause_job",
+    params(("id" = String, Path, description = "What it is found by")),
+    responses(
+        (status = OK, description = "The job", body = Job),
+        (status = NOT_FOUND, description = "`job_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`job_not_pausable`: it is no sync, or nearly done; `forked`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn pause(
+    Extracted(state): Extracted<State>,
+    Extension(caller): Extension<Caller>,
+    Segments(id): Segments<String>,
+) -> Result<axum::Json<Job>, Refusal> {
+    let job = find(&state, &id).await?;
+    if job.paused.is_some() {
+        return Ok(axum::Json(job));
+    }
+    if !job.can_be_paused {
+        return Err(not_pausable(&job));
+    }
+    let (volume, node) = (volume_of(&job.id).to_owned(), job.node.unwrap_or_default());
+    let pause = move |control: Rc<Control>| async move {
+        control.pause_sync(&volume, node, &caller.name).await
+    };
+    state.call(pause).await?;
+    Ok(axum::Json(find(&state, &id).await?))
+}
+
+/// Has a sync go on that was paused. One that is not stays as it is.
+#[utoipa::path(
+    post, path = "/v1/jobs/{id}/resume", tag = "jobs", operation_id = "resume_job",
+    params(("id" = String, Path, description = "What it is found by")),
+    responses(
+        (status = OK, description = "The job", body = Job),
+        (status = NOT_FOUND, description = "`job_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`job_not_pausable`: it is no sync; `forked`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn resume(
+    Extracted(state): Extracted<State>,
+    Segments(id): Segments<String>,
+) -> Result<axum::Json<Job>, Refusal> {
+    let job = find(&state, &id).await?;
+    if job.paused.is_none() {
+        let is_sync = matches!(job.kind, JobKind::Sync | JobKind::AddCopy | JobKind::MoveCopy);
+        return if is_sync { Ok(axum::Json(job)) } else { Err(not_pausable(&job)) };
+    }
+    let (volume, node) = (volume_of(&job.id).to_owned(), job.node.unwrap_or_default());
+    state.call(move |control| async move { control.resume_sync(&volume, node).await }).await?;
+    // It may be over by now.
+    let now = find(&state, &id).await;
+    let done = Job { state: JobState::Running, paused: None, waits_for: None, ..job };
+    Ok(axum::Json(now.unwrap_or(done)))
+}
+
+fn not_pausable(job: &Job) -> Refusal {
+    let detail = match job.kind {
+        JobKind::Change | JobKind::RemoveCopy => {
+            format!("{} is no sync: only what is copied can be paused", job.subject)
+        }
+        _ => format!(
+            "the copy of volume {:?} takes new writes already and has nearly all: it comes in sync",
+            job.subject
+        ),
+    };
+    Refusal::new(StatusCode::CONFLICT, "job_not_pausable", detail)
 }
 
 async fn find(state: &State, id: &str) -> Result<Job, Refusal> {
@@ -125,12 +202,19 @@ fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
             true => Some("the other copies, to go on without it".to_owned()),
             false => sync.and_then(|sync| sync.waits_for.clone()),
         };
+        let paused = entry.paused.get(&copy.slot).filter(|_| !leaves);
+        // Who takes new writes already is given the rest.
+        let stands = copy.standing == StandingEntry::Outside && !leaves;
         let done = sync.map(|sync| sync.total_bytes.saturating_sub(sync.left_bytes));
         Some(Job {
             id: format!("copy.{}.{}", entry.id, copy.node),
             kind,
             subject: entry.name.clone(),
-            state: if waits_for.is_some() { JobState::Waiting } else { JobState::Running },
+            state: match (&waits_for, paused) {
+                (_, Some(_)) if stands => JobState::Paused,
+                (Some(_), _) => JobState::Waiting,
+                (None, _) => JobState::Running,
+            },
             node: Some(copy.node),
             from_node,
             progress: sync
@@ -145,6 +229,8 @@ fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
             cause: if leaves { None } else { Some(entry.cause(copy.slot).to_owned()) },
             waits_for,
             can_be_cancelled: kind != JobKind::Sync,
+            can_be_paused: stands && paused.is_none(),
+            paused: paused.map(|pause| SyncPaused { by: pause.by.clone(), since: pause.at }),
         })
     };
     entry.copies.iter().filter_map(job).collect()
@@ -167,6 +253,8 @@ fn of_change(change: ChangeStatus) -> Job {
         cause: None,
         waits_for: Some(change.waits_for.to_string()),
         can_be_cancelled: false,
+        can_be_paused: false,
+        paused: None,
     }
 }
 
@@ -174,7 +262,7 @@ fn of_change(change: ChangeStatus) -> Job {
 mod tests {
     use std::collections::BTreeMap;
 
-    use ::node::copies::{CopySync, VolumeEntry};
+    use ::node::copies::{CopySync, SyncPause, VolumeEntry};
 
     use super::*;
 
@@ -198,6 +286,7 @@ mod tests {
             reason: "-".into(),
             dropped: Vec::new(),
             missed: missed.iter().map(|(slot, why)| (*slot, (*why).to_owned())).collect(),
+            paused: BTreeMap::new(),
         };
         let sync = CopySync {
             total_bytes: 400,
@@ -229,5 +318,22 @@ mod tests {
         let leaves = of_volume(&volume(&[(1, InSync, None), (2, InSync, Some(Leaves::Now))], &[]));
         assert_eq!((leaves[0].kind, leaves[0].progress), (JobKind::RemoveCopy, None));
         assert_eq!(volume_of(&leaves[0].id), "ab");
+    }
+
+    #[test]
+    fn a_paused_sync_says_who_has_paused_it() {
+        let pause = || SyncPause { by: "eva".into(), at: 9 };
+        let mut behind = volume(&[(1, InSync, None), (2, Outside, None)], &[(1, "its node was restarted")]);
+        let job = |volume: &CopiesStatus| of_volume(volume).remove(0);
+        assert_eq!((job(&behind).state, job(&behind).can_be_paused), (JobState::Running, true));
+        behind.entry.paused.insert(1, pause());
+        let paused = job(&behind);
+        assert_eq!((paused.state, paused.can_be_paused), (JobState::Paused, false));
+        assert_eq!(paused.paused, Some(SyncPaused { by: "eva".into(), since: 9 }));
+        // What takes new writes already ends, and what leaves is given nothing.
+        behind.entry.copies[1].standing = Joining;
+        assert_eq!((job(&behind).state, job(&behind).can_be_paused), (JobState::Running, false));
+        behind.entry.copies[1].leaves = Some(Leaves::Now);
+        assert_eq!((job(&behind).state, job(&behind).paused), (JobState::Waiting, None));
     }
 }

@@ -99,6 +99,8 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(sessions::end))
         .routes(routes!(jobs::list))
         .routes(routes!(jobs::show, jobs::cancel))
+        .routes(routes!(jobs::pause))
+        .routes(routes!(jobs::resume))
         .routes(routes!(events::list))
         .routes(routes!(events::follow))
         .routes(routes!(live::follow))

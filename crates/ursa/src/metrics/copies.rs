@@ -82,7 +82,15 @@ fn syncs(text: &mut Text, snapshot: &Snapshot) {
     gauge("ursa_copy_sync_remaining_seconds", help, CopySync::seconds_left);
     let help = "Whether it stands still: `ursa volume show` says what it waits for.";
     gauge("ursa_copy_sync_waits", help, |sync| Some(u64::from(sync.waits_for.is_some())));
-    let help = "What keeps it from going faster: hosts, node_limit, cluster_limit, turn; always 1; absent if only the disks and the network do.";
+    let help = "Whether somebody has paused it: it stays as it is until it is resumed.";
+    let mut family = text.family("ursa_copy_sync_paused", Kind::Gauge, help);
+    for (volume, status) in &snapshot.copies {
+        for copy in status.entry.copies.iter().filter(|copy| status.syncs.contains_key(&copy.slot)) {
+            let paused = status.entry.paused.contains_key(&copy.slot);
+            family.sample(&[("volume", volume), ("node", &copy.node.to_string())], u8::from(paused));
+        }
+    }
+    let help = "What keeps it from going faster: hosts, node_limit, cluster_limit, turn, paused; always 1; absent if only the disks and the network do.";
     let mut family = text.family("ursa_copy_sync_held_back", Kind::Gauge, help);
     for (volume, node, sync) in &syncs {
         if let Some(restraint) = sync.held_back_by {
@@ -102,6 +110,7 @@ fn name(restraint: Restraint) -> &'static str {
         Restraint::NodeLimit => "node_limit",
         Restraint::ClusterLimit => "cluster_limit",
         Restraint::Turn => "turn",
+        Restraint::Paused => "paused",
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use node::control::{NodeStatus, ReplicationStats, SessionStatus};
 use node::copies::{
     CopiesStatus, CopyEntry, CopySync, ForkShown, ForkState, NodeEntry, Restraint, StandingEntry, Traffic,
-    VolumeEntry,
+    SyncPause, VolumeEntry,
 };
 use node::{Operation, UnitStats, VolumeId};
 use rt::CoreId;
@@ -115,6 +115,7 @@ fn degraded() -> Snapshot {
         reason: "-".into(),
         dropped: Vec::new(),
         missed: BTreeMap::new(),
+        paused: [(1, SyncPause { by: "eva".into(), at: 1_800_000_000 })].into(),
     };
     let sync = CopySync {
         total_bytes: 3000,
@@ -213,6 +214,7 @@ fn a_copy_that_is_not_in_sync_shows_how_far_it_is() {
         r#"ursa_copy_sync_bytes_per_second{volume="v1",node="2"} 500"#,
         r#"ursa_copy_sync_remaining_seconds{volume="v1",node="2"} 4"#,
         r#"ursa_copy_sync_waits{volume="v1",node="2"} 0"#,
+        r#"ursa_copy_sync_paused{volume="v1",node="2"} 1"#,
         r#"ursa_copy_sync_held_back{volume="v1",node="2",by="cluster_limit"} 1"#,
         r#"ursa_copy_sync_cause{volume="v1",node="2",cause="its node was restarted"} 1"#,
         "ursa_cluster_sync_limit_bytes_per_second 900",

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::Instant;
-use replica::{NodeId, SyncNext};
+use replica::{NodeId, Slots, SyncNext};
 
-use super::super::budget::{Budget, Queue, Turns, Waiting};
+use super::super::budget::{Budget, Queue, Restraint, Turns, Waiting};
 use super::super::core::Copies;
 use super::super::entry::{CopyEntry, StandingEntry, VOLUMES, VolumeEntry};
 use super::super::progress::{Part, SliceSync};
@@ -21,6 +21,7 @@ pub(super) struct Dealt {
     budget: Option<Budget>,
     turns: Turns,
     queue: Queue,
+    paused: BTreeMap<u32, Slots>,
 }
 
 /// What the slices of a core are to give.
@@ -35,7 +36,10 @@ impl Giving {
     /// Takes in what the slices of a core know.
     pub(super) fn add(&mut self, core: u16, syncs: &[SliceSync]) {
         for sync in syncs {
-            if let Part::Source(next) = sync.part {
+            // What is paused takes no part of the budget, and no turn.
+            if let Part::Source(next) = sync.part
+                && sync.held_back_by != Some(Restraint::Paused)
+            {
                 self.cores.insert(core);
                 if !matches!(next, SyncNext::Admission | SyncNext::Promotion) {
                     self.volumes.insert(sync.address.volume);
@@ -102,6 +106,25 @@ impl Keeper {
         on_all_cores(move || {
             let turns = turns.clone();
             async move { Copies::current().keep_to(budget, turns) }
+        })
+        .await;
+    }
+
+    /// Has the cores give nothing to copies whose syncs are paused. Before a slice is opened, or acts in what is new: none begins meanwhile.
+    pub(super) async fn keep_paused(&self) {
+        let paused: BTreeMap<u32, Slots> = {
+            let volumes = self.volumes.borrow();
+            let of = |entry: &VolumeEntry| (entry.number, entry.paused_slots());
+            let paused = volumes.values().map(|kept| of(&kept.entry));
+            paused.filter(|(_, slots)| !slots.is_empty()).collect()
+        };
+        if self.dealt.borrow().paused == paused {
+            return;
+        }
+        self.dealt.borrow_mut().paused.clone_from(&paused);
+        on_all_cores(move || {
+            let paused = paused.clone();
+            async move { Copies::current().set_paused(paused) }
         })
         .await;
     }

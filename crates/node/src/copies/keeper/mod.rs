@@ -462,6 +462,7 @@ impl Keeper {
             self.learn_volume(key).await;
         }
         self.learn_splits(&keys).await;
+        self.keep_paused().await;
         self.open_volumes().await;
         self.activate().await;
         // Outside it stops at once; and a member may go on in the epoch before: nothing can end without it.

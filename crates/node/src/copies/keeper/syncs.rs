@@ -6,6 +6,7 @@ use base::Instant;
 use link::Frame;
 use replica::{NodeId, Slot};
 
+use super::super::budget::Restraint;
 use super::super::entry::{CopyEntry, StandingEntry, VolumeEntry};
 use super::super::message;
 use super::super::progress::{CopySync, Heard, Local, Progress, REPORT_EVERY, Report, SliceSync, Who};
@@ -143,7 +144,8 @@ impl Keeper {
     pub(super) fn may_give(&self, now: Instant, node: NodeId) -> bool {
         let syncs = self.syncs.borrow();
         let said = syncs.heard.get(&node).map(|heard| heard.fresh(now)).unwrap_or_default();
-        said.is_empty() || said.iter().any(|report| report.source)
+        let gives = |report: &Report| report.source && report.held_back_by != Some(Restraint::Paused);
+        said.is_empty() || said.iter().any(gives)
     }
 
     /// When each volume that is given something from here last got on, by its number.
@@ -176,7 +178,13 @@ impl Keeper {
                 let of_copy: Vec<&Report> =
                     all.iter().filter(|report| report.slot == copy.slot).copied().collect();
                 let absent = || self.absence(now, copy);
-                (copy.slot, CopySync::of(&of_copy, volume.cause(copy.slot).to_owned(), absent))
+                let mut sync = CopySync::of(&of_copy, volume.cause(copy.slot).to_owned(), absent);
+                if let Some(pause) = volume.paused.get(&copy.slot)
+                    && sync.held_back_by == Some(Restraint::Paused)
+                {
+                    sync.waits_for = Some(format!("somebody to resume it: {} has paused it", pause.by));
+                }
+                (copy.slot, sync)
             })
             .collect()
     }

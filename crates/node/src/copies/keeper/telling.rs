@@ -18,7 +18,7 @@ use crate::control::{HOSTS, TARGETS};
 use crate::events::code::{
     COPY_ADDED, COPY_LOST, COPY_REMOVED, FORK_DECIDED, FORK_ENDED, FORK_FOUND, HOST_CHANGED, HOST_DELETED,
     HOST_MADE, MAINTENANCE_BEGAN, MAINTENANCE_ENDED, MAPS_CHANGED, NODE_JOINED, NODE_LOST, NODE_REMOVED,
-    NODE_RETURNED, NODE_STOPPED, STRATEGY_CHANGED, SYNC_ENDED, SYNC_STARTED, TARGET_DELETED, TARGET_MADE,
+    NODE_RETURNED, NODE_STOPPED, STRATEGY_CHANGED, SYNC_ENDED, SYNC_PAUSED, SYNC_RESUMED, SYNC_STARTED, TARGET_DELETED, TARGET_MADE,
     VOLUME_DELETED, VOLUME_GROWN, VOLUME_MADE, VOLUME_RENAMED,
 };
 use crate::events::{Code, Event, tell};
@@ -211,6 +211,16 @@ impl Keeper {
                 }
                 _ => {}
             }
+        }
+        for copy in now.copies.iter().filter(|copy| copy.standing != StandingEntry::InSync) {
+            let node = self.named(copy.node);
+            let (code, what) = match (before.paused.get(&copy.slot), now.paused.get(&copy.slot)) {
+                (None, Some(pause)) => (SYNC_PAUSED, format!("is paused by {}", pause.by)),
+                (Some(_), None) => (SYNC_RESUMED, "goes on".into()),
+                _ => continue,
+            };
+            let text = format!("the sync of the copy of volume {} on {node} {what}", now.name);
+            tell(Event::new(code, &now.name, text).of_node(copy.node));
         }
         for copy in &before.copies {
             if !now.copies.iter().any(|now| (now.slot, now.node) == (copy.slot, copy.node)) {

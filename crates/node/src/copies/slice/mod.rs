@@ -160,7 +160,10 @@ impl SliceCopy {
     pub fn syncs(&self) -> Vec<SliceSync> {
         let copies = Copies::current();
         let may = copies.receivers(self.address.volume);
-        let held_back_by = |wanted| match may {
+        let held_back_by = |slot, wanted| match may {
+            _ if wanted == Receivers::All && copies.is_paused(self.address.volume, slot) => {
+                Some(Restraint::Paused)
+            }
             Receivers::Joiners if wanted == Receivers::All => Some(Restraint::Turn),
             _ => copies.pace().held_back_by(rt::now()),
         };

@@ -79,6 +79,7 @@ fn sync() -> CopySync {
         cause: "its node was restarted".into(),
         held_back_by: None,
         waits_for: None,
+        paused: None,
     }
 }
 

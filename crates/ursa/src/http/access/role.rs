@@ -73,6 +73,8 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("DELETE", "/v1/hosts/{name}", OPERATOR),
     ("DELETE", "/v1/sessions/{tsih}", OPERATOR),
     ("DELETE", "/v1/jobs/{id}", OPERATOR),
+    ("POST",   "/v1/jobs/{id}/pause", OPERATOR),
+    ("POST",   "/v1/jobs/{id}/resume", OPERATOR),
 
     ("POST",   "/v1/cluster", ADMIN),
     ("POST",   "/v1/cluster/tokens", ADMIN),

@@ -133,6 +133,7 @@ impl From<ControlError> for Refusal {
             E::OldCopy { .. } => Refusal::new(CONFLICT, "copy_old", error.to_string()),
             E::FourCopies(_) => Refusal::new(CONFLICT, "copies_full", error.to_string()),
             E::OnlyInSync { .. } => Refusal::new(CONFLICT, "only_in_sync", error.to_string()),
+            E::NothingToPause { .. } => Refusal::new(CONFLICT, "job_not_pausable", error.to_string()),
             E::CopyInSync { .. } => Refusal::new(CONFLICT, "copy_in_sync", error.to_string()),
             E::ElsewhereOnly { .. } => Refusal::new(CONFLICT, "copy_elsewhere", error.to_string()),
             E::NotReplicated(_) => Refusal::new(CONFLICT, "not_replicated", error.to_string()),

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ::node::control::CheckedCopy;
-use ::node::copies::{CopiesStatus, Restraint, StandingEntry};
-use api::{CopyCheck, CopyState, CopySync, SyncRestraint, Verification, VolumeCopy};
+use ::node::copies::{CopiesStatus, Restraint, StandingEntry, SyncPause};
+use api::{CopyCheck, CopyState, CopySync, SyncPaused, SyncRestraint, Verification, VolumeCopy};
 
 /// The copies as the interface shows them.
 pub(super) fn shown(status: &CopiesStatus, names: &BTreeMap<u16, String>) -> Vec<VolumeCopy> {
@@ -16,7 +16,7 @@ pub(super) fn shown(status: &CopiesStatus, names: &BTreeMap<u16, String>) -> Vec
         state: state(copy.standing),
         here: here == Some(usize::from(copy.slot)),
         leaves: copy.leaves.is_some(),
-        sync: status.syncs.get(&copy.slot).map(sync),
+        sync: status.syncs.get(&copy.slot).map(|of| sync(of, status.entry.paused.get(&copy.slot))),
     });
     copies.collect()
 }
@@ -45,7 +45,7 @@ fn checks(checked: Vec<CheckedCopy>) -> Vec<CopyCheck> {
     checked.into_iter().map(check).collect()
 }
 
-fn sync(sync: &::node::copies::CopySync) -> CopySync {
+fn sync(sync: &::node::copies::CopySync, paused: Option<&SyncPause>) -> CopySync {
     CopySync {
         total_bytes: sync.total_bytes,
         left_bytes: sync.left_bytes,
@@ -55,6 +55,7 @@ fn sync(sync: &::node::copies::CopySync) -> CopySync {
         cause: sync.cause.clone(),
         held_back_by: sync.held_back_by.map(restraint),
         waits_for: sync.waits_for.clone(),
+        paused: paused.map(|pause| SyncPaused { by: pause.by.clone(), since: pause.at }),
     }
 }
 
@@ -64,6 +65,7 @@ fn restraint(restraint: Restraint) -> SyncRestraint {
         Restraint::NodeLimit => SyncRestraint::NodeLimit,
         Restraint::ClusterLimit => SyncRestraint::ClusterLimit,
         Restraint::Turn => SyncRestraint::Turn,
+        Restraint::Paused => SyncRestraint::Paused,
     }
 }
 

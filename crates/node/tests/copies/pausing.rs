@@ -1,0 +1,118 @@
+//! Syncs that somebody pauses: nothing is given, nothing of what is missed is forgotten, and what was paused comes in sync when it may.
+
+use node::copies::{CopySync, Restraint, SyncPause};
+
+use super::syncs::{REGION, sync_of, write_regions};
+use super::*;
+
+fn volume_name(cluster: &Cluster, by: usize) -> String {
+    cluster.control(by, |control| async move { control.keeper().unwrap().volumes()[0].entry.name.clone() })
+}
+
+fn pause(cluster: &Cluster, by: usize, of: u16) {
+    let volume = volume_name(cluster, by);
+    cluster
+        .control(by, move |control| async move { control.pause_sync(&volume, of, "eva").await })
+        .unwrap();
+}
+
+fn resume(cluster: &Cluster, by: usize, of: u16) {
+    let volume = volume_name(cluster, by);
+    cluster.control(by, move |control| async move { control.resume_sync(&volume, of).await }).unwrap();
+}
+
+/// Who has paused which slots, as the node shows it.
+fn paused(cluster: &Cluster, by: usize) -> Vec<(u8, String)> {
+    cluster.control(by, |control| async move {
+        let entry = control.keeper().unwrap().volumes()[0].entry.clone();
+        entry.paused.iter().map(|(slot, SyncPause { by, .. })| (*slot, by.clone())).collect()
+    })
+}
+
+fn stands_still(sync: &CopySync, regions: u64) {
+    assert_eq!(sync.copied_bytes, 0, "{sync:?}");
+    assert!(sync.left_bytes >= regions * REGION, "{sync:?}");
+}
+
+#[test]
+fn a_paused_sync_stands_still_over_restarts_and_forgets_nothing() {
+    each_seed(2, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 3);
+        let name = volume_name(&cluster, 0);
+        let refused = cluster.control(0, move |control| async move {
+            control.pause_sync(&name, 3, "eva").await.expect_err("it is in sync")
+        });
+        assert!(matches!(refused, node::control::ControlError::NothingToPause { node: 3, .. }), "{refused}");
+        cluster.world.crash(cluster.servers[2]);
+        cluster.world.run_for(Duration::from_secs(2));
+        write_regions(&cluster, 0, 0..30);
+        pause(&cluster, 1, 3);
+        // Once is enough, and who was first is remembered.
+        pause(&cluster, 0, 3);
+        cluster.start(2);
+        cluster.world.run_for(Duration::from_secs(5));
+        for by in 0..3 {
+            let sync = sync_of(&cluster, by, 3).expect("it is not in sync");
+            stands_still(&sync, 30);
+            assert_eq!(sync.held_back_by, Some(Restraint::Paused), "{sync:?}");
+            assert_eq!(sync.waits_for.as_deref(), Some("somebody to resume it: eva has paused it"));
+            assert_eq!(paused(&cluster, by), [(2, "eva".to_owned())]);
+            assert_eq!(cluster.in_sync(by), 2);
+            let missed =
+                cluster.control(by, |control| async move { control.keeper().unwrap().missed_bytes() });
+            assert_eq!(missed, sync.left_bytes, "of the whole cluster");
+        }
+        // Its node is restarted; then the others one after the other, so that whoever gives has another life; and hosts write.
+        for index in [2, 0, 1] {
+            cluster.world.crash(cluster.servers[index]);
+            cluster.world.run_for(Duration::from_secs(2));
+            let by = if index == 0 { 1 } else { 0 };
+            let from = 30 + 10 * index as u64;
+            write_regions(&cluster, by, from..from + 10);
+            cluster.start(index);
+            // The other copies come in sync meanwhile.
+            cluster.wait_until_in_sync(by, 2);
+            cluster.world.run_for(Duration::from_secs(3));
+            assert_eq!(cluster.in_sync(by), 2, "it came in sync though it was paused");
+            assert_eq!(sync_of(&cluster, by, 3).unwrap().copied_bytes, 0);
+        }
+        stands_still(&sync_of(&cluster, 0, 3).unwrap(), 60);
+        resume(&cluster, 2, 3);
+        cluster.wait_until_in_sync(0, 3);
+        assert_eq!(paused(&cluster, 0), []);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+        assert_eq!(cluster.checksum(0), cluster.checksum(2));
+    });
+}
+
+#[test]
+fn what_is_under_way_stands_still_within_a_moment_and_goes_on_where_it_was() {
+    each_seed(2, |seed| {
+        let config = Config { sync_bytes_per_second_max: MIB, ..Config::default() };
+        let cluster = Cluster::with_config(seed, 2, 2, &config);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.world.crash(cluster.servers[1]);
+        cluster.world.run_for(Duration::from_secs(2));
+        write_regions(&cluster, 0, 0..96);
+        cluster.start(1);
+        let copied = || sync_of(&cluster, 0, 2).map_or(0, |sync| sync.copied_bytes);
+        let begun = cluster.world.now();
+        while copied() < MIB {
+            cluster.world.run_for(Duration::from_millis(50));
+            assert!(cluster.world.now() - begun < Duration::from_secs(20), "it does not begin");
+        }
+        pause(&cluster, 1, 2);
+        cluster.world.run_for(Duration::from_millis(300));
+        let before = copied();
+        cluster.world.run_for(Duration::from_secs(10));
+        assert_eq!(copied(), before, "it goes on");
+        assert_eq!(sync_of(&cluster, 1, 2).unwrap().held_back_by, Some(Restraint::Paused));
+        resume(&cluster, 0, 2);
+        cluster.wait_until_in_sync(0, 2);
+        let given: u64 = cluster
+            .control(0, |control| async move { control.replication().await.unwrap().synced.values().sum() });
+        assert!((96 * REGION..=112 * REGION).contains(&given), "{} regions", given / REGION);
+        assert_eq!(cluster.checksum(0), cluster.checksum(1));
+    });
+}
