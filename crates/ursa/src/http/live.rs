@@ -1,6 +1,9 @@
 //! What goes on now: once a second, for as long as somebody reads it.
 //!
-//! However many read, the cores are asked once: one task samples, all readers get what it has found. Nobody reads: nobody is asked.
+//! However many read, the cores are asked once: one task samples, all readers get what it has found; so does another node that asks what this one shows, and another
+//! task here asks the others. Nobody reads: nobody is asked.
+
+mod others;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -15,41 +18,90 @@ use axum::extract::State as Extracted;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use rt::uring::CoreStats;
-use tokio::sync::watch;
+use serde::Deserialize;
+use tokio::sync::{Notify, watch};
+use utoipa::IntoParams;
 
+use self::others::{Others, Told};
 use super::access::Caller;
 use super::guard::Peer;
+use super::input::Parameters;
+use super::peers::{Asked, Whose};
 use super::refusal::Refusal;
 use super::state::State;
 use super::stream::{self, Gone, Messages, Reader};
 use crate::clock::unix_now;
 use crate::flow::Done;
 
-/// How often the cores are asked.
+pub(super) use self::others::ask_all;
+
+/// How often the cores are asked, and other nodes.
 const EVERY: Duration = Duration::from_secs(1);
 /// How often it is asked what volumes are called: that looks at all of them.
 const NAMES_EVERY: Duration = Duration::from_secs(10);
+/// For how long it is sampled after another node has asked: it asks once a second as long as somebody reads there.
+const ASKED_AGE_MAX: Duration = Duration::from_secs(5);
+/// A sample that is older says nothing of now.
+const SAMPLE_AGE_MAX: Duration = Duration::from_secs(3);
 
 /// The last sample, for all who read.
 pub struct Live {
-    latest: watch::Sender<Option<Arc<LiveSample>>>,
-    /// Somebody samples.
-    runs: Mutex<bool>,
+    /// With when it was taken; `None`: there is none, or the node has stopped.
+    latest: watch::Sender<Option<(Instant, Arc<LiveSample>)>>,
+    /// Rung when somebody wants to read.
+    wanted: Notify,
+    /// When another node asked last.
+    asked: Mutex<Option<Instant>>,
+    others: Others,
 }
 
 impl Default for Live {
     fn default() -> Live {
-        Live { latest: watch::Sender::new(None), runs: Mutex::new(false) }
+        Live {
+            latest: watch::Sender::new(None),
+            wanted: Notify::new(),
+            asked: Mutex::default(),
+            others: Others::default(),
+        }
     }
 }
 
-/// What goes on now on the node that is asked, once a second (server-sent events).
+impl Live {
+    /// The last sample, for another node that asks: none if this one has not been asked just before.
+    pub(super) fn shown(&self) -> Vec<LiveSample> {
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        self.wanted.notify_one();
+        let latest = self.latest.borrow();
+        let fresh = latest.as_ref().filter(|(at, _)| at.elapsed() <= SAMPLE_AGE_MAX);
+        fresh.map(|(_, sample)| LiveSample::clone(sample)).into_iter().collect()
+    }
+
+    fn is_wanted(&self) -> bool {
+        let asked = *self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        self.latest.receiver_count() > 0 || asked.is_some_and(|at| at.elapsed() <= ASKED_AGE_MAX)
+    }
+}
+
+/// Of which nodes.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Which {
+    /// `all`; absent: the node that is asked.
+    #[serde(default)]
+    node: Option<String>,
+}
+
+/// What goes on now on the node that is asked, once a second (server-sent events); with `node=all` on each node of its cluster.
 ///
-/// Messages `sample` have a sample. The first one comes after a second.
+/// Messages `sample` have a sample. The first one comes after a second. With `node=all`, messages `missing` (`{node, node_name, reason}`) say which node's samples do not come from now on, and messages `back` (`{node,
+/// node_name}`) that they do again; a sample of another node is left out now and then, or comes two seconds late.
 #[utoipa::path(
     get, path = "/v1/live", tag = "node", operation_id = "stream_live",
+    params(Which),
     responses(
         (status = OK, description = "Messages; the data of each is as here", body = LiveSample, content_type = "text/event-stream"),
+        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`too_many_streams`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -58,33 +110,50 @@ pub(super) async fn follow(
     Extension(caller): Extension<Caller>,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
+    Parameters(which): Parameters<Which>,
 ) -> Result<Response, Refusal> {
+    let all = match (Whose { node: which.node }).asked()? {
+        Asked::This => false,
+        Asked::All => true,
+        Asked::One(_) => {
+            let detail = "`node` is `all` here, or absent: the node that is asked";
+            return Err(Refusal::new(axum::http::StatusCode::BAD_REQUEST, "query_invalid", detail));
+        }
+    };
     let of_state = state.clone();
-    stream::answer(&state, Reader { caller, peer, headers }, move |messages| send_all(of_state, messages))
+    stream::answer(&state, Reader { caller, peer, headers }, move |messages| {
+        send_all(of_state, messages, all)
+    })
 }
 
-async fn send_all(state: State, messages: Messages) -> Result<(), Gone> {
+async fn send_all(state: State, messages: Messages, all: bool) -> Result<(), Gone> {
     let mut latest = state.live.latest.subscribe();
     // What was found for somebody before is old.
     latest.mark_unchanged();
-    begin(&state);
+    state.live.wanted.notify_one();
+    let (mut others, missing) = match all {
+        true => state.live.others.follow(),
+        false => (None, Vec::new()),
+    };
+    for missing in missing {
+        messages.send("missing", None, &missing).await?;
+    }
     loop {
         tokio::select! {
-            changed = latest.changed() => changed.map_err(|_| Gone)?,
+            changed = latest.changed() => {
+                changed.map_err(|_| Gone)?;
+                let sample = latest.borrow_and_update().clone();
+                // None: the node has stopped.
+                let Some((_, sample)) = sample else { return Ok(()) };
+                messages.send("sample", None, &*sample).await?;
+            }
+            told = others::next(&mut others) => match &*told? {
+                Told::Sample(sample) => messages.send("sample", None, sample).await?,
+                Told::Missing(missing) => messages.send("missing", None, missing).await?,
+                Told::Back(back) => messages.send("back", None, back).await?,
+            },
             () = state.events.closed() => return Ok(()),
         }
-        let sample = latest.borrow_and_update().clone();
-        // None: the node has stopped.
-        let Some(sample) = sample else { return Ok(()) };
-        messages.send("sample", None, &*sample).await?;
-    }
-}
-
-/// Has somebody sample, if nobody does.
-fn begin(state: &State) {
-    let mut runs = state.live.runs.lock().unwrap_or_else(PoisonError::into_inner);
-    if !std::mem::replace(&mut *runs, true) {
-        tokio::spawn(sample(state.clone()));
     }
 }
 
@@ -96,41 +165,45 @@ struct Counters {
     node: Option<u16>,
 }
 
-async fn sample(state: State) {
-    let mut before: Option<Counters> = None;
+/// Samples whenever somebody wants to read, for as long as the node runs.
+pub(super) async fn sample(state: State) {
     let mut names: (Option<Instant>, BTreeMap<VolumeId, String>) = (None, BTreeMap::new());
     loop {
-        {
-            // Held until it is known: who comes after it begins another one.
-            let mut runs = state.live.runs.lock().unwrap_or_else(PoisonError::into_inner);
-            if state.live.latest.receiver_count() == 0 {
-                *runs = false;
-                return;
+        // Whoever comes after this was looked at has rung.
+        state.live.wanted.notified().await;
+        let mut before: Option<Counters> = None;
+        while state.live.is_wanted() {
+            let Ok(now) = count(&state, &mut names).await else {
+                state.live.latest.send_replace(None);
+                break;
+            };
+            if let Some(before) = &before {
+                let sample = Arc::new(between(before, &now, &names.1));
+                state.live.latest.send_replace(Some((Instant::now(), sample)));
             }
+            before = Some(now);
+            tokio::time::sleep(EVERY).await;
         }
-        let wants_names = names.0.is_none_or(|at| at.elapsed() >= NAMES_EVERY);
-        let read = move |control: Rc<Control>| async move {
-            let stats = control.stats().await?;
-            let volumes = if wants_names { control.volumes() } else { Vec::new() };
-            let names: Vec<(VolumeId, String)> =
-                volumes.into_iter().map(|volume| (volume.info.id, volume.info.name)).collect();
-            Ok((stats, names, control.keeper().map(|keeper| keeper.me().0)))
-        };
-        let Ok((volumes, named, node)) = state.call(read).await else {
-            *state.live.runs.lock().unwrap_or_else(PoisonError::into_inner) = false;
-            state.live.latest.send_replace(None);
-            return;
-        };
-        if wants_names {
-            names = (Some(Instant::now()), named.into_iter().collect());
-        }
-        let now = Counters { at: Instant::now(), volumes, cores: (state.core_stats)(), node };
-        if let Some(before) = before.replace(now).as_ref().zip(before.as_ref()) {
-            let (before, now) = before;
-            state.live.latest.send_replace(Some(Arc::new(between(before, now, &names.1))));
-        }
-        tokio::time::sleep(EVERY).await;
     }
+}
+
+async fn count(
+    state: &State,
+    names: &mut (Option<Instant>, BTreeMap<VolumeId, String>),
+) -> Result<Counters, Refusal> {
+    let wants_names = names.0.is_none_or(|at| at.elapsed() >= NAMES_EVERY);
+    let read = move |control: Rc<Control>| async move {
+        let stats = control.stats().await?;
+        let volumes = if wants_names { control.volumes() } else { Vec::new() };
+        let names: Vec<(VolumeId, String)> =
+            volumes.into_iter().map(|volume| (volume.info.id, volume.info.name)).collect();
+        Ok((stats, names, control.keeper().map(|keeper| keeper.me().0)))
+    };
+    let (volumes, named, node) = state.call(read).await?;
+    if wants_names {
+        *names = (Some(Instant::now()), named.into_iter().collect());
+    }
+    Ok(Counters { at: Instant::now(), volumes, cores: (state.core_stats)(), node })
 }
 
 /// What has happened between two moments.

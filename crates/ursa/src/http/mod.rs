@@ -47,6 +47,7 @@ use utoipa_axum::routes;
 pub use self::access::{Access, CredentialLeft, Opening};
 pub use self::certificate::{Certificate, CertificateError, CertificateFiles};
 pub use self::events::Ring as EventRing;
+pub use self::live::Live;
 pub use self::peers::show;
 pub use self::refusal::Refusal;
 pub use self::server::{Listeners, serve};

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ::node::control::SHOW_DEADLINE;
 use ::node::{Control, Show};
@@ -13,21 +14,23 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
 
+use super::live::Live;
 use super::refusal::Refusal;
 use super::state::State;
 use super::{history, pools, sessions, volumes};
 use crate::history::History;
 
 /// Answers what another node asks for.
-pub fn show(history: History) -> Show {
+pub fn show(history: History, live: Arc<Live>) -> Show {
     Show::new(move |control, what| {
-        let history = history.clone();
+        let (history, live) = (history.clone(), Arc::clone(&live));
         Box::pin(async move {
             let (kind, rest) = what.split_once(' ').unwrap_or((&what, ""));
             match kind {
                 POOLS => serde_json::to_string(&pools::all(&control)).ok(),
                 SESSIONS => serde_json::to_string(&sessions::all(&control).await.ok()?).ok(),
                 VOLUMES => serde_json::to_string(&volumes::of_ids(&control, rest)).ok(),
+                LIVE => serde_json::to_string(&live.shown()).ok(),
                 HISTORY => history::shown(&control, &history, rest).await,
                 _ => None,
             }
@@ -39,6 +42,7 @@ pub(super) const POOLS: &str = "pools";
 pub(super) const SESSIONS: &str = "sessions";
 pub(super) const VOLUMES: &str = "volumes";
 pub(super) const HISTORY: &str = "history";
+pub(super) const LIVE: &str = "live";
 
 /// Whose.
 #[derive(Debug, Deserialize, IntoParams)]

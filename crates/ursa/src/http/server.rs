@@ -21,7 +21,7 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
@@ -73,7 +73,11 @@ pub async fn serve(listeners: Listeners, state: State, shutdown: impl Future<Out
         by_address: Arc::default(),
     });
     let events = tokio::spawn(super::events::take_all(state.clone()));
-    let history = tokio::spawn(super::history::keep(state.clone()));
+    let samples = [
+        tokio::spawn(super::history::keep(state.clone())),
+        tokio::spawn(super::live::sample(state.clone())),
+        tokio::spawn(super::live::ask_all(state.clone())),
+    ];
     let ring = Arc::clone(&state.events);
     let mut accepting = JoinSet::new();
     for listener in listeners.listeners {
@@ -83,7 +87,7 @@ pub async fn serve(listeners: Listeners, state: State, shutdown: impl Future<Out
     shutdown.await;
     // Streams would be waited for.
     events.abort();
-    history.abort();
+    samples.iter().for_each(JoinHandle::abort);
     ring.close();
     accepting.shutdown().await;
     // Nobody accepts any more; what a connection holds of it is a clone that it can do without.

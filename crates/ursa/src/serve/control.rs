@@ -21,7 +21,7 @@ use super::{ServeError, notify};
 use crate::clock::unix_now;
 use crate::history::History;
 use crate::http::{
-    self, Access, Certificate, CredentialLeft, Elsewhere, EventRing, Listeners, Opening, State, Streams,
+    self, Access, Certificate, CredentialLeft, Elsewhere, EventRing, Listeners, Live, Opening, State, Streams,
 };
 use crate::watcher::Guarded;
 
@@ -35,6 +35,8 @@ pub struct Control {
     pub cores: rt::Handle,
     /// What is kept of the last days.
     pub history: History,
+    /// What goes on now.
+    pub live: Arc<Live>,
     /// What the cores have done.
     pub core_stats: Arc<dyn Fn() -> Vec<CoreStats> + Send + Sync>,
 }
@@ -219,7 +221,7 @@ impl Http {
             events: Arc::new(EventRing::new(unix_now())),
             elsewhere: Elsewhere::default(),
             answers: Arc::default(),
-            live: Arc::default(),
+            live: Arc::clone(&control.live),
             history: control.history.clone(),
             streams: Streams::default(),
         };

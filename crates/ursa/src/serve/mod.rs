@@ -34,7 +34,7 @@ pub use self::given::Given;
 use self::settings::{Settings, SettingsError};
 use crate::cli::Outcome;
 use crate::history::History;
-use crate::http::{self, CertificateError};
+use crate::http::{self, CertificateError, Live};
 use crate::size::Size;
 
 /// `ursa serve` ended otherwise than by a signal.
@@ -130,7 +130,9 @@ fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
     // The cores' main is made on each of them; what only core 0 gets waits here for it.
     let start = Arc::new(Mutex::new(Some((wanted, ready))));
     let history = History::start(&settings.node.data_dir);
-    let config = Arc::new(node::Config { show: http::show(history.clone()), ..settings.node.clone() });
+    let live = Arc::new(Live::default());
+    let show = http::show(history.clone(), Arc::clone(&live));
+    let config = Arc::new(node::Config { show, ..settings.node.clone() });
     let main = move |core| {
         let config = Arc::clone(&config);
         let start = match core {
@@ -146,6 +148,7 @@ fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
         node: Handle::new(running.handle()),
         cores: running.handle(),
         history,
+        live,
         core_stats: Arc::new(running.stats_reader()),
     };
     let control = std::thread::Builder::new()

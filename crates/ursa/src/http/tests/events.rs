@@ -70,6 +70,9 @@ fn what_goes_on_now_is_told_every_second_and_ends_with_the_node() {
         assert_eq!((&sample["read"]["operations"], &sample["volumes"]), (&json!(0.0), &json!([])));
     }
     assert!(samples[0]["at"].as_u64() <= samples[1]["at"].as_u64());
+    rig.get("/v1/live?node=2").refused(400, "query_invalid");
+    let alone = rig.read_stream("/v1/live?node=all", |text| text.contains("event: sample"));
+    assert!(!alone.contains("event: missing"), "{alone}");
     rig.stop();
     let rest = rig.read_stream("/v1/live", |_| false);
     assert!(!rest.contains("event: sample"), "{rest}");

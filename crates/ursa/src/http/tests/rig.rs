@@ -27,7 +27,7 @@ use crate::clock::unix_now;
 use crate::history::History;
 use crate::http::access::{Access, Opening};
 use crate::http::guard::Peer;
-use crate::http::{Elsewhere, EventRing, State, Streams, events, router};
+use crate::http::{Elsewhere, EventRing, Live, State, Streams, events, live, router};
 
 pub(super) const MIB: u64 = 1 << 20;
 
@@ -80,13 +80,14 @@ impl Rig {
     pub(super) fn new() -> Rig {
         let dir = tempfile::tempdir().unwrap();
         let history = History::start(dir.path());
+        let live = Arc::new(Live::default());
         let config = Arc::new(Config {
             name: "test".into(),
             data_dir: dir.path().to_owned(),
             portals: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             ram_bytes_max: 64 * MIB,
             drain_deadline: Duration::from_millis(200),
-            show: crate::http::show(history.clone()),
+            show: crate::http::show(history.clone(), Arc::clone(&live)),
             ..Config::default()
         });
         let wanted = Wanted {
@@ -115,11 +116,13 @@ impl Rig {
             events: Arc::new(EventRing::new(unix_now())),
             elsewhere: Elsewhere::default(),
             answers: Arc::default(),
-            live: Arc::default(),
+            live,
             history,
             streams: Streams::default(),
         };
         tokio.spawn(events::take_all(state.clone()));
+        tokio.spawn(live::sample(state.clone()));
+        tokio.spawn(live::ask_all(state.clone()));
         let router = router(state.clone());
         Rig { dir, running: Some(running), tokio, state, router }
     }

@@ -1,0 +1,215 @@
+//! What goes on now on the other nodes of the cluster: each is asked once a second, as long as somebody reads, and all readers get what it says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::node::Control;
+use api::{LiveSample, Missing};
+use serde::Serialize;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Notify, broadcast};
+use tokio::task::JoinSet;
+
+use super::EVERY;
+use crate::http::peers::{self, Asked, LIVE};
+use crate::http::state::State;
+use crate::http::stream::Gone;
+
+/// Messages that wait for a reader; who is that late misses some. Some seconds of a large cluster.
+const WAITING_MAX: usize = 64;
+
+/// What is told of another node.
+pub(super) enum Told {
+    Sample(LiveSample),
+    /// Its samples do not come from now on.
+    Missing(Missing),
+    /// They come again.
+    Back(Back),
+}
+
+/// A node whose samples come again.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Back {
+    node: u16,
+    node_name: String,
+}
+
+/// What is told, and which nodes are missing now.
+pub(super) struct Others {
+    told: broadcast::Sender<Arc<Told>>,
+    known: Mutex<Known>,
+    /// Rung when somebody wants to read.
+    wanted: Notify,
+}
+
+#[derive(Default)]
+struct Known {
+    missing: BTreeMap<u16, Missing>,
+    /// What each has said last: it may be asked again before it has something new.
+    last: BTreeMap<u16, LiveSample>,
+}
+
+impl Default for Others {
+    fn default() -> Others {
+        Others { told: broadcast::Sender::new(WAITING_MAX), known: Mutex::default(), wanted: Notify::new() }
+    }
+}
+
+/// A reader of what is told; none reads of the node alone that is asked.
+pub(super) type Follower = Option<broadcast::Receiver<Arc<Told>>>;
+
+impl Others {
+    /// What is told from now on, and who is missing already.
+    pub(super) fn follow(&self) -> (Follower, Vec<Missing>) {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let follower = self.told.subscribe();
+        self.wanted.notify_one();
+        (Some(follower), known.missing.values().cloned().collect())
+    }
+
+    /// Tells what is new in a node's answer.
+    fn note(&self, node: u16, name: &str, answer: Result<Option<LiveSample>, Missing>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = match answer {
+            Err(missing) => {
+                known.last.remove(&node);
+                let before = known.missing.insert(node, missing.clone());
+                before.is_none().then_some(Told::Missing(missing))
+            }
+            Ok(sample) => {
+                if known.missing.remove(&node).is_some() {
+                    let _ = self.told.send(Arc::new(Told::Back(Back { node, node_name: name.to_owned() })));
+                }
+                let new = sample.filter(|sample| known.last.get(&node) != Some(sample));
+                new.inspect(|sample| drop(known.last.insert(node, sample.clone()))).map(Told::Sample)
+            }
+        };
+        // Told while it is held: a reader that comes now has it from one or the other. Nobody may read any more.
+        if let Some(told) = told {
+            let _ = self.told.send(Arc::new(told));
+        }
+    }
+
+    /// These are the nodes that there are.
+    fn keep(&self, nodes: &BTreeMap<u16, String>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.missing.retain(|node, _| nodes.contains_key(node));
+        known.last.retain(|node, _| nodes.contains_key(node));
+    }
+}
+
+/// What is told next; for ever without a follower.
+///
+/// # Errors
+/// [`Gone`]: there will be no more.
+pub(super) async fn next(follower: &mut Follower) -> Result<Arc<Told>, Gone> {
+    let Some(follower) = follower else { return std::future::pending().await };
+    loop {
+        match follower.recv().await {
+            Ok(told) => return Ok(told),
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return Err(Gone),
+        }
+    }
+}
+
+/// Asks the others whenever somebody wants to read, for as long as the node runs.
+pub(in crate::http) async fn ask_all(state: State) {
+    let live = Arc::clone(&state.live);
+    let others = &live.others;
+    loop {
+        others.wanted.notified().await;
+        // One that is slow is asked again when it has answered, and holds up no other.
+        let mut asking: JoinSet<u16> = JoinSet::new();
+        let mut asked = BTreeSet::new();
+        while others.told.receiver_count() > 0 {
+            let there = |control: Rc<Control>| async move {
+                let (_, others) = Asked::All.of(&control);
+                let names = control.node_names();
+                let named = |node: u16| (node, names.get(&node).cloned().unwrap_or_default());
+                Ok(others.into_iter().map(named).collect::<BTreeMap<u16, String>>())
+            };
+            let Ok(nodes) = state.call(there).await else { break };
+            others.keep(&nodes);
+            while let Some(done) = asking.try_join_next() {
+                // One that has panicked is asked no more.
+                asked.remove(&done.unwrap_or_default());
+            }
+            for (node, name) in nodes {
+                if asked.insert(node) {
+                    asking.spawn(ask(state.clone(), node, name));
+                }
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+        *others.known.lock().unwrap_or_else(PoisonError::into_inner) = Known::default();
+    }
+}
+
+async fn ask(state: State, node: u16, name: String) -> u16 {
+    let question = move |control: Rc<Control>| async move {
+        peers::ask::<LiveSample>(&control, [(node, LIVE.to_owned())].into()).await
+    };
+    // It was removed just now, or this node has stopped.
+    let Ok((samples, missing)) = state.call(question).await else { return node };
+    let answer = match missing.into_iter().next() {
+        Some(missing) => Err(missing),
+        None => Ok(samples.into_iter().next()),
+    };
+    state.live.others.note(node, &name, answer);
+    node
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(follower: &mut Follower) -> Vec<String> {
+        let follower = follower.as_mut().unwrap();
+        let text = |told: Arc<Told>| match &*told {
+            Told::Sample(sample) => format!("sample {}", sample.at),
+            Told::Missing(missing) => format!("missing {}: {}", missing.node, missing.reason),
+            Told::Back(back) => format!("back {} {}", back.node, back.node_name),
+        };
+        std::iter::from_fn(|| follower.try_recv().ok()).map(text).collect()
+    }
+
+    fn sample(at: u64) -> Result<Option<LiveSample>, Missing> {
+        Ok(Some(LiveSample { at, node: Some(2), ..LiveSample::default() }))
+    }
+
+    fn missing(reason: &str) -> Result<Option<LiveSample>, Missing> {
+        Err(Missing { node: 2, node_name: "b".into(), reason: reason.into() })
+    }
+
+    #[test]
+    fn each_is_told_once_and_who_comes_later_knows_who_is_missing() {
+        let others = Others::default();
+        let (mut follower, known) = others.follow();
+        assert!(known.is_empty());
+        others.note(2, "b", Ok(None));
+        others.note(2, "b", sample(7));
+        others.note(2, "b", sample(7));
+        others.note(2, "b", missing("silent"));
+        others.note(2, "b", missing("still silent"));
+        assert_eq!(told(&mut follower), ["sample 7", "missing 2: silent"]);
+        let (mut later, known) = others.follow();
+        assert_eq!((known.len(), known[0].reason.as_str()), (1, "still silent"));
+        others.note(2, "b", sample(9));
+        assert_eq!(told(&mut follower), ["back 2 b", "sample 9"]);
+        assert_eq!(told(&mut later), ["back 2 b", "sample 9"]);
+        others.note(2, "b", missing("silent"));
+        others.keep(&BTreeMap::new());
+        assert!(others.follow().1.is_empty(), "it is no node of the cluster any more");
+    }
+
+    #[tokio::test]
+    async fn who_is_late_misses_some_and_goes_on() {
+        let others = Others::default();
+        let (mut follower, _) = others.follow();
+        (0..2 * WAITING_MAX as u64).for_each(|at| others.note(2, "b", sample(at)));
+        let first = next(&mut follower).await.ok().unwrap();
+        assert!(matches!(&*first, Told::Sample(sample) if sample.at == WAITING_MAX as u64));
+    }
+}
