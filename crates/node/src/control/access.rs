@@ -206,7 +206,10 @@ impl Control {
     }
 
     /// A host group of this name that can be deleted.
-    fn unused_host(&self, name: &str) -> Result<HostName, ControlError> {
+    ///
+    /// # Errors
+    /// As [`Control::delete_host`].
+    pub fn unused_host(&self, name: &str) -> Result<HostName, ControlError> {
         let access = self.access();
         let host = access.host(name).ok_or_else(|| ControlError::not_found("host", name))?;
         if host.is_built_in() {

@@ -307,17 +307,7 @@ impl Control {
             all.map(|copy| copy.node).collect::<Vec<_>>()
         };
         if on {
-            for VolumeEntry { name, copies, .. } in keeper.volumes().into_iter().map(|volume| volume.entry) {
-                let has = |node: u16| {
-                    copies.iter().any(|copy| copy.node == node && copy.standing == StandingEntry::InSync)
-                };
-                let serves = |copy: &CopyEntry| {
-                    copy.node != number && has(copy.node) && !keeper.is_in_maintenance(NodeId(copy.node))
-                };
-                if has(number) && !copies.iter().any(serves) {
-                    return Err(ControlError::OnlyInSync { volume: name, node: number });
-                }
-            }
+            self.check_maintenance(number)?;
         }
         let transaction = Keeper::transaction().expect(&key, revision);
         match (on, revision) {
@@ -327,6 +317,30 @@ impl Control {
         }
         let out = || keeper.volumes().iter().all(|volume| !in_sync(&volume.entry).contains(&number));
         Ok(!on || keeper.until(OUT_DEADLINE, out).await)
+    }
+
+    /// Whether a node could begin its maintenance now: what would become of volumes whose copies there are in sync, by name, with how many copies in sync
+    /// are left of each.
+    ///
+    /// # Errors
+    /// As [`Control::maintain_node`].
+    pub fn check_maintenance(&self, number: u16) -> Result<Vec<(String, usize)>, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        node_entry(&keeper, number)?;
+        let mut left = Vec::new();
+        for VolumeEntry { name, copies, .. } in keeper.volumes().into_iter().map(|volume| volume.entry) {
+            let in_sync = || copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
+            let stays =
+                |copy: &&CopyEntry| copy.node != number && !keeper.is_in_maintenance(NodeId(copy.node));
+            if !in_sync().any(|copy| copy.node == number) {
+                continue;
+            }
+            match in_sync().filter(stays).count() {
+                0 => return Err(ControlError::OnlyInSync { volume: name, node: number }),
+                count => left.push((name, count)),
+            }
+        }
+        Ok(left)
     }
 
     /// Takes a node out of the cluster for good. It must have no copies.

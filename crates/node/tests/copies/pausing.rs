@@ -11,9 +11,7 @@ fn volume_name(cluster: &Cluster, by: usize) -> String {
 
 fn pause(cluster: &Cluster, by: usize, of: u16) {
     let volume = volume_name(cluster, by);
-    cluster
-        .control(by, move |control| async move { control.pause_sync(&volume, of, "eva").await })
-        .unwrap();
+    cluster.control(by, move |control| async move { control.pause_sync(&volume, of, "eva").await }).unwrap();
 }
 
 fn resume(cluster: &Cluster, by: usize, of: u16) {

@@ -5,15 +5,18 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ::node::Control;
-use ::node::control::NodeStatus;
+use ::node::control::{ControlError, NodeStatus};
+use ::node::copies::NodeId;
 use api::{
-    ClusterInit, ClusterJoin, ClusterNode, JoinToken, List, Maintenance, Preference, Problem, SyncLimit,
-    TOKEN_SECONDS_MAX, TokenCreate, link_address,
+    ClusterInit, ClusterJoin, ClusterNode, DryRun, JoinToken, List, Maintenance, Preference, Problem,
+    SyncLimit, TOKEN_SECONDS_MAX, TokenCreate, link_address,
 };
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 
-use super::input::{Json, Segments};
+use super::dry_run::{self, Asked};
+use super::input::{Json, Parameters, Segments};
 use super::refusal::Refusal;
 use super::state::State;
 use crate::clock::unix_now;
@@ -135,9 +138,10 @@ pub(super) async fn remove(
 /// given what they missed. It stays so over restarts.
 #[utoipa::path(
     put, path = "/v1/nodes/{id}/maintenance", tag = "cluster", operation_id = "maintain_node",
-    params(("id" = u16, Path, description = "The node's number")),
+    params(("id" = u16, Path, description = "The node's number"), Asked),
     request_body = Maintenance,
     responses(
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done: it can be stopped, or is used again"),
         (status = ACCEPTED, description = "Some of its copies are still in sync: see `list_nodes`"),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -148,10 +152,42 @@ pub(super) async fn remove(
 pub(super) async fn maintain(
     Extracted(state): Extracted<State>,
     Segments(id): Segments<u16>,
+    Parameters(Asked { dry_run }): Parameters<Asked>,
     Json(Maintenance { on }): Json<Maintenance>,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Response, Refusal> {
+    if dry_run {
+        return would_maintain(&state, id, on).await;
+    }
     let done = state.call(move |control| async move { control.maintain_node(id, on).await }).await?;
-    Ok(if done { StatusCode::NO_CONTENT } else { StatusCode::ACCEPTED })
+    Ok(if done { StatusCode::NO_CONTENT } else { StatusCode::ACCEPTED }.into_response())
+}
+
+/// Says what beginning or ending a maintenance would do.
+async fn would_maintain(state: &State, id: u16, on: bool) -> Result<Response, Refusal> {
+    let check = move |control: Rc<Control>| async move {
+        let is_on = control.keeper().is_some_and(|keeper| keeper.is_in_maintenance(NodeId(id)));
+        let left = match control.check_maintenance(id) {
+            Err(ControlError::OnlyInSync { .. }) if !on || is_on => Vec::new(),
+            left => left?,
+        };
+        Ok((left, is_on))
+    };
+    let (left, is_on) = state.call(check).await?;
+    let steps = match (on, is_on) {
+        (true, false) => {
+            let lines = left.into_iter().map(|(volume, copies)| match copies {
+                1 => format!("volume {volume} goes on with one copy in sync: the next loss stops it"),
+                _ => format!("volume {volume} goes on with {copies} copies in sync"),
+            });
+            lines.chain([format!("node {id} has no copy in sync any more and can be stopped")]).collect()
+        }
+        (false, true) => {
+            vec![format!("node {id} is used again: its copies are given what they missed")]
+        }
+        (true, true) => vec![format!("nothing: node {id} is in maintenance already")],
+        (false, false) => vec![format!("nothing: node {id} is not in maintenance")],
+    };
+    Ok(dry_run::would(steps, Vec::new()))
 }
 
 /// Says which node decides alone while two nodes without a witness are the cluster.

@@ -13,11 +13,15 @@ use utoipa::IntoParams;
 use super::refusal::Refusal;
 
 /// Calls that can say what they would do.
-const CALLS: [(&str, &str); 4] = [
+const CALLS: [(&str, &str); 8] = [
     ("POST", "/v1/volumes"),
     ("DELETE", "/v1/volumes/{name}"),
     ("POST", "/v1/volumes/{name}/copies"),
     ("DELETE", "/v1/volumes/{name}/copies/{node}"),
+    ("DELETE", "/v1/targets/{name}"),
+    ("DELETE", "/v1/targets/{name}/maps/{lun}"),
+    ("DELETE", "/v1/hosts/{name}"),
+    ("PUT", "/v1/nodes/{id}/maintenance"),
 ];
 
 /// Whether it is done.

@@ -3,11 +3,13 @@
 use ::node::Control;
 use ::node::access::HostGroup;
 use ::node::control::ControlError;
-use api::{Host, HostChange, HostCreate, List, Problem};
+use api::{DryRun, Host, HostChange, HostCreate, List, Problem};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 
-use super::input::{Json, Segments};
+use super::dry_run::{self, Asked};
+use super::input::{Json, Parameters, Segments};
 use super::refusal::Refusal;
 use super::state::State;
 use super::targets::secret;
@@ -95,9 +97,10 @@ pub(super) async fn change(
 /// Deletes a host group that no map names.
 #[utoipa::path(
     delete, path = "/v1/hosts/{name}", tag = "hosts", operation_id = "delete_host",
-    params(("name" = String, Path, description = "The host group's name")),
+    params(("name" = String, Path, description = "The host group's name"), Asked),
     responses(
         (status = NO_CONTENT, description = "Done"),
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NOT_FOUND, description = "`host_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`host_in_use`, `host_built_in`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -105,9 +108,22 @@ pub(super) async fn change(
 pub(super) async fn delete(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-) -> Result<StatusCode, Refusal> {
+    Parameters(Asked { dry_run }): Parameters<Asked>,
+) -> Result<Response, Refusal> {
+    if dry_run {
+        let host = state.call(move |control| async move {
+            control.unused_host(&name)?;
+            known(&control, &name)
+        });
+        let HostGroup { name, initiators, addresses, .. } = host.await?;
+        let (initiators, addresses) = (initiators.len(), addresses.len());
+        let steps = vec![format!(
+            "host group {name} is deleted, with {initiators} names and {addresses} addresses of initiators"
+        )];
+        return Ok(dry_run::would(steps, Vec::new()));
+    }
     state.call(move |control| async move { control.delete_host(&name).await }).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 fn known(control: &Control, name: &str) -> Result<HostGroup, ControlError> {

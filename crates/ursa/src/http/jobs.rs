@@ -106,9 +106,8 @@ pub(super) async fn pause(
         return Err(not_pausable(&job));
     }
     let (volume, node) = (volume_of(&job.id).to_owned(), job.node.unwrap_or_default());
-    let pause = move |control: Rc<Control>| async move {
-        control.pause_sync(&volume, node, &caller.name).await
-    };
+    let pause =
+        move |control: Rc<Control>| async move { control.pause_sync(&volume, node, &caller.name).await };
     state.call(pause).await?;
     Ok(axum::Json(find(&state, &id).await?))
 }

@@ -1,16 +1,19 @@
 //! Targets and their LUN maps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use ::node::access::{ChapSecret, LunMap, Target as Known};
 use ::node::control::{ControlError, MapSpec, TargetSpec};
 use ::node::{Control, VolumeId};
-use api::{Chap, DEFAULT_HOST, List, MapCreate, Problem, Target, TargetCreate, TargetMap};
+use api::{Chap, DEFAULT_HOST, DryRun, List, MapCreate, Problem, Target, TargetCreate, TargetMap};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use super::dry_run;
 use super::input::{Json, Parameters, Segments};
 use super::refusal::Refusal;
 use super::state::State;
@@ -23,6 +26,9 @@ use super::volumes::Deletion;
 pub(super) struct ForHost {
     /// The host group; absent: all of them.
     host: Option<String>,
+    /// Say what would be done, and do nothing.
+    #[serde(default)]
+    dry_run: bool,
 }
 
 /// All targets, by name.
@@ -77,6 +83,7 @@ pub(super) async fn create(
     params(("name" = String, Path, description = "The target's iSCSI name"), Deletion),
     responses(
         (status = NO_CONTENT, description = "Done"),
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NOT_FOUND, description = "`target_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`target_has_maps`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -84,10 +91,47 @@ pub(super) async fn create(
 pub(super) async fn delete(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(Deletion { force, .. }): Parameters<Deletion>,
-) -> Result<StatusCode, Refusal> {
+    Parameters(Deletion { force, dry_run }): Parameters<Deletion>,
+) -> Result<Response, Refusal> {
+    if dry_run {
+        return would_delete(&state, name, force).await;
+    }
     state.call(move |control| async move { control.delete_target(&name, force).await }).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Says what deleting a target would do.
+async fn would_delete(state: &State, name: String, force: bool) -> Result<Response, Refusal> {
+    let steps = move |control: Rc<Control>| async move {
+        let target = one(&control, &name)?;
+        if !force && !target.maps.is_empty() {
+            return Err(ControlError::HasLuns { target: name, luns: target.maps.len() });
+        }
+        let mut steps: Vec<String> = target.maps.iter().map(|map| taken(&name, map)).collect();
+        steps.push(format!("target {name} is deleted; volumes stay"));
+        steps.extend(sessions_with(&control, &name).await?);
+        Ok(steps)
+    };
+    Ok(dry_run::would(state.call(steps).await?, Vec::new()))
+}
+
+fn taken(target: &str, map: &TargetMap) -> String {
+    let volume = map.volume.as_deref().unwrap_or(&map.volume_id);
+    format!("host {} has volume {volume} as LUN {} of target {target} no more", map.host, map.lun)
+}
+
+/// What becomes of the sessions with a target.
+async fn sessions_with(control: &Control, target: &str) -> Result<Option<String>, ControlError> {
+    let sessions = control.sessions().await?;
+    let of_target: BTreeSet<&str> = sessions
+        .iter()
+        .filter(|session| session.target.as_deref() == Some(target))
+        .map(|session| session.initiator.as_str())
+        .collect();
+    let also =
+        if control.node_names().len() > 1 { " with this node, and those with other nodes" } else { "" };
+    let names = of_target.into_iter().collect::<Vec<_>>().join(", ");
+    Ok((!names.is_empty()).then(|| format!("hosts that use it lose it: sessions{also} of {names}")))
 }
 
 /// Makes a volume a LUN of a target for a host group.
@@ -127,16 +171,40 @@ pub(super) async fn create_map(
     ),
     responses(
         (status = NO_CONTENT, description = "Done"),
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NOT_FOUND, description = "`target_not_found`, `map_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn delete_map(
     Extracted(state): Extracted<State>,
     Segments((target, lun)): Segments<(String, u16)>,
-    Parameters(ForHost { host }): Parameters<ForHost>,
-) -> Result<StatusCode, Refusal> {
+    Parameters(ForHost { host, dry_run }): Parameters<ForHost>,
+) -> Result<Response, Refusal> {
+    if dry_run {
+        return would_unmap(&state, target, lun, host).await;
+    }
     state.call(move |control| async move { control.unmap(&target, lun, host.as_deref()).await }).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Says what taking a LUN away would do.
+async fn would_unmap(
+    state: &State,
+    target: String,
+    lun: u16,
+    host: Option<String>,
+) -> Result<Response, Refusal> {
+    let steps = move |control: Rc<Control>| async move {
+        let known = one(&control, &target)?;
+        let goes = |map: &&TargetMap| map.lun == lun && host.as_ref().is_none_or(|host| map.host == *host);
+        let mut steps: Vec<String> = known.maps.iter().filter(goes).map(|map| taken(&target, map)).collect();
+        if steps.is_empty() {
+            return Err(ControlError::not_found("map", &format!("{target} LUN {lun}")));
+        }
+        steps.extend(sessions_with(&control, &target).await?);
+        Ok(steps)
+    };
+    Ok(dry_run::would(state.call(steps).await?, Vec::new()))
 }
 
 fn one(control: &Control, name: &str) -> Result<Target, ControlError> {

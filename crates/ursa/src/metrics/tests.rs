@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use node::control::{NodeStatus, ReplicationStats, SessionStatus};
 use node::copies::{
-    CopiesStatus, CopyEntry, CopySync, ForkShown, ForkState, NodeEntry, Restraint, StandingEntry, Traffic,
-    SyncPause, VolumeEntry,
+    CopiesStatus, CopyEntry, CopySync, ForkShown, ForkState, NodeEntry, Restraint, StandingEntry, SyncPause,
+    Traffic, VolumeEntry,
 };
 use node::{Operation, UnitStats, VolumeId};
 use rt::CoreId;

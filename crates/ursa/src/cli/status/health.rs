@@ -210,16 +210,17 @@ fn of_copies(observed: &Observed) -> Vec<Finding> {
         let copies = volume.copies.iter().filter(|copy| copy.state != CopyState::InSync);
         copies.filter(|copy| observed.is_in_use(copy.node)).map(move |copy| (volume, copy))
     });
-    let is_paused = |copy: &api::VolumeCopy| copy.sync.as_ref().and_then(|sync| sync.paused.as_ref()).is_some();
+    let is_paused =
+        |copy: &api::VolumeCopy| copy.sync.as_ref().and_then(|sync| sync.paused.as_ref()).is_some();
     let (paused, outside): (Vec<_>, Vec<_>) = outside.partition(|(_, copy)| is_paused(copy));
     let waits = |copy: &api::VolumeCopy| copy.sync.as_ref().is_some_and(|sync| sync.waits_for.is_some());
-    let (waiting, mending): (Vec<_>, Vec<_>) =
-        outside.into_iter().partition(|(_, copy)| waits(copy));
+    let (waiting, mending): (Vec<_>, Vec<_>) = outside.into_iter().partition(|(_, copy)| waits(copy));
     let show = |volume: &Volume| format!("ursa volume show {}", volume.name);
     let mut found = Vec::new();
     if let [(volume, copy), more @ ..] = paused.as_slice() {
         let by = copy.sync.as_ref().and_then(|sync| sync.paused.as_ref()).map_or("-", |paused| &paused.by);
-        let others = if more.is_empty() { String::new() } else { format!(" {} more are paused.", more.len()) };
+        let others =
+            if more.is_empty() { String::new() } else { format!(" {} more are paused.", more.len()) };
         let cause = format!(
             "{} has paused the sync of {} on node {}: until it is in sync the volume survives fewer losses.{others}",
             by.escape_debug(),

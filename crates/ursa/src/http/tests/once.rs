@@ -69,8 +69,26 @@ fn what_would_be_done_is_said_and_not_done() {
     rig.delete("/v1/volumes/db/copies/2?dry_run=true").refused(409, "not_replicated");
     // Who asks what would happen does not find that it has happened.
     rig.post("/v1/hosts?dry_run=true", json!({"name": "a"})).refused(422, "dry_run_not_possible");
-    rig.delete("/v1/targets/iqn.2026-11.io.ursa:db?force=true&dry_run=true")
-        .refused(422, "dry_run_not_possible");
+    let target = "/v1/targets/iqn.2026-11.io.ursa:db";
+    rig.delete(&format!("{target}?dry_run=true")).refused(409, "target_has_maps");
+    let would = rig.delete(&format!("{target}?force=true&dry_run=true")).json(200);
+    let taken = "host local has volume db as LUN 0 of target iqn.2026-11.io.ursa:db no more";
+    let deleted = "target iqn.2026-11.io.ursa:db is deleted; volumes stay";
+    assert_eq!(would["would"], json!([taken, deleted]));
+    let map = format!("{target}/maps/0");
+    assert_eq!(rig.delete(&format!("{map}?dry_run=true")).json(200)["would"], json!([taken]));
+    rig.delete(&format!("{map}?dry_run=true&host=x")).refused(404, "map_not_found");
+    assert_eq!(rig.get(target).json(200)["maps"].as_array().unwrap().len(), 1, "nothing was done");
+    rig.post("/v1/hosts", json!({"name": "a", "addresses": ["10.0.0.0/8"]})).json(201);
+    let would = rig.delete("/v1/hosts/a?dry_run=true").json(200);
+    assert_eq!(
+        would["would"],
+        json!(["host group a is deleted, with 0 names and 1 addresses of initiators"])
+    );
+    rig.get("/v1/hosts/a").json(200);
+    rig.delete("/v1/hosts/local?dry_run=true").refused(409, "host_built_in");
+    rig.put("/v1/nodes/1/maintenance?dry_run=true", json!({"on": true})).refused(409, "no_cluster");
+    rig.delete("/v1/sessions/1?dry_run=true").refused(422, "dry_run_not_possible");
     rig.patch("/v1/volumes/db?dry_run=1", json!({"name": "x"})).refused(400, "query_invalid");
     assert_eq!(rig.names("/v1/volumes"), ["db"]);
 }
