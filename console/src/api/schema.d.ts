@@ -315,6 +315,44 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/{id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Has a sync stand still until it is resumed, over restarts of nodes, too. What is noted of what the copy misses is kept.
+         * @description The copy protects nothing until it is in sync: the volume survives fewer losses meanwhile. One that takes new writes already comes in sync all the same.
+         *     A sync that is paused already stays so.
+         */
+        post: operations["pause_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Has a sync go on that was paused. One that is not stays as it is. */
+        post: operations["resume_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/live": {
         parameters: {
             query?: never;
@@ -323,8 +361,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What goes on now on the node that is asked, once a second (server-sent events).
-         * @description Messages `sample` have a sample. The first one comes after a second.
+         * What goes on now on the node that is asked, once a second (server-sent events); with `node=all` on each node of its cluster.
+         * @description Messages `sample` have a sample. The first one comes after a second. With `node=all`, messages `missing` (`{node, node_name, reason}`) say which node's samples do not come from now on, and messages `back` (`{node,
+         *     node_name}`) that they do again; a sample of another node is left out now and then, or comes two seconds late.
          */
         get: operations["stream_live"];
         put?: never;
@@ -1233,6 +1272,7 @@ export interface components {
              * @description Bytes that are left of them.
              */
             left_bytes: number;
+            paused?: components["schemas"]["SyncPaused"] | null;
             /**
              * Format: int64
              * @description How long it takes if it goes on like that; absent if nobody can say.
@@ -1435,6 +1475,8 @@ export interface components {
             bytes_total?: number | null;
             /** @description `DELETE` takes it back. */
             can_be_cancelled: boolean;
+            /** @description `POST .../pause` has it stand still. */
+            can_be_paused?: boolean;
             /** @description Why it is done, in words. */
             cause?: string | null;
             /**
@@ -1459,6 +1501,7 @@ export interface components {
              * @description The number of the node whose copy it is about; absent: it is about no copy.
              */
             node?: number | null;
+            paused?: components["schemas"]["SyncPaused"] | null;
             /**
              * Format: double
              * @description How much of it is done, from 0 to 1; absent where that cannot be said.
@@ -1485,7 +1528,7 @@ export interface components {
          * @description Whether work gets on.
          * @enum {string}
          */
-        JobState: "running" | "waiting";
+        JobState: "running" | "waiting" | "paused";
         /** @description What lets one node in, once. A secret: `Debug` hides it. */
         JoinToken: {
             /** @description The token. */
@@ -1646,6 +1689,8 @@ export interface components {
                 bytes_total?: number | null;
                 /** @description `DELETE` takes it back. */
                 can_be_cancelled: boolean;
+                /** @description `POST .../pause` has it stand still. */
+                can_be_paused?: boolean;
                 /** @description Why it is done, in words. */
                 cause?: string | null;
                 /**
@@ -1670,6 +1715,7 @@ export interface components {
                  * @description The number of the node whose copy it is about; absent: it is about no copy.
                  */
                 node?: number | null;
+                paused?: components["schemas"]["SyncPaused"] | null;
                 /**
                  * Format: double
                  * @description How much of it is done, from 0 to 1; absent where that cannot be said.
@@ -2352,11 +2398,21 @@ export interface components {
              */
             bytes_per_second?: number | null;
         };
+        /** @description Who has paused a sync, and when. */
+        SyncPaused: {
+            /** @description The user or token. */
+            by: string;
+            /**
+             * Format: int64
+             * @description In seconds since 1970.
+             */
+            since: number;
+        };
         /**
          * @description What keeps a sync from going faster.
          * @enum {string}
          */
-        SyncRestraint: "hosts" | "node_limit" | "cluster_limit" | "turn";
+        SyncRestraint: "hosts" | "node_limit" | "cluster_limit" | "turn" | "paused";
         /** @description An iSCSI target. */
         Target: {
             /** @description A name for people. */
@@ -3335,7 +3391,10 @@ export interface operations {
     };
     delete_host: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The host group's name */
@@ -3345,6 +3404,15 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description Done */
             204: {
                 headers: {
@@ -3472,9 +3540,112 @@ export interface operations {
             };
         };
     };
-    stream_live: {
+    pause_job: {
         parameters: {
             query?: never;
+            header?: never;
+            path: {
+                /** @description What it is found by */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The job */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description `job_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `job_not_pausable`: it is no sync, or nearly done; `forked`, `changed_meanwhile` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `record_unavailable` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resume_job: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description What it is found by */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The job */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description `job_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `job_not_pausable`: it is no sync; `forked`, `changed_meanwhile` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `record_unavailable` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stream_live: {
+        parameters: {
+            query?: {
+                /** @description `all`; absent: the node that is asked. */
+                node?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3488,6 +3659,15 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": components["schemas"]["LiveSample"];
+                };
+            };
+            /** @description `query_invalid` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description `too_many_streams` */
@@ -3669,7 +3849,10 @@ export interface operations {
     };
     maintain_node: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The node's number */
@@ -3683,6 +3866,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description Some of its copies are still in sync: see `list_nodes` */
             202: {
                 headers: {
@@ -4446,6 +4638,15 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description Done */
             204: {
                 headers: {
@@ -4532,6 +4733,8 @@ export interface operations {
             query?: {
                 /** @description The host group; absent: all of them. */
                 host?: string;
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
             };
             header?: never;
             path: {
@@ -4544,6 +4747,15 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description Done */
             204: {
                 headers: {

@@ -9,8 +9,8 @@ import { type Flows, type Sample, sampleOf } from './sample'
 const EVERY_MS = 1000
 /** How many samples are kept: five minutes. */
 export const KEPT = 300
-/** A node that has said nothing for so long is not added up. */
-const SILENT_MS = 3500
+/** A node that has said nothing for so long is not added up: what others say comes up to two seconds late, and not every second. */
+const SILENT_MS = 5000
 /** After so long without a stream it is asked for again. */
 const AGAIN_MS = 3000
 

@@ -3,6 +3,7 @@ import type { ReactNode } from 'react'
 import type { ClusterNode, Job } from '../api/types'
 import { link } from '../route'
 import { jobLine, jobWord } from '../words/job'
+import { duration } from '../words/size'
 import { useNow } from './clock'
 import { To } from './Problem'
 
@@ -12,8 +13,8 @@ export function JobRow({ job, nodes, at, right }: { job: Job; nodes: ClusterNode
   const done = job.progress ?? undefined
   const why = [
     done !== undefined ? `${Math.round(100 * done)} % done.` : '',
-    job.cause ? `Why: ${job.cause}${job.waits_for ? ';' : ''}` : '',
-    job.waits_for ? `waits for ${job.waits_for}` : '',
+    job.cause ? `Why: ${job.cause}${job.waits_for || job.paused ? ';' : '.'}` : '',
+    job.paused ? `paused by ${job.paused.by} ${duration(now / 1000 - job.paused.since)} ago: it protects nothing until it is in sync.` : job.waits_for ? `waits for ${job.waits_for}.` : '',
   ].filter(Boolean)
   return (
     <Box>
@@ -30,7 +31,7 @@ export function JobRow({ job, nodes, at, right }: { job: Job; nodes: ClusterNode
       </Group>
       {done !== undefined && (
         <Progress.Root size="md" mt={3}>
-          <Progress.Section value={100 * done} color={job.state === 'waiting' ? 'yellow' : 'blue'} aria-label={`${Math.round(100 * done)} % done`} />
+          <Progress.Section value={100 * done} color={job.state !== 'running' ? 'yellow' : 'blue'} aria-label={`${Math.round(100 * done)} % done`} />
         </Progress.Root>
       )}
       {why.length > 0 && (

@@ -1,5 +1,6 @@
 import { Box, Group, Progress, Text } from '@mantine/core'
 import { link } from '../route'
+import { duration } from '../words/size'
 import { type RunningSync, progress, restraint, syncLine } from '../words/sync'
 import { useNow } from './clock'
 import { To } from './Problem'
@@ -18,7 +19,7 @@ export function SyncRow({ volume, copy, sync, at, named = false }: RunningSync &
               <To href={link('volumes', volume.name)}>{volume.name}</To> to{' '}
             </>
           )}
-          {copy.node_name || `node ${copy.node}`}: {sync.waits_for ? 'waits' : copy.state === 'joining' ? 'joining' : 'being brought in sync'}
+          {copy.node_name || `node ${copy.node}`}: {sync.paused ? `paused by ${sync.paused.by}` : sync.waits_for ? 'waits' : copy.state === 'joining' ? 'joining' : 'being brought in sync'}
         </Text>
         <Text size="sm" className="figure">
           {syncLine(sync, (now - at) / 1000)}
@@ -26,13 +27,13 @@ export function SyncRow({ volume, copy, sync, at, named = false }: RunningSync &
       </Group>
       {sync.total_bytes > 0 && (
         <Progress.Root size="md" mt={3}>
-          <Progress.Section value={100 * done} color={sync.waits_for ? 'yellow' : 'blue'} aria-label={`${Math.round(100 * done)} % done`} />
+          <Progress.Section value={100 * done} color={sync.paused || sync.waits_for ? 'yellow' : 'blue'} aria-label={`${Math.round(100 * done)} % done`} />
         </Progress.Root>
       )}
       <Text size="xs" c="dimmed" mt={2}>
         {sync.total_bytes > 0 && `${Math.round(100 * done)} % done. `}Why: {sync.cause}
         {held ? `; ${held}` : ''}
-        {sync.waits_for ? `; waits for ${sync.waits_for}` : ''}
+        {sync.paused ? `; paused ${duration(now / 1000 - sync.paused.since)} ago: it protects nothing until it is in sync (let it go on under “Jobs”)` : sync.waits_for ? `; waits for ${sync.waits_for}` : ''}
       </Text>
     </Box>
   )

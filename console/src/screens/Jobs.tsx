@@ -3,13 +3,13 @@ import { useState } from 'react'
 import { api, data } from '../api/client'
 import { useJobs, useNode, useNodes } from '../api/queries'
 import type { Job } from '../api/types'
-import { Ask, DeedButton, Said } from '../parts/deed'
+import { Ask, DeedButton, Said, useDoing } from '../parts/deed'
 import { JobRow } from '../parts/JobRow'
 import { Panel } from '../parts/Panel'
 import { Empty, ProblemAlert } from '../parts/Problem'
 import { SyncLimit } from '../parts/SyncLimit'
 import { ursa } from '../words/command'
-import { cancelMeaning, jobWord } from '../words/job'
+import { PAUSE_MEANING, cancelMeaning, jobWord } from '../words/job'
 import { plural } from '../words/size'
 
 /** So many of a kind are shown. */
@@ -22,6 +22,7 @@ export function Jobs() {
   const cluster = known !== null && known !== undefined
   const nodes = known ?? []
   const [doomed, setDoomed] = useState<Job>()
+  const [stopping, setStopping] = useState<Job>()
   const changes = (jobs.data ?? []).filter((job) => job.kind === 'change')
   const copies = (jobs.data ?? []).filter((job) => job.kind !== 'change')
   const rows = (of: Job[]) => (
@@ -33,11 +34,19 @@ export function Jobs() {
           nodes={nodes}
           at={jobs.dataUpdatedAt}
           right={
-            job.can_be_cancelled && (
-              <DeedButton size="compact-sm" variant="default" onClick={() => setDoomed(job)}>
-                Take back
-              </DeedButton>
-            )
+            <>
+              {job.can_be_paused && (
+                <DeedButton size="compact-sm" variant="default" onClick={() => setStopping(job)}>
+                  Pause
+                </DeedButton>
+              )}
+              {job.paused && <Resume job={job} />}
+              {job.can_be_cancelled && (
+                <DeedButton size="compact-sm" variant="default" onClick={() => setDoomed(job)}>
+                  Take back
+                </DeedButton>
+              )}
+            </>
           }
         />
       ))}
@@ -63,6 +72,19 @@ export function Jobs() {
       <Panel title="Changes under way" at={jobs.dataUpdatedAt} note={`Of node ${node.data?.name ?? ''}, which this page asks. One that waits for a disk goes on when the disk answers, and holds up no change of anything else.`}>
         {changes.length === 0 ? <Empty>No change is under way.</Empty> : rows(changes)}
       </Panel>
+      {stopping && (
+        <Ask
+          opened
+          close={() => setStopping(undefined)}
+          title={`Pause: ${stopping.subject} ${jobWord(stopping, nodes)}`}
+          label="Pause it"
+          command={ursa('job', 'pause', stopping.id)}
+          act={() => data(api.POST('/v1/jobs/{id}/pause', { params: { path: { id: stopping.id } } }))}
+          done="It is paused."
+        >
+          <Said>{PAUSE_MEANING}</Said>
+        </Ask>
+      )}
       {doomed && (
         <Ask
           opened
@@ -78,5 +100,17 @@ export function Jobs() {
         </Ask>
       )}
     </Stack>
+  )
+}
+
+function Resume({ job }: { job: Job }) {
+  const { busy, error, run } = useDoing()
+  return (
+    <>
+      <DeedButton size="compact-sm" loading={busy} onClick={() => void run(() => data(api.POST('/v1/jobs/{id}/resume', { params: { path: { id: job.id } } })), 'It goes on.')}>
+        Go on
+      </DeedButton>
+      {error !== undefined && <ProblemAlert error={error} what="It stays paused" />}
+    </>
   )
 }

@@ -44,6 +44,14 @@ describe('health', () => {
     expect(found.map((f) => f.key)).toEqual(['pool default of n2', 'problem pool default is read-only'])
     expect(found[0]?.cause).toContain('Pool default of n2 is read-only')
   })
+  it('reminds of a sync that somebody has paused', () => {
+    const behind = volume('db', [[1, 'in_sync'], [2, 'outside']])
+    const sync = { bytes_per_second: 0, cause: 'its node was restarted', copied_bytes: 0, left_bytes: 5, total_bytes: 9, waits_for: 'somebody to resume it', paused: { by: 'eva', since: 9 } }
+    behind.copies![1]!.sync = sync
+    const found = findings({ ...well, volumes: [behind] })
+    expect(found).toHaveLength(1)
+    expect(found[0]).toMatchObject({ severity: 'warning', since: 9, cause: 'The sync of db to node 2 is paused, by eva: the volume outlives fewer losses.' })
+  })
   it('does not say the same twice', () => {
     const broken: Pool = { ...pool, state: 'read_only' }
     const state = { name: 'n1', version: '0', cores: 1, uptime: 1, portals: [], changes: [], problems: ['pool default is read-only', 'something else'] }

@@ -173,9 +173,20 @@ function ofPool(pool: Pool): Finding[] {
 function ofCopies({ volumes, nodes }: Observed): Finding[] {
   const up = (id: number) => nodes?.some((node) => node.id === id && node.up && !node.maintenance) ?? false
   const syncs = syncsOf(volumes).filter(({ copy }) => up(copy.node))
-  const waiting = syncs.filter(({ sync }) => sync.waits_for)
-  const running = syncs.filter(({ sync }) => !sync.waits_for)
+  const paused = syncs.filter(({ sync }) => sync.paused)
+  const waiting = syncs.filter(({ sync }) => sync.waits_for && !sync.paused)
+  const running = syncs.filter(({ sync }) => !sync.waits_for && !sync.paused)
   const found: Finding[] = []
+  const stopped = paused[0]
+  if (stopped) {
+    found.push({
+      key: 'paused syncs', severity: 'warning', link: '#/jobs', since: Math.min(...paused.map(({ sync }) => sync.paused?.since ?? Infinity)),
+      cause: paused.length === 1
+        ? `The sync of ${stopped.volume.name} to node ${stopped.copy.node} is paused, by ${stopped.sync.paused?.by}: the volume outlives fewer losses.`
+        : `${paused.length} syncs are paused: these volumes outlive fewer losses.`,
+      action: 'Let it go on under “Jobs” as soon as hosts can spare it.',
+    })
+  }
   const first = waiting[0]
   if (first) {
     found.push({

@@ -10,6 +10,7 @@ const nodes = [node(1), node(2)]
 it('says what is done, and with which nodes', () => {
   expect(jobWord(job(), nodes)).toBe('on n2: being brought in sync')
   expect(jobWord(job({ state: 'waiting', node: 7 }), nodes)).toBe('on node 7: waits to be brought in sync')
+  expect(jobWord(job({ state: 'paused', paused: { by: 'eva', since: 9 } }), nodes)).toBe('on n2: paused by eva')
   expect(jobWord(job({ kind: 'move_copy', from_node: 1 }), nodes)).toBe('from n1 to n2: a copy is being moved')
   expect(jobWord(job({ kind: 'remove_copy' }), nodes)).toBe('on n2: a copy is to be taken away')
 })

@@ -8,6 +8,7 @@ import { toGo } from './sync'
 export function jobWord(job: Job, nodes: ClusterNode[]): string {
   const name = (id: number | null | undefined) => nodes.find((node) => node.id === id)?.name || `node ${id ?? '?'}`
   const waits = job.state === 'waiting'
+  if (job.paused && job.state === 'paused') return `on ${name(job.node)}: paused by ${job.paused.by}`
   switch (job.kind) {
     case 'sync':
       return `on ${name(job.node)}: ${waits ? 'waits to be brought in sync' : 'being brought in sync'}`
@@ -31,6 +32,10 @@ export function jobLine(job: Job, age = 0): string {
   else if (known(job.age_s)) parts.push(`for ${duration(job.age_s)}`)
   return parts.join(', ')
 }
+
+/** What it means that it stands still. */
+export const PAUSE_MEANING =
+  'It stands still until somebody has it go on, over restarts of nodes, too. What the copy misses is still noted: nothing is lost, and nothing is copied twice. But it protects nothing until it is in sync, and the longer it waits, the more it misses.'
 
 /** What becomes of it when it is taken back. */
 export function cancelMeaning(job: Job): string {

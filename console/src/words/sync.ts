@@ -36,6 +36,8 @@ export function restraint(sync: CopySync): string | undefined {
       return 'held back by the cluster’s limit'
     case 'turn':
       return 'its turn is after other volumes'
+    // Said by whom and since when, beside it.
+    case 'paused':
     default:
       return undefined
   }
