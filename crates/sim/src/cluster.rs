@@ -199,7 +199,7 @@ impl Cluster {
             Ok::<_, node::control::ControlError>(volume)
         });
         let volume = volume.expect("nothing has failed yet");
-        self.volume_key = node::copies::volume_key(volume.info.id);
+        self.volume_key = node::copies::volume_key(volume);
         let all_serve = || (0..nodes).all(|index| self.serves(index));
         assert!(wait(&self.world, MEETING_MAX, all_serve), "all nodes serve");
     }

@@ -9,7 +9,7 @@ use base::{BlockSize, ByteLen};
 use replica::{Epoch, Incarnation, NodeId, Slot};
 use store::{CopyOf, CopyState, Pool, Stripe, VolumeInfo, VolumeKind, VolumeSpec};
 
-use super::access::{HOSTS, TARGETS, announce};
+use super::access::{HOSTS, MapSpec, TARGETS, announce};
 use super::change::{Changing, WaitsFor, Work};
 use super::members::told_portals;
 use super::turns::Thing;
@@ -17,8 +17,9 @@ use super::volumes::{open_on_all_cores, whole_blocks};
 use super::{Control, ControlError, NewVolume, VolumeStatus};
 use crate::access::{AccessChange, HostName, TargetName, VolumeName};
 use crate::copies::{
-    Address, Answer, Ask, ClusterError, Copies, CopyEntry, Keeper, NewCopy, NodeEntry, SliceCopy,
-    StandingEntry, VolumeEntry, json, node_key, split_key, strategy_key, volume_key, volume_name_key,
+    Address, Answer, Ask, ClusterError, Copies, CopyEntry, Keeper, NewCopy, NodeEntry, RECORD_DEADLINE,
+    SliceCopy, StandingEntry, VolumeEntry, json, node_key, split_key, strategy_key, volume_key,
+    volume_name_key,
 };
 use crate::port_numbers::NodeNumber;
 use crate::shard::{Shard, on_all_cores};
@@ -26,6 +27,9 @@ use crate::volume::VolumeId;
 
 /// The key of the number that the next volume with copies gets.
 const NEXT_NUMBER: &str = "next-volume-number";
+
+/// How long it is waited for the record to tell of a number that another node has drawn, before the next one is tried.
+const DRAWN_WITHIN: Duration = Duration::from_millis(500);
 
 /// How often a volume is grown anew because copies were added meanwhile.
 const GROW_TRIES_MAX: usize = 4;
@@ -119,9 +123,13 @@ impl Control {
         changing: &Changing,
         new: NewVolume,
         placement: &Placement,
-    ) -> Result<VolumeStatus, ControlError> {
+    ) -> Result<VolumeId, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let name: VolumeName = new.name.parse()?;
+        if let Some(map) = &new.map {
+            // What can be known to fail does so before anything is made.
+            self.place_for_new(map)?;
+        }
         let nodes = once_heard(&keeper, || choose_nodes(&keeper, placement)).await?;
         if keeper.revision_of(&volume_name_key(name.as_str())).is_some() {
             return Err(ControlError::Exists { kind: "volume", name: name.into() });
@@ -170,14 +178,23 @@ impl Control {
             drop_copies(&keeper, &nodes, id).await;
             return Err(error);
         }
-        if let Some(map) = &new.map {
-            let _record = changing.hold([Thing::Record]).await?;
-            let place = self.place_for_new(map)?;
-            self.change_access(changing, vec![place.taken_by(id)]).await?;
+        if let Some(map) = &new.map
+            && let Err(error) = self.map_new(changing, id, map).await
+        {
+            if let Err(undo) = self.delete_replicated(id, name.as_str()).await {
+                tracing::error!(volume = %name, error = %undo, "a volume that could not be mapped was left");
+            }
+            return Err(error);
         }
         // Whoever is told of it may use it at once.
         keeper.until_serves(id).await;
-        self.volume(name.as_str())
+        Ok(id)
+    }
+
+    async fn map_new(&self, changing: &Changing, id: VolumeId, map: &MapSpec) -> Result<(), ControlError> {
+        let _record = changing.hold([Thing::Record]).await?;
+        let place = self.place_for_new(map)?;
+        self.change_access(changing, vec![place.taken_by(id)]).await
     }
 
     /// The nodes that would get the copies of a new volume.
@@ -416,11 +433,11 @@ impl Control {
     }
 
     /// Deletes a volume with copies. The caller holds it, and it is in no map.
-    pub(super) async fn delete_replicated(&self, info: &VolumeInfo) -> Result<(), ControlError> {
+    pub(super) async fn delete_replicated(&self, id: VolumeId, name: &str) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
-        let key = volume_key(info.id);
+        let key = volume_key(id);
         let (entry, revision) =
-            keeper.get::<VolumeEntry>(&key).ok_or_else(|| ControlError::not_found("volume", &info.name))?;
+            keeper.get::<VolumeEntry>(&key).ok_or_else(|| ControlError::not_found("volume", name))?;
         if keeper.fork_of(&entry).is_some() {
             return Err(ControlError::Forked(entry.name));
         }
@@ -431,14 +448,14 @@ impl Control {
             .expect(&name_key, name_revision)
             .delete(&key)
             .delete(&name_key);
-        for also in [strategy_key(info.id), split_key(info.id)] {
+        for also in [strategy_key(id), split_key(id)] {
             if let Some(revision) = keeper.revision_of(&also) {
                 transaction = transaction.expect(&also, Some(revision)).delete(&also);
             }
         }
         keeper.commit(transaction).await?;
         let nodes: Vec<NodeId> = entry.copies.iter().map(|copy| NodeId(copy.node)).collect();
-        drop_copies(&keeper, &nodes, info.id).await;
+        drop_copies(&keeper, &nodes, id).await;
         Ok(())
     }
 
@@ -680,7 +697,30 @@ fn choose_nodes(keeper: &Keeper, placement: &Placement) -> Result<Vec<NodeId>, C
 }
 
 /// Commits the new volume; all of its copies are in sync, since all are empty.
+///
+/// Nodes that make volumes at the same time draw their numbers from one key: who comes second draws again.
 async fn record_volume(
+    keeper: &Keeper,
+    id: VolumeId,
+    name: &str,
+    size: u64,
+    copies: Vec<CopyEntry>,
+) -> Result<(), ControlError> {
+    let until = rt::now() + RECORD_DEADLINE;
+    loop {
+        let drawn = keeper.revision_of(NEXT_NUMBER);
+        match record_once(keeper, id, name, size, copies.clone()).await {
+            Err(ControlError::Cluster(ClusterError::Conflict(key)))
+                if key == NEXT_NUMBER && rt::now() < until =>
+            {
+                keeper.until(DRAWN_WITHIN, || keeper.revision_of(NEXT_NUMBER) != drawn).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+async fn record_once(
     keeper: &Keeper,
     id: VolumeId,
     name: &str,

@@ -96,11 +96,11 @@ impl Control {
         Ok(self.volume_status(info, &pool.name()))
     }
 
-    /// Makes a volume and maps it: all of that or nothing. A power cut in the middle may leave it without its map.
+    /// Makes a volume and maps it: all of that or nothing. A power cut in the middle may leave it without its map. Its copies may be on other nodes alone.
     ///
     /// # Errors
     /// A name or size that cannot be, a name that is taken, no pool, no space, no place to map it to.
-    pub async fn create_volume(self: &Rc<Control>, new: NewVolume) -> Result<VolumeStatus, ControlError> {
+    pub async fn create_volume(self: &Rc<Control>, new: NewVolume) -> Result<VolumeId, ControlError> {
         let control = Rc::clone(self);
         self.change(Work::new("making volume", &new.name), |changing| async move {
             control.make_volume(&changing, new).await
@@ -131,7 +131,7 @@ impl Control {
         Ok(Vec::new())
     }
 
-    async fn make_volume(&self, changing: &Changing, new: NewVolume) -> Result<VolumeStatus, ControlError> {
+    async fn make_volume(&self, changing: &Changing, new: NewVolume) -> Result<VolumeId, ControlError> {
         let name: VolumeName = new.name.parse()?;
         if let Some(placement) = new.copies.clone() {
             let _name = changing.hold([Thing::VolumeName(name.to_string())]).await?;
@@ -177,7 +177,7 @@ impl Control {
             self.take_back(changing, &pool, &info).await;
             return Err(error);
         }
-        Ok(self.volume_status(info, &pool.name()))
+        Ok(info.id)
     }
 
     async fn show_new_volume(
@@ -318,7 +318,7 @@ impl Control {
             control.unmap_volume(&changing, &volume, force, target.as_deref()).await?;
             if volume.copy.is_some() && control.is_recorded(volume.id).await? {
                 drop(_volume);
-                return control.delete_replicated(&volume).await;
+                return control.delete_replicated(volume.id, &volume.name).await;
             }
             control.close_volume(&changing, &pool, volume.id).await;
             changing.waits_for(WaitsFor::Disks(pool.paths()));

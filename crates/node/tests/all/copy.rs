@@ -167,7 +167,7 @@ fn a_copy_is_no_way_around_lun_maps() {
         rig.add(Shape::thick());
         let hidden = Shape { name: "hidden", ..Shape::ram() };
         let id = rig.control(move |control| async move {
-            control.create_volume(new_volume(POOL, hidden)).await.unwrap().info.id
+            control.create_volume(new_volume(POOL, hidden)).await.unwrap()
         });
         rig.client("client").run(move |portal| async move {
             let session = log_in(portal, "client", 0).await;

@@ -45,6 +45,18 @@ fn a_node_shows_what_others_have_and_says_what_is_missing() {
         json!([{"node": 1, "outcome": "stops", "text": "if node 1 is lost: nobody serves until it is back: it is the only copy in sync"}])
     );
 
+    // Whoever makes one need not have a copy of it.
+    let far = first.json(&["volume", "create", "far", "--size", "8M", "--on", "2"]);
+    assert_eq!(
+        (&far["name"], &far["copies"][0]["node"], &far["serving"]),
+        (&json!("far"), &json!(2), &json!(false))
+    );
+    assert_eq!(far["maps"].as_array().unwrap().len(), 1);
+    // Nor does one stay that cannot be mapped.
+    let lost = ["volume", "create", "lost", "--size", "8M", "--on", "2", "--host", "nobody"];
+    assert!(first.refused(1, &lost).contains("nobody"));
+    assert!(second.refused(1, &["volume", "show", "lost"]).contains("lost"));
+
     let refused = second.refused(1, &["volume", "delete", "db", "--yes"]);
     assert!(refused.contains("say it on node 1"), "{refused}");
     let pools = second.json(&["pool", "list", "--node", "all"]);

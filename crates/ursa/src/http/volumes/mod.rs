@@ -97,20 +97,23 @@ pub(super) async fn show(
     Segments(name): Segments<String>,
 ) -> Result<axum::Json<Volume>, Refusal> {
     let known = state.elsewhere.clone();
-    let find = |control: Rc<Control>| async move {
-        let mut volume = match control.volume(&name) {
-            Ok(volume) => named(&control, volume),
-            Err(error) => {
-                let all = everywhere(control, known).await?.items.into_iter();
-                return all.into_iter().find(|volume| volume.name == name || volume.id == name).ok_or(error);
-            }
-        };
-        if !volume.copies.is_empty() {
-            volume.losses = losses(&volume, &nodes(&control).await);
-        }
-        Ok(volume)
-    };
+    let find = |control: Rc<Control>| async move { found(control, known, &name).await };
     Ok(axum::Json(state.call(find).await?))
+}
+
+/// The volume of this name or identity, wherever its copies are.
+async fn found(control: Rc<Control>, known: Elsewhere, name: &str) -> Result<Volume, ControlError> {
+    let mut volume = match control.volume(name) {
+        Ok(volume) => named(&control, volume),
+        Err(error) => {
+            let mut all = everywhere(control, known).await?.items.into_iter();
+            return all.find(|volume| volume.name == name || volume.id == name).ok_or(error);
+        }
+    };
+    if !volume.copies.is_empty() {
+        volume.losses = losses(&volume, &nodes(&control).await);
+    }
+    Ok(volume)
 }
 
 /// Makes a volume, and maps it so that it can be used at once.
@@ -139,18 +142,10 @@ pub(super) async fn create(
     if dry_run {
         return would_create(&state, asked, new).await;
     }
-    let (known, name) = (state.elsewhere.clone(), new.name.clone());
+    let known = state.elsewhere.clone();
     let make = |control: Rc<Control>| async move {
-        let made: Result<VolumeStatus, ControlError> = control.create_volume(new).await;
-        match made {
-            Ok(volume) => Ok(named(&control, volume)),
-            // It is made, but not among this node's volumes, with copies on other nodes only: these say what it is like.
-            Err(error @ ControlError::NotFound { kind: "volume", .. }) => {
-                let all = everywhere(control, known).await?.items;
-                all.into_iter().find(|volume| volume.name == name).ok_or(error)
-            }
-            Err(error) => Err(error),
-        }
+        let id = control.create_volume(new).await?.to_string();
+        found(control, known, &id).await
     };
     match state.call(make).await {
         Ok(volume) => Ok((StatusCode::CREATED, axum::Json(volume)).into_response()),
