@@ -5,24 +5,31 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use cluster::Revision;
 use cluster::embedded::{Embedded, File, Identity, Saved, Settings};
+use cluster::{Revision, Transaction};
 use link::{ClusterAuthority, ClusterId, Limits, Links, NodeCredentials};
 use replica::{Incarnation, NodeId};
 use rt::{CoreId, Listener};
 use serde::{Deserialize, Serialize};
 
 use super::access::{HOSTS, TARGETS};
-use super::change::{Changing, Work};
+use super::change::{Changing, WaitsFor, Work};
 use super::turns::Thing;
 use super::{Control, ControlError};
+use crate::access::{HostGroup, Target};
 use crate::config::RecordEngine;
-use crate::copies::{Copies, Engine, Keeper, LinkHandler, RECORD_DEADLINE, json, node_key, peer};
-use crate::record::{delete, set};
+use crate::copies::{ClusterError, Copies, Engine, Keeper, LinkHandler, RECORD_DEADLINE, node_key, peer};
+use crate::record::{Change, delete, set};
 use crate::shard::{Shard, on_all_cores};
 
 /// Where the node's own record says which cluster it is in.
 const CLUSTER: &str = "cluster";
+
+/// Entries that one transaction moves to the cluster's record: it takes a hundred, of 1 MiB together, and a large host group has 20 KiB.
+const MOVED_AT_ONCE: usize = 50;
+
+/// How often a node tries again to move what it had alone to the record of its cluster.
+const MOVE_AGAIN: Duration = Duration::from_secs(1);
 
 /// How often a node that cannot reach the cluster's record tries again to say that it is there.
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(1);
@@ -46,6 +53,13 @@ pub struct Place {
     /// The members that there were when it joined: where it first learns of the others.
     #[serde(default)]
     pub members: Vec<Member>,
+}
+
+impl Place {
+    /// Whether it is that of the node that made the cluster.
+    fn is_founders(&self) -> bool {
+        self.node == 1 && self.members.is_empty()
+    }
 }
 
 /// Where a member is reached.
@@ -123,12 +137,12 @@ impl Control {
                 incarnation: 0,
                 members: Vec::new(),
             };
-            control.begin(&changing, place).await?;
+            control.begin(&changing, place, Vec::new()).await?;
             // Whoever made the cluster finds the node in it.
             if let Some(keeper) = control.keeper() {
                 keeper.until_known(&node_key(keeper.me())).await;
             }
-            control.move_access_to_cluster(&changing).await
+            control.move_own_to_cluster(&changing).await
         })
         .await
     }
@@ -165,8 +179,9 @@ impl Control {
                 let path = control.cluster_directory()?.join(RECORD_FILE);
                 File::create(&path, &Saved::joining(identity)).map_err(EnterError::from)?;
             }
-            control.begin(&changing, place).await?;
-            control.forget_own_people(&changing).await
+            // In one step: what it had of people alone must never come into the cluster.
+            let forgotten = control.own_people().into_iter().map(|(key, _)| delete(key)).collect();
+            control.begin(&changing, place, forgotten).await
         })
         .await
     }
@@ -205,13 +220,47 @@ impl Control {
         let control = Rc::clone(self);
         self.change(Work::new("going on in the cluster with", &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
-            control.begin(&changing, place).await
+            let founded = place.is_founders();
+            control.begin(&changing, place, Vec::new()).await?;
+            // The life in which it made the cluster may have ended before everything was moved. Nothing is heard of it if there is nothing left.
+            match control.move_own_to_cluster(&changing).await {
+                Err(error) if founded => {
+                    tracing::warn!(%error, "targets, hosts and users of this node are not the cluster's yet: it is tried again");
+                    rt::spawn(Rc::clone(&control).move_later()).detach();
+                    Ok(())
+                }
+                result => result,
+            }
         })
         .await
     }
 
-    /// Begins a life in a cluster. The caller holds the record.
-    async fn begin(self: &Rc<Control>, changing: &Changing, place: Place) -> Result<(), ControlError> {
+    /// Moves what is left to be moved, until that is done.
+    async fn move_later(self: Rc<Control>) {
+        while self.keeper().is_some_and(|keeper| !keeper.is_stopping()) {
+            rt::sleep(MOVE_AGAIN).await;
+            let control = Rc::clone(&self);
+            let moved = self.change(
+                Work::new("moving targets, hosts and users of", &self.host.name),
+                |changing| async move {
+                    let _record = changing.hold([Thing::Record]).await?;
+                    control.move_own_to_cluster(&changing).await
+                },
+            );
+            match moved.await {
+                Ok(()) => return,
+                Err(error) => tracing::debug!(%error, "not moved yet"),
+            }
+        }
+    }
+
+    /// Begins a life in a cluster, and makes `also` durable with it. The caller holds the record.
+    async fn begin(
+        self: &Rc<Control>,
+        changing: &Changing,
+        place: Place,
+        also: Vec<Change>,
+    ) -> Result<(), ControlError> {
         if place.force_new && matches!(Shard::current().config().record, RecordEngine::Embedded) {
             // Should it be done twice, it is one generation more.
             File::force_new_cluster(&self.cluster_directory()?.join(RECORD_FILE))
@@ -219,7 +268,8 @@ impl Control {
         }
         // Before anything else: nobody may take this life for the one before.
         let place = Place { incarnation: place.incarnation + 1, force_new: false, ..place };
-        self.commit(changing, vec![set(CLUSTER.into(), &place)]).await?;
+        let changes = [set(CLUSTER.into(), &place)].into_iter().chain(also);
+        self.commit(changing, changes.collect()).await?;
         self.run_cluster(&place).await?;
         Ok(())
     }
@@ -287,26 +337,37 @@ impl Control {
         }
     }
 
-    /// The targets, hosts, users and tokens that the node had alone are the cluster's from now on.
-    async fn move_access_to_cluster(&self, changing: &Changing) -> Result<(), ControlError> {
-        let Some(keeper) = self.keeper() else { return Ok(()) };
-        let access = self.access();
-        let (mut transaction, mut local) = (Keeper::transaction(), Vec::new());
-        for target in access.targets() {
-            let key = format!("{TARGETS}{}", target.name);
-            transaction = transaction.put(&key, json(target));
-            local.push(delete(key));
+    /// The targets, hosts, users and tokens that the node had alone when it made the cluster are the cluster's from now on. The caller holds the record.
+    ///
+    /// What is in the cluster's record already is left as it is there: it was moved before, by a life that ended in between. In the node's own record
+    /// everything stays until all of it is moved.
+    async fn move_own_to_cluster(&self, changing: &Changing) -> Result<(), ControlError> {
+        let (Some(keeper), Some(place)) = (self.keeper(), self.place()) else { return Ok(()) };
+        if !place.is_founders() {
+            return Ok(());
         }
-        for host in access.hosts().filter(|host| !host.is_built_in()) {
-            let key = format!("{HOSTS}{}", host.name);
-            transaction = transaction.put(&key, json(host));
-            local.push(delete(key));
+        // People come last, and of these the marker: until then the cluster can still be set up.
+        let mut own = self.own_access();
+        own.extend(self.own_people());
+        if own.is_empty() {
+            return Ok(());
         }
-        if !local.is_empty() {
-            keeper.commit(transaction).await?;
-            self.commit(changing, local).await?;
+        changing.waits_for(WaitsFor::ClusterRecord);
+        for some in own.chunks(MOVED_AT_ONCE) {
+            move_some(&keeper, some.to_vec()).await?;
         }
-        self.move_people_to_cluster(&keeper, changing).await
+        self.commit(changing, own.into_iter().map(|(key, _)| delete(key)).collect()).await
+    }
+
+    /// What the node alone has of targets and hosts, by key.
+    fn own_access(&self) -> Vec<Change> {
+        let record = self.record.borrow();
+        let targets = record.list::<Target>(TARGETS).into_iter();
+        let hosts = record.list::<HostGroup>(HOSTS).into_iter();
+        let mut own: Vec<Change> =
+            targets.map(|target| set(format!("{TARGETS}{}", target.name), &target)).collect();
+        own.extend(hosts.map(|host| set(format!("{HOSTS}{}", host.name), &host)));
+        own
     }
 
     /// Where certificates and the record lie.
@@ -324,6 +385,22 @@ impl Control {
 /// See [`Control::cluster_directory`], which makes it.
 pub(super) fn cluster_path() -> PathBuf {
     Shard::current().config().data_dir.join("cluster")
+}
+
+/// Puts these into the cluster's record, but for those that are there.
+async fn move_some(keeper: &Keeper, mut some: Vec<Change>) -> Result<(), ControlError> {
+    loop {
+        let put = |transaction: Transaction, (key, value): &Change| match value {
+            Some(value) => transaction.expect(key, None).put(key, value.get()),
+            None => transaction,
+        };
+        match keeper.commit(some.iter().fold(Keeper::transaction(), put)).await {
+            Err(ClusterError::Conflict(there)) if some.iter().any(|(key, _)| *key == there) => {
+                some.retain(|(key, _)| *key != there);
+            }
+            result => return Ok(result?),
+        }
+    }
 }
 
 /// Whether the node can listen there: known before anything is kept, since a node that is in a cluster and cannot does not start.

@@ -26,9 +26,6 @@ pub const USERS_MAX: usize = 256;
 /// See [`USERS_MAX`].
 pub const API_TOKENS_MAX: usize = 256;
 
-/// Entries that one transaction moves to a cluster's record, which takes a hundred.
-const MOVED_AT_ONCE: usize = 50;
-
 /// What somebody may do; each may what those before it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -251,7 +248,7 @@ impl Control {
     }
 
     /// What the node alone has of people, by key.
-    fn own_people(&self) -> Vec<Change> {
+    pub(super) fn own_people(&self) -> Vec<Change> {
         let record = self.record.borrow();
         let users = record.list::<User>(USERS).into_iter();
         let tokens = record.list::<ApiToken>(TOKENS).into_iter();
@@ -259,29 +256,6 @@ impl Control {
         own.extend(tokens.map(|token| set(format!("{TOKENS}{}", token.id), &token)));
         own.extend(record.get::<bool>(SET_UP).map(|there| set(SET_UP.into(), &there)));
         own
-    }
-
-    /// The users and tokens that the node had alone are the cluster's from now on. The caller holds the record.
-    pub(super) async fn move_people_to_cluster(
-        &self,
-        keeper: &Keeper,
-        changing: &Changing,
-    ) -> Result<(), ControlError> {
-        // The marker is last: until then the cluster can still be set up.
-        for some in self.own_people().chunks(MOVED_AT_ONCE) {
-            let put = |transaction: cluster::Transaction, (key, value): &Change| match value {
-                Some(value) => transaction.put(key, value.get()),
-                None => transaction,
-            };
-            keeper.commit(some.iter().fold(Keeper::transaction(), put)).await?;
-        }
-        self.forget_own_people(changing).await
-    }
-
-    /// What the node alone had of people counts no more: its cluster's do, also should it ever leave. The caller holds the record.
-    pub(super) async fn forget_own_people(&self, changing: &Changing) -> Result<(), ControlError> {
-        let own: Vec<Change> = self.own_people().into_iter().map(|(key, _)| delete(key)).collect();
-        if own.is_empty() { Ok(()) } else { self.commit(changing, own).await }
     }
 }
 

@@ -10,6 +10,7 @@ mod failed_disks;
 mod fork_ends;
 mod forks;
 mod forks_crashes;
+mod founding;
 mod given_up;
 #[cfg(debug_assertions)]
 mod mistakes;

@@ -1,0 +1,87 @@
+//! A node with targets, hosts and users makes a cluster, and its process ends in the middle: with its next life everything is the cluster's, and nothing was lost.
+
+use node::access::{HostGroup, HostName};
+use node::control::{Role, User, UserChange};
+
+use super::*;
+
+/// More than one transaction of the cluster's record takes.
+const TARGETS: usize = 120;
+
+fn user(name: &str) -> User {
+    User { name: name.into(), role: Role::Admin, password: "a hash".into(), stamp: 1, created: 0 }
+}
+
+/// A node alone, with what it has, and the record that its cluster will have.
+fn alone(seed: u64) -> Cluster {
+    let world = World::new(seed);
+    let memory = cluster::memory::Memory::new(cluster::NodeId::new(1));
+    let server = world.add_machine("server-1", 1);
+    let portal = SocketAddr::new(world.address(server), 3260);
+    let record = RecordEngine::Memory(memory.clone());
+    let config = Config { data_dir: "/ursa".into(), portals: vec![portal], record, ..Config::default() };
+    let node =
+        Cluster { world, servers: vec![server], configs: vec![Arc::new(config)], cores: 1, record: memory };
+    node.start(0);
+    node.control(0, |control| async move {
+        for number in 0..TARGETS {
+            let name = format!("iqn.2026-01.org.ursa:{number}");
+            control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
+        }
+        let name: HostName = "h1".parse().unwrap();
+        let host = HostGroup { name, initiators: Vec::new(), addresses: Vec::new(), chap: None };
+        control.set_host(host, true).await.unwrap();
+        control.change_user(UserChange::First(user("alice"))).await.unwrap();
+    });
+    node
+}
+
+fn has_everything(node: &Cluster) -> bool {
+    node.control(0, |control| async move {
+        let access = control.access();
+        let hosts = access.hosts().filter(|host| !host.is_built_in()).count();
+        let targets = access.targets().count();
+        targets == TARGETS && hosts == 1 && control.users().len() == 1 && control.is_set_up() == Some(true)
+    })
+}
+
+#[test]
+fn what_a_node_has_when_it_makes_a_cluster_survives_its_crash_at_any_moment() {
+    let (mut before, mut between, mut after) = (0, 0, 0);
+    for cut in 0..60 {
+        let node = alone(cut);
+        let listen = vec![SocketAddr::new(node.world.address(node.servers[0]), LINK_PORT)];
+        let done = Rc::new(Cell::new(false));
+        let told = Rc::clone(&done);
+        let made = node.world.spawn_on(node.servers[0], CoreId(0), move || async move {
+            Control::current().init_cluster(listen).await.unwrap();
+            told.set(true);
+        });
+        node.world.run_for(Duration::from_micros(100 * cut * cut));
+        drop(made);
+        let was_done = done.get();
+        node.world.crash(node.servers[0]);
+        node.start(0);
+        let in_cluster = node.control(0, |control| async move { control.place().is_some() });
+        match (in_cluster, was_done) {
+            (false, _) => before += 1,
+            (true, false) => between += 1,
+            (true, true) => after += 1,
+        }
+        let there = (0..100).any(|_| {
+            node.world.run_for(Duration::from_millis(100));
+            has_everything(&node)
+        });
+        assert!(there, "cut {cut}");
+        // What is deleted now stays deleted.
+        node.control(0, |control| async move {
+            control.delete_target("iqn.2026-01.org.ursa:7", false).await.unwrap();
+        });
+        node.world.crash(node.servers[0]);
+        node.start(0);
+        node.world.run_for(Duration::from_secs(3));
+        let targets = node.control(0, |control| async move { control.access().targets().count() });
+        assert_eq!(targets, TARGETS - 1, "cut {cut}");
+    }
+    assert!(before > 0 && between > 3 && after > 0, "before {before}, in between {between}, after {after}");
+}
