@@ -31,7 +31,7 @@ pub use self::access::{
     SESSION_COOKIE, SetUp, User, UserChange, UserCreate, WhoAmI,
 };
 pub use self::chap::Chap;
-pub use self::client::{Client, ClientError};
+pub use self::client::{Client, ClientError, Fingerprint, Trust, TrustError};
 pub use self::cluster::{
     ClusterInit, ClusterJoin, ClusterNode, JoinToken, LINK_PORT, Maintenance, Preference, SyncLimit,
     TOKEN_SECONDS, TOKEN_SECONDS_MAX, TokenCreate, link_address,

@@ -28,6 +28,26 @@ pub enum ClientError {
         #[source]
         source: Box<ureq::Error>,
     },
+    /// Nothing was said by which its certificate is known. Nothing was sent.
+    #[error(
+        "say by what the certificate of {url} is known: --fingerprint, which the node prints at its start, or --ca FILE"
+    )]
+    Unknown {
+        /// Where.
+        url: String,
+        /// What was missing.
+        #[source]
+        source: Box<ureq::Error>,
+    },
+    /// Whoever answers there has another certificate, or none that can be used. Nothing was sent.
+    #[error("what answers at {url} has not proved that it is the node: nothing was sent to it")]
+    Untrusted {
+        /// Where.
+        url: String,
+        /// What is wrong with it.
+        #[source]
+        source: Box<ureq::Error>,
+    },
     /// The node refused, and says why.
     #[error("{0}")]
     Problem(Box<Problem>),
@@ -41,7 +61,9 @@ pub enum ClientError {
         source: Box<dyn Error + Send + Sync>,
     },
     /// Not an address.
-    #[error("{url:?} is not an address: write it as http://127.0.0.1:3280")]
+    #[error(
+        "{url:?} is not an address: write it as http://127.0.0.1:3280, or https://10.1.1.5:3280 from another machine"
+    )]
     Address {
         /// What was given.
         url: String,
@@ -54,11 +76,13 @@ pub enum ClientError {
 impl ClientError {
     pub(super) fn of(url: &str, error: ureq::Error) -> ClientError {
         use ureq::Error as E;
-        // There is no TLS yet.
-        let no_address = !url.starts_with("http://") || matches!(error, E::BadUri(_) | E::Http(_));
+        let has_scheme = url.starts_with("http://") || url.starts_with("https://");
+        let no_address = !has_scheme || matches!(error, E::BadUri(_) | E::Http(_));
         let url = url.to_owned();
         match error {
             error if no_address => ClientError::Address { url, source: Box::new(error) },
+            error @ E::TlsRequired => ClientError::Unknown { url, source: Box::new(error) },
+            error if is_of_tls(&error) => ClientError::Untrusted { url, source: Box::new(error) },
             E::Protocol(error) => ClientError::NotUrsa { url, source: Box::new(error) },
             error @ (E::LargeResponseHeader(..) | E::BodyExceedsLimit(_)) => {
                 ClientError::NotUrsa { url, source: Box::new(error) }
@@ -74,6 +98,15 @@ impl ClientError {
             ClientError::Problem(problem) => Some(problem),
             _ => None,
         }
+    }
+}
+
+/// Whether TLS did not come about, or was broken off.
+fn is_of_tls(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::Tls(_) => true,
+        ureq::Error::Io(error) => error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()),
+        _ => false,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod error;
 mod path;
+mod tls;
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -10,11 +11,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use ureq::config::Config;
 use ureq::http::Response;
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{Connector, TcpConnector};
 use ureq::{Agent, Body, RequestBuilder};
 
 pub use self::error::ClientError;
 use self::path::segment;
+pub use self::tls::{Fingerprint, Trust, TrustError};
 use crate::{
     ApiToken, ApiTokenCreate, ApiTokenMade, AuditEntry, ClusterInit, ClusterJoin, ClusterNode, CopyCreate,
     Events, ForkResolution, Health, Host, HostChange, HostCreate, Job, JoinToken, List, LocalCredential,
@@ -29,6 +34,20 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(150);
 /// The longest answer that is read: 4,096 volumes with several maps each take some 4 MB.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// How it asks.
+fn config() -> Config {
+    Agent::config_builder()
+        // A problem document is an answer, too.
+        .http_status_as_error(false)
+        // A proxy that the environment names leads away from this machine.
+        .proxy(None)
+        .max_redirects(0)
+        .timeout_connect(Some(CONNECT_TIMEOUT))
+        .timeout_global(Some(REQUEST_TIMEOUT))
+        .user_agent(concat!("ursa/", env!("CARGO_PKG_VERSION")))
+        .build()
+}
 
 /// Speaks to a node.
 #[derive(Clone)]
@@ -52,17 +71,13 @@ impl Client {
     /// A client of the node at `url`, such as `http://127.0.0.1:3280`. Nothing is sent yet. It proves itself with what a node of this user's leaves on its
     /// machine ([`LocalCredential`]). `localhost` is 127.0.0.1 and nothing else: somebody else may listen at the same port of another of its addresses.
     pub fn new(url: &str) -> Client {
-        let config = Agent::config_builder()
-            // A problem document is an answer, too.
-            .http_status_as_error(false)
-            // A proxy that the environment names leads away from this machine.
-            .proxy(None)
-            .max_redirects(0)
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_global(Some(REQUEST_TIMEOUT))
-            .user_agent(concat!("ursa/", env!("CARGO_PKG_VERSION")))
-            .build();
-        Client { agent: config.into(), url: without_name(url.trim_end_matches('/')), token: None }
+        Client { agent: config().into(), url: without_name(url.trim_end_matches('/')), token: None }
+    }
+
+    /// That knows the node's certificate by this: for `https://`. Without it nothing is sent there.
+    pub fn with_trust(self, trust: &Trust) -> Client {
+        let connector = TcpConnector::default().chain(trust.connector());
+        Client { agent: Agent::with_parts(config(), connector, DefaultResolver::default()), ..self }
     }
 
     /// With a token instead.

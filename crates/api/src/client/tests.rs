@@ -93,7 +93,7 @@ fn strangers_are_told_apart_from_nobody() {
         let error = server(answer).0.health().unwrap_err();
         assert!(matches!(error, ClientError::NoAnswer { .. }), "{answer}: {error:?}");
     }
-    for url in ["", "127.0.0.1:3280", "https://127.0.0.1", "http://", "ftp://127.0.0.1"] {
+    for url in ["", "127.0.0.1:3280", "http://", "https://", "ftp://127.0.0.1"] {
         let error = Client::new(url).health().unwrap_err();
         assert!(matches!(error, ClientError::Address { .. }), "{url}: {error:?}");
     }

@@ -31,6 +31,9 @@ pub enum CliError {
     /// The node refused, or none answers.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// What is to be trusted cannot be.
+    #[error(transparent)]
+    Trust(#[from] api::TrustError),
     /// A secret could not be read.
     #[error("cannot read the secret from {0}")]
     Secret(PathBuf, #[source] io::Error),
@@ -114,7 +117,8 @@ impl Outcome for CliError {
     fn code(&self) -> u8 {
         match self {
             CliError::Client(ClientError::Unreachable { .. } | ClientError::NoAnswer { .. }) => 3,
-            CliError::Client(ClientError::Address { .. }) | CliError::Unconfirmed(_) => 2,
+            CliError::Client(ClientError::Address { .. } | ClientError::Unknown { .. }) => 2,
+            CliError::Trust(_) | CliError::Unconfirmed(_) => 2,
             CliError::CopiesOnNodes(..)
             | CliError::File(..)
             | CliError::Declared(..)

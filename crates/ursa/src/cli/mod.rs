@@ -31,7 +31,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use api::Client;
+use api::{Client, Fingerprint, Trust};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -56,6 +56,29 @@ pub struct Cli {
     /// A file with a token to prove oneself with; URSA_TOKEN is the token itself [default: what a node leaves for its user on this machine]
     #[arg(long, global = true, help_heading = "Options of all commands", value_name = "FILE")]
     token_file: Option<PathBuf>,
+
+    /// The certificate of a node at https://, by its SHA-256, which the node prints at its start
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Options of all commands",
+        value_name = "SHA256",
+        env = "URSA_FINGERPRINT",
+        hide_env_values = true,
+        conflicts_with = "ca"
+    )]
+    fingerprint: Option<Fingerprint>,
+
+    /// A file with the certificates, in PEM, of who has signed that of a node at https://
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Options of all commands",
+        value_name = "FILE",
+        env = "URSA_CA",
+        hide_env_values = true
+    )]
+    ca: Option<PathBuf>,
 
     /// How to show the answer
     #[arg(
@@ -153,7 +176,7 @@ pub fn main() -> ExitCode {
         Err(error) => return exit::wrong_arguments(&error),
     };
     let output = Output::new(cli.output);
-    let client = match client(&cli.api, cli.token_file.as_deref()) {
+    let client = match client(&cli.api, cli.trust(), cli.token_file.as_deref()) {
         Ok(client) => client,
         Err(error) => return exit::code(Err(error)),
     };
@@ -187,8 +210,23 @@ pub fn main() -> ExitCode {
     exit::code(result)
 }
 
+impl Cli {
+    /// By what the node's certificate is known; `None`: nobody has said.
+    fn trust(&self) -> Result<Option<Trust>, CliError> {
+        Ok(match (&self.fingerprint, &self.ca) {
+            (Some(fingerprint), _) => Some(Trust::Fingerprint(*fingerprint)),
+            (None, Some(file)) => Some(Trust::authorities(file)?),
+            (None, None) => None,
+        })
+    }
+}
+
 /// A client with the token that was given, if one was.
-fn client(url: &str, token_file: Option<&Path>) -> Result<Client, CliError> {
+fn client(
+    url: &str,
+    trust: Result<Option<Trust>, CliError>,
+    token_file: Option<&Path>,
+) -> Result<Client, CliError> {
     let token = match token_file {
         Some(path) => {
             let read = std::fs::read_to_string(path);
@@ -197,6 +235,10 @@ fn client(url: &str, token_file: Option<&Path>) -> Result<Client, CliError> {
         None => std::env::var("URSA_TOKEN").ok().filter(|token| !token.is_empty()),
     };
     let client = Client::new(url);
+    let client = match trust? {
+        Some(trust) => client.with_trust(&trust),
+        None => client,
+    };
     Ok(match token {
         Some(token) => client.with_token(token.trim()),
         None => client,
