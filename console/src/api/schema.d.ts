@@ -2394,7 +2394,7 @@ export interface components {
         SyncLimit: {
             /**
              * Format: int64
-             * @description Bytes a second, 1 MiB at least; null: each node as much as its own settings say.
+             * @description Bytes a second, 1 MiB to 1 TiB; null: each node as much as its own settings say.
              */
             bytes_per_second?: number | null;
         };
@@ -2700,7 +2700,116 @@ export interface components {
             role: components["schemas"]["Role"];
         };
     };
-    responses: never;
+    responses: {
+        /** @description `json_syntax`, `body_unreadable`, `path_invalid`, `query_invalid`, `idempotency_key_invalid` */
+        BadRequest: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description `idempotency_under_way`, `already_done`, `changed_meanwhile`, and a limit of how many there can be: `too_many_...` */
+        Conflict: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description `internal`, `listen`, `disk_failed`, `record_failed`, `cluster_failed`: the detail says what the system said */
+        Failed: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description `role_too_low`, `request_header_missing`, `cross_origin`, `peer_not_local` */
+        Forbidden: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description `record_full`, `metadata_full` */
+        Full: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description `unfinished` (it goes on), `node_unanswered`, `core_silent`, `timeout` */
+        Late: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description `host_not_local`: the Host header names no address of this machine's */
+        Misdirected: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description `not_json` */
+        NotJson: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description `body_too_large` */
+        TooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description `login_needed`, `token_invalid`, `token_expired`: with WWW-Authenticate */
+        Unauthorized: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description With Retry-After. `not_running`, `busy` (nothing was done), `record_read_only`, `record_unavailable`, `pool_read_only`, `pool_unavailable`, `volume_unserved`, `node_unreachable`, `too_many_keys` */
+        Unavailable: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description `field_invalid`, `dry_run_not_possible`, `idempotency_key_reused` */
+        Unprocessable: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+    };
     parameters: never;
     requestBodies: never;
     headers: never;
@@ -2726,6 +2835,10 @@ export interface operations {
                     "application/json": components["schemas"]["AccessState"];
                 };
             };
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     list_audit: {
@@ -2760,6 +2873,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["Misdirected"];
             /** @description `audit_unreadable` */
             500: {
                 headers: {
@@ -2769,6 +2885,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     init_cluster: {
@@ -2793,6 +2911,9 @@ export interface operations {
                     "application/json": components["schemas"]["List_ClusterNode"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `cluster_already` */
             409: {
                 headers: {
@@ -2802,6 +2923,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `field_invalid`, `listen` */
             422: {
                 headers: {
@@ -2811,6 +2935,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     force_new_cluster: {
@@ -2829,6 +2957,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `no_cluster`, `cluster_works`, `node_is_up` */
             409: {
                 headers: {
@@ -2838,6 +2969,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     join_cluster: {
@@ -2860,6 +2998,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `cluster_already`, `own_access`, `join_refused` */
             409: {
                 headers: {
@@ -2869,6 +3010,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `token_invalid`, `field_invalid`, `listen` */
             422: {
                 headers: {
@@ -2878,6 +3022,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
             /** @description `member_unreachable`, `member_unanswered` */
             502: {
                 headers: {
@@ -2887,6 +3032,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     prefer_node: {
@@ -2909,6 +3057,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `node_not_found` */
             404: {
                 headers: {
@@ -2927,6 +3078,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `field_invalid`: it is a witness */
             422: {
                 headers: {
@@ -2936,6 +3090,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
             /** @description `record_unavailable` */
             503: {
                 headers: {
@@ -2945,6 +3100,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     sync_limit: {
@@ -2965,6 +3122,8 @@ export interface operations {
                     "application/json": components["schemas"]["SyncLimit"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `no_cluster` */
             409: {
                 headers: {
@@ -2974,6 +3133,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     limit_syncs: {
@@ -2996,6 +3158,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `no_cluster` */
             409: {
                 headers: {
@@ -3005,6 +3170,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `field_invalid`: too little */
             422: {
                 headers: {
@@ -3014,6 +3182,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
             /** @description `record_unavailable` */
             503: {
                 headers: {
@@ -3023,6 +3192,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     create_token: {
@@ -3047,6 +3218,9 @@ export interface operations {
                     "application/json": components["schemas"]["JoinToken"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `no_cluster`, `no_authority` */
             409: {
                 headers: {
@@ -3056,6 +3230,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `field_invalid` */
             422: {
                 headers: {
@@ -3065,6 +3242,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     list_events: {
@@ -3099,6 +3280,11 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     stream_events: {
@@ -3134,6 +3320,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["Misdirected"];
             /** @description `too_many_streams` */
             503: {
                 headers: {
@@ -3143,6 +3332,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
         };
     };
     health: {
@@ -3163,6 +3353,8 @@ export interface operations {
                     "application/json": components["schemas"]["Health"];
                 };
             };
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["Misdirected"];
             /** @description `not_running` */
             503: {
                 headers: {
@@ -3172,6 +3364,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
         };
     };
     show_history: {
@@ -3212,6 +3405,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `node_not_found` */
             404: {
                 headers: {
@@ -3230,6 +3425,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
             /** @description `history_unavailable` */
             503: {
                 headers: {
@@ -3239,6 +3435,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
         };
     };
     list_hosts: {
@@ -3259,6 +3456,11 @@ export interface operations {
                     "application/json": components["schemas"]["List_Host"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     create_host: {
@@ -3283,6 +3485,9 @@ export interface operations {
                     "application/json": components["schemas"]["Host"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `host_exists`, `host_built_in` */
             409: {
                 headers: {
@@ -3292,6 +3497,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `name_invalid`, `field_invalid` */
             422: {
                 headers: {
@@ -3301,6 +3509,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     show_host: {
@@ -3324,6 +3536,9 @@ export interface operations {
                     "application/json": components["schemas"]["Host"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `host_not_found` */
             404: {
                 headers: {
@@ -3333,6 +3548,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     change_host: {
@@ -3360,6 +3578,9 @@ export interface operations {
                     "application/json": components["schemas"]["Host"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `host_not_found` */
             404: {
                 headers: {
@@ -3378,6 +3599,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `name_invalid`, `field_invalid` */
             422: {
                 headers: {
@@ -3387,6 +3611,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     delete_host: {
@@ -3420,6 +3648,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `host_not_found` */
             404: {
                 headers: {
@@ -3438,6 +3669,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     list_jobs: {
@@ -3458,6 +3695,11 @@ export interface operations {
                     "application/json": components["schemas"]["List_Job"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     show_job: {
@@ -3481,6 +3723,9 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `job_not_found` */
             404: {
                 headers: {
@@ -3490,6 +3735,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     cancel_job: {
@@ -3511,6 +3759,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `job_not_found`, `copy_not_found` */
             404: {
                 headers: {
@@ -3529,6 +3780,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
             /** @description `record_unavailable` */
             503: {
                 headers: {
@@ -3538,6 +3792,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     pause_job: {
@@ -3561,6 +3817,9 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `job_not_found` */
             404: {
                 headers: {
@@ -3579,6 +3838,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
             /** @description `record_unavailable` */
             503: {
                 headers: {
@@ -3588,6 +3851,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     resume_job: {
@@ -3611,6 +3876,9 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `job_not_found` */
             404: {
                 headers: {
@@ -3629,6 +3897,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
             /** @description `record_unavailable` */
             503: {
                 headers: {
@@ -3638,6 +3910,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     stream_live: {
@@ -3670,6 +3944,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["Misdirected"];
             /** @description `too_many_streams` */
             503: {
                 headers: {
@@ -3679,6 +3956,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
         };
     };
     log_in: {
@@ -3703,6 +3981,7 @@ export interface operations {
                     "application/json": components["schemas"]["LoggedIn"];
                 };
             };
+            400: components["responses"]["BadRequest"];
             /** @description `login_failed`: no such user, or another password */
             401: {
                 headers: {
@@ -3712,6 +3991,11 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
             /** @description `login_slowed`: with Retry-After */
             429: {
                 headers: {
@@ -3730,6 +4014,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
         };
     };
     log_out: {
@@ -3748,6 +4033,12 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     show_node: {
@@ -3768,6 +4059,11 @@ export interface operations {
                     "application/json": components["schemas"]["Node"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     list_nodes: {
@@ -3788,6 +4084,8 @@ export interface operations {
                     "application/json": components["schemas"]["List_ClusterNode"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `no_cluster` */
             409: {
                 headers: {
@@ -3797,6 +4095,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     remove_node: {
@@ -3818,6 +4119,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `node_not_found` */
             404: {
                 headers: {
@@ -3836,6 +4140,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
             /** @description `field_invalid`: it is the node that was asked */
             422: {
                 headers: {
@@ -3845,6 +4150,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     maintain_node: {
@@ -3889,6 +4198,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `node_not_found` */
             404: {
                 headers: {
@@ -3907,6 +4219,11 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
             /** @description `record_unavailable` */
             503: {
                 headers: {
@@ -3916,6 +4233,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     change_password: {
@@ -3938,6 +4257,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
             /** @description `login_failed`: the old password is another one */
             401: {
                 headers: {
@@ -3947,6 +4267,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            403: components["responses"]["Forbidden"];
             /** @description `no_user`: a token or this machine's credential has no password */
             409: {
                 headers: {
@@ -3956,6 +4277,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `field_invalid` */
             422: {
                 headers: {
@@ -3974,6 +4298,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     list_pools: {
@@ -4006,6 +4334,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `node_not_found` */
             404: {
                 headers: {
@@ -4024,6 +4354,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     create_pool: {
@@ -4048,6 +4381,9 @@ export interface operations {
                     "application/json": components["schemas"]["Pool"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `pool_exists`, `disk_not_empty` */
             409: {
                 headers: {
@@ -4057,6 +4393,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `name_invalid`, `no_disks`, `disk_unusable`, `disk_too_small`, `field_invalid` */
             422: {
                 headers: {
@@ -4066,6 +4405,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     import_pool: {
@@ -4090,6 +4433,9 @@ export interface operations {
                     "application/json": components["schemas"]["Pool"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `pool_exists`, `volume_exists`, `pool_used_elsewhere`, `pool_damaged`, `disks_missing`, `wrong_disks`, `pool_version` */
             409: {
                 headers: {
@@ -4099,6 +4445,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `not_a_pool`, `no_disks`, `disk_unusable`, `name_invalid`, `field_invalid` */
             422: {
                 headers: {
@@ -4108,6 +4457,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     show_pool: {
@@ -4131,6 +4484,9 @@ export interface operations {
                     "application/json": components["schemas"]["Pool"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `pool_not_found` */
             404: {
                 headers: {
@@ -4140,6 +4496,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     add_disk: {
@@ -4167,6 +4526,9 @@ export interface operations {
                     "application/json": components["schemas"]["Pool"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `pool_not_found` */
             404: {
                 headers: {
@@ -4185,6 +4547,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `disk_unusable`, `disk_too_small`, `disk_too_large`, `too_many_disks`, `field_invalid` */
             422: {
                 headers: {
@@ -4194,6 +4559,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
             /** @description `pool_unavailable`, `pool_read_only` */
             503: {
                 headers: {
@@ -4203,6 +4569,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     export_pool: {
@@ -4224,6 +4592,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `pool_not_found` */
             404: {
                 headers: {
@@ -4242,6 +4613,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     forget_pool: {
@@ -4267,6 +4645,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `pool_not_found` */
             404: {
                 headers: {
@@ -4285,6 +4666,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     show_pool_remains: {
@@ -4308,6 +4697,9 @@ export interface operations {
                     "application/json": components["schemas"]["PoolRemains"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `pool_not_found` */
             404: {
                 headers: {
@@ -4326,6 +4718,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     reopen_pool: {
@@ -4349,6 +4744,9 @@ export interface operations {
                     "application/json": components["schemas"]["Pool"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `pool_not_found` */
             404: {
                 headers: {
@@ -4367,6 +4765,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
             /** @description `pool_unavailable` */
             503: {
                 headers: {
@@ -4376,6 +4778,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     list_sessions: {
@@ -4408,6 +4812,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `node_not_found` */
             404: {
                 headers: {
@@ -4426,6 +4832,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     end_session: {
@@ -4447,6 +4856,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `session_not_found` */
             404: {
                 headers: {
@@ -4456,6 +4868,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            409: components["responses"]["Conflict"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     set_up: {
@@ -4480,6 +4899,7 @@ export interface operations {
                     "application/json": components["schemas"]["LoggedIn"];
                 };
             };
+            400: components["responses"]["BadRequest"];
             /** @description `setup_token_invalid` */
             403: {
                 headers: {
@@ -4498,6 +4918,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `name_invalid`, `field_invalid` */
             422: {
                 headers: {
@@ -4525,6 +4948,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
         };
     };
     list_targets: {
@@ -4545,6 +4969,11 @@ export interface operations {
                     "application/json": components["schemas"]["List_Target"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     create_target: {
@@ -4569,6 +4998,9 @@ export interface operations {
                     "application/json": components["schemas"]["Target"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `target_exists` */
             409: {
                 headers: {
@@ -4578,6 +5010,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `name_invalid`, `field_invalid` */
             422: {
                 headers: {
@@ -4587,6 +5022,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     show_target: {
@@ -4610,6 +5049,9 @@ export interface operations {
                     "application/json": components["schemas"]["Target"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `target_not_found` */
             404: {
                 headers: {
@@ -4619,6 +5061,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     delete_target: {
@@ -4654,6 +5099,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `target_not_found` */
             404: {
                 headers: {
@@ -4672,6 +5120,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     create_map: {
@@ -4699,6 +5153,9 @@ export interface operations {
                     "application/json": components["schemas"]["TargetMap"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `target_not_found`, `volume_not_found`, `host_not_found` */
             404: {
                 headers: {
@@ -4717,6 +5174,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `field_invalid` */
             422: {
                 headers: {
@@ -4726,6 +5186,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     delete_map: {
@@ -4763,6 +5227,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `target_not_found`, `map_not_found` */
             404: {
                 headers: {
@@ -4772,6 +5239,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            409: components["responses"]["Conflict"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     list_tokens: {
@@ -4792,6 +5266,11 @@ export interface operations {
                     "application/json": components["schemas"]["List_ApiToken"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     create_api_token: {
@@ -4816,6 +5295,9 @@ export interface operations {
                     "application/json": components["schemas"]["ApiTokenMade"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `too_many_tokens` */
             409: {
                 headers: {
@@ -4825,6 +5307,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `name_invalid`, `field_invalid` */
             422: {
                 headers: {
@@ -4834,6 +5319,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     delete_token: {
@@ -4855,6 +5344,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `token_not_found` */
             404: {
                 headers: {
@@ -4864,6 +5356,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            409: components["responses"]["Conflict"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     list_users: {
@@ -4884,6 +5383,11 @@ export interface operations {
                     "application/json": components["schemas"]["List_User"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     create_user: {
@@ -4908,6 +5412,9 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `user_exists`, `too_many_users` */
             409: {
                 headers: {
@@ -4917,6 +5424,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `name_invalid`, `field_invalid` */
             422: {
                 headers: {
@@ -4926,6 +5436,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     delete_user: {
@@ -4947,6 +5461,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `user_not_found` */
             404: {
                 headers: {
@@ -4965,6 +5482,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     change_user: {
@@ -4992,6 +5515,9 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `user_not_found` */
             404: {
                 headers: {
@@ -5010,6 +5536,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `name_invalid`, `field_invalid` */
             422: {
                 headers: {
@@ -5019,6 +5548,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     list_volumes: {
@@ -5039,6 +5572,11 @@ export interface operations {
                     "application/json": components["schemas"]["List_Volume"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     create_volume: {
@@ -5075,6 +5613,9 @@ export interface operations {
                     "application/json": components["schemas"]["Volume"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `pool_not_found`, `host_not_found` */
             404: {
                 headers: {
@@ -5093,6 +5634,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `name_invalid`, `field_invalid`, `pool_ambiguous` */
             422: {
                 headers: {
@@ -5102,6 +5646,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
             /** @description `no_space`, `no_memory`, `too_many_volumes`, `metadata_full`, `record_full` */
             507: {
                 headers: {
@@ -5134,6 +5681,9 @@ export interface operations {
                     "application/json": components["schemas"]["Volume"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `volume_not_found` */
             404: {
                 headers: {
@@ -5143,6 +5693,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     delete_volume: {
@@ -5178,6 +5731,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `volume_not_found` */
             404: {
                 headers: {
@@ -5196,6 +5752,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     change_volume: {
@@ -5223,6 +5785,9 @@ export interface operations {
                     "application/json": components["schemas"]["Volume"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `volume_not_found` */
             404: {
                 headers: {
@@ -5241,6 +5806,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `would_shrink`, `name_invalid`, `field_invalid` */
             422: {
                 headers: {
@@ -5250,6 +5818,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
             /** @description `no_space`, `no_memory` */
             507: {
                 headers: {
@@ -5298,6 +5869,9 @@ export interface operations {
                     "application/json": components["schemas"]["Volume"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `volume_not_found`, `copy_not_found` */
             404: {
                 headers: {
@@ -5316,6 +5890,11 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
             /** @description `node_unreachable`, `record_unavailable` */
             503: {
                 headers: {
@@ -5334,6 +5913,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            507: components["responses"]["Full"];
         };
     };
     remove_copy: {
@@ -5376,6 +5956,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `volume_not_found`, `copy_not_found` */
             404: {
                 headers: {
@@ -5394,6 +5977,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
             /** @description `record_unavailable` */
             503: {
                 headers: {
@@ -5403,6 +5989,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     resolve_fork: {
@@ -5428,6 +6016,9 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `volume_not_found`, `copy_not_found` */
             404: {
                 headers: {
@@ -5446,6 +6037,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `loss_not_accepted` */
             422: {
                 headers: {
@@ -5455,6 +6049,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
             /** @description `node_unreachable`, `record_unavailable` */
             503: {
                 headers: {
@@ -5464,6 +6059,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     choose_strategy: {
@@ -5491,6 +6088,9 @@ export interface operations {
                     "application/json": components["schemas"]["StrategyChosen"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `volume_not_found` */
             404: {
                 headers: {
@@ -5509,6 +6109,9 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
             /** @description `risk_not_accepted` */
             422: {
                 headers: {
@@ -5518,6 +6121,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            500: components["responses"]["Failed"];
             /** @description `node_unreachable`, `record_unavailable` */
             503: {
                 headers: {
@@ -5527,6 +6131,8 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     verify_volume: {
@@ -5550,6 +6156,9 @@ export interface operations {
                     "application/json": components["schemas"]["Verification"];
                 };
             };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             /** @description `volume_not_found` */
             404: {
                 headers: {
@@ -5568,6 +6177,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["TooLarge"];
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
         };
     };
     who_am_i: {
@@ -5588,6 +6204,11 @@ export interface operations {
                     "application/json": components["schemas"]["WhoAmI"];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
 }

@@ -152,6 +152,7 @@ pub struct User {
 #[serde(deny_unknown_fields)]
 pub struct UserCreate {
     /// The name: 1 to 63 letters, digits, `-`, `_` and `.`.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub name: String,
     /// What it may do.
     pub role: Role,
@@ -196,6 +197,7 @@ pub struct ApiToken {
 #[serde(deny_unknown_fields)]
 pub struct ApiTokenCreate {
     /// What it is for: 1 to 63 letters, digits, `-`, `_` and `.`.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub name: String,
     /// What it may do.
     pub role: Role,

@@ -75,8 +75,8 @@ pub struct Preference {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SyncLimit {
-    /// Bytes a second, 1 MiB at least; null: each node as much as its own settings say.
-    #[schema(minimum = 1_048_576)]
+    /// Bytes a second, 1 MiB to 1 TiB; null: each node as much as its own settings say.
+    #[schema(minimum = 1_048_576, maximum = 1_099_511_627_776_u64)]
     pub bytes_per_second: Option<u64>,
 }
 

@@ -27,6 +27,7 @@ pub struct Host {
 #[serde(deny_unknown_fields)]
 pub struct HostCreate {
     /// Its name: 1 to 63 letters, digits, `-`, `_` and `.`.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub name: String,
     /// iSCSI names of initiators; none: any.
     #[serde(default)]

@@ -79,6 +79,7 @@ pub struct DiskFailure {
 #[serde(deny_unknown_fields)]
 pub struct PoolCreate {
     /// Its name: 1 to 63 letters, digits, `-`, `_` and `.`.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub name: String,
     /// Its disks.
     #[schema(min_items = 1)]

@@ -229,6 +229,7 @@ pub struct VolumeMap {
 #[serde(deny_unknown_fields)]
 pub struct VolumeCreate {
     /// Its name: 1 to 63 letters, digits, `-`, `_` and `.`.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub name: String,
     /// Its size in bytes; it is rounded up to whole blocks.
     #[schema(minimum = 1)]

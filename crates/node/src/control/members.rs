@@ -18,6 +18,9 @@ use crate::copies::{
 };
 use crate::shard::Shard;
 
+/// More is no limit: it is a mistake in the unit.
+const SYNC_LIMIT_MAX: u64 = 1 << 40;
+
 /// The key of the number that the next node gets. No number is given twice.
 const NEXT_NODE: &str = "next-node-number";
 /// The key of the node whose word alone counts in a cluster of two without a witness.
@@ -271,7 +274,7 @@ impl Control {
     /// Limits what all nodes together give to bring copies up to date, in bytes a second; `None`: each as much as its own settings say.
     ///
     /// # Errors
-    /// Less than [`SYNC_LIMIT_MIN`].
+    /// Less than [`SYNC_LIMIT_MIN`], more than [`SYNC_LIMIT_MAX`].
     pub async fn limit_syncs(&self, bytes_per_second: Option<u64>) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         if bytes_per_second.is_some_and(|limit| limit < SYNC_LIMIT_MIN) {
@@ -279,6 +282,10 @@ impl Control {
                 field: "bytes_per_second",
                 reason: "at least 1 MiB a second: a copy that never comes in sync is none when the next fault comes",
             });
+        }
+        if bytes_per_second.is_some_and(|limit| limit > SYNC_LIMIT_MAX) {
+            let reason = "at most 1 TiB a second: take the limit away instead";
+            return Err(ControlError::Invalid { field: "bytes_per_second", reason });
         }
         Ok(keeper.set_sync_limit(bytes_per_second).await?)
     }

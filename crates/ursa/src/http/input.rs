@@ -32,6 +32,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     }
 }
 
+/// How many of a list were asked for.
+///
+/// # Errors
+/// 400: none, or more than there may be at a time.
+pub(super) fn limit_of(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, Refusal> {
+    match asked.unwrap_or(usual) {
+        limit if (1..=most).contains(&limit) => Ok(limit),
+        limit => {
+            let detail = format!("`limit` is 1 to {most}, not {limit}");
+            Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail))
+        }
+    }
+}
+
 fn is_json(headers: &HeaderMap) -> bool {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")

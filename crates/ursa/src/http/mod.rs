@@ -22,6 +22,7 @@ mod live;
 mod node;
 mod once;
 mod openapi;
+mod paced;
 mod patience;
 mod peers;
 mod people;
@@ -37,8 +38,10 @@ mod tests;
 mod volumes;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
 use utoipa_axum::router::OpenApiRouter;
@@ -49,7 +52,7 @@ pub use self::certificate::{Certificate, CertificateError, CertificateFiles};
 pub use self::events::Ring as EventRing;
 pub use self::live::Live;
 pub use self::peers::show;
-pub use self::refusal::Refusal;
+pub use self::refusal::{Refusal, with_causes};
 pub use self::server::{Listeners, serve};
 pub use self::state::State;
 pub use self::stream::Streams;
@@ -129,8 +132,10 @@ fn of_strangers() -> OpenApiRouter<State> {
 /// Everything that a request goes through.
 fn router(state: State) -> Router {
     let (api, mut document) = api().split_for_parts();
-    openapi::say_roles(&mut document);
-    api.route("/v1/openapi.json", get(|| async move { axum::Json(document) }))
+    openapi::say_of_each(&mut document);
+    let document = Bytes::from(document.to_json().expect("names and texts alone"));
+    let document = move || async move { ([(CONTENT_TYPE, "application/json")], document) };
+    api.route("/v1/openapi.json", get(document))
         .route("/metrics", get(crate::metrics::scrape))
         // Before every route above; the console's files below are the same for everybody.
         .route_layer(from_fn_with_state(state.clone(), access::pass))

@@ -19,7 +19,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
     responses((status = OK, description = "It serves", body = Health), (status = SERVICE_UNAVAILABLE, description = "`not_running`", body = Problem, content_type = Problem::MEDIA_TYPE)),
 )]
 pub(super) async fn health(Extracted(state): Extracted<State>) -> Result<Json<Health>, Refusal> {
-    state.call(|_| async { Ok(()) }).await?;
+    state.access.health(&state).await?;
     Ok(Json(Health { status: "ok".into(), version: VERSION.into() }))
 }
 
@@ -27,7 +27,9 @@ pub(super) async fn health(Extracted(state): Extracted<State>) -> Result<Json<He
 #[utoipa::path(get, path = "/v1/node", tag = "node", operation_id = "show_node", responses((status = OK, description = "The node", body = Node)))]
 pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node>, Refusal> {
     let now = |control: Rc<Control>| async move { Ok((control.changes(), control.problems())) };
-    let (changes, problems) = state.call(now).await?;
+    let (changes, mut problems) = state.call(now).await?;
+    problems.extend(state.access.audit.known_trouble());
+    problems.extend(state.access.no_certificate.clone());
     Ok(Json(Node {
         name: state.name.clone(),
         version: VERSION.into(),

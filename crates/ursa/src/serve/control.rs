@@ -21,7 +21,8 @@ use super::{ServeError, notify};
 use crate::clock::unix_now;
 use crate::history::History;
 use crate::http::{
-    self, Access, Certificate, CredentialLeft, Elsewhere, EventRing, Listeners, Live, Opening, State, Streams,
+    self, Access, Certificate, CertificateError, CredentialLeft, Elsewhere, EventRing, Listeners, Live,
+    Opening, State, Streams,
 };
 use crate::watcher::Guarded;
 
@@ -160,6 +161,18 @@ fn reached(sockets: &[(SocketAddr, TcpSocket)]) -> Vec<SocketAddr> {
     addresses
 }
 
+/// What TLS is done with, if it is to be done.
+fn certificate(settings: &Settings) -> Option<Result<Certificate, CertificateError>> {
+    settings.api_has_tls().then(|| {
+        Certificate::load(
+            settings.api_certificate.as_ref(),
+            &settings.node.data_dir,
+            &settings.node.name,
+            &settings.api_listen,
+        )
+    })
+}
+
 /// The HTTP interface, a task of its own.
 struct Http {
     task: JoinHandle<io::Result<()>>,
@@ -180,22 +193,26 @@ impl Http {
         for address in settings.api_listen.iter().copied() {
             sockets.push((address, bound(address).map_err(|error| ServeError::Api(address, error))?));
         }
-        let certificate = match settings.api_has_tls() {
-            true => Some(Certificate::load(
-                settings.api_certificate.as_ref(),
-                &settings.node.data_dir,
-                &settings.node.name,
-                &settings.api_listen,
-            )?),
-            false => None,
+        // Volumes are served whatever is wrong with it, and so is this machine's command line.
+        let (certificate, no_certificate) = match certificate(settings).transpose() {
+            Ok(certificate) => (certificate, None),
+            Err(error) => {
+                let why =
+                    format!("other machines are not answered by the API: {}", http::with_causes(&error));
+                tracing::error!("{why}");
+                sockets.retain(|(address, _)| address.ip().is_loopback());
+                (None, Some(why))
+            }
         };
         let opening = Opening {
             data_dir: control.settings.node.data_dir.clone(),
             metrics_without_token: control.settings.metrics_without_token,
+            no_certificate,
         };
         let access = Access::start(&opening);
         let access = access.map_err(|error| ServeError::Access(opening.data_dir.clone(), error))?;
         let access = Arc::new(access);
+        let reachable: Vec<SocketAddr> = sockets.iter().map(|(address, _)| *address).collect();
         let credential = access.leave_credential(&reached(&sockets), None);
         let listen = |(address, socket): (SocketAddr, TcpSocket)| {
             socket.listen(BACKLOG).map_err(|error| ServeError::Api(address, error))
@@ -207,7 +224,7 @@ impl Http {
                 let token = access.offer_set_up();
                 let link =
                     |address: &SocketAddr| format!("{}/#/setup?token={token}", Settings::api_url(*address));
-                settings.api_listen.iter().map(link).collect()
+                reachable.iter().map(link).collect()
             }
             _ => Vec::new(),
         };

@@ -76,6 +76,10 @@ async fn by_token(state: &State, token: String, is_local: bool) -> Result<Caller
         return Ok(Caller { name: LOCAL.into(), role: Role::Admin, by: ProvedBy::Local });
     }
     let (id, secret) = token_parts(&token).ok_or_else(unknown_token)?;
+    if !state.access.strangers.may_have(state, id, secret).await? {
+        return Err(unknown_token());
+    }
+    // It may have been deleted since.
     let id = id.to_owned();
     let kept = state.call(move |control: Rc<Control>| async move { Ok(control.api_token(&id)) }).await?;
     let kept = kept.filter(|kept| Digested::parse(&kept.digest).is_some_and(|digest| digest.is_of(secret)));

@@ -1,6 +1,9 @@
 //! The gate: what a route needs, who asks, and what is written down of it.
 
+use std::time::Duration;
+
 use ::node::NotRunning;
+use ::node::events::Event as Happened;
 use api::{ProvedBy, REQUEST_HEADER};
 use axum::extract::{MatchedPath, Request, State as Extracted};
 use axum::http::header::CACHE_CONTROL;
@@ -13,9 +16,13 @@ use super::Caller;
 use super::role::{Need, is_known, need};
 use crate::http::audit::Deed;
 use crate::http::dry_run;
+use crate::http::events::AUDIT_UNAVAILABLE;
 use crate::http::guard::Peer;
 use crate::http::refusal::{Refusal, RefusalCode, was_not_looked_at};
 use crate::http::state::State;
+
+/// When to try a change again that cannot be written down.
+const AUDIT_AGAIN_SECONDS: u64 = 10;
 
 /// Lets through who may, and writes down changes, done or refused, of who is known.
 pub(in crate::http) async fn pass(
@@ -59,8 +66,13 @@ pub(in crate::http) async fn pass(
         }
         () => None,
     };
+    let does = changes && !dry_run::is_asked(request.uri());
+    let refused = match refused {
+        None if does => not_written_down(&state, &caller).await,
+        refused => refused,
+    };
     // What was only asked for is no deed.
-    let to_write = changes && !dry_run::is_asked(request.uri()) || refused.is_some();
+    let to_write = does || refused.is_some();
     let answer = async move {
         let mut response = match refused {
             Some(refusal) => refusal.into_response(),
@@ -82,6 +94,21 @@ pub(in crate::http) async fn pass(
         true => to_the_end(answer).await,
         false => answer.await,
     }
+}
+
+/// Nothing is done that nobody finds: but who runs the node must be able to mend what is wrong.
+async fn not_written_down(state: &State, caller: &Caller) -> Option<Refusal> {
+    if caller.by == ProvedBy::Local {
+        return None;
+    }
+    let why = state.access.audit.trouble().await?;
+    let happened = Happened::new(AUDIT_UNAVAILABLE, &state.name, why.clone());
+    state.events.tell(None, Duration::ZERO, happened);
+    Some(
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "audit_unavailable", why)
+            .hint("look at that directory and its disk; on the node itself, `ursa` goes on for the user who runs it")
+            .retry_after(AUDIT_AGAIN_SECONDS),
+    )
 }
 
 /// Goes on to the end, and writes it down, also if who asked hangs up: its connection's task is then gone.

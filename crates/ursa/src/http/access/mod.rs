@@ -12,6 +12,7 @@ mod role;
 mod secret;
 mod session;
 mod slowdown;
+mod strangers;
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,7 +27,10 @@ pub(super) use self::password::TooMany;
 use self::session::Sessions;
 use self::slowdown::Slowdown;
 pub(super) use self::slowdown::network_of;
+use self::strangers::Strangers;
 use super::audit::Audit;
+use super::refusal::Refusal;
+use super::state::State;
 
 pub(super) use self::caller::{
     Caller, kept_role, session_cookie, session_cookie_name, shown_role, token_text,
@@ -46,33 +50,40 @@ pub struct Opening {
     pub data_dir: PathBuf,
     /// Programs of this machine may read `/metrics` without a token.
     pub metrics_without_token: bool,
+    /// Why other machines are not answered, if they should be.
+    pub no_certificate: Option<String>,
 }
 
 /// Who may ask, as this node knows it; users and tokens themselves are in the record.
 pub struct Access {
     pub(super) audit: Audit,
+    /// Why other machines are not answered, if they should be.
+    pub(super) no_certificate: Option<String>,
     pub(super) passwords: Passwords,
     local: Local,
     metrics_without_token: bool,
     sessions: Mutex<Sessions>,
     slowdown: Mutex<Slowdown>,
+    strangers: Strangers,
     /// What is kept of the set-up link's secret, and when it was drawn; used up with the first user.
     set_up: Mutex<Option<(Digested, Instant)>>,
 }
 
 impl Access {
-    /// Opens the audit log, and draws this machine's credential.
+    /// Begins the audit log, and draws this machine's credential.
     ///
     /// # Errors
     /// What the system says.
     pub fn start(opening: &Opening) -> io::Result<Access> {
         Ok(Access {
             audit: Audit::open(&opening.data_dir.join("audit"))?,
+            no_certificate: opening.no_certificate.clone(),
             passwords: Passwords::start()?,
             local: Local::draw(),
             metrics_without_token: opening.metrics_without_token,
             sessions: Mutex::default(),
             slowdown: Mutex::default(),
+            strangers: Strangers::default(),
             set_up: Mutex::default(),
         })
     }
@@ -98,6 +109,16 @@ impl Access {
     /// The link was used.
     pub(super) fn end_set_up(&self) {
         *lock(&self.set_up) = None;
+    }
+
+    /// That the node runs, for whoever asks.
+    pub(super) async fn health(&self, state: &State) -> Result<(), Refusal> {
+        self.strangers.health(state).await
+    }
+
+    /// Whether there was ever a user, for whoever asks; `None`: it is not known yet.
+    pub(super) async fn is_set_up(&self, state: &State) -> Result<Option<bool>, Refusal> {
+        self.strangers.is_set_up(state).await
     }
 
     pub(super) fn sessions(&self) -> MutexGuard<'_, Sessions> {

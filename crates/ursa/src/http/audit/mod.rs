@@ -1,10 +1,10 @@
 //! Who has done what, from where, and what became of it.
 
 mod log;
+mod writer;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use api::{AuditEntry, List, Problem, ProvedBy};
 use axum::extract::State as Extracted;
@@ -12,8 +12,8 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use self::log::Log;
-use super::input::Parameters;
+use self::writer::Writer;
+use super::input::{Parameters, limit_of};
 use super::refusal::Refusal;
 use super::state::State;
 use crate::clock::unix_now;
@@ -28,7 +28,7 @@ const TEXT_BYTES_MAX: usize = 256;
 /// The audit log of a node. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Audit {
-    log: Arc<Mutex<Log>>,
+    writer: Writer,
     directory: PathBuf,
 }
 
@@ -43,13 +43,29 @@ pub(super) struct Deed {
 }
 
 impl Audit {
-    /// The log in this directory.
+    /// The log in this directory. That it cannot be opened is known later, by [`Audit::trouble`].
     ///
     /// # Errors
-    /// What the system says.
+    /// If there is no thread to have.
     pub(super) fn open(directory: &Path) -> io::Result<Audit> {
-        let log = Arc::new(Mutex::new(Log::open(directory)?));
-        Ok(Audit { log, directory: directory.to_owned() })
+        Ok(Audit { writer: Writer::start(directory)?, directory: directory.to_owned() })
+    }
+
+    /// Why changes cannot be written down at the moment, if they cannot.
+    pub(super) async fn trouble(&self) -> Option<String> {
+        Some(self.said(self.writer.trouble().await?))
+    }
+
+    /// As [`Audit::trouble`], by what is known.
+    pub(super) fn known_trouble(&self) -> Option<String> {
+        Some(self.said(self.writer.known_trouble()?))
+    }
+
+    fn said(&self, why: String) -> String {
+        format!(
+            "the audit log in {} cannot be written, and changes by the API are refused until it can be: {why}",
+            self.directory.display()
+        )
     }
 
     /// Writes it down.
@@ -71,11 +87,7 @@ impl Audit {
             status = entry.status,
             "audit"
         );
-        let log = Arc::clone(&self.log);
-        let write = move || log.lock().unwrap_or_else(PoisonError::into_inner).write(entry);
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(write).await {
-            tracing::error!(%error, directory = %self.directory.display(), "the audit log cannot be written");
-        }
+        self.writer.write(entry).await;
     }
 
     async fn last(&self, limit: usize, before: u64) -> io::Result<Vec<AuditEntry>> {
@@ -120,7 +132,7 @@ pub(super) async fn list(
     Extracted(state): Extracted<State>,
     Parameters(window): Parameters<Window>,
 ) -> Result<axum::Json<List<AuditEntry>>, Refusal> {
-    let limit = window.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    let limit = limit_of(window.limit, LIMIT, LIMIT_MAX)?;
     let items = state.access.audit.last(limit, window.before.unwrap_or(u64::MAX)).await.map_err(|error| {
         Refusal::new(
             StatusCode::INTERNAL_SERVER_ERROR,

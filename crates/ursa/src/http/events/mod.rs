@@ -17,7 +17,7 @@ use utoipa::IntoParams;
 
 use super::access::Caller;
 use super::guard::Peer;
-use super::input::Parameters;
+use super::input::{Parameters, limit_of};
 use super::refusal::Refusal;
 use super::state::State;
 use super::stream::{self, Gone, Messages, Reader};
@@ -32,13 +32,30 @@ pub(super) const LOGIN_SLOWED: Code = Code::new(
     Severity::Warning,
     Some("somebody guesses passwords, or has forgotten one: `ursa audit` shows who"),
 );
+/// Changes are refused, since nobody could find out who has made them.
+pub(super) const AUDIT_UNAVAILABLE: Code = Code::new(
+    "audit_unavailable",
+    Severity::Warning,
+    Some(
+        "look at the node's data directory and its disk: changes by the API are refused until the audit log can be written",
+    ),
+);
+/// Other machines are not answered, for want of a certificate.
+pub(super) const CERTIFICATE_UNAVAILABLE: Code = Code::new(
+    "certificate_unavailable",
+    Severity::Warning,
+    Some(
+        "mend the certificate that the text names and restart the node: until then its API answers programs of its own machine alone",
+    ),
+);
 /// More has happened than is kept.
 const EVENTS_LEFT_OUT: Code =
     Code::new("events_left_out", Severity::Warning, Some("the node's log has more"));
 
 /// Codes of what happens outside of the node's control.
 #[cfg(test)]
-const OWN: [Code; 3] = [NODE_STARTED, LOGIN_SLOWED, EVENTS_LEFT_OUT];
+const OWN: [Code; 5] =
+    [NODE_STARTED, LOGIN_SLOWED, AUDIT_UNAVAILABLE, CERTIFICATE_UNAVAILABLE, EVENTS_LEFT_OUT];
 
 /// Events of an answer, unless told otherwise, and at most.
 const LIMIT: usize = 100;
@@ -56,6 +73,14 @@ pub(super) async fn take_all(state: State) {
         let Ok((taken, number)) = state.node.call(next).await else { return state.events.close() };
         if let Some(started) = started.take() {
             state.events.tell(number, Duration::ZERO, started);
+            if let Some(why) = state.access.no_certificate.clone() {
+                let happened = Happened::new(CERTIFICATE_UNAVAILABLE, &state.name, why);
+                state.events.tell(number, Duration::ZERO, happened);
+            }
+            if let Some(why) = state.access.audit.trouble().await {
+                let happened = Happened::new(AUDIT_UNAVAILABLE, &state.name, why);
+                state.events.tell(number, Duration::ZERO, happened);
+            }
         }
         if taken.missed > 0 {
             let text = format!("{} events before this one were lost", taken.missed);
@@ -100,8 +125,9 @@ pub(super) struct Window {
 pub(super) async fn list(
     Extracted(state): Extracted<State>,
     Parameters(window): Parameters<Window>,
-) -> Json<Events> {
-    Json(state.events.after(window.after, window.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX)))
+) -> Result<Json<Events>, Refusal> {
+    let limit = limit_of(window.limit, LIMIT, LIMIT_MAX)?;
+    Ok(Json(state.events.after(window.after, limit)))
 }
 
 /// Where to begin.

@@ -40,7 +40,7 @@ const SETUP_TOKEN_INVALID: &str = "setup_token_invalid";
 pub(in crate::http) async fn state(
     Extracted(state): Extracted<State>,
 ) -> Result<axum::Json<AccessState>, Refusal> {
-    let set_up = state.call(|control| async move { Ok(control.is_set_up()) }).await?;
+    let set_up = state.access.is_set_up(&state).await?;
     Ok(axum::Json(AccessState { setup_needed: set_up == Some(false), cluster: state.name.clone() }))
 }
 

@@ -13,6 +13,9 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
+/// When to ask again where nothing better is known, in seconds: what is in the way of a change lasts as long as another change, or a node that returns.
+const RETRY_AFTER_SECONDS: u64 = 2;
+
 /// A request was refused.
 #[derive(Debug)]
 pub struct Refusal {
@@ -102,7 +105,8 @@ impl IntoResponse for Refusal {
             // RFC 9110 15.5.2 wants one. No browser asks for a password because of this one.
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"ursa\""));
         }
-        if let Some(seconds) = retry_after {
+        let of_status = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_SECONDS);
+        if let Some(seconds) = retry_after.or(of_status) {
             headers.insert(RETRY_AFTER, seconds.into());
         }
         response

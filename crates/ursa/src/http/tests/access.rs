@@ -513,3 +513,28 @@ fn bodies_of_strangers_are_short() {
     send(&rig, &Proof::Nothing, "POST", "/v1/setup", Some(body.clone())).refused(413, "body_too_large");
     send(&rig, &Proof::Nothing, "POST", "/v1/volumes", Some(body)).refused(401, "login_needed");
 }
+
+#[test]
+fn what_cannot_be_written_down_is_not_done_but_by_who_runs_the_node() {
+    let rig = Rig::prepared(|dir| std::fs::write(dir.join("audit"), "in the way").unwrap());
+    let (operator, _) = token(&rig, "operator");
+    let host = |name: &str| Some(json!({"name": name, "initiators": ["iqn.2026-01.org.example:a"]}));
+    let answer = send(&rig, &operator, "POST", "/v1/hosts", host("a"));
+    let problem = answer.refused(503, "audit_unavailable");
+    assert!(problem["detail"].as_str().unwrap().contains("audit"), "{problem}");
+    assert!(answer.headers.contains_key("retry-after"));
+    // Nothing was done, everything can be looked at, and what is wrong is said.
+    send(&rig, &operator, "GET", "/v1/hosts/a", None).refused(404, "host_not_found");
+    let node = send(&rig, &operator, "GET", "/v1/node", None).json(200);
+    assert!(node["problems"][0].as_str().unwrap().contains("audit log"), "{node}");
+    let events = rig.get("/v1/events").json(200);
+    let told = events["items"].as_array().unwrap().iter();
+    assert!(told.clone().any(|event| event["code"] == "audit_unavailable"), "{events}");
+
+    rig.post("/v1/hosts", host("b").unwrap()).json(201);
+    std::fs::remove_file(rig.dir().join("audit")).unwrap();
+    send(&rig, &operator, "POST", "/v1/hosts", host("c")).json(201);
+    let written = rig.get("/v1/audit").json(200);
+    assert_eq!((&written["items"][0]["who"], &written["items"][0]["status"]), (&json!("t"), &json!(201)));
+    assert_eq!(rig.get("/v1/node").json(200)["problems"], json!([]));
+}

@@ -78,6 +78,11 @@ impl Answer {
 
 impl Rig {
     pub(super) fn new() -> Rig {
+        Rig::prepared(|_| {})
+    }
+
+    /// With something done to its data directory before the API starts.
+    pub(super) fn prepared(prepare: impl FnOnce(&Path)) -> Rig {
         let dir = tempfile::tempdir().unwrap();
         let history = History::start(dir.path());
         let live = Arc::new(Live::default());
@@ -104,7 +109,9 @@ impl Rig {
         let running = running.unwrap();
         let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let portals = tokio.block_on(started).unwrap().unwrap();
-        let opening = Opening { data_dir: dir.path().to_owned(), metrics_without_token: true };
+        let opening =
+            Opening { data_dir: dir.path().to_owned(), no_certificate: None, metrics_without_token: true };
+        prepare(dir.path());
         let access = Access::start(&opening).unwrap();
         let state = State {
             node: Handle::new(running.handle()),

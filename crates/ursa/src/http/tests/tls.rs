@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
+use api::{Client, ClientError, Fingerprint, Trust};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -15,11 +16,13 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use super::rig::Rig;
-use crate::http::{Certificate, Listeners, serve};
+use crate::http::{Certificate, Listeners, serve, with_causes};
 
 /// The rig's interface at a real port, with the node's own certificate.
 struct Served {
     address: SocketAddr,
+    /// Of its certificate.
+    fingerprint: String,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -27,6 +30,7 @@ struct Served {
 impl Served {
     fn start(rig: &Rig) -> Served {
         let certificate = Certificate::load(None, rig.dir(), "san1", &[]).unwrap();
+        let fingerprint = certificate.fingerprint.clone();
         let (stop, stopped) = oneshot::channel::<()>();
         let (tell, told) = mpsc::channel();
         let state = rig.state.clone();
@@ -39,7 +43,7 @@ impl Served {
                 serve(listeners, state, async { drop(stopped.await) }).await.unwrap();
             });
         });
-        Served { address: told.recv().unwrap(), stop: Some(stop), thread: Some(thread) }
+        Served { address: told.recv().unwrap(), fingerprint, stop: Some(stop), thread: Some(thread) }
     }
 
     /// A request by TLS, to a server that shows this certificate.
@@ -138,4 +142,30 @@ fn another_certificate_is_not_taken_for_it_and_nonsense_ends_one_connection() {
     let _ = stream.read_to_end(&mut Vec::new());
     let answer = served.by_tls(&rig.dir().join("api/certificate.pem"), &get("/v1/health")).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[test]
+fn the_command_lines_client_sends_its_token_to_nobody_but_the_node() {
+    let rig = Rig::new();
+    let served = Served::start(&rig);
+    let token = rig.state.access.local_token();
+    let client = || Client::new(&format!("https://{}", served.address)).with_token(&token);
+
+    let known = Trust::Fingerprint(served.fingerprint.parse().unwrap());
+    let client_of_node = client().with_trust(&known);
+    assert_eq!(client_of_node.node().unwrap().name, rig.state.name);
+    // Large answers, and one connection for several requests.
+    assert!(client_of_node.metrics().unwrap().contains("ursa_build_info"));
+
+    let signed = Trust::authorities(&rig.dir().join("api/certificate.pem")).unwrap();
+    assert_eq!(client().with_trust(&signed).node().unwrap().name, rig.state.name);
+
+    let other: Fingerprint = "00".repeat(32).parse().unwrap();
+    let error = client().with_trust(&Trust::Fingerprint(other)).node().unwrap_err();
+    assert!(matches!(error, ClientError::Untrusted { .. }), "{error:?}");
+    let shown = with_causes(&error);
+    assert!(shown.contains(&served.fingerprint), "{shown}");
+
+    let error = client().node().unwrap_err();
+    assert!(matches!(error, ClientError::Unknown { .. }), "{error:?}");
 }

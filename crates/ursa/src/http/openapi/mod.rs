@@ -1,6 +1,8 @@
 //! The description of the API (OpenAPI 3.1), from the code. `docs/openapi.json` is a copy of it to read and to
 //! generate clients from.
 
+mod refusals;
+
 use utoipa::OpenApi;
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityRequirement, SecurityScheme,
@@ -29,14 +31,15 @@ use super::access::{Need, needs};
 )]
 struct Document;
 
-/// Says of each call which role it needs, and how that is proved.
-pub(super) fn say_roles(document: &mut utoipa::openapi::OpenApi) {
+/// Says of each call which role it needs, how that is proved, and what any call may be refused with.
+pub(super) fn say_of_each(document: &mut utoipa::openapi::OpenApi) {
     let schemes = [
         ("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer))),
         ("session", SecurityScheme::ApiKey(ApiKey::Cookie(ApiKeyValue::new(api::SESSION_COOKIE)))),
     ];
     let components = document.components.get_or_insert_default();
     components.security_schemes.extend(schemes.map(|(name, scheme)| (name.to_owned(), scheme.into())));
+    refusals::describe(document);
     for (method, path, need) in needs() {
         let Some(item) = document.paths.paths.get_mut(path) else { continue };
         let operation = match method {
@@ -47,7 +50,9 @@ pub(super) fn say_roles(document: &mut utoipa::openapi::OpenApi) {
             "DELETE" => &mut item.delete,
             _ => continue,
         };
-        if let (Some(operation), Need::Role(role)) = (operation, need) {
+        let Some(operation) = operation else { continue };
+        refusals::say(method, operation, need);
+        if let Need::Role(role) = need {
             let none: [&str; 0] = [];
             operation.security =
                 Some(["token", "session"].map(|scheme| SecurityRequirement::new(scheme, none)).to_vec());
@@ -72,7 +77,7 @@ mod tests {
     #[test]
     fn the_copy_is_up_to_date() {
         let mut document = crate::http::api().into_openapi();
-        super::say_roles(&mut document);
+        super::say_of_each(&mut document);
         let mut current = document.to_pretty_json().unwrap();
         current.push('\n');
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");

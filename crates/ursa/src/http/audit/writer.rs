@@ -1,0 +1,193 @@
+//! The thread that writes the audit log: its disk may hang, and nobody waits for that.
+//!
+//! While the log cannot be written, changes of others are refused before they are carried out: nothing is to be done that nobody finds. Who asks with this
+//! machine's credential is let through, and what it does is in the node's log: an administrator must be able to mend what is wrong.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use api::AuditEntry;
+use tokio::sync::oneshot;
+
+use super::log::Log;
+
+/// Entries that wait to be written; each has some 600 bytes at most.
+const WAITING_MAX: usize = 256;
+/// How long an answer waits for its entry to be written, and after how long a disk is taken for one that hangs.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(2);
+
+/// The way to the thread, which ends when the last clone is gone. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Writer {
+    work: SyncSender<Work>,
+    state: Arc<Mutex<State>>,
+}
+
+struct Work {
+    /// `None`: only look whether the log can be opened.
+    entry: Option<AuditEntry>,
+    done: oneshot::Sender<()>,
+}
+
+/// How the log is.
+#[derive(Default)]
+struct State {
+    /// Why the last entry was not written, or the log not opened.
+    failed: Option<String>,
+    /// Since when the thread waits for the disk; `None`: it does not.
+    waits: Option<Instant>,
+}
+
+impl Writer {
+    /// Starts the thread, which opens the log in this directory.
+    ///
+    /// # Errors
+    /// If there is no thread to have.
+    pub(super) fn start(directory: &Path) -> io::Result<Writer> {
+        let (work, waiting) = sync_channel(WAITING_MAX);
+        let state = Arc::new(Mutex::new(State::default()));
+        let thread = Thread { directory: directory.to_owned(), state: Arc::clone(&state), log: None };
+        std::thread::Builder::new().name("audit".into()).spawn(move || thread.run(&waiting))?;
+        let writer = Writer { work, state };
+        // So that what is wrong is known before somebody asks.
+        let _ = writer.give(None);
+        Ok(writer)
+    }
+
+    /// Writes an entry. Returns when it is written, or when that takes too long: then it is written when the disk answers.
+    pub(super) async fn write(&self, entry: AuditEntry) {
+        match self.give(Some(entry)) {
+            Some(done) => drop(tokio::time::timeout(WRITTEN_WITHIN, done).await),
+            None => tracing::error!("an entry of the audit log was lost: too many wait for its disk"),
+        }
+    }
+
+    /// Why the log cannot be written at the moment; `None`: it can.
+    pub(super) async fn trouble(&self) -> Option<String> {
+        // What failed may be mended.
+        let failed = self.state().failed.is_some();
+        if failed && let Some(done) = self.give(None) {
+            let _ = tokio::time::timeout(WRITTEN_WITHIN, done).await;
+        }
+        self.known_trouble()
+    }
+
+    /// As it was when it was last tried.
+    pub(super) fn known_trouble(&self) -> Option<String> {
+        let state = self.state();
+        let late = state.waits.map(|since| since.elapsed()).filter(|age| *age >= WRITTEN_WITHIN);
+        let late = late.map(|age| format!("its disk has not answered for {} seconds", age.as_secs()));
+        late.or_else(|| state.failed.clone())
+    }
+
+    fn give(&self, entry: Option<AuditEntry>) -> Option<oneshot::Receiver<()>> {
+        let (done, is_done) = oneshot::channel();
+        match self.work.try_send(Work { entry, done }) {
+            Ok(()) => Some(is_done),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => None,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+struct Thread {
+    directory: PathBuf,
+    state: Arc<Mutex<State>>,
+    log: Option<Log>,
+}
+
+impl Thread {
+    fn run(mut self, waiting: &Receiver<Work>) {
+        while let Ok(Work { entry, done }) = waiting.recv() {
+            lock(&self.state).waits = Some(Instant::now());
+            let written = self.carry_out(entry);
+            let failed = written.err().map(|error| error.to_string());
+            if let Some(error) = &failed {
+                // It is opened anew.
+                self.log = None;
+                tracing::error!(error, directory = %self.directory.display(), "the audit log cannot be written");
+            }
+            *lock(&self.state) = State { failed, waits: None };
+            // Nobody may wait any more.
+            let _ = done.send(());
+        }
+    }
+
+    fn carry_out(&mut self, entry: Option<AuditEntry>) -> io::Result<()> {
+        let log = match &mut self.log {
+            Some(log) => log,
+            closed => closed.insert(Log::open(&self.directory)?),
+        };
+        entry.map_or(Ok(()), |entry| log.write(entry))
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // What is in there is whole between two statements.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::http::audit::log::last;
+
+    fn entry() -> AuditEntry {
+        AuditEntry {
+            id: 0,
+            at: 1,
+            who: "alice".into(),
+            by: None,
+            address: "10.0.0.1".into(),
+            action: "login".into(),
+            status: 200,
+            code: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_log_that_cannot_be_opened_is_told_of_and_opened_when_it_can_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = dir.path().join("audit");
+        // A file is in the way.
+        fs::write(&directory, "").unwrap();
+        let writer = Writer::start(&directory).unwrap();
+        writer.write(entry()).await;
+        assert!(writer.trouble().await.is_some());
+        fs::remove_file(&directory).unwrap();
+        assert_eq!(writer.trouble().await, None);
+        writer.write(entry()).await;
+        assert_eq!(last(&directory, 10, u64::MAX).unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_disk_that_hangs() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = dir.path().join("audit");
+        fs::create_dir(&directory).unwrap();
+        // Whoever opens it waits for somebody who reads.
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            directory.join("audit.jsonl"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        let writer = Writer::start(&directory).unwrap();
+        // On a busy machine its thread may begin late.
+        while writer.trouble().await.is_none() {
+            let waits = tokio::time::timeout(5 * WRITTEN_WITHIN, writer.write(entry()));
+            waits.await.expect("an answer does not wait for the disk");
+        }
+        assert!(writer.trouble().await.is_some_and(|why| why.contains("not answered")));
+    }
+}

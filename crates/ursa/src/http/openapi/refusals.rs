@@ -1,0 +1,128 @@
+//! What a call may be refused with besides its own reasons: said of each, by what it takes, and described once.
+
+use api::Problem;
+use axum::http::StatusCode as Status;
+use utoipa::openapi::path::{Operation, Parameter, ParameterIn};
+use utoipa::openapi::{Content, OpenApi, Ref, RefOr, Response, ResponseBuilder};
+
+use super::Need;
+
+/// Status, name and description of each.
+const COMMON: [(Status, &str, &str); 12] = [
+    (
+        Status::BAD_REQUEST,
+        "BadRequest",
+        "`json_syntax`, `body_unreadable`, `path_invalid`, `query_invalid`, `idempotency_key_invalid`",
+    ),
+    (
+        Status::UNAUTHORIZED,
+        "Unauthorized",
+        "`login_needed`, `token_invalid`, `token_expired`: with WWW-Authenticate",
+    ),
+    (
+        Status::FORBIDDEN,
+        "Forbidden",
+        "`role_too_low`, `request_header_missing`, `cross_origin`, `peer_not_local`",
+    ),
+    (
+        Status::CONFLICT,
+        "Conflict",
+        "`idempotency_under_way`, `already_done`, `changed_meanwhile`, and a limit of how many there can be: `too_many_...`",
+    ),
+    (Status::PAYLOAD_TOO_LARGE, "TooLarge", "`body_too_large`"),
+    (Status::UNSUPPORTED_MEDIA_TYPE, "NotJson", "`not_json`"),
+    (
+        Status::MISDIRECTED_REQUEST,
+        "Misdirected",
+        "`host_not_local`: the Host header names no address of this machine's",
+    ),
+    (
+        Status::UNPROCESSABLE_ENTITY,
+        "Unprocessable",
+        "`field_invalid`, `dry_run_not_possible`, `idempotency_key_reused`",
+    ),
+    (
+        Status::INTERNAL_SERVER_ERROR,
+        "Failed",
+        "`internal`, `listen`, `disk_failed`, `record_failed`, `cluster_failed`: the detail says what the system said",
+    ),
+    (
+        Status::SERVICE_UNAVAILABLE,
+        "Unavailable",
+        "With Retry-After. `not_running`, `busy` (nothing was done), `record_read_only`, `record_unavailable`, `pool_read_only`, `pool_unavailable`, `volume_unserved`, `node_unreachable`, `too_many_keys`",
+    ),
+    (
+        Status::GATEWAY_TIMEOUT,
+        "Late",
+        "`unfinished` (it goes on), `node_unanswered`, `core_silent`, `timeout`",
+    ),
+    (Status::INSUFFICIENT_STORAGE, "Full", "`record_full`, `metadata_full`"),
+];
+
+/// What is true of a call that its refusals follow from.
+struct Traits {
+    changes: bool,
+    needs_role: bool,
+    has_body: bool,
+    in_path: bool,
+    in_query: bool,
+    is_post: bool,
+}
+
+impl Traits {
+    fn of(method: &str, operation: &Operation, need: Need) -> Traits {
+        let place = |parameter: &RefOr<Parameter>| match parameter {
+            RefOr::T(parameter) => Some(parameter.parameter_in.clone()),
+            // None of ours is.
+            RefOr::Ref(_) => None,
+        };
+        let places: Vec<ParameterIn> = operation.parameters.iter().flatten().filter_map(place).collect();
+        Traits {
+            changes: method != "GET",
+            needs_role: need != Need::Nothing,
+            has_body: operation.request_body.is_some(),
+            in_path: places.contains(&ParameterIn::Path),
+            in_query: places.contains(&ParameterIn::Query),
+            is_post: method == "POST",
+        }
+    }
+
+    fn may_be(&self, status: Status) -> bool {
+        let deed = self.changes && self.needs_role;
+        match status {
+            Status::BAD_REQUEST => self.has_body || self.in_path || self.in_query || self.is_post,
+            Status::UNAUTHORIZED => self.needs_role,
+            // Pages of other sites, and other machines without TLS, are refused everywhere.
+            Status::FORBIDDEN | Status::MISDIRECTED_REQUEST => true,
+            Status::CONFLICT => deed,
+            Status::PAYLOAD_TOO_LARGE => self.has_body || self.is_post,
+            Status::UNSUPPORTED_MEDIA_TYPE => self.has_body,
+            Status::UNPROCESSABLE_ENTITY => self.has_body || deed,
+            Status::INTERNAL_SERVER_ERROR | Status::INSUFFICIENT_STORAGE => deed,
+            Status::SERVICE_UNAVAILABLE | Status::GATEWAY_TIMEOUT => true,
+            _ => false,
+        }
+    }
+}
+
+/// Describes them.
+pub(super) fn describe(document: &mut OpenApi) {
+    let components = document.components.get_or_insert_default();
+    for (_, name, description) in COMMON {
+        components.responses.insert(name.to_owned(), problem(description).into());
+    }
+}
+
+fn problem(description: &str) -> Response {
+    let content = Content::new(Some(Ref::from_schema_name("Problem")));
+    ResponseBuilder::new().description(description).content(Problem::MEDIA_TYPE, content).build()
+}
+
+/// Says of a call which of them it may be answered with. What it says itself is left as it is.
+pub(super) fn say(method: &str, operation: &mut Operation, need: Need) {
+    let traits = Traits::of(method, operation, need);
+    for (status, name, _) in COMMON.into_iter().filter(|(status, ..)| traits.may_be(*status)) {
+        let responses = &mut operation.responses.responses;
+        responses.entry(status.as_str().to_owned()).or_insert_with(|| Ref::from_response_name(name).into());
+    }
+}
