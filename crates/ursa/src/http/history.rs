@@ -201,7 +201,12 @@ fn series(
 
 /// Without digits that mean nothing.
 fn short(value: f64) -> f64 {
-    if value >= 1e6 { value.round() } else { (value * 1000.0).round() / 1000.0 }
+    match value {
+        // An idle core uses some ten thousandths of itself.
+        ..1.0 => (value * 1e6).round() / 1e6,
+        ..1e6 => (value * 1e3).round() / 1e3,
+        _ => value.round(),
+    }
 }
 
 /// Measures for as long as the node runs.
@@ -343,6 +348,11 @@ mod tests {
         for strange in ["", "cpu,", "CPU"] {
             assert_eq!(names(Some(strange)).err().unwrap().code(), "query_invalid", "{strange}");
         }
+    }
+
+    #[test]
+    fn digits_that_mean_something_stay() {
+        assert_eq!([0.000_123_4, 12.345_67, 1e9 + 0.4].map(short), [0.000_123, 12.346, 1e9]);
     }
 
     #[test]
