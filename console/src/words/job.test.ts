@@ -17,6 +17,7 @@ it('says what is done, and with which nodes', () => {
 
 it('says how far it is, and leaves out what is not known', () => {
   expect(jobLine(job({ bytes_done: 2 ** 30, bytes_total: 4 * 2 ** 30, rate: 2 ** 26, eta_s: 48 }))).toBe('1GiB of 4GiB done, 64MiB/s, 48 s to go')
+  expect(jobLine(job({ state: 'paused', bytes_done: 1, bytes_total: 2, rate: 9, eta_s: 48 }))).toBe('1B of 2B done')
   expect(jobLine(job({ age_s: 5 }))).toBe('for 5 s')
   expect(jobLine(job({ bytes_done: 0, bytes_total: 0, rate: 0, eta_s: null }))).toBe('')
 })

@@ -27,6 +27,8 @@ export function jobWord(job: Job, nodes: ClusterNode[]): string {
 export function jobLine(job: Job, age = 0): string {
   const parts: string[] = []
   if (known(job.bytes_done) && known(job.bytes_total) && job.bytes_total > 0) parts.push(`${size(job.bytes_done)} of ${size(job.bytes_total)} done`)
+  // What it has just been doing says nothing of when it goes on.
+  if (job.state === 'paused') return parts.join(', ')
   if (known(job.rate) && job.rate > 0) parts.push(rate(job.rate))
   if (known(job.eta_s)) parts.push(`${duration(toGo(job.eta_s, age))} to go`)
   else if (known(job.age_s)) parts.push(`for ${duration(job.age_s)}`)

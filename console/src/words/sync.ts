@@ -56,6 +56,7 @@ const OLD_S = 15
 export function syncLine(sync: CopySync, age = 0): string {
   if (sync.total_bytes === 0) return 'nothing to copy so far'
   const parts = [`${size(sync.left_bytes)} of ${size(sync.total_bytes)} left`]
+  if (sync.paused) return parts.join(', ')
   if (sync.bytes_per_second > 0) parts.push(rate(sync.bytes_per_second))
   if (sync.seconds_left !== null && sync.seconds_left !== undefined) parts.push(`${duration(toGo(sync.seconds_left, age))} to go`)
   return parts.join(', ')
