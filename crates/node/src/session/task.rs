@@ -56,7 +56,7 @@ impl Session {
                 tracing::error!(
                     tsih = self.birth.tsih,
                     ?function,
-                    "commands that are to be aborted do not come back from their disk; the session is ended"
+                    "commands that are to be aborted do not come back from their disk, or from another node that they ask; the session is ended"
                 );
                 self.end(CloseReason::AbortTimeout);
                 work.await
