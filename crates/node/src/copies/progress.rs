@@ -169,11 +169,20 @@ pub struct Progress {
     copied_before: u64,
     /// The most that there was to copy at once, with what was copied.
     total: u64,
-    /// What was last seen, and when it last changed.
+    /// What was last seen, when that was, and when it last changed.
     seen: Local,
+    seen_at: Instant,
     moved_at: Instant,
-    /// When how much had been copied: of the last [`RATE_WINDOW`].
-    samples: VecDeque<(Instant, u64)>,
+    /// Of the last [`RATE_WINDOW`].
+    samples: VecDeque<Sample>,
+}
+
+/// How much had been copied at some time, and how much hosts' writes had added to it.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Instant,
+    copied: u64,
+    dirtied: u64,
 }
 
 impl Progress {
@@ -183,8 +192,9 @@ impl Progress {
             copied_before: local.copied,
             total: 0,
             seen: local,
+            seen_at: now,
             moved_at: now,
-            samples: VecDeque::from([(now, 0)]),
+            samples: VecDeque::from([Sample { at: now, copied: 0, dirtied: local.dirtied }]),
         };
         progress.observe(now, local);
         progress
@@ -192,17 +202,23 @@ impl Progress {
 
     /// What is so now.
     pub fn observe(&mut self, now: Instant, local: Local) {
+        let stood_still = self.copied() == 0 || self.seen_at.since(self.moved_at) >= STILL_MIN;
+        if stood_still && local.copied != self.seen.copied {
+            // How long it had nothing to do, or waited, is not how fast it goes.
+            self.samples = VecDeque::from([self.sample(self.seen_at)]);
+        }
         // That hosts' writes add to what is left is no progress.
         if local.copied != self.seen.copied || local.left() < self.seen.left() {
             self.moved_at = now;
         }
         self.seen = local;
+        self.seen_at = now;
         self.total = self.total.max(local.left() + self.copied());
-        if self.samples.back().is_none_or(|(at, _)| now.since(*at) >= RATE_EVERY) {
-            self.samples.push_back((now, self.copied()));
+        if self.samples.back().is_none_or(|last| now.since(last.at) >= RATE_EVERY) {
+            self.samples.push_back(self.sample(now));
         }
         // One from before the window stays, so that it is covered.
-        while self.samples.get(1).is_some_and(|(at, _)| now.since(*at) >= RATE_WINDOW) {
+        while self.samples.get(1).is_some_and(|second| now.since(second.at) >= RATE_WINDOW) {
             self.samples.pop_front();
         }
     }
@@ -220,11 +236,16 @@ impl Progress {
         self.seen.copied.saturating_sub(self.copied_before)
     }
 
-    fn bytes_per_second(&self, now: Instant) -> u64 {
-        let Some((at, before)) = self.samples.front() else { return 0 };
-        let micros = now.since(*at).as_micros().max(1);
-        let copied = self.copied().saturating_sub(*before);
-        u64::try_from(u128::from(copied) * 1_000_000 / micros).unwrap_or(u64::MAX)
+    fn sample(&self, at: Instant) -> Sample {
+        Sample { at, copied: self.copied(), dirtied: self.seen.dirtied }
+    }
+
+    /// How much more a second what this tells has become over the window.
+    fn per_second(&self, now: Instant, of: fn(&Sample) -> u64) -> u64 {
+        let Some(first) = self.samples.front() else { return 0 };
+        let micros = now.since(first.at).as_micros().max(1);
+        let more = of(&self.sample(now)).saturating_sub(of(first));
+        u64::try_from(u128::from(more) * 1_000_000 / micros).unwrap_or(u64::MAX)
     }
 
     /// What other nodes are told.
@@ -237,7 +258,8 @@ impl Progress {
             total: self.total,
             left: self.seen.left(),
             copied: self.copied(),
-            bytes_per_second: self.bytes_per_second(now),
+            bytes_per_second: self.per_second(now, |sample| sample.copied),
+            dirtied_per_second: self.per_second(now, |sample| sample.dirtied),
             held_back_by: self.seen.held_back_by,
             waits_for: self.waits_for(now, who),
         }
@@ -334,6 +356,9 @@ pub struct Report {
     /// Bytes that were copied.
     copied: u64,
     bytes_per_second: u64,
+    /// What hosts' writes add to what is left; nodes of before did not say.
+    #[serde(default)]
+    dirtied_per_second: u64,
     #[serde(default)]
     pub(super) held_back_by: Option<Restraint>,
     waits_for: Option<String>,
@@ -366,6 +391,8 @@ pub struct CopySync {
     pub copied_bytes: u64,
     /// How fast, over the last seconds.
     pub bytes_per_second: u64,
+    /// How much a second hosts' writes have added to what is left.
+    pub dirtied_per_second: u64,
     /// Why it missed writes.
     pub cause: String,
     /// What keeps it from going faster, if not the disks and the network.
@@ -394,15 +421,16 @@ impl CopySync {
             left_bytes: sum(|report| report.left),
             copied_bytes: sum(|report| report.copied),
             bytes_per_second,
+            dirtied_per_second: sum(|report| report.dirtied_per_second),
             cause,
             held_back_by: sources.iter().filter_map(|report| report.held_back_by).max(),
             waits_for: if bytes_per_second == 0 { waiting() } else { None },
         }
     }
 
-    /// How long it takes if it goes on like that; `None`: nobody can say.
+    /// How long it takes if it goes on like that; `None`: nobody can say, also while hosts' writes add as much as is copied.
     pub fn seconds_left(&self) -> Option<u64> {
-        self.left_bytes.checked_div(self.bytes_per_second)
+        self.left_bytes.checked_div(self.bytes_per_second.saturating_sub(self.dirtied_per_second))
     }
 }
 
@@ -499,6 +527,41 @@ mod tests {
         // Hosts' writes add to what there is to copy.
         progress.observe(at(16_100), local(&[sync(0, 50 * MIB, 98 * MIB, next)]));
         assert_eq!(report(&progress, 16_100).total, 108 * MIB);
+    }
+
+    #[test]
+    fn what_hosts_add_makes_it_take_longer() {
+        let next = Part::Source(SyncNext::Read(3));
+        // 8 MiB a second are copied, and so many are added.
+        let shown = |added: u64| {
+            let given = |tenth: u64| {
+                let (copied, dirtied) = (tenth * 8 * MIB / 10, tenth * added * MIB / 10);
+                let slice = sync(0, 100 * MIB + dirtied - copied, copied, next);
+                local(&[SliceSync { dirtied_bytes: dirtied, ..slice }])
+            };
+            let mut progress = Progress::new(at(0), given(0));
+            (1..=50).for_each(|tenth| progress.observe(at(tenth * 100), given(tenth)));
+            CopySync::of(&[&report(&progress, 5000)], "cause".into(), || unreachable!()).seconds_left()
+        };
+        assert_eq!((shown(0), shown(4)), (Some(7), Some(20)));
+        assert_eq!((shown(8), shown(9)), (None, None));
+    }
+
+    #[test]
+    fn a_sync_that_had_waited_shows_how_fast_it_goes_now() {
+        let next = Part::Source(SyncNext::Read(3));
+        let given = |copied: u64| local(&[sync(0, (100 - copied) * MIB, copied * MIB, next)]);
+        let mut progress = Progress::new(at(0), given(0));
+        let mut go = |from: u64, tenths: u64, copied: &dyn Fn(u64) -> u64| {
+            (1..=tenths).for_each(|tenth| progress.observe(at(from + tenth * 100), given(copied(tenth))));
+            report(&progress, from + tenths * 100).bytes_per_second / MIB
+        };
+        // Nothing for four seconds, then 10 MiB a second; again so after a pause of three seconds.
+        assert_eq!(go(0, 40, &|_| 0), 0);
+        assert_eq!(go(4000, 10, &|tenth| tenth), 10);
+        assert_eq!(go(5000, 10, &|tenth| 10 + tenth), 10);
+        assert!(go(6000, 30, &|_| 20) < 10);
+        assert_eq!(go(9000, 10, &|tenth| 20 + tenth), 10);
     }
 
     #[test]

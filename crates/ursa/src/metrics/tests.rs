@@ -122,6 +122,7 @@ fn degraded() -> Snapshot {
         left_bytes: 2000,
         copied_bytes: 1000,
         bytes_per_second: 500,
+        dirtied_per_second: 0,
         cause: "its node was restarted".into(),
         held_back_by: Some(Restraint::ClusterLimit),
         waits_for: None,
