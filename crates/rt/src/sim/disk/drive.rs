@@ -276,6 +276,11 @@ impl Drive {
         }
     }
 
+    /// Whether an operation is under way, be it of an opener that is gone.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
     /// The number that the next change will have.
     pub(super) fn next_change(&self) -> u64 {
         self.unflushed_first + self.unflushed.len() as u64

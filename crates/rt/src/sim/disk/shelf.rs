@@ -174,7 +174,8 @@ impl Shelf {
             counts.add(crate::sim::fault::Fault::DeadDisk);
             return Err(system(libc::ENXIO));
         }
-        if drive.open.strong_count() > 0 {
+        // As on Linux, what a process that was killed has under way keeps its disk open, and locked.
+        if drive.open.strong_count() > 0 || drive.is_busy() {
             return Err(OpenError::InUse(path.to_owned()));
         }
         drive.settle_after_failure(&mut self.rng, counts);

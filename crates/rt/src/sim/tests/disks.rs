@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::{Buf, Rng, SharedBuf};
 
 use super::one_node;
-use crate::sim::{DiskFaults, DiskImage, Fault, NodeId, World};
+use crate::sim::{DiskFaults, DiskImage, DiskLatency, Fault, NodeId, World};
 use crate::{CoreId, Disk, DiskError, Durability, OpenError, OpenOptions};
 
 const SIZE: u64 = 1 << 20;
@@ -245,13 +245,22 @@ fn a_write_under_way_may_survive_in_part_and_a_killed_process_loses_nothing() {
         world.crash(node);
         torn += world.fault_counts().of(Fault::TornWrite);
         world.restart(node, |_| std::future::pending());
+        let slow = Duration::from_millis(10)..Duration::from_millis(20);
+        world.set_disk_latency(node, "/d", DiskLatency { write: slow, ..DiskLatency::default() });
         drop(world.spawn_on(node, CoreId(0), || async {
             let disk = open("/d").await;
             disk.write(0, bytes(2, 8192), Durability::Cached).await.unwrap();
         }));
         world.run_for(Duration::from_micros(30));
         world.kill(node);
+        world.restart(node, |_| std::future::pending());
+        // Else what the dead has under way could come after what its successor writes.
+        world.block_on(node, CoreId(0), || async {
+            let locked = Disk::open(Path::new("/d"), OpenOptions::default()).await;
+            assert!(matches!(locked, Err(OpenError::InUse(_))));
+        });
         world.run_for(Duration::from_secs(1));
+        world.block_on(node, CoreId(0), || async { drop(open("/d").await) });
         let mut found = [0; 8192];
         world.disk_image(node, "/d").read(0, &mut found);
         assert_eq!(found, [2; 8192], "seed {seed}");
