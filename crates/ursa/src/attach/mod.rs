@@ -174,9 +174,10 @@ fn resolve(portal: &PortalName) -> Result<SocketAddr, AttachError> {
     addresses.next().ok_or_else(|| failed(io::Error::new(io::ErrorKind::NotFound, "the name has no address")))
 }
 
-/// What happens to paths is told on standard error.
+/// What happens to paths is told on standard error, as long as somebody reads that.
 fn start_log() {
     tracing_subscriber::fmt()
+        .log_internal_errors(false)
         .with_max_level(tracing::Level::INFO)
         .with_target(false)
         .with_ansi(false)

@@ -1,6 +1,7 @@
 //! Start, stop, kill: what was promised is there afterwards.
 
 use serde_json::json;
+use tempfile::TempDir;
 
 use crate::node::Node;
 
@@ -26,6 +27,15 @@ fn sigterm_drains_and_keeps_everything() {
     let (directory, status) = node.stop();
     assert_eq!(status.code(), Some(0));
     assert_eq!(everything(&Node::start_in(directory, &[])), before);
+}
+
+#[test]
+fn a_node_whose_log_nobody_reads_serves_and_stops() {
+    let (reader, log) = std::io::pipe().unwrap();
+    drop(reader);
+    let node = Node::start_with_log(TempDir::new().unwrap(), &["--log", "debug"], log);
+    fill(&node);
+    assert_eq!(node.stop().1.code(), Some(0));
 }
 
 #[test]

@@ -31,10 +31,15 @@ impl Node {
 
     /// On a directory that another node has left.
     pub fn start_in(directory: TempDir, arguments: &[&str]) -> Node {
+        let log = File::options().create(true).append(true).open(directory.path().join("log")).unwrap();
+        Node::start_with_log(directory, arguments, log)
+    }
+
+    /// Whose log goes there.
+    pub fn start_with_log(directory: TempDir, arguments: &[&str], log: impl Into<Stdio>) -> Node {
         let (api, portal) = (free_address(), free_address());
         let mut command = serve(&directory.path().join("data"), portal, api);
-        command.args(arguments).stdout(Stdio::piped());
-        command.stderr(File::options().create(true).append(true).open(directory.path().join("log")).unwrap());
+        command.args(arguments).stdout(Stdio::piped()).stderr(log);
         let mut process = command.spawn().unwrap();
         wait_for_greeting(&mut process, directory.path());
         Node { process, api, portal, directory }
