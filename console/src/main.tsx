@@ -25,7 +25,8 @@ if (!root) throw new Error('the page has no root')
 createRoot(root).render(
   <StrictMode>
     <MantineProvider theme={theme} defaultColorScheme="auto">
-      <Notifications position="top-right" />
+      {/* Not over buttons, which are at the top: one that came up under the pointer would stay there. */}
+      <Notifications position="bottom-right" />
       <QueryClientProvider client={queries}>
         <App />
       </QueryClientProvider>
