@@ -27,6 +27,9 @@ const TRIES_MAX: usize = 20;
 /// How long it is waited for a copy to be taken off its node; then it goes on by itself.
 const GONE_DEADLINE: Duration = Duration::from_secs(10);
 
+/// How long it is waited for a node to delete the copy that was taken off it, before it is asked for a new one: it looks for such every second.
+const DELETED_DEADLINE: Duration = Duration::from_secs(5);
+
 /// How often a node looks whether there are copies to delete.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
 
@@ -63,6 +66,15 @@ impl Control {
         if entry.copy_on(keeper.me()).is_none() {
             return Err(elsewhere());
         }
+        entry.free_slot().ok_or_else(|| ControlError::FourCopies(entry.name.clone()))?;
+        once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
+        // It makes no copy beside one that is to be deleted: it could not tell them apart.
+        let is_deleted = || {
+            let entry = keeper.volume(id).map(|volume| volume.entry);
+            entry.is_none_or(|entry| entry.dropped.iter().all(|dropped| dropped.node != added.node))
+        };
+        keeper.until(DELETED_DEADLINE, is_deleted).await;
+        let (_, entry) = entry_named(&keeper, &entry.id)?;
         let slot = entry.free_slot().ok_or_else(|| ControlError::FourCopies(entry.name.clone()))?;
         let (node_entry, node_revision) =
             once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
@@ -310,16 +322,8 @@ impl Control {
         if self.being_made.borrow().contains(&id) {
             return Ok(());
         }
-        let me = keeper.me();
-        let is_left = |info: &VolumeInfo| {
-            info.copy.is_some_and(|kept| match kept.state {
-                CopyState::Trusted { epoch } => epoch == dropped.made,
-                // Where there is a copy again, it may be that one.
-                CopyState::Blank => entry.copy_on(me).is_none(),
-            })
-        };
-        for (pool, info) in self.copies_of(id).into_iter().filter(|(_, info)| is_left(info)) {
-            self.delete_left(pool, info).await?;
+        for (pool, _) in self.copies_of(id) {
+            self.delete_left(keeper, pool, id, dropped).await?;
         }
         if !self.all_pools_are_open() {
             // One of them may have it.
@@ -333,9 +337,34 @@ impl Control {
         changed.await.map(drop)
     }
 
-    async fn delete_left(self: &Rc<Control>, pool: Pool, info: VolumeInfo) -> Result<(), ControlError> {
+    /// Whether what a pool has of a volume is the copy that was taken off this node.
+    fn is_left(&self, keeper: &Keeper, info: &VolumeInfo, dropped: DroppedCopy) -> bool {
+        let is_copy =
+            || keeper.volume(info.id).is_some_and(|volume| volume.entry.copy_on(keeper.me()).is_some());
+        info.copy.is_some_and(|kept| match kept.state {
+            CopyState::Trusted { epoch } => epoch == dropped.made,
+            // Where there is a copy again, or is about to be, it may be that one.
+            CopyState::Blank => !self.being_made.borrow().contains(&info.id) && !is_copy(),
+        })
+    }
+
+    async fn delete_left(
+        self: &Rc<Control>,
+        keeper: &Rc<Keeper>,
+        pool: Pool,
+        id: VolumeId,
+        dropped: DroppedCopy,
+    ) -> Result<(), ControlError> {
+        let Some(info) = pool.volume(id).filter(|info| self.is_left(keeper, info, dropped)) else {
+            return Ok(());
+        };
+        let (control, keeper) = (Rc::clone(self), Rc::clone(keeper));
         self.change(Work::new("deleting the copy of volume", &info.name), |changing| async move {
             let _volume = changing.hold([Thing::Volume(info.id), Thing::VolumesOf(pool.name())]).await?;
+            // Whoever had the volume until now may have begun a copy anew, with what is here.
+            let Some(info) = pool.volume(id).filter(|info| control.is_left(&keeper, info, dropped)) else {
+                return Ok(());
+            };
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             pool.delete_volume(info.id).await?;
             tracing::info!(

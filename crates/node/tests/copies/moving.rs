@@ -433,3 +433,47 @@ fn a_move_that_is_taken_back_leaves_all_as_it_was() {
         cluster.assert_all(1, 1);
     });
 }
+
+/// Who takes a copy back and puts one there again is not refused for what the node is about to delete by itself; and what it deletes is never the new one.
+#[test]
+fn a_copy_may_be_put_where_one_has_just_been_taken_off() {
+    each_seed(8, |seed| {
+        let mut rng = Rng::new(seed);
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.write_all(0, 1);
+        for round in 0..6 {
+            cluster
+                .try_add_copy(0, 3, None)
+                .unwrap_or_else(|error| panic!("seed {seed}, round {round}: {error}"));
+            // Before its pool trusts it, in the middle of its sync, or in sync.
+            cluster.world.run_for(Duration::from_millis(rng.below([30, 300][round % 2])));
+            let pauses = rng.one_in(2);
+            cluster.control(0, move |control| async move {
+                let volume = the_volume(&control);
+                if pauses {
+                    match control.pause_sync(&volume, 3, "eva").await {
+                        Ok(()) | Err(ControlError::NothingToPause { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                match control.cancel_copy(&volume, 3).await {
+                    Err(ControlError::CopyInSync { .. }) => {
+                        control.remove_copy(&volume, 3).await.map(drop).unwrap();
+                    }
+                    result => result.unwrap(),
+                }
+            });
+            cluster.wait_until("the copy is none any more", || cluster.nodes_of_copies(0) == [1, 2]);
+            if rng.one_in(2) {
+                cluster.world.run_for(Duration::from_millis(rng.below(1500)));
+            }
+        }
+        cluster.try_add_copy(0, 3, Some(2)).unwrap();
+        cluster.wait_until("the copy has moved", || cluster.nodes_of_copies(0) == [1, 3]);
+        cluster.wait_until_in_sync(0, 2);
+        assert_eq!(cluster.checksum(0), cluster.checksum(2));
+        cluster.assert_all(2, 1);
+        cluster.wait_until("node 2 deletes its copy", || cluster.kept(1) == 0);
+    });
+}
