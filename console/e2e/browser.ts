@@ -3,18 +3,21 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Browser, type BrowserContextOptions, type Page, chromium } from 'playwright-core'
+import { LOGS, PATIENCE_MS, type TestNode, expectStatus } from './cluster'
 
 const CHROMIUM = process.env['CHROMIUM'] ?? '/usr/bin/chromium'
 /** Where pictures of all screens are put, to be looked at; unset: nowhere. */
 export const SHOTS = process.env['URSA_SHOTS']
 /** A directory with the console's built files that pages take instead of those in the program, while the console is worked on. */
 const FILES = process.env['URSA_CONSOLE']
-/** What is asked for comes within this time; the overview's first seconds of load, a little later. */
-const SETTLE_MS = 300
+/** Who looks at pictures is to see more than the first second of load. */
 const FIRST_SECONDS_MS = 2500
+/** After what was asked for has come: a menu or a picture may still move. */
+const SETTLE_MS = 300
+const PASSWORD = 'a few plain words'
 
 /** Every screen, by its place; `VOLUME` stands for a volume's name. */
-const SCREENS = ['', 'volumes', 'volumes/VOLUME', 'volumes/VOLUME/copies', 'create', 'topology', 'pools', 'hosts', 'nodes', 'jobs', 'events', 'users']
+export const SCREENS = ['', 'volumes', 'volumes/VOLUME', 'volumes/VOLUME/copies', 'create', 'topology', 'pools', 'hosts', 'nodes', 'jobs', 'events', 'users']
 
 export const WIDTHS = [
   { name: 'light', scheme: 'light', width: 1280, height: 800 },
@@ -40,7 +43,7 @@ export async function openPage(browser: Browser, look: Look, wrong: string[], lo
       return route.fulfill({ path: join(files, pathname === '/' ? 'index.html' : pathname) })
     })
   }
-  page.setDefaultTimeout(30_000)
+  page.setDefaultTimeout(PATIENCE_MS)
   page.on('pageerror', (error) => wrong.push(`script: ${error.message}`))
   page.on('console', (message) => {
     if (message.text().includes('Content Security Policy')) wrong.push(message.text())
@@ -50,6 +53,35 @@ export async function openPage(browser: Browser, look: Look, wrong: string[], lo
     if (!hostname.startsWith('127.')) wrong.push(`asks ${request.url()}`)
   })
   return page
+}
+
+/** Makes a user of a node and logs in: what a browser keeps of that. */
+export async function logIn(browser: Browser, node: TestNode, name: string, wrong: string[]): Promise<BrowserContextOptions['storageState']> {
+  expectStatus(await node.ask('POST', '/v1/users', { name, role: 'admin', password: PASSWORD }))
+  const page = await openPage(browser, WIDTHS[0], wrong)
+  await page.goto(node.url)
+  await page.getByLabel('Name').fill(name)
+  await page.locator('input[type=password]').fill(PASSWORD)
+  await page.getByRole('button', { name: 'Log in' }).click()
+  await page.getByRole('heading', { name: 'Overview' }).waitFor()
+  const state = await page.context().storageState()
+  await page.context().close()
+  return state
+}
+
+/** Waits until a screen shows what it has asked for. */
+export async function settled(page: Page) {
+  await page.locator('main h1, main section, main p').first().waitFor()
+  await page.waitForFunction(() => !/\b(is|are) being asked|is being counted|is asked what/.test(document.querySelector('main')?.textContent ?? ''))
+  await page.waitForTimeout(SETTLE_MS)
+}
+
+/** Says what a page showed when a test failed. */
+export async function tellOf(page: Page, test: string) {
+  console.log(`${test}: failed at ${page.url()}, which showed:\n${await page.locator('body').innerText().catch(String)}`)
+  if (LOGS === undefined) return
+  mkdirSync(LOGS, { recursive: true })
+  await page.screenshot({ path: join(LOGS, `${test.replaceAll(/\W+/g, '-')}.png`), fullPage: true }).catch(() => undefined)
 }
 
 /** What is wrong with how a page looks: what sticks out of it, and text that is cut off without a sign. */
@@ -84,8 +116,8 @@ export async function lookAtAll(browser: Browser, at: { url: string; volume?: st
     for (const screen of SCREENS) {
       if (screen.includes('VOLUME') && at.volume === undefined) continue
       await page.goto(`${at.url}/#/${screen.replace('VOLUME', at.volume ?? '')}`)
-      await page.locator('main h1, main section').first().waitFor()
-      await page.waitForTimeout(['', 'nodes', 'volumes/VOLUME'].includes(screen) ? FIRST_SECONDS_MS : SETTLE_MS)
+      await settled(page)
+      if (SHOTS !== undefined && ['', 'nodes', 'volumes/VOLUME'].includes(screen)) await page.waitForTimeout(FIRST_SECONDS_MS)
       await shoot(page, `${at.prefix}-${screen.replace('VOLUME', 'one').replaceAll('/', '-') || 'overview'}-${look.name}`)
       found.push(...(await looksWrong(page)).map((what) => `${at.prefix} ${screen} ${look.name}: ${what}`))
     }

@@ -1,14 +1,17 @@
 // Real nodes on this machine, each with an address of its own on the loopback network, for the time of a test.
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir, userInfo } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 
 /** The program; `URSA_BIN` names another one. */
 export const BINARY = process.env['URSA_BIN'] ?? join(import.meta.dirname, '../../target/debug/ursa')
-const START_DEADLINE_MS = 20_000
+/** How long what is waited for may take: what takes longest here takes a tenth of it, and machines of CI are several times slower. */
+export const PATIENCE_MS = 60_000
 const POOL_SIZE = '2G'
+/** Where what tells of a failure is put: logs of nodes, pictures. Unset: nowhere. */
+export const LOGS = process.env['URSA_LOGS']
 
 export interface Answer {
   status: number
@@ -32,15 +35,15 @@ export class TestNode {
     return `http://${this.address}:3280`
   }
   get log(): string {
-    return readFileSync(join(this.dir, '..', `n${this.number}.log`), 'utf8')
+    return join(this.dir, '..', `n${this.number}.log`)
   }
 
   async start() {
-    const log = openSync(join(this.dir, '..', `n${this.number}.log`), 'a')
+    const log = openSync(this.log, 'a')
     const options = ['serve', '--data-dir', this.dir, '--name', `n${this.number}`, '--cores', '1', '--pool-size', POOL_SIZE,
       '--iscsi-listen', `${this.address}:3260`, '--api-listen', `${this.address}:3280`]
     this.process = spawn(BINARY, options, { stdio: ['ignore', log, log] })
-    await until(`node ${this.number} answers`, async () => (await this.ask('GET', '/v1/health')).status === 200, START_DEADLINE_MS)
+    await until(`node ${this.number} answers`, async () => (await this.ask('GET', '/v1/health')).status === 200)
   }
 
   /** As if its power were cut, as far as its process goes. */
@@ -55,8 +58,9 @@ export class TestNode {
 
   /** The link that its first start has printed. */
   get setUpLink(): string {
-    const link = /http\S+#\/setup\?token=\S+/.exec(this.log)?.[0]
-    if (!link) throw new Error(`node ${this.number} has printed no link to set up:\n${this.log}`)
+    const log = readFileSync(this.log, 'utf8')
+    const link = /http\S+#\/setup\?token=\S+/.exec(log)?.[0]
+    if (!link) throw new Error(`node ${this.number} has printed no link to set up:\n${log}`)
     return link
   }
 
@@ -69,7 +73,7 @@ export class TestNode {
 
   async ask(method: string, path: string, body?: unknown): Promise<Answer> {
     try {
-      const init: RequestInit = { method, signal: AbortSignal.timeout(30_000), headers: this.credential() }
+      const init: RequestInit = { method, signal: AbortSignal.timeout(PATIENCE_MS), headers: this.credential() }
       if (body !== undefined) Object.assign(init, { body: JSON.stringify(body), headers: { ...init.headers, 'content-type': 'application/json' } })
       const response = await fetch(this.url + path, init)
       const text = await response.text()
@@ -118,11 +122,15 @@ export class Cluster {
     await until('all nodes vote', async () => {
       const { body } = await this.node(1).ask('GET', '/v1/nodes')
       return body?.items?.length === this.nodes.length && body.items.every((node: { up: boolean; votes: boolean }) => node.up && node.votes)
-    }, 30_000)
+    })
   }
 
   async stop() {
     await Promise.all(this.nodes.map((node) => node.kill()))
+    if (LOGS !== undefined) {
+      mkdirSync(LOGS, { recursive: true })
+      for (const { number, log } of this.nodes) copyFileSync(log, join(LOGS, `${basename(this.dir)}-n${number}.log`))
+    }
     rmSync(this.dir, { recursive: true, force: true })
   }
 }
@@ -133,7 +141,7 @@ export function expectStatus(answer: Answer): Answer {
 }
 
 /** Looks again and again until it is so. */
-export async function until(what: string, look: () => Promise<boolean>, deadlineMs: number) {
+export async function until(what: string, look: () => Promise<boolean>, deadlineMs = PATIENCE_MS) {
   const end = Date.now() + deadlineMs
   while (!(await look())) {
     if (Date.now() > end) throw new Error(`not within ${deadlineMs / 1000} s: ${what}`)

@@ -2,8 +2,8 @@
 
 import { spawn } from 'node:child_process'
 import type { Browser, Page } from 'playwright-core'
-import { afterAll, beforeAll, expect, it } from 'vitest'
-import { WIDTHS, lookAtAll, looksWrong, openPage, shoot, startBrowser } from './browser'
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
+import { WIDTHS, lookAtAll, looksWrong, openPage, shoot, startBrowser, tellOf } from './browser'
 import { BINARY, Cluster, expectStatus, until } from './cluster'
 
 const [LIGHT] = WIDTHS
@@ -16,6 +16,10 @@ const wrong: string[] = []
 beforeAll(async () => {
   ;[cluster, browser] = await Promise.all([Cluster.start(3), startBrowser()])
   page = await openPage(browser, LIGHT, wrong)
+})
+
+afterEach(async ({ task }) => {
+  if (task.result?.state === 'fail') await tellOf(page, task.name)
 })
 
 afterAll(async () => {
@@ -128,8 +132,8 @@ it('knows volumes and pools of all nodes, and changes pools of the one that is a
   await go('#/pools')
   for (const number of [1, 2, 3]) await said(`default of n${number}`)
   const change = (number: number) => page.getByRole('region', { name: `default of n${number}` }).getByRole('button', { name: 'Change' })
+  await change(3).and(page.getByTitle('It is of n3: open that node’s console.')).waitFor()
   expect(await change(1).getAttribute('aria-disabled')).toBe(null)
-  expect(await change(3).getAttribute('title')).toBe('It is of n3: open that node’s console.')
 })
 
 it('shows what a node refuses, with what to do', async () => {
@@ -145,12 +149,17 @@ it('shows what a node refuses, with what to do', async () => {
   await button('Leave it').click()
   await page.getByRole('row', { name: /^n3/ }).getByRole('button', { name: 'End maintenance' }).click()
   await button('End it').click()
-  await until('the copy is in sync again', async () => inSync() , 20_000)
+  await until('the copy is in sync again', inSync)
 })
 
 /** How long the sync takes whose time to go is looked at, about, and how often that is read. */
-const SYNC_SECONDS = 20
+const SYNC_SECONDS = 30
 const READINGS = 5
+/** So many of what is read must have been far enough from the end: nearer to it, what a loaded machine takes to end a sync counts as much as the sync. */
+const JUDGED_MIN = 3
+const JUDGED_SECONDS_MIN = 5
+/** What the copy is to miss at least, so that the sync takes as long at the least limit that there is. */
+const MISSED_MIN = SYNC_SECONDS * 1.5 * 2 ** 20
 
 const copy3 = async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail')).body?.copies?.[1]
 const inSync = async () => (await copy3())?.state === 'in_sync'
@@ -169,9 +178,12 @@ it('shows a node that was killed, what it means, and its return to the end of th
   await said(/systemctl start ursa/)
   await page.getByLabel('Health: 1 problem').waitFor()
   await shoot(page, 'down-overview')
-  await until('its copy is out of sync', async () => !(await inSync()), 15_000)
-  // It misses a good deal: what this writes.
-  await load(['-b', '1M', '-o', '4', '-w', '100', '-d', '3'])
+  await until('its copy is out of sync', async () => !(await inSync()))
+  // It misses a good deal: what this writes, however fast this machine is.
+  await until('it misses a good deal', async () => {
+    await load(['-b', '1M', '-o', '4', '-w', '100', '-d', '3'])
+    return (await copy3()).sync.left_bytes >= MISSED_MIN
+  })
   await go('#/volumes/mail')
   await said('degraded')
   await said('nobody serves until it is back: it is the only copy in sync')
@@ -188,7 +200,11 @@ it('shows a node that was killed, what it means, and its return to the end of th
   expectStatus(await cluster.node(1).ask('PUT', '/v1/cluster/sync-limit', { bytes_per_second: Math.max(2 ** 20, Math.round(missing / SYNC_SECONDS)) }))
   await cluster.node(3).start()
   const shown = page.getByText(/ left, .* to go/).first()
-  await shown.waitFor({ timeout: 20_000 })
+  await shown.waitFor()
+  await go('#/jobs')
+  await said(/on n3: being brought in sync/)
+  await go('#/volumes/mail')
+  await shown.waitFor()
   // What is shown from some seconds on, when the rate is known, must hold.
   const promises: { line: string; at: number; seconds: number }[] = []
   const ended = inSync().then(async function look(is): Promise<number> {
@@ -198,14 +214,16 @@ it('shows a node that was killed, what it means, and its return to the end of th
   })
   for (let reading = 0; reading < READINGS; reading += 1) {
     await new Promise((resolve) => setTimeout(resolve, (1000 * SYNC_SECONDS) / (READINGS + 2)))
-    const line = (await shown.textContent()) ?? ''
+    // Nothing is shown when it has ended: on a slow machine some of that time had passed.
+    const line = await shown.textContent({ timeout: 3000 }).catch(() => null)
+    if (line === null) break
     promises.push({ line, at: Date.now(), seconds: seconds(/, ([^,]+) to go/.exec(line)?.[1] ?? '') })
     if (reading === 1) await shoot(page, 'syncing-volume')
   }
-  await go('#/jobs')
-  await said(/on n3: being brought in sync/)
   const end = await ended
-  for (const promise of promises) {
+  const judged = promises.filter((promise) => end - promise.at >= 1000 * JUDGED_SECONDS_MIN)
+  expect(judged.length).toBeGreaterThanOrEqual(JUDGED_MIN)
+  for (const promise of judged) {
     const took = (end - promise.at) / 1000
     expect(Math.abs(took - promise.seconds), `it said ${promise.line}, and took ${took} s; ${promises.map((one) => `${one.seconds} of ${(end - one.at) / 1000} s`).join(', ')}`).toBeLessThan(Math.max(1.5, 0.3 * took))
   }
@@ -242,7 +260,7 @@ it('changes volumes and hosts as the command line does', async () => {
   await field('Initiators').fill('iqn.1993-08.org.debian:01:abc')
   await page.keyboard.press('Enter')
   await button('Make it').click()
-  await until('the group is there', async () => (await cluster.node(1).ask('GET', '/v1/hosts/web')).body?.initiators?.[0] === 'iqn.1993-08.org.debian:01:abc', 5000)
+  await until('the group is there', async () => (await cluster.node(1).ask('GET', '/v1/hosts/web')).body?.initiators?.[0] === 'iqn.1993-08.org.debian:01:abc')
   await said(`sudo iscsiadm -m discovery -t sendtargets -p ${cluster.node(3).address}:3260`)
   await page.getByRole('tab', { name: 'Proxmox VE' }).click()
   await said(/pvesm add lvm ursa-mail/)
@@ -253,7 +271,7 @@ it('changes volumes and hosts as the command line does', async () => {
   await said('More than it has: 192MiB')
   await field('New size').fill('256M')
   await button('Grow it').click()
-  await until('it has grown', async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail')).body?.size === 256 * 2 ** 20, 10_000)
+  await until('it has grown', async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail')).body?.size === 256 * 2 ** 20)
 })
 
 it('takes back a copy that is being added, after it has asked', async () => {
@@ -281,7 +299,7 @@ it('takes back a copy that is being added, after it has asked', async () => {
   const copies = async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail')).body?.copies?.length
   expect(await copies()).toBe(3)
   await button('Take it back').click()
-  await until('the copy is taken back', async () => (await copies()) === 2, 20_000)
+  await until('the copy is taken back', async () => (await copies()) === 2)
   await said('No copy is being brought in sync.')
 })
 
@@ -296,9 +314,11 @@ it('moves a copy by the wizard', async () => {
   await expectStatus(await cluster.node(1).ask('PUT', '/v1/cluster/sync-limit', { bytes_per_second: null }))
   await button('Move the copy').click()
   await until('the copy has moved', async () => {
+    const refused = await page.getByRole('alert').filter({ hasText: 'Not done' }).allTextContents()
+    expect(refused).toEqual([])
     const copies: { node: number; state: string }[] = (await cluster.node(1).ask('GET', '/v1/volumes/mail')).body?.copies ?? []
     return copies.length === 2 && copies.every((copy) => copy.node !== 3 && copy.state === 'in_sync')
-  }, 30_000)
+  })
 })
 
 it('lets each role do what it may, and says why not the rest', async () => {
@@ -357,25 +377,14 @@ it('lets each role do what it may, and says why not the rest', async () => {
   await olga.context().close()
 })
 
-it('can be used by the keyboard alone', async () => {
-  await page.goto('about:blank')
-  await go('#/')
-  await page.getByRole('heading', { name: 'Overview' }).waitFor()
-  await page.keyboard.press('Tab')
-  expect(await page.evaluate(() => document.activeElement?.textContent)).toBe('Skip to the content')
-  for (let presses = 0; presses < 12; presses += 1) {
-    await page.keyboard.press('Tab')
-    if ((await page.evaluate(() => document.activeElement?.textContent)) === 'Volumes') break
-  }
-  await page.keyboard.press('Enter')
-  await page.getByRole('heading', { name: 'Volumes', exact: true }).waitFor()
-})
+/** Every screen in four looks. */
+const LOOK_DEADLINE_MS = 600_000
 
 it('looks right on every screen, in both themes and on a phone', async () => {
   const login = await page.context().storageState()
   expect(await lookAtAll(browser, { url: cluster.node(1).url, volume: 'mail', login, prefix: 'screen' }, wrong)).toEqual([])
   expect(wrong).toEqual([])
-})
+}, LOOK_DEADLINE_MS)
 
 it('deletes a volume only when its name is typed', async () => {
   await go('#/volumes/mail')
@@ -385,6 +394,6 @@ it('deletes a volume only when its name is typed', async () => {
   await page.getByRole('textbox').last().fill('mail')
   await button('Delete it with all its data').click()
   await page.getByRole('heading', { name: 'Volumes', exact: true }).waitFor()
-  await until('it is gone', async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail')).status === 404, 10_000)
+  await until('it is gone', async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail')).status === 404)
   expect(wrong).toEqual([])
 })

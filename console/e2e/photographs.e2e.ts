@@ -4,15 +4,13 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import type { Browser, BrowserContextOptions } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { SHOTS, WIDTHS, lookAtAll, openPage, startBrowser } from './browser'
+import { SHOTS, logIn, lookAtAll, startBrowser } from './browser'
 import { BINARY, Cluster, expectStatus, until } from './cluster'
 
-const [LIGHT] = WIDTHS
-const NAME = 'admin'
 const PASSWORD = 'a few plain words'
 const MIB = 2 ** 20
 /** The pictures of one state of the cluster. */
-const DEADLINE_MS = 240_000
+const DEADLINE_MS = 900_000
 
 describe.skipIf(SHOTS === undefined)('photographs', () => {
   let cluster: Cluster
@@ -29,21 +27,9 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
     await cluster?.stop()
   })
 
-  /** Somebody logged in. */
-  async function logIn(): Promise<BrowserContextOptions['storageState']> {
-    const page = await openPage(browser, LIGHT, wrong)
-    await page.goto(cluster.node(1).url)
-    await page.getByLabel('Name').fill(NAME)
-    await page.locator('input[type=password]').fill(PASSWORD)
-    await page.getByRole('button', { name: 'Log in' }).click()
-    await page.getByRole('heading', { name: 'Overview' }).waitFor()
-    const state = await page.context().storageState()
-    await page.context().close()
-    return state
-  }
-
+  let login: BrowserContextOptions['storageState']
   const photograph = async (prefix: string, volume?: string) =>
-    expect(await lookAtAll(browser, { url: cluster.node(1).url, login: await logIn(), prefix, volume }, wrong)).toEqual([])
+    expect(await lookAtAll(browser, { url: cluster.node(1).url, login, prefix, volume }, wrong)).toEqual([])
 
   const ask = async (method: string, path: string, body?: unknown) => expectStatus(await cluster.node(1).ask(method, path, body))
 
@@ -54,7 +40,7 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
   }
 
   it('of a fresh node', async () => {
-    await ask('POST', '/v1/users', { name: NAME, role: 'admin', password: PASSWORD })
+    login = await logIn(browser, cluster.node(1), 'admin', wrong)
     await photograph('empty')
   }, DEADLINE_MS)
 
@@ -78,7 +64,7 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
   it('of a node that is down', async () => {
     await cluster.node(3).kill()
     const outside = async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail')).body?.copies?.[1]?.state !== 'in_sync'
-    await until('its copy is out of sync', outside, 15_000)
+    await until('its copy is out of sync', outside)
     await photograph('down', 'mail')
   }, DEADLINE_MS)
 
@@ -86,7 +72,7 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
     await ask('PUT', '/v1/cluster/sync-limit', { bytes_per_second: MIB })
     await cluster.node(3).start()
     const syncs = async () => (await cluster.node(1).ask('GET', '/v1/jobs')).body?.items?.length > 0
-    await until('it is brought in sync', syncs, 20_000)
+    await until('it is brought in sync', syncs)
     await photograph('return', 'mail')
     expect(wrong).toEqual([])
   }, DEADLINE_MS)

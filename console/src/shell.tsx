@@ -11,10 +11,11 @@ import {
   useMantineColorScheme,
 } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
-import { useEffect } from 'react'
+import { useEffect, useRef } from 'react'
 import { useMe } from './api/access'
 import { json } from './api/client'
 import { queries, useNode } from './api/queries'
+import { focusContent } from './parts/focus'
 import { Icon, type IconName } from './parts/Icon'
 import { State } from './parts/State'
 import { useRoute } from './route'
@@ -44,9 +45,13 @@ export function Shell() {
   const [open, { toggle, close }] = useDisclosure()
   const { path } = useRoute()
   const at = path.join('/')
+  const shown = useRef(at)
   useEffect(() => {
     close()
     window.scrollTo(0, 0)
+    // What led here is gone with the screen that it was on.
+    if (shown.current !== at && document.activeElement === document.body) focusContent()
+    shown.current = at
   }, [at, close])
   const place = PLACES.find((place) => place.path === (path[0] ?? ''))
   useEffect(() => {
@@ -54,7 +59,7 @@ export function Shell() {
   }, [path, place])
   return (
     <AppShell header={{ height: 54 }} navbar={{ width: 210, breakpoint: 'sm', collapsed: { mobile: !open } }} padding="md">
-      <a className="skip" href={location.hash || '#/'} onClick={(event) => { event.preventDefault(); document.querySelector('main')?.focus() }}>
+      <a className="skip" href={location.hash || '#/'} onClick={(event) => { event.preventDefault(); focusContent() }}>
         Skip to the content
       </a>
       <AppShell.Header>

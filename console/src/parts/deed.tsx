@@ -5,6 +5,7 @@ import { notifications } from '@mantine/notifications'
 import { type FormEvent, type ReactNode, useState } from 'react'
 import { type Deed, useForbidden } from '../api/access'
 import { lookAgain } from '../api/queries'
+import { useFocusBack } from './focus'
 import { Paste } from './Paste'
 import { ProblemAlert } from './Problem'
 
@@ -90,6 +91,7 @@ export function Ask({ opened, close, title, children, command, act, label, dange
 }) {
   const { busy, error, run, forget } = useDoing()
   const [text, setText] = useState('')
+  useFocusBack(opened)
   const may = ready && (typed === undefined || text === typed)
   function leave() {
     if (busy) return
@@ -102,7 +104,7 @@ export function Ask({ opened, close, title, children, command, act, label, dange
     if (may && (await run(act, done)) && !stays) leave()
   }
   return (
-    <Modal opened={opened} onClose={leave} title={<b>{title}</b>} size="lg" closeButtonProps={{ 'aria-label': 'Close' }}>
+    <Modal opened={opened} onClose={leave} returnFocus={false} title={<b>{title}</b>} size="lg" closeButtonProps={{ 'aria-label': 'Close' }}>
       <form onSubmit={(event) => void submit(event)}>
         <Stack gap="sm">
           {children}

@@ -16,6 +16,7 @@ import { ursa } from '../words/command'
 import { plural } from '../words/size'
 import { copyState, syncsOf } from '../words/sync'
 import { changedElsewhere } from '../words/volume'
+import { NoVolume } from './Volume'
 
 /** As the API has it. */
 const COPIES_MAX = 4
@@ -24,7 +25,7 @@ const COPIES_MAX = 4
 export function Copies({ name }: { name: string }) {
   const volume = useVolume(name)
   const nodes = useNodes()
-  if (!volume.data) return volume.error ? <ProblemAlert error={volume.error} what={`Volume ${name}`} /> : <Empty>The node is being asked for volume {name}.</Empty>
+  if (!volume.data) return volume.error ? <NoVolume name={name} error={volume.error} /> : <Empty>The node is being asked for volume {name}.</Empty>
   const one = volume.data
   return (
     <Stack gap="md" maw={900}>

@@ -4,6 +4,7 @@ import { api, data } from '../api/client'
 import { useHosts, useNodes, usePoolsHere, useTargets, useVolumes } from '../api/queries'
 import type { VolumeCreate } from '../api/types'
 import { DeedButton, useDoing } from '../parts/deed'
+import { useFocusOfStep } from '../parts/focus'
 import { Paste } from '../parts/Paste'
 import { Panel } from '../parts/Panel'
 import { ProblemAlert, To } from '../parts/Problem'
@@ -23,6 +24,7 @@ export function CreateVolume() {
   const [draft, setDraft] = useState<Draft>(emptyDraft)
   const [step, setStep] = useState(0)
   const { busy, error, run } = useDoing()
+  const content = useFocusOfStep<HTMLDivElement>(step)
   const known: Known = {
     nodes: nodes.data ?? [],
     volumes: volumes.data ?? [],
@@ -64,15 +66,17 @@ export function CreateVolume() {
                 <Stepper.Step key={name} label={name} />
               ))}
             </Stepper>
-            {step === 0 && <What {...field} />}
-            {step === 1 && <Where {...field} />}
-            {step === 2 && <Who {...field} hosts={(hosts.data ?? []).map((host) => host.name)} />}
-            {step === 3 && (
-              <>
-                <Review request={request} known={known} />
-                <Tried path="/v1/volumes" body={request} failure="It cannot be made so" />
-              </>
-            )}
+            <Stack gap="md" ref={content} tabIndex={-1} style={{ outline: 'none' }}>
+              {step === 0 && <What {...field} />}
+              {step === 1 && <Where {...field} />}
+              {step === 2 && <Who {...field} hosts={(hosts.data ?? []).map((host) => host.name)} />}
+              {step === 3 && (
+                <>
+                  <Review request={request} known={known} />
+                  <Tried path="/v1/volumes" body={request} failure="It cannot be made so" />
+                </>
+              )}
+            </Stack>
             {error !== undefined && <ProblemAlert error={error} what="Not made" />}
             <Group justify="space-between">
               <Button variant="default" disabled={step === 0 || busy} onClick={() => setStep(step - 1)}>

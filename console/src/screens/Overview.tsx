@@ -178,7 +178,7 @@ function CapacityPanel({ pools, at }: { pools?: Pool[]; at: number }) {
         </Empty>
       ) : (
         <Stack gap="sm">
-          {pools.map((pool) => (
+          {pools.map((pool) => ({ pool, filling: forecasts(pool) })).map(({ pool, filling }) => (
             <Box key={`${pool.node ?? ''} ${pool.name}`}>
               <Group justify="space-between" gap="xs">
                 <Text size="sm">
@@ -198,8 +198,9 @@ function CapacityPanel({ pools, at }: { pools?: Pool[]; at: number }) {
                 />
               </Progress.Root>
               <Text size="xs" c="dimmed" mt={2}>
-                {percent(pool.total - pool.free, pool.total)} taken by {plural(pool.volumes, 'volume')}. {forecasts(pool)?.text}
+                {percent(pool.total - pool.free, pool.total)} taken by {plural(pool.volumes, 'volume')}. {filling?.text}
               </Text>
+              {filling?.soon && <State tone="warning">full within a month, if it goes on so</State>}
             </Box>
           ))}
         </Stack>

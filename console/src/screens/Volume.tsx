@@ -24,7 +24,7 @@ export function VolumeScreen({ name }: { name: string }) {
   const nodes = useNodes()
   const samples = useLiveVolume(volume.data?.id)
   if (!volume.data) {
-    if (volume.error) return <ProblemAlert error={volume.error} what={`Volume ${name}`} />
+    if (volume.error) return <NoVolume name={name} error={volume.error} />
     return <Empty>The node is being asked for volume {name}.</Empty>
   }
   const one = volume.data
@@ -69,6 +69,23 @@ export function VolumeScreen({ name }: { name: string }) {
       <PathsPanel volume={one} nodes={nodes.data ?? undefined} at={at} />
       <EventsPanel volume={one} />
       <FactsPanel volume={one} at={at} />
+    </Stack>
+  )
+}
+
+/** Why there is nothing to be shown of a volume. */
+export function NoVolume({ name, error }: { name: string; error: unknown }) {
+  return (
+    <Stack gap="md">
+      <div>
+        <Text size="sm">
+          <To href="#/volumes">Volumes</To> /
+        </Text>
+        <Title order={1} size="h3" style={{ overflowWrap: 'anywhere' }}>
+          {name}
+        </Title>
+      </div>
+      <ProblemAlert error={error} what="It cannot be shown" />
     </Stack>
   )
 }
