@@ -165,7 +165,9 @@ impl Keeper {
         let (before, now) = match pair {
             (None, None) => return,
             (None, Some(now)) => {
-                let text = format!("volume {} was made, with {} copies", now.name, now.copies.len());
+                let copies = now.copies.len();
+                let word = if copies == 1 { "copy" } else { "copies" };
+                let text = format!("volume {} was made, with {copies} {word}", now.name);
                 return tell(Event::new(VOLUME_MADE, now.name, text));
             }
             (Some(before), None) => {
