@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import { WIDTHS, logIn, looksWrong, openPage, settled, shoot, startBrowser } from './browser'
 import { Cluster } from './cluster'
 
+const [LIGHT] = WIDTHS
 const GIB = 2 ** 30
 const DAY = 86_400
 let cluster: Cluster
@@ -55,11 +56,10 @@ it('is said beside each pool, with how sure it is', async () => {
     const says = async (text: RegExp) => {
       await page.goto('about:blank')
       await page.goto(`${cluster.node(1).url}/#/`)
-      await settled(page)
       await capacity.getByText(text).waitFor()
     }
     // What the node really has: some seconds.
-    await says(/No forecast yet: it needs 4 h of history, and has \d+ (s|min)\b/)
+    await says(/No forecast yet: it needs 4 h of history, and has (none|hardly any)\./)
     await shoot(page, `forecast-none-${look.name}`)
 
     // 10 GiB a day, 200 GiB left: in three weeks.
@@ -67,8 +67,13 @@ it('is said beside each pool, with how sure it is', async () => {
     await tell(page, () => told)
     await says(/Over the last (6 d 2\d h|7 d) 10GiB a day were added\. If it goes on so, it is full in about 3 weeks \(it grew evenly\)\./)
     await capacity.getByText('full within a month, if it goes on so').waitFor()
+    await settled(page)
     await shoot(page, `forecast-soon-${look.name}`)
     expect(await looksWrong(page)).toEqual([])
+    if (look !== LIGHT) {
+      await page.context().close()
+      continue
+    }
 
     // Kept for half a day only, and far from full.
     told = { ...told, used: (ago) => (ago > 0.5 ? null : (200 - 8 * ago) * GIB) }

@@ -121,7 +121,7 @@ function HealthBadge() {
   const many = found.filter((finding) => finding.severity !== 'working').length
   const word = many > 0 ? plural(many, 'problem') : severity === 'working' ? 'syncing' : 'healthy'
   return (
-    <a href="#/" style={{ textDecoration: 'none' }} aria-label={`Health: ${word}`}>
+    <a href="#/" style={{ textDecoration: 'none', display: 'inline-flex' }} aria-label={`Health: ${word}`}>
       <State tone={severity}>{word}</State>
     </a>
   )

@@ -10,6 +10,7 @@ import { To } from './Problem'
 /** How far a job is. `at`: when that was read, in milliseconds since 1970. */
 export function JobRow({ job, nodes, at, right }: { job: Job; nodes: ClusterNode[]; at: number; right?: ReactNode }) {
   const now = useNow()
+  const line = jobLine(job, (now - at) / 1000)
   const done = job.progress ?? undefined
   const why = [
     done !== undefined ? `${Math.round(100 * done)} % done.` : '',
@@ -22,12 +23,16 @@ export function JobRow({ job, nodes, at, right }: { job: Job; nodes: ClusterNode
         <Text size="sm" style={{ overflowWrap: 'anywhere' }}>
           {job.kind === 'change' ? job.subject : <To href={link('volumes', job.subject)}>{job.subject}</To>} {jobWord(job, nodes)}
         </Text>
-        <Group gap="sm">
-          <Text size="sm" className="figure">
-            {jobLine(job, (now - at) / 1000)}
-          </Text>
-          {right}
-        </Group>
+        {(line !== '' || right !== undefined) && (
+          <Group gap="sm">
+            {line !== '' && (
+              <Text size="sm" className="figure">
+                {line}
+              </Text>
+            )}
+            {right}
+          </Group>
+        )}
       </Group>
       {done !== undefined && (
         <Progress.Root size="md" mt={3}>

@@ -20,7 +20,7 @@ export function Panel({
 }) {
   return (
     <Paper withBorder p="md" component="section" aria-label={title}>
-      <Group justify="space-between" mb={note ? 4 : 'sm'} gap="xs" align="flex-start">
+      <Group justify="space-between" mb={note ? 4 : 'sm'} gap="xs" align="flex-start" wrap={right ? 'wrap' : 'nowrap'}>
         <Title order={2} size="h5">
           {title}
         </Title>

@@ -1,6 +1,8 @@
 import { Badge } from '@mantine/core'
 import type { ReactNode } from 'react'
+import type { ClusterNode, VolumeCopy } from '../api/types'
 import type { Severity } from '../words/health'
+import { copyState } from '../words/sync'
 import { Icon } from './Icon'
 
 export type Tone = Severity | 'off'
@@ -25,9 +27,16 @@ export function State({ tone, children, title }: { tone: Tone; children: ReactNo
       title={title}
       tt="none"
       fw={600}
-      styles={{ root: { flexShrink: 0, maxWidth: 'none', overflow: 'visible' }, label: { overflow: 'visible' } }}
+      styles={{ root: { flexShrink: 0, verticalAlign: 'middle', maxWidth: 'none', overflow: 'visible' }, label: { overflow: 'visible' } }}
     >
       {children}
     </Badge>
   )
+}
+
+/** What a copy of a volume is. */
+export function CopyBadge({ copy, nodes }: { copy: VolumeCopy; nodes?: ClusterNode[] }) {
+  if (nodes?.find((node) => node.id === copy.node)?.up === false) return <State tone="off">node is down</State>
+  const syncs = copy.state !== 'in_sync' && copy.sync && !copy.sync.waits_for
+  return <State tone={copy.state === 'in_sync' ? 'ok' : copy.state === 'joining' || syncs ? 'working' : 'warning'}>{copy.state === 'outside' && syncs ? 'syncing' : copyState(copy.state)}</State>
 }

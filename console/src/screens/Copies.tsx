@@ -8,7 +8,7 @@ import { Panel } from '../parts/Panel'
 import { Paste } from '../parts/Paste'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
-import { State } from '../parts/State'
+import { CopyBadge, State } from '../parts/State'
 import { SyncRow } from '../parts/SyncRow'
 import { Tried } from '../parts/Tried'
 import { link } from '../route'
@@ -43,7 +43,7 @@ export function Copies({ name }: { name: string }) {
         </Panel>
       ) : (
         <>
-          <Now volume={one} at={volume.dataUpdatedAt} />
+          <Now volume={one} nodes={nodes.data} at={volume.dataUpdatedAt} />
           <Partners volume={one} nodes={nodes.data} at={nodes.dataUpdatedAt} />
           <Change volume={one} nodes={nodes.data} />
           <StrategyPanel volume={one} nodes={nodes.data} />
@@ -53,14 +53,14 @@ export function Copies({ name }: { name: string }) {
   )
 }
 
-function Now({ volume, at }: { volume: Volume; at: number }) {
+function Now({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[]; at: number }) {
   const loss = (node: number) => volume.losses?.find((one) => one.node === node)?.text
   return (
     <Panel title="Now" at={at}>
       <Stack gap="sm">
         {(volume.copies ?? []).map((copy) => (
           <Group key={copy.slot} gap="xs" wrap="nowrap" align="flex-start">
-            <State tone={copy.state === 'in_sync' ? 'ok' : copy.sync && !copy.sync.waits_for ? 'working' : 'warning'}>{copyState(copy.state)}</State>
+            <CopyBadge copy={copy} nodes={nodes} />
             <Text size="sm">
               <b>{copy.node_name || `node ${copy.node}`}</b>
               {copy.leaves ? ', to be taken away' : ''}{loss(copy.node) ? `; ${loss(copy.node)}` : ''}.
@@ -97,7 +97,7 @@ function Partners({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[];
           )
         })}
       </Rows>
-      <Text size="xs" c="dimmed">A node that has a copy and was away is given only what it missed, by itself. A copy on a node that has none is new: all of the volume’s data goes there once.</Text>
+      <Text size="xs" c="dimmed" mt="xs">A node that has a copy and was away is given only what it missed, by itself. A copy on a node that has none is new: all of the volume’s data goes there once.</Text>
     </Panel>
   )
 }
@@ -164,7 +164,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
             <Radio value="remove" label="Take a copy away" description="It is deleted on its node, with all that it has; never the last one in sync" />
           </Stack>
         </Radio.Group>
-        <Group align="flex-start">
+        <Group align="flex-end">
           {deed !== 'add' && <Select label={deed === 'move' ? 'From' : 'Of node'} data={copies.map((copy) => ({ value: String(copy.node), label: `${name(copy.node)}: ${copyState(copy.state)}` }))} value={from} onChange={setFrom} />}
           {deed !== 'remove' && <Select label={deed === 'move' ? 'To' : 'On node'} data={free.map((node) => ({ value: String(node.id), label: `${node.name}${node.up ? '' : ' (down)'}${node.maintenance ? ' (maintenance)' : ''}`, disabled: !node.up || node.maintenance }))} value={to} onChange={setTo} />}
           {deed !== 'remove' && <TextInput label="Pool there" description="Empty: the only one, or default" value={pool} onChange={(event) => setPool(event.currentTarget.value)} />}

@@ -82,7 +82,7 @@ function AuditPanel() {
                 <Age at={entry.at * 1000} />
               </Table.Td>
               <Table.Td>
-                {entry.who} <Text span size="xs" c="dimmed">{entry.by ? `by ${entry.by}` : 'not proved'}</Text>
+                {entry.who} <Text span size="xs" c="dimmed">{!entry.by ? 'not proved' : entry.by === 'local' ? 'on the node itself' : `by ${entry.by}`}</Text>
               </Table.Td>
               <Table.Td>{entry.address}</Table.Td>
               <Table.Td style={{ overflowWrap: 'anywhere' }}>{entry.action}</Table.Td>

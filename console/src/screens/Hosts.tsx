@@ -57,7 +57,7 @@ function Groups() {
               <Table.Td style={{ overflowWrap: 'anywhere' }}>{whoever(host.initiators, 'any name')}</Table.Td>
               <Table.Td>{whoever(host.addresses, 'anywhere')}</Table.Td>
               <Table.Td>{host.chap_user ? `CHAP, as ${host.chap_user}` : 'none'}</Table.Td>
-              <Table.Td>{maps.length === 0 ? 'nothing' : plural(maps.length, 'volume')}</Table.Td>
+              <Table.Td style={{ whiteSpace: 'nowrap' }}>{maps.length === 0 ? 'nothing' : plural(maps.length, 'volume')}</Table.Td>
               <Table.Td>
                 {host.built_in ? (
                   <Text size="xs" c="dimmed">
@@ -124,7 +124,7 @@ function SetupPanel({ wanted }: { wanted?: string }) {
       ) : (
         <Stack gap="sm">
           <Group grow align="flex-start" preventGrowOverflow={false}>
-            <Select label="Target" data={(targets.data ?? []).map((one) => one.name)} value={target?.name ?? null} onChange={(name) => { setChosen(name ?? undefined); setPortals(undefined) }} allowDeselect={false} searchable miw={280} />
+            <Select label="Target" description="What the host logs in to" data={(targets.data ?? []).map((one) => one.name)} value={target?.name ?? null} onChange={(name) => { setChosen(name ?? undefined); setPortals(undefined) }} allowDeselect={false} searchable miw={280} />
             <MultiSelect label="By these addresses" description="One for each network and node that the host shall use" data={known} value={used} onChange={setPortals} miw={280} />
           </Group>
           <Tabs value={system} onChange={(value) => setSystem(value as System)}>
@@ -214,9 +214,9 @@ function Sessions() {
               <Table.Td>{session.addresses.join(', ')}</Table.Td>
               <Table.Td style={{ overflowWrap: 'anywhere' }}>{session.target ?? 'discovery'}</Table.Td>
               <Table.Td>{session.core}</Table.Td>
-              <Table.Td>{duration(session.age)}</Table.Td>
+              <Table.Td style={{ whiteSpace: 'nowrap' }}>{duration(session.age)}</Table.Td>
               <Table.Td ta="right">{session.commands.toLocaleString()}</Table.Td>
-              <Table.Td ta="right">
+              <Table.Td ta="right" style={{ whiteSpace: 'nowrap' }}>
                 {size(session.bytes_received)}, {size(session.bytes_sent)}
               </Table.Td>
               <Table.Td>

@@ -59,7 +59,7 @@ export function Jobs() {
         Jobs
       </Title>
       {jobs.error && <ProblemAlert error={jobs.error} what="What is under way cannot be read" />}
-      <Panel title="Copies" at={jobs.dataUpdatedAt} note="Of the whole cluster: copies that are brought in sync, added, moved or taken away. How a job has ended stands in the events.">
+      <Panel title="Copies" at={jobs.dataUpdatedAt} note="Of the whole cluster: copies that are brought in sync, added, moved or taken away. Times to go count what hosts add meanwhile. How a job has ended stands in the events.">
         {!jobs.data ? (
           <Empty>The node is being asked.</Empty>
         ) : copies.length === 0 ? (

@@ -43,7 +43,7 @@ function Alone() {
     <Panel title="No cluster yet">
       <Empty
         action={
-          <Group>
+          <Group justify="center">
             <DeedButton deed="administer" onClick={() => setOpen('init')}>
               Make a cluster of this node
             </DeedButton>
@@ -203,7 +203,7 @@ function Networks({ nodes, at }: { nodes: ClusterNode[]; at: number }) {
         ))}
       </Rows>
       {single.length > 0 && (
-        <Text size="xs" c="dimmed">
+        <Text size="xs" c="dimmed" mt="xs">
           {listed(single.map((node) => node.name))} {single.length === 1 ? 'has' : 'have'} one address for other nodes: when that network is lost, so is the link. A second one, on a network of its own: <code>--listen ADDRESS,ADDRESS</code> when a node joins.
         </Text>
       )}
@@ -238,7 +238,7 @@ function Cores({ name, cores, sessions }: { name: string; cores: LiveCore[]; ses
   return (
     <div>
       <Text size="sm" fw={600} mb={4}>{name}</Text>
-      <SimpleGrid cols={{ base: 1, xs: 2, md: 4 }} spacing="xs" verticalSpacing={6}>
+      <SimpleGrid cols={{ base: 1, xs: 2, md: 3 }} spacing="xs" verticalSpacing={6}>
         {cores.map(({ cpu, polling }, core) => {
           const works = Math.max(0, cpu - polling)
           const whole = (part: number) => `${Math.round(100 * part)} %`
@@ -249,7 +249,7 @@ function Cores({ name, cores, sessions }: { name: string; cores: LiveCore[]; ses
               </Text>
               <Progress.Root size="md" mt={2}>
                 <Progress.Section value={100 * works} color={works > 0.9 ? 'red' : 'cyan'} aria-label={`core ${core} of ${name}: ${whole(works)} busy`} />
-                <Progress.Section value={100 * Math.min(polling, 1 - works)} color="gray" aria-label={`${whole(polling)} looking for work`} />
+                <Progress.Section value={100 * Math.min(polling, 1 - works)} color="gray.5" aria-label={`${whole(polling)} looking for work`} />
               </Progress.Root>
             </div>
           )

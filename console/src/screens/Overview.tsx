@@ -158,8 +158,8 @@ function useForecasts(): (pool: Pool) => Forecast | undefined {
     const { series = [], from = 0, step_s: step = 1 } = kept.data ?? {}
     const of = new Map(series.map((one) => [`${one.node ?? ''} ${one.pool ?? ''}`, one.points]))
     return (pool) => {
-      const used = of.get(`${pool.node ?? ''} ${pool.name}`)
-      return used && pool.total > 0 ? forecast({ from, step, used, size: pool.total }) : undefined
+      if (!kept.data || pool.total === 0) return undefined
+      return forecast({ from, step, used: of.get(`${pool.node ?? ''} ${pool.name}`) ?? [], size: pool.total })
     }
   }, [kept.data])
 }

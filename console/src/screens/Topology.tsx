@@ -72,7 +72,8 @@ function Picture({ nodes, volumes, hosts }: { nodes: ClusterNode[]; volumes: Vol
   const dark = useComputedColorScheme('light') === 'dark' ? 1 : 0
   const rank = (volume: Volume) => (volume.copies ?? []).filter((copy) => copy.state !== 'in_sync').length
   const drawn = [...volumes].filter((volume) => (volume.copies ?? []).length > 0).sort((a, b) => rank(b) - rank(a)).slice(0, VOLUMES_MAX)
-  const labels = width < 500 ? 84 : 150
+  const alone = volumes.filter((volume) => (volume.copies ?? []).length === 0).length
+  const labels = width < 500 ? 84 : width < 900 ? 150 : 240
   const column = Math.max(70, (width - labels) / nodes.length)
   const whole = labels + column * nodes.length
   const x = (id: number) => labels + column * (nodes.findIndex((node) => node.id === id) + 0.5)
@@ -106,7 +107,7 @@ function Picture({ nodes, volumes, hosts }: { nodes: ClusterNode[]; volumes: Vol
                 </text>
                 {node.leads && (
                   <text x={at} y={20} textAnchor="middle" fill={dim} fontSize={11}>
-                    leads
+                    {column < 110 ? 'leads' : 'leads the record'}
                   </text>
                 )}
               </a>
@@ -193,11 +194,8 @@ function Picture({ nodes, volumes, hosts }: { nodes: ClusterNode[]; volumes: Vol
         </svg>
       )}
       {hosts.length > shown.length && <Text size="sm" c="dimmed" mt="xs">{plural(hosts.length - shown.length, 'further host is', 'further hosts are')} not drawn.</Text>}
-      {volumes.length > drawn.length && (
-        <Text size="sm" c="dimmed" mt="xs">
-          {plural(volumes.length - drawn.length, 'further volume is', 'further volumes are')} not drawn: those of one node alone, and more than {VOLUMES_MAX}.
-        </Text>
-      )}
+      {alone > 0 && <Text size="sm" c="dimmed" mt="xs">{plural(alone, 'volume without copies, on one node alone, is', 'volumes without copies, on one node alone, are')} not drawn.</Text>}
+      {volumes.length - alone > drawn.length && <Text size="sm" c="dimmed" mt="xs">{plural(volumes.length - alone - drawn.length, 'further volume is', 'further volumes are')} not drawn: the worst off come first.</Text>}
     </div>
   )
 }

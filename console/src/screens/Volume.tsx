@@ -9,12 +9,12 @@ import { Icon } from '../parts/Icon'
 import { LivePanel } from '../parts/LivePanel'
 import { Facts, Panel } from '../parts/Panel'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
-import { State } from '../parts/State'
+import { CopyBadge, State } from '../parts/State'
 import { SyncRow } from '../parts/SyncRow'
 import { link } from '../route'
 import { LOSS_TONE } from '../words/losses'
 import { size } from '../words/size'
-import { copyState, copyStateMeaning, syncsOf } from '../words/sync'
+import { copyStateMeaning, syncsOf } from '../words/sync'
 import { isElsewhere, volumeState } from '../words/volume'
 import { VolumeActions } from './VolumeActions'
 import { PathsPanel } from './VolumePaths'
@@ -115,9 +115,7 @@ function CopiesPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNod
             return (
               <div key={copy.slot}>
                 <Group gap="xs">
-                  <State tone={down ? 'off' : copy.state === 'in_sync' ? 'ok' : copy.state === 'joining' || (copy.sync && !copy.sync.waits_for) ? 'working' : 'warning'}>
-                    {down ? 'node is down' : copyState(copy.state)}
-                  </State>
+                  <CopyBadge copy={copy} nodes={nodes} />
                   <Text size="sm">
                     on <To href="#/nodes">{copy.node_name || `node ${copy.node}`}</To> (node {copy.node}
                     {copy.here ? ', asked by this page' : ''})

@@ -94,7 +94,7 @@ function Sessions({ on, cluster, failed, shared }: { on: Session[]; cluster: boo
               {cluster && <Table.Td>{session.node_name ?? session.node}</Table.Td>}
               <Table.Td>{session.addresses.join(', ')}</Table.Td>
               <Table.Td>{session.core}</Table.Td>
-              <Table.Td>{duration(session.age)}</Table.Td>
+              <Table.Td style={{ whiteSpace: 'nowrap' }}>{duration(session.age)}</Table.Td>
               <Table.Td ta="right" title={`${plural(session.commands, 'command')} so far`}>{now ? count(now.commands) : '–'}</Table.Td>
               <Table.Td ta="right" title={`${size(session.bytes_received)} so far`}>{now ? rate(now.received) : '–'}</Table.Td>
               <Table.Td ta="right" title={`${size(session.bytes_sent)} so far`}>{now ? rate(now.sent) : '–'}</Table.Td>
@@ -102,7 +102,7 @@ function Sessions({ on, cluster, failed, shared }: { on: Session[]; cluster: boo
           )
         })}
       </Rows>
-      <Text size="xs" c="dimmed">Sessions are those of its target: what goes through them is for all LUNs of that target. Between the last two looks.</Text>
+      <Text size="xs" c="dimmed" mt="xs">Sessions are those of its target: what goes through them is for all LUNs of that target. Between the last two looks.</Text>
     </div>
   )
 }

@@ -24,7 +24,8 @@ it('warns of what may be full soon', () => {
 
 it('knows when it knows nothing', () => {
   expect(forecast(hours(3, () => GIB)).text).toBe('No forecast yet: it needs 4 h of history, and has 2 h.')
-  expect(forecast(hours(0, () => GIB)).text).toBe('No forecast yet: it needs 4 h of history, and has 0 s.')
+  expect(forecast(hours(0, () => GIB)).text).toBe('No forecast yet: it needs 4 h of history, and has none.')
+  expect(forecast(hours(1, () => GIB)).text).toBe('No forecast yet: it needs 4 h of history, and has hardly any.')
   expect(forecast(hours(48, (hour) => (hour % 2 ? GIB : null))).text).toBe('Over the last 1 d 22 h nothing was added to it: no end is in sight.')
   expect(forecast(hours(48, (hour) => (90 - hour) * GIB)).text).toBe('Over the last 1 d 23 h it did not get fuller: no end is in sight.')
 })

@@ -36,7 +36,8 @@ export function forecast({ from, step, used, size: whole }: Filling): Forecast {
   const [first, last] = [known[0], known.at(-1)]
   const span = first && last ? last.at - first.at : 0
   if (!first || !last || span < KNOWN_MIN || known.length <= PARTS_MIN) {
-    return { text: `No forecast yet: it needs ${duration(KNOWN_MIN)} of history, and has ${duration(span)}.`, soon: false }
+    const has = known.length === 0 ? 'none' : span === 0 ? 'hardly any' : duration(span)
+    return { text: `No forecast yet: it needs ${duration(KNOWN_MIN)} of history, and has ${has}.`, soon: false }
   }
   const parts = Math.min(PARTS_MAX, Math.max(PARTS_MIN, Math.floor(span / DAY)))
   const growth = growthOfParts(known, parts)
