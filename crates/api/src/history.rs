@@ -5,6 +5,21 @@ use utoipa::ToSchema;
 
 use crate::Missing;
 
+/// What to ask for of the last seven days. What is absent is as the node likes it.
+#[derive(Clone, Debug, Default)]
+pub struct HistoryQuery {
+    /// Names of series; none: all.
+    pub series: Vec<String>,
+    /// From when on, in seconds since 1970.
+    pub from: Option<u64>,
+    /// Until when.
+    pub to: Option<u64>,
+    /// How many points at most.
+    pub points: Option<u32>,
+    /// The number of a node, or `all`.
+    pub node: Option<String>,
+}
+
 /// What was kept of nodes, in steps of the same length.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct History {

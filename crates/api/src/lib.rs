@@ -37,7 +37,7 @@ pub use self::cluster::{
     TOKEN_SECONDS, TOKEN_SECONDS_MAX, TokenCreate, link_address,
 };
 pub use self::event::{Event, Events, Severity};
-pub use self::history::{History, HistorySeries, HistoryUnit};
+pub use self::history::{History, HistoryQuery, HistorySeries, HistoryUnit};
 pub use self::host::{Host, HostChange, HostCreate};
 pub use self::job::{Job, JobKind, JobState, SyncPaused};
 pub use self::list::{List, Missing};

@@ -1,0 +1,90 @@
+//! What is asked of the cluster that a node is in.
+
+use super::{Client, Result};
+use crate::{
+    ClusterInit, ClusterJoin, ClusterNode, JoinToken, List, Maintenance, Preference, SyncLimit, TokenCreate,
+};
+
+/// The cluster that the node is in.
+impl Client {
+    /// Its nodes, by number. A node that is in no cluster refuses with `no_cluster`.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn cluster_nodes(&self) -> Result<Vec<ClusterNode>> {
+        self.list("/v1/nodes")
+    }
+
+    /// Makes a cluster of the node alone.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn init_cluster(&self, init: &ClusterInit) -> Result<Vec<ClusterNode>> {
+        self.post("/v1/cluster", init).map(|list: List<ClusterNode>| list.items)
+    }
+
+    /// Makes a token that lets one more node in.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn create_token(&self, token: &TokenCreate) -> Result<JoinToken> {
+        self.post("/v1/cluster/tokens", token)
+    }
+
+    /// Has the node join a cluster.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn join_cluster(&self, join: &ClusterJoin) -> Result<()> {
+        let url = self.address("/v1/cluster/join");
+        self.done(self.authorized(self.agent.post(url)).send_json(join))
+    }
+
+    /// Says which node decides alone while two nodes are the cluster.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn prefer_node(&self, node: Option<u16>) -> Result<()> {
+        self.put("/v1/cluster/preferred", &Preference { node })
+    }
+
+    /// What all nodes together may give to bring copies up to date.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn sync_limit(&self) -> Result<SyncLimit> {
+        self.get("/v1/cluster/sync-limit")
+    }
+
+    /// Limits it.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn limit_syncs(&self, limit: &SyncLimit) -> Result<()> {
+        self.put("/v1/cluster/sync-limit", limit)
+    }
+
+    /// Makes the node a cluster of its own with its next start.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn force_new_cluster(&self) -> Result<()> {
+        self.done(self.authorized(self.agent.post(self.address("/v1/cluster/force-new"))).send_empty())
+    }
+
+    /// Begins or ends a node's maintenance.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn maintain_node(&self, node: u16, on: bool) -> Result<()> {
+        self.put(&format!("/v1/nodes/{node}/maintenance"), &Maintenance { on })
+    }
+
+    /// Takes another node out of the cluster for good.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn remove_node(&self, id: u16) -> Result<()> {
+        self.delete(&format!("/v1/nodes/{id}"))
+    }
+}

@@ -1,0 +1,83 @@
+//! What is asked of jobs, events and the last days.
+
+use super::path::segment;
+use super::{Client, Result};
+use crate::{Events, History, HistoryQuery, Job};
+
+/// What happens.
+impl Client {
+    /// Events after the one with this number, or the newest, at most `limit`.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn events(&self, after: Option<u64>, limit: usize) -> Result<Events> {
+        let after = after.map_or(String::new(), |after| format!("&after={after}"));
+        self.get(&format!("/v1/events?limit={limit}{after}"))
+    }
+}
+
+/// What has gone on.
+impl Client {
+    /// What was kept of the last seven days.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn history(&self, query: &HistoryQuery) -> Result<History> {
+        let series = (!query.series.is_empty()).then(|| query.series.join(","));
+        let parameters = [
+            ("series", series),
+            ("from", query.from.map(|from| from.to_string())),
+            ("to", query.to.map(|to| to.to_string())),
+            ("points", query.points.map(|points| points.to_string())),
+            ("node", query.node.clone()),
+        ];
+        let given = parameters.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let given: Vec<String> = given.map(|(name, value)| format!("{name}={}", segment(&value))).collect();
+        self.get(&format!("/v1/history?{}", given.join("&")))
+    }
+}
+
+/// What is under way.
+impl Client {
+    /// All jobs.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn jobs(&self) -> Result<Vec<Job>> {
+        self.list("/v1/jobs")
+    }
+
+    /// One job.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn job(&self, id: &str) -> Result<Job> {
+        self.get(&format!("/v1/jobs/{}", segment(id)))
+    }
+
+    /// Takes a job back.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn cancel_job(&self, id: &str) -> Result<()> {
+        self.delete(&format!("/v1/jobs/{}", segment(id)))
+    }
+
+    /// Has a sync stand still until it is resumed.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn pause_job(&self, id: &str) -> Result<Job> {
+        let url = self.address(&format!("/v1/jobs/{}/pause", segment(id)));
+        self.json(self.authorized(self.agent.post(url)).send_empty())
+    }
+
+    /// Has a sync go on that was paused.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn resume_job(&self, id: &str) -> Result<Job> {
+        let url = self.address(&format!("/v1/jobs/{}/resume", segment(id)));
+        self.json(self.authorized(self.agent.post(url)).send_empty())
+    }
+}

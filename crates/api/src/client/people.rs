@@ -1,0 +1,82 @@
+//! What is asked of users, tokens, and what was done.
+
+use super::path::segment;
+use super::{Client, Result};
+use crate::{ApiToken, ApiTokenCreate, ApiTokenMade, AuditEntry, User, UserChange, UserCreate, WhoAmI};
+
+/// Who may do what.
+impl Client {
+    /// Who this client is.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn who_am_i(&self) -> Result<WhoAmI> {
+        self.get("/v1/whoami")
+    }
+
+    /// All users, by name.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn users(&self) -> Result<Vec<User>> {
+        self.list("/v1/users")
+    }
+
+    /// Makes a user.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn create_user(&self, user: &UserCreate) -> Result<User> {
+        self.post("/v1/users", user)
+    }
+
+    /// Gives a user another role or password.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn change_user(&self, name: &str, change: &UserChange) -> Result<User> {
+        let url = self.address(&format!("/v1/users/{}", segment(name)));
+        self.json(self.authorized(self.agent.patch(url)).send_json(change))
+    }
+
+    /// Deletes a user.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn delete_user(&self, name: &str) -> Result<()> {
+        self.delete(&format!("/v1/users/{}", segment(name)))
+    }
+
+    /// All tokens for scripts.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn api_tokens(&self) -> Result<Vec<ApiToken>> {
+        self.list("/v1/tokens")
+    }
+
+    /// Makes a token for scripts.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn create_api_token(&self, token: &ApiTokenCreate) -> Result<ApiTokenMade> {
+        self.post("/v1/tokens", token)
+    }
+
+    /// Deletes a token.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn delete_api_token(&self, id: &str) -> Result<()> {
+        self.delete(&format!("/v1/tokens/{}", segment(id)))
+    }
+
+    /// What was done on the node, the newest first; `before`: before the entry with this number.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn audit(&self, limit: usize, before: Option<u64>) -> Result<Vec<AuditEntry>> {
+        let before = before.map_or(String::new(), |before| format!("&before={before}"));
+        self.list(&format!("/v1/audit?limit={limit}{before}"))
+    }
+}

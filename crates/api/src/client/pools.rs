@@ -1,0 +1,91 @@
+//! What is asked of pools.
+
+use super::path::segment;
+use super::{Client, Result};
+use crate::{List, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains};
+
+/// Pools.
+impl Client {
+    /// All pools, by name.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn pools(&self) -> Result<Vec<Pool>> {
+        self.list("/v1/pools")
+    }
+
+    /// The pools of another node of the cluster, by its number, or of `all`.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn pools_of(&self, node: &str) -> Result<List<Pool>> {
+        self.get(&format!("/v1/pools?node={}", segment(node)))
+    }
+
+    /// One pool.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn pool(&self, name: &str) -> Result<Pool> {
+        self.get(&format!("/v1/pools/{}", segment(name)))
+    }
+
+    /// Makes a pool.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn create_pool(&self, pool: &PoolCreate) -> Result<Pool> {
+        self.post("/v1/pools", pool)
+    }
+
+    /// Opens a pool that was made elsewhere or earlier.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn import_pool(&self, import: &PoolImport) -> Result<Pool> {
+        self.post("/v1/pools/import", import)
+    }
+
+    /// Closes a pool so that another server may import it.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn export_pool(&self, name: &str) -> Result<()> {
+        let url = self.address(&format!("/v1/pools/{}/export", segment(name)));
+        self.done(self.authorized(self.agent.post(url)).send_empty())
+    }
+
+    /// Adds a disk to a pool.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn add_disk(&self, pool: &str, disk: &PoolAddDisk) -> Result<Pool> {
+        self.post(&format!("/v1/pools/{}/disks", segment(pool)), disk)
+    }
+
+    /// Closes a pool that does not work, and opens it again.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn reopen_pool(&self, name: &str) -> Result<Pool> {
+        let url = self.address(&format!("/v1/pools/{}/reopen", segment(name)));
+        self.json(self.authorized(self.agent.post(url)).send_empty())
+    }
+
+    /// What forgetting a pool would leave behind.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn pool_remains(&self, name: &str) -> Result<PoolRemains> {
+        self.get(&format!("/v1/pools/{}/remains", segment(name)))
+    }
+
+    /// Forgets a pool that cannot be used.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn forget_pool(&self, name: &str, how: &PoolForget) -> Result<()> {
+        let url = self.address(&format!("/v1/pools/{}/forget", segment(name)));
+        self.done(self.authorized(self.agent.post(url)).send_json(how))
+    }
+}

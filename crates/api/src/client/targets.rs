@@ -1,0 +1,128 @@
+//! What is asked of targets, LUN maps, host groups and sessions.
+
+use super::path::segment;
+use super::{Client, Result};
+use crate::{Host, HostChange, HostCreate, List, MapCreate, Session, Target, TargetCreate, TargetMap};
+
+/// Targets and LUN maps.
+impl Client {
+    /// All targets, by name.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn targets(&self) -> Result<Vec<Target>> {
+        self.list("/v1/targets")
+    }
+
+    /// One target.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn target(&self, name: &str) -> Result<Target> {
+        self.get(&format!("/v1/targets/{}", segment(name)))
+    }
+
+    /// Makes a target.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn create_target(&self, target: &TargetCreate) -> Result<Target> {
+        self.post("/v1/targets", target)
+    }
+
+    /// Deletes a target; with `force`, its maps, too.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn delete_target(&self, name: &str, force: bool) -> Result<()> {
+        self.delete(&format!("/v1/targets/{}?force={force}", segment(name)))
+    }
+
+    /// Makes a volume a LUN of a target.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn create_map(&self, target: &str, map: &MapCreate) -> Result<TargetMap> {
+        self.post(&format!("/v1/targets/{}/maps", segment(target)), map)
+    }
+
+    /// Takes a LUN away: from one host group, or from all.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn delete_map(&self, target: &str, lun: u16, host: Option<&str>) -> Result<()> {
+        let host = host.map_or(String::new(), |host| format!("?host={}", segment(host)));
+        self.delete(&format!("/v1/targets/{}/maps/{lun}{host}", segment(target)))
+    }
+}
+
+/// Host groups.
+impl Client {
+    /// All host groups, by name.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn hosts(&self) -> Result<Vec<Host>> {
+        self.list("/v1/hosts")
+    }
+
+    /// One host group.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn host(&self, name: &str) -> Result<Host> {
+        self.get(&format!("/v1/hosts/{}", segment(name)))
+    }
+
+    /// Makes a host group.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn create_host(&self, host: &HostCreate) -> Result<Host> {
+        self.post("/v1/hosts", host)
+    }
+
+    /// Changes a host group.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn change_host(&self, name: &str, change: &HostChange) -> Result<Host> {
+        let url = self.address(&format!("/v1/hosts/{}", segment(name)));
+        self.json(self.authorized(self.agent.put(url)).send_json(change))
+    }
+
+    /// Deletes a host group.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn delete_host(&self, name: &str) -> Result<()> {
+        self.delete(&format!("/v1/hosts/{}", segment(name)))
+    }
+}
+
+/// Sessions.
+impl Client {
+    /// All sessions, by number.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn sessions(&self) -> Result<Vec<Session>> {
+        self.list("/v1/sessions")
+    }
+
+    /// The sessions with another node of the cluster, by its number, or with `all`.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn sessions_of(&self, node: &str) -> Result<List<Session>> {
+        self.get(&format!("/v1/sessions?node={}", segment(node)))
+    }
+
+    /// Ends a session. Its initiator may log in again.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn end_session(&self, tsih: u16) -> Result<()> {
+        self.delete(&format!("/v1/sessions/{tsih}"))
+    }
+}

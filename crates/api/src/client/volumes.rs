@@ -1,0 +1,94 @@
+//! What is asked of volumes and their copies.
+
+use super::path::segment;
+use super::{Client, Result};
+use crate::{
+    CopyCreate, ForkResolution, StrategyChoice, StrategyChosen, Verification, Volume, VolumeChange,
+    VolumeCreate,
+};
+
+/// Volumes.
+impl Client {
+    /// All volumes, by name.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn volumes(&self) -> Result<Vec<Volume>> {
+        self.list("/v1/volumes")
+    }
+
+    /// One volume, by name or identity.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn volume(&self, name: &str) -> Result<Volume> {
+        self.get(&format!("/v1/volumes/{}", segment(name)))
+    }
+
+    /// Makes a volume, and maps it unless told otherwise.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn create_volume(&self, volume: &VolumeCreate) -> Result<Volume> {
+        self.post("/v1/volumes", volume)
+    }
+
+    /// Grows or renames a volume.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn change_volume(&self, name: &str, change: &VolumeChange) -> Result<Volume> {
+        let url = self.address(&format!("/v1/volumes/{}", segment(name)));
+        self.json(self.authorized(self.agent.patch(url)).send_json(change))
+    }
+
+    /// Reads all copies of a volume, and compares them.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn verify_volume(&self, name: &str) -> Result<Verification> {
+        let url = self.address(&format!("/v1/volumes/{}/verify", segment(name)));
+        self.json(self.authorized(self.agent.post(url)).send_empty())
+    }
+
+    /// Adds a copy to a volume, or moves one.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn add_copy(&self, name: &str, copy: &CopyCreate) -> Result<Volume> {
+        self.post(&format!("/v1/volumes/{}/copies", segment(name)), copy)
+    }
+
+    /// Takes a volume's copy off a node. It may go on after the answer.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn remove_copy(&self, name: &str, node: u16) -> Result<()> {
+        self.delete(&format!("/v1/volumes/{}/copies/{node}", segment(name)))
+    }
+
+    /// Chooses what becomes of a volume whose nodes do not hear of each other.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn choose_strategy(&self, name: &str, choice: &StrategyChoice) -> Result<StrategyChosen> {
+        let url = self.address(&format!("/v1/volumes/{}/strategy", segment(name)));
+        self.json(self.authorized(self.agent.put(url)).send_json(choice))
+    }
+
+    /// Decides whose data is kept of a volume with which nodes have gone on alone.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn resolve_fork(&self, name: &str, resolution: &ForkResolution) -> Result<()> {
+        self.put(&format!("/v1/volumes/{}/fork", segment(name)), resolution)
+    }
+
+    /// Deletes a volume with all its data; with `force`, its maps, too.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn delete_volume(&self, name: &str, force: bool) -> Result<()> {
+        self.delete(&format!("/v1/volumes/{}?force={force}", segment(name)))
+    }
+}
