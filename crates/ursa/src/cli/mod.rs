@@ -8,6 +8,7 @@ mod confirm;
 mod drill;
 mod events;
 mod exit;
+mod history;
 mod host;
 mod job;
 mod login;
@@ -146,6 +147,8 @@ enum Command {
     Job(job::Command),
     /// Show what has happened, and what happens
     Events(events::Events),
+    /// Show what has gone on in the last seven days: operations, bytes, latencies, CPU, how full pools are
+    History(history::History),
     /// Show who has done what on the node
     Audit(audit::Audit),
     /// Print settings for the machines that use volumes, ready to paste
@@ -198,6 +201,7 @@ pub fn main() -> ExitCode {
         Command::Token(command) => command.run(&client, &output),
         Command::Job(command) => command.run(&client, &output),
         Command::Events(events) => events.run(&client, &output),
+        Command::History(history) => history.run(&client, &output),
         Command::Audit(audit) => audit.run(&client, &output),
         Command::HostSetup(command) => output.text(&command.text()),
         Command::Attach(attach) => return exit::code(attach.run()),

@@ -18,6 +18,15 @@ impl Table {
         self.rows.push(cells.into());
     }
 
+    /// Adds a row to a table whose columns nobody knows beforehand.
+    ///
+    /// # Panics
+    /// If it has another number of cells than the head.
+    pub fn cells(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.rows[0].len(), "a cell a column");
+        self.rows.push(cells);
+    }
+
     /// The table as text; `none` if it has no rows.
     pub fn text(&self, none: &str) -> String {
         if self.rows.len() == 1 {
