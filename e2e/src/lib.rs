@@ -8,6 +8,7 @@
 pub mod attached;
 pub mod gate;
 pub mod guest;
+pub mod http;
 pub mod libiscsi;
 pub mod node;
 pub mod pattern;

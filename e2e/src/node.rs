@@ -148,6 +148,11 @@ impl Node {
         &self.portals
     }
 
+    /// Where its API listens.
+    pub fn api(&self) -> SocketAddr {
+        self.api
+    }
+
     /// Where its state is.
     pub fn data_dir(&self) -> &Path {
         self.data.path()

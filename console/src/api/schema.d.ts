@@ -913,7 +913,7 @@ export interface paths {
         /**
          * Adds a copy to a volume while it is in use, or moves one.
          * @description The new copy is given all of the volume's data in the background; until it is in sync its state is not `in_sync`. With `instead_of`
-         *     that node's copy is taken away then. The node that is asked must have a copy. Asked again after a 504 it goes on where it was.
+         *     that node's copy is taken away then. Asked again after a 504 it goes on where it was.
          */
         post: operations["add_copy"];
         delete?: never;
@@ -1031,6 +1031,73 @@ export interface components {
             /** @description There is no user yet: the first one is made with the link that the node has printed. */
             setup_needed: boolean;
         };
+        /** @description What is answered where it is 200 to both. */
+        Answer_StrategyChosen: {
+            /** @description A node is known by one address only: when that network is lost, both nodes go on. */
+            one_way: boolean;
+        } | components["schemas"]["DryRun"];
+        /** @description What is answered where it is 200 to both. */
+        Answer_Volume: {
+            /**
+             * Format: int32
+             * @description Its logical block in bytes: 512 or 4096.
+             */
+            block_size: number;
+            /** @description Its copies, by slot; empty if it is on this node alone and no other one knows of it. */
+            copies?: components["schemas"]["VolumeCopy"][];
+            /**
+             * Format: int64
+             * @description When it was made, in seconds since 1970.
+             */
+            created: number;
+            /**
+             * Format: int64
+             * @description How often it has changed which copies are in sync; absent without copies.
+             */
+            epoch?: number | null;
+            fork?: components["schemas"]["VolumeFork"] | null;
+            /** @description Its identity for ever: also its SCSI serial number. */
+            id: string;
+            /** @description Where its blocks are. */
+            kind: components["schemas"]["VolumeKind"];
+            /** @description What the loss of each node that has a copy would do now; absent without copies, and where that cannot be said. */
+            losses?: components["schemas"]["Loss"][];
+            /** @description Where it is mapped. */
+            maps: components["schemas"]["VolumeMap"][];
+            /** @description Its NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts. */
+            naa: string;
+            /** @description Its name, unique in the node. */
+            name: string;
+            /**
+             * Format: int32
+             * @description Its physical block in bytes.
+             */
+            physical_block_size: number;
+            /** @description Its pool. Empty if it was made on other nodes a moment ago, no pool was named, and none of them has answered since. */
+            pool: string;
+            /** @description Why it is not served, and what to do; absent if it is. */
+            problem?: string | null;
+            /** @description Why that was changed last; absent without copies. */
+            reason?: string | null;
+            /**
+             * Format: int64
+             * @description What it takes of the pool (thick) or of memory at most (RAM), in bytes.
+             */
+            reserved: number;
+            /** @description Whether hosts can read and write it through this node now. */
+            serving?: boolean;
+            /**
+             * Format: int64
+             * @description Its size in bytes.
+             */
+            size: number;
+            /**
+             * Format: int32
+             * @description Over how many slices, and so cores, it is striped.
+             */
+            slices: number;
+            strategy?: components["schemas"]["VolumeStrategy"] | null;
+        } | components["schemas"]["DryRun"];
         /** @description What a script proves itself with: `Authorization: Bearer SECRET`. */
         ApiToken: {
             /**
@@ -1908,7 +1975,7 @@ export interface components {
                  * @description Its physical block in bytes.
                  */
                 physical_block_size: number;
-                /** @description Its pool. */
+                /** @description Its pool. Empty if it was made on other nodes a moment ago, no pool was named, and none of them has answered since. */
                 pool: string;
                 /** @description Why it is not served, and what to do; absent if it is. */
                 problem?: string | null;
@@ -2540,7 +2607,7 @@ export interface components {
              * @description Its physical block in bytes.
              */
             physical_block_size: number;
-            /** @description Its pool. */
+            /** @description Its pool. Empty if it was made on other nodes a moment ago, no pool was named, and none of them has answered since. */
             pool: string;
             /** @description Why it is not served, and what to do; absent if it is. */
             problem?: string | null;
@@ -2791,7 +2858,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description With Retry-After. `not_running`, `busy` (nothing was done), `record_read_only`, `record_unavailable`, `pool_read_only`, `pool_unavailable`, `volume_unserved`, `node_unreachable`, `too_many_keys` */
+        /** @description With Retry-After. `not_running`, `busy` (nothing was done), `record_read_only`, `record_unavailable`, `pool_read_only`, `pool_unavailable`, `volume_unserved`, `node_unreachable`, `copy_unreachable` (nothing was done), `too_many_keys` */
         Unavailable: {
             headers: {
                 [name: string]: unknown;
@@ -4575,7 +4642,10 @@ export interface operations {
     };
     export_pool: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The pool's name */
@@ -4585,6 +4655,15 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description Done */
             204: {
                 headers: {
@@ -5071,7 +5150,7 @@ export interface operations {
             query?: {
                 /** @description Delete its LUN maps, too. */
                 force?: boolean;
-                /** @description Of volumes: say what would be done, and do nothing. */
+                /** @description Say what would be done, and do nothing. */
                 dry_run?: boolean;
             };
             header?: never;
@@ -5444,7 +5523,10 @@ export interface operations {
     };
     delete_user: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The user's name */
@@ -5454,6 +5536,15 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description Done */
             204: {
                 headers: {
@@ -5694,7 +5785,15 @@ export interface operations {
                 };
             };
             421: components["responses"]["Misdirected"];
-            503: components["responses"]["Unavailable"];
+            /** @description `copy_unreachable`: it is there, and no node that has a copy tells of it */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             504: components["responses"]["Late"];
         };
     };
@@ -5703,7 +5802,7 @@ export interface operations {
             query?: {
                 /** @description Delete its LUN maps, too. */
                 force?: boolean;
-                /** @description Of volumes: say what would be done, and do nothing. */
+                /** @description Say what would be done, and do nothing. */
                 dry_run?: boolean;
             };
             header?: never;
@@ -5743,7 +5842,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_mapped`, `volume_in_use`, `copy_elsewhere` */
+            /** @description `volume_mapped`, `volume_in_use` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5762,7 +5861,10 @@ export interface operations {
     };
     change_volume: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The volume's name or identity */
@@ -5776,13 +5878,13 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The volume */
+            /** @description The volume; with `dry_run`: what would be done */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Volume"];
+                    "application/json": components["schemas"]["Answer_Volume"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -5797,7 +5899,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_exists`, `copy_elsewhere` */
+            /** @description `volume_exists`, `forked` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5809,7 +5911,7 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["NotJson"];
             421: components["responses"]["Misdirected"];
-            /** @description `would_shrink`, `name_invalid`, `field_invalid` */
+            /** @description `would_shrink`, `too_small_to_grow`, `name_invalid`, `field_invalid` */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5881,7 +5983,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `copy_exists`, `copies_full`, `copy_elsewhere`, `node_unavailable`, `node_refused`, `changed_meanwhile` */
+            /** @description `no_cluster`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6065,7 +6167,10 @@ export interface operations {
     };
     choose_strategy: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The volume's name or identity */
@@ -6079,13 +6184,13 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is chosen */
+            /** @description It is chosen; with `dry_run`: what would be done */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["StrategyChosen"];
+                    "application/json": components["schemas"]["Answer_StrategyChosen"];
                 };
             };
             400: components["responses"]["BadRequest"];

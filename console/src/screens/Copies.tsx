@@ -2,7 +2,7 @@ import { Alert, Checkbox, Group, Radio, Select, Stack, Table, Text, TextInput, T
 import { useState } from 'react'
 import { api, data } from '../api/client'
 import { useNodes, useVolume } from '../api/queries'
-import type { ClusterNode, Volume } from '../api/types'
+import type { ClusterNode, StrategyChosen, Volume } from '../api/types'
 import { DeedButton, useDoing } from '../parts/deed'
 import { Panel } from '../parts/Panel'
 import { Paste } from '../parts/Paste'
@@ -215,7 +215,8 @@ function StrategyPanel({ volume, nodes }: { volume: Volume; nodes: ClusterNode[]
   async function act() {
     await run(async () => {
       const found = await data(api.PUT('/v1/volumes/{name}/strategy', { params: { path: { name: volume.id } }, body: { strategy: chosen, ...(chosen === 'heartbeat' ? { accept_split_brain: agreed } : {}) } }))
-      setOneWay(found.one_way)
+      // Not asked what it would do, it says what was chosen.
+      setOneWay((found as StrategyChosen).one_way)
     }, 'The strategy is chosen.')
   }
   return (

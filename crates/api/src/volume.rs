@@ -12,7 +12,7 @@ pub struct Volume {
     pub id: String,
     /// Its name, unique in the node.
     pub name: String,
-    /// Its pool.
+    /// Its pool. Empty if it was made on other nodes a moment ago, no pool was named, and none of them has answered since.
     pub pool: String,
     /// Where its blocks are.
     pub kind: VolumeKind,

@@ -43,6 +43,37 @@ impl fmt::Debug for Show {
     }
 }
 
+/// What becomes of a request that another node has passed on: the answer, or why it was not begun.
+pub type Carried = Pin<Box<dyn Future<Output = Result<String, String>>>>;
+
+/// See [`Config::carry`].
+#[derive(Clone)]
+pub struct Carry(Arc<dyn Fn(String) -> Carried + Send + Sync>);
+
+impl Carry {
+    /// By this function, on core 0.
+    pub fn new(carry: impl Fn(String) -> Carried + Send + Sync + 'static) -> Carry {
+        Carry(Arc::new(carry))
+    }
+
+    /// Carries it out.
+    pub fn carry(&self, request: String) -> Carried {
+        (self.0)(request)
+    }
+}
+
+impl Default for Carry {
+    fn default() -> Carry {
+        Carry::new(|_| Box::pin(async { Err("it carries out nothing for other nodes".into()) }))
+    }
+}
+
+impl fmt::Debug for Carry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Carry")
+    }
+}
+
 /// The settings of a node.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -78,6 +109,8 @@ pub struct Config {
     pub record: RecordEngine,
     /// What the node shows another node of its cluster that asks for it, as text that only the two must understand; `None`: it does not know that.
     pub show: Show,
+    /// How the node carries out what another node of its cluster was asked for, and cannot itself: it has no copy of the volume.
+    pub carry: Carry,
     /// The wall clock, in seconds since 1970: when tokens expire.
     pub unix_now: fn() -> u64,
 }
@@ -117,6 +150,7 @@ impl Default for Config {
             link_via: BTreeMap::new(),
             record: RecordEngine::Embedded,
             show: Show::default(),
+            carry: Carry::default(),
             unix_now: || 0,
         }
     }

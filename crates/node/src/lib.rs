@@ -28,7 +28,7 @@ use proto::iscsi::target::CloseReason;
 use rt::CoreId;
 use rt::sync::Sender;
 
-pub use self::config::{Config, Show, Shown};
+pub use self::config::{Carried, Carry, Config, Show, Shown};
 pub use self::control::{Control, DefaultPool, Handle, NotRunning, StartError, Wanted};
 pub use self::histogram::{BUCKETS, Histogram, bucket_bound};
 pub use self::port_numbers::{NodeNumber, PortNumbers};

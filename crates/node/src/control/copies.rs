@@ -13,7 +13,7 @@ use super::access::{HOSTS, MapSpec, TARGETS, announce};
 use super::change::{Changing, WaitsFor, Work};
 use super::members::told_portals;
 use super::turns::Thing;
-use super::volumes::{open_on_all_cores, whole_blocks};
+use super::volumes::{has_empty_slices, open_on_all_cores, whole_blocks};
 use super::{Control, ControlError, NewVolume, VolumeStatus};
 use crate::access::{AccessChange, HostName, TargetName, VolumeName};
 use crate::copies::{
@@ -144,8 +144,7 @@ impl Control {
             size: 0,
             block_bytes: new.block_size.bytes(),
             physical_exponent: if new.block_size == BlockSize::B512 && !new.native_512 { 3 } else { 0 },
-            // The same on all nodes, whatever their cores.
-            slices: new.slices.unwrap_or_else(|| rt::cores().next_power_of_two().min(64) as u16),
+            slices: new.slices_on_nodes(),
             created: new.created,
             blank: false,
         };
@@ -229,6 +228,10 @@ impl Control {
             Ask::Show { what } => {
                 let show = Shard::current().config().show.clone();
                 return Ok(Answer::Shown(show.show(self, what).await));
+            }
+            Ask::CarryOut { volume, revision, request } => {
+                let done = self.carry_out_for(&keeper, &volume, revision, request).await;
+                return Ok(Answer::CarriedOut(done));
             }
             Ask::KnowsForks => {}
             Ask::YieldToFork { id, epoch } => self.yield_to_fork(&id, epoch).await?,
@@ -375,7 +378,7 @@ impl Control {
             if capacity < from {
                 return Err(ControlError::WouldShrink { volume: entry.name, from, to: capacity });
             }
-            if (0..info.stripe.slices()).any(|slice| info.stripe.slice_len(slice, from).0 == 0) {
+            if has_empty_slices(&info.stripe, from) {
                 return Err(ControlError::TooSmallToGrow(entry.name));
             }
             for copy in entry.copies.iter().filter(|copy| !grown.contains(&(copy.node, copy.made))) {

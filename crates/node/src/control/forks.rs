@@ -85,22 +85,8 @@ impl Control {
         by: &str,
     ) -> Result<StrategyChange, ControlError> {
         let keeper = self.keeper_or_why_not()?;
+        let change = self.check_strategy(volume, strategy).await?;
         let (id, entry) = entry_named(&keeper, volume)?;
-        let nodes: Vec<NodeEntry> = keeper.nodes().into_iter().map(|(node, _)| node).collect();
-        if strategy == Strategy::Heartbeat {
-            let two = nodes.len() == 2 && !nodes.iter().any(|node| node.witness) && entry.copies.len() == 2;
-            if !two {
-                return Err(ControlError::NotOfTwo {
-                    volume: entry.name,
-                    nodes: nodes.len(),
-                    copies: entry.copies.len(),
-                });
-            }
-            // It must know what it is to say, and what not to do before it has heard it.
-            for node in nodes.iter().map(|node| NodeId(node.id)).filter(|node| *node != keeper.me()) {
-                keeper.ask(node, Ask::KnowsForks).await?;
-            }
-        }
         let key = strategy_key(id);
         let now = (Shard::current().config().unix_now)();
         let nodes_of_it = entry.copies.iter().map(|copy| copy.node).collect();
@@ -117,6 +103,35 @@ impl Control {
             by,
             "what becomes of a volume without the record has been chosen"
         );
+        Ok(change)
+    }
+
+    /// Whether a node's behaviour about a volume could be chosen so, and what should be known then.
+    ///
+    /// # Errors
+    /// As [`Control::set_strategy`], but for what the record says.
+    pub async fn check_strategy(
+        &self,
+        volume: &str,
+        strategy: Strategy,
+    ) -> Result<StrategyChange, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let (_, entry) = entry_named(&keeper, volume)?;
+        let nodes: Vec<NodeEntry> = keeper.nodes().into_iter().map(|(node, _)| node).collect();
+        if strategy == Strategy::Heartbeat {
+            let two = nodes.len() == 2 && !nodes.iter().any(|node| node.witness) && entry.copies.len() == 2;
+            if !two {
+                return Err(ControlError::NotOfTwo {
+                    volume: entry.name,
+                    nodes: nodes.len(),
+                    copies: entry.copies.len(),
+                });
+            }
+            // It must know what it is to say, and what not to do before it has heard it.
+            for node in nodes.iter().map(|node| NodeId(node.id)).filter(|node| *node != keeper.me()) {
+                keeper.ask(node, Ask::KnowsForks).await?;
+            }
+        }
         Ok(StrategyChange { one_way: nodes.iter().any(|node| node.addresses.len() < 2) })
     }
 

@@ -148,6 +148,15 @@ impl Control {
         .await
     }
 
+    /// Whether users could be changed so; gives the one that would be.
+    ///
+    /// # Errors
+    /// As [`Control::change_user`].
+    pub fn check_user_change(&self, change: UserChange) -> Result<User, ControlError> {
+        let _: HostName = change.name().parse()?;
+        self.changed_user(change).map(|(user, _)| user)
+    }
+
     /// Keeps a new token.
     ///
     /// # Errors

@@ -224,11 +224,7 @@ impl Control {
         let (control, name) = (Rc::clone(self), name.to_owned());
         self.change(Work::new("exporting pool", &name), |changing| async move {
             let _pool = changing.hold([Thing::Pool(name.clone())]).await?;
-            let pool = control.pool_named(&name)?;
-            if pool.metadata_state() == MetadataState::Failed {
-                return Err(StoreError::MetadataReadOnly(pool.id()).into());
-            }
-            pool.volumes().iter().try_for_each(|volume| control.check_unmapped(volume.id, &volume.name))?;
+            let pool = control.exportable(&name)?;
             control.set_volumes_aside(&changing, &pool).await;
             changing.waits_for(WaitsFor::Disks(pool.paths()));
             if let Err(error) = pool.export().await {
@@ -244,6 +240,23 @@ impl Control {
             Ok(())
         })
         .await
+    }
+
+    /// Whether a pool could be exported, as far as that can be seen without doing it; gives the names of its volumes.
+    ///
+    /// # Errors
+    /// As [`Control::export_pool`], but for what only its disks can say.
+    pub fn check_export(&self, name: &str) -> Result<Vec<String>, ControlError> {
+        Ok(self.exportable(name)?.volumes().into_iter().map(|volume| volume.name).collect())
+    }
+
+    fn exportable(&self, name: &str) -> Result<Pool, ControlError> {
+        let pool = self.pool_named(name)?;
+        if pool.metadata_state() == MetadataState::Failed {
+            return Err(StoreError::MetadataReadOnly(pool.id()).into());
+        }
+        pool.volumes().iter().try_for_each(|volume| self.check_unmapped(volume.id, &volume.name))?;
+        Ok(pool)
     }
 
     /// The open pool of this name.

@@ -44,6 +44,13 @@ pub struct NewVolume {
     pub copies: Option<Placement>,
 }
 
+impl NewVolume {
+    /// Over how many slices it is striped if it has copies: the same on all nodes, whatever their cores.
+    pub fn slices_on_nodes(&self) -> u16 {
+        self.slices.unwrap_or_else(|| rt::cores().next_power_of_two().min(64) as u16)
+    }
+}
+
 /// A volume as administrators see it.
 #[derive(Clone, Debug)]
 pub struct VolumeStatus {
@@ -297,6 +304,38 @@ impl Control {
             Ok(control.volume_status(info, &pool.name()))
         })
         .await
+    }
+
+    /// Whether a volume could be given another name and size, as far as that can be seen without doing it; gives its size then.
+    ///
+    /// # Errors
+    /// As [`Control::rename_volume`] and [`Control::grow_volume`], but for what only pools can say.
+    pub fn check_change(
+        &self,
+        name: &str,
+        new_name: Option<&str>,
+        size: Option<ByteLen>,
+    ) -> Result<ByteLen, ControlError> {
+        let VolumeStatus { info, copies, .. } = self.volume(name)?;
+        if let Some(new_name) = new_name.filter(|new_name| *new_name != info.name) {
+            let new_name: VolumeName = new_name.parse()?;
+            let key = volume_name_key(new_name.as_str());
+            let in_record = self.keeper().is_some_and(|keeper| keeper.revision_of(&key).is_some());
+            if in_record || self.volume_named(new_name.as_str()).is_ok() {
+                return Err(ControlError::Exists { kind: "volume", name: new_name.into() });
+            }
+        }
+        let from = info.capacity;
+        let Some(size) = size else { return Ok(from) };
+        let to = whole_blocks(size, info.block_size)?;
+        if to < from {
+            return Err(ControlError::WouldShrink { volume: info.name, from, to });
+        }
+        match copies {
+            Some(copies) if copies.fork.is_some() => Err(ControlError::Forked(info.name)),
+            Some(_) if has_empty_slices(&info.stripe, from) => Err(ControlError::TooSmallToGrow(info.name)),
+            _ => Ok(to),
+        }
     }
 
     /// Deletes a volume with all its data. `force`: its LUN maps, too. `target`: also this target, which was made with the
@@ -594,6 +633,11 @@ pub(super) fn whole_blocks(size: ByteLen, block: BlockSize) -> Result<ByteLen, C
             reason: "a volume has at least one block and less than 2^64 bytes",
         },
     )
+}
+
+/// Whether a volume of this size has slices without blocks: with copies it cannot grow.
+pub(super) fn has_empty_slices(stripe: &Stripe, size: ByteLen) -> bool {
+    (0..stripe.slices()).any(|slice| stripe.slice_len(slice, size).0 == 0)
 }
 
 /// How a volume shows itself over SCSI, but for the ways that lead to it.

@@ -62,6 +62,15 @@ pub enum Ask {
         /// What.
         what: String,
     },
+    /// Carry out what the node was asked for that sends it, and cannot itself: see `Config::carry`.
+    CarryOut {
+        /// The identity of the volume that it is about, of which the receiver has a copy.
+        volume: String,
+        /// How far the sender acts by the cluster's record.
+        revision: u64,
+        /// What.
+        request: String,
+    },
     /// The checksums of a volume's copy, region by region.
     Checksum {
         /// The volume's identity.
@@ -84,6 +93,17 @@ pub enum Answer {
     Taken(bool),
     /// What it shows; `None`: it does not know that.
     Shown(Option<String>),
+    /// What carrying out came to, or why it was not begun.
+    CarriedOut(Result<CarriedOut, String>),
     /// One CRC32C over all of the copy's blocks, slice by slice.
     Checksum(Vec<u32>),
+}
+
+/// What was carried out for another node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CarriedOut {
+    /// The answer to who asked for it.
+    pub answer: String,
+    /// How far the node acts by the cluster's record that has carried it out.
+    pub revision: u64,
 }

@@ -22,7 +22,7 @@ mod view;
 use std::fmt;
 use std::time::Duration;
 
-pub use self::ask::{Answer, Ask};
+pub use self::ask::{Answer, Ask, CarriedOut};
 pub use self::budget::{Restraint, SYNC_LIMIT_MIN, SYNCS_AT_ONCE_MAX};
 pub use self::checksum::checksum;
 pub use self::core::{Copies, LinkHandler};

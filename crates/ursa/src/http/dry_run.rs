@@ -7,22 +7,36 @@ use axum::Json;
 use axum::extract::Request;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
-use utoipa::IntoParams;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::refusal::Refusal;
 
 /// Calls that can say what they would do.
-const CALLS: [(&str, &str); 8] = [
+const CALLS: [(&str, &str); 12] = [
     ("POST", "/v1/volumes"),
+    ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
     ("POST", "/v1/volumes/{name}/copies"),
     ("DELETE", "/v1/volumes/{name}/copies/{node}"),
+    ("PUT", "/v1/volumes/{name}/strategy"),
     ("DELETE", "/v1/targets/{name}"),
     ("DELETE", "/v1/targets/{name}/maps/{lun}"),
     ("DELETE", "/v1/hosts/{name}"),
+    ("POST", "/v1/pools/{name}/export"),
+    ("DELETE", "/v1/users/{name}"),
     ("PUT", "/v1/nodes/{id}/maintenance"),
 ];
+
+/// What is answered where it is 200 to both.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum Answer<T> {
+    /// To a change that was made.
+    Done(T),
+    /// To whether it could be.
+    Would(DryRun),
+}
 
 /// Whether it is done.
 #[derive(Debug, Default, Deserialize, IntoParams)]

@@ -1,12 +1,13 @@
 //! What comes in, parsed once. What cannot be is refused with the place where it is wrong.
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
 
+use super::BODY_BYTES_MAX;
 use super::refusal::Refusal;
 
 /// A body of JSON.
@@ -44,6 +45,17 @@ pub(super) fn limit_of(asked: Option<usize>, usual: usize, most: usize) -> Resul
             Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail))
         }
     }
+}
+
+/// A body as a whole.
+///
+/// # Errors
+/// 413: it is longer than any that makes sense.
+pub(super) async fn whole(body: Body) -> Result<Bytes, Refusal> {
+    to_bytes(body, BODY_BYTES_MAX).await.map_err(|_| {
+        let detail = format!("the body was not read: at most {BODY_BYTES_MAX} bytes are possible");
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
+    })
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

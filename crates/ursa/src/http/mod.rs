@@ -12,6 +12,7 @@ mod cluster;
 mod console;
 mod deadline;
 mod dry_run;
+mod errands;
 mod events;
 mod guard;
 mod history;
@@ -49,6 +50,7 @@ use utoipa_axum::routes;
 
 pub use self::access::{Access, CredentialLeft, Opening};
 pub use self::certificate::{Certificate, CertificateError, CertificateFiles};
+pub use self::errands::Errands;
 pub use self::events::Ring as EventRing;
 pub use self::live::Live;
 pub use self::peers::show;
@@ -86,13 +88,13 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(pools::remains))
         .routes(routes!(pools::reopen))
         .routes(routes!(pools::forget))
-        .routes(routes!(volumes::list, volumes::create))
-        .routes(routes!(volumes::show, volumes::change, volumes::delete))
-        .routes(routes!(volumes::verify))
-        .routes(routes!(volumes::add_copy))
-        .routes(routes!(volumes::remove_copy))
-        .routes(routes!(volumes::choose_strategy))
-        .routes(routes!(volumes::resolve_fork))
+        .routes(routes!(volumes::list, volumes::creation::create))
+        .routes(routes!(volumes::show, volumes::change::change, volumes::deletion::delete))
+        .routes(routes!(volumes::verification::verify))
+        .routes(routes!(volumes::copying::add_copy))
+        .routes(routes!(volumes::copying::remove_copy))
+        .routes(routes!(volumes::strategy::choose_strategy))
+        .routes(routes!(volumes::strategy::resolve_fork))
         .routes(routes!(targets::list, targets::create))
         .routes(routes!(targets::show, targets::delete))
         .routes(routes!(targets::create_map))
@@ -137,6 +139,7 @@ fn router(state: State) -> Router {
     let document = move || async move { ([(CONTENT_TYPE, "application/json")], document) };
     api.route("/v1/openapi.json", get(document))
         .route("/metrics", get(crate::metrics::scrape))
+        .route_layer(from_fn_with_state(state.clone(), errands::pass_on))
         // Before every route above; the console's files below are the same for everybody.
         .route_layer(from_fn_with_state(state.clone(), access::pass))
         .merge(console::routes())

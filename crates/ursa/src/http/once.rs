@@ -14,8 +14,8 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
 
-use super::BODY_BYTES_MAX;
 use super::access::Caller;
+use super::input::whole;
 use super::refusal::Refusal;
 
 /// The header.
@@ -83,9 +83,9 @@ impl Answers {
             Err(refusal) => return refusal.into_response(),
         };
         let (parts, body) = request.into_parts();
-        let Ok(body) = to_bytes(body, BODY_BYTES_MAX).await else {
-            let detail = format!("the body was not read: at most {BODY_BYTES_MAX} bytes are possible");
-            return Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail).into_response();
+        let body = match whole(body).await {
+            Ok(body) => body,
+            Err(refusal) => return refusal.into_response(),
         };
         let digest = Sha256::new().chain_update(parts.uri.to_string()).chain_update([0]).chain_update(&body);
         let name = (format!("{}/{}", caller.by, caller.name), key);

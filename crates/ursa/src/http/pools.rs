@@ -10,14 +10,16 @@ use ::node::control::{
     ImportSpec, LostMap, Muteness, PoolRemains as Remains, PoolSpec, PoolState as Open, PoolStatus,
 };
 use api::{
-    DiskFailure, List, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport, PoolRemains,
-    PoolState, Problem, RemainingDisk, RemainingMap, RemainingVolume,
+    DiskFailure, DryRun, List, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport,
+    PoolRemains, PoolState, Problem, RemainingDisk, RemainingMap, RemainingVolume,
 };
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use base::ByteLen;
 use store::{MetadataState, VolumeInfo};
 
+use super::dry_run::{self, Asked};
 use super::input::{Json, Parameters, Segments};
 use super::peers::{self, Whose};
 use super::refusal::{Refusal, with_causes};
@@ -111,9 +113,10 @@ pub(super) async fn import(
 /// Closes a pool so that another server may import it. Its volumes must not be mapped.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/export", tag = "pools", operation_id = "export_pool",
-    params(("name" = String, Path, description = "The pool's name")),
+    params(("name" = String, Path, description = "The pool's name"), Asked),
     responses(
         (status = NO_CONTENT, description = "Done"),
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NOT_FOUND, description = "`pool_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`volume_mapped`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -121,9 +124,25 @@ pub(super) async fn import(
 pub(super) async fn export(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-) -> Result<StatusCode, Refusal> {
+    Parameters(Asked { dry_run }): Parameters<Asked>,
+) -> Result<Response, Refusal> {
+    if dry_run {
+        return would_export(&state, name).await;
+    }
     state.call(move |control| async move { control.export_pool(&name).await }).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Says what exporting a pool would do.
+async fn would_export(state: &State, name: String) -> Result<Response, Refusal> {
+    let pool = name.clone();
+    let volumes = state.call(move |control| async move { control.check_export(&pool) }).await?;
+    let mut steps = vec![format!("pool {name} is closed, and another server may import it")];
+    if !volumes.is_empty() {
+        let volumes = volumes.join(", ");
+        steps.push(format!("what is on it is not served by this node any more: volumes {volumes}"));
+    }
+    Ok(dry_run::would(steps, Vec::new()))
 }
 
 /// Adds a disk to a pool, while it is in use.

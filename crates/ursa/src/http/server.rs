@@ -73,10 +73,11 @@ pub async fn serve(listeners: Listeners, state: State, shutdown: impl Future<Out
         by_address: Arc::default(),
     });
     let events = tokio::spawn(super::events::take_all(state.clone()));
-    let samples = [
+    let tasks = [
         tokio::spawn(super::history::keep(state.clone())),
         tokio::spawn(super::live::sample(state.clone())),
         tokio::spawn(super::live::ask_all(state.clone())),
+        tokio::spawn(super::errands::carry_out_all(state.clone())),
     ];
     let ring = Arc::clone(&state.events);
     let mut accepting = JoinSet::new();
@@ -87,7 +88,7 @@ pub async fn serve(listeners: Listeners, state: State, shutdown: impl Future<Out
     shutdown.await;
     // Streams would be waited for.
     events.abort();
-    samples.iter().for_each(JoinHandle::abort);
+    tasks.iter().for_each(JoinHandle::abort);
     ring.close();
     accepting.shutdown().await;
     // Nobody accepts any more; what a connection holds of it is a clone that it can do without.

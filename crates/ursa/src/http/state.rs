@@ -10,6 +10,7 @@ use ::node::{Control, Handle};
 use rt::uring::CoreStats;
 
 use super::access::Access;
+use super::errands::Errands;
 use super::events::Ring as EventRing;
 use super::live::Live;
 use super::once::Answers;
@@ -37,6 +38,8 @@ pub struct State {
     pub events: Arc<EventRing>,
     /// What other nodes have said of their volumes.
     pub elsewhere: Elsewhere,
+    /// What other nodes have this one carry out.
+    pub errands: Arc<Errands>,
     /// What was answered to requests that may come again.
     pub answers: Arc<Answers>,
     /// What goes on now.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use ::node::access::{ChapSecret, LunMap, Target as Known};
 use ::node::control::{ControlError, MapSpec, TargetSpec};
+use ::node::copies::CopiesStatus;
 use ::node::{Control, VolumeId};
 use api::{Chap, DEFAULT_HOST, DryRun, List, MapCreate, Problem, Target, TargetCreate, TargetMap};
 use axum::extract::State as Extracted;
@@ -17,7 +18,7 @@ use super::dry_run;
 use super::input::{Json, Parameters, Segments};
 use super::refusal::Refusal;
 use super::state::State;
-use super::volumes::Deletion;
+use super::volumes::deletion::Deletion;
 
 /// Which map of a LUN.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -215,8 +216,12 @@ fn one(control: &Control, name: &str) -> Result<Target, ControlError> {
 
 type Names = BTreeMap<VolumeId, String>;
 
+/// What volumes are called: those of this node, and those of its cluster.
 fn volume_names(control: &Control) -> Names {
-    control.volumes().into_iter().map(|volume| (volume.info.id, volume.info.name)).collect()
+    let own = control.volumes().into_iter().map(|volume| (volume.info.id, volume.info.name));
+    let all = control.keeper().map(|keeper| keeper.volumes()).unwrap_or_default();
+    let named = |volume: CopiesStatus| Some((VolumeId::parse(&volume.entry.id)?, volume.entry.name));
+    own.chain(all.into_iter().filter_map(named)).collect()
 }
 
 fn shown(target: &Known, names: &Names) -> Target {

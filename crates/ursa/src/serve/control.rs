@@ -21,8 +21,8 @@ use super::{ServeError, notify};
 use crate::clock::unix_now;
 use crate::history::History;
 use crate::http::{
-    self, Access, Certificate, CertificateError, CredentialLeft, Elsewhere, EventRing, Listeners, Live,
-    Opening, State, Streams,
+    self, Access, Certificate, CertificateError, CredentialLeft, Elsewhere, Errands, EventRing, Listeners,
+    Live, Opening, State, Streams,
 };
 use crate::watcher::Guarded;
 
@@ -38,6 +38,8 @@ pub struct Control {
     pub history: History,
     /// What goes on now.
     pub live: Arc<Live>,
+    /// What other nodes have this one carry out.
+    pub errands: Arc<Errands>,
     /// What the cores have done.
     pub core_stats: Arc<dyn Fn() -> Vec<CoreStats> + Send + Sync>,
 }
@@ -239,6 +241,7 @@ impl Http {
             elsewhere: Elsewhere::default(),
             answers: Arc::default(),
             live: Arc::clone(&control.live),
+            errands: Arc::clone(&control.errands),
             history: control.history.clone(),
             streams: Streams::default(),
         };

@@ -34,7 +34,7 @@ pub use self::given::Given;
 use self::settings::{Settings, SettingsError};
 use crate::cli::Outcome;
 use crate::history::History;
-use crate::http::{self, CertificateError, Live};
+use crate::http::{self, CertificateError, Errands, Live};
 use crate::size::Size;
 
 /// `ursa serve` ended otherwise than by a signal.
@@ -131,8 +131,9 @@ fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
     let start = Arc::new(Mutex::new(Some((wanted, ready))));
     let history = History::start(&settings.node.data_dir);
     let live = Arc::new(Live::default());
+    let errands = Arc::new(Errands::default());
     let show = http::show(history.clone(), Arc::clone(&live));
-    let config = Arc::new(node::Config { show, ..settings.node.clone() });
+    let config = Arc::new(node::Config { show, carry: errands.carry(), ..settings.node.clone() });
     let main = move |core| {
         let config = Arc::clone(&config);
         let start = match core {
@@ -149,6 +150,7 @@ fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
         cores: running.handle(),
         history,
         live,
+        errands,
         core_stats: Arc::new(running.stats_reader()),
     };
     let control = std::thread::Builder::new()

@@ -134,6 +134,7 @@ impl Settings {
             link_via: link_via(given.link_via.unwrap_or_default())?,
             record: defaults.record,
             show: defaults.show,
+            carry: defaults.carry,
             unix_now,
         };
         Ok(Settings {

@@ -1,8 +1,8 @@
 //! Why something that needs the cluster could not be done.
 
-use replica::NodeId;
+use std::time::Duration;
 
-use super::questions::ASK_DEADLINE;
+use replica::NodeId;
 
 /// Something that needs the cluster could not be done.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -18,11 +18,13 @@ pub enum ClusterError {
     Unreached(NodeId),
     /// The other node has taken the question, and its answer did not come.
     #[error(
-        "{node} has not answered for {seconds} seconds and may still be at it: ask again in a while", seconds = ASK_DEADLINE.as_secs()
+        "{node} has not answered for {seconds} seconds and may still be at it: ask again in a while", seconds = after.as_secs()
     )]
     Unanswered {
         /// Which.
         node: NodeId,
+        /// For how long it was waited.
+        after: Duration,
     },
     /// The other node cannot do it.
     #[error("{node}: {reason}")]

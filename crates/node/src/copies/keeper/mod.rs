@@ -277,7 +277,7 @@ impl Keeper {
     pub async fn commit(&self, transaction: Transaction) -> Result<(), ClusterError> {
         match self.store.cas(transaction, RECORD_DEADLINE).await? {
             Outcome::Committed(revision) => {
-                let there = || self.copies.leases().applied() >= Revision(revision.0);
+                let there = || self.acts_by() >= Revision(revision.0);
                 self.until(RECORD_DEADLINE, there).await;
                 Ok(())
             }
@@ -288,6 +288,11 @@ impl Keeper {
     /// How far this node has followed the record, be it that it does not act by it yet.
     fn followed(&self) -> Revision {
         Revision(self.record.borrow().revision.0)
+    }
+
+    /// How far this node acts by the record.
+    pub fn acts_by(&self) -> Revision {
+        self.copies.leases().applied()
     }
 
     /// Waits until something is so by the record, as this node acts by it; `false` if it was not so in time.

@@ -13,7 +13,7 @@ use super::{ClusterError, Keeper, json};
 use crate::control::Control;
 
 /// How long another node may take to answer.
-pub(super) const ASK_DEADLINE: Duration = Duration::from_secs(30);
+const ASK_DEADLINE: Duration = Duration::from_secs(30);
 
 impl Keeper {
     /// Asks another node for something, or this one.
@@ -50,8 +50,13 @@ impl Keeper {
         match answer {
             Ok(Ok(answer)) => answer.map_err(refused),
             Ok(Err(rt::sync::Closed)) => Err(ClusterError::Unreached(node)),
-            Err(rt::Elapsed) => Err(ClusterError::Unanswered { node }),
+            Err(rt::Elapsed) => Err(ClusterError::Unanswered { node, after: deadline }),
         }
+    }
+
+    /// Whether there is a link to the other node, so that what it is asked for now is sent.
+    pub fn reaches(&self, node: NodeId) -> bool {
+        self.peers.borrow().get(&node).is_some_and(|peer| peer.link.is_some())
     }
 
     pub(super) async fn answer(self: &Rc<Self>, link: &Link, frame: Frame) {

@@ -200,16 +200,6 @@ impl Planner<'_> {
             self.conflicts.push(format!("volume {name:?}: the cluster has no node {}", numbers(&unknown)));
             return;
         }
-        // A node knows the volumes only that it has copies of: this one could be there already.
-        if !volume.on.is_empty()
-            && self.present.nodes.iter().any(|node| node.here && !volume.on.contains(&node.id))
-        {
-            self.conflicts.push(format!(
-                "volume {name:?}: this node is none of those that have a copy, and does not know whether it is there: ask one of nodes {}",
-                numbers(&volume.on)
-            ));
-            return;
-        }
         let block_size = volume.block_size.unwrap_or(512);
         let create = VolumeCreate {
             pool: volume.pool.clone(),

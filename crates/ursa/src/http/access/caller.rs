@@ -7,6 +7,7 @@ use ::node::Control;
 use api::{ProvedBy, Role, SECURE_SESSION_COOKIE, SESSION_COOKIE};
 use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::{HeaderMap, StatusCode};
+use serde::{Deserialize, Serialize};
 
 use super::{Access, Digested};
 use crate::clock::unix_now;
@@ -15,7 +16,7 @@ use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
 /// Who asks, proved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::http) struct Caller {
     /// The user's or the token's name.
     pub(in crate::http) name: String,

@@ -1,13 +1,18 @@
 //! Users.
 
+use std::rc::Rc;
+
+use ::node::Control;
 use ::node::control::{self, UserChange as Change};
-use api::{List, Problem, Role, User, UserChange, UserCreate};
+use api::{DryRun, List, Problem, Role, User, UserChange, UserCreate};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 
 use super::login::{hashed, new_user};
 use crate::http::access::{kept_role, shown_role};
-use crate::http::input::{Json, Segments};
+use crate::http::dry_run::{self, Asked};
+use crate::http::input::{Json, Parameters, Segments};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
@@ -76,9 +81,10 @@ pub(in crate::http) async fn change(
 /// Deletes a user; its sessions end, on all nodes. Tokens that it has made stay.
 #[utoipa::path(
     delete, path = "/v1/users/{name}", tag = "access", operation_id = "delete_user",
-    params(("name" = String, Path, description = "The user's name")),
+    params(("name" = String, Path, description = "The user's name"), Asked),
     responses(
         (status = NO_CONTENT, description = "Done"),
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NOT_FOUND, description = "`user_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`last_admin`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -86,9 +92,32 @@ pub(in crate::http) async fn change(
 pub(in crate::http) async fn delete(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-) -> Result<StatusCode, Refusal> {
+    Parameters(Asked { dry_run }): Parameters<Asked>,
+) -> Result<Response, Refusal> {
+    if dry_run {
+        return would_delete(&state, name).await;
+    }
     state.call(move |control| async move { control.change_user(Change::Delete(name)).await }).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Says what deleting a user would do.
+async fn would_delete(state: &State, name: String) -> Result<Response, Refusal> {
+    let check = move |control: Rc<Control>| async move {
+        let user = control.check_user_change(Change::Delete(name))?;
+        let made = control.api_tokens().into_iter().filter(|token| token.made_by == user.name).count();
+        Ok((user, made))
+    };
+    let (user, made) = state.call(check).await?;
+    let mut steps = vec![format!(
+        "user {} ({}) is deleted; its sessions end, on all nodes",
+        user.name,
+        shown_role(user.role)
+    )];
+    if made > 0 {
+        steps.push(format!("tokens that it has made stay: {made}"));
+    }
+    Ok(dry_run::would(steps, Vec::new()))
 }
 
 fn shown(user: control::User) -> User {

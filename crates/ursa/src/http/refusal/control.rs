@@ -135,7 +135,9 @@ impl From<ControlError> for Refusal {
             E::OnlyInSync { .. } => Refusal::new(CONFLICT, "only_in_sync", error.to_string()),
             E::NothingToPause { .. } => Refusal::new(CONFLICT, "job_not_pausable", error.to_string()),
             E::CopyInSync { .. } => Refusal::new(CONFLICT, "copy_in_sync", error.to_string()),
-            E::ElsewhereOnly { .. } => Refusal::new(CONFLICT, "copy_elsewhere", error.to_string()),
+            E::ElsewhereOnly { .. } => {
+                Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "copy_unreachable", error.to_string())
+            }
             E::NotReplicated(_) => Refusal::new(CONFLICT, "not_replicated", error.to_string()),
             E::NotOfTwo { .. } => Refusal::new(CONFLICT, "not_of_two", error.to_string()),
             E::NoFork(_) => Refusal::new(CONFLICT, "no_fork", error.to_string()),

@@ -73,6 +73,11 @@ impl Refusal {
         self
     }
 
+    /// The problem document.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
     /// Its reason, for programs.
     pub fn code(&self) -> &str {
         &self.problem.code

@@ -2,6 +2,7 @@
 
 mod access;
 mod cluster;
+mod errands;
 mod events;
 mod history;
 mod hosts;

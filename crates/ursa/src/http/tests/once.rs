@@ -92,3 +92,71 @@ fn what_would_be_done_is_said_and_not_done() {
     rig.patch("/v1/volumes/db?dry_run=1", json!({"name": "x"})).refused(400, "query_invalid");
     assert_eq!(rig.names("/v1/volumes"), ["db"]);
 }
+
+#[test]
+fn what_growing_and_renaming_would_do_is_said() {
+    let rig = Rig::new();
+    for name in ["db", "other"] {
+        rig.post("/v1/volumes", json!({"name": name, "size": 4 * MIB, "map": false})).json(201);
+    }
+    let before = rig.get("/v1/volumes/db").json(200);
+    let would = |change: Value| rig.patch("/v1/volumes/db?dry_run=true", change);
+    let said = would(json!({"name": "mail", "size": 8 * MIB})).json(200);
+    let grows = format!("volume db grows from {} to {} bytes", 4 * MIB, 8 * MIB);
+    assert_eq!(said["would"], json!(["volume db is called mail; hosts do not notice", grows]));
+    assert_eq!(said["candidates"][0]["pool"], "default", "{said}");
+    for nothing in [json!({}), json!({"name": "db"}), json!({"size": 4 * MIB})] {
+        assert_eq!(would(nothing).json(200)["would"], json!(["nothing: volume db is so already"]));
+    }
+    let problem = would(json!({"size": 1024 * MIB})).refused(507, "no_space");
+    assert_eq!(problem["candidates"][0]["rule"], "no_space", "{problem}");
+    would(json!({"size": MIB})).refused(422, "would_shrink");
+    would(json!({"size": 0})).refused(422, "field_invalid");
+    would(json!({"name": "other"})).refused(409, "volume_exists");
+    would(json!({"name": "../x"})).refused(422, "name_invalid");
+    rig.patch("/v1/volumes/no?dry_run=true", json!({})).refused(404, "volume_not_found");
+    assert_eq!(rig.get("/v1/volumes/db").json(200), before);
+    // What is said to be possible is.
+    let all = rig.get("/v1/pools/default").json(200)["free"].as_u64().unwrap() + 4 * MIB;
+    would(json!({"size": all})).json(200);
+    rig.patch("/v1/volumes/db", json!({"size": all})).json(200);
+}
+
+#[test]
+fn what_a_strategy_an_export_and_the_end_of_a_user_would_do_is_said() {
+    let rig = Rig::new();
+    rig.post("/v1/volumes", json!({"name": "db", "size": MIB})).json(201);
+    let prefer = json!({"strategy": "prefer", "by": "eva"});
+    rig.put("/v1/volumes/db/strategy?dry_run=true", prefer.clone()).refused(409, "no_cluster");
+    rig.post("/v1/pools/default/export?dry_run=true", json!({})).refused(409, "volume_mapped");
+    rig.delete("/v1/targets/iqn.2026-11.io.ursa:db?force=true").empty(204);
+    let would = rig.post("/v1/pools/default/export?dry_run=true", json!({})).json(200);
+    let said = [
+        "pool default is closed, and another server may import it",
+        "what is on it is not served by this node any more: volumes db",
+    ];
+    assert_eq!(would["would"], json!(said));
+    assert_eq!(rig.get("/v1/pools/default").json(200)["state"], "online");
+    rig.post("/v1/pools/nothing/export?dry_run=true", json!({})).refused(404, "pool_not_found");
+
+    rig.delete("/v1/users/eva?dry_run=true").refused(404, "user_not_found");
+    for (name, role) in [("eva", "admin"), ("tom", "viewer")] {
+        let user = json!({"name": name, "role": role, "password": "correct horse battery"});
+        rig.post("/v1/users", user).json(201);
+    }
+    rig.delete("/v1/users/eva?dry_run=true").refused(409, "last_admin");
+    let would = rig.delete("/v1/users/tom?dry_run=true").json(200);
+    assert_eq!(would["would"], json!(["user tom (viewer) is deleted; its sessions end, on all nodes"]));
+    assert_eq!(rig.names("/v1/users"), ["eva", "tom"]);
+
+    rig.post("/v1/cluster", json!({"listen": ["127.0.0.1:0"]})).json(201);
+    rig.post("/v1/volumes", json!({"name": "shared", "size": 4 * MIB, "copies": 1})).json(201);
+    let would = |choice: Value| rig.put("/v1/volumes/shared/strategy?dry_run=true", choice);
+    let said = would(prefer).json(200);
+    assert_eq!(said["would"], json!(["of volume shared only the node that decides goes on, or a majority"]));
+    let heartbeat =
+        |accept: bool| json!({"strategy": "heartbeat", "by": "eva", "accept_split_brain": accept});
+    would(heartbeat(false)).refused(422, "risk_not_accepted");
+    would(heartbeat(true)).refused(409, "not_of_two");
+    assert!(rig.get("/v1/volumes/shared").json(200).get("strategy").is_none());
+}

@@ -27,7 +27,7 @@ use crate::clock::unix_now;
 use crate::history::History;
 use crate::http::access::{Access, Opening};
 use crate::http::guard::Peer;
-use crate::http::{Elsewhere, EventRing, Live, State, Streams, events, live, router};
+use crate::http::{Elsewhere, Errands, EventRing, Live, State, Streams, errands, events, live, router};
 
 pub(super) const MIB: u64 = 1 << 20;
 
@@ -40,6 +40,21 @@ pub(super) struct Rig {
     tokio: tokio::runtime::Runtime,
     pub(super) state: State,
     router: Router,
+}
+
+/// See [`Rig::carry_out`].
+pub(super) struct Carrying {
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for Carrying {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
 }
 
 /// A request with it comes without this machine's credential.
@@ -83,18 +98,27 @@ impl Rig {
 
     /// With something done to its data directory before the API starts.
     pub(super) fn prepared(prepare: impl FnOnce(&Path)) -> Rig {
+        Rig::with(prepare, |_| {})
+    }
+
+    /// As [`Rig::prepared`], with other settings of the node.
+    pub(super) fn with(prepare: impl FnOnce(&Path), set: impl FnOnce(&mut Config)) -> Rig {
         let dir = tempfile::tempdir().unwrap();
         let history = History::start(dir.path());
         let live = Arc::new(Live::default());
-        let config = Arc::new(Config {
+        let errands = Arc::new(Errands::default());
+        let mut config = Config {
             name: "test".into(),
             data_dir: dir.path().to_owned(),
             portals: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             ram_bytes_max: 64 * MIB,
             drain_deadline: Duration::from_millis(200),
             show: crate::http::show(history.clone(), Arc::clone(&live)),
+            carry: errands.carry(),
             ..Config::default()
-        });
+        };
+        set(&mut config);
+        let config = Arc::new(config);
         let wanted = Wanted {
             pool: Some(DefaultPool { path: dir.path().join("default.pool"), size: ByteLen(64 * MIB) }),
             ..Wanted::default()
@@ -123,6 +147,7 @@ impl Rig {
             events: Arc::new(EventRing::new(unix_now())),
             elsewhere: Elsewhere::default(),
             answers: Arc::default(),
+            errands,
             live,
             history,
             streams: Streams::default(),
@@ -132,6 +157,22 @@ impl Rig {
         tokio.spawn(live::ask_all(state.clone()));
         let router = router(state.clone());
         Rig { dir, running: Some(running), tokio, state, router }
+    }
+
+    /// Carries out what other nodes pass on to this one, until the result is dropped: what the rig's own thread runs stands still while nothing is sent to it.
+    pub(super) fn carry_out(&self) -> Carrying {
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let state = self.state.clone();
+        let thread = std::thread::spawn(move || {
+            let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            tokio.block_on(async {
+                tokio::select! {
+                    () = errands::carry_out_all(state) => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Carrying { stop: Some(stop), thread: Some(thread) }
     }
 
     pub(super) fn tokio(&self) -> &tokio::runtime::Runtime {

@@ -121,23 +121,10 @@ fn refused((node, name): (Option<u16>, &str), pool: Option<&str>, rule: &str, te
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples;
 
     fn node(id: u16, change: impl FnOnce(&mut ClusterNode)) -> ClusterNode {
-        let mut node = ClusterNode {
-            id,
-            name: format!("san{id}"),
-            here: id == 1,
-            up: true,
-            votes: true,
-            leads: false,
-            witness: false,
-            copies: 0,
-            in_sync: 0,
-            maintenance: false,
-            preferred: false,
-            addresses: Vec::new(),
-            portals: Vec::new(),
-        };
+        let mut node = samples::node(id);
         change(&mut node);
         node
     }
@@ -185,8 +172,8 @@ mod tests {
                 pool(9, "only", 1 << 40, ReadOnly),
                 pool(10, "only", 1 << 40, DiskFailed),
             ],
-            missing: vec![Missing { node: 11, node_name: "san11".into(), reason: "it is old".into() }],
-            name: "san1".into(),
+            missing: vec![Missing { node: 11, node_name: "server11".into(), reason: "it is old".into() }],
+            name: "server1".into(),
         };
         let wanted = Wanted { pool: None, kind: VolumeKind::Thick, size: (1 << 20) + 1, nodes: &[] };
         let rules: Vec<Option<String>> = all(&wanted, &known).into_iter().map(|found| found.rule).collect();

@@ -3,12 +3,16 @@
 use std::rc::Rc;
 
 use ::node::Control;
+use ::node::control::StrategyChange;
 use ::node::copies::{CopiesStatus, ForkState, Strategy as Chosen};
-use api::{ForkResolution, Problem, Strategy, StrategyChoice, StrategyChosen, VolumeFork, VolumeStrategy};
+use api::{
+    DryRun, ForkResolution, Problem, Strategy, StrategyChoice, StrategyChosen, VolumeFork, VolumeStrategy,
+};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 
-use super::super::input::{Json, Segments};
+use super::super::dry_run::{Answer, Asked};
+use super::super::input::{Json, Parameters, Segments};
 use super::super::refusal::Refusal;
 use super::super::state::State;
 
@@ -18,10 +22,10 @@ use super::super::state::State;
 /// somebody has to decide whose is kept. So `accept_split_brain` must be said with it.
 #[utoipa::path(
     put, path = "/v1/volumes/{name}/strategy", tag = "volumes", operation_id = "choose_strategy",
-    params(("name" = String, Path, description = "The volume's name or identity")),
+    params(("name" = String, Path, description = "The volume's name or identity"), Asked),
     request_body = StrategyChoice,
     responses(
-        (status = OK, description = "It is chosen", body = StrategyChosen),
+        (status = OK, description = "It is chosen; with `dry_run`: what would be done", body = Answer<StrategyChosen>),
         (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_cluster`, `not_of_two`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`risk_not_accepted`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -31,8 +35,9 @@ use super::super::state::State;
 pub(in super::super) async fn choose_strategy(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
+    Parameters(Asked { dry_run }): Parameters<Asked>,
     Json(choice): Json<StrategyChoice>,
-) -> Result<axum::Json<StrategyChosen>, Refusal> {
+) -> Result<axum::Json<Answer<StrategyChosen>>, Refusal> {
     let StrategyChoice { strategy, accept_split_brain, by } = choice;
     let strategy = match strategy {
         Strategy::Prefer => Chosen::Prefer,
@@ -44,9 +49,32 @@ pub(in super::super) async fn choose_strategy(
                 .field("accept_split_brain"));
         }
     };
+    if dry_run {
+        let volume = name.clone();
+        let check =
+            move |control: Rc<Control>| async move { control.check_strategy(&volume, strategy).await };
+        let steps = would_choose(&name, strategy, state.call(check).await?);
+        return Ok(axum::Json(Answer::Would(DryRun { would: steps, candidates: Vec::new() })));
+    }
     let choose = move |control: Rc<Control>| async move { control.set_strategy(&name, strategy, &by).await };
     let change = state.call(choose).await?;
-    Ok(axum::Json(StrategyChosen { one_way: change.one_way }))
+    Ok(axum::Json(Answer::Done(StrategyChosen { one_way: change.one_way })))
+}
+
+/// What choosing it would do.
+fn would_choose(volume: &str, strategy: Chosen, change: StrategyChange) -> Vec<String> {
+    let mut steps = vec![match strategy {
+        Chosen::Prefer => format!("of volume {volume} only the node that decides goes on, or a majority"),
+        Chosen::Heartbeat => format!(
+            "a node that hears of nobody goes on alone with volume {volume} after five seconds; if only the link is lost both do, and one's data is given up later"
+        ),
+    }];
+    if strategy == Chosen::Heartbeat && change.one_way {
+        steps.push(
+            "the nodes know only one address of each other: when that network is lost, both go on".into(),
+        );
+    }
+    steps
 }
 
 /// Decides whose data is kept of a volume with which nodes have gone on alone.

@@ -1,0 +1,218 @@
+//! Two nodes of a cluster, and what is asked of the one that has no copy of the volume.
+
+use std::net::TcpListener;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ::node::Show;
+use axum::body::Body;
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderValue, Request};
+use serde_json::{Value, json};
+
+use super::rig::{Answer, MIB, Rig, with_json};
+
+/// Until two nodes know each other, on a busy machine.
+const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
+
+const TARGET: &str = "iqn.2026-11.io.ursa:other";
+
+#[track_caller]
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + CLUSTER_LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}: not within {CLUSTER_LIMIT:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Where another node can be told to find this one: its links listen there in a moment.
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// Nodes 1 and 2 of a cluster.
+fn cluster_of(first: &Rig, second: &Rig) {
+    first.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
+    let made = first.post("/v1/cluster/tokens", json!({})).json(201);
+    second.post("/v1/cluster/join", json!({"token": made["token"], "listen": [free_address()]})).empty(204);
+    // Of two nodes one votes.
+    let both_up = |rig: &Rig| {
+        let list = rig.get("/v1/nodes").json(200)["items"].as_array().unwrap().clone();
+        list.len() == 2 && list.iter().all(|node| node["up"] == true)
+    };
+    wait("two nodes that hear each other", || both_up(first) && both_up(second));
+}
+
+/// A volume on node 1 alone, which the cluster knows.
+fn make(rig: &Rig, name: &str) -> Answer {
+    rig.post("/v1/volumes", json!({"name": name, "size": 4 * MIB, "nodes": [1], "map": false}))
+}
+
+#[test]
+fn what_a_node_without_a_copy_is_asked_for_is_carried_out_by_one_that_has_one() {
+    let (first, second) = (Rig::new(), Rig::new());
+    cluster_of(&first, &second);
+    let _carrying = first.carry_out();
+    make(&second, "db").json(201);
+
+    let would = second.patch("/v1/volumes/db?dry_run=true", json!({"size": 6 * MIB, "name": "mail"}));
+    let would = would.json(200)["would"].clone();
+    assert_eq!(would.as_array().unwrap().len(), 2, "{would}");
+    let changed = second.patch("/v1/volumes/db", json!({"size": 6 * MIB, "name": "mail"})).json(200);
+    assert_eq!((&changed["name"], &changed["size"]), (&json!("mail"), &json!(6 * MIB)));
+    // It is the other node's answer, as this node would give it.
+    assert_eq!((&changed["copies"][0]["here"], &changed["serving"]), (&json!(false), &json!(false)));
+    let shown = |rig: &Rig| rig.get("/v1/volumes/mail").json(200);
+    assert_eq!(shown(&second)["size"], 6 * MIB, "what was changed is seen at once where it was asked for");
+    assert_eq!(
+        (&shown(&first)["size"], &shown(&first)["copies"][0]["here"]),
+        (&json!(6 * MIB), &json!(true))
+    );
+
+    let problem = second.patch("/v1/volumes/mail", json!({"size": MIB})).refused(422, "would_shrink");
+    assert_eq!(problem, first.patch("/v1/volumes/mail", json!({"size": MIB})).refused(422, "would_shrink"));
+    second.patch("/v1/volumes/mail", json!({"pool": "x"})).refused(422, "field_invalid");
+    second.patch("/v1/volumes/nothing", json!({"name": "x"})).refused(404, "volume_not_found");
+    let text = Request::patch("/v1/volumes/mail").body(Body::from("{}")).unwrap();
+    second.send(text).refused(415, "not_json");
+
+    second.post("/v1/targets", json!({"name": TARGET})).json(201);
+    let map = format!("/v1/targets/{TARGET}/maps");
+    let post = |key: &'static str| {
+        let mut request = with_json("POST", &map, &json!({"volume": "mail"}));
+        request.headers_mut().insert("idempotency-key", HeaderValue::from_static(key));
+        second.send(request)
+    };
+    let mapped = post("a").json(201);
+    assert_eq!((&mapped["volume"], &mapped["lun"]), (&json!("mail"), &json!(0)));
+    let again = post("a");
+    assert_eq!(
+        (again.json(201), &again.headers["idempotency-replayed"]),
+        (mapped, &HeaderValue::from_static("true"))
+    );
+    let target = second.get(&format!("/v1/targets/{TARGET}")).json(200);
+    assert_eq!((&target["maps"][0]["volume"], target["maps"].as_array().unwrap().len()), (&json!("mail"), 1));
+    second.post(&map, json!({"volume": "mail", "host": "nobody"})).refused(404, "host_not_found");
+    second.post(&map, json!({"volume": 5})).refused(422, "field_invalid");
+
+    assert_eq!(second.post("/v1/volumes/mail/verify", json!({})).json(200)["equal"], true);
+    second.post("/v1/volumes/mail/copies", json!({"node": 1})).refused(409, "copy_exists");
+    second.post("/v1/volumes/mail/copies?dry_run=true", json!({"node": 2})).json(200);
+    second.delete("/v1/volumes/mail/copies/1?dry_run=true").refused(409, "only_in_sync");
+
+    second.delete("/v1/volumes/mail").refused(409, "volume_mapped");
+    second.delete("/v1/volumes/mail?force=true&dry_run=true").json(200);
+    second.delete("/v1/volumes/mail?force=true").empty(204);
+    for rig in [&first, &second] {
+        rig.get("/v1/volumes/mail").refused(404, "volume_not_found");
+    }
+
+    // It is written down where it was asked for, by whom, and what came of it.
+    let deeds = |rig: &Rig| -> Vec<Value> {
+        let list = rig.get("/v1/audit").json(200)["items"].as_array().unwrap().clone();
+        let on_volume =
+            |deed: &Value| deed["action"].as_str().is_some_and(|text| text.contains("/v1/volumes/"));
+        list.into_iter().filter(on_volume).collect()
+    };
+    let (here, there) = (deeds(&second), deeds(&first));
+    let last = json!("DELETE /v1/volumes/mail");
+    assert_eq!(
+        (&here[0]["action"], &here[0]["status"], &here[0]["who"]),
+        (&last, &json!(204), &json!("local"))
+    );
+    assert_eq!((&here[1]["action"], &here[1]["code"]), (&last, &json!("volume_mapped")));
+    assert_eq!(there.len(), 1, "only what that node was asked itself: {there:?}");
+}
+
+#[test]
+fn who_may_not_change_a_volume_may_not_through_another_node() {
+    let (first, second) = (Rig::new(), Rig::new());
+    cluster_of(&first, &second);
+    let _carrying = first.carry_out();
+    make(&first, "db").json(201);
+    wait("the volume is known", || second.get("/v1/volumes/db").status == 200);
+    let rename_as = |role: &str, to: &str| {
+        let token = second.post("/v1/tokens", json!({"name": role, "role": role})).json(201);
+        let mut request = with_json("PATCH", "/v1/volumes/db", &json!({"name": to}));
+        let secret = format!("Bearer {}", token["secret"].as_str().unwrap());
+        request.headers_mut().insert(AUTHORIZATION, secret.parse().unwrap());
+        second.send(request)
+    };
+    rename_as("viewer", "mail").refused(403, "role_too_low");
+    assert_eq!(rename_as("operator", "mail").json(200)["name"], "mail");
+    let deed = &second.get("/v1/audit").json(200)["items"][0];
+    assert_eq!((&deed["who"], &deed["status"]), (&json!("operator"), &json!(200)), "{deed}");
+}
+
+#[test]
+fn a_node_with_the_copy_that_cannot_be_asked_is_named_and_nothing_is_done() {
+    let (mut first, second) = (Rig::new(), Rig::new());
+    cluster_of(&first, &second);
+    make(&second, "db").json(201);
+    make(&first, "unseen").json(201);
+    first.stop();
+    let rename = |name: &str| second.patch(&format!("/v1/volumes/{name}"), json!({"name": "x"}));
+    // A link that is lost just now may have taken it.
+    wait("it is known that the node is gone", || match rename("db").status {
+        503 => true,
+        status => {
+            assert_eq!(status, 504);
+            false
+        }
+    });
+    let problem = rename("db").refused(503, "copy_unreachable");
+    assert_eq!(
+        (&problem["candidates"][0]["node"], &problem["candidates"][0]["rule"]),
+        (&json!(1), &json!("node_unreachable"))
+    );
+    assert!(problem["detail"].as_str().unwrap().contains("nothing was done"), "{problem}");
+    assert!(problem["hint"].as_str().unwrap().contains("ursa node list"), "{problem}");
+    // What it has told before is still known; of the other one nothing is, but that it is there.
+    assert_eq!(second.get("/v1/volumes/db").json(200)["size"], 4 * MIB);
+    let problem = second.get("/v1/volumes/unseen").refused(503, "copy_unreachable");
+    assert!(problem["detail"].as_str().unwrap().contains("node 1"), "{problem}");
+    second.get("/v1/volumes/nothing").refused(404, "volume_not_found");
+}
+
+#[test]
+fn a_node_that_is_lost_while_it_carries_something_out_may_have_done_it() {
+    let (mut first, second) = (Rig::new(), Rig::new());
+    cluster_of(&first, &second);
+    make(&second, "db").json(201);
+    // Nobody carries out anything on node 1.
+    let problem = thread::scope(|scope| {
+        let asked = scope.spawn(|| second.patch("/v1/volumes/db", json!({"name": "mail"})));
+        wait("node 1 has it", || first.state.errands.waiting() == 1);
+        first.stop();
+        asked.join().unwrap().refused(504, "node_unanswered")
+    });
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("node 1") && detail.contains("not known"), "{problem}");
+    assert!(problem["hint"].as_str().unwrap().contains("before you repeat it"), "{problem}");
+}
+
+#[test]
+fn a_volume_that_its_node_does_not_tell_of_was_made_all_the_same() {
+    let first = Rig::with(|_| {}, |config| config.show = Show::new(|_, _| Box::pin(std::future::pending())));
+    let second = Rig::new();
+    cluster_of(&first, &second);
+    let made = make(&second, "db").json(201);
+    assert_eq!((&made["name"], &made["size"], &made["pool"]), (&json!("db"), &json!(4 * MIB), &json!("")));
+    assert_eq!((&made["copies"][0]["node"], &made["epoch"]), (&json!(1), &json!(1)), "{made}");
+    assert!(made["problem"].as_str().unwrap().contains("node 1"), "{made}");
+    let known = first.get("/v1/volumes/db").json(200);
+    for field in
+        ["id", "naa", "slices", "block_size", "physical_block_size", "created", "kind", "maps", "copies"]
+    {
+        // But for whose it is, that is what the node itself says.
+        let mut of_node = known[field].clone();
+        if field == "copies" {
+            of_node[0]["here"] = json!(false);
+        }
+        assert_eq!(made[field], of_node, "{field}");
+    }
+    make(&second, "db").refused(409, "volume_exists");
+    let problem = second.get("/v1/volumes/db").refused(503, "copy_unreachable");
+    assert!(problem["detail"].as_str().unwrap().contains("is there"), "{problem}");
+}

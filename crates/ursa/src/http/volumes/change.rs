@@ -1,0 +1,168 @@
+//! A volume that grows, or gets another name.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use ::node::Control;
+use ::node::control::{ControlError, VolumeStatus};
+use api::{Candidate, ClusterNode, DryRun, Missing, Pool, Problem, Volume, VolumeChange};
+use axum::extract::State as Extracted;
+use axum::http::StatusCode;
+use base::ByteLen;
+
+use super::{candidates, named, nodes};
+use crate::http::dry_run::{Answer, Asked};
+use crate::http::input::{Json, Parameters, Segments};
+use crate::http::peers::{self, POOLS, VOLUMES};
+use crate::http::pools;
+use crate::http::refusal::Refusal;
+use crate::http::state::State;
+
+/// Grows or renames a volume, while it is in use.
+#[utoipa::path(
+    patch, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "change_volume",
+    params(("name" = String, Path, description = "The volume's name or identity"), Asked),
+    request_body = VolumeChange,
+    responses(
+        (status = OK, description = "The volume; with `dry_run`: what would be done", body = Answer<Volume>),
+        (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`volume_exists`, `forked`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`would_shrink`, `too_small_to_grow`, `name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = INSUFFICIENT_STORAGE, description = "`no_space`, `no_memory`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(in crate::http) async fn change(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Json(change): Json<VolumeChange>,
+) -> Result<axum::Json<Answer<Volume>>, Refusal> {
+    if dry_run {
+        return Ok(axum::Json(Answer::Would(would_change(&state, name, change).await?)));
+    }
+    let change = move |control: Rc<Control>| async move {
+        let size = change.size.map(ByteLen);
+        let changed = changed(Rc::clone(&control), name, change.name, size).await;
+        changed.map(|volume| named(&control, volume))
+    };
+    Ok(axum::Json(Answer::Done(state.call(change).await?)))
+}
+
+/// Renames and grows, both or none.
+async fn changed(
+    control: Rc<Control>,
+    name: String,
+    new_name: Option<String>,
+    size: Option<ByteLen>,
+) -> Result<VolumeStatus, ControlError> {
+    let before = control.volume(&name)?;
+    let id = before.info.id.to_string();
+    // The name first: a name can be taken back, a size cannot.
+    let new_name = new_name.filter(|name| *name != before.info.name);
+    if let Some(new_name) = &new_name {
+        control.rename_volume(&id, new_name).await?;
+    }
+    let Some(size) = size else { return control.volume(&id) };
+    let grown = control.grow_volume(&id, size).await;
+    if grown.is_err()
+        && new_name.is_some()
+        && let Err(undo) = control.rename_volume(&id, &before.info.name).await
+    {
+        tracing::error!(volume = id, error = %undo, "a volume that could not grow kept its new name");
+    }
+    grown
+}
+
+/// Says what growing and renaming a volume would do.
+async fn would_change(state: &State, name: String, change: VolumeChange) -> Result<DryRun, Refusal> {
+    let VolumeChange { name: new_name, size } = change;
+    let wanted = new_name.clone();
+    let check = move |control: Rc<Control>| async move {
+        let to = control.check_change(&name, wanted.as_deref(), size.map(ByteLen))?;
+        Ok((named(&control, control.volume(&name)?), to.0))
+    };
+    let (volume, to) = state.call(check).await?;
+    let (mut steps, mut found) = (Vec::new(), Vec::new());
+    if let Some(new_name) = new_name.filter(|new_name| *new_name != volume.name) {
+        steps.push(format!("volume {} is called {new_name}; hosts do not notice", volume.name));
+    }
+    if to > volume.size {
+        found = room_for(state, &volume, to).await?;
+        if let Some(bad) = found.iter().find(|found| found.rule.is_some()) {
+            let code = bad.rule.clone().unwrap_or_default();
+            let status =
+                if code == "no_space" { StatusCode::INSUFFICIENT_STORAGE } else { StatusCode::CONFLICT };
+            let detail = format!("volume {} would not grow on {}: {}", volume.name, bad.node_name, bad.text);
+            return Err(Refusal::new(status, code, detail).candidates(found));
+        }
+        steps.push(format!("volume {} grows from {} to {to} bytes", volume.name, volume.size));
+    }
+    if steps.is_empty() {
+        steps.push(format!("nothing: volume {} is so already", volume.name));
+    }
+    Ok(DryRun { would: steps, candidates: found })
+}
+
+/// Where the volume is, and whether there is room for it to grow: all nodes that have a copy must be up and have it.
+async fn room_for(state: &State, volume: &Volume, to: u64) -> Result<Vec<Candidate>, Refusal> {
+    let of_copies: Vec<u16> = volume.copies.iter().map(|copy| copy.node).collect();
+    let (of_state, one, id) = (state.name.clone(), volume.clone(), volume.id.clone());
+    let look = move |control: Rc<Control>| async move {
+        let here = control.keeper().map(|keeper| keeper.me().0);
+        let others = || of_copies.iter().copied().filter(|node| Some(*node) != here);
+        let nodes = if of_copies.is_empty() { Vec::new() } else { nodes(&control).await };
+        // What each node says of its own copy: in which pool it is, and what it takes there.
+        let questions = others().map(|node| (node, format!("{VOLUMES} {id}"))).collect();
+        let (mut there, _) = peers::ask::<Volume>(&control, questions).await?;
+        there.push(one);
+        let (mut pools, missing) =
+            peers::ask::<Pool>(&control, others().map(|node| (node, POOLS.to_owned())).collect()).await?;
+        pools.extend(pools::all(&control));
+        Ok((there, Room { nodes, pools, missing }))
+    };
+    let (there, room) = state.call(look).await?;
+    Ok(room.of_each(&of_state, volume, there, to))
+}
+
+/// What is known of the nodes that a volume is on.
+struct Room {
+    nodes: Vec<ClusterNode>,
+    pools: Vec<Pool>,
+    missing: Vec<Missing>,
+}
+
+impl Room {
+    /// Whether there is room on each; `there` is what they say of their copies.
+    fn of_each(self, name: &str, volume: &Volume, there: Vec<Volume>, to: u64) -> Vec<Candidate> {
+        // A node that is in maintenance grows its copy as well.
+        let nodes = self.nodes.into_iter().map(|node| ClusterNode { maintenance: false, ..node }).collect();
+        let known =
+            candidates::Known { nodes, pools: self.pools, missing: self.missing, name: name.to_owned() };
+        let by_node: BTreeMap<Option<u16>, &Volume> =
+            there.iter().map(|volume| (here(volume), volume)).collect();
+        let room = |node: Option<u16>| {
+            let told = by_node.get(&node);
+            let reserved = told.map_or(0, |told| told.reserved);
+            let nodes: Vec<u16> = node.into_iter().collect();
+            candidates::all(
+                &candidates::Wanted {
+                    pool: told.map(|told| told.pool.as_str()),
+                    kind: volume.kind,
+                    // Of what it has now the last piece may be half empty.
+                    size: to.saturating_sub(reserved),
+                    nodes: &nodes,
+                },
+                &known,
+            )
+        };
+        match volume.copies.as_slice() {
+            [] => room(None),
+            copies => copies.iter().flat_map(|copy| room(Some(copy.node))).collect(),
+        }
+    }
+}
+
+/// The node that has said it.
+fn here(volume: &Volume) -> Option<u16> {
+    volume.copies.iter().find(|copy| copy.here).map(|copy| copy.node)
+}

@@ -1,0 +1,147 @@
+//! Copies of a volume that are added, moved and taken away.
+
+use std::rc::Rc;
+
+use ::node::Control;
+use ::node::control::{AddedCopy, ControlError};
+use ::node::copies::{StandingEntry, VolumeEntry};
+use api::{CopyCreate, DryRun, Problem, Volume, VolumeCreate, VolumeKind};
+use axum::extract::State as Extracted;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+
+use super::creation::candidates_for;
+use super::named;
+use crate::http::dry_run::{self, Asked};
+use crate::http::input::{Json, Parameters, Segments};
+use crate::http::refusal::Refusal;
+use crate::http::state::State;
+
+/// Adds a copy to a volume while it is in use, or moves one.
+///
+/// The new copy is given all of the volume's data in the background; until it is in sync its state is not `in_sync`. With `instead_of`
+/// that node's copy is taken away then. Asked again after a 504 it goes on where it was.
+#[utoipa::path(
+    post, path = "/v1/volumes/{name}/copies", tag = "volumes", operation_id = "add_copy",
+    params(("name" = String, Path, description = "The volume's name or identity"), Asked),
+    request_body = CopyCreate,
+    responses(
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
+        (status = ACCEPTED, description = "The volume; the copy is being made", body = Volume),
+        (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = GATEWAY_TIMEOUT, description = "`node_unanswered`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(in crate::http) async fn add_copy(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Json(copy): Json<CopyCreate>,
+) -> Result<Response, Refusal> {
+    if dry_run {
+        return would_add_copy(&state, name, copy).await;
+    }
+    let CopyCreate { node, pool, instead_of } = copy;
+    let add = move |control: Rc<Control>| async move {
+        control.add_copy(&name, AddedCopy { node, pool, instead_of }).await?;
+        control.volume(&name).map(|volume| named(&control, volume))
+    };
+    Ok((StatusCode::ACCEPTED, axum::Json(state.call(add).await?)).into_response())
+}
+
+/// Says what adding a copy would do.
+async fn would_add_copy(state: &State, name: String, copy: CopyCreate) -> Result<Response, Refusal> {
+    let volume = state.call(move |control| async move { control.volume(&name) }).await?;
+    let name = volume.info.name.clone();
+    let Some(copies) = &volume.copies else { return Err(ControlError::NotReplicated(name).into()) };
+    let has = |node: u16| copies.entry.copies.iter().any(|copy| copy.node == node);
+    if has(copy.node) {
+        return Err(ControlError::HasCopy { volume: name, node: copy.node }.into());
+    }
+    if let Some(node) = copy.instead_of.filter(|node| !has(*node)) {
+        return Err(ControlError::HasNoCopy { volume: name, node }.into());
+    }
+    if copies.entry.free_slot().is_none() {
+        return Err(ControlError::FourCopies(name).into());
+    }
+    let mut asked = VolumeCreate::new(&name, volume.info.capacity.0);
+    asked.pool = copy.pool;
+    asked.nodes = Some(vec![copy.node]);
+    if volume.info.kind == store::VolumeKind::Ram {
+        asked.kind = VolumeKind::Ram;
+    }
+    let found = candidates_for(state, &asked).await?;
+    if let Some(bad) = found.iter().find(|found| found.rule.is_some()) {
+        let detail = format!("volume {name} would get no copy on node {}: {}", copy.node, bad.text);
+        let code = bad.rule.clone().unwrap_or_default();
+        return Err(Refusal::new(StatusCode::CONFLICT, code, detail).candidates(found));
+    }
+    let mut steps = vec![format!("node {} is given all {} bytes of volume {name}", copy.node, asked.size)];
+    if let Some(from) = copy.instead_of {
+        steps.push(format!("then the copy on node {from} is deleted"));
+    }
+    Ok(dry_run::would(steps, found))
+}
+
+/// Takes a volume's copy off a node, while the volume is in use, and deletes it there.
+///
+/// The last copy in sync stays. A node that is down deletes its copy when it is back.
+#[utoipa::path(
+    delete, path = "/v1/volumes/{name}/copies/{node}", tag = "volumes", operation_id = "remove_copy",
+    params(
+        ("name" = String, Path, description = "The volume's name or identity"),
+        ("node" = u16, Path, description = "The number of the copy's node"),
+        Asked,
+    ),
+    responses(
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
+        (status = NO_CONTENT, description = "Done"),
+        (status = ACCEPTED, description = "It is done as soon as the other copies have agreed"),
+        (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `only_in_sync`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(in crate::http) async fn remove_copy(
+    Extracted(state): Extracted<State>,
+    Segments((name, node)): Segments<(String, u16)>,
+    Parameters(Asked { dry_run }): Parameters<Asked>,
+) -> Result<Response, Refusal> {
+    if dry_run {
+        return would_remove_copy(&state, name, node).await;
+    }
+    let done = state.call(move |control| async move { control.remove_copy(&name, node).await }).await?;
+    Ok(if done { StatusCode::NO_CONTENT } else { StatusCode::ACCEPTED }.into_response())
+}
+
+/// Says what taking a copy away would do.
+async fn would_remove_copy(state: &State, name: String, node: u16) -> Result<Response, Refusal> {
+    let entry = state.call(move |control| async move { entry_of(&control, &name) }).await?;
+    let name = entry.name.clone();
+    if !entry.copies.iter().any(|copy| copy.node == node) {
+        return Err(ControlError::HasNoCopy { volume: name, node }.into());
+    }
+    let rest: Vec<_> =
+        entry.copies.iter().filter(|copy| copy.node != node && !entry.is_to_leave(copy)).collect();
+    let in_sync = rest.iter().filter(|copy| copy.standing == StandingEntry::InSync).count();
+    if in_sync == 0 {
+        return Err(ControlError::OnlyInSync { volume: name, node }.into());
+    }
+    let steps = vec![
+        format!("the copy of volume {name} on node {node} is deleted"),
+        format!("{in_sync} copies in sync are left"),
+    ];
+    Ok(dry_run::would(steps, Vec::new()))
+}
+
+/// What the cluster's record has of a volume, be its copies here or not.
+fn entry_of(control: &Control, name: &str) -> Result<VolumeEntry, ControlError> {
+    let all = control.keeper().map(|keeper| keeper.volumes()).unwrap_or_default();
+    let mut entries = all.into_iter().map(|volume| volume.entry);
+    if let Some(entry) = entries.find(|entry| entry.name == name || entry.id == name) {
+        return Ok(entry);
+    }
+    Err(ControlError::NotReplicated(control.volume(name)?.info.name))
+}

@@ -1,0 +1,225 @@
+//! A volume that is made.
+
+use std::rc::Rc;
+
+use ::node::control::{MapSpec, NewVolume, Placement};
+use ::node::{Control, VolumeId};
+use api::{Candidate, DEFAULT_HOST, DryRun, List, Problem, Volume, VolumeCreate, VolumeKind, default_target};
+use axum::extract::State as Extracted;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use base::{BlockSize, ByteLen};
+
+use super::elsewhere::{self, Untold};
+use super::{candidates, found, naa, nodes};
+use crate::clock::unix_now;
+use crate::http::dry_run::{self, Asked};
+use crate::http::input::{Json, Parameters};
+use crate::http::refusal::Refusal;
+use crate::http::state::State;
+use crate::http::{peers, pools};
+
+/// Makes a volume, and maps it so that it can be used at once.
+///
+/// Unless `map` is false it becomes a LUN of `target` (made if it does not exist) for `host`. If that fails the volume
+/// is deleted again: all of it is done or nothing. Where no place is found, `candidates` of the problem names every node and pool, and by which rule it does not do.
+#[utoipa::path(
+    post, path = "/v1/volumes", tag = "volumes", operation_id = "create_volume",
+    params(Asked),
+    request_body = VolumeCreate,
+    responses(
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
+        (status = CREATED, description = "The volume", body = Volume),
+        (status = NOT_FOUND, description = "`pool_not_found`, `host_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`volume_exists`, `no_pool`, `lun_taken`, `target_full`, `no_cluster`, `too_few_nodes`, `node_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`, `pool_ambiguous`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = INSUFFICIENT_STORAGE, description = "`no_space`, `no_memory`, `too_many_volumes`, `metadata_full`, `record_full`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(in crate::http) async fn create(
+    Extracted(state): Extracted<State>,
+    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Json(asked): Json<VolumeCreate>,
+) -> Result<Response, Refusal> {
+    let new = new_volume(asked.clone())?;
+    if dry_run {
+        return would_create(&state, asked, new).await;
+    }
+    let (known, wanted) = (state.elsewhere.clone(), asked.clone());
+    let make = |control: Rc<Control>| async move {
+        let slices = new.slices_on_nodes();
+        let created = new.created;
+        let id = control.create_volume(new).await?.to_string();
+        Ok(match found(Rc::clone(&control), known, &id).await? {
+            Ok(volume) => volume,
+            Err(untold) => as_asked(&control, wanted, untold, slices, created),
+        })
+    };
+    match state.call(make).await {
+        Ok(volume) => Ok((StatusCode::CREATED, axum::Json(volume)).into_response()),
+        Err(refusal) => Err(with_candidates(&state, &asked, refusal).await),
+    }
+}
+
+/// A volume that was made a moment ago on other nodes, none of which has told of it since: as it was asked for.
+fn as_asked(control: &Control, asked: VolumeCreate, untold: Untold, slices: u16, created: u64) -> Volume {
+    let Untold { status, reasons } = untold;
+    let problem = format!(
+        "it was made, and nothing is known of it since ({reasons}): neither its pool, if none was named, nor what it takes there"
+    );
+    let physical = if asked.block_size == 512 && !asked.native_512 { 4096 } else { asked.block_size };
+    let size = status.entry.size;
+    let told = Volume {
+        id: status.entry.id.clone(),
+        name: asked.name,
+        pool: asked.pool.unwrap_or_default(),
+        kind: asked.kind,
+        size,
+        block_size: asked.block_size,
+        physical_block_size: physical,
+        slices,
+        reserved: size,
+        created,
+        naa: VolumeId::parse(&status.entry.id).map(naa).unwrap_or_default(),
+        maps: Vec::new(),
+        problem: None,
+        serving: false,
+        copies: Vec::new(),
+        epoch: None,
+        reason: None,
+        strategy: None,
+        fork: None,
+        losses: Vec::new(),
+    };
+    Volume { problem: Some(problem), ..elsewhere::seen(control, &status, &told) }
+}
+
+/// Says what making a volume would do.
+async fn would_create(state: &State, asked: VolumeCreate, new: NewVolume) -> Result<Response, Refusal> {
+    let check = |control: Rc<Control>| async move { control.check_volume(&new).await };
+    let nodes = match state.call(check).await {
+        Ok(nodes) => nodes,
+        Err(refusal) => return Err(with_candidates(state, &asked, refusal).await),
+    };
+    let found = candidates_for(state, &asked).await?;
+    let is_taken =
+        |found: &&Candidate| nodes.is_empty() || found.node.is_some_and(|node| nodes.contains(&node));
+    if let Some(bad) = found.iter().filter(is_taken).find(|found| found.rule.is_some()) {
+        let code = bad.rule.clone().unwrap_or_default();
+        let status = if code == "no_space" { StatusCode::INSUFFICIENT_STORAGE } else { StatusCode::CONFLICT };
+        let detail = format!("the volume would not be made on {}: {}", bad.node_name, bad.text);
+        let refused = found.into_iter().filter(|found| found.rule.is_some()).collect();
+        return Err(Refusal::new(status, code, detail).candidates(refused));
+    }
+    let mut steps: Vec<String> = found
+        .iter()
+        .filter(is_taken)
+        .map(|found| {
+            let pool = found.pool.as_deref().unwrap_or_default();
+            format!("{} bytes are taken of pool {pool} on {}", asked.size, found.node_name)
+        })
+        .collect();
+    if asked.kind == VolumeKind::Ram {
+        steps = vec![format!("{} bytes of memory are reserved", asked.size)];
+    }
+    if asked.map {
+        let target = asked.target.clone().unwrap_or_else(|| api::default_target(&asked.name));
+        let host = asked.host.as_deref().unwrap_or(api::DEFAULT_HOST);
+        steps.push(format!("volume {} becomes a LUN of target {target} for host {host}", asked.name));
+    }
+    Ok(dry_run::would(steps, found))
+}
+
+/// Refusals that say that there is no place.
+const NO_PLACE: [&str; 12] = [
+    "no_pool",
+    "pool_ambiguous",
+    "pool_not_found",
+    "pool_unavailable",
+    "pool_opening",
+    "too_few_nodes",
+    "node_unavailable",
+    "node_refused",
+    "no_space",
+    "no_memory",
+    "metadata_full",
+    "too_many_volumes",
+];
+
+/// The refusal with every node and pool that was looked at, if it is for want of a place.
+async fn with_candidates(state: &State, asked: &VolumeCreate, refusal: Refusal) -> Refusal {
+    if !NO_PLACE.contains(&refusal.code()) {
+        return refusal;
+    }
+    match candidates_for(state, asked).await {
+        Ok(found) => refusal.candidates(found.into_iter().filter(|found| found.rule.is_some()).collect()),
+        Err(_) => refusal,
+    }
+}
+
+/// Every node and pool where it could be, or by which rule it could not.
+pub(super) async fn candidates_for(state: &State, asked: &VolumeCreate) -> Result<Vec<Candidate>, Refusal> {
+    // Without copies it is the node that is asked, whatever cluster it is in.
+    let of_cluster = asked.copies.is_some() || asked.nodes.is_some();
+    let nodes = match of_cluster {
+        true => state.call(|control| async move { Ok(nodes(&control).await) }).await?,
+        false => Vec::new(),
+    };
+    let whose = if nodes.is_empty() { peers::Asked::This } else { peers::Asked::All };
+    let own = |control: Rc<Control>| async move { Ok(pools::all(&control)) };
+    let List { items: pools, missing } = peers::list(state, whose, peers::POOLS, own).await?;
+    let known = candidates::Known { nodes, pools, missing, name: state.name.clone() };
+    let nodes = asked.nodes.clone().unwrap_or_default();
+    let wanted =
+        candidates::Wanted { pool: asked.pool.as_deref(), kind: asked.kind, size: asked.size, nodes: &nodes };
+    Ok(candidates::all(&wanted, &known))
+}
+
+/// What a request for a volume asks for, checked as far as it can be without the node.
+///
+/// # Errors
+/// Fields that cannot be, or not together.
+fn new_volume(new: VolumeCreate) -> Result<NewVolume, Refusal> {
+    let block_size = BlockSize::from_bytes(new.block_size)
+        .ok_or_else(|| Refusal::invalid("block_size", "a volume has blocks of 512 or of 4096 bytes"))?;
+    if new.native_512 && block_size != BlockSize::B512 {
+        return Err(Refusal::invalid("native_512", "a volume with blocks of 4096 bytes has none of 512"));
+    }
+    let map = if new.map {
+        Some(MapSpec {
+            target: new.target.unwrap_or_else(|| default_target(&new.name)),
+            host: new.host.unwrap_or_else(|| DEFAULT_HOST.into()),
+            lun: new.lun,
+        })
+    } else if new.target.is_some() || new.host.is_some() || new.lun.is_some() {
+        let detail = "`target`, `host` and `lun` say how to map the volume, and `map` is false";
+        return Err(Refusal::invalid("map", detail));
+    } else {
+        None
+    };
+    let copies = match (new.copies, new.nodes) {
+        (None, None) => None,
+        (Some(count), None) => Some(Placement::Count(count)),
+        (None, Some(nodes)) => Some(Placement::Nodes(nodes)),
+        (Some(_), Some(_)) => {
+            let detail = "`copies` says how many nodes have a copy, `nodes` says which: give one of the two";
+            return Err(Refusal::invalid("copies", detail));
+        }
+    };
+    let kind = match new.kind {
+        VolumeKind::Thick => store::VolumeKind::Thick,
+        VolumeKind::Ram => store::VolumeKind::Ram,
+    };
+    Ok(NewVolume {
+        name: new.name,
+        pool: new.pool,
+        kind,
+        size: ByteLen(new.size),
+        block_size,
+        native_512: new.native_512,
+        slices: new.slices,
+        created: unix_now(),
+        map,
+        copies,
+    })
+}

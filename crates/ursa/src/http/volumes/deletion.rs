@@ -1,0 +1,90 @@
+//! The deletion of a volume.
+
+use std::rc::Rc;
+
+use ::node::Control;
+use ::node::control::ControlError;
+use api::{DryRun, Problem, default_target};
+use axum::extract::State as Extracted;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::http::dry_run;
+use crate::http::input::{Parameters, Segments};
+use crate::http::refusal::Refusal;
+use crate::http::state::State;
+
+/// How to delete.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct Deletion {
+    /// Delete its LUN maps, too.
+    #[serde(default)]
+    pub(in crate::http) force: bool,
+    /// Say what would be done, and do nothing.
+    #[serde(default)]
+    pub(in crate::http) dry_run: bool,
+}
+
+/// Deletes a volume with all its data.
+///
+/// The target that was made with it goes, too, unless it has other maps or was given an alias or a secret.
+#[utoipa::path(
+    delete, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "delete_volume",
+    params(("name" = String, Path, description = "The volume's name or identity"), Deletion),
+    responses(
+        (status = NO_CONTENT, description = "Done"),
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
+        (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`volume_mapped`, `volume_in_use`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(in crate::http) async fn delete(
+    Extracted(state): Extracted<State>,
+    Segments(name): Segments<String>,
+    Parameters(Deletion { force, dry_run }): Parameters<Deletion>,
+) -> Result<Response, Refusal> {
+    if dry_run {
+        return would_delete(&state, name, force).await;
+    }
+    state.call(move |control| deleted(control, name, force)).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Deletes a volume and the target that was made with it.
+async fn deleted(control: Rc<Control>, name: String, force: bool) -> Result<(), ControlError> {
+    let volume = control.volume(&name)?.info;
+    control.delete_volume(&volume.id.to_string(), force, Some(&default_target(&volume.name))).await
+}
+
+/// Says what deleting a volume would do.
+async fn would_delete(state: &State, name: String, force: bool) -> Result<Response, Refusal> {
+    let volume = state.call(move |control| async move { control.volume(&name) }).await?;
+    if let Some((target, lun, _)) = volume.maps.first().filter(|_| !force) {
+        let mapped = ControlError::Mapped { volume: volume.info.name, target: target.clone(), lun: *lun };
+        return Err(mapped.into());
+    }
+    let name = &volume.info.name;
+    let mut steps: Vec<String> = volume
+        .maps
+        .iter()
+        .map(|(target, lun, host)| format!("LUN {lun} of target {target} for host {host} is taken away"))
+        .collect();
+    match &volume.copies {
+        None => {
+            steps.push(format!("volume {name} is deleted, with {} bytes of data", volume.info.capacity.0))
+        }
+        Some(copies) => {
+            let nodes: Vec<String> = copies.entry.copies.iter().map(|copy| copy.node.to_string()).collect();
+            let nodes = nodes.join(", ");
+            steps.push(format!(
+                "volume {name} is deleted, with {} bytes of data, on nodes {nodes}",
+                volume.info.capacity.0
+            ));
+        }
+    }
+    Ok(dry_run::would(steps, Vec::new()))
+}

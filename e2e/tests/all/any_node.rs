@@ -1,0 +1,162 @@
+//! Three nodes, of which one has no copies: whatever is asked of it, it answers for the whole cluster.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use e2e::Node;
+use e2e::http::Http;
+use serde_json::Value;
+
+use crate::cluster::{cluster_of_three, wait, wait_until_in_sync};
+
+/// Until a change has taken effect, or figures have come: they are measured every ten seconds.
+const LIMIT: Duration = Duration::from_secs(60);
+
+const TARGET: &str = "iqn.2026-11.io.ursa:shared";
+const SECOND: &str = "iqn.2026-11.io.ursa:second";
+
+/// All that the command line does with a volume is said to node 3, which has no copy of it until the end.
+#[test]
+fn a_volume_is_changed_through_a_node_that_has_no_copy() {
+    let mut nodes = cluster_of_three();
+    let done = |nodes: &[Node; 3], arguments: &[&str]| nodes[2].ursa(arguments).expect_ok();
+    let told = |nodes: &[Node; 3], arguments: &[&str]| nodes[2].ursa_json(arguments);
+    done(&nodes, &["volume", "create", "db", "--size", "64M", "--on", "1,2", "--target", TARGET]);
+    wait_until_in_sync(&nodes[2], "db");
+    assert_eq!(on(&nodes[2], "db"), [1, 2]);
+
+    let grown = told(&nodes, &["volume", "resize", "db", "96M"]);
+    assert_eq!(grown["size"], 96 << 20, "{grown}");
+    done(&nodes, &["volume", "rename", "db", "mail"]);
+    for node in &nodes {
+        wait(LIMIT, "every node calls it so", || node.ursa(&["volume", "show", "mail"]).ok());
+        assert_eq!(node.ursa_json(&["volume", "show", "mail"])["size"], 96 << 20);
+    }
+    assert_eq!(told(&nodes, &["volume", "verify", "mail"])["equal"], true);
+
+    done(&nodes, &["target", "create", SECOND]);
+    let mapped = told(&nodes, &["map", "create", SECOND, "mail", "--host", "any"]);
+    assert_eq!((&mapped["volume"], &mapped["lun"]), (&Value::from("mail"), &Value::from(0)), "{mapped}");
+    let names: BTreeSet<String> = told(&nodes, &["map", "list"])
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|map| {
+            format!("{} {}", map["target"].as_str().unwrap_or("?"), map["volume"].as_str().unwrap_or("?"))
+        })
+        .collect();
+    assert_eq!(names, [format!("{TARGET} mail"), format!("{SECOND} mail")].into());
+    done(&nodes, &["map", "delete", SECOND, "0"]);
+
+    // A copy goes, and comes again.
+    done(&nodes, &["volume", "copy", "remove", "mail", "--on", "2", "--yes"]);
+    wait(LIMIT, "the copy is gone", || on(&nodes[2], "mail") == [1]);
+    done(&nodes, &["volume", "copy", "add", "mail", "--on", "2"]);
+    wait_until_in_sync(&nodes[2], "mail");
+    assert_eq!(on(&nodes[2], "mail"), [1, 2]);
+    done(&nodes, &["volume", "copy", "replace", "mail", "--on", "2", "--yes"]);
+    wait_until_in_sync(&nodes[2], "mail");
+
+    // A sync stands still for as long as node 3 is told so.
+    done(&nodes, &["node", "maintenance", "2", "on"]);
+    let job = || -> Option<String> {
+        let jobs = told(&nodes, &["job", "list"]);
+        let job = jobs.as_array()?.iter().find(|job| job["can_be_paused"] == true)?;
+        Some(job["id"].as_str()?.to_owned())
+    };
+    wait(LIMIT, "there is something to copy", || job().is_some());
+    let job = job().expect("it was there just now");
+    assert_eq!(told(&nodes, &["job", "pause", &job])["state"], "paused");
+    done(&nodes, &["node", "maintenance", "2", "off"]);
+    assert_eq!(told(&nodes, &["job", "show", &job])["state"], "paused");
+    done(&nodes, &["job", "resume", &job]);
+    wait_until_in_sync(&nodes[2], "mail");
+
+    // One file for volumes wherever they are.
+    let file = nodes[2].data_dir().join("san.toml");
+    let text = "[[volume]]\nname = \"mail\"\nsize = \"128M\"\non = [1, 2]\n\n[[volume]]\nname = \"other\"\nsize = \"32M\"\non = [1]\n";
+    fs::write(&file, text).expect("a file can be written");
+    let file = file.to_str().expect("our own path");
+    done(&nodes, &["apply", "-f", file]);
+    assert_eq!(told(&nodes, &["volume", "show", "mail"])["size"], 128 << 20);
+    assert!(nodes[2].ursa(&["diff", "-f", file, "--exit-code"]).ok(), "nothing is left to do");
+
+    // The other one of two does it, and of a volume that is on the lost one alone it is said who has it.
+    nodes[0].kill();
+    let renamed = || nodes[2].ursa(&["volume", "rename", "mail", "post"]).ok();
+    wait(LIMIT, "node 2 renames it", renamed);
+    let refused = || nodes[2].ursa(&["volume", "rename", "other", "another"]);
+    wait(LIMIT, "it is known that nobody can", || refused().output.contains("nothing was done"));
+    let said = refused();
+    assert!(!said.ok() && said.output.contains("node 1"), "{said}");
+    assert!(said.output.contains("ursa node list"), "it is said what to do: {said}");
+    assert_eq!(told(&nodes, &["volume", "show", "other"])["size"], 32 << 20, "it is still shown");
+
+    done(&nodes, &["volume", "delete", "post", "--force", "--yes"]);
+    let gone = |node: &Node| !node.ursa(&["volume", "show", "post"]).ok();
+    wait(LIMIT, "it is gone", || gone(&nodes[1]) && gone(&nodes[2]));
+    nodes[0].restart();
+    // At last node 3 gets a copy.
+    let moved = || nodes[2].ursa(&["volume", "copy", "move", "other", "--from", "1", "--to", "3"]).ok();
+    wait(LIMIT, "a copy comes to node 3", moved);
+    wait(LIMIT, "it has moved", || on(&nodes[2], "other") == [3]);
+}
+
+/// What goes on, and what has gone on, on all nodes is told by one; and who is missing.
+#[test]
+fn one_node_tells_what_goes_on_on_all() {
+    let mut nodes = cluster_of_three();
+    let http = Http::viewer(&nodes[2]);
+    let mut live = http.follow("/v1/live?node=all");
+    for number in 1..=3 {
+        let sample = live.until(LIMIT, "sample", |sample| sample["node"] == number);
+        assert!(!sample["cores"].as_array().expect("cores").is_empty(), "{sample}");
+    }
+    let measured = || -> BTreeSet<u64> {
+        let history = http.get("/v1/history?node=all&series=cpu");
+        let series = history["series"].as_array().expect("series").iter();
+        let has_points =
+            |one: &&Value| one["points"].as_array().is_some_and(|points| points.iter().any(Value::is_number));
+        series.filter(has_points).filter_map(|one| one["node"].as_u64()).collect()
+    };
+    wait(LIMIT, "figures of all nodes", || measured() == [1, 2, 3].into());
+    assert!(http.get("/v1/history?node=all&series=cpu").get("missing").is_none());
+
+    nodes[0].kill();
+    let missing = live.until(LIMIT, "missing", |missing| missing["node"] == 1);
+    assert!(missing["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{missing}");
+    // The others go on.
+    for number in 2..=3 {
+        live.until(LIMIT, "sample", |sample| sample["node"] == number);
+    }
+    let history = http.get("/v1/history?node=all&series=cpu");
+    let is_missing: Vec<u64> =
+        history["missing"].as_array().into_iter().flatten().filter_map(|one| one["node"].as_u64()).collect();
+    assert_eq!(is_missing, [1], "{history}");
+    assert_eq!(measured(), [2, 3].into());
+
+    let told = nodes[2].ursa_json(&["history", "cpu", "--node", "all"]);
+    assert_eq!(
+        (&told["missing"][0]["node"], &told["series"][0]["series"]),
+        (&Value::from(1), &Value::from("cpu"))
+    );
+    let text = nodes[2].ursa(&["history", "cpu", "--since", "10m", "--node", "all"]).expect_ok();
+    assert!(text.contains("2:cpu") && text.contains("MISSING: what node 1"), "{text}");
+    assert!(
+        nodes[2].ursa(&["history", "--since", "5m"]).expect_ok().contains("pool_used_bytes"),
+        "without a name all are told"
+    );
+
+    nodes[0].restart();
+    live.until(LIMIT, "back", |back| back["node"] == 1);
+    live.until(LIMIT, "sample", |sample| sample["node"] == 1);
+    // What it had measured before is kept.
+    wait(LIMIT, "figures of all nodes again", || measured() == [1, 2, 3].into());
+}
+
+/// The nodes that a volume has copies on.
+fn on(node: &Node, volume: &str) -> Vec<u64> {
+    let shown = node.ursa_json(&["volume", "show", volume]);
+    shown["copies"].as_array().into_iter().flatten().filter_map(|copy| copy["node"].as_u64()).collect()
+}
