@@ -86,6 +86,5 @@ fn a_node_measures_itself() {
     assert!(last("cpu") >= 0.0 && last("pool_used_bytes") >= MIB as f64);
     let named = shown["series"].as_array().unwrap().iter().filter(|series| series["pool"] == "default");
     assert_eq!(named.count(), 2);
-    let files = std::fs::read_dir(rig.dir().join("history")).unwrap().count();
-    assert_eq!(files, 1, "a minute has not ended");
+    assert!(rig.dir().join("history/10s").metadata().unwrap().len() > 0);
 }
