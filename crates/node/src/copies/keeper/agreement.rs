@@ -296,12 +296,16 @@ impl Keeper {
             return false;
         }
         if told.known && agreed.version <= here.version {
-            let is_here = agreed.version == here.version;
-            if is_here && agreed.abort != Abort::NONE {
-                until_orphans_ended(id).await;
+            if agreed.version < here.version {
+                // It was decided without this one, or this one on top of it: who brings it finds out.
+                return makes(Canary::TakeOlder);
             }
-            // What is later was decided without it, or on top of it: who brings it finds out.
-            return is_here || makes(Canary::TakeOlder);
+            if agreed.abort != Abort::NONE {
+                until_orphans_ended(id).await;
+                // A copy that is no member any more has forgotten what it waited for: others may still bring that to its end.
+                return self.is_member_now(id, epoch);
+            }
+            return true;
         }
         let durable = agreed.state.to_durable();
         if durable != here.state.to_durable()
@@ -340,6 +344,10 @@ impl Keeper {
         agreement.before = None;
         agreement.known |= is_member;
         is_member
+    }
+
+    fn is_member_now(&self, id: VolumeId, epoch: Epoch) -> bool {
+        self.volumes.borrow().get(&id).is_some_and(|kept| self.is_member_in(kept, epoch))
     }
 
     fn is_installing(&self, id: VolumeId) -> bool {
