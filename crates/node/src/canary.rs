@@ -13,6 +13,8 @@ pub enum Canary {
     ReadOnce,
     /// A command goes on, when this node is a member again, though the others have gone on without it since it came.
     GoOnAfterLoss,
+    /// A write begins however long it has waited for others to the same blocks.
+    BeginLate,
     /// Other nodes say that they have taken a change of reservations, and have not.
     InstallElsewhere,
     /// The member with the lowest slot takes a change that was decided against something else.

@@ -90,11 +90,12 @@ impl Volume {
         self.blocks.set(blocks);
     }
 
-    /// Carries out one operation.
+    /// Carries out one operation. One of several steps looks before each of them whether it `is_aborted`, and then does no more.
     ///
     /// # Errors
     /// What the standard has a code for; see [`BlockError`].
-    pub async fn perform(&self, op: BlockOp) -> Result<BlockDone, BlockError> {
+    pub async fn perform(&self, op: BlockOp, is_aborted: impl Fn() -> bool) -> Result<BlockDone, BlockError> {
+        let go_on = || if is_aborted() { Err(BlockError::Aborted) } else { Ok(()) };
         match op {
             BlockOp::Read { range, .. } => self.read(range, Standing::Ordinary).await.map(BlockDone::Data),
             BlockOp::Write { range, data, fua } | BlockOp::WriteAtomic { range, data, fua } => {
@@ -104,14 +105,14 @@ impl Volume {
             BlockOp::WriteAndVerify { range, data, compare } => {
                 self.write_and_verify(range, data, compare).await
             }
-            BlockOp::WriteSame { range, pattern, fua } => self.write_same(range, &pattern, fua).await,
-            BlockOp::Unmap { ranges, fua } => self.unmap(ranges, fua).await,
+            BlockOp::WriteSame { range, pattern, fua } => self.write_same(range, &pattern, fua, go_on).await,
+            BlockOp::Unmap { ranges, fua } => self.unmap(ranges, fua, go_on).await,
             BlockOp::Verify { range } => self.verify(range).await,
             BlockOp::Compare { range, data } => self.compare(range, &data).await,
             BlockOp::CompareAndWrite { range, compare, write, fua } => {
                 self.compare_and_write(range, &compare, write, fua).await
             }
-            BlockOp::OrWrite { range, data, fua } => self.or_write(range, &data, fua).await,
+            BlockOp::OrWrite { range, data, fua } => self.or_write(range, &data, fua, go_on).await,
             BlockOp::Flush => self.flush().await,
             // There is no cache yet to bring the blocks into.
             BlockOp::Prefetch { .. } => Ok(BlockDone::Done),
@@ -173,25 +174,38 @@ impl Volume {
         if compare { self.compare(range, &data).await } else { self.verify(range).await }
     }
 
-    async fn write_same(&self, range: LbaRange, pattern: &Chain, fua: bool) -> Result<BlockDone, BlockError> {
+    async fn write_same(
+        &self,
+        range: LbaRange,
+        pattern: &Chain,
+        fua: bool,
+        go_on: impl Fn() -> Result<(), BlockError>,
+    ) -> Result<BlockDone, BlockError> {
         let block = pattern.contiguous();
         let step_blocks = (STEP_BYTES >> self.block_size.shift()).min(range.count.0);
         let mut repeated = Buf::uncleared((BlockCount(step_blocks) * self.block_size).0 as usize);
         repeated.chunks_exact_mut(block.len()).for_each(|place| place.copy_from_slice(&block));
         let repeated = Chain::from(repeated);
         for step in self.steps(range) {
+            go_on()?;
             let data = repeated.slice(0..(step.count * self.block_size).0 as usize);
             self.write(step, data, durability(fua), Standing::Ordinary).await?;
         }
         Ok(BlockDone::Done)
     }
 
-    async fn unmap(&self, ranges: Vec<LbaRange>, fua: bool) -> Result<BlockDone, BlockError> {
+    async fn unmap(
+        &self,
+        ranges: Vec<LbaRange>,
+        fua: bool,
+        go_on: impl Fn() -> Result<(), BlockError>,
+    ) -> Result<BlockDone, BlockError> {
         for range in ranges {
             let zero = |piece: Piece| self.carry_out(piece, PieceOp::Zero { len: piece.len });
             // Pieces of a long range are many and each is quick: a batch at a time.
             let mut pieces = self.pieces(range).peekable();
             while pieces.peek().is_some() {
+                go_on()?;
                 all_done(rt::join_all(pieces.by_ref().take(usize::from(store::SLICES_MAX)).map(zero)).await)?;
             }
         }
@@ -212,10 +226,17 @@ impl Volume {
         Ok(BlockDone::Done)
     }
 
-    async fn or_write(&self, range: LbaRange, data: &Chain, fua: bool) -> Result<BlockDone, BlockError> {
+    async fn or_write(
+        &self,
+        range: LbaRange,
+        data: &Chain,
+        fua: bool,
+        go_on: impl Fn() -> Result<(), BlockError>,
+    ) -> Result<BlockDone, BlockError> {
         let _taken = self.take(range).await?;
         let mut at = 0;
         for step in self.steps(range) {
+            go_on()?;
             let found = self.read(step, Standing::Holder).await?;
             let mut result = Buf::uncleared(found.len());
             found.copy_to(&mut result);

@@ -150,6 +150,7 @@ impl Slice {
         durability: Durability,
         standing: Standing,
     ) -> Result<(), SliceError> {
+        let came = rt::now();
         let _under_way = match standing {
             Standing::Ordinary => Some(self.order.write(bytes(offset, ByteLen(data.len() as u64))).await),
             Standing::Holder => None,
@@ -160,7 +161,7 @@ impl Slice {
             Some(copy) => {
                 let len = ByteLen(data.len() as u64);
                 match standing {
-                    Standing::Ordinary => copy.write(offset, len, Payload::Data(data)).await,
+                    Standing::Ordinary => copy.write(came, offset, len, Payload::Data(data)).await,
                     Standing::Holder => copy.write_locked(offset, len, Payload::Data(data)).await,
                 }
             }
@@ -172,10 +173,11 @@ impl Slice {
     /// # Errors
     /// What the layout says.
     pub async fn zero(&self, offset: ByteOffset, len: ByteLen) -> Result<(), SliceError> {
+        let came = rt::now();
         let _under_way = self.order.write(bytes(offset, len)).await;
         match &self.copy {
             None => self.layout.zero(offset, len).await,
-            Some(copy) => copy.write(offset, len, Payload::Zeros).await,
+            Some(copy) => copy.write(came, offset, len, Payload::Zeros).await,
         }
     }
 
@@ -202,6 +204,9 @@ impl Slice {
         len: ByteLen,
         max: usize,
     ) -> Result<Vec<(ByteOffset, ByteLen)>, SliceError> {
-        self.layout.allocated(offset, len, max).await
+        match &self.copy {
+            None => self.layout.allocated(offset, len, max).await,
+            Some(copy) => copy.allocated(offset, len, max).await,
+        }
     }
 }

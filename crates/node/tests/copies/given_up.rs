@@ -4,12 +4,14 @@
 use cluster::memory::Fault;
 use initiator::command::{PersistentReserveOut, ReservationType, ServiceAction};
 use initiator::{Error, Session};
-use rt::sim::NetProfile;
+use rt::sim::{DiskLatency, NetProfile};
 
 use super::forks::record_node;
 use super::*;
 
 const IO_PROCESS_TERMINATED: (u8, u16) = (0x0b, 0x0006);
+/// NOT READY, LOGICAL UNIT NOT ACCESSIBLE, ASYMMETRIC ACCESS STATE TRANSITION.
+const BECOMES_ACCESSIBLE: (u8, u16) = (0x02, 0x040a);
 
 /// Two nodes that do not hear of each other, and do not reach the record: neither goes on without the other. A write through the second one was given up.
 fn given_up(seed: u64) -> Cluster {
@@ -88,6 +90,40 @@ fn written_since(seed: u64) {
 #[test]
 fn what_is_written_since_stays() {
     each_seed(10, written_since);
+}
+
+/// A write waits for one before it to the same block, which nothing brings to its end for longer than a host waits. By the time that it could begin the host may have
+/// sent it through the other node, and something else since.
+pub(super) fn begun_late(seed: u64) {
+    let cluster = Cluster::new(seed, 2, 1);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    let (host, portal) = (cluster.client("host"), cluster.portal(0));
+    let session = cluster.world.block_on(host, CoreId(0), move || async move {
+        let session = log_in(portal, "host").await.unwrap();
+        write(&session, 0, 1).await.unwrap();
+        session
+    });
+    (0..2).for_each(|node| cluster.record.begin(record_node(node), Fault::Unreachable));
+    let hang = Duration::from_millis(4000)..Duration::from_millis(4001);
+    let slow = DiskLatency { write: hang, ..DiskLatency::default() };
+    cluster.world.set_disk_latency(cluster.servers[1], DISK, slow);
+    let written = [2, 3].map(|value| {
+        let session = Rc::clone(&session);
+        let write = move || async move { session.write(LUN, Lba(0), block(value), SIZE).await };
+        let written = cluster.world.spawn_on(host, CoreId(0), write);
+        cluster.world.run_for(Duration::from_millis(10));
+        written
+    });
+    cluster.world.set_disk_latency(cluster.servers[1], DISK, DiskLatency::default());
+    let [first, second] = written.map(|write| cluster.world.wait_for(write).expect("the host is there"));
+    first.unwrap();
+    assert_eq!(second.unwrap_err().sense(), Some(BECOMES_ACCESSIBLE));
+    assert_eq!(cluster.read_block(0, 0), 2, "seed {seed}");
+}
+
+#[test]
+fn what_has_waited_for_too_long_is_not_begun() {
+    each_seed(3, begun_late);
 }
 
 /// Another host fences it off through the other node: from then on the block does not change any more.

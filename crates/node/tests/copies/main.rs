@@ -17,6 +17,7 @@ mod mistakes;
 mod moving;
 mod pausing;
 mod power;
+mod provisioning;
 mod record_lost;
 mod reservations;
 #[expect(dead_code, reason = "the other tests need more of it")]

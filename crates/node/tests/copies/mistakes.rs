@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use node::canary::{Canary, make};
 
 use super::all_paths::nobody_sees_what_others_do_not;
+use super::given_up::begun_late;
 use super::reservations::{decided_on_both_sides_of_a_promotion, lost_and_back};
 
 /// Within so many seeds a mistake must be noticed.
@@ -21,6 +22,11 @@ fn assert_noticed(canary: Canary, scenario: fn(u64)) {
 #[test]
 fn that_a_command_goes_on_after_a_loss_is_noticed() {
     assert_noticed(Canary::GoOnAfterLoss, lost_and_back);
+}
+
+#[test]
+fn that_a_write_begins_late_is_noticed() {
+    assert_noticed(Canary::BeginLate, begun_late);
 }
 
 #[test]

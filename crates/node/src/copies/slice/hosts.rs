@@ -61,21 +61,50 @@ impl SliceCopy {
         matches!(self.replica.borrow().standing(), Standing::InSync(_)) || makes(Canary::GoOnAfterLoss)
     }
 
-    /// Writes, and returns when the write is on the disks of all members.
+    /// The parts of the range that take space, as [`crate::volume::Slice::allocated`] has it, when this copy may be read.
+    ///
+    /// # Errors
+    /// As [`SliceCopy::read`].
+    pub async fn allocated(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        max: usize,
+    ) -> Result<Vec<(ByteOffset, ByteLen)>, SliceError> {
+        let mut until = None;
+        loop {
+            // What is under way need not be settled as for a read: what was acknowledged takes space on all members, and of the rest either is true.
+            let leased = || self.ask(|replica, now, leases| replica.leased(now, leases)).is_ok();
+            if self.frozen.get() || !leased() {
+                self.hold(&mut until).await?;
+                continue;
+            }
+            let epoch = self.epoch();
+            let allocated = self.layout.allocated(offset, len, max).await?;
+            if leased() && self.epoch() == epoch {
+                return Ok(allocated);
+            }
+        }
+    }
+
+    /// Writes, and returns when the write is on the disks of all members. `came` is when the command came: it begins within [`HOLD_MAX`] of that or not at
+    /// all, whatever it waited for. Later its initiator may have sent it again through another node, and something else since.
     ///
     /// # Errors
     /// [`SliceError::Unavailable`]: this copy does not serve, and nothing was written. [`SliceError::Unknown`]: it did when the write began,
     /// and others may have it.
     pub async fn write(
         self: &Rc<Self>,
+        came: Instant,
         offset: ByteOffset,
         len: ByteLen,
         payload: Payload,
     ) -> Result<(), SliceError> {
         let blocks = self.blocks(offset, len);
-        let mut until = None;
+        let mut until = Some(came + HOLD_MAX);
         let done = loop {
-            if !self.may_wait() {
+            let is_late = rt::now() >= came + HOLD_MAX && !makes(Canary::BeginLate);
+            if is_late || !self.may_wait() {
                 return Err(SliceError::Unavailable);
             }
             // It could begin, but not end: then it is better off with a copy that has its leases.
