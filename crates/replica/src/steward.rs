@@ -31,6 +31,8 @@ pub struct View {
     pub starved: Slots,
     /// Members that have said that they leave: the node is stopped, or the copy taken off it.
     pub leaving: Slots,
+    /// Outside, and it and a member do not reach each other: as a joiner it would keep that member's writes waiting.
+    pub apart: Slots,
     /// A disk of this copy failed: it finishes no write any more.
     pub failed: bool,
 }
@@ -122,7 +124,7 @@ impl Steward {
     /// Another node's copy is in the slot now: what was heard of the last one says nothing of it.
     pub fn forget(&mut self, slot: Slot) {
         (self.heard[slot.index()], self.named[slot.index()]) = (None, None);
-        self.died[slot.index()] = None;
+        (self.died[slot.index()], self.accused[slot.index()]) = (None, None);
     }
 
     /// The process of the copy in the slot is proven dead in this and all earlier lives.
@@ -222,19 +224,25 @@ impl Steward {
         if !newest.joining().is_empty() {
             return None;
         }
-        let outside = newest.configured().minus(newest.members()).and(view.caught_up).minus(view.leaving);
+        let outside = newest.configured().minus(newest.members()).and(view.caught_up);
+        let outside = outside.minus(view.leaving).minus(view.apart);
         outside.iter().find_map(|slot| {
             let heard = self.heard[slot.index()].filter(|heard| now.since(heard.at) <= self.silence_max)?;
             if self.is_dead(slot, heard.incarnation) {
                 return None;
             }
-            let accused = self.accused[slot.index()];
-            if accused.is_some_and(|at| now.since(at) < self.silence_max * PENALTY_SILENCES) {
+            if self.penalty_left(now, slot).is_some() {
                 return None;
             }
             let config = newest.admit(slot, heard.incarnation).ok()?;
             Some(Proposal { config, slot, reason: Reason::CaughtUp })
         })
+    }
+
+    /// How long the copy is not let in yet, since it owed acknowledgements for too long.
+    pub fn penalty_left(&self, now: Instant, slot: Slot) -> Option<Duration> {
+        let until = self.accused[slot.index()]? + self.silence_max * PENALTY_SILENCES;
+        (now < until).then(|| until.since(now))
     }
 
     /// Goes on alone if this copy was in sync when it was lost, and nobody who is in sync is alive.
@@ -358,6 +366,29 @@ mod tests {
         case.goes_on(2055);
         case.steward.handle_death(slot(1), Incarnation(1));
         assert_eq!(case.proposes(2056), None, "old news");
+    }
+
+    #[test]
+    fn a_copy_is_let_in_where_all_members_reach_it_and_not_soon_after_it_owed_them() {
+        let mut case = Case::new(1);
+        case.view.overdue = Slots::NONE.with(slot(1));
+        case.steward.handle_heartbeat(at(2050), slot(1), Incarnation(1));
+        assert_eq!(case.proposes(2051), Some((slot(1), Reason::Overdue)));
+        case.goes_on(2051);
+        case.view = View { caught_up: Slots::NONE.with(slot(1)), ..View::default() };
+        let heard_then = |case: &mut Case, ms: u64| {
+            case.steward.handle_heartbeat(at(ms), slot(1), Incarnation(1));
+            case.proposes(ms)
+        };
+        assert_eq!(heard_then(&mut case, 32_050), None);
+        assert_eq!(case.steward.penalty_left(at(32_050), slot(1)), Some(Duration::from_millis(1)));
+        case.view.apart = case.view.caught_up;
+        assert_eq!(heard_then(&mut case, 32_051), None, "a member would wait for it");
+        case.view.apart = Slots::NONE;
+        assert_eq!(heard_then(&mut case, 32_052), Some((slot(1), Reason::CaughtUp)));
+        case.steward.accused[1] = Some(at(32_052));
+        case.steward.forget(slot(1));
+        assert_eq!(case.steward.penalty_left(at(32_053), slot(1)), None, "that was another node's");
     }
 
     #[test]

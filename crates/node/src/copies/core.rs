@@ -82,6 +82,10 @@ impl Reached {
         let number = slice % self.of.max(1);
         self.up.contains(&number).then_some(number)
     }
+
+    fn is_whole(&self) -> bool {
+        self.up.len() == usize::from(self.of)
+    }
 }
 
 impl Copies {
@@ -316,6 +320,11 @@ impl Copies {
         let frame = Frame { channel: address.channel(), kind, head, payload };
         let core = LinkName { peer: node, role: Role::Replication, number }.core(rt::cores() as u16);
         on_core(core, move || Copies::current().send_here(node, number, frame));
+    }
+
+    /// Whether every slice can send to its copy on the other node: all replication links with it are up.
+    pub(super) fn reaches_wholly(&self, node: NodeId) -> bool {
+        self.up.borrow().get(&node).is_some_and(Reached::is_whole)
     }
 
     fn send_here(&self, node: NodeId, number: u16, frame: Frame) {

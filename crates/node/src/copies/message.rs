@@ -1,8 +1,10 @@
 //! What nodes say to each other over their control link (`docs/formats/replication-link.md`).
 
+use std::collections::BTreeSet;
+
 use base::{Chain, Instant};
 use link::Frame;
-use replica::{Incarnation, LeaseGrant, LeaseRequest, Revision};
+use replica::{Incarnation, LeaseGrant, LeaseRequest, NodeId, Revision};
 
 /// A request for a lease, or the answer.
 pub const HEARTBEAT: u8 = 2;
@@ -25,14 +27,33 @@ pub fn frame(kind: u8, channel: u64, head: Vec<u8>) -> Frame {
     Frame { channel, kind, head, payload: Chain::new() }
 }
 
-/// A request for a lease with the sender's clock ([`super::Copies::clock`]) as its payload, which older nodes do not look at.
-pub fn heartbeat(head: Vec<u8>, clock: u64) -> Frame {
-    Frame { payload: Chain::copy_of(&clock.to_le_bytes()), ..frame(HEARTBEAT, 0, head) }
+/// What a request for a lease says besides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The sender's clock ([`super::Copies::clock`]).
+    pub clock: Option<u64>,
+    /// The nodes that it hears and has all replication links with, and itself. Older nodes do not say it.
+    pub reached: Option<BTreeSet<NodeId>>,
 }
 
-/// The clock of a heartbeat's sender, if it says one.
-pub fn clock_of(heartbeat: &Frame) -> Option<u64> {
-    Some(u64::from_le_bytes(heartbeat.payload.to_vec().try_into().ok()?))
+/// A request for a lease, and what it says besides: as its payload, of which older nodes look at a clock alone.
+pub fn heartbeat(head: Vec<u8>, clock: u64, reached: impl Iterator<Item = NodeId>) -> Frame {
+    let mut payload = clock.to_le_bytes().to_vec();
+    // Never none: the sender reaches itself.
+    reached.for_each(|node| payload.extend(node.0.to_le_bytes()));
+    Frame { payload: Chain::copy_of(&payload), ..frame(HEARTBEAT, 0, head) }
+}
+
+/// What a heartbeat's sender says besides; nothing, where it cannot be read.
+pub fn said_in(heartbeat: &Frame) -> Said {
+    let payload = heartbeat.payload.to_vec();
+    let Some((clock, reached)) = payload.split_first_chunk::<8>() else { return Said::default() };
+    let (reached, _) = reached.as_chunks::<2>();
+    let reached: BTreeSet<NodeId> = reached.iter().map(|node| NodeId(u16::from_le_bytes(*node))).collect();
+    Said {
+        clock: Some(u64::from_le_bytes(*clock)),
+        reached: if reached.is_empty() { None } else { Some(reached) },
+    }
 }
 
 /// A request for a lease, or the answer.
@@ -87,5 +108,17 @@ mod tests {
         let mut strange = bytes;
         strange[0] = 2;
         assert_eq!(Heartbeat::parse(&strange), None);
+    }
+
+    #[test]
+    fn a_heartbeat_says_whom_its_sender_reaches() {
+        let nodes = [NodeId(1), NodeId(0x0203)];
+        let frame = heartbeat(vec![], 7, nodes.into_iter());
+        assert_eq!(said_in(&frame), Said { clock: Some(7), reached: Some(nodes.into()) });
+        let of = |bytes: &[u8]| {
+            said_in(&Frame { payload: Chain::copy_of(bytes), ..super::frame(HEARTBEAT, 0, vec![]) })
+        };
+        assert_eq!(of(&7u64.to_le_bytes()), Said { clock: Some(7), reached: None }, "an older node");
+        assert_eq!(of(&[7]), Said::default());
     }
 }

@@ -5,6 +5,7 @@
 //! misses, else the copy itself knows that nobody gives it anything.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
 
 use base::Instant;
@@ -298,7 +299,9 @@ impl Progress {
             }
             SyncNext::Budget => self.budget_of(me),
             SyncNext::Pass => "the next pass to begin".into(),
-            SyncNext::Admission => "the cluster's record to let it join".into(),
+            SyncNext::Admission => {
+                who.kept_out.map_or("the cluster's record to let it join".into(), KeptOut::to_string)
+            }
             SyncNext::Promotion => "the cluster's record to say that it is in sync".into(),
         };
         Some(format!("{what}, since {}", seconds(still)))
@@ -330,6 +333,29 @@ pub struct Who<'a> {
     pub me: NodeId,
     /// The copy that is not in sync.
     pub copy: Slot,
+    /// What keeps it from being let in when it has nearly all.
+    pub kept_out: Option<&'a KeptOut>,
+}
+
+/// Why a copy that has nearly all that it missed is not let in as a joiner; its text is to be read after "waits for".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptOut {
+    /// Its node and that of a copy in sync do not reach each other.
+    Apart(NodeId, NodeId),
+    /// It did not finish writes when it was in sync last, and is given so much more time.
+    Penalty(Duration),
+}
+
+impl fmt::Display for KeptOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeptOut::Apart(a, b) => write!(f, "{a} and {b} to reach each other over all their links"),
+            KeptOut::Penalty(left) => {
+                let left = left.as_secs() + 1;
+                write!(f, "{left} s to pass, as it did not finish writes when it was in sync last")
+            }
+        }
+    }
 }
 
 impl Who<'_> {
@@ -501,8 +527,12 @@ mod tests {
         Instant(1_000_000_000_000) + Duration::from_millis(millis)
     }
 
+    fn who<'a>(volume: &'a VolumeEntry, kept_out: Option<&'a KeptOut>) -> Who<'a> {
+        Who { volume, me: NodeId(1), copy: slot(2), kept_out }
+    }
+
     fn report(progress: &Progress, millis: u64) -> Report {
-        progress.report(at(millis), Who { volume: &volume(), me: NodeId(1), copy: slot(2) })
+        progress.report(at(millis), who(&volume(), None))
     }
 
     #[test]
@@ -588,6 +618,19 @@ mod tests {
         );
         assert_eq!(waits(SyncNext::WritesEnd(9)), "hosts' writes to region 9 of slice 5 to end, since 12 s");
         assert_eq!(waits(SyncNext::Admission), "the cluster's record to let it join, since 12 s");
+        let still = local(&[sync(0, 0, 0, Part::Source(SyncNext::Admission))]);
+        let progress = Progress::new(at(0), still);
+        let waits = |kept_out: KeptOut| {
+            progress.report(at(12_000), who(&volume(), Some(&kept_out))).waits_for.unwrap()
+        };
+        assert_eq!(
+            waits(KeptOut::Apart(NodeId(3), NodeId(2))),
+            "node 3 and node 2 to reach each other over all their links, since 12 s"
+        );
+        assert_eq!(
+            waits(KeptOut::Penalty(Duration::from_millis(17_300))),
+            "18 s to pass, as it did not finish writes when it was in sync last, since 12 s"
+        );
     }
 
     #[test]

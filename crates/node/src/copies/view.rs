@@ -56,11 +56,11 @@ impl SliceView {
         }
     }
 
-    /// As the steward wants it, with those that have said that they leave.
-    pub fn with_leaving(self, leaving: Slots) -> View {
+    /// As the steward wants it, with those that have said that they leave, and those apart from a member.
+    pub fn with(self, leaving: Slots, apart: Slots) -> View {
         let caught_up = self.caught_up.minus(self.behind);
         let SliceView { promotable, overdue, starved, failed, .. } = self;
-        View { caught_up, promotable, overdue, starved, leaving, failed }
+        View { caught_up, promotable, overdue, starved, leaving, apart, failed }
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     /// Found with whole nodes: two slices of a returning copy had different sources, and neither node knew of both.
     #[test]
     fn a_node_speaks_for_the_slices_that_it_brings_up_to_date() {
-        let caught_up = |view: SliceView| view.with_leaving(Slots::NONE).caught_up.bits();
+        let caught_up = |view: SliceView| view.with(Slots::NONE, Slots::NONE).caught_up.bits();
         assert_eq!(caught_up(slice(0b010, 0).and(slice(0, 0))), 0b010, "the other slice is another node's");
         assert_eq!(caught_up(slice(0b010, 0).and(slice(0, 0b010))), 0);
         assert_eq!(caught_up(slice(0, 0).and(slice(0, 0))), 0);

@@ -291,6 +291,78 @@ fn a_disk_that_hangs_is_a_stall_of_two_seconds() {
     });
 }
 
+/// It is the source that lets a copy in, and that one may reach it where another copy in sync does not: writes through that one would wait for what never comes.
+#[test]
+fn a_copy_is_not_let_in_before_all_in_sync_reach_it() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 3);
+        cluster.world.crash(cluster.servers[2]);
+        cluster.world.run_for(Duration::from_secs(2));
+        write_regions(&cluster, 0, 0..4);
+        cluster.world.cut(cluster.servers[1], cluster.servers[2]);
+        cluster.start(2);
+        for turn in 0..40 {
+            let began = cluster.world.now();
+            write_regions(&cluster, turn % 2, 0..4);
+            let took = cluster.world.now() - began;
+            assert!(took < Duration::from_millis(350), "four writes took {took:?}");
+            cluster.world.run_for(Duration::from_millis(200));
+        }
+        assert_eq!(cluster.in_sync(0), 2);
+        // Marks of what was written last go away five seconds later, and that is progress.
+        cluster.world.run_for(Duration::from_secs(10));
+        let waits_for = sync_of(&cluster, 0, 3).unwrap().waits_for.unwrap();
+        let expected = "node 3 and node 2 to reach each other over all their links, since ";
+        assert!(waits_for.starts_with(expected), "{waits_for}");
+        cluster.world.heal_all();
+        cluster.wait_until_in_sync(0, 3);
+    });
+}
+
+/// What other nodes hold is not kept waiting by a copy that is opened on a disk which hangs.
+#[test]
+fn a_disk_that_hangs_when_a_copy_is_opened_keeps_no_other_waiting() {
+    const OTHER: &str = "other-pool";
+    let cluster = Cluster::new(1, 3, 2);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    let disk = "/dev/other";
+    cluster.world.add_disk(cluster.servers[0], disk, 64 * MIB, 512);
+    cluster.control(0, move |control| async move {
+        let disks = vec![NewDisk { path: disk.into(), create: None, reserve: false }];
+        control.create_pool(PoolSpec { name: OTHER.into(), disks, wipe: false }).await.unwrap();
+    });
+    let longest = cluster.keep_writing("writer", 0);
+    let hang = Duration::from_secs(3)..Duration::from_millis(3001);
+    let slow = DiskLatency { flush: hang.clone(), read: hang, ..DiskLatency::default() };
+    cluster.world.set_disk_latency(cluster.servers[0], disk, slow);
+    let made = cluster.world.spawn_on(cluster.servers[0], CoreId(0), || async {
+        let shape = Shape { name: "other", ..Shape::thick() };
+        let new = new_volume(OTHER, shape);
+        let nodes = Some(Placement::Count(1));
+        Control::current().create_volume(node::control::NewVolume { copies: nodes, ..new }).await
+    });
+    // When all know it, its node opens it.
+    let is_known = || {
+        let volumes = |control: Rc<Control>| async move { control.keeper().unwrap().volumes().len() };
+        (0..600).any(|_| {
+            cluster.world.run_for(Duration::from_millis(100));
+            cluster.control(1, volumes) == 2
+        })
+    };
+    assert!(is_known());
+    longest.set(Duration::ZERO);
+    cluster.world.crash(cluster.servers[2]);
+    cluster.world.run_for(Duration::from_secs(5));
+    let took = longest.get();
+    assert!(
+        !took.is_zero() && took < Duration::from_millis(1500),
+        "a write took {took:?} when a node was lost"
+    );
+    assert_eq!(cluster.in_sync(0), 2);
+    cluster.world.wait_for(made).expect("the node is there").unwrap();
+}
+
 /// The last copy in sync is not given up, however slow it is.
 #[test]
 fn the_last_copy_in_sync_may_take_its_time() {

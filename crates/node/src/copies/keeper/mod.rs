@@ -47,7 +47,7 @@ use super::SliceCopy;
 use super::ask::Answer;
 use super::core::{Copies, on_every_core};
 use super::entry::{NODES, NodeEntry, VOLUMES, VolumeEntry, maintenance_key, peer, volume_key};
-use super::message::{self, Heartbeat};
+use super::message::{self, Heartbeat, Said};
 use super::progress::CopySync;
 use super::strategy::{ForkRecord, StrategyEntry};
 use crate::control::{Control, show_capacity};
@@ -110,6 +110,8 @@ struct PeerState {
     /// The life that was heard last.
     life: Option<Incarnation>,
     heard: Option<Instant>,
+    /// Whom it reaches, as it said last; `None`: it does not say that.
+    reached: Option<BTreeSet<NodeId>>,
     /// With which volumes it has gone on alone, as it has said over the link that is up or was up last.
     word: Option<Word>,
 }
@@ -468,7 +470,7 @@ impl Keeper {
         }
         self.learn_splits(&keys).await;
         self.keep_paused().await;
-        self.open_volumes().await;
+        self.open_volumes_soon();
         self.activate().await;
         // Outside it stops at once; and a member may go on in the epoch before: nothing can end without it.
         let applied = Revision(revision.0);
@@ -491,7 +493,7 @@ impl Keeper {
         self.links.set_peers(peers.collect());
     }
 
-    async fn learn_volume(&self, key: &str) {
+    async fn learn_volume(self: &Rc<Self>, key: &str) {
         let Some(id) = key.strip_prefix(VOLUMES).and_then(VolumeId::parse) else { return };
         let found = self.get::<VolumeEntry>(key);
         let here = found.and_then(|(entry, revision)| {
@@ -607,12 +609,20 @@ impl Keeper {
         while !self.stopping.get() {
             let request = self.copies.leases().request(rt::now());
             let frame = Heartbeat::Request(request).encode();
+            let reached = self.reached(rt::now());
             for link in self.control_links() {
                 self.say_forks(&link);
-                link.send(message::heartbeat(frame.clone(), self.copies.clock()));
+                link.send(message::heartbeat(frame.clone(), self.copies.clock(), reached.iter().copied()));
             }
             rt::sleep(HEARTBEAT).await;
         }
+    }
+
+    /// This node, and those that it hears and has all replication links with.
+    fn reached(&self, now: Instant) -> BTreeSet<NodeId> {
+        let heard = |node: &NodeId| self.is_heard(now, *node) && self.copies.reaches_wholly(*node);
+        let others: Vec<NodeId> = self.peers.borrow().keys().copied().collect();
+        others.into_iter().filter(heard).chain([self.me()]).collect()
     }
 
     fn control_links(&self) -> Vec<Rc<Link>> {
@@ -627,7 +637,7 @@ impl Keeper {
             let due = self.due();
             if due.is_some_and(|due| due <= now) {
                 self.activate().await;
-                self.open_volumes().await;
+                self.open_volumes_soon();
                 self.show_paths().await;
             }
             if look_at <= now {
@@ -713,10 +723,11 @@ impl Keeper {
         match frame.kind {
             message::HEARTBEAT => match Heartbeat::parse(&frame.head) {
                 Some(heartbeat) => {
-                    if let Some(clock) = message::clock_of(&frame) {
+                    let Said { clock, reached } = message::said_in(&frame);
+                    if let Some(clock) = clock {
                         self.copies.hear_clock(clock);
                     }
-                    self.handle_heartbeat(link, heartbeat);
+                    self.handle_heartbeat(link, heartbeat, reached);
                 }
                 None => link.close("it sent a heartbeat that cannot be read"),
             },
@@ -738,7 +749,7 @@ impl Keeper {
         }
     }
 
-    fn handle_heartbeat(&self, link: &Rc<Link>, heartbeat: Heartbeat) {
+    fn handle_heartbeat(&self, link: &Rc<Link>, heartbeat: Heartbeat, reached: Option<BTreeSet<NodeId>>) {
         let (from, now) = (link.name().peer, rt::now());
         match heartbeat {
             Heartbeat::Request(request) => {
@@ -746,6 +757,7 @@ impl Keeper {
                     let mut peers = self.peers.borrow_mut();
                     let peer = peers.entry(from).or_default();
                     (peer.heard, peer.life) = (Some(now), Some(request.incarnation));
+                    peer.reached = reached;
                 }
                 for kept in self.volumes.borrow_mut().values_mut() {
                     if let Some((slot, _)) = kept.entry.copy_on(from) {

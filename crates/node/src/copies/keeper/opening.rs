@@ -1,6 +1,7 @@
 //! Copies on this node as they are opened, closed and deleted.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use base::ByteLen;
@@ -17,7 +18,7 @@ use crate::shard::on_all_cores;
 
 impl Keeper {
     /// This node has no copy of the volume any more.
-    pub(super) async fn forget(&self, id: VolumeId) {
+    pub(super) async fn forget(self: &Rc<Self>, id: VolumeId) {
         let kept = self.volumes.borrow_mut().remove(&id);
         let Some(kept) = kept else { return };
         if self.forks.has(id) {
@@ -30,7 +31,15 @@ impl Keeper {
         // Its last commands may take their time.
         if let Some(control) = Control::try_current() {
             self.closing.borrow_mut().insert(id);
-            rt::spawn(async move { control.close_copy(id).await }).detach();
+            let (keeper, number) = (Rc::clone(self), kept.entry.number);
+            rt::spawn(async move {
+                // It may be being opened now.
+                keeper.opening.acquire(1).await;
+                take_out(vec![number]).await;
+                keeper.opening.release(1);
+                control.close_copy(id).await;
+            })
+            .detach();
         }
     }
 
@@ -110,18 +119,34 @@ impl Keeper {
         those.filter_map(dropped).collect()
     }
 
+    /// Opens copies whose volume and whose pool are both there by now, for nobody who waits: a disk that hangs must not keep what other disks hold from acting by the
+    /// record.
+    pub(super) fn open_volumes_soon(self: &Rc<Self>) {
+        if self.to_be_opened().is_empty() {
+            return;
+        }
+        let keeper = Rc::clone(self);
+        rt::spawn(async move {
+            keeper.open_volumes().await;
+            // What is open acts by what the record says.
+            keeper.work.notify();
+        })
+        .detach();
+    }
+
+    fn to_be_opened(&self) -> Vec<(VolumeId, CopyOpening)> {
+        let volumes = self.volumes.borrow();
+        let closing = self.closing.borrow();
+        let closed = volumes.iter().filter(|(id, kept)| !kept.open && !closing.contains(id));
+        let may = closed.filter(|(_, kept)| self.may_open(kept));
+        may.map(|(id, kept)| (*id, self.opening(kept))).collect()
+    }
+
     /// Opens copies whose volume and whose pool are both there by now.
     pub async fn open_volumes(&self) {
         let Some(control) = Control::try_current() else { return };
         self.opening.acquire(1).await;
-        let wanted: Vec<(VolumeId, CopyOpening)> = {
-            let volumes = self.volumes.borrow();
-            let closing = self.closing.borrow();
-            let closed = volumes.iter().filter(|(id, kept)| !kept.open && !closing.contains(id));
-            let may = closed.filter(|(_, kept)| self.may_open(kept));
-            may.map(|(id, kept)| (*id, self.opening(kept))).collect()
-        };
-        for (id, opening) in wanted {
+        for (id, opening) in self.to_be_opened() {
             if let Some(kept) = self.volumes.borrow_mut().get_mut(&id).filter(|kept| kept.reopens) {
                 kept.reopens = false;
                 kept.membership.forget();
@@ -130,7 +155,10 @@ impl Keeper {
             if self.forks.has(id) {
                 detach(opening.number).await;
             }
-            if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
+            let mut volumes = self.volumes.borrow_mut();
+            // It may have been taken off this node meanwhile, and put there again.
+            let is_it = |kept: &&mut Kept| (kept.slot, kept.made) == (opening.me, opening.made);
+            if let Some(kept) = volumes.get_mut(&id).filter(is_it) {
                 (kept.open, kept.blank, kept.shown) = (true, blank, opening.size.0);
                 // All copies of a new volume begin alike.
                 kept.agreement.known = opening.new;

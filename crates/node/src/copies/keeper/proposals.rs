@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use base::Instant;
 use cluster::Outcome;
-use replica::{NodeId, Proposal, Reason, Slots};
+use replica::{NodeId, Proposal, Reason, Slot, Slots};
 use store::VolumeId;
 
 use super::super::core::Copies;
 use super::super::entry::{CopyEntry, DROPPED_MAX, DroppedCopy, StandingEntry, VolumeEntry, volume_key};
+use super::super::progress::KeptOut;
 use super::super::view::SliceView;
 use super::budget::Giving;
 use super::{Keeper, RECORD_DEADLINE, json};
@@ -29,7 +31,7 @@ impl Keeper {
             here.filter_map(|(id, kept)| {
                 let view = if kept.open { *views.get(&kept.entry.number)? } else { SliceView::CLOSED };
                 kept.failed = view.failed;
-                let view = view.with_leaving(self.leaving(&kept.entry));
+                let view = view.with(self.leaving(&kept.entry), self.apart(now, &kept.entry));
                 let proposal = kept.steward.propose(now, &kept.membership, &leases, view)?;
                 let lost = proposal.reason == Reason::Alone && kept.blank;
                 (!lost).then_some((*id, proposal))
@@ -97,6 +99,41 @@ impl Keeper {
                 || self.is_in_maintenance(NodeId(copy.node))
         };
         entry.copies.iter().filter(leaves).filter_map(CopyEntry::slot).collect()
+    }
+
+    /// Copies outside that writes of some copy in sync would not reach.
+    fn apart(&self, now: Instant, entry: &VolumeEntry) -> Slots {
+        let outside = entry.copies.iter().filter(|copy| copy.standing == StandingEntry::Outside);
+        let apart = outside.filter(|copy| self.apart_from(now, entry, copy).is_some());
+        apart.filter_map(CopyEntry::slot).collect()
+    }
+
+    /// A node whose copy is in sync that the copy's node does not reach, or is not reached by.
+    fn apart_from(&self, now: Instant, entry: &VolumeEntry, copy: &CopyEntry) -> Option<NodeId> {
+        let reaches = |from: NodeId, to: NodeId| {
+            if from == self.me() {
+                return self.reached(now).contains(&to);
+            }
+            let peers = self.peers.borrow();
+            let said = peers.get(&from).and_then(|peer| peer.reached.as_ref());
+            said.is_none_or(|reached| reached.contains(&to))
+        };
+        let node = NodeId(copy.node);
+        let in_sync = entry.copies.iter().filter(|member| member.standing == StandingEntry::InSync);
+        in_sync
+            .map(|member| NodeId(member.node))
+            .find(|member| !reaches(*member, node) || !reaches(node, *member))
+    }
+
+    /// What keeps a copy outside from being let in, by what this node knows.
+    pub(super) fn kept_out(&self, now: Instant, entry: &VolumeEntry, slot: Slot) -> Option<KeptOut> {
+        let copy = entry.copy_in(slot)?;
+        if let Some(member) = self.apart_from(now, entry, copy) {
+            return Some(KeptOut::Apart(NodeId(copy.node), member));
+        }
+        let volumes = self.volumes.borrow();
+        let kept = volumes.get(&VolumeId::parse(&entry.id)?)?;
+        kept.steward.penalty_left(now, slot).map(KeptOut::Penalty)
     }
 
     fn commit_proposal(self: &Rc<Self>, id: VolumeId, proposal: Proposal) {

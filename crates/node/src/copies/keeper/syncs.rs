@@ -107,7 +107,8 @@ impl Keeper {
         let syncs = self.syncs.borrow();
         let report = |copy: Slot| {
             let progress = syncs.progress.get(&(volume.number, copy))?;
-            Some(progress.report(now, Who { volume, me: self.me(), copy }))
+            let kept_out = self.kept_out(now, volume, copy);
+            Some(progress.report(now, Who { volume, me: self.me(), copy, kept_out: kept_out.as_ref() }))
         };
         Slot::all().filter_map(report).collect()
     }
