@@ -990,11 +990,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** What has come of the last comparison of a volume's copies, since this node was started. */
+        get: operations["show_verification"];
         put?: never;
         /**
-         * Reads all copies of a volume, on all of their nodes, and compares them.
-         * @description What hosts write meanwhile may be in one copy's checksum and not in the other's: ask while nobody writes.
+         * Compares the copies of a volume that are in sync, by SHA-256, while hosts use it.
+         * @description Part by part: hosts' commands to the part that is being read wait for some milliseconds. What differs is looked at three times. One that is under way is not begun again. The node
+         *     that is asked must have a copy in sync. It is a job, which can be cancelled.
          */
         post: operations["verify_volume"];
         delete?: never;
@@ -1285,20 +1287,6 @@ export interface components {
             /** @description It has a vote at most, and never a volume. */
             witness: boolean;
         };
-        /** @description What was found in one copy. */
-        CopyCheck: {
-            /** @description CRC32C of each slice; empty if they could not be had. */
-            checksums: number[];
-            /**
-             * Format: int32
-             * @description The number of its node.
-             */
-            node: number;
-            /** @description Why they could not be had; absent if they could. */
-            problem?: string | null;
-            /** @description What it may do. Copies that are not in sync are not compared. */
-            state: components["schemas"]["CopyState"];
-        };
         /** @description A copy to be added to a volume. */
         CopyCreate: {
             /**
@@ -1352,6 +1340,21 @@ export interface components {
             total_bytes: number;
             /** @description What it waits for; absent if it gets on. */
             waits_for?: string | null;
+        };
+        /** @description A part of a volume that is not the same in all its copies. */
+        Difference: {
+            /**
+             * Format: int64
+             * @description How many bytes it has: a whole region, of which one byte may differ.
+             */
+            bytes: number;
+            /** @description The numbers of the nodes whose copies differ from most others; all, if no content is that of most. */
+            nodes: number[];
+            /**
+             * Format: int64
+             * @description Where it begins, in bytes from the volume's first.
+             */
+            offset: number;
         };
         /** @description Why a disk is out of service. */
         DiskFailure: {
@@ -1590,7 +1593,7 @@ export interface components {
          * @description What is done.
          * @enum {string}
          */
-        JobKind: "sync" | "add_copy" | "move_copy" | "remove_copy" | "change";
+        JobKind: "sync" | "add_copy" | "move_copy" | "remove_copy" | "verify" | "change";
         /**
          * @description Whether work gets on.
          * @enum {string}
@@ -2561,15 +2564,54 @@ export interface components {
             /** @description What it may do. */
             role: components["schemas"]["Role"];
         };
-        /** @description Whether the copies of a volume are equal. */
+        /** @description Whether the copies of a volume are equal: what has come of comparing them while hosts use it. */
         Verification: {
-            /** @description What was found, by slot. */
-            copies: components["schemas"]["CopyCheck"][];
-            /** @description The slices that are not the same in all copies in sync. */
-            different_slices: number[];
-            /** @description All copies in sync were read, and have the same content. What hosts write meanwhile may make it false. */
+            /**
+             * Format: int64
+             * @description Seconds since it began.
+             */
+            age_s: number;
+            /**
+             * Format: int64
+             * @description Bytes that were looked at.
+             */
+            checked_bytes: number;
+            /** @description Where, for the first 256 places. */
+            differences: components["schemas"]["Difference"][];
+            /**
+             * Format: int64
+             * @description Bytes that are not the same in all copies.
+             */
+            different_bytes: number;
+            /** @description All of the volume was compared, and is the same in all copies in sync. */
             equal: boolean;
+            /** @description The numbers of the nodes whose copies were compared, all the way. */
+            nodes: number[];
+            /** @description Why the last of these could not; absent if all could. */
+            problem?: string | null;
+            /** @description How far it is. */
+            state: components["schemas"]["VerificationState"];
+            /**
+             * Format: int64
+             * @description Seconds that it has taken.
+             */
+            took_s: number;
+            /**
+             * Format: int64
+             * @description Bytes of the volume.
+             */
+            total_bytes: number;
+            /**
+             * Format: int64
+             * @description Bytes among them that could not be compared.
+             */
+            unchecked_bytes: number;
         };
+        /**
+         * @description How far a comparison of copies is.
+         * @enum {string}
+         */
+        VerificationState: "running" | "done" | "stopped";
         /** @description A volume. */
         Volume: {
             /**
@@ -6240,6 +6282,44 @@ export interface operations {
             507: components["responses"]["Full"];
         };
     };
+    show_verification: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The volume's name or identity */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was found so far */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Verification"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `volume_not_found`, `not_verified` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+        };
+    };
     verify_volume: {
         parameters: {
             query?: never;
@@ -6254,6 +6334,15 @@ export interface operations {
         responses: {
             /** @description What was found */
             200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Verification"];
+                };
+            };
+            /** @description How far it is: ask for it again */
+            202: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -1,5 +1,5 @@
 import { Button, Checkbox, Group, List, Menu, NumberInput, Select, Text, TextInput } from '@mantine/core'
-import { useState } from 'react'
+import { useEffect, useState } from 'react'
 import { useForbidden } from '../api/access'
 import { api, data } from '../api/client'
 import { useHosts, useNodes } from '../api/queries'
@@ -8,7 +8,6 @@ import { Ask, DeedButton, Said } from '../parts/deed'
 import { go, link } from '../route'
 import { ursa } from '../words/command'
 import { exactSize, parseSize, size } from '../words/size'
-import { copyState } from '../words/sync'
 import { changedElsewhere } from '../words/volume'
 
 type Open = 'grow' | 'rename' | 'map' | 'unmap' | 'verify' | 'fork' | 'delete'
@@ -166,6 +165,14 @@ function Unmap({ volume, opened, close }: Dialogue) {
 
 function Verify({ volume, opened, close }: Dialogue) {
   const [found, setFound] = useState<Verification>()
+  const running = found?.state === 'running'
+  useEffect(() => {
+    if (!running) return
+    const timer = setInterval(() => {
+      data(api.GET('/v1/volumes/{name}/verify', path(volume))).then(setFound, () => undefined)
+    }, 1000)
+    return () => clearInterval(timer)
+  }, [running, volume])
   return (
     <Ask
       opened={opened}
@@ -181,16 +188,16 @@ function Verify({ volume, opened, close }: Dialogue) {
       }}
       stays
     >
-      <Said>Every node reads all of its copy, and the checksums are compared. Do so while nobody writes: what is written meanwhile may be in one and not in the other.</Said>
+      <Said>The copies in sync are read and compared, a megabyte at a time, while hosts use the volume: who wants that megabyte waits for some milliseconds. It goes on as a job when this is closed.</Said>
       {found && (
         <>
-          <Text fw={600} c={found.equal ? 'green' : 'red'} role="status">
-            {found.equal ? 'The copies in sync are equal.' : found.different_slices.length > 0 ? `The copies differ in slices ${found.different_slices.join(', ')}.` : 'Not all copies in sync were read.'}
+          <Text fw={600} c={verdict(found).colour} role="status">
+            {verdict(found).text}
           </Text>
           <List size="sm">
-            {found.copies.map((copy) => (
-              <List.Item key={copy.node}>
-                node {copy.node}, {copyState(copy.state)}: {copy.problem ? `not read: ${copy.problem}` : `${copy.checksums.length} slices read`}
+            {found.differences.map((place) => (
+              <List.Item key={place.offset}>
+                {size(place.bytes)} from byte {place.offset} on: {place.nodes.map((node) => `node ${node}`).join(', ')}
               </List.Item>
             ))}
           </List>
@@ -198,6 +205,14 @@ function Verify({ volume, opened, close }: Dialogue) {
       )}
     </Ask>
   )
+}
+
+function verdict(found: Verification): { text: string; colour?: string } {
+  if (found.state === 'running') return { text: `${size(found.checked_bytes)} of ${size(found.total_bytes)} are compared.` }
+  if (found.different_bytes > 0) return { text: `The copies differ in ${size(found.different_bytes)}. Take a wrong one away and add it anew.`, colour: 'red' }
+  if (found.state === 'stopped') return { text: `It was stopped when ${size(found.checked_bytes)} were compared.`, colour: 'red' }
+  if (found.unchecked_bytes > 0) return { text: `${size(found.unchecked_bytes)} could not be compared: ${found.problem ?? 'nobody knows why'}. The rest is equal.`, colour: 'red' }
+  return { text: 'The copies in sync are equal.', colour: 'green' }
 }
 
 function Fork({ volume, opened, close }: Dialogue) {

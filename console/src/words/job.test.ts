@@ -25,6 +25,7 @@ it('says how far it is, and leaves out what is not known', () => {
 it('says what stays when it is taken back', () => {
   expect(cancelMeaning(job({ kind: 'move_copy' }))).toContain('the old one stays')
   expect(cancelMeaning(job({ kind: 'remove_copy' }))).toBe('The copy stays where it is.')
+  expect(cancelMeaning(job({ kind: 'verify' }))).toContain('Nothing is changed')
 })
 
 it('names nodes whose part is missing', () => {

@@ -18,6 +18,8 @@ export function jobWord(job: Job, nodes: ClusterNode[]): string {
       return `from ${name(job.from_node)} to ${name(job.node)}: a copy ${waits ? 'waits to be moved' : 'is being moved'}`
     case 'remove_copy':
       return `on ${name(job.node)}: a copy is to be taken away`
+    case 'verify':
+      return waits ? 'waits for its turn to be compared' : 'its copies are being compared'
     case 'change':
       return waits ? 'waits' : 'under way'
   }
@@ -46,6 +48,8 @@ export function cancelMeaning(job: Job): string {
       return 'The copy stays where it is.'
     case 'move_copy':
       return 'The new copy is taken away again, and the old one stays. Nothing that hosts have written is lost.'
+    case 'verify':
+      return 'The comparison ends; what was found so far is kept. Nothing is changed by it.'
     default:
       return 'The copy that is being made is taken away again; the others stay as they are. Nothing that hosts have written is lost.'
   }

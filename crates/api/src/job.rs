@@ -79,6 +79,8 @@ pub enum JobKind {
     MoveCopy,
     /// A copy is taken off its node.
     RemoveCopy,
+    /// Copies of a volume are compared.
+    Verify,
     /// Another change of the node that was asked.
     Change,
 }
@@ -90,6 +92,7 @@ impl fmt::Display for JobKind {
             JobKind::AddCopy => "add_copy",
             JobKind::MoveCopy => "move_copy",
             JobKind::RemoveCopy => "remove_copy",
+            JobKind::Verify => "verify",
             JobKind::Change => "change",
         })
     }

@@ -55,8 +55,8 @@ pub use self::strategy::{
 };
 pub use self::target::{MapCreate, Target, TargetCreate, TargetMap};
 pub use self::volume::{
-    CopyCheck, CopyCreate, CopyState, CopySync, Loss, LossOutcome, SyncRestraint, Verification, Volume,
-    VolumeChange, VolumeCopy, VolumeCreate, VolumeKind, VolumeMap,
+    CopyCreate, CopyState, CopySync, Difference, Loss, LossOutcome, SyncRestraint, Verification,
+    VerificationState, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeKind, VolumeMap,
 };
 
 /// Where a node listens for HTTP unless it is told otherwise. Other machines reach it when it is told an address of theirs.

@@ -177,29 +177,55 @@ pub enum CopyState {
     Outside,
 }
 
-/// Whether the copies of a volume are equal.
+/// Whether the copies of a volume are equal: what has come of comparing them while hosts use it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Verification {
-    /// All copies in sync were read, and have the same content. What hosts write meanwhile may make it false.
+    /// How far it is.
+    pub state: VerificationState,
+    /// All of the volume was compared, and is the same in all copies in sync.
     pub equal: bool,
-    /// The slices that are not the same in all copies in sync.
-    pub different_slices: Vec<u16>,
-    /// What was found, by slot.
-    pub copies: Vec<CopyCheck>,
-}
-
-/// What was found in one copy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct CopyCheck {
-    /// The number of its node.
-    pub node: u16,
-    /// What it may do. Copies that are not in sync are not compared.
-    pub state: CopyState,
-    /// CRC32C of each slice; empty if they could not be had.
-    pub checksums: Vec<u32>,
-    /// Why they could not be had; absent if they could.
+    /// Bytes of the volume.
+    pub total_bytes: u64,
+    /// Bytes that were looked at.
+    pub checked_bytes: u64,
+    /// Bytes among them that could not be compared.
+    pub unchecked_bytes: u64,
+    /// Why the last of these could not; absent if all could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// Bytes that are not the same in all copies.
+    pub different_bytes: u64,
+    /// Where, for the first 256 places.
+    pub differences: Vec<Difference>,
+    /// The numbers of the nodes whose copies were compared, all the way.
+    pub nodes: Vec<u16>,
+    /// Seconds since it began.
+    pub age_s: u64,
+    /// Seconds that it has taken.
+    pub took_s: u64,
+}
+
+/// How far a comparison of copies is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VerificationState {
+    /// It goes on.
+    Running,
+    /// All was looked at.
+    Done,
+    /// Somebody has stopped it, or the node was stopped.
+    Stopped,
+}
+
+/// A part of a volume that is not the same in all its copies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Difference {
+    /// Where it begins, in bytes from the volume's first.
+    pub offset: u64,
+    /// How many bytes it has: a whole region, of which one byte may differ.
+    pub bytes: u64,
+    /// The numbers of the nodes whose copies differ from most others; all, if no content is that of most.
+    pub nodes: Vec<u16>,
 }
 
 /// Where a volume's blocks are.

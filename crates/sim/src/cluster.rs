@@ -375,15 +375,22 @@ impl Cluster {
         cores.chain([pools]).collect()
     }
 
-    /// The checksums of the copy of a node that has started.
-    pub fn checksum(&self, index: usize) -> Option<Vec<u32>> {
+    /// What the copy of a node that has started holds, in short.
+    pub fn checksum(&self, index: usize) -> Option<Vec<[u8; 32]>> {
         self.control(index, |control| async move {
             let keeper = control.keeper()?;
             let id = keeper.volumes().first()?.entry.id.clone();
-            match keeper.ask(keeper.me(), Ask::Checksum { id }).await {
-                Ok(Answer::Checksum(sums)) => Some(sums),
-                _ => None,
+            let info = control.volume(&id).ok()?.info;
+            let mut all = Vec::new();
+            for slice in 0..info.stripe.slices() {
+                let len = info.stripe.slice_len(slice, info.capacity).0;
+                let ask = Ask::Digests { id: id.clone(), slice, offset: 0, len };
+                match keeper.ask(keeper.me(), ask).await {
+                    Ok(Answer::Digests(digests)) => all.extend(digests),
+                    _ => return None,
+                }
             }
+            Some(all)
         })
     }
 

@@ -1,11 +1,17 @@
 //! What is asked of volumes and their copies.
 
+use std::thread;
+use std::time::Duration;
+
 use super::path::segment;
 use super::{Client, Result};
 use crate::{
-    CopyCreate, ForkResolution, StrategyChoice, StrategyChosen, Verification, Volume, VolumeChange,
-    VolumeCreate,
+    CopyCreate, ForkResolution, StrategyChoice, StrategyChosen, Verification, VerificationState, Volume,
+    VolumeChange, VolumeCreate,
 };
+
+/// How often it is looked how far a comparison of copies is.
+const VERIFICATION_EVERY: Duration = Duration::from_millis(500);
 
 /// Volumes.
 impl Client {
@@ -42,13 +48,20 @@ impl Client {
         self.json(self.authorized(self.agent.patch(url)).send_json(change))
     }
 
-    /// Reads all copies of a volume, and compares them.
+    /// Compares the copies of a volume, and waits for the end; tells how far it is meanwhile.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn verify_volume(&self, name: &str) -> Result<Verification> {
-        let url = self.address(&format!("/v1/volumes/{}/verify", segment(name)));
-        self.json(self.authorized(self.agent.post(url)).send_empty())
+    pub fn verify_volume(&self, name: &str, told: impl Fn(&Verification)) -> Result<Verification> {
+        let path = format!("/v1/volumes/{}/verify", segment(name));
+        let mut found: Verification =
+            self.json(self.authorized(self.agent.post(self.address(&path))).send_empty())?;
+        while found.state == VerificationState::Running {
+            told(&found);
+            thread::sleep(VERIFICATION_EVERY);
+            found = self.get(&path)?;
+        }
+        Ok(found)
     }
 
     /// Adds a copy to a volume, or moves one.

@@ -14,7 +14,7 @@ use super::change::{Changing, WaitsFor, Work};
 use super::members::told_portals;
 use super::turns::Thing;
 use super::volumes::{has_empty_slices, open_on_all_cores, whole_blocks};
-use super::{Control, ControlError, NewVolume, VolumeStatus};
+use super::{Control, ControlError, NewVolume};
 use crate::access::{AccessChange, HostName, TargetName, VolumeName};
 use crate::copies::{
     Address, Answer, Ask, ClusterError, Copies, CopyEntry, Keeper, NewCopy, NodeEntry, RECORD_DEADLINE,
@@ -44,15 +44,6 @@ pub enum Placement {
     Count(u8),
     /// On these nodes, by number.
     Nodes(Vec<u16>),
-}
-
-/// What was found in a copy of a volume.
-#[derive(Clone, Debug)]
-pub struct CheckedCopy {
-    /// The copy.
-    pub copy: CopyEntry,
-    /// The checksums of its slices, in order.
-    pub found: Result<Vec<u32>, String>,
 }
 
 /// How a copy on this node is to be opened.
@@ -236,7 +227,12 @@ impl Control {
             Ask::KnowsForks => {}
             Ask::YieldToFork { id, epoch } => self.yield_to_fork(&id, epoch).await?,
             Ask::CanServeFork { id, epoch } => self.can_serve_fork(&id, epoch).await?,
-            Ask::Checksum { id } => return Ok(Answer::Checksum(self.checksum_of_copy(&id).await?)),
+            Ask::Digests { id, slice, offset, len } => {
+                let (_, info) = self.volume_named(&id)?;
+                let found = crate::copies::digests(info.id, slice, offset, len).await;
+                let found = found.ok_or(ControlError::Internal("the copy cannot be read"))?;
+                return Ok(Answer::Digests(found));
+            }
         }
         Ok(Answer::Done { incarnation: keeper.incarnation().0 })
     }
@@ -583,37 +579,6 @@ impl Control {
         let transaction =
             Keeper::transaction().expect(&key, known.map(|(_, revision)| revision)).put(&key, json(&entry));
         Ok(keeper.commit(transaction).await?)
-    }
-
-    /// Has all nodes that have a copy of the volume read it: one checksum a slice, or why there is none.
-    ///
-    /// # Errors
-    /// A volume that does not exist, or is on this node alone.
-    pub async fn verify_copies(&self, name: &str) -> Result<Vec<CheckedCopy>, ControlError> {
-        let VolumeStatus { info, copies, .. } = self.volume(name)?;
-        let Some(copies) = copies else { return Err(ControlError::NotReplicated(info.name)) };
-        let keeper = self.keeper_or_why_not()?;
-        let ask = |copy: CopyEntry| {
-            let (keeper, id) = (Rc::clone(&keeper), info.id.to_string());
-            async move {
-                let found = match keeper.ask(NodeId(copy.node), Ask::Checksum { id }).await {
-                    Ok(Answer::Checksum(found)) => Ok(found),
-                    Ok(_) => Err("it gave a strange answer".to_owned()),
-                    Err(error) => Err(error.to_string()),
-                };
-                CheckedCopy { copy, found }
-            }
-        };
-        // At once: the less is written in between, the more an inequality says.
-        Ok(rt::join_all(copies.entry.copies.into_iter().map(ask)).await)
-    }
-
-    /// One checksum for each slice of this node's copy, in order.
-    async fn checksum_of_copy(&self, id: &str) -> Result<Vec<u32>, ControlError> {
-        let (_, info) = self.volume_named(id)?;
-        crate::copies::checksum(info.id, info.stripe.slices())
-            .await
-            .ok_or(ControlError::Internal("the copy cannot be read"))
     }
 }
 

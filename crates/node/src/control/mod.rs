@@ -23,6 +23,7 @@ mod showing;
 mod start;
 mod status;
 mod turns;
+mod verifying;
 mod volumes;
 mod will;
 
@@ -43,7 +44,7 @@ pub use self::access::{MapSpec, TargetSpec};
 use self::change::Changes;
 pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work};
 pub use self::cluster::{EnterError, Member, Place};
-pub use self::copies::{CheckedCopy, CopyOpening, Placement};
+pub use self::copies::{CopyOpening, Placement};
 pub use self::error::ControlError;
 pub use self::forgetting::{LostMap, Muteness, PoolRemains};
 pub use self::forks::StrategyChange;
@@ -56,6 +57,8 @@ use self::reopening::SetAside;
 pub use self::showing::SHOW_DEADLINE;
 pub use self::start::{DefaultPool, StartError, Wanted};
 pub use self::status::{RecordStatus, ReplicationStats, SessionStatus, Traffic, VolumeStats};
+use self::verifying::Verifications;
+pub use self::verifying::{Difference, Verification, VerificationState};
 pub(crate) use self::volumes::show_capacity;
 pub use self::volumes::{NewVolume, VolumeStatus};
 pub use self::will::LastWill;
@@ -91,6 +94,7 @@ pub struct Control {
     /// Copies of volumes that were made for other nodes, which have not told the cluster's record of them yet.
     being_made: RefCell<BTreeSet<VolumeId>>,
     events: Events,
+    verifications: Verifications,
 }
 
 /// A pool of the record.

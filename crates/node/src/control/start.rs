@@ -17,6 +17,7 @@ use super::change::{Changes, Changing, WaitsFor, Work};
 use super::pools::{POOLS, PoolRecord};
 use super::predecessor::outlive;
 use super::turns::Thing;
+use super::verifying::Verifications;
 use super::{Control, ControlError, ImportSpec, NewVolume, Opened, PoolSpec};
 use crate::config::Config;
 use crate::events::Events;
@@ -117,6 +118,7 @@ impl Control {
             shown_portals: RefCell::default(),
             being_made: RefCell::default(),
             events: Events::default(),
+            verifications: Verifications::default(),
         });
         if known.is_none() {
             let node = NodeRecord { id: id.to_string(), name: config.name.clone(), starting: true };

@@ -71,10 +71,16 @@ pub enum Ask {
         /// What.
         request: String,
     },
-    /// The checksums of a volume's copy, region by region.
-    Checksum {
+    /// What a part of a volume's copy holds, in short ([`super::digests()`]).
+    Digests {
         /// The volume's identity.
         id: String,
+        /// Of which slice.
+        slice: u16,
+        /// From which byte of it on.
+        offset: u64,
+        /// So many bytes.
+        len: u64,
     },
 }
 
@@ -95,8 +101,8 @@ pub enum Answer {
     Shown(Option<String>),
     /// What carrying out came to, or why it was not begun.
     CarriedOut(Result<CarriedOut, String>),
-    /// One CRC32C over all of the copy's blocks, slice by slice.
-    Checksum(Vec<u32>),
+    /// SHA-256 digests, in order.
+    Digests(Vec<[u8; 32]>),
 }
 
 /// What was carried out for another node.

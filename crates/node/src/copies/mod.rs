@@ -6,8 +6,8 @@
 
 mod ask;
 mod budget;
-mod checksum;
 mod core;
+mod digests;
 mod entry;
 mod keeper;
 mod lock;
@@ -24,8 +24,8 @@ use std::time::Duration;
 
 pub use self::ask::{Answer, Ask, CarriedOut};
 pub use self::budget::{Restraint, SYNC_LIMIT_MIN, SYNCS_AT_ONCE_MAX};
-pub use self::checksum::checksum;
 pub use self::core::{Copies, LinkHandler};
+pub use self::digests::{DIGEST_BYTES, DIGESTS_BYTES_MAX, digests};
 pub use self::entry::{
     ADDED, CopyEntry, DATA_CHOSEN, DROPPED_MAX, DroppedCopy, Leaves, NODES, NewCopy, NodeEntry,
     StandingEntry, SyncPause, VolumeEntry, maintenance_key, node_key, peer, volume_key, volume_name_key,

@@ -107,6 +107,9 @@ codes! {
     /// A volume is not split any more.
     FORK_ENDED = "fork_ended", Info;
 
+    /// Copies of a volume that are in sync were compared, and differ.
+    COPIES_DIFFER = "copies_differ", Critical, "look which copies differ (`ursa volume verify`), take the wrong one away and add it anew: `ursa volume copy remove`, `ursa volume copy add`";
+
     /// A disk is out of service since a write or a flush failed.
     DISK_FAILED = "disk_failed", Critical, "look after the disk, then `ursa pool reopen`";
     /// A disk is in service again.

@@ -1,6 +1,6 @@
 //! A piece of an operation: on a slice of this core, or by message on another.
 
-use base::{ByteLen, Chain};
+use base::{ByteLen, ByteOffset, Chain};
 use rt::{CoreId, Durability};
 use std::rc::Rc;
 use store::{Piece, SliceError};
@@ -19,7 +19,7 @@ pub(super) enum PieceOp {
 }
 
 /// A piece that a command has taken; given back when this is dropped.
-pub(super) enum Taken {
+pub enum Taken {
     Here { _range: TakenRange },
     There { core: CoreId, volume: VolumeId, slice: u16, entry: usize },
 }
@@ -82,6 +82,15 @@ impl Volume {
             slice: piece.slice,
             entry,
         })
+    }
+
+    /// Takes a part of a slice on all nodes that have a copy of it: nothing is written to it until this is dropped.
+    ///
+    /// # Errors
+    /// As [`Slice::take`].
+    pub async fn take_part(&self, slice: u16, offset: ByteOffset, len: ByteLen) -> Result<Taken, SliceError> {
+        self.take_piece(Piece { slice, offset, len, volume_offset: self.stripe.volume_offset(slice, offset) })
+            .await
     }
 
     fn slice_here(&self, slice: u16) -> Option<Rc<Slice>> {

@@ -27,6 +27,7 @@ mod rig;
 mod seeds;
 mod stopping;
 mod syncs;
+mod verifying;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -233,14 +234,22 @@ impl Cluster {
         down.into_iter().for_each(|index| self.start(index));
     }
 
-    fn checksum(&self, index: usize) -> Vec<u32> {
+    /// What the copy of a node holds, in short.
+    fn checksum(&self, index: usize) -> Vec<[u8; 32]> {
         self.control(index, |control| async move {
             let keeper = control.keeper().unwrap();
             let id = keeper.volumes()[0].entry.id.clone();
-            match keeper.ask(keeper.me(), Ask::Checksum { id }).await.unwrap() {
-                Answer::Checksum(sums) => sums,
-                _ => panic!("asked for checksums"),
+            let info = control.volume(&id).unwrap().info;
+            let mut all = Vec::new();
+            for slice in 0..info.stripe.slices() {
+                let len = info.stripe.slice_len(slice, info.capacity).0;
+                let ask = Ask::Digests { id: id.clone(), slice, offset: 0, len };
+                match keeper.ask(keeper.me(), ask).await.unwrap() {
+                    Answer::Digests(digests) => all.extend(digests),
+                    _ => panic!("asked for digests"),
+                }
             }
+            all
         })
     }
 }

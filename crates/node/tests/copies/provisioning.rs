@@ -10,7 +10,7 @@ use super::*;
 fn a_node_that_stood_still_does_not_say_that_nothing_was_written() {
     each_seed(5, |seed| {
         let cluster = Cluster::new(seed, 2, 1);
-        cluster.add_volume(VolumeKind::Thick, 2);
+        cluster.add_volume(VolumeKind::Ram, 2);
         let (host, portals) = (cluster.client("host"), [cluster.portal(0), cluster.portal(1)]);
         let status_of = |session: Rc<Session>| async move {
             let status = session.send(LUN, &GetLbaStatus { lba: Lba(0) }).await?;

@@ -261,6 +261,10 @@ impl<'a> Harms<'a> {
     fn kill_and_tell(&mut self, index: usize) -> bool {
         let cluster = self.cluster;
         let (world, machine) = (&cluster.world, cluster.servers[index].machine);
+        // One that was told to stop may have ended by now.
+        if !cluster.is_started(index) {
+            return false;
+        }
         let will: Option<LastWill> = cluster.control(index, |control| async move { control.last_will() });
         if cluster.status(index) != NodeStatus::Running {
             return false;

@@ -1,6 +1,11 @@
 //! `ursa volume`.
 
-use api::{Client, CopyState, Verification, Volume, VolumeChange, VolumeCopy, VolumeCreate, VolumeKind};
+use std::io::{self, IsTerminal};
+
+use api::{
+    Client, CopyState, Difference, Verification, VerificationState, Volume, VolumeChange, VolumeCopy,
+    VolumeCreate, VolumeKind,
+};
 use clap::{Args, Subcommand, ValueEnum};
 
 pub mod copy;
@@ -141,7 +146,7 @@ impl Command {
                 output.show(&client.change_volume(&name, &change)?, shown)
             }
             Command::Verify { name } => {
-                let found = client.verify_volume(&name)?;
+                let found = client.verify_volume(&name, tell_progress())?;
                 output.show(&found, verified)?;
                 if found.equal { Ok(()) } else { Err(CliError::CopiesDiffer(name)) }
             }
@@ -304,31 +309,46 @@ fn state(state: CopyState) -> &'static str {
     }
 }
 
-fn verified(found: &Verification) -> String {
-    let mut table = Table::new(&["NODE", "STATE", "RESULT"]);
-    for copy in &found.copies {
-        let result = match &copy.problem {
-            Some(problem) => format!("not read: {problem}"),
-            None => format!("{} slices: {:08x}", copy.checksums.len(), digest(&copy.checksums)),
-        };
-        let state = match copy.state {
-            CopyState::InSync => "in sync",
-            CopyState::Joining => "joining",
-            CopyState::Outside => "not in sync",
-        };
-        table.row([copy.node.to_string(), state.into(), result]);
+/// Says on a terminal how far it is, at most once a second.
+fn tell_progress() -> impl Fn(&Verification) {
+    let shows = io::stderr().is_terminal();
+    move |found| {
+        if shows {
+            let percent = found.checked_bytes * 100 / found.total_bytes.max(1);
+            eprint!("\r{percent} % of {} compared ", size(found.total_bytes));
+        }
     }
-    let verdict = match (found.equal, found.different_slices.as_slice()) {
-        (true, _) => "The copies in sync are equal.".to_owned(),
-        (false, []) => "Not all copies in sync were read.".to_owned(),
-        (false, slices) => format!("THE COPIES DIFFER in slices {}.", list(slices, "-")),
-    };
-    format!("{}\n{verdict}\n", table.text("It has no copies."))
 }
 
-/// One number of the slices' checksums, to see at a glance what is the same.
-fn digest(checksums: &[u32]) -> u32 {
-    checksums.iter().fold(0, |digest: u32, checksum| digest.rotate_left(5) ^ checksum)
+fn verified(found: &Verification) -> String {
+    let nodes = list(&found.nodes, "none");
+    let place = |place: &Difference| {
+        let nodes = list(&place.nodes, "none");
+        format!("{} bytes from {} on, on nodes {nodes}\n", place.bytes, place.offset)
+    };
+    let places: String = found.differences.iter().map(place).collect();
+    let verdict = match found.state {
+        VerificationState::Running => "It goes on.".to_owned(),
+        VerificationState::Stopped => {
+            format!(
+                "It was stopped when {} of {} had been compared.",
+                size(found.checked_bytes),
+                size(found.total_bytes)
+            )
+        }
+        VerificationState::Done if found.different_bytes > 0 => format!(
+            "THE COPIES DIFFER in {} bytes. Take a wrong one away and add it anew: `ursa volume copy remove`, `ursa volume copy add`.",
+            found.different_bytes
+        ),
+        VerificationState::Done if found.unchecked_bytes > 0 => format!(
+            "{} could not be compared: {}. The rest is equal.",
+            size(found.unchecked_bytes),
+            found.problem.as_deref().unwrap_or("nobody knows why")
+        ),
+        VerificationState::Done => "The copies in sync are equal.".to_owned(),
+    };
+    let took = format!("{} in {} s", size(found.checked_bytes), found.took_s);
+    format!("{}{places}\n{verdict}\n", fields([("Nodes", nodes), ("Compared", took)]))
 }
 
 fn one(volume: &Volume) -> String {

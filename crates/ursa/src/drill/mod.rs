@@ -261,7 +261,7 @@ impl Plan {
 
         let report = load.stop();
         drop(watch);
-        let verification = fleet.with_copies()[0].client.verify_volume(VOLUME);
+        let verification = fleet.with_copies()[0].client.verify_volume(VOLUME, |_| ());
         Ok(self.judge(number, name, timeline, Outcomes { stall, report, back, synced, moved, verification }))
     }
 

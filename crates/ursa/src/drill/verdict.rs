@@ -141,15 +141,22 @@ fn all(bytes: u64, moved: &Moved) -> Check {
 
 fn equal(verification: &Result<Verification, ClientError>) -> Check {
     match verification {
-        Ok(found) if found.equal => check(true, format!("all {} copies are equal", found.copies.len())),
-        Ok(found) => check(false, format!("the copies differ, in slices {:?}", found.different_slices)),
+        Ok(found) if found.equal => check(true, format!("all {} copies are equal", found.nodes.len())),
+        Ok(found) if found.different_bytes > 0 => check(
+            false,
+            format!("the copies differ, in {} bytes: {:?}", found.different_bytes, found.differences),
+        ),
+        Ok(found) => {
+            let problem = found.problem.as_deref().unwrap_or("it was stopped");
+            check(false, format!("not all was compared: {problem}"))
+        }
         Err(error) => check(false, format!("the copies were not compared: {error}")),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use api::{CopyCheck, CopyState};
+    use api::VerificationState;
     use initiator::load::Direction;
 
     use super::*;
@@ -162,8 +169,19 @@ mod tests {
     }
 
     fn verification(equal: bool) -> Result<Verification, ClientError> {
-        let copy = |node| CopyCheck { node, state: CopyState::InSync, checksums: vec![1], problem: None };
-        Ok(Verification { equal, different_slices: Vec::new(), copies: vec![copy(1), copy(2)] })
+        Ok(Verification {
+            state: VerificationState::Done,
+            equal,
+            total_bytes: 8,
+            checked_bytes: 8,
+            unchecked_bytes: 0,
+            problem: None,
+            different_bytes: if equal { 0 } else { 4 },
+            differences: Vec::new(),
+            nodes: vec![1, 2],
+            age_s: 0,
+            took_s: 0,
+        })
     }
 
     fn passes(

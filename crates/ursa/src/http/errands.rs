@@ -28,10 +28,11 @@ use super::refusal::{Refusal, RefusalCode};
 use super::state::State;
 
 /// Calls that another node carries out if this one has no copy of the volume.
-const CALLS: [(&str, &str); 5] = [
+const CALLS: [(&str, &str); 6] = [
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
     ("POST", "/v1/volumes/{name}/verify"),
+    ("GET", "/v1/volumes/{name}/verify"),
     ("POST", "/v1/volumes/{name}/copies"),
     MAP,
 ];

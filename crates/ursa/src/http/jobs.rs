@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use ::node::Control;
-use ::node::control::ChangeStatus;
+use ::node::control::{ChangeStatus, Verification};
 use ::node::copies::{CopiesStatus, CopyEntry, Leaves, StandingEntry};
+use ::node::{Control, VolumeId};
 use api::{Job, JobKind, JobState, List, Problem, SyncPaused};
 use axum::Extension;
 use axum::extract::State as Extracted;
@@ -60,6 +60,14 @@ pub(super) async fn cancel(
         }
         JobKind::RemoveCopy => {
             state.call(move |control| async move { control.keep_copy(&volume, node).await }).await?;
+        }
+        JobKind::Verify => {
+            let id = VolumeId::parse(&volume);
+            let stop = move |control: Rc<Control>| async move {
+                id.into_iter().for_each(|id| control.stop_verification(id));
+                Ok(())
+            };
+            state.call(stop).await?;
         }
         JobKind::Sync => {
             let (volume, node) = (job.subject, job.node.unwrap_or_default());
@@ -142,7 +150,7 @@ pub(super) async fn resume(
 
 fn not_pausable(job: &Job) -> Refusal {
     let detail = match job.kind {
-        JobKind::Change | JobKind::RemoveCopy => {
+        JobKind::Change | JobKind::RemoveCopy | JobKind::Verify => {
             format!("{} is no sync: only what is copied can be paused", job.subject)
         }
         _ => format!(
@@ -165,10 +173,11 @@ async fn find(state: &State, id: &str) -> Result<Job, Refusal> {
 async fn all(state: &State) -> Result<Vec<Job>, Refusal> {
     let now = |control: Rc<Control>| async move {
         let volumes = control.keeper().map(|keeper| keeper.volumes()).unwrap_or_default();
-        Ok((volumes, control.changes()))
+        Ok((volumes, control.verifications(), control.changes()))
     };
-    let (volumes, changes) = state.call(now).await?;
+    let (volumes, verifications, changes) = state.call(now).await?;
     let mut jobs: Vec<Job> = volumes.iter().flat_map(of_volume).collect();
+    jobs.extend(verifications.into_iter().map(|(id, found)| of_verification(id, found)));
     jobs.extend(changes.into_iter().map(of_change));
     Ok(jobs)
 }
@@ -233,6 +242,29 @@ fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
         })
     };
     entry.copies.iter().filter_map(job).collect()
+}
+
+fn of_verification(id: VolumeId, found: Verification) -> Job {
+    let rate = (found.done * 1000).checked_div(found.took.as_millis() as u64).unwrap_or_default();
+    Job {
+        id: format!("verify.{id}"),
+        kind: JobKind::Verify,
+        subject: found.volume,
+        state: if found.done == 0 { JobState::Waiting } else { JobState::Running },
+        node: None,
+        from_node: None,
+        progress: Some(found.done as f64 / found.total.max(1) as f64),
+        bytes_done: Some(found.done),
+        bytes_total: Some(found.total),
+        rate: Some(rate),
+        eta_s: (found.total - found.done).checked_div(rate),
+        age_s: Some(found.age.as_secs()),
+        cause: None,
+        waits_for: (found.done == 0).then(|| "its turn".to_owned()),
+        can_be_cancelled: true,
+        can_be_paused: false,
+        paused: None,
+    }
 }
 
 fn of_change(change: ChangeStatus) -> Job {

@@ -59,6 +59,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("POST",   "/v1/volumes", OPERATOR),
     ("PATCH",  "/v1/volumes/{name}", OPERATOR),
     ("DELETE", "/v1/volumes/{name}", OPERATOR),
+    ("GET",    "/v1/volumes/{name}/verify", VIEWER),
     ("POST",   "/v1/volumes/{name}/verify", OPERATOR),
     ("POST",   "/v1/volumes/{name}/copies", OPERATOR),
     ("DELETE", "/v1/volumes/{name}/copies/{node}", OPERATOR),

@@ -23,6 +23,7 @@ fn a_node_alone_is_in_no_cluster() {
     rig.put("/v1/cluster/preferred", json!({"node": 1})).refused(409, "no_cluster");
     rig.put("/v1/cluster/sync-limit", json!({"bytes_per_second": 1 << 30})).refused(409, "no_cluster");
     rig.post("/v1/volumes/db/verify", json!({})).refused(409, "not_replicated");
+    rig.get("/v1/volumes/db/verify").refused(404, "not_verified");
     rig.post("/v1/volumes/nothing/verify", json!({})).refused(404, "volume_not_found");
 }
 
@@ -72,8 +73,12 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
     assert_eq!(volume["epoch"], 1);
     wait_until_served(&rig);
     let found = rig.post("/v1/volumes/db/verify", json!({})).json(200);
-    assert_eq!((&found["equal"], &found["different_slices"]), (&json!(true), &json!([])));
-    assert_eq!(found["copies"][0]["checksums"].as_array().map(Vec::len), Some(2));
+    assert_eq!(
+        (&found["state"], &found["equal"], &found["nodes"]),
+        (&json!("done"), &json!(true), &json!([1]))
+    );
+    assert_eq!((&found["total_bytes"], &found["checked_bytes"]), (&json!(4 * MIB), &json!(4 * MIB)));
+    assert_eq!(rig.get("/v1/volumes/db/verify").json(200)["checked_bytes"], 4 * MIB);
 
     rig.delete("/v1/nodes/1").refused(422, "field_invalid");
     rig.delete("/v1/nodes/2").refused(404, "node_not_found");

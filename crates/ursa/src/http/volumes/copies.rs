@@ -45,7 +45,7 @@ fn restraint(restraint: Restraint) -> SyncRestraint {
 }
 
 /// What a copy may do.
-pub(super) fn state(standing: StandingEntry) -> CopyState {
+fn state(standing: StandingEntry) -> CopyState {
     match standing {
         StandingEntry::InSync => CopyState::InSync,
         StandingEntry::Joining => CopyState::Joining,

@@ -1,0 +1,327 @@
+//! Whether the copies of a volume are equal: compared part by part, by SHA-256, while hosts use it.
+//!
+//! Each part is taken on all nodes as COMPARE AND WRITE takes its blocks, so that nothing is being written to it while they read it: hosts wait for that moment, and
+//! only those that want this part. What differs is looked at again before it is said.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{ByteLen, ByteOffset, Instant};
+use replica::NodeId;
+use rt::sync::Semaphore;
+use store::VolumeId;
+
+use super::{Control, ControlError, VolumeStatus};
+use crate::copies::{Answer, Ask, DIGEST_BYTES, Keeper, StandingEntry};
+use crate::events::code::COPIES_DIFFER;
+use crate::events::{Event, tell};
+use crate::shard::Shard;
+
+/// What is compared at once: hosts that want it wait for a few milliseconds.
+const PART_BYTES: u64 = 1 << 20;
+/// How often a part is tried that differs or cannot be had, and how long after.
+const ATTEMPTS: usize = 3;
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// How long a node may take for its digests of a part.
+const DIGESTS_MAX: Duration = Duration::from_secs(5);
+/// How many differences are told one by one.
+const TOLD_MAX: usize = 256;
+/// How many volumes are compared at the same time; others wait.
+const AT_ONCE: usize = 2;
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VerificationState {
+    /// It goes on.
+    Running,
+    /// All was looked at.
+    Done,
+    /// Somebody has stopped it.
+    Stopped,
+}
+
+/// A part of the volume that is not the same in all copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Where it begins in the volume, in bytes.
+    pub offset: u64,
+    /// How long it is, in bytes.
+    pub len: u64,
+    /// The nodes whose copies differ from most others; all, if there is no such majority.
+    pub nodes: BTreeSet<u16>,
+}
+
+/// What has come of it.
+#[derive(Clone, Debug)]
+pub struct Verification {
+    /// The volume's name when it began.
+    pub volume: String,
+    /// How far it is.
+    pub state: VerificationState,
+    /// How long ago it began.
+    pub age: Duration,
+    /// How long it has taken.
+    pub took: Duration,
+    /// Bytes of the volume.
+    pub total: u64,
+    /// Bytes that were looked at.
+    pub done: u64,
+    /// Bytes that could not be compared, among them.
+    pub unchecked: u64,
+    /// Why, of the last of these.
+    pub problem: Option<String>,
+    /// Bytes that differ.
+    pub different: u64,
+    /// Where: the first of them.
+    pub differences: Vec<Difference>,
+    /// The nodes whose copies were compared in all parts that could be.
+    pub nodes: BTreeSet<u16>,
+}
+
+impl Verification {
+    /// Whether all was compared, and is equal.
+    pub fn is_equal(&self) -> bool {
+        self.state == VerificationState::Done && self.different == 0 && self.unchecked == 0
+    }
+}
+
+/// Those of this life of the node: the last one of each volume.
+pub(super) struct Verifications {
+    of: RefCell<BTreeMap<VolumeId, Rc<Verifying>>>,
+    turns: Rc<Semaphore>,
+}
+
+struct Verifying {
+    began: Instant,
+    ended: Cell<Option<Instant>>,
+    stopped: Cell<bool>,
+    found: RefCell<Verification>,
+}
+
+impl Default for Verifications {
+    fn default() -> Verifications {
+        Verifications { of: RefCell::default(), turns: Rc::new(Semaphore::new(AT_ONCE)) }
+    }
+}
+
+impl Verifying {
+    fn shown(&self) -> Verification {
+        let now = rt::now();
+        let took = self.ended.get().unwrap_or(now).since(self.began);
+        Verification { age: now.since(self.began), took, ..self.found.borrow().clone() }
+    }
+
+    fn is_running(&self) -> bool {
+        self.ended.get().is_none()
+    }
+
+    fn note(&self, found: Result<Vec<Difference>, String>, len: u64) {
+        let mut all = self.found.borrow_mut();
+        all.done += len;
+        match found {
+            Ok(differences) => {
+                all.different += differences.iter().map(|found| found.len).sum::<u64>();
+                let room = TOLD_MAX - all.differences.len().min(TOLD_MAX);
+                all.differences.extend(differences.into_iter().take(room));
+            }
+            Err(problem) => {
+                all.unchecked += len;
+                all.problem = Some(problem);
+            }
+        }
+    }
+
+    fn end(&self) {
+        self.ended.set(Some(rt::now()));
+        let mut found = self.found.borrow_mut();
+        found.state = if self.stopped.get() { VerificationState::Stopped } else { VerificationState::Done };
+    }
+}
+
+impl Control {
+    /// Begins to compare the copies of a volume, unless that is under way. The node must have a copy in sync.
+    ///
+    /// # Errors
+    /// A volume that does not exist, or is on this node alone.
+    pub fn begin_verification(self: &Rc<Control>, name: &str) -> Result<Verification, ControlError> {
+        let VolumeStatus { info, copies, .. } = self.volume(name)?;
+        let Some(copies) = copies else { return Err(ControlError::NotReplicated(info.name)) };
+        let keeper = self.keeper_or_why_not()?;
+        let mut all = self.verifications.of.borrow_mut();
+        if let Some(running) = all.get(&info.id).filter(|verifying| verifying.is_running()) {
+            return Ok(running.shown());
+        }
+        all.retain(|id, verifying| verifying.is_running() || keeper.volume(*id).is_some());
+        let in_sync = copies.entry.copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
+        let found = Verification {
+            volume: info.name,
+            state: VerificationState::Running,
+            age: Duration::ZERO,
+            took: Duration::ZERO,
+            total: info.capacity.0,
+            done: 0,
+            unchecked: 0,
+            problem: None,
+            different: 0,
+            differences: Vec::new(),
+            nodes: in_sync.map(|copy| copy.node).collect(),
+        };
+        let verifying = Rc::new(Verifying {
+            began: rt::now(),
+            ended: Cell::new(None),
+            stopped: Cell::new(false),
+            found: RefCell::new(found),
+        });
+        all.insert(info.id, Rc::clone(&verifying));
+        let shown = verifying.shown();
+        rt::spawn(Rc::clone(self).verify(keeper, info.id, verifying)).detach();
+        Ok(shown)
+    }
+
+    /// What has come of the last comparison of a volume's copies, if there was one in this life of the node.
+    ///
+    /// # Errors
+    /// A volume that does not exist.
+    pub fn verification(&self, name: &str) -> Result<Option<Verification>, ControlError> {
+        let id = self.volume(name)?.info.id;
+        Ok(self.verifications.of.borrow().get(&id).map(|verifying| verifying.shown()))
+    }
+
+    /// Comparisons that are under way.
+    pub fn verifications(&self) -> Vec<(VolumeId, Verification)> {
+        let all = self.verifications.of.borrow();
+        let running = all.iter().filter(|(_, verifying)| verifying.is_running());
+        running.map(|(id, verifying)| (*id, verifying.shown())).collect()
+    }
+
+    /// Stops a comparison before its next part.
+    pub fn stop_verification(&self, id: VolumeId) {
+        if let Some(verifying) = self.verifications.of.borrow().get(&id) {
+            verifying.stopped.set(true);
+        }
+    }
+
+    async fn verify(self: Rc<Control>, keeper: Rc<Keeper>, id: VolumeId, verifying: Rc<Verifying>) {
+        let turns = Rc::clone(&self.verifications.turns);
+        turns.acquire(1).await;
+        let Ok(VolumeStatus { info, .. }) = self.volume(&id.to_string()) else {
+            turns.release(1);
+            return verifying.end();
+        };
+        let slices =
+            (0..info.stripe.slices()).map(|slice| (slice, info.stripe.slice_len(slice, info.capacity)));
+        let parts = slices.flat_map(|(slice, len)| {
+            (0..len.0).step_by(PART_BYTES as usize).map(move |at| (slice, at, PART_BYTES.min(len.0 - at)))
+        });
+        for (slice, at, len) in parts {
+            if verifying.stopped.get() || keeper.is_stopping() {
+                verifying.stopped.set(true);
+                break;
+            }
+            let began = rt::now();
+            let found = self.compare_part(&keeper, &verifying, id, slice, (at, len)).await;
+            let found = found.map(|found| {
+                let place = |(at, len, nodes)| {
+                    let ByteOffset(offset) = info.stripe.volume_offset(slice, ByteOffset(at));
+                    Difference { offset, len, nodes }
+                };
+                found.into_iter().map(place).collect()
+            });
+            verifying.note(found, len);
+            // Half of the time is the hosts'.
+            rt::sleep(rt::now().since(began)).await;
+        }
+        turns.release(1);
+        verifying.end();
+        let found = verifying.shown();
+        if found.different > 0 {
+            let text = format!("copies of volume {} differ in {} bytes", found.volume, found.different);
+            tell(Event::new(COPIES_DIFFER, &found.volume, text));
+        }
+    }
+
+    /// What differs in a part of a slice: where in the slice, how much, and on which nodes; or why that cannot be said.
+    async fn compare_part(
+        &self,
+        keeper: &Rc<Keeper>,
+        verifying: &Verifying,
+        id: VolumeId,
+        slice: u16,
+        part: (u64, u64),
+    ) -> Result<Vec<(u64, u64, BTreeSet<u16>)>, String> {
+        let mut last = Err(String::new());
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                rt::sleep(AGAIN_AFTER).await;
+            }
+            last = compare_once(keeper, verifying, id, slice, part).await;
+            if last.as_ref().is_ok_and(Vec::is_empty) {
+                break;
+            }
+        }
+        last
+    }
+}
+
+async fn compare_once(
+    keeper: &Rc<Keeper>,
+    verifying: &Verifying,
+    id: VolumeId,
+    slice: u16,
+    (at, len): (u64, u64),
+) -> Result<Vec<(u64, u64, BTreeSet<u16>)>, String> {
+    let volume = Shard::current().volume(id).ok_or("the copy here is not open")?;
+    let taken = volume.take_part(slice, ByteOffset(at), ByteLen(len)).await;
+    let taken = taken.map_err(|_| "its nodes did not keep hosts' writes away from it for a moment")?;
+    let entry = keeper.volume(id).ok_or("the volume was deleted")?.entry;
+    let in_sync = entry.copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
+    let nodes: BTreeSet<u16> = in_sync.map(|copy| copy.node).collect();
+    let asked = nodes.iter().map(|node| async {
+        let ask = Ask::Digests { id: id.to_string(), slice, offset: at, len };
+        match keeper.ask_within(NodeId(*node), ask, DIGESTS_MAX).await {
+            Ok(Answer::Digests(digests)) => Ok((*node, digests)),
+            Ok(_) => Err(format!("{} gave a strange answer", NodeId(*node))),
+            Err(error) => Err(error.to_string()),
+        }
+    });
+    let found = rt::join_all(asked).await;
+    drop(taken);
+    let found: Vec<(u16, Vec<[u8; 32]>)> = found.into_iter().collect::<Result<_, String>>()?;
+    verifying.found.borrow_mut().nodes.retain(|node| nodes.contains(node));
+    let count = len.div_ceil(DIGEST_BYTES) as usize;
+    if let Some((node, _)) = found.iter().find(|(_, digests)| digests.len() != count) {
+        return Err(format!("{} has less of it than the others", NodeId(*node)));
+    }
+    let differing = (0..count).filter_map(|index| {
+        let of: Vec<(u16, &[u8; 32])> =
+            found.iter().map(|(node, digests)| (*node, &digests[index])).collect();
+        let nodes = odd_ones(&of);
+        let from = index as u64 * DIGEST_BYTES;
+        (!nodes.is_empty()).then(|| (at + from, DIGEST_BYTES.min(len - from), nodes))
+    });
+    Ok(differing.collect())
+}
+
+/// Who has something else than more than half of all; if nobody has what most have, all.
+fn odd_ones<T: Ord>(found: &[(u16, T)]) -> BTreeSet<u16> {
+    let mut counts: BTreeMap<&T, usize> = BTreeMap::new();
+    found.iter().for_each(|(_, value)| *counts.entry(value).or_default() += 1);
+    let most = counts.iter().find(|(_, count)| **count * 2 > found.len()).map(|(value, _)| *value);
+    found.iter().filter(|(_, value)| Some(value) != most).map(|(node, _)| *node).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_differs_from_most_is_named_and_all_if_there_is_no_most() {
+        assert_eq!(odd_ones(&[(1, 'a'), (2, 'a'), (3, 'a')]), BTreeSet::new());
+        assert_eq!(odd_ones(&[(1, 'a'), (2, 'b'), (3, 'a')]), BTreeSet::from([2]));
+        assert_eq!(odd_ones(&[(1, 'a'), (2, 'b')]), BTreeSet::from([1, 2]));
+        assert_eq!(odd_ones(&[(1, 'a'), (2, 'b'), (3, 'a'), (4, 'b')]), BTreeSet::from([1, 2, 3, 4]));
+        assert_eq!(odd_ones(&[(1, 'a')]), BTreeSet::new());
+    }
+}

@@ -1,0 +1,37 @@
+//! What a copy holds on this node's disk, in short.
+
+use base::{ByteLen, ByteOffset};
+use sha2::{Digest, Sha256};
+use store::VolumeId;
+
+use crate::shard::Shard;
+
+/// What one digest is of: a region, so that a difference is told as precisely as a sync would mend it.
+pub const DIGEST_BYTES: u64 = 64 << 10;
+/// What may be asked for at once.
+pub const DIGESTS_BYTES_MAX: u64 = 16 << 20;
+
+/// The SHA-256 of each [`DIGEST_BYTES`] of a part of a slice, in order; the last may be of less. `None` if that cannot be read, or is too much at once. What is
+/// written meanwhile is in it or not.
+pub async fn digests(volume: VolumeId, slice: u16, offset: u64, len: u64) -> Option<Vec<[u8; 32]>> {
+    if len > DIGESTS_BYTES_MAX {
+        return None;
+    }
+    let volume = Shard::current().volume(volume)?;
+    let read = volume.on_owner(slice, move |slice| async move {
+        let mut digests = Vec::new();
+        let (mut at, end) = (offset, offset.saturating_add(len).min(slice.len().0));
+        while at < end {
+            let len = DIGEST_BYTES.min(end - at);
+            let data = slice.read_raw(ByteOffset(at), ByteLen(len)).await?;
+            let mut sha = Sha256::new();
+            data.parts().iter().for_each(|part| sha.update(&part[..]));
+            digests.push(sha.finalize().into());
+            at += len;
+            // Hosts' commands of this core come in between.
+            rt::yield_now().await;
+        }
+        Ok(digests)
+    });
+    read.await.ok()
+}

@@ -1,0 +1,91 @@
+//! Copies are compared while hosts use them, and what differs is found.
+
+use node::control::{Verification, VerificationState};
+
+use super::*;
+
+impl Cluster {
+    fn verify(&self, by: usize) -> Verification {
+        self.control(by, |control| async move {
+            let name = Shape::thick().name;
+            let mut found = control.begin_verification(name).unwrap();
+            while found.state == VerificationState::Running {
+                rt::sleep(Duration::from_millis(10)).await;
+                found = control.verification(name).unwrap().unwrap();
+            }
+            found
+        })
+    }
+}
+
+#[test]
+fn copies_that_hosts_write_to_are_equal_all_the_time() {
+    each_seed(5, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 3);
+        let longest = ["writer-a", "writer-b", "writer-c"].into_iter().enumerate();
+        let longest: Vec<_> = longest.map(|(index, name)| cluster.keep_writing(name, index)).collect();
+        cluster.world.run_for(Duration::from_secs(1));
+        longest.iter().for_each(|longest| longest.set(Duration::ZERO));
+        for by in 0..3 {
+            let found = cluster.verify(by);
+            assert!(found.is_equal(), "{found:?}");
+            assert_eq!((found.done, found.total), (8 * MIB, 8 * MIB));
+            assert_eq!(found.nodes, [1, 2, 3].into());
+        }
+        for longest in longest {
+            let took = longest.get();
+            assert!(!took.is_zero() && took < Duration::from_millis(800), "a write took {took:?}");
+        }
+    });
+}
+
+#[test]
+fn a_sector_that_has_changed_by_itself_is_found_on_its_node() {
+    const VALUE: u64 = 0x0123_4567_89ab_cdef;
+    const LBA: u64 = 1500;
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 3);
+        let (client, portal) = (cluster.client("writer"), cluster.portal(0));
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "writer").await.unwrap();
+            write(&session, LBA, VALUE).await.unwrap();
+        });
+        assert!(cluster.verify(0).is_equal());
+        let image = cluster.world.disk_image(cluster.servers[1], DISK);
+        let mut word = [0; 8];
+        let at = (0..image.size()).step_by(512).find(|at| {
+            image.read(*at, &mut word);
+            u64::from_le_bytes(word) == VALUE
+        });
+        let at = at.expect("it is on the disk");
+        cluster.world.corrupt_disk(cluster.servers[1], DISK, at..at + 512);
+        let found = cluster.verify(2);
+        assert!(!found.is_equal());
+        let region = 64 << 10;
+        assert_eq!((found.different, found.unchecked, found.differences.len()), (region, 0, 1));
+        let difference = &found.differences[0];
+        let offset = LBA * u64::from(SIZE.bytes()) / region * region;
+        assert_eq!((difference.offset, difference.len), (offset, region));
+        assert_eq!(difference.nodes, [2].into(), "the other two have the same");
+        let told = cluster.control(2, |control| control.next_events());
+        assert!(told.events.iter().any(|(_, event)| event.code.as_str() == "copies_differ"));
+    });
+}
+
+/// A comparison says what it could not compare, and goes on with who is left.
+#[test]
+fn a_node_that_is_lost_meanwhile_is_not_called_equal() {
+    let cluster = Cluster::new(1, 3, 2);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    cluster.control(0, |control| async move {
+        control.begin_verification(Shape::thick().name).unwrap();
+    });
+    cluster.world.run_for(Duration::from_millis(5));
+    cluster.world.crash(cluster.servers[2]);
+    let found = cluster.verify(0);
+    assert_eq!(found.state, VerificationState::Done);
+    assert_eq!((found.done, found.nodes), (8 * MIB, [1, 2].into()));
+    assert_eq!((found.different, found.unchecked), (0, 0), "parts are tried again: {:?}", found.problem);
+}
