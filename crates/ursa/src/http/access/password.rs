@@ -149,13 +149,15 @@ mod tests {
             let kept = passwords.hash("correct horse".into()).await.unwrap();
             let time = async |kept: Option<String>| {
                 let began = Instant::now();
-                for _ in 0..5 {
-                    assert_eq!(passwords.check("wrong".into(), kept.clone()).await, Ok(false));
-                }
+                assert_eq!(passwords.check("wrong".into(), kept).await, Ok(false));
                 began.elapsed().as_secs_f64()
             };
-            let (somebody, nobody) = (time(Some(kept)).await, time(None).await);
-            // A machine that has other things to do makes a difference, but not that of no work at all.
+            // By turns, and the quickest of each: a machine that has other things to do makes some of them slow.
+            let (mut somebody, mut nobody) = (f64::MAX, f64::MAX);
+            for _ in 0..10 {
+                somebody = somebody.min(time(Some(kept.clone())).await);
+                nobody = nobody.min(time(None).await);
+            }
             assert!((0.2..5.0).contains(&(nobody / somebody)), "{nobody} s and {somebody} s");
         });
     }
