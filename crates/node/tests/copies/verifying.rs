@@ -74,6 +74,26 @@ fn a_sector_that_has_changed_by_itself_is_found_on_its_node() {
     });
 }
 
+/// Nothing is called equal by a node that cannot know.
+#[test]
+fn a_node_that_is_not_in_sync_compares_nothing() {
+    let config = Config { sync_bytes_per_second_max: 1 << 20, ..Config::default() };
+    let cluster = Cluster::with_config(1, 2, 2, &config);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.world.crash(cluster.servers[1]);
+    cluster.world.run_for(Duration::from_secs(2));
+    super::syncs::write_regions(&cluster, 0, 0..100);
+    cluster.start(1);
+    cluster.world.run_for(Duration::from_secs(1));
+    let found = cluster.verify(1);
+    assert_eq!((found.state, found.unchecked, found.different), (VerificationState::Done, 8 * MIB, 0));
+    assert!(!found.is_equal());
+    let problem = found.problem.unwrap();
+    assert!(problem.contains("is not in sync"), "{problem}");
+    cluster.wait_until_in_sync(0, 2);
+    assert!(cluster.verify(1).is_equal());
+}
+
 /// A comparison says what it could not compare, and goes on with who is left.
 #[test]
 fn a_node_that_is_lost_meanwhile_is_not_called_equal() {

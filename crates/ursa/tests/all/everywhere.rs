@@ -58,7 +58,7 @@ fn a_node_shows_what_others_have_and_says_what_is_missing() {
     assert!(second.refused(1, &["volume", "show", "lost"]).contains("lost"));
 
     let refused = second.refused(1, &["volume", "delete", "db", "--yes"]);
-    assert!(refused.contains("say it on node 1"), "{refused}");
+    assert!(refused.contains("take the map away first"), "the first node's own answer: {refused}");
     let pools = second.json(&["pool", "list", "--node", "all"]);
     let of: Vec<&Value> = pools["items"].as_array().unwrap().iter().map(|pool| &pool["node"]).collect();
     assert_eq!((of, pools.get("missing")), (vec![&json!(2), &json!(1)], None));
