@@ -9,7 +9,7 @@ use crate::shard::Shard;
 /// What one digest is of: a region, so that a difference is told as precisely as a sync would mend it.
 pub const DIGEST_BYTES: u64 = 64 << 10;
 /// What may be asked for at once.
-pub const DIGESTS_BYTES_MAX: u64 = 16 << 20;
+const DIGESTS_BYTES_MAX: u64 = 16 << 20;
 
 /// The SHA-256 of each [`DIGEST_BYTES`] of a part of a slice, in order; the last may be of less. `None` if that cannot be read, or is too much at once. What is
 /// written meanwhile is in it or not.

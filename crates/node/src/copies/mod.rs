@@ -25,7 +25,7 @@ use std::time::Duration;
 pub use self::ask::{Answer, Ask, CarriedOut};
 pub use self::budget::{Restraint, SYNC_LIMIT_MIN, SYNCS_AT_ONCE_MAX};
 pub use self::core::{Copies, LinkHandler};
-pub use self::digests::{DIGEST_BYTES, DIGESTS_BYTES_MAX, digests};
+pub use self::digests::{DIGEST_BYTES, digests};
 pub use self::entry::{
     ADDED, CopyEntry, DATA_CHOSEN, DROPPED_MAX, DroppedCopy, Leaves, NODES, NewCopy, NodeEntry,
     StandingEntry, SyncPause, VolumeEntry, maintenance_key, node_key, peer, volume_key, volume_name_key,

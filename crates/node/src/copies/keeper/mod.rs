@@ -620,9 +620,13 @@ impl Keeper {
 
     /// This node, and those that it hears and has all replication links with.
     fn reached(&self, now: Instant) -> BTreeSet<NodeId> {
-        let heard = |node: &NodeId| self.is_heard(now, *node) && self.copies.reaches_wholly(*node);
         let others: Vec<NodeId> = self.peers.borrow().keys().copied().collect();
-        others.into_iter().filter(heard).chain([self.me()]).collect()
+        others.into_iter().chain([self.me()]).filter(|node| self.reaches_now(now, *node)).collect()
+    }
+
+    /// Whether a node is this one, or is heard and all replication links with it are up.
+    fn reaches_now(&self, now: Instant, node: NodeId) -> bool {
+        node == self.me() || self.is_heard(now, node) && self.copies.reaches_wholly(node)
     }
 
     fn control_links(&self) -> Vec<Rc<Link>> {

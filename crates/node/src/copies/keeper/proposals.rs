@@ -31,7 +31,12 @@ impl Keeper {
             here.filter_map(|(id, kept)| {
                 let view = if kept.open { *views.get(&kept.entry.number)? } else { SliceView::CLOSED };
                 kept.failed = view.failed;
-                let view = view.with(self.leaving(&kept.entry), self.apart(now, &kept.entry));
+                // Who cannot be let in yet need not be asked whom it reaches: this is done for every volume, twenty times a second.
+                let apart = match view.caught_up.is_empty() {
+                    true => Slots::NONE,
+                    false => self.apart(now, &kept.entry),
+                };
+                let view = view.with(self.leaving(&kept.entry), apart);
                 let proposal = kept.steward.propose(now, &kept.membership, &leases, view)?;
                 let lost = proposal.reason == Reason::Alone && kept.blank;
                 (!lost).then_some((*id, proposal))
@@ -112,7 +117,7 @@ impl Keeper {
     fn apart_from(&self, now: Instant, entry: &VolumeEntry, copy: &CopyEntry) -> Option<NodeId> {
         let reaches = |from: NodeId, to: NodeId| {
             if from == self.me() {
-                return self.reached(now).contains(&to);
+                return self.reaches_now(now, to);
             }
             let peers = self.peers.borrow();
             let said = peers.get(&from).and_then(|peer| peer.reached.as_ref());

@@ -101,9 +101,10 @@ impl SliceCopy {
         payload: Payload,
     ) -> Result<(), SliceError> {
         let blocks = self.blocks(offset, len);
-        let mut until = Some(came + HOLD_MAX);
+        let begins_by = came + HOLD_MAX;
+        let mut until = Some(begins_by);
         let done = loop {
-            let is_late = rt::now() >= came + HOLD_MAX && !makes(Canary::BeginLate);
+            let is_late = rt::now() >= begins_by && !makes(Canary::BeginLate);
             if is_late || !self.may_wait() {
                 return Err(SliceError::Unavailable);
             }
