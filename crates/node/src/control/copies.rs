@@ -12,14 +12,15 @@ use store::{CopyOf, CopyState, Pool, Stripe, VolumeInfo, VolumeKind, VolumeSpec}
 use super::access::{HOSTS, MapSpec, TARGETS, announce};
 use super::change::{Changing, WaitsFor, Work};
 use super::members::told_portals;
+use super::remains::note_dropped;
 use super::turns::Thing;
 use super::volumes::{has_empty_slices, open_on_all_cores, whole_blocks};
 use super::{Control, ControlError, NewVolume};
 use crate::access::{AccessChange, HostName, TargetName, VolumeName};
 use crate::copies::{
-    Address, Answer, Ask, ClusterError, Copies, CopyEntry, Keeper, NewCopy, NodeEntry, RECORD_DEADLINE,
-    SliceCopy, StandingEntry, VolumeEntry, json, node_key, split_key, strategy_key, volume_key,
-    volume_name_key,
+    Address, Answer, Ask, ClusterError, Copies, CopyEntry, DeletedVolume, Keeper, NewCopy, NodeEntry,
+    RECORD_DEADLINE, SliceCopy, StandingEntry, VolumeEntry, deleted_key, json, node_key, split_key,
+    strategy_key, volume_key, volume_name_key,
 };
 use crate::port_numbers::NodeNumber;
 use crate::shard::{Shard, on_all_cores};
@@ -322,7 +323,7 @@ impl Control {
         (0..info.stripe.slices()).filter(|index| info.stripe.slice_len(*index, info.capacity).0 > 0).count()
     }
 
-    async fn drop_copy(self: &Rc<Control>, id: &str) -> Result<(), ControlError> {
+    pub(super) async fn drop_copy(self: &Rc<Control>, id: &str) -> Result<(), ControlError> {
         let (control, id) = (Rc::clone(self), id.to_owned());
         self.change(Work::new("deleting a copy of volume", &id), |changing| async move {
             let Ok((pool, info)) = control.volume_named(&id) else { return Ok(()) };
@@ -452,9 +453,21 @@ impl Control {
                 transaction = transaction.expect(&also, Some(revision)).delete(&also);
             }
         }
-        keeper.commit(transaction).await?;
         let nodes: Vec<NodeId> = entry.copies.iter().map(|copy| NodeId(copy.node)).collect();
-        drop_copies(&keeper, &nodes, id).await;
+        if keeper.remembers_deleted() {
+            let deleted = DeletedVolume {
+                id: entry.id,
+                name: entry.name,
+                nodes: nodes.iter().map(|node| node.0).collect(),
+            };
+            transaction = transaction.expect(&deleted_key(id), None).put(&deleted_key(id), json(&deleted));
+        }
+        keeper.commit(transaction).await?;
+        let dropped = drop_copies(&keeper, &nodes, id).await;
+        // It is deleted, whatever becomes of this: each node that is still written down looks by itself.
+        if let Err(error) = note_dropped(&keeper, id, &dropped).await {
+            tracing::debug!(volume = %id, %error, "who has deleted a copy could not be written down yet");
+        }
         Ok(())
     }
 
@@ -719,13 +732,19 @@ async fn record_once(
     Ok(keeper.commit(transaction).await?)
 }
 
-/// Deletes copies of a volume that is not in the record. One that cannot be reached keeps its own, and shows it.
-pub(super) async fn drop_copies(keeper: &Rc<Keeper>, nodes: &[NodeId], id: VolumeId) {
+/// Deletes copies of a volume that is not in the record; gives the nodes that have done so. One that cannot be reached keeps its own, and shows it, until
+/// [`Control::tidy_deleted`] there.
+pub(super) async fn drop_copies(keeper: &Rc<Keeper>, nodes: &[NodeId], id: VolumeId) -> Vec<NodeId> {
+    let mut dropped = Vec::new();
     for node in nodes {
-        if let Err(error) = keeper.ask(*node, Ask::DropCopy { id: id.to_string() }).await {
-            tracing::warn!(volume = %id, node = node.0, %error, "a copy was left on a node: delete it there");
+        match keeper.ask(*node, Ask::DropCopy { id: id.to_string() }).await {
+            Ok(_) => dropped.push(*node),
+            Err(error) => {
+                tracing::warn!(volume = %id, node = node.0, %error, "a copy was left on a node for now");
+            }
         }
     }
+    dropped
 }
 
 impl Control {

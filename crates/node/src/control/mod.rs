@@ -18,6 +18,7 @@ mod people;
 mod pools;
 mod predecessor;
 mod relocation;
+mod remains;
 mod reopening;
 mod showing;
 mod start;

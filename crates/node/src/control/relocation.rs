@@ -22,7 +22,7 @@ use crate::shard::Shard;
 use crate::volume::VolumeId;
 
 /// How often a change is tried anew that was thwarted by another one of the same volume: who is in sync changes a few times while a node is lost.
-const TRIES_MAX: usize = 20;
+pub(super) const TRIES_MAX: usize = 20;
 
 /// How long it is waited for a copy to be taken off its node; then it goes on by itself.
 const GONE_DEADLINE: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ const GONE_DEADLINE: Duration = Duration::from_secs(10);
 const DELETED_DEADLINE: Duration = Duration::from_secs(5);
 
 /// How often a node looks whether there are copies to delete.
-const TIDY_EVERY: Duration = Duration::from_secs(1);
+pub(super) const TIDY_EVERY: Duration = Duration::from_secs(1);
 
 /// A copy to be added.
 #[derive(Clone, Debug)]
@@ -275,7 +275,7 @@ impl Control {
         }
     }
 
-    /// Deletes the copies that were taken off this node: those of its open pools at once, and others when their pools come back.
+    /// Deletes the copies that were taken off this node, and what is left of deleted volumes: those of its open pools at once, and others when their pools come back.
     /// And has pools call their copies what the volumes are called.
     pub(super) async fn tidy_copies(self: Rc<Control>, keeper: Rc<Keeper>) {
         while !keeper.is_stopping() {
@@ -288,6 +288,7 @@ impl Control {
                     tracing::warn!(volume = entry.name, %error, "the copy that was taken off this node could not be deleted yet");
                 }
             }
+            self.tidy_deleted(&keeper).await;
         }
     }
 

@@ -506,6 +506,7 @@ impl Control {
             )
         });
         let problem = self.unserved.borrow().get(&info.id).map(ToString::to_string).or(failed);
+        let problem = problem.or_else(|| self.why_not_recorded(&info));
         let copies = self.keeper().filter(|_| info.copy.is_some()).and_then(|keeper| keeper.volume(info.id));
         let info = match &copies {
             Some(CopiesStatus { entry, .. }) => {

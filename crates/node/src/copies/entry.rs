@@ -17,6 +17,9 @@ pub const MAINTENANCE: &str = "maintenance/";
 /// Where volumes are.
 pub const VOLUMES: &str = "volume/";
 
+/// Where it is noted which nodes have still to delete what they have of volumes that are deleted.
+pub const DELETED: &str = "deleted-volume/";
+
 /// The key of a node.
 pub fn node_key(id: NodeId) -> String {
     format!("{NODES}{:05}", id.0)
@@ -35,6 +38,11 @@ pub fn volume_key(id: VolumeId) -> String {
 /// The key under which a volume's name is taken.
 pub fn volume_name_key(name: &str) -> String {
     format!("volume-name/{name}")
+}
+
+/// The key that is there until all nodes have deleted what they had of a volume.
+pub fn deleted_key(id: VolumeId) -> String {
+    format!("{DELETED}{id}")
 }
 
 /// A node as links know it: reached for everything at any of its addresses, or by what the settings name instead.
@@ -111,6 +119,21 @@ pub struct DroppedCopy {
 /// How many of [`VolumeEntry::dropped`] are remembered: nodes that never return would have them grow for ever. What is forgotten stays on its
 /// node, and is never taken for a copy.
 pub const DROPPED_MAX: usize = 16;
+
+/// A volume that is deleted, and of which nodes may still have copies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeletedVolume {
+    /// Its identity, which no other volume ever has.
+    pub id: String,
+    /// What it was called.
+    pub name: String,
+    /// The nodes that had a copy, and have not said that they deleted it.
+    pub nodes: Vec<u16>,
+}
+
+/// How many deleted volumes are remembered: nodes that never return would have them grow for ever. At 256 bytes, as many as names are long, they take 1 MiB of the
+/// record's 64. What is forgotten stays on its node, is served to nobody, and is shown with that.
+pub const DELETED_MAX: usize = 4096;
 
 /// A copy of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

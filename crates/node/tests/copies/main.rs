@@ -5,6 +5,7 @@
 mod all_paths;
 mod budget;
 mod compare_and_write;
+mod deleted;
 mod events;
 mod failed_disks;
 mod fork_ends;

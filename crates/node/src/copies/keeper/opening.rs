@@ -9,7 +9,10 @@ use store::VolumeId;
 
 use super::super::SliceCopy;
 use super::super::core::Copies;
-use super::super::entry::{DroppedCopy, NodeEntry, VOLUMES, VolumeEntry, node_key};
+use super::super::entry::{
+    DELETED, DELETED_MAX, DeletedVolume, DroppedCopy, NODES, NodeEntry, VOLUMES, VolumeEntry, deleted_key,
+    node_key,
+};
 use super::super::strategy::{SplitEntry, split_key};
 use super::fork::detach;
 use super::{Keeper, Kept};
@@ -94,8 +97,7 @@ impl Keeper {
     /// Copies that were taken off this node, which this life of it is to delete.
     pub fn dropped_here(&self) -> Vec<(VolumeEntry, DroppedCopy)> {
         let me = self.me();
-        let known = self.get::<NodeEntry>(&node_key(me));
-        if known.is_none_or(|(node, _)| node.incarnation != self.incarnation().0) {
+        if !self.knows_this_life() {
             // Somebody may be about to give a copy to the life before.
             return Vec::new();
         }
@@ -117,6 +119,53 @@ impl Keeper {
         };
         let those = volumes.into_iter().filter(|entry| !is_closing(entry) && !is_forked(entry));
         those.filter_map(dropped).collect()
+    }
+
+    /// Whether the record, as far as this node has followed it, has this life of the node: then it is not an old one.
+    fn knows_this_life(&self) -> bool {
+        let known = self.get::<NodeEntry>(&node_key(self.me()));
+        known.is_some_and(|(node, _)| node.incarnation == self.incarnation().0)
+    }
+
+    /// Volumes that are deleted, and of which this node is to delete what it has. Not what was written here alone.
+    pub fn deleted_here(&self) -> Vec<(VolumeId, DeletedVolume)> {
+        if !self.knows_this_life() {
+            return Vec::new();
+        }
+        let closing = self.closing.borrow();
+        let may = |id: &VolumeId| !closing.contains(id) && !self.forks.has(*id);
+        let me = self.me().0;
+        self.deleted().filter(|(id, deleted)| deleted.nodes.contains(&me) && may(id)).collect()
+    }
+
+    /// Volumes that are deleted, and still noted for nodes only that are in the cluster no more.
+    pub fn deleted_on_nobody(&self) -> Vec<(VolumeId, DeletedVolume)> {
+        let mut deleted = self.deleted().peekable();
+        if deleted.peek().is_none() || !self.knows_this_life() {
+            return Vec::new();
+        }
+        let nodes: BTreeSet<u16> = self.list::<NodeEntry>(NODES).iter().map(|node| node.id).collect();
+        deleted.filter(|(_, deleted)| deleted.nodes.iter().all(|node| !nodes.contains(node))).collect()
+    }
+
+    /// Whether the volume is deleted, and some node may still have a copy of it.
+    pub fn is_deleted(&self, id: VolumeId) -> bool {
+        self.revision_of(&deleted_key(id)).is_some()
+    }
+
+    /// Whether this node has gone on alone with the volume, and that is not settled.
+    pub fn has_fork(&self, id: VolumeId) -> bool {
+        self.forks.has(id)
+    }
+
+    /// Whether one more deleted volume may be remembered.
+    pub fn remembers_deleted(&self) -> bool {
+        self.deleted().count() < DELETED_MAX
+    }
+
+    fn deleted(&self) -> impl Iterator<Item = (VolumeId, DeletedVolume)> {
+        let deleted = self.list::<DeletedVolume>(DELETED).into_iter();
+        deleted.filter_map(|deleted| Some((VolumeId::parse(&deleted.id)?, deleted)))
     }
 
     /// Opens copies whose volume and whose pool are both there by now, for nobody who waits: a disk that hangs must not keep what other disks hold from acting by the

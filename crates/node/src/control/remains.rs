@@ -1,0 +1,102 @@
+//! What is left on nodes of volumes that are deleted: a node that was down meanwhile, or that nobody could ask, deletes its copy by itself.
+//!
+//! That a volume is not in the cluster's record proves nothing: who follows it anew has not heard of it yet, and a record may be set back. So nothing is deleted for that.
+//! The change that deletes a volume also writes down who has copies of it ([`DeletedVolume`]); a node that finds itself there deletes what it has, and takes itself out.
+
+use std::rc::Rc;
+
+use replica::NodeId;
+use store::VolumeInfo;
+
+use super::relocation::{TIDY_EVERY, TRIES_MAX};
+use super::{Control, ControlError};
+use crate::copies::{ClusterError, DeletedVolume, Keeper, deleted_key, json};
+use crate::volume::VolumeId;
+
+impl Control {
+    /// Deletes what is here of volumes that are deleted: from open pools at once, from others when they come back.
+    pub(super) async fn tidy_deleted(self: &Rc<Control>, keeper: &Rc<Keeper>) {
+        for (id, deleted) in keeper.deleted_here() {
+            if let Err(error) = self.drop_deleted(keeper, id, &deleted).await {
+                tracing::warn!(volume = deleted.name, %error, "what is left here of a deleted volume could not be deleted yet");
+            }
+        }
+        for (id, deleted) in keeper.deleted_on_nobody() {
+            let nodes: Vec<NodeId> = deleted.nodes.iter().copied().map(NodeId).collect();
+            if let Err(error) = note_dropped(keeper, id, &nodes).await {
+                tracing::debug!(volume = deleted.name, %error, "a deleted volume is still remembered");
+            }
+        }
+    }
+
+    async fn drop_deleted(
+        self: &Rc<Control>,
+        keeper: &Rc<Keeper>,
+        id: VolumeId,
+        deleted: &DeletedVolume,
+    ) -> Result<(), ControlError> {
+        let is_ours = |info: &VolumeInfo| info.copy.is_some_and(|copy| copy.cluster.0 == keeper.cluster().0);
+        if self.copies_of(id).iter().any(|(_, info)| is_ours(info)) {
+            self.drop_copy(&id.to_string()).await?;
+            tracing::info!(volume = deleted.name, "what was left here of a deleted volume is deleted");
+        }
+        let is_left = self.copies_of(id).iter().any(|(_, info)| is_ours(info));
+        // A pool that is not open may have it.
+        if is_left || !self.all_pools_are_open() {
+            return Ok(());
+        }
+        Ok(note_dropped(keeper, id, &[keeper.me()]).await?)
+    }
+
+    /// Why what is here of a volume with copies is not served, though no disk failed; `None`: the record has it, or is about to.
+    pub(super) fn why_not_recorded(&self, info: &VolumeInfo) -> Option<String> {
+        info.copy?;
+        let Some(keeper) = self.keeper() else {
+            return Some(match self.place() {
+                Some(_) => "the cluster's record is not known here yet".into(),
+                None => {
+                    "it is a copy of a volume of a cluster, and this node is in none: nobody may use it here"
+                        .into()
+                }
+            });
+        };
+        if keeper.volume(info.id).is_some() || self.being_made.borrow().contains(&info.id) {
+            return None;
+        }
+        Some(if keeper.acts_by().0 == 0 {
+            "the cluster's record is not known here yet".into()
+        } else if keeper.has_fork(info.id) {
+            "it was deleted while this node had gone on alone with it: what was written here is kept, and nobody may use it, until `ursa volume delete` on this node".into()
+        } else if keeper.is_deleted(info.id) {
+            "it is deleted, and what is left of it here goes in a moment".into()
+        } else {
+            "the cluster has no such volume: this is left of one that was deleted, or of another cluster's; nobody may use it, and `ursa volume delete` on this node gives it up".into()
+        })
+    }
+}
+
+/// Writes down that these nodes have nothing of a deleted volume any more.
+pub(super) async fn note_dropped(
+    keeper: &Keeper,
+    id: VolumeId,
+    nodes: &[NodeId],
+) -> Result<(), ClusterError> {
+    let key = deleted_key(id);
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let Some((mut deleted, revision)) = keeper.get::<DeletedVolume>(&key) else { return Ok(()) };
+        deleted.nodes.retain(|node| !nodes.contains(&NodeId(*node)));
+        let transaction = Keeper::transaction().expect(&key, Some(revision));
+        let transaction = match deleted.nodes.is_empty() {
+            true => transaction.delete(&key),
+            false => transaction.put(&key, json(&deleted)),
+        };
+        match keeper.commit(transaction).await {
+            Err(ClusterError::Conflict(_)) if tries < TRIES_MAX => {
+                keeper.until(TIDY_EVERY, || keeper.revision_of(&key) != Some(revision)).await;
+            }
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Volumes that are deleted while a node that has a copy cannot be asked.
+
+use node::copies::DeletedVolume;
+
+use super::*;
+
+impl Cluster {
+    /// The volumes of a node's pools, by name.
+    fn names_on(&self, index: usize) -> Vec<String> {
+        self.control(index, |control| async move {
+            control.volumes().into_iter().map(|volume| volume.info.name).collect()
+        })
+    }
+
+    /// For whom it is noted that volumes are deleted, as a node has followed the record.
+    fn noted(&self, by: usize) -> Vec<Vec<u16>> {
+        self.control(by, |control| async move {
+            let deleted = control.keeper().unwrap().list::<DeletedVolume>("deleted-volume/");
+            deleted.into_iter().map(|deleted| deleted.nodes).collect()
+        })
+    }
+
+    fn delete(&self, asked: usize) {
+        self.control(asked, |control| async move { control.delete_volume("thick", true, None).await })
+            .unwrap();
+    }
+
+    #[track_caller]
+    fn wait_for(&self, what: &str, is_so: impl Fn() -> bool) {
+        assert!(self.world.run_until(is_so, Duration::from_secs(30)), "{what}");
+    }
+}
+
+#[test]
+fn a_node_that_was_down_deletes_its_copy_when_it_is_back() {
+    each_seed(4, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        let kind = if seed.is_multiple_of(2) { VolumeKind::Ram } else { VolumeKind::Thick };
+        cluster.add_volume(kind, 3);
+        cluster.world.crash(cluster.servers[1]);
+        if seed > 2 {
+            // It is missed already, or not yet.
+            cluster.world.run_for(Duration::from_secs(3));
+        }
+        cluster.delete(0);
+        assert_eq!((cluster.names_on(0), cluster.names_on(2)), (vec![], vec![]));
+        assert_eq!(cluster.noted(0), [[2]]);
+        cluster.start(1);
+        cluster.wait_for("it deletes what it has", || cluster.names_on(1).is_empty());
+        cluster.wait_for("it is not remembered for ever", || cluster.noted(0).is_empty());
+        // Its name and its place are free.
+        cluster.add_volume(kind, 3);
+        cluster.wait_until_all_serve();
+        assert_eq!((cluster.in_sync(0), cluster.noted(0)), (3, vec![]));
+        cluster.delete(1);
+        assert!((0..3).all(|index| cluster.names_on(index).is_empty()));
+        assert!(cluster.noted(1).is_empty(), "all have said that it is gone");
+    });
+}
+
+/// What is left is shown with why nobody may use it, and stays where the record says nothing of it.
+#[test]
+fn what_the_record_says_nothing_of_is_kept_and_shown_as_unusable() {
+    let cluster = Cluster::new(1, 3, 1);
+    cluster.add_volume(VolumeKind::Thick, 2);
+    cluster.world.crash(cluster.servers[1]);
+    cluster.delete(0);
+    // As if the record were an older version's, or set back.
+    cluster.control(0, |control| async move {
+        let keeper = control.keeper().unwrap();
+        let deleted = keeper.list::<DeletedVolume>("deleted-volume/").remove(0);
+        let key = format!("deleted-volume/{}", deleted.id);
+        keeper.commit(node::copies::Keeper::transaction().delete(&key)).await.unwrap();
+    });
+    cluster.start(1);
+    cluster.world.run_for(Duration::from_secs(10));
+    let problem = cluster.control(1, |control| async move { control.volume("thick").unwrap().problem });
+    assert!(problem.as_ref().is_some_and(|text| text.contains("no such volume")), "{problem:?}");
+    cluster.delete(1);
+    assert!(cluster.names_on(1).is_empty());
+}
