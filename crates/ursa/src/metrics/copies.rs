@@ -14,11 +14,23 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
         return;
     }
     states(text, snapshot);
+    compared(text, snapshot);
     forks(text, snapshot);
     syncs(text, snapshot);
     limits(text, snapshot);
     synced(text, snapshot);
     traffic(text, snapshot);
+}
+
+fn compared(text: &mut Text, snapshot: &Snapshot) {
+    if snapshot.different.is_empty() {
+        return;
+    }
+    let help = "In how many bytes the copies in sync differed when they were last compared through this node, since its start.";
+    let mut family = text.family("ursa_volume_different_bytes", Kind::Gauge, help);
+    for (volume, bytes) in &snapshot.different {
+        family.sample(&[("volume", volume)], *bytes);
+    }
 }
 
 fn states(text: &mut Text, snapshot: &Snapshot) {

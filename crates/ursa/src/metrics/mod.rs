@@ -44,6 +44,7 @@ pub async fn scrape(Extracted(state): Extracted<State>) -> Result<impl IntoRespo
     let mut text = Text::default();
     node(&mut text, &state);
     record::write(&mut text, &snapshot);
+    record::audit(&mut text, state.access.can_write_down().await);
     cluster::write(&mut text, &members);
     volumes::write(&mut text, &snapshot);
     copies::write(&mut text, &snapshot);

@@ -1,7 +1,13 @@
-//! How the node's record is, and what else of the node somebody should look after.
+//! How the node's record and its audit log are, and what else of the node somebody should look after.
 
 use super::snapshot::Snapshot;
 use super::text::{Kind, Text};
+
+/// Whether what the API changes can be written down.
+pub(super) fn audit(text: &mut Text, is_written: bool) {
+    let help = "Whether the audit log can be written: if not, changes by the API are refused, but on the node itself.";
+    text.family("ursa_audit_up", Kind::Gauge, help).sample(&[], u8::from(is_written));
+}
 
 pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
     let record = &snapshot.record;

@@ -41,6 +41,8 @@ pub(super) struct Snapshot {
     pub(super) stats: VolumeStats,
     /// The copies of volumes that have several, by the volume's name.
     pub(super) copies: Vec<(String, CopiesStatus)>,
+    /// In how many bytes copies differed when they were last compared through this node, of those volumes that were.
+    pub(super) different: Vec<(String, u64)>,
     pub(super) replication: ReplicationStats,
     /// Names of all targets, in order.
     pub(super) targets: Vec<String>,
@@ -60,7 +62,12 @@ impl Snapshot {
         let volumes = control.volumes();
         let copies =
             volumes.iter().filter_map(|volume| Some((volume.info.name.clone(), volume.copies.clone()?)));
-        let copies = copies.collect();
+        let copies: Vec<(String, CopiesStatus)> = copies.collect();
+        let different = copies.iter().filter_map(|(name, status)| {
+            let compared = control.verification(&status.entry.id).ok()??;
+            Some((name.clone(), compared.different))
+        });
+        let different = different.collect();
         let volumes = volumes.into_iter().map(|volume| Measured {
             id: volume.info.id,
             name: volume.info.name,
@@ -72,6 +79,7 @@ impl Snapshot {
             volumes: volumes.collect(),
             stats: control.stats().await?,
             copies,
+            different,
             replication: control.replication().await?,
             targets: control.access().targets().map(|target| target.name.to_string()).collect(),
             sessions: control.sessions().await?,

@@ -144,7 +144,8 @@ fn degraded() -> Snapshot {
         sync_budget: Some(300),
     };
     let copies = vec![("v1".to_owned(), status)];
-    Snapshot { volumes: vec![measured(1)], copies, replication, ..Snapshot::default() }
+    let different = vec![("v1".to_owned(), 4096)];
+    Snapshot { volumes: vec![measured(1)], copies, different, replication, ..Snapshot::default() }
 }
 
 fn member(id: u16, up: bool) -> NodeStatus {
@@ -207,6 +208,7 @@ fn a_copy_that_is_not_in_sync_shows_how_far_it_is() {
         r#"ursa_copy_state{volume="v1",node="2",state="in_sync"} 0"#,
         r#"ursa_copy_state{volume="v1",node="2",state="joining"} 0"#,
         r#"ursa_copy_state{volume="v1",node="2",state="outside"} 1"#,
+        r#"ursa_volume_different_bytes{volume="v1"} 4096"#,
         r#"ursa_volume_fork{volume="v1",state="no"} 0"#,
         r#"ursa_volume_fork{volume="v1",state="alone"} 1"#,
         r#"ursa_volume_fork{volume="v1",state="split"} 0"#,

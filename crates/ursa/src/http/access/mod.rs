@@ -88,6 +88,11 @@ impl Access {
         })
     }
 
+    /// Whether what is changed can be written down. What failed is tried again, for two seconds at most.
+    pub async fn can_write_down(&self) -> bool {
+        self.audit.trouble().await.is_none()
+    }
+
     /// Leaves this machine's credential where the command line finds it, for an API at these addresses. It is taken away when the result is dropped.
     pub fn leave_credential(&self, addresses: &[SocketAddr], certificate: Option<String>) -> CredentialLeft {
         self.local.leave(addresses, certificate)

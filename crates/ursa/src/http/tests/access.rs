@@ -539,9 +539,12 @@ fn what_cannot_be_written_down_is_not_done_but_by_who_runs_the_node() {
     let events = rig.get("/v1/events").json(200);
     let told = events["items"].as_array().unwrap().iter();
     assert!(told.clone().any(|event| event["code"] == "audit_unavailable"), "{events}");
+    let measured = || rig.get("/metrics").text.lines().any(|line| line == "ursa_audit_up 1");
+    assert!(!measured(), "an alert is made of it");
 
     rig.post("/v1/hosts", host("b").unwrap()).json(201);
     std::fs::remove_file(rig.dir().join("audit")).unwrap();
+    assert!(measured(), "it is tried again");
     send(&rig, &operator, "POST", "/v1/hosts", host("c")).json(201);
     let written = rig.get("/v1/audit").json(200);
     assert_eq!((&written["items"][0]["who"], &written["items"][0]["status"]), (&json!("t"), &json!(201)));

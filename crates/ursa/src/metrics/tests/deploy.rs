@@ -23,6 +23,7 @@ fn written_names() -> BTreeSet<String> {
     let text = written(|text| {
         let snapshot = degraded();
         record::write(text, &snapshot);
+        record::audit(text, true);
         volumes::write(text, &snapshot);
         copies::write(text, &snapshot);
         targets::write(text, &snapshot);
