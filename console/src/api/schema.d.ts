@@ -1559,6 +1559,7 @@ export interface components {
              * @description The number of the node that a copy moves from.
              */
             from_node?: number | null;
+            held_back_by?: components["schemas"]["SyncRestraint"] | null;
             /**
              * @description What it is found by.
              * @example copy.2f1c7f3a9d1b4c55a0e2f6d47b8c9e10.3
@@ -1773,6 +1774,7 @@ export interface components {
                  * @description The number of the node that a copy moves from.
                  */
                 from_node?: number | null;
+                held_back_by?: components["schemas"]["SyncRestraint"] | null;
                 /**
                  * @description What it is found by.
                  * @example copy.2f1c7f3a9d1b4c55a0e2f6d47b8c9e10.3

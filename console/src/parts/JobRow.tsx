@@ -2,8 +2,7 @@ import { Box, Group, Progress, Text } from '@mantine/core'
 import type { ReactNode } from 'react'
 import type { ClusterNode, Job } from '../api/types'
 import { link } from '../route'
-import { jobLine, jobWord } from '../words/job'
-import { duration } from '../words/size'
+import { jobLine, jobWhy, jobWord } from '../words/job'
 import { useNow } from './clock'
 import { To } from './Problem'
 
@@ -12,11 +11,7 @@ export function JobRow({ job, nodes, at, right }: { job: Job; nodes: ClusterNode
   const now = useNow()
   const line = jobLine(job, (now - at) / 1000)
   const done = job.progress ?? undefined
-  const why = [
-    done !== undefined ? `${Math.round(100 * done)} % done.` : '',
-    job.cause ? `Why: ${job.cause}${job.waits_for || job.paused ? ';' : '.'}` : '',
-    job.paused ? `paused by ${job.paused.by} ${duration(now / 1000 - job.paused.since)} ago: it protects nothing until it is in sync.` : job.waits_for ? `waits for ${job.waits_for}.` : '',
-  ].filter(Boolean)
+  const why = [done !== undefined ? `${Math.round(100 * done)} % done.` : '', jobWhy(job, now / 1000)].filter(Boolean)
   return (
     <Box>
       <Group justify="space-between" gap="xs">

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import type { Job } from '../api/types'
 import { node } from './fixtures'
-import { cancelMeaning, jobLine, jobWord } from './job'
+import { cancelMeaning, jobLine, jobWhy, jobWord } from './job'
 import { elsewhere, missingLine } from './missing'
 
 const job = (more: Partial<Job> = {}): Job => ({ id: 'copy.1', kind: 'sync', subject: 'db', state: 'running', node: 2, can_be_cancelled: false, ...more })
@@ -20,6 +20,15 @@ it('says how far it is, and leaves out what is not known', () => {
   expect(jobLine(job({ state: 'paused', bytes_done: 1, bytes_total: 2, rate: 9, eta_s: 48 }))).toBe('1B of 2B done')
   expect(jobLine(job({ age_s: 5 }))).toBe('for 5 s')
   expect(jobLine(job({ bytes_done: 0, bytes_total: 0, rate: 0, eta_s: null }))).toBe('')
+})
+
+it('says what keeps it from getting on', () => {
+  const cause = 'its node was restarted'
+  expect(jobWhy(job(), 100)).toBe('')
+  expect(jobWhy(job({ cause }), 100)).toBe('Why: its node was restarted.')
+  expect(jobWhy(job({ cause, held_back_by: 'cluster_limit' }), 100)).toBe('Why: its node was restarted; held back by the cluster’s limit.')
+  expect(jobWhy(job({ cause, held_back_by: 'hosts', waits_for: 'a link' }), 100)).toBe('Why: its node was restarted; waits for a link.')
+  expect(jobWhy(job({ held_back_by: 'paused', paused: { by: 'eva', since: 40 } }), 100)).toBe('paused by eva 1 min ago: it protects nothing until it is in sync.')
 })
 
 it('says what stays when it is taken back', () => {

@@ -2,7 +2,7 @@
 
 import type { ClusterNode, Job } from '../api/types'
 import { duration, rate, size } from './size'
-import { toGo } from './sync'
+import { restraint, toGo } from './sync'
 
 /** What is done, with whom: `moves from n1 to n2`. */
 export function jobWord(job: Job, nodes: ClusterNode[]): string {
@@ -35,6 +35,17 @@ export function jobLine(job: Job, age = 0): string {
   if (known(job.eta_s)) parts.push(`${duration(toGo(job.eta_s, age))} to go`)
   else if (known(job.age_s)) parts.push(`for ${duration(job.age_s)}`)
   return parts.join(', ')
+}
+
+/** Why it is done, and what keeps it from getting on, or from going faster. `now`: in seconds since 1970. */
+export function jobWhy(job: Job, now: number): string {
+  const note = job.paused
+    ? `paused by ${job.paused.by} ${duration(now - job.paused.since)} ago: it protects nothing until it is in sync`
+    : job.waits_for
+      ? `waits for ${job.waits_for}`
+      : restraint(job)
+  const parts = [job.cause ? `Why: ${job.cause}` : undefined, note].filter(Boolean)
+  return parts.length > 0 ? `${parts.join('; ')}.` : ''
 }
 
 /** What it means that it stands still. */

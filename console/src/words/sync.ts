@@ -25,8 +25,8 @@ export function copyStateMeaning(state: CopyState): string {
   }
 }
 
-/** What keeps a sync from going faster, if anything. */
-export function restraint(sync: CopySync): string | undefined {
+/** What keeps a sync, or the job that it is, from going faster, if anything. */
+export function restraint(sync: Pick<CopySync, 'held_back_by'>): string | undefined {
   switch (sync.held_back_by) {
     case 'hosts':
       return 'held back by hosts’ writes'

@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::SyncRestraint;
+
 /// Work under way. When it is over it is gone from the list: events tell how it ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Job {
@@ -45,6 +47,9 @@ pub struct Job {
     /// Why it is done, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
+    /// What keeps a sync from going faster, if not the disks and the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_back_by: Option<SyncRestraint>,
     /// What it waits for; absent if it gets on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,

@@ -48,11 +48,11 @@ impl Client {
         self.json(self.authorized(self.agent.patch(url)).send_json(change))
     }
 
-    /// Compares the copies of a volume, and waits for the end; tells how far it is meanwhile.
+    /// Compares the copies of a volume, and waits for the end; tells how far it is meanwhile, every half second.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn verify_volume(&self, name: &str, told: impl Fn(&Verification)) -> Result<Verification> {
+    pub fn verify_volume(&self, name: &str, mut told: impl FnMut(&Verification)) -> Result<Verification> {
         let path = format!("/v1/volumes/{}/verify", segment(name));
         let mut found: Verification =
             self.json(self.authorized(self.agent.post(self.address(&path))).send_empty())?;

@@ -5,6 +5,7 @@ use clap::Subcommand;
 
 use super::exit::CliError;
 use super::output::Output;
+use super::sync::restraint;
 use super::table::{Table, age, fields, size};
 use crate::clock::utc;
 
@@ -64,7 +65,7 @@ fn progress(job: &Job) -> String {
 
 fn table(jobs: &[Job]) -> String {
     let mut table =
-        Table::new(&["ID", "WHAT", "OF", "NODE", "DONE", "OF BYTES", "A SECOND", "TO GO", "WAITS FOR"]);
+        Table::new(&["ID", "WHAT", "OF", "NODE", "DONE", "OF BYTES", "A SECOND", "TO GO", "NOTE"]);
     for job in jobs {
         table.row([
             job.id.clone(),
@@ -75,7 +76,7 @@ fn table(jobs: &[Job]) -> String {
             or_dash(job.bytes_total.map(size)),
             or_dash(job.rate.map(size)),
             or_dash(job.eta_s.map(age)),
-            paused(job).or_else(|| job.waits_for.clone()).unwrap_or_else(|| "-".into()),
+            or_dash(paused(job).or_else(|| waits(job)).or_else(|| held_back(job))),
         ]);
     }
     table.text("Nothing is under way.")
@@ -84,6 +85,14 @@ fn table(jobs: &[Job]) -> String {
 fn paused(job: &Job) -> Option<String> {
     let paused = job.paused.as_ref()?;
     Some(format!("PAUSED by {} since {}", paused.by.escape_debug(), utc(paused.since)))
+}
+
+fn waits(job: &Job) -> Option<String> {
+    job.waits_for.as_ref().map(|what| format!("waits for {what}"))
+}
+
+fn held_back(job: &Job) -> Option<String> {
+    job.held_back_by.and_then(restraint).map(str::to_owned)
 }
 
 fn text(job: &Job) -> String {
@@ -101,6 +110,7 @@ fn text(job: &Job) -> String {
         ("To go", or_dash(job.eta_s.map(age))),
         ("Under way for", or_dash(job.age_s.map(age))),
         ("Why", or_dash(job.cause.clone())),
+        ("Held back", held_back(job).unwrap_or_else(|| "no".into())),
         ("Waits for", or_dash(job.waits_for.clone())),
         ("Paused", paused(job).unwrap_or_else(|| "no".into())),
         ("Can be taken back", if job.can_be_cancelled { "yes" } else { "no" }.into()),

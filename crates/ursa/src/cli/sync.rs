@@ -5,6 +5,17 @@ use api::{CopySync, SyncRestraint};
 use super::table::{age, size};
 use crate::clock::utc;
 
+/// What keeps a sync from going faster, if that is not said otherwise: who has paused it, and since when.
+pub(super) fn restraint(restraint: SyncRestraint) -> Option<&'static str> {
+    Some(match restraint {
+        SyncRestraint::Hosts => "held back by hosts' writes",
+        SyncRestraint::NodeLimit => "held back by what its source may give (sync-bytes-per-second-max)",
+        SyncRestraint::ClusterLimit => "held back by the cluster's limit (ursa node sync-limit)",
+        SyncRestraint::Turn => "its turn is after other volumes",
+        SyncRestraint::Paused => return None,
+    })
+}
+
 /// In one line.
 pub(super) fn sync_line(sync: &CopySync) -> String {
     let mut text = format!("{} of {} left to copy", size(sync.left_bytes), size(sync.total_bytes));
@@ -15,15 +26,8 @@ pub(super) fn sync_line(sync: &CopySync) -> String {
         text += &format!(", {} to go", age(seconds));
     }
     text += &format!("; why: {}", sync.cause);
-    if let Some(restraint) = sync.held_back_by {
-        text += match restraint {
-            SyncRestraint::Hosts => "; held back by hosts' writes",
-            SyncRestraint::NodeLimit => "; held back by what its source may give (sync-bytes-per-second-max)",
-            SyncRestraint::ClusterLimit => "; held back by the cluster's limit (ursa node sync-limit)",
-            SyncRestraint::Turn => "; its turn is after other volumes",
-            // Said below.
-            SyncRestraint::Paused => "",
-        };
+    if let Some(words) = sync.held_back_by.and_then(restraint) {
+        text += &format!("; {words}");
     }
     if let Some(paused) = &sync.paused {
         let (by, since) = (paused.by.escape_debug(), utc(paused.since));

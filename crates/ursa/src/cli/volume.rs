@@ -9,8 +9,10 @@ use api::{
 use clap::{Args, Subcommand, ValueEnum};
 
 pub mod copy;
+mod progress;
 mod strategy;
 
+use self::progress::Progress;
 use super::attach::attach_lines;
 use super::confirm::Confirm;
 use super::exit::CliError;
@@ -146,7 +148,10 @@ impl Command {
                 output.show(&client.change_volume(&name, &change)?, shown)
             }
             Command::Verify { name } => {
-                let found = client.verify_volume(&name, tell_progress())?;
+                let mut progress = Progress::new(io::stderr(), io::stderr().is_terminal());
+                let found = client.verify_volume(&name, |found| progress.tell(found));
+                drop(progress);
+                let found = found?;
                 output.show(&found, verified)?;
                 if found.equal { Ok(()) } else { Err(CliError::CopiesDiffer(name)) }
             }
@@ -306,17 +311,6 @@ fn state(state: CopyState) -> &'static str {
         CopyState::InSync => "in sync",
         CopyState::Joining => "joining: it takes new writes, and is given what it missed",
         CopyState::Outside => "NOT IN SYNC: it misses writes",
-    }
-}
-
-/// Says on a terminal how far it is, at most once a second.
-fn tell_progress() -> impl Fn(&Verification) {
-    let shows = io::stderr().is_terminal();
-    move |found| {
-        if shows {
-            let percent = found.checked_bytes * 100 / found.total_bytes.max(1);
-            eprint!("\r{percent} % of {} compared ", size(found.total_bytes));
-        }
     }
 }
 

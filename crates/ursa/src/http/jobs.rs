@@ -14,6 +14,7 @@ use super::access::Caller;
 use super::input::Segments;
 use super::refusal::Refusal;
 use super::state::State;
+use super::volumes::copies::restraint;
 
 /// What is under way: copies of the whole cluster, and changes of the node that is asked.
 #[utoipa::path(get, path = "/v1/jobs", tag = "jobs", operation_id = "list_jobs", responses((status = OK, description = "All of it", body = List<Job>)))]
@@ -75,7 +76,7 @@ pub(super) async fn cancel(
                 "the copy of volume {volume:?} on node {node} has to be brought up to date, or it protects nothing"
             );
             return Err(Refusal::new(StatusCode::CONFLICT, "job_not_cancellable", detail).hint(format!(
-                "pause it, make it slower with `ursa node sync-limit`, or take the copy away: `ursa volume copy remove {volume} {node}`"
+                "pause it, make it slower with `ursa node sync-limit`, or take the copy away: `ursa volume copy remove {volume} --on {node}`"
             )));
         }
         JobKind::Change => {
@@ -235,6 +236,7 @@ fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
             eta_s: sync.and_then(|sync| sync.seconds_left()),
             age_s: None,
             cause: if leaves { None } else { Some(entry.cause(copy.slot).to_owned()) },
+            held_back_by: sync.and_then(|sync| sync.held_back_by).map(restraint),
             waits_for,
             can_be_cancelled: kind != JobKind::Sync,
             can_be_paused: stands && paused.is_none(),
@@ -260,6 +262,7 @@ fn of_verification(id: VolumeId, found: Verification) -> Job {
         eta_s: (found.total - found.done).checked_div(rate),
         age_s: Some(found.age.as_secs()),
         cause: None,
+        held_back_by: None,
         waits_for: (found.done == 0).then(|| "its turn".to_owned()),
         can_be_cancelled: true,
         can_be_paused: false,
@@ -282,6 +285,7 @@ fn of_change(change: ChangeStatus) -> Job {
         eta_s: None,
         age_s: Some(change.age.as_secs()),
         cause: None,
+        held_back_by: None,
         waits_for: Some(change.waits_for.to_string()),
         can_be_cancelled: false,
         can_be_paused: false,
@@ -293,7 +297,8 @@ fn of_change(change: ChangeStatus) -> Job {
 mod tests {
     use std::collections::BTreeMap;
 
-    use ::node::copies::{CopySync, SyncPause, VolumeEntry};
+    use ::node::copies::{CopySync, Restraint, SyncPause, VolumeEntry};
+    use api::SyncRestraint;
 
     use super::*;
 
@@ -349,6 +354,17 @@ mod tests {
         let leaves = of_volume(&volume(&[(1, InSync, None), (2, InSync, Some(Leaves::Now))], &[]));
         assert_eq!((leaves[0].kind, leaves[0].progress), (JobKind::RemoveCopy, None));
         assert_eq!(volume_of(&leaves[0].id), "ab");
+    }
+
+    #[test]
+    fn a_sync_says_what_keeps_it_from_going_faster() {
+        let mut behind = volume(&[(1, InSync, None), (2, Outside, None)], &[]);
+        assert_eq!(of_volume(&behind)[0].held_back_by, None);
+        behind.syncs.get_mut(&1).unwrap().held_back_by = Some(Restraint::NodeLimit);
+        assert_eq!(of_volume(&behind)[0].held_back_by, Some(SyncRestraint::NodeLimit));
+        // What goes is given nothing.
+        behind.entry.copies[1].leaves = Some(Leaves::Now);
+        assert_eq!(of_volume(&behind)[0].held_back_by, None);
     }
 
     #[test]

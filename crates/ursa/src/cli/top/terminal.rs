@@ -54,7 +54,9 @@ pub(super) fn run(client: &Client, mut views: Views, interval: Duration) -> Resu
                     (before, heard, failed) = (after, Instant::now(), None);
                 }
                 Ok(Err(error)) => failed = Some(error),
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+                Err(TryRecvError::Empty) => break,
+                // It has panicked, and given the terminal back: nothing is to be drawn any more.
+                Err(TryRecvError::Disconnected) => panic!("who reads the node's figures has stopped"),
             }
         }
         let silence = heard.elapsed();
@@ -119,4 +121,37 @@ fn ended() -> io::Result<Arc<AtomicBool>> {
         seen.store(true, Ordering::Relaxed);
     });
     Ok(ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    const PANICS: &str = "cli::top::terminal::tests::panics_with_the_terminal_taken";
+
+    #[test]
+    #[ignore = "the other test runs it, in a terminal"]
+    fn panics_with_the_terminal_taken() {
+        let _taken = Taken(ratatui::try_init().unwrap());
+        panic!("as a mistake of ours would");
+    }
+
+    #[test]
+    fn a_panic_gives_the_terminal_back_before_it_says_why() {
+        let test = env::current_exe().unwrap();
+        let line =
+            format!("stty rows 24 cols 100; exec {} --ignored --exact --nocapture {PANICS}", test.display());
+        let mut command = Command::new("script");
+        command.args(["-qefc", &line, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::null());
+        let output = command.output().unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout);
+        let at = |what: &str| shown.find(what).unwrap_or_else(|| panic!("{what:?} is not in {shown:?}"));
+        // The other screen is entered, and left.
+        assert!(at("\x1b[?1049h") < at("\x1b[?1049l"));
+        assert!(at("\x1b[?1049l") < at("as a mistake of ours would"), "{shown:?}");
+        assert_eq!(output.status.code(), Some(101), "{shown:?}");
+    }
 }

@@ -34,7 +34,7 @@ fn sync(sync: &::node::copies::CopySync, paused: Option<&SyncPause>) -> CopySync
     }
 }
 
-fn restraint(restraint: Restraint) -> SyncRestraint {
+pub(in crate::http) fn restraint(restraint: Restraint) -> SyncRestraint {
     match restraint {
         Restraint::Hosts => SyncRestraint::Hosts,
         Restraint::NodeLimit => SyncRestraint::NodeLimit,

@@ -2,7 +2,7 @@
 
 mod candidates;
 pub(super) mod change;
-mod copies;
+pub(super) mod copies;
 pub(super) mod copying;
 pub(super) mod creation;
 pub(super) mod deletion;
