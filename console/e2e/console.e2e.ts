@@ -32,6 +32,12 @@ const button = (name: string) => page.getByRole('button', { name, exact: true })
 const field = (name: string | RegExp) => page.locator('input').and(page.getByLabel(name))
 const said = (text: string | RegExp) => page.getByText(text).first().waitFor()
 
+/** An item of the menu of what is done to a volume. */
+async function item(name: string) {
+  await button('More').click()
+  await page.getByRole('menuitem', { name }).click()
+}
+
 it('is set up with the link that the first start has printed', async () => {
   const link = cluster.node(1).setUpLink
   for (const look of WIDTHS) {
@@ -118,17 +124,45 @@ it('makes a mirrored volume that the API then has', async () => {
   expect(volume.maps).toEqual([{ target: 'iqn.2026-11.io.ursa:mail', lun: 0, host: 'local' }])
 })
 
-it('knows volumes and pools of all nodes, and changes pools of the one that is asked', async () => {
+it('knows volumes and pools of all nodes; changes those, and pools of the one that is asked', async () => {
   const volume = expectStatus(await cluster.node(2).ask('GET', '/v1/volumes/mail')).body
   expect(volume.copies.some((copy: { here: boolean }) => copy.here)).toBe(false)
-  // Also one that is made through a node without a copy; it is changed through one that has.
+  // Also one whose copies are all on other nodes: whatever is done to it, a node that has one does it.
   const far = { name: 'far', size: 32 * 2 ** 20, nodes: [2, 3] }
   const made = expectStatus(await cluster.node(1).ask('POST', '/v1/volumes', far)).body
   expect(made.copies.map((copy: { node: number }) => copy.node)).toEqual([2, 3])
   await go('#/volumes/far')
   await said('goes on after about a second')
-  expect(await button('Grow').getAttribute('title')).toBe('The node that this page asks has no copy of it: open the console of n2 or n3.')
-  expectStatus(await cluster.node(2).ask('DELETE', '/v1/volumes/far?force=true'))
+  await button('Grow').click()
+  await field('New size').fill('48M')
+  await button('Grow it').click()
+  await said('far has 48M now. Hosts see it after a rescan.')
+  expect(expectStatus(await cluster.node(2).ask('GET', '/v1/volumes/far')).body.size).toBe(48 * 2 ** 20)
+  await item('Rename')
+  await field('New name').fill('distant')
+  await button('Rename it').click()
+  await page.getByRole('heading', { name: 'distant', exact: true }).waitFor()
+  await item('Compare its copies')
+  await button('Read and compare').click()
+  await said('The copies in sync are equal.')
+  await page.keyboard.press('Escape')
+  await go('#/volumes/distant/copies')
+  await field(/^On node$/).click()
+  await page.getByRole('option', { name: /^n1/ }).click()
+  await button('Add the copy').click()
+  const copies = async () => (await cluster.node(1).ask('GET', '/v1/volumes/distant')).body?.copies ?? []
+  await until('it has a copy on node 1', async () => (await copies()).length === 3 && (await copies()).every((copy: { state: string }) => copy.state === 'in_sync'))
+  await page.getByLabel('Take a copy away').check()
+  await field(/^Of node$/).click()
+  await page.getByRole('option', { name: /^n1/ }).click()
+  await button('Take the copy away').click()
+  await until('it has none there', async () => (await copies()).length === 2)
+  await go('#/volumes/distant')
+  await item('Delete')
+  await page.getByRole('textbox').last().fill('distant')
+  await button('Delete it with all its data').click()
+  await said('distant is deleted.')
+  for (const number of [1, 2, 3]) expect((await cluster.node(number).ask('GET', '/v1/volumes/distant')).status, `node ${number}`).toBe(404)
   await go('#/pools')
   for (const number of [1, 2, 3]) await said(`default of n${number}`)
   const change = (number: number) => page.getByRole('region', { name: `default of n${number}` }).getByRole('button', { name: 'Change' })

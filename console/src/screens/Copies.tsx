@@ -15,7 +15,6 @@ import { link } from '../route'
 import { ursa } from '../words/command'
 import { plural } from '../words/size'
 import { copyState, syncsOf } from '../words/sync'
-import { changedElsewhere } from '../words/volume'
 import { NoVolume } from './Volume'
 
 /** As the API has it. */
@@ -116,9 +115,7 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
   const inSync = copies.filter((copy) => copy.state === 'in_sync')
   const onlyOne = (id: string | null) => inSync.length === 1 && inSync[0]?.node === Number(id)
   const problem =
-    deed !== 'remove' && changedElsewhere(volume) !== undefined
-      ? changedElsewhere(volume)
-      : deed !== 'remove' && free.length === 0
+    deed !== 'remove' && free.length === 0
       ? 'Every node that may have volumes has a copy already.'
       : deed === 'add' && copies.length >= COPIES_MAX
         ? `It has ${COPIES_MAX} copies; there cannot be more.`

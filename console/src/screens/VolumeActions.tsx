@@ -8,7 +8,6 @@ import { Ask, DeedButton, Said } from '../parts/deed'
 import { go, link } from '../route'
 import { ursa } from '../words/command'
 import { exactSize, parseSize, size } from '../words/size'
-import { changedElsewhere } from '../words/volume'
 
 type Open = 'grow' | 'rename' | 'map' | 'unmap' | 'verify' | 'fork' | 'delete'
 
@@ -17,11 +16,9 @@ export function VolumeActions({ volume }: { volume: Volume }) {
   const close = () => setOpen(undefined)
   const forbidden = useForbidden('change')
   const copies = volume.copies ?? []
-  const elsewhere = changedElsewhere(volume)
-  const away = elsewhere !== undefined
   return (
     <Group gap="xs">
-      <DeedButton variant="default" because={elsewhere} onClick={() => setOpen('grow')}>
+      <DeedButton variant="default" onClick={() => setOpen('grow')}>
         Grow
       </DeedButton>
       <DeedButton variant="default" href={`${link('volumes', volume.name)}/copies`} because={copies.length === 0 ? 'It is on this node alone; a volume that has copies is made so.' : undefined}>
@@ -34,14 +31,13 @@ export function VolumeActions({ volume }: { volume: Volume }) {
           </Button>
         </Menu.Target>
         <Menu.Dropdown>
-          {away && <Menu.Label maw={280} style={{ whiteSpace: 'normal' }}>{elsewhere}</Menu.Label>}
-          <Menu.Item onClick={() => setOpen('map')} disabled={away}>Map it for a host group</Menu.Item>
+          <Menu.Item onClick={() => setOpen('map')}>Map it for a host group</Menu.Item>
           {volume.maps.length > 0 && <Menu.Item onClick={() => setOpen('unmap')}>Take it away from a host group</Menu.Item>}
-          <Menu.Item onClick={() => setOpen('rename')} disabled={away}>Rename</Menu.Item>
-          {copies.length > 0 && <Menu.Item onClick={() => setOpen('verify')} disabled={away}>Compare its copies</Menu.Item>}
+          <Menu.Item onClick={() => setOpen('rename')}>Rename</Menu.Item>
+          {copies.length > 0 && <Menu.Item onClick={() => setOpen('verify')}>Compare its copies</Menu.Item>}
           {volume.fork && <Menu.Item color="red" onClick={() => setOpen('fork')}>Decide whose data is kept</Menu.Item>}
           <Menu.Divider />
-          <Menu.Item color="red" onClick={() => setOpen('delete')} disabled={away}>Delete</Menu.Item>
+          <Menu.Item color="red" onClick={() => setOpen('delete')}>Delete</Menu.Item>
         </Menu.Dropdown>
       </Menu>
       <Grow volume={volume} opened={open === 'grow'} close={close} />

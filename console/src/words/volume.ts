@@ -22,13 +22,6 @@ export function volumeState(volume: Volume): { tone: Severity; word: string; why
 /** Whether it has copies, and none on the node that was asked, which then need not serve it. */
 export const isElsewhere = (volume: Volume) => (volume.copies ?? []).length > 0 && !(volume.copies ?? []).some((copy) => copy.here)
 
-/** Why most of it is not changed through the node that was asked; undefined if that has a copy. */
-export function changedElsewhere(volume: Volume): string | undefined {
-  if (!isElsewhere(volume)) return undefined
-  const names = (volume.copies ?? []).map((copy) => copy.node_name || `node ${copy.node}`)
-  return `The node that this page asks has no copy of it: open the console of ${names.join(' or ')}.`
-}
-
 export function copiesWord(volume: Volume): string {
   const copies = volume.copies ?? []
   if (copies.length === 0) return 'one, on this node'
