@@ -36,20 +36,52 @@ pub struct Node {
     portals: Vec<SocketAddr>,
     api: SocketAddr,
     data: TempDir,
+    /// Settings beyond those that every node here has.
+    settings: Vec<String>,
 }
 
 impl Node {
     /// Builds `ursa` if need be, starts it with two portals and waits until it is ready.
     pub fn start() -> Node {
+        Node::start_with(&[])
+    }
+
+    /// The same with more settings, as on the command line.
+    pub fn start_with(settings: &[&str]) -> Node {
         let portals = vec![ports::free(), ports::free()];
         let data = TempDir::new().expect("a temporary directory can be made");
-        let mut node = Node { process: None, portals, api: ports::free(), data };
+        let mut node = Node { process: None, portals, api: ports::free(), data, settings: Vec::new() };
+        node.set(settings);
         node.restart();
         node
     }
 
+    /// From its next start on it has these settings beyond those that every node here has.
+    pub fn set(&mut self, settings: &[&str]) {
+        self.settings = settings.iter().map(|&text| text.to_owned()).collect();
+    }
+
+    /// Tries to start it, and gives what it says when it ends of itself.
+    #[track_caller]
+    pub fn refuses_to_start(&mut self) -> String {
+        self.spawn();
+        let mut process = self.process.take().expect("it was started");
+        let Some(status) = program::wait(&mut process, READY_LIMIT) else {
+            let _ = process.kill();
+            let _ = process.wait();
+            panic!("it runs:\n{}", self.log());
+        };
+        assert!(!status.success(), "it ended with {status}:\n{}", self.log());
+        self.log()
+    }
+
     /// Starts it again after [`Node::kill`] or [`Node::stop`], on the same data and ports.
     pub fn restart(&mut self) {
+        self.spawn();
+        self.wait_until_ready();
+    }
+
+    fn spawn(&mut self) {
         assert!(self.process.is_none(), "it runs already");
         let log = File::options().create(true).append(true).open(self.log_path()).expect("a log can be made");
         let portals: Vec<String> = self.portals.iter().map(SocketAddr::to_string).collect();
@@ -58,9 +90,9 @@ impl Node {
         command.args(["--iscsi-listen", &portals.join(",")]);
         command.args(["--api-listen", &self.api.to_string()]);
         command.args(["--pool-size", POOL_SIZE, "--data-max", &DATA_MAX.to_string()]);
+        command.args(&self.settings);
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file has two owners")).stderr(log);
         self.process = Some(command.spawn().expect("the binary was built"));
-        self.wait_until_ready();
     }
 
     /// Makes a volume with a target and shows it.

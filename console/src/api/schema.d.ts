@@ -1287,6 +1287,20 @@ export interface components {
             /** @description It has a vote at most, and never a volume. */
             witness: boolean;
         };
+        /** @description The record of a cluster, as the node that was asked reaches it. */
+        ClusterRecord: {
+            /** @description It can be changed: a majority of what keeps it was heard of just now. Without it volumes go on, but nothing is changed and no lost node is given up. */
+            answers: boolean;
+            /**
+             * @description Where the node finds etcd, if it is there.
+             * @example [
+             *       "https://10.0.0.9:2379"
+             *     ]
+             */
+            endpoints?: string[];
+            /** @description Where it is. */
+            place: components["schemas"]["RecordPlace"];
+        };
         /** @description A copy to be added to a volume. */
         CopyCreate: {
             /**
@@ -2173,6 +2187,7 @@ export interface components {
             portals: string[];
             /** @description What somebody should look after now, in sentences; empty if all is well. */
             problems?: string[];
+            record?: components["schemas"]["ClusterRecord"] | null;
             /**
              * Format: int64
              * @description Seconds since it began to serve.
@@ -2338,6 +2353,11 @@ export interface components {
          * @enum {string}
          */
         ProvedBy: "session" | "token" | "local";
+        /**
+         * @description Where a cluster has its record.
+         * @enum {string}
+         */
+        RecordPlace: "nodes" | "etcd";
         /** @description A disk of a pool that cannot be used. */
         RemainingDisk: {
             /** @description The file or block device. */

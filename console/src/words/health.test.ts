@@ -37,6 +37,11 @@ describe('health', () => {
     expect(one.map((finding) => finding.key)).toContain('no majority')
     expect(findings({ ...well, nodes: [node(1), node(2, { votes: false })] }).map((f) => f.key)).toEqual(['two nodes'])
   })
+  it('knows that with etcd no node votes, and that two are enough', () => {
+    const record = { place: 'etcd' as const, answers: true, endpoints: ['http://10.0.0.9:2379'] }
+    const state = { name: 'n1', version: '0', cores: 1, uptime: 1, portals: [], changes: [], problems: [], record }
+    expect(findings({ ...well, node: state, nodes: [node(1, { votes: false }), node(2, { votes: false })] })).toEqual([])
+  })
   it('names the node of a pool, and takes what this node says for its own pools', () => {
     const other: Pool = { ...pool, state: 'read_only', node: 2, node_name: 'n2' }
     const state = { name: 'n1', version: '0', cores: 1, uptime: 1, portals: [], changes: [], problems: ['pool default is read-only'] }

@@ -41,7 +41,8 @@ export function findings(observed: Observed): Finding[] {
   const found = [
     ...observed.volumes.flatMap(ofVolume),
     ...(observed.nodes ?? []).flatMap(ofNode),
-    ...ofVotes(observed.nodes ?? []),
+    // Where etcd has the record no node votes, and the node says itself what is the matter.
+    ...(observed.node?.record?.place === 'etcd' ? [] : ofVotes(observed.nodes ?? [])),
     ...observed.pools.flatMap(ofPool),
     ...ofCopies(observed),
   ]

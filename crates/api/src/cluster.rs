@@ -63,6 +63,29 @@ pub struct ClusterNode {
     pub portals: Vec<String>,
 }
 
+/// Where a cluster has its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordPlace {
+    /// In its nodes: a majority of those that vote decides.
+    Nodes,
+    /// In a site's etcd: no node votes.
+    Etcd,
+}
+
+/// The record of a cluster, as the node that was asked reaches it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClusterRecord {
+    /// Where it is.
+    pub place: RecordPlace,
+    /// It can be changed: a majority of what keeps it was heard of just now. Without it volumes go on, but nothing is changed and no lost node is given up.
+    pub answers: bool,
+    /// Where the node finds etcd, if it is there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(example = json!(["https://10.0.0.9:2379"]))]
+    pub endpoints: Vec<String>,
+}
+
 /// Which node decides alone while two nodes without a witness are the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

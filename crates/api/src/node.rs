@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::cluster::ClusterRecord;
+
 /// Whether the node serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
@@ -32,6 +34,9 @@ pub struct Node {
     /// What somebody should look after now, in sentences; empty if all is well.
     #[serde(default)]
     pub problems: Vec<String>,
+    /// The record of its cluster; absent without one, or if that does not say how it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<ClusterRecord>,
 }
 
 /// A change under way. One that waits for a disk goes on when the disk answers, and holds up no change of anything else.

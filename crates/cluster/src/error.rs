@@ -29,6 +29,12 @@ pub enum Error {
     /// Nothing was changed.
     #[error("etcd has its own members: change them with its own means")]
     Foreign,
+    /// Nothing was changed.
+    #[error("etcd, which has the cluster's record, did not answer: `ursa status` says why")]
+    Etcd,
+    /// Nothing was changed.
+    #[error("what is in etcd is not the cluster's record as this node knows it: `ursa status` says more")]
+    WrongEtcd,
     /// The engine was stopped, or its disk failed; the log says which. A transaction may have taken effect.
     #[error("the cluster's record does not run on this node any more")]
     Stopped,

@@ -186,6 +186,7 @@ impl Shared {
             generation: 1,
             voters: numbers(&self.members.voters),
             learners: numbers(&self.members.learners),
+            trouble: None,
         }
     }
 }

@@ -25,29 +25,31 @@ pub(crate) enum Request {
     List { prefix: String, deadline: Duration, answer: Answer<Everything> },
     Cas { transaction: Transaction, deadline: Duration, answer: Answer<Outcome> },
     Watch { after: Revision, answer: Answer<Watch> },
-    Status { deadline: Duration, answer: Answer<Status> },
+    Status { answer: Answer<Status> },
     Members { change: MemberChange, deadline: Duration, answer: Answer<()> },
 }
 
-/// How the record is doing, as this node sees it without asking anybody; or etcd's node, which it asks.
+/// How the record is doing, as this node sees it without asking anybody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// This node; of etcd: nobody.
     pub node: Option<NodeId>,
-    /// Who leads, if somebody does. (etcd's members have numbers of their own.)
+    /// Which node leads, if one does; with etcd none does.
     pub leader: Option<u64>,
     /// Of the leader; grows with each election.
     pub term: u64,
-    /// A leader is known and was heard of within an election's time, so that there was a quorum then.
+    /// A leader is known and was heard of within an election's time, so that there was a quorum then; or etcd has just answered what only its majority can.
     pub quorum: bool,
     /// Of the last change that this node knows of.
     pub revision: Revision,
     /// Grows with each `force_new_cluster`.
     pub generation: u64,
-    /// Whose words count.
+    /// Nodes whose words count; with etcd none's does.
     pub voters: Vec<u64>,
-    /// Who follows besides.
+    /// Nodes that follow besides; with etcd they follow unknown to it.
     pub learners: Vec<u64>,
+    /// Why etcd cannot be used, where it cannot.
+    pub trouble: Option<String>,
 }
 
 impl Store {
@@ -89,8 +91,8 @@ impl Store {
 
     /// How the record is doing.
     pub fn status(&self, deadline: Duration) -> Call<Status> {
-        let (answer, call, deadline) = call(deadline, Error::NoLeader);
-        (self.take)(Request::Status { deadline, answer });
+        let (answer, call, _) = call(deadline, Error::NoLeader);
+        (self.take)(Request::Status { answer });
         call
     }
 

@@ -115,11 +115,15 @@ pub struct Config {
     pub unix_now: fn() -> u64,
 }
 
+pub use cluster::etcd::{Access, AccessError};
+
 /// What keeps a cluster's record.
 #[derive(Clone, Debug)]
 pub enum RecordEngine {
     /// The nodes themselves, by Raft, in a file each.
     Embedded,
+    /// A site's own etcd.
+    Etcd(Access),
     /// The memory of the process that simulates them all.
     Memory(cluster::memory::Memory),
     /// The simulated nodes themselves, by Raft.

@@ -13,7 +13,7 @@ use base::ByteLen;
 use cluster::embedded::Files;
 use cluster::memory::Memory;
 use initiator::{Error, Lun, Options, Session, Timeouts};
-use node::control::{MapSpec, Member, NewVolume, Place, Placement, PoolSpec, TargetSpec};
+use node::control::{MapSpec, Member, NewVolume, Place, Placement, PoolSpec, RecordPlace, TargetSpec};
 use node::copies::{
     Answer, Ask, Copies, Keeper, NodeEntry, RECORD_DEADLINE, StandingEntry, VolumeEntry, json, node_key,
 };
@@ -217,6 +217,7 @@ impl Cluster {
             node: index as u16 + 1,
             listen: members[index].addresses.clone(),
             witness,
+            record: RecordPlace::Nodes,
             force_new: false,
             incarnation: 0,
             members,

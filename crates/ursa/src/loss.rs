@@ -1,18 +1,30 @@
 //! What the loss of a node would do to a volume now: for the API, and for the command line that shows it.
 
-use api::{ClusterNode, CopyState, Loss, LossOutcome, Strategy, Volume, VolumeCopy, VolumeKind};
+use api::{
+    ClusterNode, ClusterRecord, CopyState, Loss, LossOutcome, RecordPlace, Strategy, Volume, VolumeCopy,
+    VolumeKind,
+};
+
+/// What agrees on what is lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Cluster<'a> {
+    /// Its nodes; none if they are not known.
+    pub nodes: &'a [ClusterNode],
+    /// Its record, as far as that is known.
+    pub record: Option<&'a ClusterRecord>,
+}
 
 /// For each node that has a copy; none if the nodes are not known.
-pub fn losses(volume: &Volume, nodes: &[ClusterNode]) -> Vec<Loss> {
-    match nodes {
+pub fn losses(volume: &Volume, cluster: Cluster<'_>) -> Vec<Loss> {
+    match cluster.nodes {
         [] => Vec::new(),
-        _ => volume.copies.iter().map(|copy| loss(volume, copy, nodes)).collect(),
+        _ => volume.copies.iter().map(|copy| loss(volume, copy, cluster)).collect(),
     }
 }
 
-fn loss(volume: &Volume, copy: &VolumeCopy, nodes: &[ClusterNode]) -> Loss {
+fn loss(volume: &Volume, copy: &VolumeCopy, cluster: Cluster<'_>) -> Loss {
     let node = copy.node;
-    let (outcome, text) = match outcome(volume, copy, nodes) {
+    let (outcome, text) = match outcome(volume, copy, cluster) {
         Some((outcome, what)) => (outcome, format!("if node {node} is lost: {what}")),
         None => (LossOutcome::DownNow, format!("node {node} is not there now")),
     };
@@ -23,10 +35,12 @@ fn loss(volume: &Volume, copy: &VolumeCopy, nodes: &[ClusterNode]) -> Loss {
 pub fn outcome(
     volume: &Volume,
     copy: &VolumeCopy,
-    nodes: &[ClusterNode],
+    cluster: Cluster<'_>,
 ) -> Option<(LossOutcome, &'static str)> {
     use LossOutcome::{DataLost, GoesOn, GoesOnAlone, Nothing, Stops};
     let node = copy.node;
+    let Cluster { nodes, record } = cluster;
+    let etcd = record.filter(|record| record.place == RecordPlace::Etcd);
     let up = |id: u16| nodes.iter().any(|node| node.id == id && node.up);
     if !up(node) {
         return None;
@@ -39,6 +53,11 @@ pub fn outcome(
             (DataLost, "ITS DATA IS LOST: it is the only copy in sync, and it is in memory")
         }
         (CopyState::InSync, 0) => (Stops, "nobody serves until it is back: it is the only copy in sync"),
+        _ if etcd.is_some_and(|etcd| etcd.answers) => (GoesOn, GOES_ON),
+        _ if etcd.is_some() => (
+            Stops,
+            "nobody serves until it is back, or etcd answers again: nothing else can agree that it is gone",
+        ),
         _ if !outvoted(node, nodes) && is_of_two(nodes) && goes_on_alone(volume) => (
             GoesOnAlone,
             "the other one goes on alone after about six seconds; BUT IF ONLY THE LINK IS LOST, BOTH GO ON, and one's data is given up later",
@@ -51,9 +70,11 @@ pub fn outcome(
             Stops,
             "nobody serves until it is back: without it too few nodes are left to agree that it is gone",
         ),
-        _ => (GoesOn, "goes on after about a second"),
+        _ => (GoesOn, GOES_ON),
     })
 }
+
+const GOES_ON: &str = "goes on after about a second";
 
 /// Whether somebody has agreed that a node goes on alone with it.
 fn goes_on_alone(volume: &Volume) -> bool {
@@ -101,21 +122,42 @@ mod tests {
 
     use CopyState::{InSync, Joining, Outside};
 
+    /// In a cluster whose nodes have the record.
+    fn of(nodes: &[ClusterNode]) -> Cluster<'_> {
+        Cluster { nodes, record: None }
+    }
+
     fn losses(volume: &Volume, nodes: &[ClusterNode]) -> Vec<String> {
-        super::losses(volume, nodes).into_iter().map(|loss| loss.text).collect()
+        super::losses(volume, of(nodes)).into_iter().map(|loss| loss.text).collect()
     }
 
     const GOES_ON: &str = "goes on after about a second";
 
     #[test]
+    fn with_etcd_each_of_two_nodes_can_be_lost_while_it_answers() {
+        let two = nodes(&[(true, false); 2]);
+        let volume = volume(VolumeKind::Thick, &[(1, InSync), (2, InSync)]);
+        let said = |answers: bool| {
+            let record = ClusterRecord { place: RecordPlace::Etcd, answers, endpoints: Vec::new() };
+            let lost = super::losses(&volume, Cluster { nodes: &two, record: Some(&record) });
+            lost.into_iter().map(|loss| loss.text).collect::<Vec<_>>()
+        };
+        let goes_on = [1, 2].map(|node| format!("if node {node} is lost: {GOES_ON}"));
+        assert_eq!(said(true), goes_on);
+        let stops =
+            "nobody serves until it is back, or etcd answers again: nothing else can agree that it is gone";
+        assert_eq!(said(false), [1, 2].map(|node| format!("if node {node} is lost: {stops}")));
+    }
+
+    #[test]
     fn what_is_lost_is_told_to_programs_too() {
         let one = nodes(&[(true, true), (false, true), (true, true)]);
         let copies = [(1, InSync), (2, InSync), (3, Outside)];
-        let told = super::losses(&volume(VolumeKind::Ram, &copies), &one);
+        let told = super::losses(&volume(VolumeKind::Ram, &copies), of(&one));
         let told: Vec<(u16, LossOutcome)> = told.into_iter().map(|loss| (loss.node, loss.outcome)).collect();
         use LossOutcome::{DataLost, DownNow, Nothing};
         assert_eq!(told, [(1, DataLost), (2, DownNow), (3, Nothing)]);
-        assert!(super::losses(&volume(VolumeKind::Ram, &copies), &[]).is_empty(), "nobody knows");
+        assert!(super::losses(&volume(VolumeKind::Ram, &copies), of(&[])).is_empty(), "nobody knows");
     }
 
     #[test]

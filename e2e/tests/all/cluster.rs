@@ -18,8 +18,8 @@ const STALL_MAX: Duration = Duration::from_secs(2);
 const SYNC_LIMIT: Duration = Duration::from_secs(30);
 
 /// Blocks of eight sectors, written over and over.
-const BLOCKS: u64 = 64;
-const BLOCK: usize = 8 * SECTOR;
+pub const BLOCKS: u64 = 64;
+pub const BLOCK: usize = 8 * SECTOR;
 
 /// The volumes: on disks, and in memory.
 const VOLUMES: [(&str, &str, &str); 2] = [("db", "thick", "3"), ("scratch", "ram", "2")];
@@ -124,7 +124,7 @@ fn the_last_survivor_is_made_a_cluster_of_its_own() {
     assert_eq!(copy_nodes(&nodes[0], "db"), [1]);
 }
 
-const TARGET: &str = "iqn.2026-11.io.ursa:shared";
+pub const TARGET: &str = "iqn.2026-11.io.ursa:shared";
 
 /// Kills node 1 while it is written through, and goes on through the other one.
 fn go_on(nodes: &mut [Node; 3], second: usize, name: &str, lun: u64) {
@@ -229,7 +229,7 @@ pub fn wait(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
 
 /// A session whose unit is ready, within the time that a stall may take.
 #[track_caller]
-fn ready(export: &Export) -> Raw {
+pub fn ready(export: &Export) -> Raw {
     let end = Instant::now() + STALL_MAX;
     loop {
         let found = Raw::login(export, 0, 0x4000).and_then(|mut raw| raw.wait_until_ready().map(|()| raw));
@@ -295,6 +295,6 @@ fn check(raw: &mut Raw, export: &Export, promises: &Promises, since: Instant) {
     }
 }
 
-fn first_sector(block: u64) -> u64 {
+pub fn first_sector(block: u64) -> u64 {
     block * (BLOCK / SECTOR) as u64
 }

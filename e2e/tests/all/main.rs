@@ -8,6 +8,7 @@ mod cluster;
 mod conformance;
 mod connections;
 mod drill;
+mod etcd;
 mod forks;
 mod guest;
 mod guest_cluster;

@@ -18,13 +18,15 @@ use crate::watch::{Everything, Watch, Watches};
 /// How long reading everything may take before it is tried again.
 const READ_ALL: Duration = Duration::from_secs(10);
 
-#[derive(Default)]
 pub(super) struct Following {
-    /// All there is; `None` until it was read for the first time.
+    /// All there is, nothing before it was read for the first time; `None`: it is over.
     known: Option<(Everything, Watches)>,
-    /// Watches that begin when it was.
-    waiting: Vec<(Revision, Answer<Watch>)>,
-    ended: bool,
+}
+
+impl Default for Following {
+    fn default() -> Following {
+        Following { known: Some((Everything::default(), Watches::new(Revision(0)))) }
+    }
 }
 
 impl Following {
@@ -32,35 +34,26 @@ impl Following {
         self.known.as_ref().map(|(now, _)| now.revision).unwrap_or_default()
     }
 
+    /// A watch begins at once, also while etcd does not answer: it is told when it does.
     pub(super) fn watch(&mut self, after: Revision, answer: Answer<Watch>) {
-        let count = self.known.as_mut().map_or(self.waiting.len(), |(_, watches)| watches.count());
         match &mut self.known {
-            _ if self.ended => answer.send(Err(Error::Stopped)),
-            _ if count >= WATCHES_MAX => answer.send(Err(Error::Busy)),
-            Some((now, watches)) => answer.send(Ok(watches.watch(after, now))),
-            None => self.waiting.push((after, answer)),
+            None => answer.send(Err(Error::Stopped)),
+            Some((now, watches)) => answer.send(match watches.count() {
+                WATCHES_MAX.. => Err(Error::Busy),
+                _ => Ok(watches.watch(after, now)),
+            }),
         }
     }
 
     /// Watches are told that no more will come.
     pub(super) fn end(&mut self) {
-        *self = Following { ended: true, ..Following::default() };
+        self.known = None;
     }
 
     fn begin(&mut self, all: Everything) {
-        match &mut self.known {
-            _ if self.ended => return,
-            Some((now, watches)) => {
-                watches.replaced(&all);
-                *now = all;
-            }
-            None => {
-                let watches = Watches::new(all.revision);
-                self.known = Some((all, watches));
-            }
-        }
-        for (after, answer) in std::mem::take(&mut self.waiting) {
-            self.watch(after, answer);
+        if let Some((now, watches)) = &mut self.known {
+            watches.replaced(&all);
+            *now = all;
         }
     }
 
@@ -94,15 +87,18 @@ impl Shared {
     pub(super) fn follow(&self) {
         let mut whole = false;
         while !self.stopping.load(Ordering::Relaxed) {
-            if !whole {
-                let all = self.range("", Some(self.layout.end("")), Instant::now() + READ_ALL);
-                let Ok(all) = all else {
-                    thread::sleep(PAUSE);
-                    continue;
-                };
-                self.following().begin(all);
-                whole = true;
+            // What breaks a connection may have been the end of one etcd and the beginning of another one.
+            let ready = match whole {
+                true => self.look(),
+                false => self
+                    .range("", Some(self.layout.end("")), Instant::now() + READ_ALL)
+                    .map(|all| self.following().begin(all)),
+            };
+            if ready.is_err() {
+                thread::sleep(PAUSE);
+                continue;
             }
+            whole = true;
             let (key, end) = self.layout.all();
             // Revisions of others are not counted: etcd may have dropped what lies between, and then says so.
             let from = self.following().revision().0 + 1;

@@ -2,16 +2,18 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use ureq::{Agent, Timeout};
 
-use crate::error::Error;
+use super::StartError;
+use super::access::{Access, User};
 
 /// How long one member may take to answer one question, if there is that much time.
-const ATTEMPT: Duration = Duration::from_secs(3);
+pub(super) const ATTEMPT: Duration = Duration::from_secs(3);
 /// Between two questions that were not answered.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 /// How long changes are read from one connection; then another takes its place, so that one that is dead is noticed.
@@ -24,6 +26,17 @@ pub(super) struct Gateway {
     endpoints: Vec<String>,
     /// Which of them is asked next.
     next: AtomicUsize,
+    user: Option<User>,
+    said: Mutex<Said>,
+}
+
+/// What etcd has said last.
+#[derive(Default)]
+struct Said {
+    /// What it takes for a proof of the user, until it forgets it.
+    token: Option<String>,
+    /// Why the last question was not answered, and by which member.
+    trouble: Option<String>,
 }
 
 /// No answer.
@@ -43,24 +56,42 @@ pub(super) enum Refused {
     Full,
     /// It has expired.
     Lease,
+    /// The user has not proved to be it, or not lately.
+    Token,
+    /// The user may not.
+    Denied,
 }
 
 impl Failed {
-    /// What the caller of a read is told.
-    pub(super) fn of_read(self) -> Error {
+    /// What it comes to when etcd refuses the same after that.
+    fn or(self, refused: Refused) -> Failed {
         match self {
-            Failed::Unreached => Error::NoLeader,
-            Failed::Unknown | Failed::Refused(_) => Error::NoQuorum,
+            Failed::Unknown => Failed::Unknown,
+            _ => Failed::Refused(refused),
         }
     }
 }
 
 impl Gateway {
-    pub(super) fn new(endpoints: &[String]) -> Gateway {
-        let config = Agent::config_builder().http_status_as_error(false).max_redirects(0);
-        let config = config.timeout_connect(Some(ATTEMPT)).build();
-        let endpoints = endpoints.iter().map(|it| it.trim_end_matches('/').to_owned()).collect();
-        Gateway { agent: Agent::new_with_config(config), endpoints, next: AtomicUsize::new(0) }
+    pub(super) fn new(access: &Access) -> Result<Gateway, StartError> {
+        access.check()?;
+        let endpoints = access.endpoints.iter().map(|it| it.trim_end_matches('/').to_owned()).collect();
+        Ok(Gateway {
+            agent: access.agent()?,
+            endpoints,
+            next: AtomicUsize::new(0),
+            user: access.read_user()?,
+            said: Mutex::default(),
+        })
+    }
+
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().expect("no code panics while it holds what was said")
+    }
+
+    /// Why the last question was not answered.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.said().trouble.clone()
     }
 
     /// The answer to a question that may be asked more than once.
@@ -70,7 +101,13 @@ impl Gateway {
             match self.ask_once(path, body, until) {
                 Err(Failed::Unreached) => {}
                 Err(Failed::Unknown) => failed = Failed::Unknown,
-                answered => return answered,
+                Err(Failed::Refused(Refused::Token)) if self.user.is_some() => {
+                    if let Err(Failed::Refused(refused)) = self.prove(until) {
+                        return Err(failed.or(refused));
+                    }
+                }
+                Err(Failed::Refused(refused)) => return Err(failed.or(refused)),
+                Ok(answer) => return Ok(answer),
             }
             if Instant::now() + PAUSE >= until {
                 return Err(failed);
@@ -79,24 +116,51 @@ impl Gateway {
         }
     }
 
+    /// Proves to be the user, so that questions are answered.
+    fn prove(&self, until: Instant) -> Result<(), Failed> {
+        let Some(User { name, password }) = &self.user else { return Ok(()) };
+        self.said().token = None;
+        let proof =
+            self.ask_once("auth/authenticate", &json!({ "name": name, "password": password }), until)?;
+        self.said().token = proof["token"].as_str().map(str::to_owned);
+        Ok(())
+    }
+
     /// Asks one member; another one next time, if it does not answer.
     fn ask_once(&self, path: &str, body: &Value, until: Instant) -> Result<Value, Failed> {
         let at = self.next.load(Ordering::Relaxed);
         let endpoint = &self.endpoints[at % self.endpoints.len()];
         let left = until.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(1), ATTEMPT);
-        let request = self.agent.post(format!("{endpoint}/v3/{path}"));
-        let answer = request.config().timeout_global(Some(left)).build().send_json(body);
-        let answer =
-            answer.map_err(|error| if never_sent(&error) { Failed::Unreached } else { Failed::Unknown });
+        let request = self.request(endpoint, path).config().timeout_global(Some(left)).build();
+        let answer = request.send_json(body).map_err(|error| {
+            let failed = if never_sent(&error) { Failed::Unreached } else { Failed::Unknown };
+            (failed, error.to_string())
+        });
         let answer = answer.and_then(|mut answer| {
             let read = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_json::<Value>();
-            let read = read.map_err(|_| Failed::Unknown)?;
+            let read = read.map_err(|error| (Failed::Unknown, error.to_string()))?;
             if answer.status().is_success() { Ok(read) } else { Err(refusal(&read)) }
         });
-        if matches!(answer, Err(Failed::Unreached | Failed::Unknown)) {
-            self.next.store(at.wrapping_add(1), Ordering::Relaxed);
+        let answer = answer.map_err(|(failed, why)| {
+            self.said().trouble = Some(format!("{endpoint}: {why}"));
+            failed
+        });
+        match answer {
+            Ok(_) => self.said().trouble = None,
+            Err(Failed::Unreached | Failed::Unknown) => {
+                self.next.store(at.wrapping_add(1), Ordering::Relaxed)
+            }
+            Err(Failed::Refused(_)) => {}
         }
         answer
+    }
+
+    fn request(&self, endpoint: &str, path: &str) -> ureq::RequestBuilder<ureq::typestate::WithBody> {
+        let request = self.agent.post(format!("{endpoint}/v3/{path}"));
+        match &self.said().token {
+            Some(token) => request.header("Authorization", token),
+            None => request,
+        }
     }
 
     /// Asks one member for a stream of answers, a line each, and gives each to `take` until that says that it was the last one,
@@ -104,7 +168,7 @@ impl Gateway {
     pub(super) fn stream(&self, path: &str, body: &Value, mut take: impl FnMut(&Value) -> bool) {
         let at = self.next.load(Ordering::Relaxed);
         let endpoint = &self.endpoints[at % self.endpoints.len()];
-        let request = self.agent.post(format!("{endpoint}/v3/{path}"));
+        let request = self.request(endpoint, path);
         let request = request.config().timeout_recv_response(Some(ATTEMPT)).timeout_recv_body(Some(STREAM));
         let Ok(answer) = request.build().send_json(body) else {
             self.next.store(at.wrapping_add(1), Ordering::Relaxed);
@@ -139,13 +203,22 @@ fn never_sent(error: &ureq::Error) -> bool {
     }
 }
 
-/// What etcd means by an error. Its messages are part of its API (`rpctypes`); gRPC's codes alone do not tell these apart.
-fn refusal(answer: &Value) -> Failed {
-    match answer["error"].as_str().unwrap_or_default() {
+/// What etcd means by an error, and says. Its messages are part of its API (`rpctypes`); gRPC's codes alone do not tell these apart.
+fn refusal(answer: &Value) -> (Failed, String) {
+    // Later versions name it `message` alone.
+    let said = answer["error"].as_str().or(answer["message"].as_str()).unwrap_or("an error without a word");
+    let failed = match said {
         "etcdserver: mvcc: database space exceeded" => Failed::Refused(Refused::Full),
         "etcdserver: requested lease not found" => Failed::Refused(Refused::Lease),
+        "etcdserver: user name is empty"
+        | "etcdserver: invalid auth token"
+        | "etcdserver: revision of auth store is old" => Failed::Refused(Refused::Token),
+        "etcdserver: permission denied"
+        | "etcdserver: authentication failed, invalid user ID or password"
+        | "etcdserver: authentication is not enabled" => Failed::Refused(Refused::Denied),
         _ => Failed::Unknown,
-    }
+    };
+    (failed, said.to_owned())
 }
 
 /// etcd's 64-bit numbers are strings in JSON, and 0 is left out.
@@ -155,16 +228,16 @@ pub(super) fn number(value: &Value) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn what_etcd_means() {
-        let answer = |error| refusal(&json!({ "error": error, "code": 8 }));
+        let answer = |error| refusal(&json!({ "error": error, "code": 8 })).0;
         assert_eq!(answer("etcdserver: mvcc: database space exceeded"), Failed::Refused(Refused::Full));
         assert_eq!(answer("etcdserver: requested lease not found"), Failed::Refused(Refused::Lease));
         assert_eq!(answer("etcdserver: request timed out"), Failed::Unknown);
+        let later = refusal(&json!({ "message": "etcdserver: permission denied", "code": 7 }));
+        assert_eq!(later, (Failed::Refused(Refused::Denied), "etcdserver: permission denied".to_owned()));
         assert_eq!((number(&json!("18446744073709551615")), number(&json!(null))), (u64::MAX, 0));
     }
 }

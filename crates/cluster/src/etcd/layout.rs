@@ -11,6 +11,8 @@ use super::gateway::number;
 use crate::transaction::{Revision, Versioned};
 use crate::watch::{Change, Everything};
 
+/// Of this layout. Where it does not stand there is no record.
+pub(super) const VERSION: &str = "1";
 /// A transaction's result: it took effect.
 pub(super) const COMMITTED: &str = "1";
 /// A transaction's result: it conflicted.
@@ -47,6 +49,11 @@ impl Layout {
         base64(format!("{}r/{key}", self.prefix).as_bytes())
     }
 
+    /// Where the version of the layout stands.
+    pub(super) fn version(&self) -> String {
+        base64(format!("{}version", self.prefix).as_bytes())
+    }
+
     /// The end of the range of all keys of the record that begin with `prefix`.
     pub(super) fn end(&self, prefix: &str) -> String {
         base64(&after(format!("{}r/{prefix}", self.prefix).into_bytes()))
@@ -71,11 +78,10 @@ impl Layout {
         }
     }
 
-    /// The answer to a question for a range of the record.
-    pub(super) fn everything(&self, answer: &Value) -> Option<Everything> {
-        let revision = Revision(number(&answer["header"]["revision"]));
+    /// What of the record is in the answer to a question for a range, as of `revision`.
+    pub(super) fn everything(&self, revision: Revision, range: &Value) -> Option<Everything> {
         let mut entries = BTreeMap::new();
-        for kv in answer["kvs"].as_array().into_iter().flatten() {
+        for kv in range["kvs"].as_array().into_iter().flatten() {
             if let Some(Key::Record(key)) = self.parse(&bytes(&kv["key"])?) {
                 let value = bytes(&kv["value"])?.into();
                 entries.insert(key, Versioned { value, revision: Revision(number(&kv["mod_revision"])) });
@@ -157,6 +163,7 @@ mod tests {
         assert_eq!(layout.end("vol/"), base64(b"u/r/vol0"));
         assert_eq!(layout.parse(b"u/r/vol/a"), Some(Key::Record("vol/a".to_owned())));
         assert_eq!(layout.parse(b"u/op/1"), Some(Key::Result));
+        assert_eq!(layout.parse(b"u/version"), None);
         assert_eq!(layout.parse(b"other"), None);
     }
 }

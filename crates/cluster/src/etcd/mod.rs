@@ -1,45 +1,54 @@
 //! A site's own etcd (3.4 or later) as the engine, by the JSON gateway that every etcd has.
 //!
-//! All is below one prefix: `PREFIXr/KEY` are the record's keys, `PREFIXop/ID` what became of each transaction. A transaction puts its own
+//! All is below one prefix: `PREFIXversion` says that the record is there, and in which layout; `PREFIXr/KEY` are its keys, `PREFIXop/ID` what became of each transaction. A transaction puts its own
 //! result there in the same transaction of etcd, also when it conflicts: so one that is sent again, because an answer was lost,
 //! takes effect once, and one that was said to conflict never takes effect later. Results go with a lease after an hour or two.
 //!
 //! Threads of our own wait for etcd. One follows all changes by etcd's watch, from the revision after the last one seen, so that none is skipped
 //! when a connection breaks; where etcd does not keep it any more, watches start again from everything.
-//!
-//! etcd without TLS and without users only, so far.
+//! Another one looks all the time whether etcd answers and has what it had: nothing is followed of an etcd that was emptied or set back, and nothing is written to it.
 
+mod access;
 mod following;
 mod gateway;
+mod health;
 mod layout;
 mod transactions;
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rt::sync::oneshot;
 use serde_json::json;
 use thiserror::Error as ThisError;
 
 use crate::error::Error;
 use crate::limits::CALLS_MAX;
 use crate::store::{Request, Status, Store};
+use crate::transaction::Revision;
 use crate::watch::Everything;
+pub use access::{Access, AccessError};
 use following::Following;
 use gateway::{Gateway, number};
-use layout::Layout;
+use health::Health;
+use layout::{Layout, VERSION, base64};
 use transactions::Lease;
 
 /// Calls that are at etcd at the same time. Each needs a thread, and its calls are rare.
 const WORKERS: usize = 4;
 
-/// Where etcd is.
+/// How long etcd may take when a record is begun.
+const FOUND: Duration = Duration::from_secs(5);
+
+/// Of which record in which etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `http://ADDRESS:PORT` of its members; any of them will do, and all are tried.
-    pub endpoints: Vec<String>,
+    /// How to come to it.
+    pub access: Access,
     /// What our keys there begin with; ends with `/`. One cluster a prefix.
     pub prefix: String,
 }
@@ -47,15 +56,30 @@ pub struct Settings {
 /// Why it does not run.
 #[derive(Debug, ThisError)]
 pub enum StartError {
-    /// A setting.
-    #[error("etcd's endpoints are missing, or one is not http://ADDRESS:PORT")]
-    Endpoints,
+    /// Settings.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// A file.
+    #[error(transparent)]
+    Authorities(#[from] https::AuthoritiesError),
+    /// Files.
+    #[error(transparent)]
+    Identity(#[from] https::IdentityError),
+    /// A file.
+    #[error("cannot read the password for etcd from {0}")]
+    Password(PathBuf, #[source] std::io::Error),
+    /// A file.
+    #[error("{0} has no password, or more than one line or 1024 bytes")]
+    NoPassword(PathBuf),
     /// A setting.
     #[error("the prefix of keys in etcd has to end with / and may have 128 bytes")]
     Prefix,
     /// No thread could be started.
     #[error("no thread for etcd")]
     Thread(#[source] std::io::Error),
+    /// What it has said, or that it has not.
+    #[error("etcd does not take the record: {0}")]
+    Refused(String),
 }
 
 /// The adapter of this node, running until it is dropped.
@@ -67,6 +91,7 @@ pub struct Etcd {
 struct Shared {
     layout: Layout,
     gateway: Gateway,
+    health: Mutex<Health>,
     lease: Mutex<Option<Lease>>,
     following: Mutex<Following>,
     stopping: AtomicBool,
@@ -76,22 +101,30 @@ struct Shared {
 struct Job(Request, Instant);
 
 impl Etcd {
-    /// Begins to follow. Whether etcd answers shows with the first call.
+    /// Begins a record, which nobody has yet, where the settings say. Needs etcd.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub async fn found(settings: &Settings) -> Result<(), StartError> {
+        let shared = Shared::new(settings)?;
+        let (sender, done) = oneshot();
+        let put = move || {
+            let version = json!({ "key": shared.layout.version(), "value": base64(VERSION.as_bytes()) });
+            let put = shared.gateway.ask("kv/put", &version, Instant::now() + FOUND);
+            let why = || shared.gateway.trouble().unwrap_or_else(|| "it has not answered".to_owned());
+            sender.send(put.map(drop).map_err(|_| StartError::Refused(why())));
+        };
+        let thread = thread::Builder::new().name("etcd-found".to_owned()).spawn(put);
+        thread.map_err(StartError::Thread)?;
+        done.await.unwrap_or_else(|_| Err(StartError::Refused("it has not answered".to_owned())))
+    }
+
+    /// Begins to follow. Whether etcd answers shows in [`Etcd::status`].
+    ///
+    /// # Errors
+    /// See [`StartError`]; it is none that etcd does not answer.
     pub fn start(settings: &Settings) -> Result<Etcd, StartError> {
-        let right = |endpoint: &String| endpoint.starts_with("http://") && endpoint.len() > 7;
-        if settings.endpoints.is_empty() || !settings.endpoints.iter().all(right) {
-            return Err(StartError::Endpoints);
-        }
-        if !settings.prefix.ends_with('/') || settings.prefix.len() > 128 {
-            return Err(StartError::Prefix);
-        }
-        let shared = Arc::new(Shared {
-            layout: Layout::new(&settings.prefix),
-            gateway: Gateway::new(&settings.endpoints),
-            lease: Mutex::new(None),
-            following: Mutex::new(Following::default()),
-            stopping: AtomicBool::new(false),
-        });
+        let shared = Arc::new(Shared::new(settings)?);
         let (inbox, jobs) = sync_channel(CALLS_MAX);
         let jobs = Arc::new(Mutex::new(jobs));
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
@@ -102,6 +135,8 @@ impl Etcd {
             let (shared, jobs) = (Arc::clone(&shared), Arc::clone(&jobs));
             spawn("etcd", Box::new(move || shared.work(&jobs)))?;
         }
+        let looking = Arc::clone(&shared);
+        spawn("etcd-health", Box::new(move || looking.look_after()))?;
         spawn("etcd-watch", Box::new(move || shared.follow()))?;
         Ok(etcd)
     }
@@ -109,6 +144,11 @@ impl Etcd {
     /// The calls.
     pub fn store(&self) -> Store {
         self.store.clone()
+    }
+
+    /// How it is, without asking anybody.
+    pub fn status(&self) -> Status {
+        self.shared.status()
     }
 }
 
@@ -128,12 +168,9 @@ fn store(inbox: SyncSender<Job>, shared: &Arc<Shared>) -> Store {
         let deadline = match &request {
             Request::Get { deadline, .. }
             | Request::List { deadline, .. }
-            | Request::Cas { deadline, .. }
-            | Request::Status { deadline, .. } => *deadline,
-            Request::Members { .. } => return request.refuse(&Error::Foreign),
-            Request::Watch { .. } => {
-                let Request::Watch { after, answer } = request else { return };
-                return shared.following().watch(after, answer);
+            | Request::Cas { deadline, .. } => *deadline,
+            Request::Members { .. } | Request::Watch { .. } | Request::Status { .. } => {
+                return shared.answer_at_once(request);
             }
         };
         match inbox.try_send(Job(request, Instant::now() + deadline)) {
@@ -145,6 +182,29 @@ fn store(inbox: SyncSender<Job>, shared: &Arc<Shared>) -> Store {
 }
 
 impl Shared {
+    fn new(settings: &Settings) -> Result<Shared, StartError> {
+        if !settings.prefix.ends_with('/') || settings.prefix.len() > 128 {
+            return Err(StartError::Prefix);
+        }
+        Ok(Shared {
+            layout: Layout::new(&settings.prefix),
+            gateway: Gateway::new(&settings.access)?,
+            health: Mutex::default(),
+            lease: Mutex::new(None),
+            following: Mutex::default(),
+            stopping: AtomicBool::new(false),
+        })
+    }
+
+    /// What needs no etcd.
+    fn answer_at_once(&self, request: Request) {
+        match request {
+            Request::Status { answer, .. } => answer.send(Ok(self.status())),
+            Request::Watch { after, answer } => self.following().watch(after, answer),
+            other => other.refuse(&Error::Foreign),
+        }
+    }
+
     /// Takes calls until nobody can make any, or none is wanted.
     fn work(&self, jobs: &Mutex<Receiver<Job>>) {
         // Long enough not to matter, short enough to end soon.
@@ -174,39 +234,22 @@ impl Shared {
                 answer.send(self.range(&prefix, Some(end), until));
             }
             Request::Cas { transaction, answer, .. } => answer.send(self.carry_out(&transaction, until)),
-            Request::Status { answer, .. } => answer.send(self.status(until)),
-            Request::Watch { .. } | Request::Members { .. } => request.refuse(&Error::Foreign),
+            other => self.answer_at_once(other),
         }
     }
 
     /// The key, or all keys below `end`; linearizable.
     fn range(&self, key: &str, end: Option<String>, until: Instant) -> Result<Everything, Error> {
-        let mut body = json!({ "key": self.layout.key(key) });
+        let mut range = json!({ "key": self.layout.key(key) });
         if let Some(end) = end {
-            body["range_end"] = end.into();
+            range["range_end"] = end.into();
         }
-        let found = self.gateway.ask("kv/range", &body, until).map_err(|failed| failed.of_read())?;
-        self.layout.everything(&found).ok_or(Error::NoQuorum)
-    }
-
-    fn status(&self, until: Instant) -> Result<Status, Error> {
-        let ask = |path| self.gateway.ask(path, &json!({}), until).map_err(|failed| failed.of_read());
-        let (status, members) = (ask("maintenance/status")?, ask("cluster/member/list")?);
-        let leader = Some(number(&status["leader"])).filter(|leader| *leader != 0);
-        let role = |learner: bool| {
-            let all = members["members"].as_array().into_iter().flatten();
-            let such = all.filter(move |it| it["isLearner"].as_bool().unwrap_or_default() == learner);
-            such.map(|it| number(&it["ID"])).collect()
-        };
-        Ok(Status {
-            node: None,
-            leader,
-            term: number(&status["raftTerm"]),
-            quorum: leader.is_some(),
-            revision: self.following().revision(),
-            generation: 1,
-            voters: role(false),
-            learners: role(true),
-        })
+        let version = json!({ "key": self.layout.version() });
+        let reads = json!({ "success": [{ "request_range": version }, { "request_range": range }] });
+        let seen = self.following().revision();
+        let found = self.gateway.ask("kv/txn", &reads, until).map_err(|_| Error::Etcd)?;
+        let read = |at: usize| &found["responses"][at]["response_range"];
+        self.judge(seen, &found["header"], read(0))?;
+        self.layout.everything(Revision(number(&found["header"]["revision"])), read(1)).ok_or(Error::Etcd)
     }
 }

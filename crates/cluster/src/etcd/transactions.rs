@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use super::gateway::{Failed, Refused, number};
-use super::layout::{COMMITTED, CONFLICTED, base64};
+use super::layout::{COMMITTED, CONFLICTED, VERSION, base64};
 use crate::error::Error;
 use crate::transaction::{Outcome, Revision, Transaction};
 
@@ -26,24 +26,26 @@ impl Shared {
     pub(super) fn carry_out(&self, transaction: &Transaction, until: Instant) -> Result<Outcome, Error> {
         loop {
             // Without a lease nothing was done.
-            let lease = self.lease(until).map_err(|_| Error::NoLeader)?;
+            let lease = self.lease(until).map_err(|_| Error::Etcd)?;
+            let seen = self.following().revision();
             let body = self.body(transaction, &lease);
             let answer = match self.gateway.ask("kv/txn", &body, until) {
                 Ok(answer) => answer,
                 Err(Failed::Refused(Refused::Lease)) => {
                     *self.lease.lock().expect("no code panics while it holds the lease") = None;
                     if Instant::now() >= until {
-                        return Err(Error::NoLeader);
+                        return Err(Error::Etcd);
                     }
                     continue;
                 }
                 Err(Failed::Refused(Refused::Full)) => return Err(Error::Full),
-                Err(Failed::Unreached) => return Err(Error::NoLeader),
+                Err(Failed::Unreached | Failed::Refused(_)) => return Err(Error::Etcd),
                 Err(Failed::Unknown) => return Err(Error::OutcomeUnknown),
             };
             let revision = number(&answer["header"]["revision"]);
             let response = &answer["responses"][0];
             if answer["succeeded"] != true {
+                self.judge(seen, &answer["header"], &answer["responses"][1]["response_range"])?;
                 // It was carried out before.
                 let result = &response["response_range"]["kvs"][0];
                 let committed = result["value"] == base64(COMMITTED.as_bytes());
@@ -53,6 +55,10 @@ impl Shared {
                 } else {
                     self.conflict(transaction, until)
                 };
+            }
+            if Revision(revision) < seen {
+                // Into what is not the record that this node knows: the next look finds that.
+                return Err(Error::OutcomeUnknown);
             }
             let inner = &response["response_txn"];
             if inner["succeeded"] == true {
@@ -64,9 +70,9 @@ impl Shared {
         }
     }
 
-    /// If there is no result yet: if the preconditions hold, the writes and the result; else the other result and what is there.
+    /// If the record is there and there is no result yet: if the preconditions hold, the writes and the result; else the other result and what is there.
     fn body(&self, transaction: &Transaction, lease: &str) -> Value {
-        let result = self.layout.result(transaction.op_id);
+        let (result, version) = (self.layout.result(transaction.op_id), self.layout.version());
         let put_result = |value: &str| json!({ "request_put": { "key": result, "value": base64(value.as_bytes()), "lease": lease } });
         let compare: Vec<Value> = transaction
             .preconditions
@@ -85,9 +91,12 @@ impl Shared {
             std::iter::once(put_result(CONFLICTED)).chain(self.reads(transaction)).collect();
         let inner = json!({ "compare": compare, "success": success, "failure": failure });
         json!({
-            "compare": [{ "key": result, "target": "CREATE", "create_revision": "0" }],
+            "compare": [
+                { "key": result, "target": "CREATE", "create_revision": "0" },
+                { "key": version, "target": "VALUE", "value": base64(VERSION.as_bytes()) },
+            ],
             "success": [{ "request_txn": inner }],
-            "failure": [{ "request_range": { "key": result } }],
+            "failure": [{ "request_range": { "key": result } }, { "request_range": { "key": version } }],
         })
     }
 
@@ -101,7 +110,7 @@ impl Shared {
         let reads: Vec<Value> = self.reads(transaction).collect();
         let found = self.gateway.ask("kv/txn", &json!({ "success": reads }), until);
         // It certainly has had no effect; only what it conflicted with is not known.
-        let found = found.map_err(|_| Error::NoQuorum)?;
+        let found = found.map_err(|_| Error::Etcd)?;
         Ok(mismatch(
             transaction,
             found["responses"].as_array().map(|all| all.iter().collect()).unwrap_or_default(),

@@ -199,6 +199,7 @@ fn watches_see_every_change_in_order(one: &Store, two: &Store, name: &str) {
 
 fn a_status_tells_what_it_is(one: &Store) {
     let status = one.status(SOON).wait().unwrap();
-    assert!(status.quorum && status.leader.is_some() && status.term > 0, "{status:?}");
-    assert!(status.revision > Revision(0) && !status.voters.is_empty(), "{status:?}");
+    assert!(status.quorum && status.term > 0 && status.trouble.is_none(), "{status:?}");
+    assert!(status.revision > Revision(0), "{status:?}");
+    assert_eq!(status.leader.is_some(), !status.voters.is_empty(), "nodes lead where nodes vote: {status:?}");
 }

@@ -1,12 +1,20 @@
 //! The adapter to etcd, if Debian's `etcd` is installed (package etcd-server); else a test says that it was skipped.
 
+use std::cell::Cell;
+use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::{Child, Command, Stdio};
+use std::task::{Context, Poll, Waker};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use cluster::etcd::{Etcd, Settings};
-use cluster::{Error, Event, Everything, MemberChange, NodeId, Outcome, Revision, Store, Transaction};
+use cluster::etcd::{Access, Etcd, Settings, StartError};
+use cluster::{
+    Error, Event, Everything, MemberChange, NodeId, Outcome, Revision, Status, Store, Transaction, Watch,
+};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
 use crate::conformance::{SOON, op_id, suite};
@@ -16,27 +24,54 @@ struct Server {
     child: Child,
     dir: TempDir,
     ports: [u16; 2],
+    /// It has a record.
+    begun: Cell<bool>,
 }
 
 impl Server {
     /// `None`, and a line: it is not installed.
     fn start() -> Option<Server> {
+        Server::start_with(|_| {})
+    }
+
+    /// Speaking TLS, and with whom an authority has signed for alone.
+    fn start_with_tls() -> Option<Server> {
+        Server::start_with(|dir| {
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::new(Vec::new()).unwrap();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            let authority = params.self_signed(&key).unwrap();
+            let issuer = Issuer::new(params, key);
+            fs::write(dir.join("ca.pem"), authority.pem()).unwrap();
+            for name in ["etcd", "node"] {
+                let key = KeyPair::generate().unwrap();
+                let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+                let certificate = params.signed_by(&key, &issuer).unwrap();
+                fs::write(dir.join(format!("{name}.pem")), certificate.pem()).unwrap();
+                fs::write(dir.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+            }
+        })
+    }
+
+    fn start_with(prepare: impl FnOnce(&Path)) -> Option<Server> {
         if !Path::new("/usr/bin/etcd").exists() {
             eprintln!("skipped: /usr/bin/etcd is missing (Debian package etcd-server)");
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
+        prepare(dir.path());
         let free = || TcpListener::bind("127.0.0.1:0").unwrap();
         let (client, peer) = (free(), free());
         let ports = [client, peer].map(|it| it.local_addr().unwrap().port());
         let child = run(&dir, ports);
-        let server = Server { child, dir, ports };
+        let server = Server { child, dir, ports, begun: Cell::new(false) };
         server.wait();
         Some(server)
     }
 
     fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports[0])
+        let scheme = if has_tls(self.dir.path()) { "https" } else { "http" };
+        format!("{scheme}://127.0.0.1:{}", self.ports[0])
     }
 
     fn wait(&self) {
@@ -56,9 +91,29 @@ impl Server {
         self.child = run(&self.dir, self.ports);
     }
 
-    /// A node of ours.
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    fn settings(&self) -> Settings {
+        let file = |name: &str| self.dir.path().join(name);
+        let tls = has_tls(self.dir.path());
+        let access = Access {
+            endpoints: vec![self.url()],
+            authorities: tls.then(|| file("ca.pem")),
+            identity: tls.then(|| (file("node.pem"), file("node.key"))),
+            user: file("password").exists().then(|| ("ursa".to_owned(), file("password"))),
+        };
+        Settings { access, prefix: "ursa/test/".to_owned() }
+    }
+
+    /// A node of ours; of the first one, the record is begun.
     fn node(&self) -> Etcd {
-        Etcd::start(&Settings { endpoints: vec![self.url()], prefix: "ursa/test/".to_owned() }).unwrap()
+        let settings = self.settings();
+        if !self.begun.replace(true) {
+            wait_for(Etcd::found(&settings)).unwrap();
+        }
+        Etcd::start(&settings).unwrap()
     }
 
     fn ask(&self, path: &str, body: &str) {
@@ -74,14 +129,68 @@ impl Drop for Server {
     }
 }
 
+fn has_tls(dir: &Path) -> bool {
+    dir.join("ca.pem").exists()
+}
+
 fn run(dir: &TempDir, [client, peer]: [u16; 2]) -> Child {
-    let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+    let tls = has_tls(dir.path());
+    let scheme = if tls { "https" } else { "http" };
+    let (client, peer) = (format!("{scheme}://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
     let mut etcd = Command::new("/usr/bin/etcd");
+    if tls {
+        let file = |name: &str| dir.path().join(name);
+        etcd.arg("--client-cert-auth").arg("--trusted-ca-file").arg(file("ca.pem"));
+        etcd.arg("--cert-file").arg(file("etcd.pem")).arg("--key-file").arg(file("etcd.key"));
+    }
     etcd.arg("--data-dir").arg(dir.path().join("data"));
     etcd.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
     etcd.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
     etcd.args(["--initial-cluster", &format!("default={peer}")]);
     etcd.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Of something that threads of their own do.
+fn wait_for<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let deadline = Instant::now() + SOON;
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return done;
+        }
+        assert!(Instant::now() < deadline, "it does not end");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// The status, once it is so.
+fn status_when(etcd: &Etcd, is_so: impl Fn(&Status) -> bool) -> Status {
+    let deadline = Instant::now() + SOON;
+    loop {
+        let status = etcd.status();
+        if is_so(&status) {
+            return status;
+        }
+        assert!(Instant::now() < deadline, "{status:?}");
+        sleep(Duration::from_millis(50));
+    }
+}
+
+/// Until the watch has seen the revision, perhaps among all that there was.
+fn follow_to(watch: &mut Watch, until: Revision) {
+    while watch.wait(SOON).unwrap().expect("it is told").revision() < until {}
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
 }
 
 fn put(store: &Store, key: &str, value: &str) -> Revision {
@@ -128,8 +237,13 @@ fn watches_skip_nothing_when_etcd_restarts() {
     server.kill();
     let began = Instant::now();
     let unreached = one.store().get("a", Duration::from_millis(500)).wait();
-    assert!(matches!(unreached, Err(Error::NoLeader | Error::NoQuorum)), "{unreached:?}");
-    assert!(began.elapsed() < Duration::from_secs(5), "at its deadline");
+    assert_eq!(unreached, Err(Error::Etcd));
+    let silent = status_when(&two, |status| !status.quorum);
+    assert!(silent.trouble.is_some_and(|trouble| trouble.contains(&server.url())));
+    assert!(
+        began.elapsed() < Duration::from_secs(8),
+        "at its deadline, and two seconds after the last answer"
+    );
     let waits = one.store().cas(Transaction::new(op_id()).put("a", "2"), SOON);
     server.restart();
     match waits.wait() {
@@ -151,6 +265,7 @@ fn watches_skip_nothing_when_etcd_restarts() {
         }
     }
     assert_eq!(seen, made);
+    status_when(&two, |status| status.quorum);
     assert_eq!(known.entries["a"].value[..], b"9"[..]);
 }
 
@@ -171,18 +286,116 @@ fn what_etcd_has_dropped_is_a_new_start() {
 }
 
 #[test]
+fn an_etcd_that_was_emptied_or_set_back_is_not_followed() {
+    let Some(mut server) = Server::start() else { return };
+    let one = server.node();
+    put(&one.store(), "a", "1");
+    server.kill();
+    let older = server.dir.path().join("older");
+    copy(&server.data(), &older);
+    server.restart();
+    let known = put(&one.store(), "a", "2");
+    status_when(&one, |status| status.revision == known);
+    let mut watch = one.store().watch(known, SOON).wait().unwrap();
+    server.kill();
+    fs::remove_dir_all(server.data()).unwrap();
+    server.restart();
+    let emptied = status_when(&one, |status| status.trouble.as_ref().is_some_and(|it| !it.contains("http")));
+    assert!(!emptied.quorum && emptied.revision == known, "{emptied:?}");
+    assert_eq!(one.store().get("a", SOON).wait(), Err(Error::WrongEtcd));
+    assert_eq!(one.store().cas(Transaction::new(op_id()).put("a", "3"), SOON).wait(), Err(Error::WrongEtcd));
+
+    // A node that comes new to one that has nothing finds that, too, and nothing else.
+    let late = Etcd::start(&server.settings()).unwrap();
+    let missing = status_when(&late, |status| status.trouble.as_ref().is_some_and(|it| !it.contains("yet")));
+    assert!(missing.trouble.unwrap().contains("no record of this cluster"));
+    server.kill();
+    fs::remove_dir_all(server.data()).unwrap();
+    copy(&older, &server.data());
+    server.restart();
+    status_when(&late, |status| status.quorum);
+    let older = one.status();
+    assert!(older.trouble.as_ref().is_some_and(|it| it.contains("gone back")), "{older:?}");
+    // It grows beyond what was seen, and is another record all the same.
+    for _ in 0..5 {
+        put(&late.store(), "a", "4");
+    }
+    sleep(Duration::from_secs(1));
+    assert!(!one.status().quorum && one.status().revision == known);
+    assert_eq!(watch.wait(Duration::ZERO), Ok(None), "nobody was told of any of this");
+}
+
+#[test]
+fn by_tls_both_sides_show_a_certificate() {
+    let Some(server) = Server::start_with_tls() else { return };
+    let node = server.node();
+    let made = put(&node.store(), "a", "1");
+    let mut watch = node.store().watch(Revision(0), SOON).wait().unwrap();
+    follow_to(&mut watch, made);
+
+    // Who shows no certificate is not let in, and whose certificate nobody knows is not spoken to.
+    let mut settings = server.settings();
+    settings.access.identity = None;
+    let unknown = wait_for(Etcd::found(&settings));
+    assert!(matches!(&unknown, Err(StartError::Refused(why)) if why.contains("https://")), "{unknown:?}");
+    settings = server.settings();
+    settings.access.authorities = Some(server.dir.path().join("node.pem"));
+    let stranger = wait_for(Etcd::found(&settings)).unwrap_err().to_string();
+    assert!(stranger.contains("certificate"), "{stranger}");
+    settings.access.authorities = Some(server.dir.path().join("node.key"));
+    assert!(matches!(Etcd::start(&settings), Err(StartError::Authorities(_))));
+}
+
+#[test]
+fn a_user_proves_to_be_it_by_a_password() {
+    let Some(mut server) = Server::start() else { return };
+    let user = |name: &str, password: &str| format!(r#"{{"name":"{name}","password":"{password}"}}"#);
+    server.ask("auth/user/add", &user("root", "r"));
+    server.ask("auth/user/add", &user("ursa", "secret"));
+    // Of the keys from "ursa/" to "ursa0", and of no others.
+    server.ask("auth/role/add", r#"{"name":"ursa"}"#);
+    let keys = r#"{"permType":"READWRITE","key":"dXJzYS8=","range_end":"dXJzYTA="}"#;
+    server.ask("auth/role/grant", &format!(r#"{{"name":"ursa","perm":{keys}}}"#));
+    server.ask("auth/role/add", r#"{"name":"root"}"#);
+    server.ask("auth/user/grant", r#"{"user":"root","role":"root"}"#);
+    server.ask("auth/user/grant", r#"{"user":"ursa","role":"ursa"}"#);
+    server.ask("auth/enable", "{}");
+    let nobody = wait_for(Etcd::found(&server.settings())).unwrap_err().to_string();
+    assert!(nobody.contains("user name is empty"), "{nobody}");
+    fs::write(server.dir.path().join("password"), "wrong\n").unwrap();
+    let wrong = wait_for(Etcd::found(&server.settings())).unwrap_err().to_string();
+    assert!(wrong.contains("authentication failed"), "{wrong}");
+    fs::write(server.dir.path().join("password"), "secret\n").unwrap();
+    let node = server.node();
+    let first = put(&node.store(), "a", "1");
+    let mut watch = node.store().watch(Revision(0), SOON).wait().unwrap();
+    follow_to(&mut watch, first);
+    // It has forgotten who that is when it comes back.
+    server.kill();
+    server.restart();
+    let second = put(&node.store(), "a", "2");
+    follow_to(&mut watch, second);
+}
+
+#[test]
 fn settings_that_cannot_be_are_said_at_once() {
+    let settings = |endpoint: &str, prefix: &str| {
+        let access = Access { endpoints: vec![endpoint.to_owned()], ..Access::default() };
+        Settings { access, prefix: prefix.to_owned() }
+    };
     let start = |endpoint: &str, prefix: &str| {
-        let endpoints = vec![endpoint.to_owned()];
-        Etcd::start(&Settings { endpoints, prefix: prefix.to_owned() }).err().map(|error| error.to_string())
+        Etcd::start(&settings(endpoint, prefix)).err().map(|error| error.to_string())
     };
     assert!(start("127.0.0.1:2379", "ursa/").unwrap().contains("endpoints"));
+    assert!(start("https://127.0.0.1:2379", "ursa/").unwrap().contains("authority"));
     assert!(start("http://127.0.0.1:2379", "ursa").unwrap().contains("prefix"));
-    let nobody =
-        Etcd::start(&Settings { endpoints: vec!["http://127.0.0.1:1".to_owned()], prefix: "u/".to_owned() });
-    let store = nobody.unwrap();
+    let store = Etcd::start(&settings("http://127.0.0.1:1", "u/")).unwrap();
     let short = Duration::from_millis(300);
     let change = store.store().cas(Transaction::new(1).put("a", "x"), short).wait();
-    assert_eq!(change, Err(Error::NoLeader));
-    assert!(matches!(store.store().watch(Revision(0), Duration::ZERO).wait(), Err(Error::NoLeader)));
+    assert_eq!(change, Err(Error::Etcd));
+    // It is there for when etcd is.
+    let mut watch = store.store().watch(Revision(0), Duration::ZERO).wait().unwrap();
+    assert_eq!(watch.wait(short), Ok(None));
+    drop(store);
+    assert_eq!(watch.wait(short), Err(Error::Stopped));
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cluster::embedded::{Embedded, File, Identity, Saved, Settings};
+use cluster::etcd::{Access, Etcd};
 use cluster::{Revision, Transaction};
 use link::{ClusterAuthority, ClusterId, Limits, Links, NodeCredentials};
 use replica::{Incarnation, NodeId};
@@ -45,6 +46,9 @@ pub struct Place {
     pub listen: Vec<SocketAddr>,
     /// It has a vote in the record and no volumes.
     pub witness: bool,
+    /// Where the cluster has its record.
+    #[serde(default)]
+    pub record: RecordPlace,
     /// With its next life it makes itself a new cluster, of which it is the only node.
     #[serde(default)]
     pub force_new: bool,
@@ -53,6 +57,27 @@ pub struct Place {
     /// The members that there were when it joined: where it first learns of the others.
     #[serde(default)]
     pub members: Vec<Member>,
+}
+
+/// Where a cluster has its record. That is chosen when it is made, and stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordPlace {
+    /// In its nodes.
+    #[default]
+    Nodes,
+    /// In a site's etcd.
+    Etcd,
+}
+
+impl RecordPlace {
+    /// Where this node is set to have it.
+    pub(super) fn configured() -> RecordPlace {
+        match Shard::current().config().record {
+            RecordEngine::Etcd(_) => RecordPlace::Etcd,
+            _ => RecordPlace::Nodes,
+        }
+    }
 }
 
 impl Place {
@@ -77,6 +102,20 @@ pub enum EnterError {
     /// The node is in one.
     #[error("this node is in a cluster already: a node is in one at most")]
     Already,
+    /// The settings say that the record is in etcd, and it is not.
+    #[error(
+        "this node's cluster has its record in its nodes, and `etcd` is set: take `etcd` out of the node's settings (a cluster's record does not move: for one with its record in \
+         etcd make a new cluster)"
+    )]
+    NotInEtcd,
+    /// The record is in etcd, and the settings do not say where.
+    #[error(
+        "this node's cluster has its record in etcd, and `etcd` is not set: put it, and the files that belong to it, into the node's settings"
+    )]
+    InEtcd,
+    /// etcd, or what is set about it.
+    #[error("etcd cannot have the cluster's record")]
+    Etcd(#[from] cluster::etcd::StartError),
     /// Certificates.
     #[error("the node's certificates cannot be used")]
     Credentials(#[from] link::CredentialsError),
@@ -125,14 +164,13 @@ impl Control {
             }
             try_to_listen(&listen).await?;
             let cluster = ClusterId(rt::secret_bytes());
-            if let RecordEngine::Embedded = Shard::current().config().record {
-                control.make_cluster_files(cluster)?;
-            }
+            control.begin_record(cluster).await?;
             let place = Place {
                 cluster: cluster.to_string(),
                 node: 1,
                 listen,
                 witness: false,
+                record: RecordPlace::configured(),
                 force_new: false,
                 incarnation: 0,
                 members: Vec::new(),
@@ -147,14 +185,31 @@ impl Control {
         .await
     }
 
-    /// Files of the first node of a cluster: the authority, its own certificate, an empty record.
-    fn make_cluster_files(&self, cluster: ClusterId) -> Result<(), EnterError> {
+    /// Begins the record of a new cluster, and makes its authority.
+    async fn begin_record(&self, cluster: ClusterId) -> Result<(), EnterError> {
+        let config = Shard::current().config().clone();
+        match &config.record {
+            RecordEngine::Embedded => {
+                self.make_authority(cluster)?;
+                let node = cluster::NodeId::new(1).expect("not 0");
+                let record = Saved::founding(u128::from_be_bytes(cluster.0), node);
+                File::create(&self.cluster_directory()?.join(RECORD_FILE), &record)?;
+            }
+            RecordEngine::Etcd(access) => {
+                Etcd::found(&etcd_settings(access, cluster)).await?;
+                self.make_authority(cluster)?;
+            }
+            RecordEngine::Simulated(_) | RecordEngine::Memory(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Makes what signs for the nodes of a cluster, and the certificate of the first one.
+    fn make_authority(&self, cluster: ClusterId) -> Result<(), EnterError> {
         let directory = self.cluster_directory()?;
         let authority = ClusterAuthority::create(cluster)?;
         authority.save(&directory)?;
         authority.issue(NodeId(1))?.save(&directory)?;
-        let node = cluster::NodeId::new(1).expect("not 0");
-        File::create(&directory.join(RECORD_FILE), &Saved::founding(u128::from_be_bytes(cluster.0), node))?;
         Ok(())
     }
 
@@ -193,6 +248,12 @@ impl Control {
     /// [`ControlError::ClusterWorks`]: a majority is reached.
     pub async fn force_new_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
+        if !keeper.nodes_vote() {
+            return Err(ControlError::RecordInEtcd {
+                what: "nothing of a node makes a new cluster",
+                instead: "volumes go on without etcd; if it is lost for good, restore it from its newest backup, as docs/use/cluster.md says",
+            });
+        }
         // A read that only a majority can answer; and nobody else must be there who could be one.
         let works = keeper.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok();
         let there = keeper.nodes().into_iter().find(|(node, up)| *up && NodeId(node.id) != keeper.me());
@@ -278,20 +339,28 @@ impl Control {
         let cluster = cluster_id(place)?;
         let (me, life) = (NodeId(place.node), Incarnation(place.incarnation));
         let config = Shard::current().config().clone();
-        let (engine, store, tls) = match &config.record {
-            RecordEngine::Embedded => {
+        let (engine, store, tls) = match (&config.record, place.record) {
+            (RecordEngine::Etcd(_), RecordPlace::Nodes) => return Err(EnterError::NotInEtcd),
+            (RecordEngine::Etcd(access), RecordPlace::Etcd) => {
+                let tls = NodeCredentials::load(&self.cluster_directory()?, cluster, me)?;
+                let etcd = Etcd::start(&etcd_settings(access, cluster))?;
+                let store = etcd.store();
+                (Engine::Etcd(etcd), store, Some(tls))
+            }
+            (_, RecordPlace::Etcd) => return Err(EnterError::InEtcd),
+            (RecordEngine::Embedded, _) => {
                 let directory = self.cluster_directory()?;
                 let tls = NodeCredentials::load(&directory, cluster, me)?;
                 let embedded = embedded(&directory.join(RECORD_FILE), place.witness)?;
                 let store = embedded.store();
                 (Engine::Embedded(embedded), store, Some(tls))
             }
-            RecordEngine::Simulated(files) => {
+            (RecordEngine::Simulated(files), _) => {
                 let simulated = files.start(record_node(place)?, place.witness, send_record);
                 let store = simulated.store();
                 (Engine::Simulated(simulated), store, None)
             }
-            RecordEngine::Memory(memory) => (Engine::Shared, memory.store(record_node(place)?), None),
+            (RecordEngine::Memory(memory), _) => (Engine::Shared, memory.store(record_node(place)?), None),
         };
         let generation = store.status(RECORD_DEADLINE).await?.generation;
         let watch = store.watch(Revision(0), RECORD_DEADLINE).await?;
@@ -415,6 +484,9 @@ pub(super) async fn try_to_listen(addresses: &[SocketAddr]) -> Result<(), EnterE
 
 const RECORD_FILE: &str = "record.sqlite";
 
+/// What our keys in etcd begin with, before the cluster's identity.
+const ETCD_PREFIX: &str = "ursa/";
+
 pub(super) fn cluster_id(place: &Place) -> Result<ClusterId, EnterError> {
     let id = store::ClusterId::parse(&place.cluster);
     id.map(|id| ClusterId(id.0)).ok_or_else(|| EnterError::Malformed(place.cluster.clone()))
@@ -428,6 +500,11 @@ fn identity_of(place: &Place, generation: u64) -> Result<Identity, EnterError> {
 /// The node as the record knows it.
 fn record_node(place: &Place) -> Result<cluster::NodeId, EnterError> {
     cluster::NodeId::new(place.node).ok_or_else(|| EnterError::Malformed(place.node.to_string()))
+}
+
+/// One etcd may have the records of several clusters.
+fn etcd_settings(access: &Access, cluster: ClusterId) -> cluster::etcd::Settings {
+    cluster::etcd::Settings { access: access.clone(), prefix: format!("{ETCD_PREFIX}{cluster}/") }
 }
 
 /// The engine, whose messages core 0 puts on the control links.

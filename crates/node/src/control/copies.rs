@@ -11,7 +11,7 @@ use store::{CopyOf, CopyState, Pool, Stripe, VolumeInfo, VolumeKind, VolumeSpec}
 
 use super::access::{HOSTS, MapSpec, TARGETS, announce};
 use super::change::{Changing, WaitsFor, Work};
-use super::members::told_portals;
+use super::members::{NEXT_NODE, told_portals};
 use super::remains::note_dropped;
 use super::turns::Thing;
 use super::volumes::{has_empty_slices, open_on_all_cores, whole_blocks};
@@ -589,8 +589,10 @@ impl Control {
         if known.as_ref().is_some_and(|(node, _)| *node == entry) {
             return Ok(());
         }
-        let transaction =
-            Keeper::transaction().expect(&key, known.map(|(_, revision)| revision)).put(&key, json(&entry));
+        let revision = known.map(|(_, revision)| revision);
+        let transaction = Keeper::transaction().expect(&key, revision).put(&key, json(&entry));
+        // Whom another one has let in was written down by that. Only who made the cluster says so itself, before there are others: who is not there any more was removed.
+        let transaction = if revision.is_none() { transaction.expect(NEXT_NODE, None) } else { transaction };
         Ok(keeper.commit(transaction).await?)
     }
 }

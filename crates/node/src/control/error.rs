@@ -104,6 +104,24 @@ pub enum ControlError {
     /// Several pools could be meant.
     #[error("there are several pools: name one with --pool ({0})")]
     ChoosePool(String),
+    /// The cluster's record is in etcd.
+    #[error("the cluster's record is in etcd, where nodes have no votes: {what}; {instead}")]
+    RecordInEtcd {
+        /// What does not apply.
+        what: &'static str,
+        /// What does.
+        instead: &'static str,
+    },
+    /// The newcomer's settings do not name etcd.
+    #[error(
+        "this cluster has its record in etcd: set `etcd` on the node that is to join, as on the others, start it again, and use the same token"
+    )]
+    JoinsWithoutEtcd,
+    /// The newcomer's settings name etcd.
+    #[error(
+        "this cluster has its record in its nodes: take `etcd` out of the settings of the node that is to join, start it again, and use the same token"
+    )]
+    JoinsWithEtcd,
     /// There is no pool.
     #[error("there is no pool yet: make one with `ursa pool create`")]
     NoPool,

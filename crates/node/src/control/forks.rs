@@ -8,6 +8,7 @@ use replica::{Epoch, Incarnation, NodeId, Revision};
 
 use super::change::Work;
 use super::copies::until_heard;
+use super::members::ETCD_VOTES;
 use super::relocation::entry_named;
 use super::turns::Thing;
 use super::{Control, ControlError};
@@ -119,6 +120,12 @@ impl Control {
         let (_, entry) = entry_named(&keeper, volume)?;
         let nodes: Vec<NodeEntry> = keeper.nodes().into_iter().map(|(node, _)| node).collect();
         if strategy == Strategy::Heartbeat {
+            if !keeper.nodes_vote() {
+                return Err(ControlError::RecordInEtcd {
+                    what: "no node goes on alone",
+                    instead: ETCD_VOTES,
+                });
+            }
             let two = nodes.len() == 2 && !nodes.iter().any(|node| node.witness) && entry.copies.len() == 2;
             if !two {
                 return Err(ControlError::NotOfTwo {
@@ -270,6 +277,9 @@ impl Decision {
 
 /// Whether the record is told to the node. It is not to one that was given up with its cluster (`ursa node force-new-cluster`).
 async fn follows_record(keeper: &Keeper, node: NodeId) -> Result<bool, ClusterError> {
+    if !keeper.nodes_vote() {
+        return Ok(true);
+    }
     let status = keeper.store().status(ASK_RECORD).await?;
     Ok(status.voters.iter().chain(&status.learners).any(|id| *id == u64::from(node.0)))
 }

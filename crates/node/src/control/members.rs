@@ -10,7 +10,7 @@ use link::{ClusterAuthority, JoinAnswer, JoinRequest, Limits, OpenToken, Token, 
 use replica::NodeId;
 use serde::{Deserialize, Serialize};
 
-use super::cluster::{EnterError, Member, Place, try_to_listen};
+use super::cluster::{EnterError, Member, Place, RecordPlace, try_to_listen};
 use super::{Control, ControlError};
 use crate::copies::{
     ClusterError, CopyEntry, Keeper, NodeEntry, SYNC_LIMIT_MIN, StandingEntry, VolumeEntry, json,
@@ -22,9 +22,13 @@ use crate::shard::Shard;
 const SYNC_LIMIT_MAX: u64 = 1 << 40;
 
 /// The key of the number that the next node gets. No number is given twice.
-const NEXT_NODE: &str = "next-node-number";
+pub(super) const NEXT_NODE: &str = "next-node-number";
 /// The key of the node whose word alone counts in a cluster of two without a witness.
 const PREFERRED: &str = "preferred-node";
+
+/// What stands instead of nodes' votes.
+pub(super) const ETCD_VOTES: &str =
+    "whichever of two nodes is lost, the other one goes on as long as etcd answers";
 
 /// How often the leader of the record looks whether the right nodes vote.
 const VOTERS_EVERY: Duration = Duration::from_secs(2);
@@ -42,6 +46,9 @@ struct Newcomer {
     listen: Vec<SocketAddr>,
     portals: Vec<SocketAddr>,
     witness: bool,
+    /// Where it is set to find the cluster's record.
+    #[serde(default)]
+    record: RecordPlace,
 }
 
 /// What it is told.
@@ -116,7 +123,15 @@ impl Control {
         try_to_listen(&listen).await?;
         let token = Token::parse(token).map_err(link::JoinError::from)?;
         let portals = told_portals(&Shard::current().portals(), &listen);
-        let about = Newcomer { name: self.host.name.clone(), listen: listen.clone(), portals, witness };
+        let record = RecordPlace::configured();
+        if witness && record == RecordPlace::Etcd {
+            return Err(ControlError::RecordInEtcd {
+                what: "there is nothing for a witness to vote on",
+                instead: ETCD_VOTES,
+            });
+        }
+        let about =
+            Newcomer { name: self.host.name.clone(), listen: listen.clone(), portals, witness, record };
         let joined = link::join(&token, json(&about), UnixSeconds(now), &Limits::default()).await?;
         // First of all: the token is used up, and the key is nowhere else.
         let directory = self.cluster_directory()?;
@@ -128,6 +143,7 @@ impl Control {
             node: joined.credentials.node().0,
             listen,
             witness,
+            record,
             force_new: false,
             incarnation: 0,
             members: welcome.members,
@@ -162,14 +178,22 @@ impl Control {
         request: JoinRequest,
         now: u64,
     ) -> Result<JoinAnswer, ControlError> {
-        OpenToken::redeem(&mut self.tokens.borrow_mut(), &request.secret, UnixSeconds(now)).map_err(
-            |_| ControlError::Invalid {
+        let mut left = self.tokens.borrow().clone();
+        OpenToken::redeem(&mut left, &request.secret, UnixSeconds(now)).map_err(|_| {
+            ControlError::Invalid {
                 field: "token",
                 reason: "it was used, has expired, or the node that made it was restarted: make a new one",
-            },
-        )?;
+            }
+        })?;
         let newcomer: Newcomer = serde_json::from_slice(&request.about)
             .map_err(|_| ControlError::Invalid { field: "node", reason: "it runs another version" })?;
+        // The token stays good for when that has been mended.
+        match (newcomer.record, keeper.nodes_vote()) {
+            (RecordPlace::Nodes, false) => return Err(ControlError::JoinsWithoutEtcd),
+            (RecordPlace::Etcd, true) => return Err(ControlError::JoinsWithEtcd),
+            _ => {}
+        }
+        *self.tokens.borrow_mut() = left;
         let authority = self.authority(keeper)?;
         let record = keeper.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
         let next = keeper.get::<u16>(NEXT_NODE);
@@ -252,6 +276,12 @@ impl Control {
     /// A node that is none, or a witness.
     pub async fn prefer_node(&self, node: Option<u16>) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
+        if node.is_some() && !keeper.nodes_vote() {
+            return Err(ControlError::RecordInEtcd {
+                what: "no node needs to be preferred",
+                instead: ETCD_VOTES,
+            });
+        }
         let revision = keeper.revision_of(PREFERRED);
         let transaction = Keeper::transaction().expect(PREFERRED, revision);
         let transaction = match node {
@@ -371,7 +401,7 @@ impl Control {
         }
         let voters = self.nodes().await?.into_iter().filter(|node| node.votes);
         let voters: Vec<(u16, bool)> = voters.map(|node| (node.entry.id, node.up)).collect();
-        if !decides_without(number, &voters) {
+        if keeper.nodes_vote() && !decides_without(number, &voters) {
             return Err(ControlError::NodeNeeded(number));
         }
         let id = cluster::NodeId::new(number).ok_or(ControlError::Internal("node number 0"))?;

@@ -44,7 +44,7 @@ pub(crate) use self::access::{HOSTS, TARGETS};
 pub use self::access::{MapSpec, TargetSpec};
 use self::change::Changes;
 pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work};
-pub use self::cluster::{EnterError, Member, Place};
+pub use self::cluster::{EnterError, Member, Place, RecordPlace};
 pub use self::copies::{CopyOpening, Placement};
 pub use self::error::ControlError;
 pub use self::forgetting::{LostMap, Muteness, PoolRemains};
@@ -57,7 +57,9 @@ pub use self::relocation::AddedCopy;
 use self::reopening::SetAside;
 pub use self::showing::SHOW_DEADLINE;
 pub use self::start::{DefaultPool, StartError, Wanted};
-pub use self::status::{RecordStatus, ReplicationStats, SessionStatus, Traffic, VolumeStats};
+pub use self::status::{
+    ClusterRecordStatus, RecordStatus, ReplicationStats, SessionStatus, Traffic, VolumeStats,
+};
 use self::verifying::Verifications;
 pub use self::verifying::{Difference, Verification, VerificationState};
 pub(crate) use self::volumes::show_capacity;

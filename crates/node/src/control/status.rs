@@ -8,8 +8,10 @@ use proto::iscsi::target::CloseReason;
 use rt::CoreId;
 use store::MetadataState;
 
+use super::cluster::RecordPlace;
 use super::{Control, ControlError, FailedDisk, PoolStatus};
-use crate::copies::{self, Copies};
+use crate::config::RecordEngine;
+use crate::copies::{self, ClusterError, Copies, RECORD_DEADLINE};
 use crate::record::{RecordError, RecordFault};
 use crate::shard::{Shard, ask_all_cores};
 use crate::unit::UnitStats;
@@ -58,6 +60,17 @@ pub struct RecordStatus {
     pub latched: bool,
 }
 
+/// How the cluster's record is, as this node reaches it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterRecordStatus {
+    /// Where it is.
+    pub place: RecordPlace,
+    /// It can be changed: a majority of what keeps it was heard of just now.
+    pub answers: bool,
+    /// Where this node finds etcd, if it is there.
+    pub endpoints: Vec<String>,
+}
+
 /// What this node has done to keep copies on several nodes equal, in this life.
 #[derive(Clone, Debug, Default)]
 pub struct ReplicationStats {
@@ -103,7 +116,30 @@ impl Control {
         let fault = fault.map(|fault| fault.to_string());
         let latched = latched.then(|| RecordError::Latched.to_string());
         let pools = self.pools().into_iter().flat_map(|pool| pool_problems(&pool));
-        fault.into_iter().chain(latched).chain(pools).collect()
+        fault.into_iter().chain(latched).chain(self.record_problem()).chain(pools).collect()
+    }
+
+    /// How the cluster's record is; `None` without a cluster.
+    ///
+    /// # Errors
+    /// [`ControlError::Cluster`]: it does not say so.
+    pub async fn cluster_record(&self) -> Result<Option<ClusterRecordStatus>, ControlError> {
+        let Some(keeper) = self.keeper() else { return Ok(None) };
+        let status = keeper.store().status(RECORD_DEADLINE).await.map_err(ClusterError::from)?;
+        let (place, endpoints) = match &Shard::current().config().record {
+            RecordEngine::Etcd(access) => (RecordPlace::Etcd, access.endpoints.clone()),
+            _ => (RecordPlace::Nodes, Vec::new()),
+        };
+        Ok(Some(ClusterRecordStatus { place, answers: status.quorum, endpoints }))
+    }
+
+    /// What is the matter with etcd, where it has the cluster's record.
+    fn record_problem(&self) -> Option<String> {
+        let why = self.keeper()?.record_trouble()?;
+        Some(format!(
+            "etcd, which has the cluster's record, cannot be used ({why}): volumes go on with the copies that are in sync, but nothing can be changed, no lost node can be given \
+             up and no node that starts can serve volumes with copies; bring etcd back, or set `etcd` right"
+        ))
     }
 
     /// Ends a session. Its initiator may log in again.

@@ -59,6 +59,10 @@ codes! {
     NODE_STOPPED = "node_stopped", Warning, "start it again when the work on it is done";
     /// A node is heard of again.
     NODE_RETURNED = "node_returned", Info;
+    /// etcd, which has the cluster's record, cannot be used.
+    RECORD_LOST = "record_lost", Critical, "bring etcd back: volumes go on, but nothing can be changed and no lost node can be given up";
+    /// It can be used again.
+    RECORD_RETURNED = "record_returned", Info;
     /// A node was let into the cluster.
     NODE_JOINED = "node_joined", Info;
     /// A node was removed from the cluster.

@@ -40,7 +40,7 @@ use std::time::Duration;
 use base::{BlockCount, BlockSize, Chain, Lba, Rng};
 use initiator::{Lun, Session};
 use node::config::RecordEngine;
-use node::control::{Place, Placement, PoolSpec, TargetSpec};
+use node::control::{Place, Placement, PoolSpec, RecordPlace, TargetSpec};
 use node::copies::{Answer, Ask};
 use node::{Config, Control, Wanted};
 use rt::CoreId;
@@ -95,6 +95,7 @@ impl Cluster {
                     node: index as u16 + 1,
                     listen,
                     witness: false,
+                    record: RecordPlace::Nodes,
                     force_new: false,
                     incarnation: 0,
                     members: Vec::new(),

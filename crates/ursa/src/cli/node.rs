@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use api::{Client, ClusterInit, ClusterJoin, ClusterNode, SyncLimit, TokenCreate};
+use api::{
+    Client, ClusterInit, ClusterJoin, ClusterNode, ClusterRecord, RecordPlace, SyncLimit, TokenCreate,
+};
 use clap::{Subcommand, ValueEnum};
 
 use super::confirm::Confirm;
@@ -16,6 +18,8 @@ use crate::size::{InvalidSize, Size};
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Make a cluster of this node, which others then join
+    ///
+    /// Its record is in the nodes, or in a site's etcd if the node's settings name one (`ursa serve --etcd`).
     Init {
         /// Where to listen for other nodes: addresses that they reach; without a port 3270
         #[arg(long, value_name = "ADDR[:PORT]", value_delimiter = ',', required = true)]
@@ -122,7 +126,9 @@ impl Command {
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
             Command::Init { listen } => {
-                output.show(&client.init_cluster(&ClusterInit { listen })?, |nodes| made(nodes))
+                let nodes = client.init_cluster(&ClusterInit { listen })?;
+                let record = client.node()?.record;
+                output.show(&nodes, |nodes| made(nodes, record.as_ref()))
             }
             Command::Token { valid } => {
                 let token = client.create_token(&TokenCreate { valid_seconds: valid.as_secs() })?;
@@ -185,18 +191,27 @@ impl Command {
     }
 }
 
-fn made(nodes: &[ClusterNode]) -> String {
+fn made(nodes: &[ClusterNode], record: Option<&ClusterRecord>) -> String {
     let here = nodes.iter().find(|node| node.here);
     let (number, addresses) = here.map_or((1, String::new()), |node| (node.id, list(&node.addresses, "-")));
-    format!(
+    let begin = format!(
         "This node is node {number} of a new cluster, and listens for others at {addresses}.\n\n\
          To let another node in, make a token here (one for each node, good for an hour):\n  \
            ursa node token\n\
          and use it on the other one, with an address of its own:\n  \
-           ursa node join TOKEN --listen ADDR\n\n\
-         Make it three: of two nodes alone, one cannot be lost. The third may be a small machine that has no volumes \
-         (--witness).\n"
-    )
+           ursa node join TOKEN --listen ADDR\n\n"
+    );
+    let end = match record.filter(|record| record.place == RecordPlace::Etcd) {
+        Some(etcd) => format!(
+            "Its record is in etcd ({}): set `etcd` on the other nodes, too, before they join. Two nodes are enough, since etcd decides; volumes go on without etcd, but \
+             nothing can be changed then and no lost node be given up.\n",
+            list(&etcd.endpoints, "-")
+        ),
+        None => "Make it three: of two nodes alone, one cannot be lost. The third may be a small machine that has no volumes \
+                 (--witness).\n"
+            .to_owned(),
+    };
+    begin + &end
 }
 
 fn limited(bytes_per_second: Option<u64>) -> String {

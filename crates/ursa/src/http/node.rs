@@ -1,10 +1,11 @@
 //! The node as a whole.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use ::node::Control;
-use ::node::control::ChangeStatus;
-use api::{Change, Health, Node, Problem};
+use ::node::control::{ChangeStatus, ClusterRecordStatus, RecordPlace as Place};
+use api::{Change, ClusterRecord, Health, Node, Problem, RecordPlace};
 use axum::Json;
 use axum::extract::State as Extracted;
 
@@ -26,8 +27,10 @@ pub(super) async fn health(Extracted(state): Extracted<State>) -> Result<Json<He
 /// What the node is, what is being changed, and what somebody should look after.
 #[utoipa::path(get, path = "/v1/node", tag = "node", operation_id = "show_node", responses((status = OK, description = "The node", body = Node)))]
 pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node>, Refusal> {
-    let now = |control: Rc<Control>| async move { Ok((control.changes(), control.problems())) };
-    let (changes, mut problems) = state.call(now).await?;
+    let now = |control: Rc<Control>| async move {
+        Ok((control.changes(), control.problems(), record(&control).await))
+    };
+    let (changes, mut problems, record) = state.call(now).await?;
     problems.extend(state.access.audit.known_trouble());
     problems.extend(state.access.no_certificate.clone());
     Ok(Json(Node {
@@ -39,7 +42,22 @@ pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node
         uptime: state.started.elapsed().unwrap_or_default().as_secs(),
         changes: changes.into_iter().map(shown).collect(),
         problems,
+        record,
     }))
+}
+
+/// How long it is waited for the cluster's record to say how it is.
+const RECORD_DEADLINE: Duration = Duration::from_secs(1);
+
+/// How the cluster's record is; none if that cannot be said soon.
+pub(super) async fn record(control: &Control) -> Option<ClusterRecord> {
+    let status = rt::timeout(RECORD_DEADLINE, control.cluster_record()).await;
+    let ClusterRecordStatus { place, answers, endpoints } = status.ok()?.ok()??;
+    let place = match place {
+        Place::Nodes => RecordPlace::Nodes,
+        Place::Etcd => RecordPlace::Etcd,
+    };
+    Some(ClusterRecord { place, answers, endpoints })
 }
 
 fn shown(change: ChangeStatus) -> Change {

@@ -6,14 +6,13 @@ use super::snapshot::Members;
 use super::text::{Kind, Text};
 
 pub(super) fn write(text: &mut Text, members: &Members) {
-    let nodes = match members {
+    let (nodes, answers) = match members {
         Members::NoCluster => return,
-        Members::Unknown => &[],
-        Members::Known(nodes) => nodes.as_slice(),
+        Members::Unknown => (&[][..], false),
+        Members::Known { nodes, answers } => (nodes.as_slice(), *answers),
     };
-    let led = nodes.iter().any(|node| node.leads);
-    let help = "Whether the cluster's record has a leader that is heard of: without one nothing of the cluster can be changed.";
-    text.family("ursa_cluster_record_up", Kind::Gauge, help).sample(&[], u8::from(led));
+    let help = "Whether the cluster's record has a leader that is heard of, or etcd answers: without it nothing of the cluster can be changed.";
+    text.family("ursa_cluster_record_up", Kind::Gauge, help).sample(&[], u8::from(answers));
     if nodes.is_empty() {
         return;
     }

@@ -59,9 +59,12 @@ async fn members(state: &State) -> Result<Members, Refusal> {
     if state.call(|control| async move { Ok(control.node_names().is_empty()) }).await? {
         return Ok(Members::NoCluster);
     }
-    let nodes = state.call(|control| async move { control.nodes().await });
-    Ok(match tokio::time::timeout(MEMBERS_DEADLINE, nodes).await {
-        Ok(Ok(nodes)) => Members::Known(nodes),
+    let asked = state.call(|control| async move {
+        let record = control.cluster_record().await?;
+        Ok((control.nodes().await?, record.is_some_and(|record| record.answers)))
+    });
+    Ok(match tokio::time::timeout(MEMBERS_DEADLINE, asked).await {
+        Ok(Ok((nodes, answers))) => Members::Known { nodes, answers },
         // It left the cluster just now, or the record does not answer.
         Ok(Err(_)) | Err(_) => Members::Unknown,
     })

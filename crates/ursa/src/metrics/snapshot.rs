@@ -30,7 +30,11 @@ pub(super) enum Members {
     /// Its record does not answer.
     Unknown,
     /// Its nodes, by number.
-    Known(Vec<NodeStatus>),
+    Known {
+        nodes: Vec<NodeStatus>,
+        /// Its record can be changed.
+        answers: bool,
+    },
 }
 
 /// The node at one moment.

@@ -171,7 +171,7 @@ fn member(id: u16, up: bool) -> NodeStatus {
 
 #[test]
 fn a_node_of_the_cluster_is_up_or_not() {
-    let members = Members::Known(vec![member(1, true), member(2, false)]);
+    let members = Members::Known { nodes: vec![member(1, true), member(2, false)], answers: true };
     let text = written(|text| cluster::write(text, &members));
     let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let expected = [
@@ -188,7 +188,7 @@ fn a_node_of_the_cluster_is_up_or_not() {
         r#"ursa_node_copies_in_sync{node="2",name="server2"} 1"#,
     ];
     assert_eq!(samples, expected);
-    let leaderless = Members::Known(vec![NodeStatus { leads: false, ..member(1, true) }]);
+    let leaderless = Members::Known { nodes: vec![member(1, true)], answers: false };
     for (members, up) in [(leaderless, Some(0)), (Members::Unknown, Some(0)), (Members::NoCluster, None)] {
         let text = written(|text| cluster::write(text, &members));
         let line = text.lines().find_map(|line| line.strip_prefix("ursa_cluster_record_up "));

@@ -107,6 +107,30 @@ pub struct Given {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", hide_short_help = true)]
     pub watcher: Option<bool>,
 
+    /// A site's etcd, which has the record of the cluster that the node makes or joins, as http(s)://HOST:PORT, separated by commas
+    #[arg(long, value_name = "URL", value_delimiter = ',', hide_short_help = true)]
+    pub etcd: Option<Vec<String>>,
+
+    /// The certificate of who has signed etcd's, in PEM: for https
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub etcd_ca: Option<PathBuf>,
+
+    /// The certificate that is shown to etcd, with its chain, in PEM
+    #[arg(long, value_name = "FILE", requires = "etcd_key", hide_short_help = true)]
+    pub etcd_certificate: Option<PathBuf>,
+
+    /// The key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "etcd_certificate", hide_short_help = true)]
+    pub etcd_key: Option<PathBuf>,
+
+    /// The user that the node is to etcd, where etcd asks for one
+    #[arg(long, value_name = "NAME", requires = "etcd_password_file", hide_short_help = true)]
+    pub etcd_user: Option<String>,
+
+    /// The file with that user's password
+    #[arg(long, value_name = "FILE", requires = "etcd_user", hide_short_help = true)]
+    pub etcd_password_file: Option<PathBuf>,
+
     /// Where to connect instead of another node's address, as ADDRESS:PORT=ADDRESS:PORT, separated by commas
     #[arg(long, value_name = "FROM=TO", value_delimiter = ',', hide = true)]
     pub link_via: Option<Vec<String>>,
@@ -214,6 +238,12 @@ impl Given {
             drain_timeout: self.drain_timeout.or(file.drain_timeout),
             discovery_chap: self.discovery_chap.or(file.discovery_chap),
             watcher: self.watcher.or(file.watcher),
+            etcd: self.etcd.or(file.etcd),
+            etcd_ca: self.etcd_ca.or(file.etcd_ca),
+            etcd_certificate: self.etcd_certificate.or(file.etcd_certificate),
+            etcd_key: self.etcd_key.or(file.etcd_key),
+            etcd_user: self.etcd_user.or(file.etcd_user),
+            etcd_password_file: self.etcd_password_file.or(file.etcd_password_file),
             link_via: self.link_via.or(file.link_via),
             log: self.log.or(file.log),
             log_format: self.log_format.or(file.log_format),

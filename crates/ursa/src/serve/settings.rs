@@ -5,6 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use node::config::{Access, AccessError, RecordEngine};
+
 use super::cores::Cores;
 use super::data_dir;
 use super::first_volume::FirstVolume;
@@ -57,15 +59,21 @@ pub enum SettingsError {
         /// Of the first address.
         port: u16,
     },
-    /// Half of what TLS needs.
-    #[error("api-certificate and api-key belong together: give both, or none")]
-    HalfCertificate,
     /// There is nowhere to listen.
     #[error("iscsi-listen names no address: give one such as 0.0.0.0:3260")]
     NoPortal,
     /// No pair of addresses.
     #[error("link-via: {0:?} is no pair of addresses such as 10.0.0.2:3270=127.0.0.1:4000")]
     LinkVia(String),
+    /// What belongs together is not there together.
+    #[error("{0} and {1} belong together: give both, or none")]
+    Half(&'static str, &'static str),
+    /// Files for an etcd that is not named.
+    #[error("{0} is given, and no etcd: name it with `etcd`")]
+    NoEtcd(&'static str),
+    /// What is set about etcd cannot be.
+    #[error("etcd: {0}")]
+    Etcd(#[from] AccessError),
     /// A number is too small.
     #[error("{setting} must be at least {least}")]
     TooSmall {
@@ -94,6 +102,7 @@ impl Settings {
         at_least("commands-max", given.commands_max, 1)?;
         at_least("login-timeout", given.login_timeout, 1)?;
         at_least("nop-interval", given.nop_interval, 1)?;
+        let record = record(&given)?;
         let api_listen = given.api_listen.unwrap_or_else(|| vec![(Ipv4Addr::LOCALHOST, API_PORT).into()]);
         let Some(first) = api_listen.first() else { return Err(SettingsError::NoApi) };
         if !api_listen.iter().any(|address| address.ip().is_loopback() || address.ip().is_unspecified()) {
@@ -102,7 +111,7 @@ impl Settings {
         let api_certificate = match (given.api_certificate, given.api_key) {
             (Some(certificate), Some(key)) => Some(CertificateFiles { certificate, key }),
             (None, None) => None,
-            _ => return Err(SettingsError::HalfCertificate),
+            _ => return Err(SettingsError::Half("api-certificate", "api-key")),
         };
         let portals = given.iscsi_listen.unwrap_or(defaults.portals);
         if portals.is_empty() {
@@ -132,7 +141,7 @@ impl Settings {
             drain_deadline: seconds(given.drain_timeout, defaults.drain_deadline),
             discovery_chap: given.discovery_chap.unwrap_or(defaults.discovery_chap),
             link_via: link_via(given.link_via.unwrap_or_default())?,
-            record: defaults.record,
+            record,
             show: defaults.show,
             carry: defaults.carry,
             unix_now,
@@ -154,6 +163,12 @@ impl Settings {
 
     /// As a file of settings that gives these settings again.
     pub fn to_toml(&self) -> String {
+        let etcd = match &self.node.record {
+            RecordEngine::Etcd(access) => Some(access),
+            _ => None,
+        };
+        let identity = etcd.and_then(|etcd| etcd.identity.clone());
+        let user = etcd.and_then(|etcd| etcd.user.clone());
         let seconds = |duration: Duration| Some(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX));
         let given = Given {
             config: None,
@@ -178,6 +193,12 @@ impl Settings {
             drain_timeout: seconds(self.node.drain_deadline),
             discovery_chap: Some(self.node.discovery_chap),
             watcher: Some(self.watcher),
+            etcd: etcd.map(|etcd| etcd.endpoints.clone()),
+            etcd_ca: etcd.and_then(|etcd| etcd.authorities.clone()),
+            etcd_certificate: identity.as_ref().map(|(certificate, _)| certificate.clone()),
+            etcd_key: identity.map(|(_, key)| key),
+            etcd_user: user.as_ref().map(|(name, _)| name.clone()),
+            etcd_password_file: user.map(|(_, file)| file),
             link_via: Some(self.node.link_via.iter().map(|(from, to)| format!("{from}={to}")).collect()),
             log: Some(self.log.clone()),
             log_format: Some(self.log_format),
@@ -200,6 +221,36 @@ impl Settings {
     pub fn default_pool_path(&self) -> PathBuf {
         self.node.data_dir.join(data_dir::POOLS).join("default.img")
     }
+}
+
+/// What keeps the record of a cluster: etcd where one is named, else the nodes.
+fn record(given: &Given) -> Result<RecordEngine, SettingsError> {
+    let (certificate, key) = (&given.etcd_certificate, &given.etcd_key);
+    if certificate.is_some() != key.is_some() {
+        return Err(SettingsError::Half("etcd-certificate", "etcd-key"));
+    }
+    if given.etcd_user.is_some() != given.etcd_password_file.is_some() {
+        return Err(SettingsError::Half("etcd-user", "etcd-password-file"));
+    }
+    let Some(endpoints) = given.etcd.clone().filter(|endpoints| !endpoints.is_empty()) else {
+        let of_etcd = [
+            ("etcd-ca", given.etcd_ca.is_some()),
+            ("etcd-certificate", certificate.is_some()),
+            ("etcd-user", given.etcd_user.is_some()),
+        ];
+        return match of_etcd.into_iter().find(|(_, is_given)| *is_given) {
+            Some((name, _)) => Err(SettingsError::NoEtcd(name)),
+            None => Ok(RecordEngine::Embedded),
+        };
+    };
+    let access = Access {
+        endpoints,
+        authorities: given.etcd_ca.clone(),
+        identity: certificate.clone().zip(key.clone()),
+        user: given.etcd_user.clone().zip(given.etcd_password_file.clone()),
+    };
+    access.check()?;
+    Ok(RecordEngine::Etcd(access))
 }
 
 fn link_via(given: Vec<String>) -> Result<BTreeMap<SocketAddr, SocketAddr>, SettingsError> {

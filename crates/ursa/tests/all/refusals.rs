@@ -63,6 +63,11 @@ fn settings_that_are_none_are_refused() {
     refused(&mut with(elsewhere), 2, &["the command line on this node", "127.0.0.1:3281"]);
     refused(&mut with("api-key = 'k'\n"), 2, &["api-certificate and api-key belong together"]);
     refused(&mut with("iscsi-listen = []\n"), 2, &["names no address"]);
+    refused(&mut with("etcd = ['10.0.0.9:2379']\n"), 2, &["etcd", "http://HOST:PORT"]);
+    refused(&mut with("etcd = ['https://10.0.0.9:2379']\n"), 2, &["has signed its certificate", "etcd-ca"]);
+    refused(&mut with("etcd-ca = 'ca.pem'\n"), 2, &["etcd-ca is given, and no etcd"]);
+    let half = "etcd = ['http://10.0.0.9:2379']\netcd-user = 'u'\n";
+    refused(&mut with(half), 2, &["etcd-user and etcd-password-file belong together"]);
     refused(&mut with("log = 'info,,=='\n"), 2, &["log filter"]);
     refused(
         &mut ursa(&["serve", "--config", "/nowhere/ursa.toml"]),
@@ -76,14 +81,21 @@ fn settings_that_are_none_are_refused() {
 fn the_command_line_wins_over_the_file() {
     let directory = tempfile::TempDir::new().unwrap();
     let file = directory.path().join("ursa.toml");
-    std::fs::write(&file, "name = 'file'\ncores = '1,0'\nram-max = '3G'\nvolume = ['a=1G,ram']\n").unwrap();
+    std::fs::write(&file, "name = 'file'\ncores = '1,0'\nram-max = '3G'\nvolume = ['a=1G,ram']\n\
+        etcd = ['https://a:1', 'https://b:2']\netcd-ca = '/ca'\netcd-certificate = '/c'\netcd-key = '/k'\netcd-user = 'u'\netcd-password-file = '/p'\n").unwrap();
     let print = |more: &[&str], file: &Path| {
         let output = ursa(&["serve", "--print-config", "--config"]).arg(file).args(more).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
     let printed = print(&["--name", "line", "--data-dir", "/d"], &file);
-    for line in ["name = \"line\"", "cores = \"1,0\"", "ram-max = \"3G\"", "volume = [\"a=1G,ram\"]"] {
+    for line in [
+        "name = \"line\"",
+        "cores = \"1,0\"",
+        "ram-max = \"3G\"",
+        "volume = [\"a=1G,ram\"]",
+        "etcd-key = \"/k\"",
+    ] {
         assert!(printed.contains(line), "{line} is not in:\n{printed}");
     }
     // What is printed is a file of settings that says the same.

@@ -221,6 +221,7 @@ impl Engine {
             generation: self.saved().identity.generation,
             voters: numbers(&self.members().voters),
             learners: numbers(&self.members().learners),
+            trouble: None,
         }
     }
 

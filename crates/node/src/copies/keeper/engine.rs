@@ -1,13 +1,16 @@
 //! What keeps the cluster's record on a node.
 
 use cluster::embedded::{Embedded, Simulated};
+use cluster::etcd::Etcd;
 use replica::NodeId;
 
 /// What keeps the cluster's record on this node.
 pub enum Engine {
     /// Raft, with the other nodes.
     Embedded(Embedded),
-    /// The same in a simulated world.
+    /// A site's etcd, which knows nothing of nodes.
+    Etcd(Etcd),
+    /// Raft in a simulated world.
     Simulated(Simulated),
     /// All nodes share one, in a simulated world.
     Shared,
@@ -19,7 +22,7 @@ impl Engine {
         match self {
             Engine::Embedded(embedded) => embedded.deliver(from, bytes),
             Engine::Simulated(simulated) => simulated.deliver(from, bytes),
-            Engine::Shared => {}
+            Engine::Etcd(_) | Engine::Shared => {}
         }
     }
 
@@ -28,7 +31,7 @@ impl Engine {
         match self {
             Engine::Embedded(embedded) => embedded.died(node),
             Engine::Simulated(simulated) => simulated.died(node),
-            Engine::Shared => {}
+            Engine::Etcd(_) | Engine::Shared => {}
         }
     }
 
@@ -37,7 +40,7 @@ impl Engine {
         match self {
             Engine::Embedded(embedded) => embedded.unreachable(node),
             Engine::Simulated(simulated) => simulated.unreachable(node),
-            Engine::Shared => {}
+            Engine::Etcd(_) | Engine::Shared => {}
         }
     }
 }

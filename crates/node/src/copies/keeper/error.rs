@@ -35,3 +35,10 @@ pub enum ClusterError {
         reason: String,
     },
 }
+
+impl ClusterError {
+    /// Whether etcd is the reason.
+    pub fn is_of_etcd(&self) -> bool {
+        matches!(self, ClusterError::Record(cluster::Error::Etcd | cluster::Error::WrongEtcd))
+    }
+}

@@ -213,7 +213,20 @@ impl Keeper {
         &self.links
     }
 
-    /// Changes who follows the record, and who votes.
+    /// Whether nodes vote in the record; in a site's etcd they do not.
+    pub fn nodes_vote(&self) -> bool {
+        !matches!(self.engine, Engine::Etcd(_))
+    }
+
+    /// Why etcd, where it has the record, cannot be used now.
+    pub fn record_trouble(&self) -> Option<String> {
+        match &self.engine {
+            Engine::Etcd(etcd) => etcd.status().trouble,
+            _ => None,
+        }
+    }
+
+    /// Changes who follows the record, and who votes. In etcd that is nobody's business but etcd's.
     ///
     /// # Errors
     /// [`ClusterError::Record`].
@@ -222,7 +235,10 @@ impl Keeper {
         change: cluster::MemberChange,
         deadline: Duration,
     ) -> Result<(), ClusterError> {
-        Ok(self.store.change_members(change, deadline).await?)
+        match self.nodes_vote() {
+            true => Ok(self.store.change_members(change, deadline).await?),
+            false => Ok(()),
+        }
     }
 
     /// Where other nodes reach this one.
@@ -647,6 +663,7 @@ impl Keeper {
             if look_at <= now {
                 look_at = now + STEWARD_EVERY;
                 self.tell_nodes(now);
+                self.tell_record(now);
                 self.look_at_leases().await;
                 self.propose().await;
                 self.look_at_forks();

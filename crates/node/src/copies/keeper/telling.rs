@@ -18,8 +18,9 @@ use crate::control::{HOSTS, TARGETS};
 use crate::events::code::{
     COPY_ADDED, COPY_LOST, COPY_REMOVED, FORK_DECIDED, FORK_ENDED, FORK_FOUND, HOST_CHANGED, HOST_DELETED,
     HOST_MADE, MAINTENANCE_BEGAN, MAINTENANCE_ENDED, MAPS_CHANGED, NODE_JOINED, NODE_LOST, NODE_REMOVED,
-    NODE_RETURNED, NODE_STOPPED, STRATEGY_CHANGED, SYNC_ENDED, SYNC_PAUSED, SYNC_RESUMED, SYNC_STARTED,
-    TARGET_DELETED, TARGET_MADE, VOLUME_DELETED, VOLUME_GROWN, VOLUME_MADE, VOLUME_RENAMED,
+    NODE_RETURNED, NODE_STOPPED, RECORD_LOST, RECORD_RETURNED, STRATEGY_CHANGED, SYNC_ENDED, SYNC_PAUSED,
+    SYNC_RESUMED, SYNC_STARTED, TARGET_DELETED, TARGET_MADE, VOLUME_DELETED, VOLUME_GROWN, VOLUME_MADE,
+    VOLUME_RENAMED,
 };
 use crate::events::{Code, Event, tell};
 
@@ -28,6 +29,9 @@ pub(super) type Before = BTreeMap<String, Option<Versioned>>;
 
 /// Nodes that are heard of so early in this node's life were there before: that is no news.
 const EARLY: Duration = Duration::from_secs(5);
+
+/// What an event about the record is about.
+const ETCD: &str = "etcd";
 
 /// What was told of nodes and syncs.
 pub(super) struct Told {
@@ -39,12 +43,20 @@ pub(super) struct Told {
     died: BTreeSet<NodeId>,
     /// Volumes, by number, of which it was told that a copy is brought up to date.
     syncs: BTreeSet<u32>,
+    /// etcd cannot be used.
+    record_lost: bool,
 }
 
 impl Told {
     /// Nothing yet.
     pub(super) fn new(now: Instant) -> Told {
-        Told { began: now, heard: BTreeSet::new(), died: BTreeSet::new(), syncs: BTreeSet::new() }
+        Told {
+            began: now,
+            heard: BTreeSet::new(),
+            died: BTreeSet::new(),
+            syncs: BTreeSet::new(),
+            record_lost: false,
+        }
     }
 }
 
@@ -98,6 +110,27 @@ impl Keeper {
             let name = self.named(node.0);
             tell(Event::new(NODE_RETURNED, &name, format!("{name} is there")).of_node(node.0));
         }
+    }
+
+    /// Tells that etcd cannot be used, and that it can again.
+    pub(super) fn tell_record(&self, now: Instant) {
+        let trouble = self.record_trouble();
+        let mut told = self.told.borrow_mut();
+        // It gets a moment to answer for the first time.
+        if trouble.is_some() == told.record_lost || now.since(told.began) < EARLY {
+            return;
+        }
+        told.record_lost = trouble.is_some();
+        tell(match trouble {
+            Some(why) => {
+                let text = format!("etcd, which has the cluster's record, cannot be used: {why}");
+                Event::new(RECORD_LOST, ETCD, text).of_node(self.me().0)
+            }
+            None => {
+                let text = "etcd, which has the cluster's record, can be used again";
+                Event::new(RECORD_RETURNED, ETCD, text).of_node(self.me().0)
+            }
+        });
     }
 
     /// Tells which volumes have begun to be brought up to date; `sources` are the numbers of those that are.

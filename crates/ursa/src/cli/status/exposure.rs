@@ -2,7 +2,7 @@
 
 use super::Observed;
 use crate::cli::table::list;
-use crate::loss::outcome;
+use crate::loss::{Cluster, outcome};
 
 /// So many volumes are named in a line.
 const NAMED_MAX: usize = 3;
@@ -10,13 +10,14 @@ const NAMED_MAX: usize = 3;
 /// A line for each node and each thing that its loss would do, by node, what is the most volumes' first.
 pub(super) fn lines(observed: &Observed) -> Vec<String> {
     let nodes = observed.nodes.as_deref().unwrap_or_default();
+    let cluster = Cluster { nodes, record: observed.node.record.as_ref() };
     let mut lines = Vec::new();
     for node in nodes.iter().filter(|node| node.up) {
         // By what would become of them, in the order in which that was met.
         let mut outcomes: Vec<(&'static str, Vec<&str>)> = Vec::new();
         for volume in &observed.volumes {
             let copy = volume.copies.iter().find(|copy| copy.node == node.id);
-            let Some((_, outcome)) = copy.and_then(|copy| outcome(volume, copy, nodes)) else { continue };
+            let Some((_, outcome)) = copy.and_then(|copy| outcome(volume, copy, cluster)) else { continue };
             match outcomes.iter_mut().find(|(known, _)| *known == outcome) {
                 Some((_, volumes)) => volumes.push(&volume.name),
                 None => outcomes.push((outcome, vec![&volume.name])),

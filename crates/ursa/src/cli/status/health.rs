@@ -1,6 +1,6 @@
 //! What is wrong now: causes, the worst first, each with one thing to do about it. The console judges alike (`console/src/words/health.ts`).
 
-use api::{ClusterNode, CopyState, Pool, PoolState, Volume};
+use api::{ClusterNode, CopyState, Pool, PoolState, RecordPlace, Volume};
 use serde::Serialize;
 
 use super::Observed;
@@ -52,7 +52,9 @@ pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
     let nodes = observed.nodes.as_deref().unwrap_or_default();
     let mut found: Vec<Finding> = observed.volumes.iter().flat_map(of_volume).collect();
     found.extend(observed.pools.iter().flat_map(|pool| of_pool(pool, observed.nodes.is_some())));
-    found.extend(of_votes(nodes));
+    // Of etcd the node says itself what is the matter.
+    let in_etcd = observed.node.record.as_ref().is_some_and(|record| record.place == RecordPlace::Etcd);
+    found.extend(of_votes(nodes).filter(|_| !in_etcd));
     found.extend(nodes.iter().flat_map(of_node));
     found.extend(of_copies(observed));
     found.extend(of_changes(observed));
@@ -65,7 +67,7 @@ pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
             found.push(degraded(problem.clone(), action, "journalctl -u ursa".into()));
         }
     }
-    found.extend(of_two(nodes));
+    found.extend(of_two(nodes).filter(|_| !in_etcd));
     found.sort_by_key(|finding| std::cmp::Reverse(finding.health));
     found
 }

@@ -46,6 +46,7 @@ fn alone() -> Observed {
             uptime: 90_000,
             changes: Vec::new(),
             problems: Vec::new(),
+            record: None,
         },
         nodes: None,
         pools: vec![pool(PoolState::Online)],

@@ -13,6 +13,8 @@ pub(super) fn not_entered(error: &EnterError) -> Refusal {
             Refusal::new(StatusCode::CONFLICT, "cluster_already", "this node is in a cluster already")
                 .hint("a node is in one at most; `ursa node list` shows it")
         }
+        EnterError::Etcd(_) => Refusal::new(StatusCode::BAD_GATEWAY, "etcd_unusable", with_causes(error))
+            .hint("look after etcd, and at the settings whose names begin with `etcd`"),
         EnterError::Links(_) => {
             Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "listen", with_causes(error)).field("listen")
         }
@@ -40,6 +42,10 @@ pub(super) fn not_joined(error: &JoinError) -> Refusal {
 pub(super) fn refused(error: &ClusterError) -> Refusal {
     let detail = with_causes(error);
     match error {
+        ClusterError::Record(_) if error.is_of_etcd() => {
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "record_unavailable", detail)
+                .hint("volumes go on; bring etcd back")
+        }
         ClusterError::Record(_) => {
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "record_unavailable", detail)
                 .hint("a majority of the nodes that vote must be up: see `ursa node list`")

@@ -23,9 +23,10 @@ pub use self::elsewhere::Elsewhere;
 use self::elsewhere::Untold;
 pub(super) use self::elsewhere::of_ids;
 use super::input::Segments;
+use super::node::record;
 use super::refusal::Refusal;
 use super::state::State;
-use crate::loss::losses;
+use crate::loss::{Cluster, losses};
 
 /// All volumes of the cluster, by name, and those that this node alone knows of.
 ///
@@ -50,8 +51,9 @@ async fn everywhere(control: Rc<Control>, known: Elsewhere) -> Result<List<Volum
         items.sort_by(|a, b| a.name.cmp(&b.name));
     }
     if items.iter().any(|volume| !volume.copies.is_empty()) {
-        let nodes = nodes(&control).await;
-        items.iter_mut().for_each(|volume| volume.losses = losses(volume, &nodes));
+        let (nodes, record) = (nodes(&control).await, record(&control).await);
+        let cluster = Cluster { nodes: &nodes, record: record.as_ref() };
+        items.iter_mut().for_each(|volume| volume.losses = losses(volume, cluster));
     }
     Ok(List { items, missing })
 }
@@ -98,7 +100,8 @@ async fn found(
         },
     };
     if !volume.copies.is_empty() {
-        volume.losses = losses(&volume, &nodes(&control).await);
+        let (nodes, record) = (nodes(&control).await, record(&control).await);
+        volume.losses = losses(&volume, Cluster { nodes: &nodes, record: record.as_ref() });
     }
     Ok(Ok(volume))
 }

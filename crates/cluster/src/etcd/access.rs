@@ -1,0 +1,122 @@
+//! How a node comes to etcd: where its members are, by whose certificate they are known, and as whom it speaks to them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thiserror::Error;
+use ureq::Agent;
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{Connector, TcpConnector};
+
+use super::StartError;
+use super::gateway::ATTEMPT;
+
+/// Of a password, bytes.
+const PASSWORD_BYTES_MAX: usize = 1024;
+
+/// Where etcd is, and by what it and we are known to each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// `http://HOST:PORT` or `https://HOST:PORT` of its members; any of them will do, and all are tried.
+    pub endpoints: Vec<String>,
+    /// The certificates in PEM of who has signed those of its members: for `https`.
+    pub authorities: Option<PathBuf>,
+    /// The certificate that is shown to it, with its chain, and its key, in PEM.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The user there, and the file with its password. (By its gateway etcd takes no name from a certificate.)
+    pub user: Option<(String, PathBuf)>,
+}
+
+/// Settings that lead nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum AccessError {
+    /// URLs.
+    #[error("its endpoints are missing, or one is not http://HOST:PORT or https://HOST:PORT")]
+    Endpoints,
+    /// `https` alone says nothing.
+    #[error(
+        "nobody says who has signed its certificate: name the file with the authority's, in PEM (etcd-ca)"
+    )]
+    NoAuthorities,
+}
+
+/// A user of etcd.
+pub(super) struct User {
+    pub(super) name: String,
+    pub(super) password: String,
+}
+
+impl Access {
+    /// That it can be, as far as can be told without reading files.
+    ///
+    /// # Errors
+    /// See [`AccessError`].
+    pub fn check(&self) -> Result<(), AccessError> {
+        let is_right = |endpoint: &String| {
+            let rest = endpoint.strip_prefix("http://").or_else(|| endpoint.strip_prefix("https://"));
+            let port = rest.and_then(|rest| rest.trim_end_matches('/').rsplit_once(':'));
+            port.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+        };
+        if self.endpoints.is_empty() || !self.endpoints.iter().all(is_right) {
+            return Err(AccessError::Endpoints);
+        }
+        if self.has_tls() && self.authorities.is_none() {
+            return Err(AccessError::NoAuthorities);
+        }
+        Ok(())
+    }
+
+    fn has_tls(&self) -> bool {
+        self.endpoints.iter().any(|endpoint| endpoint.starts_with("https://"))
+    }
+
+    pub(super) fn agent(&self) -> Result<Agent, StartError> {
+        let config = Agent::config_builder().http_status_as_error(false).max_redirects(0);
+        let config = config.timeout_connect(Some(ATTEMPT)).max_idle_age(IDLE_MAX).build();
+        let Some(authorities) = self.authorities.as_ref().filter(|_| self.has_tls()) else {
+            return Ok(Agent::new_with_config(config));
+        };
+        let client = https::client().with_root_certificates(https::authorities(authorities)?);
+        let client = match &self.identity {
+            Some((certificate, key)) => https::with_identity(client, certificate, key)?,
+            None => client.with_no_client_auth(),
+        };
+        let connector = TcpConnector::default().chain(https::Tls::new(client));
+        Ok(Agent::with_parts(config, connector, DefaultResolver::default()))
+    }
+
+    pub(super) fn read_user(&self) -> Result<Option<User>, StartError> {
+        let Some((name, file)) = &self.user else { return Ok(None) };
+        let read = std::fs::read_to_string(file);
+        let password = read.map_err(|error| StartError::Password(file.clone(), error))?;
+        let password = password.trim_end_matches(['\r', '\n']).to_owned();
+        if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
+            return Err(StartError::NoPassword(file.clone()));
+        }
+        Ok(Some(User { name: name.clone(), password }))
+    }
+}
+
+/// After which a connection is not used again: etcd's end of it may be gone without a word.
+const IDLE_MAX: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_urls_with_a_port() {
+        let check = |endpoint: &str| {
+            Access { endpoints: vec![endpoint.to_owned()], ..Access::default() }.check().is_ok()
+        };
+        for right in ["http://127.0.0.1:2379", "http://[::1]:2379/", "http://etcd1.example:2379"] {
+            assert!(check(right), "{right}");
+        }
+        for wrong in ["127.0.0.1:2379", "http://", "http://:2379", "http://etcd1", "ftp://a:1", "http://a:x"]
+        {
+            assert!(!check(wrong), "{wrong}");
+        }
+        assert!(!check("https://etcd1:2379"), "nobody says who has signed its certificate");
+        assert!(Access::default().check().is_err());
+    }
+}

@@ -1,0 +1,183 @@
+//! TLS 1.3 for the HTTP client that all of ours use (ureq), by the rustls that links use: of ureq's own the provider and the roots could not be chosen without
+//! TLS 1.2 coming along. Who asks a node (`api`) and who asks a site's etcd (`cluster`) stand beside each other; so this stands below both.
+
+use std::fmt;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::WantsClientCert;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, ConfigBuilder, RootCertStore, StreamOwned, WantsVerifier};
+use thiserror::Error;
+// Of ureq's parts these may change without a new major version; the lock file keeps the one that we have.
+use ureq::unversioned::transport::{
+    Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, Transport, TransportAdapter,
+};
+
+/// No certificates of authorities.
+#[derive(Debug, Error)]
+pub enum AuthoritiesError {
+    /// Not what such a file is.
+    #[error("cannot read certificates in PEM from {0}")]
+    File(PathBuf, #[source] rustls::pki_types::pem::Error),
+    /// Certificates that sign nothing.
+    #[error("what is in {0} is no certificate of an authority")]
+    Unfit(PathBuf, #[source] rustls::Error),
+    /// None.
+    #[error("{0} has no certificate in PEM")]
+    Empty(PathBuf),
+}
+
+/// No certificate of our own to show.
+#[derive(Debug, Error)]
+pub enum IdentityError {
+    /// No certificates, or no key.
+    #[error("cannot read {0} as PEM")]
+    File(PathBuf, #[source] rustls::pki_types::pem::Error),
+    /// None.
+    #[error("{0} has no certificate in PEM")]
+    Empty(PathBuf),
+    /// They do not belong together.
+    #[error("the certificate in {certificate} cannot be shown with the key in {key}")]
+    Unfit {
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// The key's.
+        key: PathBuf,
+        /// Why.
+        #[source]
+        source: rustls::Error,
+    },
+}
+
+/// What computes.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// The beginning of what a client does: by TLS 1.3 alone.
+pub fn client() -> ConfigBuilder<ClientConfig, WantsVerifier> {
+    ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("the provider knows TLS 1.3")
+}
+
+/// The authorities whose certificates are in a file, in PEM.
+///
+/// # Errors
+/// See [`AuthoritiesError`].
+pub fn authorities(file: &Path) -> Result<RootCertStore, AuthoritiesError> {
+    let unread = |error| AuthoritiesError::File(file.to_owned(), error);
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file).map_err(unread)? {
+        let added = roots.add(certificate.map_err(unread)?);
+        added.map_err(|error| AuthoritiesError::Unfit(file.to_owned(), error))?;
+    }
+    if roots.is_empty() { Err(AuthoritiesError::Empty(file.to_owned())) } else { Ok(roots) }
+}
+
+/// A client that shows the certificate in one file, with its chain, and proves it by the key in the other.
+///
+/// # Errors
+/// See [`IdentityError`].
+pub fn with_identity(
+    client: ConfigBuilder<ClientConfig, WantsClientCert>,
+    certificate: &Path,
+    key: &Path,
+) -> Result<ClientConfig, IdentityError> {
+    let unread = |file: &Path| {
+        let file = file.to_owned();
+        move |error| IdentityError::File(file, error)
+    };
+    let chain = CertificateDer::pem_file_iter(certificate).map_err(unread(certificate))?;
+    let chain = chain.collect::<Result<Vec<_>, _>>().map_err(unread(certificate))?;
+    if chain.is_empty() {
+        return Err(IdentityError::Empty(certificate.to_owned()));
+    }
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(unread(key))?;
+    client.with_client_auth_cert(chain, secret).map_err(|source| IdentityError::Unfit {
+        certificate: certificate.to_owned(),
+        key: key.to_owned(),
+        source,
+    })
+}
+
+/// Does TLS over a connection whose URL asks for it.
+#[derive(Debug)]
+pub struct Tls(Arc<ClientConfig>);
+
+impl Tls {
+    /// As the configuration says.
+    pub fn new(config: ClientConfig) -> Tls {
+        Tls(Arc::new(config))
+    }
+}
+
+impl<In: Transport> Connector<In> for Tls {
+    type Out = Either<In, Encrypted>;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails<'_>,
+        chained: Option<In>,
+    ) -> Result<Option<Self::Out>, ureq::Error> {
+        let Some(transport) = chained else { return Ok(None) };
+        if !details.needs_tls() || transport.is_tls() {
+            return Ok(Some(Either::A(transport)));
+        }
+        let host = details.uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.map_err(|_| ureq::Error::Tls("the host is no name and no address"))?;
+        let refused = |error: rustls::Error| ureq::Error::Io(std::io::Error::other(error));
+        let mut connection = ClientConnection::new(Arc::clone(&self.0), name).map_err(refused)?;
+        let mut socket = TransportAdapter::new(transport.boxed(), Arc::clone(&details.current_time));
+        socket.set_timeout(details.timeout);
+        connection.complete_io(&mut socket)?;
+        let buffers =
+            LazyBuffers::new(details.config.input_buffer_size(), details.config.output_buffer_size());
+        Ok(Some(Either::B(Encrypted { buffers, stream: StreamOwned::new(connection, socket) })))
+    }
+}
+
+/// A connection by TLS.
+pub struct Encrypted {
+    buffers: LazyBuffers,
+    stream: StreamOwned<ClientConnection, TransportAdapter>,
+}
+
+impl Transport for Encrypted {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        self.stream.get_mut().set_timeout(timeout);
+        let output = self.buffers.output().get(..amount).unwrap_or_default();
+        self.stream.write_all(output)?;
+        Ok(())
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        self.stream.get_mut().set_timeout(timeout);
+        let amount = self.stream.read(self.buffers.input_append_buf())?;
+        self.buffers.input_appended(amount);
+        Ok(amount > 0)
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.stream.get_mut().get_mut().is_open()
+    }
+
+    fn is_tls(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Encrypted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Encrypted")
+    }
+}

@@ -1,0 +1,242 @@
+//! Two nodes whose cluster has its record in a site's etcd: Debian's, of one member, on loopback.
+
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use e2e::pattern;
+use e2e::{Export, Node, ports};
+use tempfile::TempDir;
+
+use crate::cluster::{BLOCK, BLOCKS, TARGET, first_sector, ready, wait, wait_until_in_sync};
+
+/// Between two writes that were answered, while etcd is away or comes back.
+const HICCUP_MAX: Duration = Duration::from_secs(1);
+/// The same when a node is killed.
+const STALL_MAX: Duration = Duration::from_secs(2);
+/// Until something shows that a node finds out by itself.
+const LIMIT: Duration = Duration::from_secs(20);
+/// A call that needs etcd ends after five seconds without it.
+const REFUSAL_MAX: Duration = Duration::from_secs(15);
+
+/// An etcd of one member; it ends with this.
+struct Etcd {
+    child: Child,
+    client: SocketAddr,
+    peer: SocketAddr,
+    data: TempDir,
+}
+
+impl Etcd {
+    fn start() -> Etcd {
+        let data = TempDir::new().expect("a temporary directory can be made");
+        let (client, peer) = (ports::free(), ports::free());
+        let child = Etcd::spawn(&data, client, peer);
+        let etcd = Etcd { child, client, peer, data };
+        etcd.wait();
+        etcd
+    }
+
+    fn spawn(data: &TempDir, client: SocketAddr, peer: SocketAddr) -> Child {
+        let (client, peer) = (format!("http://{client}"), format!("http://{peer}"));
+        let mut etcd = Command::new("/usr/bin/etcd");
+        etcd.arg("--data-dir").arg(data.path().join("data"));
+        etcd.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        etcd.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        etcd.args(["--initial-cluster", &format!("default={peer}")]);
+        let child = etcd.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        child.expect("etcd can be started: Debian's package etcd-server")
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.client)
+    }
+
+    fn wait(&self) {
+        wait(LIMIT, "etcd", || TcpStream::connect(self.client).is_ok());
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it can be waited for");
+    }
+
+    fn restart(&mut self) {
+        self.child = Etcd::spawn(&self.data, self.client, self.peer);
+        self.wait();
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Somebody who writes one block after the other, until told to stop.
+struct Writer {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<(u64, Duration)>,
+}
+
+impl Writer {
+    fn start(export: Export) -> Writer {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let write = move || {
+            let mut raw = ready(&export);
+            let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
+            for number in 1.. {
+                let sector = first_sector(number % BLOCKS);
+                let data = pattern::stamped(1, number, sector, BLOCK);
+                while raw.write(sector, 8, &data, false).is_err() {
+                    raw = ready(&export);
+                }
+                longest = longest.max(last.elapsed());
+                last = Instant::now();
+                if told.load(Ordering::Relaxed) {
+                    return (number, longest);
+                }
+            }
+            unreachable!("it writes until it is told to stop")
+        };
+        Writer { stop, thread: thread::spawn(write) }
+    }
+
+    /// How many blocks were written, and the longest time from one answer to the next.
+    fn stop(self) -> (u64, Duration) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("it does not panic")
+    }
+}
+
+fn through(node: &Node) -> Export {
+    Export { portals: node.portals().to_vec(), target: TARGET.to_owned(), lun: 0, chap: None }
+}
+
+fn says(node: &Node, code: &str) -> bool {
+    let events = node.ursa_json(&["events", "--limit", "500"]);
+    events.to_string().contains(&format!("\"{code}\""))
+}
+
+fn refusal(node: &Node, arguments: &[&str]) -> String {
+    let refused = node.ursa(arguments);
+    assert!(!refused.ok(), "{arguments:?} is refused");
+    refused.output
+}
+
+#[test]
+fn a_cluster_has_its_record_in_etcd() {
+    let mut etcd = Etcd::start();
+    let url = etcd.url();
+    let with_etcd = ["--etcd", url.as_str()];
+    let mut nodes = [Node::start_with(&with_etcd), Node::start()];
+    let listen = [ports::free().to_string(), ports::free().to_string()];
+    let made = nodes[0].ursa(&["node", "init", "--listen", &listen[0]]).expect_ok();
+    assert!(made.contains(&format!("Its record is in etcd ({url})")), "{made}");
+
+    // Who looks for it elsewhere is not let in, and the token is still good when that is mended.
+    let token = nodes[0].ursa_json(&["node", "token"])["token"].as_str().expect("a token").to_owned();
+    let join = ["node", "join", &token, "--listen", &listen[1]];
+    let elsewhere = refusal(&nodes[1], &join);
+    assert!(elsewhere.contains("set `etcd` on the node that is to join"), "{elsewhere}");
+    nodes[1].stop();
+    nodes[1].set(&with_etcd);
+    nodes[1].restart();
+    let witness = refusal(&nodes[1], &[&join[..], &["--witness"]].concat());
+    assert!(witness.contains("nothing for a witness to vote on"), "{witness}");
+    nodes[1].ursa(&join).expect_ok();
+    let both_up = |node: &Node| {
+        let list = node.ursa_json(&["node", "list"]);
+        let list = list.as_array().expect("a list").clone();
+        list.len() == 2 && list.iter().all(|node| node["up"] == true && node["votes"] == false)
+    };
+    wait(LIMIT, "two nodes", || nodes.iter().all(both_up));
+    for (command, said) in [
+        (&["node", "prefer", "1"][..], "no node needs to be preferred"),
+        (&["node", "force-new-cluster", "--yes"], "nothing of a node makes a new cluster"),
+    ] {
+        let text = refusal(&nodes[0], command);
+        assert!(text.contains(said), "{text}");
+    }
+
+    let create = ["volume", "create", "db", "--size", "64M", "--copies", "2", "--target", TARGET];
+    nodes[0].ursa(&create).expect_ok();
+    wait_until_in_sync(&nodes[0], "db");
+    let losses = |node: &Node| node.ursa_json(&["volume", "show", "db"])["losses"].to_string();
+    assert_eq!(losses(&nodes[0]).matches("goes on after about a second").count(), 2, "{}", losses(&nodes[0]));
+
+    etcd_is_away(&mut etcd, &nodes);
+    a_node_is_killed(&mut nodes);
+
+    // Settings that do not fit the cluster.
+    nodes[1].stop();
+    nodes[1].set(&[]);
+    let said = nodes[1].refuses_to_start();
+    assert!(said.contains("this node's cluster has its record in etcd, and `etcd` is not set"), "{said}");
+    let mut alone = Node::start();
+    alone.ursa(&["node", "init", "--listen", &ports::free().to_string()]).expect_ok();
+    alone.stop();
+    alone.set(&with_etcd);
+    let said = alone.refuses_to_start();
+    assert!(said.contains("has its record in its nodes, and `etcd` is set"), "{said}");
+
+    nodes[0].ursa(&["volume", "copy", "remove", "db", "--on", "2", "--yes"]).expect_ok();
+    nodes[0].ursa(&["node", "remove", "2", "--yes"]).expect_ok();
+    assert_eq!(nodes[0].ursa_json(&["node", "list"]).as_array().map(Vec::len), Some(1));
+}
+
+/// Hosts do not notice; who wants to change something, or looks, is told.
+fn etcd_is_away(etcd: &mut Etcd, nodes: &[Node; 2]) {
+    let writer = Writer::start(through(&nodes[0]));
+    thread::sleep(Duration::from_millis(500));
+    etcd.kill();
+    let status = |node: &Node| node.ursa(&["status"]).stdout;
+    wait(LIMIT, "the words about etcd", || nodes.iter().all(|node| status(node).contains("cannot be used")));
+    wait(LIMIT, "the event", || says(&nodes[0], "record_lost"));
+    assert!(nodes[0].metrics().contains("\nursa_cluster_record_up 0"), "its metrics say so");
+    let began = Instant::now();
+    let text = refusal(&nodes[0], &["host", "create", "h1", "--initiator", "iqn.2026-11.io.ursa:h1"]);
+    assert!(text.contains("etcd, which has the cluster's record, did not answer"), "{text}");
+    assert!(began.elapsed() < REFUSAL_MAX, "after {:?}", began.elapsed());
+    let shown = nodes[0].ursa_json(&["volume", "show", "db"]);
+    assert!(shown["losses"].to_string().contains("or etcd answers again"), "{shown}");
+
+    etcd.restart();
+    let made =
+        |node: &Node| node.ursa(&["host", "create", "h2", "--initiator", "iqn.2026-11.io.ursa:h2"]).ok();
+    wait(LIMIT, "a change", || made(&nodes[0]));
+    wait(LIMIT, "the other node knows", || {
+        nodes[1].ursa_json(&["host", "list"]).to_string().contains("\"h2\"")
+    });
+    wait(LIMIT, "the event", || says(&nodes[0], "record_returned"));
+    let (written, longest) = writer.stop();
+    println!("etcd away and back: {written} writes, the longest pause was {longest:?}");
+    assert!(longest < HICCUP_MAX, "a pause of {longest:?}");
+}
+
+/// The other one goes on, and what it has missed is all that it is given when it is back.
+fn a_node_is_killed(nodes: &mut [Node; 2]) {
+    let writer = Writer::start(through(&nodes[0]));
+    thread::sleep(Duration::from_millis(500));
+    nodes[1].kill();
+    thread::sleep(Duration::from_secs(3));
+    let (written, longest) = writer.stop();
+    println!("a node was killed: {written} writes, the longest pause was {longest:?}");
+    assert!(longest < STALL_MAX, "a pause of {longest:?}");
+    nodes[1].restart();
+    let back = Instant::now();
+    wait_until_in_sync(&nodes[0], "db");
+    println!("in sync {:?} after the restart", back.elapsed());
+    let metrics = nodes[0].metrics();
+    let synced = metrics.lines().find(|line| line.starts_with("ursa_copy_synced_bytes_total{"));
+    let synced = synced.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    let synced = synced.expect("it was synced");
+    assert!(synced > 0.0 && synced < f64::from(32 << 20), "{synced} bytes of 64 MiB were given");
+    let found = nodes[0].ursa_json(&["volume", "verify", "db"]);
+    assert_eq!(found["equal"], true, "{found}");
+}
