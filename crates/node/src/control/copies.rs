@@ -96,7 +96,7 @@ pub(super) struct Worth {
 }
 
 /// How long a node that is to get a copy may not be heard of, and how often that is looked at.
-const HEARD_WITHIN: Duration = Duration::from_secs(3);
+pub(super) const HEARD_WITHIN: Duration = Duration::from_secs(3);
 const HEARD_EVERY: Duration = Duration::from_millis(50);
 
 impl Control {

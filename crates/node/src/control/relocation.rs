@@ -11,7 +11,7 @@ use replica::{NodeId, Revision};
 use store::{CopyState, Pool, VolumeInfo, VolumeKind};
 
 use super::change::{WaitsFor, Work};
-use super::copies::{drop_copies, once_heard};
+use super::copies::{HEARD_WITHIN, drop_copies, once_heard};
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::copies::{
@@ -76,8 +76,7 @@ impl Control {
         keeper.until(DELETED_DEADLINE, is_deleted).await;
         let (_, entry) = entry_named(&keeper, &entry.id)?;
         let slot = entry.free_slot().ok_or_else(|| ControlError::FourCopies(entry.name.clone()))?;
-        let (node_entry, node_revision) =
-            once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
+        once_heard(&keeper, || node_that_takes_copies(&keeper, added.node)).await?;
         let new = NewCopy {
             id: entry.id.clone(),
             slot: slot.index() as u8,
@@ -92,11 +91,16 @@ impl Control {
             blank: true,
         };
         let (node, size) = (NodeId(added.node), entry.size);
-        match keeper.ask(node, Ask::MakeCopy(new)).await? {
-            // The life that made it must be the one that the record knows: one that is restarted meanwhile has deleted it.
-            Answer::Done { incarnation } if incarnation == node_entry.incarnation => {}
-            _ => return Err(ClusterError::Unreached(node).into()),
-        }
+        let Answer::Done { incarnation } = keeper.ask(node, Ask::MakeCopy(new)).await? else {
+            return Err(ControlError::Internal("a strange answer"));
+        };
+        // The life that made it must be the one that the record knows: one that is restarted meanwhile has deleted it. Of one that has just begun the record hears in a moment.
+        let known = || keeper.get::<NodeEntry>(&node_key(node));
+        let has_heard = || known().is_none_or(|(entry, _)| entry.incarnation >= incarnation);
+        keeper.until(HEARD_WITHIN, has_heard).await;
+        let Some((_, node_revision)) = known().filter(|(entry, _)| entry.incarnation == incarnation) else {
+            return Err(ClusterError::Unreached(node).into());
+        };
         let added = self
             .change_entry(&keeper, id, None, |entry| {
                 if entry.free_slot() != Some(slot) || entry.copy_on(node).is_some() || entry.size != size {

@@ -126,6 +126,39 @@ fn what_a_node_without_a_copy_is_asked_for_is_carried_out_by_one_that_has_one() 
 }
 
 #[test]
+fn copies_come_move_and_go_through_a_node_that_has_none() {
+    let (first, second) = (Rig::new(), Rig::new());
+    cluster_of(&first, &second);
+    let (_carrying, _too) = (first.carry_out(), second.carry_out());
+    make(&second, "db").json(201);
+    let copies = |rig: &Rig| -> Vec<(u64, String)> {
+        let volume = rig.get("/v1/volumes/db").json(200);
+        let copies = volume["copies"].as_array().unwrap().iter();
+        copies.map(|copy| (copy["node"].as_u64().unwrap(), copy["state"].as_str().unwrap().into())).collect()
+    };
+    let wait_for = |what: &str, nodes: &[u64]| {
+        let wanted: Vec<(u64, String)> = nodes.iter().map(|node| (*node, "in_sync".into())).collect();
+        wait(what, || copies(&first) == wanted && copies(&second) == wanted);
+    };
+
+    // One comes to the node that is asked: what it passes on comes back to it as a question of the other.
+    let added = second.post("/v1/volumes/db/copies", json!({"node": 2})).json(202);
+    assert_eq!((&added["name"], added["copies"].as_array().unwrap().len()), (&json!("db"), 2), "{added}");
+    wait_for("both have it", &[1, 2]);
+    // It moves away from there, and so does the other one, each through the node without.
+    second.delete("/v1/volumes/db/copies/1").empty(204);
+    wait_for("node 2 alone has it", &[2]);
+    wait("what was on node 1 is deleted", || {
+        let pool = &first.get("/v1/pools").json(200)["items"][0];
+        pool["volumes"] == 0
+    });
+    first.post("/v1/volumes/db/copies", json!({"node": 1, "instead_of": 2})).json(202);
+    wait_for("it has moved to node 1", &[1]);
+    second.post("/v1/volumes/db/copies", json!({"node": 2, "instead_of": 1})).json(202);
+    wait_for("it has moved to node 2", &[2]);
+}
+
+#[test]
 fn who_may_not_change_a_volume_may_not_through_another_node() {
     let (first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
