@@ -26,7 +26,7 @@ SNAPSHOT = f"{CACHE}/snapshot"
 MEMORY = "768M"
 # Emulation is greedy: whatever else the machine does comes first.
 QEMU = ["nice", "-n", "10", "qemu-system-x86_64"]
-BOOT_SECONDS = 300
+BOOT_SECONDS = 600
 
 
 def main():

@@ -4,7 +4,8 @@ use std::env;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Once;
+use std::sync::{Condvar, Mutex, Once, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use crate::Export;
@@ -19,10 +20,33 @@ const SCRIPT_LIMIT: Duration = Duration::from_secs(600);
 /// A running guest.
 pub struct Guest {
     name: String,
+    _turn: Turn,
+}
+
+/// As many guests run at a time as there are processors: each takes one for itself, and the other tests measure how long something takes.
+struct Turn;
+
+static RUNNING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+
+impl Turn {
+    fn take() -> Turn {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let running = RUNNING.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = RUNNING.1.wait_while(running, |running| *running >= processors);
+        *room.unwrap_or_else(PoisonError::into_inner) += 1;
+        Turn
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *RUNNING.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        RUNNING.1.notify_one();
+    }
 }
 
 impl Guest {
-    /// Starts a guest with two network cards; builds the image first if need be. `None` if `URSA_E2E_SKIP` is `guest`.
+    /// Starts a guest with two network cards, when it has its turn; builds the image first if need be. `None` if `URSA_E2E_SKIP` is `guest`.
     pub fn start(name: &str) -> Option<Guest> {
         if env::var("URSA_E2E_SKIP").is_ok_and(|what| what == "guest") {
             println!("skipped: URSA_E2E_SKIP=guest");
@@ -32,9 +56,10 @@ impl Guest {
         BUILT.call_once(|| {
             program::run(&mut Command::new(dir().join("build")), BUILD_LIMIT).expect_ok();
         });
+        let turn = Turn::take();
         let name = format!("{name}-{}", std::process::id());
         program::run(vm().args(["start", &name, "--nics", "2"]), START_LIMIT).expect_ok();
-        Some(Guest { name })
+        Some(Guest { name, _turn: turn })
     }
 
     /// The portals as the guest reaches them, each by a network card of its own.

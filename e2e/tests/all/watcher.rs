@@ -36,9 +36,10 @@ fn a_node_of_a_cluster_has_a_watcher_that_needs_next_to_nothing() {
     let alone = Node::start();
     let mut nodes = cluster_of_three();
     let found = watcher(&nodes[0]);
-    let resident = resident_bytes(found);
-    println!("the watcher takes {} KiB", resident / 1024);
-    assert!(resident < RESIDENT_MAX, "{resident} bytes");
+    // While it starts it may take more.
+    let is_small = || resident_bytes(found) < RESIDENT_MAX;
+    wait(WATCHER_LIMIT, "a watcher that takes next to nothing", is_small);
+    println!("the watcher takes {} KiB", resident_bytes(found) / 1024);
     // Its own pipe, what it may say, and the process that it watches: nothing that would keep a port, a lock or a disk.
     let open = fs::read_dir(format!("/proc/{found}/fd")).expect("it runs").flatten();
     for descriptor in open {
