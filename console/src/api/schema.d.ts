@@ -3067,6 +3067,15 @@ export interface operations {
                 };
             };
             500: components["responses"]["Failed"];
+            /** @description `etcd_unusable`: it is to have the record, and does not take it */
+            502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
@@ -3091,7 +3100,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `no_cluster`, `cluster_works`, `node_is_up` */
+            /** @description `no_cluster`, `cluster_works`, `node_is_up`, `record_in_etcd` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3132,7 +3141,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `cluster_already`, `own_access`, `join_refused` */
+            /** @description `cluster_already`, `own_access`, `join_refused`, `record_in_etcd`: it has no witnesses */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3200,7 +3209,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster` */
+            /** @description `no_cluster`, `record_in_etcd` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6269,7 +6278,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `not_of_two`, `node_refused`, `changed_meanwhile` */
+            /** @description `no_cluster`, `not_of_two`, `node_refused`, `changed_meanwhile`, `record_in_etcd` */
             409: {
                 headers: {
                     [name: string]: unknown;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cluster::embedded::{Embedded, File, Identity, Saved, Settings};
-use cluster::etcd::{Access, Etcd};
+use cluster::etcd::Etcd;
 use cluster::{Revision, Transaction};
 use link::{ClusterAuthority, ClusterId, Limits, Links, NodeCredentials};
 use replica::{Incarnation, NodeId};
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{HOSTS, TARGETS};
 use super::change::{Changing, WaitsFor, Work};
+use super::record_place::{RecordPlace, etcd_settings};
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::access::{HostGroup, Target};
@@ -57,27 +58,6 @@ pub struct Place {
     /// The members that there were when it joined: where it first learns of the others.
     #[serde(default)]
     pub members: Vec<Member>,
-}
-
-/// Where a cluster has its record. That is chosen when it is made, and stays.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RecordPlace {
-    /// In its nodes.
-    #[default]
-    Nodes,
-    /// In a site's etcd.
-    Etcd,
-}
-
-impl RecordPlace {
-    /// Where this node is set to have it.
-    pub(super) fn configured() -> RecordPlace {
-        match Shard::current().config().record {
-            RecordEngine::Etcd(_) => RecordPlace::Etcd,
-            _ => RecordPlace::Nodes,
-        }
-    }
 }
 
 impl Place {
@@ -484,9 +464,6 @@ pub(super) async fn try_to_listen(addresses: &[SocketAddr]) -> Result<(), EnterE
 
 const RECORD_FILE: &str = "record.sqlite";
 
-/// What our keys in etcd begin with, before the cluster's identity.
-const ETCD_PREFIX: &str = "ursa/";
-
 pub(super) fn cluster_id(place: &Place) -> Result<ClusterId, EnterError> {
     let id = store::ClusterId::parse(&place.cluster);
     id.map(|id| ClusterId(id.0)).ok_or_else(|| EnterError::Malformed(place.cluster.clone()))
@@ -500,11 +477,6 @@ fn identity_of(place: &Place, generation: u64) -> Result<Identity, EnterError> {
 /// The node as the record knows it.
 fn record_node(place: &Place) -> Result<cluster::NodeId, EnterError> {
     cluster::NodeId::new(place.node).ok_or_else(|| EnterError::Malformed(place.node.to_string()))
-}
-
-/// One etcd may have the records of several clusters.
-fn etcd_settings(access: &Access, cluster: ClusterId) -> cluster::etcd::Settings {
-    cluster::etcd::Settings { access: access.clone(), prefix: format!("{ETCD_PREFIX}{cluster}/") }
 }
 
 /// The engine, whose messages core 0 puts on the control links.

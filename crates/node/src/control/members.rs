@@ -10,7 +10,8 @@ use link::{ClusterAuthority, JoinAnswer, JoinRequest, Limits, OpenToken, Token, 
 use replica::NodeId;
 use serde::{Deserialize, Serialize};
 
-use super::cluster::{EnterError, Member, Place, RecordPlace, try_to_listen};
+use super::cluster::{EnterError, Member, Place, try_to_listen};
+use super::record_place::RecordPlace;
 use super::{Control, ControlError};
 use crate::copies::{
     ClusterError, CopyEntry, Keeper, NodeEntry, SYNC_LIMIT_MIN, StandingEntry, VolumeEntry, json,

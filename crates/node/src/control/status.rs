@@ -8,7 +8,7 @@ use proto::iscsi::target::CloseReason;
 use rt::CoreId;
 use store::MetadataState;
 
-use super::cluster::RecordPlace;
+use super::record_place::RecordPlace;
 use super::{Control, ControlError, FailedDisk, PoolStatus};
 use crate::config::RecordEngine;
 use crate::copies::{self, ClusterError, Copies, RECORD_DEADLINE};

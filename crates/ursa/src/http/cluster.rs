@@ -46,6 +46,7 @@ pub(super) async fn nodes(
         (status = CREATED, description = "The nodes of the cluster", body = List<ClusterNode>),
         (status = CONFLICT, description = "`cluster_already`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`, `listen`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = BAD_GATEWAY, description = "`etcd_unusable`: it is to have the record, and does not take it", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn init(
@@ -95,7 +96,7 @@ pub(super) async fn create_token(
     request_body = ClusterJoin,
     responses(
         (status = NO_CONTENT, description = "It is a node of the cluster"),
-        (status = CONFLICT, description = "`cluster_already`, `own_access`, `join_refused`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`cluster_already`, `own_access`, `join_refused`, `record_in_etcd`: it has no witnesses", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`token_invalid`, `field_invalid`, `listen`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = BAD_GATEWAY, description = "`member_unreachable`, `member_unanswered`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -199,7 +200,7 @@ async fn would_maintain(state: &State, id: u16, on: bool) -> Result<Response, Re
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is a witness", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -253,7 +254,7 @@ pub(super) async fn limit_syncs(
     post, path = "/v1/cluster/force-new", tag = "cluster", operation_id = "force_new_cluster",
     responses(
         (status = ACCEPTED, description = "It is done when the node is started next"),
-        (status = CONFLICT, description = "`no_cluster`, `cluster_works`, `node_is_up`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `cluster_works`, `node_is_up`, `record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn force_new(Extracted(state): Extracted<State>) -> Result<StatusCode, Refusal> {

@@ -72,7 +72,7 @@ pub enum SettingsError {
     #[error("{0} is given, and no etcd: name it with `etcd`")]
     NoEtcd(&'static str),
     /// What is set about etcd cannot be.
-    #[error("etcd: {0}")]
+    #[error("the settings of etcd cannot be used")]
     Etcd(#[from] AccessError),
     /// A number is too small.
     #[error("{setting} must be at least {least}")]

@@ -27,7 +27,7 @@ use super::super::state::State;
     responses(
         (status = OK, description = "It is chosen; with `dry_run`: what would be done", body = Answer<StrategyChosen>),
         (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`, `not_of_two`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `not_of_two`, `node_refused`, `changed_meanwhile`, `record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`risk_not_accepted`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
