@@ -34,6 +34,11 @@ impl Terms {
     fn drift(self) -> Duration {
         self.length * self.drift_permille / 1000
     }
+
+    /// How long a process acts in nothing after its start: promises of the one before may stand (R12).
+    pub fn quiet(self) -> Duration {
+        self.length + self.drift()
+    }
 }
 
 /// A request, which is a heartbeat, too.
@@ -94,7 +99,7 @@ struct Held {
 impl Leases {
     /// A node that has just started its life: promises of the one before may stand for the whole length (R12).
     pub fn new(now: Instant, incarnation: Incarnation, terms: Terms) -> Leases {
-        let quiet_until = if left_out(Canary::NoBootWait) { now } else { now + terms.length + terms.drift() };
+        let quiet_until = if left_out(Canary::NoBootWait) { now } else { now + terms.quiet() };
         Leases {
             terms,
             incarnation,
@@ -200,6 +205,11 @@ impl Leases {
         };
         let before = given.until.iter().filter(|(at, _)| *at < revision).map(|(_, until)| *until);
         before.max().unwrap_or(Instant(0)).max(self.quiet_until)
+    }
+
+    /// What is promised.
+    pub fn terms(&self) -> Terms {
+        self.terms
     }
 
     /// Until when an earlier life's promises may stand.

@@ -31,8 +31,9 @@ pub struct View {
     pub starved: Slots,
     /// Members that have said that they leave: the node is stopped, or the copy taken off it.
     pub leaving: Slots,
-    /// Outside, and it and a member do not reach each other: as a joiner it would keep that member's writes waiting.
-    pub apart: Slots,
+    /// Outside, and as a joiner it would keep members' writes waiting: it and one of them do not reach each other, or its process acts in nothing yet, because
+    /// it has just begun (R12).
+    pub unready: Slots,
     /// A disk of this copy failed: it finishes no write any more.
     pub failed: bool,
 }
@@ -225,7 +226,7 @@ impl Steward {
             return None;
         }
         let outside = newest.configured().minus(newest.members()).and(view.caught_up);
-        let outside = outside.minus(view.leaving).minus(view.apart);
+        let outside = outside.minus(view.leaving).minus(view.unready);
         outside.iter().find_map(|slot| {
             let heard = self.heard[slot.index()].filter(|heard| now.since(heard.at) <= self.silence_max)?;
             if self.is_dead(slot, heard.incarnation) {
@@ -382,9 +383,9 @@ mod tests {
         };
         assert_eq!(heard_then(&mut case, 32_050), None);
         assert_eq!(case.steward.penalty_left(at(32_050), slot(1)), Some(Duration::from_millis(1)));
-        case.view.apart = case.view.caught_up;
+        case.view.unready = case.view.caught_up;
         assert_eq!(heard_then(&mut case, 32_051), None, "a member would wait for it");
-        case.view.apart = Slots::NONE;
+        case.view.unready = Slots::NONE;
         assert_eq!(heard_then(&mut case, 32_052), Some((slot(1), Reason::CaughtUp)));
         case.steward.accused[1] = Some(at(32_052));
         case.steward.forget(slot(1));

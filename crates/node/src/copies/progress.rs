@@ -342,6 +342,8 @@ pub struct Who<'a> {
 pub enum KeptOut {
     /// Its node and that of a copy in sync do not reach each other.
     Apart(NodeId, NodeId),
+    /// Its node was started a moment ago, and takes part in nothing for so much longer.
+    Quiet(NodeId, Duration),
     /// It did not finish writes when it was in sync last, and is given so much more time.
     Penalty(Duration),
 }
@@ -350,6 +352,11 @@ impl fmt::Display for KeptOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             KeptOut::Apart(a, b) => write!(f, "{a} and {b} to reach each other over all their links"),
+            KeptOut::Quiet(node, left) => write!(
+                f,
+                "{} ms to pass, as what {node} promised before it was started a moment ago may still stand",
+                left.as_millis()
+            ),
             KeptOut::Penalty(left) => {
                 let left = left.as_secs() + 1;
                 write!(f, "{left} s to pass, as it did not finish writes when it was in sync last")
@@ -626,6 +633,10 @@ mod tests {
         assert_eq!(
             waits(KeptOut::Apart(NodeId(3), NodeId(2))),
             "node 3 and node 2 to reach each other over all their links, since 12 s"
+        );
+        assert_eq!(
+            waits(KeptOut::Quiet(NodeId(3), Duration::from_millis(310))),
+            "310 ms to pass, as what node 3 promised before it was started a moment ago may still stand, since 12 s"
         );
         assert_eq!(
             waits(KeptOut::Penalty(Duration::from_millis(17_300))),

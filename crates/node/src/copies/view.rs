@@ -56,11 +56,11 @@ impl SliceView {
         }
     }
 
-    /// As the steward wants it, with those that have said that they leave, and those apart from a member.
-    pub fn with(self, leaving: Slots, apart: Slots) -> View {
+    /// As the steward wants it, with those that have said that they leave, and those that would keep writes waiting.
+    pub fn with(self, leaving: Slots, unready: Slots) -> View {
         let caught_up = self.caught_up.minus(self.behind);
         let SliceView { promotable, overdue, starved, failed, .. } = self;
-        View { caught_up, promotable, overdue, starved, leaving, apart, failed }
+        View { caught_up, promotable, overdue, starved, leaving, unready, failed }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use base::Instant;
 use cluster::Outcome;
@@ -31,12 +32,12 @@ impl Keeper {
             here.filter_map(|(id, kept)| {
                 let view = if kept.open { *views.get(&kept.entry.number)? } else { SliceView::CLOSED };
                 kept.failed = view.failed;
-                // Who cannot be let in yet need not be asked whom it reaches: this is done for every volume, twenty times a second.
-                let apart = match view.caught_up.is_empty() {
+                // Who cannot be let in yet need not be looked at: this is done for every volume, twenty times a second.
+                let unready = match view.caught_up.is_empty() {
                     true => Slots::NONE,
-                    false => self.apart(now, &kept.entry),
+                    false => self.unready(now, &kept.entry),
                 };
-                let view = view.with(self.leaving(&kept.entry), apart);
+                let view = view.with(self.leaving(&kept.entry), unready);
                 let proposal = kept.steward.propose(now, &kept.membership, &leases, view)?;
                 let lost = proposal.reason == Reason::Alone && kept.blank;
                 (!lost).then_some((*id, proposal))
@@ -106,11 +107,29 @@ impl Keeper {
         entry.copies.iter().filter(leaves).filter_map(CopyEntry::slot).collect()
     }
 
-    /// Copies outside that writes of some copy in sync would not reach.
-    fn apart(&self, now: Instant, entry: &VolumeEntry) -> Slots {
+    /// Copies outside for which writes would wait if they were let in now.
+    fn unready(&self, now: Instant, entry: &VolumeEntry) -> Slots {
         let outside = entry.copies.iter().filter(|copy| copy.standing == StandingEntry::Outside);
-        let apart = outside.filter(|copy| self.apart_from(now, entry, copy).is_some());
-        apart.filter_map(CopyEntry::slot).collect()
+        // One whose sync was paused in the last moment stays outside, too.
+        let waits = |copy: &&CopyEntry| {
+            entry.paused.contains_key(&copy.slot) || self.is_unready(now, entry, copy).is_some()
+        };
+        let unready = outside.filter(waits);
+        unready.filter_map(CopyEntry::slot).collect()
+    }
+
+    fn is_unready(&self, now: Instant, entry: &VolumeEntry, copy: &CopyEntry) -> Option<KeptOut> {
+        let node = NodeId(copy.node);
+        if let Some(left) = self.quiet_left(now, node) {
+            return Some(KeptOut::Quiet(node, left));
+        }
+        self.apart_from(now, entry, copy).map(|member| KeptOut::Apart(node, member))
+    }
+
+    /// How long the node's process acts in nothing yet. It has begun before it was met, so that this is rather too long.
+    fn quiet_left(&self, now: Instant, node: NodeId) -> Option<Duration> {
+        let until = self.peers.borrow().get(&node)?.met? + self.copies.leases().terms().quiet();
+        (now < until).then(|| until.since(now))
     }
 
     /// A node whose copy is in sync that the copy's node does not reach, or is not reached by.
@@ -133,8 +152,8 @@ impl Keeper {
     /// What keeps a copy outside from being let in, by what this node knows.
     pub(super) fn kept_out(&self, now: Instant, entry: &VolumeEntry, slot: Slot) -> Option<KeptOut> {
         let copy = entry.copy_in(slot)?;
-        if let Some(member) = self.apart_from(now, entry, copy) {
-            return Some(KeptOut::Apart(NodeId(copy.node), member));
+        if let Some(unready) = self.is_unready(now, entry, copy) {
+            return Some(unready);
         }
         let volumes = self.volumes.borrow();
         let kept = volumes.get(&VolumeId::parse(&entry.id)?)?;
