@@ -228,22 +228,22 @@ impl SharedBuf {
         &mut Arc::get_mut(&mut self.buf).expect("nobody else has it, or it was just made")[range]
     }
 
-    /// Tells the processor that the bytes will be read soon, so that they come from memory while something else is done.
-    pub fn prefetch(&self) {
-        /// The processor goes on by itself behind this, as far as the end of the page.
-        const LEN: usize = 512;
-        const CACHE_LINE: usize = 64;
-        #[cfg(target_arch = "x86_64")]
-        for line in self[..self.len.min(LEN)].chunks(CACHE_LINE) {
-            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-            // SAFETY: a prefetch has no effect that a program can see, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) }
-        }
-    }
-
     /// Whether the address in memory and the length are multiples of `alignment`.
     pub fn is_aligned(&self, alignment: usize) -> bool {
         self.start.is_multiple_of(alignment) && self.len.is_multiple_of(alignment)
+    }
+}
+
+/// Tells the processor that the bytes will be read or overwritten soon, so that they come from memory while something else is done.
+pub fn prefetch(bytes: &[u8]) {
+    /// The processor goes on by itself behind this, as far as the end of the page.
+    const LEN: usize = 512;
+    const CACHE_LINE: usize = 64;
+    #[cfg(target_arch = "x86_64")]
+    for line in bytes[..bytes.len().min(LEN)].chunks(CACHE_LINE) {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a prefetch has no effect that a program can see, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) }
     }
 }
 

@@ -8,7 +8,7 @@ mod send_batch;
 mod time;
 mod units;
 
-pub use buf::{ALIGNMENT, Buf, Chain, SharedBuf, pool_bytes};
+pub use buf::{ALIGNMENT, Buf, Chain, SharedBuf, pool_bytes, prefetch};
 pub use crc::{Crc32c, crc32c};
 pub use rng::Rng;
 pub use send_batch::SendBatch;

@@ -138,10 +138,20 @@ impl Memory {
                 _ => Buf::zeroed(part.len()).share(),
             };
             // It is sent when all that came with this command has been seen to.
-            bytes.prefetch();
+            base::prefetch(&bytes);
             data.push(bytes);
         }
         data
+    }
+
+    /// The range is about to be written.
+    pub(crate) fn prefetch(&self, offset: ByteOffset, len: ByteLen) {
+        let chunks = self.chunks.borrow();
+        for part in Touched::parts(offset.0, len.0) {
+            if let Some(Some(chunk)) = chunks.get(part.chunk) {
+                base::prefetch(&chunk.bytes[part.start..part.end]);
+            }
+        }
     }
 
     pub(crate) fn write(&self, offset: ByteOffset, data: &Chain) {

@@ -178,6 +178,13 @@ impl Slice {
         }
     }
 
+    /// The range is about to be written. Memory comes to the processor meanwhile; a disk needs no such word.
+    pub fn prefetch(&self, offset: ByteOffset, len: ByteLen) {
+        if let Slice::Ram(slice) = self {
+            slice.memory().prefetch(offset, len);
+        }
+    }
+
     /// Writes `data` at `offset`.
     ///
     /// # Errors

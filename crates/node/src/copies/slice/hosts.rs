@@ -100,6 +100,7 @@ impl SliceCopy {
         len: ByteLen,
         payload: Payload,
     ) -> Result<(), SliceError> {
+        self.layout.prefetch(offset, len);
         let blocks = self.blocks(offset, len);
         let begins_by = came + HOLD_MAX;
         let mut until = Some(begins_by);
