@@ -21,6 +21,10 @@ pub enum Canary {
     InstallUnexpected,
     /// A change of reservations during which members changed is in force here under the name of the one before.
     InstallUnnamed,
+    /// Who takes a change again that aborts commands does not wait for what lost nodes have left of these.
+    OrphansOnce,
+    /// A change is decided while another one is being carried out here.
+    DecideBeside,
     /// A member that has a later change of reservations says of an earlier one that it has it.
     TakeOlder,
     /// Reservations that are to survive are not stored.

@@ -6,7 +6,9 @@ use node::canary::{Canary, make};
 
 use super::all_paths::nobody_sees_what_others_do_not;
 use super::given_up::begun_late;
-use super::reservations::{decided_on_both_sides_of_a_promotion, lost_and_back};
+use super::reservations::{
+    decided_beside_another, decided_on_both_sides_of_a_promotion, left_by_a_lost_node, lost_and_back,
+};
 
 /// Within so many seeds a mistake must be noticed.
 const SEEDS: u64 = 200;
@@ -32,6 +34,16 @@ fn that_a_write_begins_late_is_noticed() {
 #[test]
 fn that_a_read_does_not_look_again_is_noticed() {
     assert_noticed(Canary::ReadOnce, nobody_sees_what_others_do_not);
+}
+
+#[test]
+fn that_what_lost_nodes_have_left_is_not_waited_for_is_noticed() {
+    assert_noticed(Canary::OrphansOnce, left_by_a_lost_node);
+}
+
+#[test]
+fn that_a_change_is_decided_beside_another_is_noticed() {
+    assert_noticed(Canary::DecideBeside, decided_beside_another);
 }
 
 #[test]

@@ -387,6 +387,113 @@ fn what_was_answered_is_so_though_somebody_becomes_a_member_meanwhile() {
     each_seed(4, decided_on_both_sides_of_a_promotion);
 }
 
+const VICTIM: u64 = 0x11;
+
+/// Registers a key through a node, and then does something, after which it waits for ever. Says when that is done.
+fn registered<F: Future<Output = ()> + 'static>(
+    cluster: &Cluster,
+    name: &'static str,
+    index: usize,
+    key: u64,
+    then: impl FnOnce(Session) -> F + 'static,
+) -> Rc<Cell<bool>> {
+    let (client, portal) = (cluster.client(name), cluster.portal(index));
+    let done = Rc::new(Cell::new(false));
+    let told = Rc::clone(&done);
+    drop(cluster.world.spawn_on(client, CoreId(0), move || async move {
+        let session = Session::connect(portal, TARGET, &named(name)).await.unwrap();
+        session.make_ready(LUN).await.unwrap();
+        reserve(&session, PersistentReserveOut::register(key)).await.unwrap();
+        then(session).await;
+        told.set(true);
+        std::future::pending::<()>().await;
+    }));
+    done
+}
+
+fn slow_writes(cluster: &Cluster, index: usize, latency: Duration) {
+    let write = latency..latency + Duration::from_millis(1);
+    let latency = DiskLatency { write, ..DiskLatency::default() };
+    cluster.world.set_disk_latency(cluster.servers[index], DISK, latency);
+}
+
+/// When the others begin what comes next.
+const THEN: Duration = Duration::from_millis(300);
+
+/// A write is on its way through a node that is lost while its initiator is fenced off through another one: what it has left with that one comes to its end before
+/// the fencing is answered.
+pub(super) fn left_by_a_lost_node(seed: u64) {
+    let cluster = Cluster::new(seed, 3, 1);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    let will = cluster.control(2, |control| async move { control.last_will() }).expect("it is in a cluster");
+    registered(&cluster, "victim", 2, VICTIM, |session| async move {
+        rt::sleep(THEN).await;
+        // Nobody hears what became of it.
+        let _ = session.write(LUN, Lba(0), block(1), SIZE).await;
+    });
+    let fenced = registered(&cluster, "fencer", 1, 0xfe, |session| async move {
+        rt::sleep(THEN + Duration::from_millis(30)).await;
+        reserve(&session, out(ServiceAction::PreemptAndAbort, 0xfe, VICTIM)).await.unwrap();
+    });
+    cluster.world.run_for(THEN);
+    // The first node hears of the write only by the second one, when that has heard of the loss; and then it takes its time.
+    cluster.world.cut_one_way(cluster.servers[2], cluster.servers[0]);
+    slow_writes(&cluster, 0, Duration::from_millis(1200));
+    cluster.world.run_for(Duration::from_millis(150));
+    assert!(!fenced.get(), "the node that carries the write out waits for the first one");
+    cluster.world.crash(cluster.servers[2]);
+    assert_eq!(super::watcher(&cluster, will), 2, "both of the others believe it");
+    let has_orphans = |index: usize| {
+        cluster.world.block_on(cluster.servers[index], CoreId(0), || async {
+            node::copies::Copies::current().slices().iter().any(|copy| copy.has_orphans())
+        })
+    };
+    let mut left = false;
+    while !fenced.get() {
+        left |= has_orphans(1);
+        cluster.world.run_for(Duration::from_millis(1));
+    }
+    assert!(left, "the second node has something to bring to its end");
+    assert!(
+        !has_orphans(0) && !has_orphans(1),
+        "a write can still take effect whose initiator is fenced off"
+    );
+}
+
+#[test]
+fn a_fencing_waits_for_what_a_lost_node_has_left() {
+    each_seed(4, left_by_a_lost_node);
+}
+
+/// A change that is half carried out here is neither there nor not: nothing is decided beside it.
+pub(super) fn decided_beside_another(seed: u64) {
+    let cluster = Cluster::new(seed, 3, 1);
+    cluster.add_volume(VolumeKind::Thick, 3);
+    registered(&cluster, "victim", 0, VICTIM, |session| async move {
+        rt::sleep(THEN).await;
+        let _ = session.write(LUN, Lba(0), block(1), SIZE).await;
+    });
+    let fenced = registered(&cluster, "fencer", 1, 0xfe, |session| async move {
+        rt::sleep(THEN + Duration::from_millis(50)).await;
+        reserve(&session, out(ServiceAction::PreemptAndAbort, 0xfe, VICTIM)).await.unwrap();
+    });
+    let refused = registered(&cluster, "late", 0, 0xfd, |session| async move {
+        rt::sleep(THEN + Duration::from_millis(100)).await;
+        let result = reserve(&session, out(ServiceAction::Preempt, 0xfd, VICTIM)).await;
+        assert!(is_conflict(&result), "nobody has that key any more: {result:?}");
+    });
+    cluster.world.run_for(THEN);
+    // The write, through the first node, waits for the third one, and who aborts it for the write.
+    slow_writes(&cluster, 2, Duration::from_millis(900));
+    let answered = cluster.world.run_until(|| refused.get(), Duration::from_secs(10));
+    assert!(answered && fenced.get(), "it was answered by what is not agreed on yet");
+}
+
+#[test]
+fn nothing_is_decided_beside_a_change_that_is_being_carried_out() {
+    each_seed(4, decided_beside_another);
+}
+
 /// What a node has agreed on while it was alone is something that the other one has not, though nobody has read or written a block.
 #[test]
 fn a_reservation_through_a_node_that_is_alone_is_not_given_up_silently() {

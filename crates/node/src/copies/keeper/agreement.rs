@@ -183,7 +183,7 @@ impl Keeper {
             return Ok(outcome.clone());
         }
         // Of what is being installed here some is there already, and is not agreed on yet.
-        if rt::now() > until || self.is_installing(id) {
+        if rt::now() > until || self.is_installing(id) && !makes(Canary::DecideBeside) {
             return Err(TryAgain);
         }
         // What is installed here is the newest.
@@ -300,7 +300,7 @@ impl Keeper {
                 // It was decided without this one, or this one on top of it: who brings it finds out.
                 return makes(Canary::TakeOlder);
             }
-            if agreed.abort != Abort::NONE {
+            if agreed.abort != Abort::NONE && !makes(Canary::OrphansOnce) {
                 until_orphans_ended(id).await;
                 // A copy that is no member any more has forgotten what it waited for: others may still bring that to its end.
                 return self.is_member_now(id, epoch);

@@ -277,6 +277,11 @@ impl SliceCopy {
         }
     }
 
+    /// Whether a write can still take effect from here that no host waits for.
+    pub fn has_orphans(&self) -> bool {
+        self.replica.borrow().last_orphan().is_some()
+    }
+
     /// Whether the disk has all of this copy's dirty map.
     pub fn map_is_written(&self) -> bool {
         self.replica.borrow().map().is_written()
@@ -339,6 +344,10 @@ impl SliceCopy {
             Err(_) if self.is_of_another_epoch(head) => return Ok(()),
             Err(malformed) => return Err(malformed),
         };
+        if let Message::Invalidate { blocks, .. } = &envelope.message {
+            let (offset, len) = self.bytes(*blocks);
+            self.layout.prefetch(offset, len);
+        }
         Copies::current().count(from, |traffic| traffic.count_received(&envelope));
         // A copy that was taken off its node may still have had something to say.
         if let Some(slot) = self.slot_of(from) {
