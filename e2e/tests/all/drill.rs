@@ -130,6 +130,80 @@ fn a_copy_whose_disk_was_lost_is_made_anew() {
     }
 }
 
+/// Hosts that reach all nodes, and harm of each kind between these: nothing that was written is read as it was before, and there is one history in the end. How
+/// long stalls are is asked where nothing else runs.
+#[test]
+fn whatever_nodes_do_not_hear_of_each_other_hosts_see_one_volume() {
+    for arguments in [
+        ["cut-link", "--node", "1"].as_slice(),
+        &["cut-one-way", "--node", "2", "--lossy"],
+        &["cut-pair", "--node", "2", "--lossy"],
+        &["cut-pair", "--node", "3"],
+    ] {
+        let (record, cycle) = drill_of_one_cycle(arguments);
+        assert_eq!(cycle["checks"].as_array().map(Vec::len), Some(6), "{record:#}");
+        let out = events(&cycle, "out");
+        assert_eq!(out.len(), 1, "one was taken out, and only once: {record:#}");
+        assert_eq!(events(&cycle, "in_sync").len(), 1, "{record:#}");
+        assert!(cycle["moved"]["dirty_bytes"].as_u64() > Some(0), "{record:#}");
+    }
+}
+
+#[test]
+fn a_node_that_stands_still_for_ten_seconds_serves_nothing_old_when_it_goes_on() {
+    let (record, cycle) = drill_of_one_cycle(&["pause", "--node", "1", "--seconds", "10"]);
+    let at = |kind: &str| events(&cycle, kind).first().and_then(|event| event["ms"].as_i64());
+    assert!(at("out") < at("undone"), "the others go on without it: {record:#}");
+    assert!(at("undone") < at("in_sync"), "{record:#}");
+    assert!(cycle["moved"]["dirty_bytes"].as_u64() > Some(0), "{record:#}");
+}
+
+#[test]
+fn a_node_that_is_stopped_in_order_is_waited_for_by_nobody() {
+    let (record, cycle) = drill_of_one_cycle(&["reboot", "--node", "3", "--seconds", "2"]);
+    let out = events(&cycle, "out");
+    let text = out.first().and_then(|event| event["text"].as_str());
+    assert!(text.is_some_and(|text| text.contains("its node was stopped")), "{record:#}");
+    assert_eq!(events(&cycle, "in_sync").len(), 1, "{record:#}");
+}
+
+#[test]
+fn after_a_black_out_nobody_has_to_choose() {
+    let (record, cycle) = drill_of_one_cycle(&["black-out", "--witness", "--seconds", "1"]);
+    assert_eq!(cycle["checks"].as_array().map(Vec::len), Some(5), "{record:#}");
+}
+
+/// Copies that are well need nobody's vote.
+#[test]
+fn without_a_quorum_and_without_a_witness_hosts_notice_nothing() {
+    for scenario in ["lose-quorum", "lose-witness"] {
+        let (record, cycle) = drill_of_one_cycle(&[scenario, "--seconds", "5"]);
+        assert_eq!(cycle["checks"].as_array().map(Vec::len), Some(6), "{record:#}");
+        assert_eq!(events(&cycle, "out").len() + events(&cycle, "serves_not").len(), 0, "{record:#}");
+        assert_eq!(cycle["moved"]["sent_bytes"].as_u64(), Some(0), "{record:#}");
+    }
+}
+
+/// The record, and what it says of the only cycle.
+fn drill_of_one_cycle(arguments: &[&str]) -> (Value, Value) {
+    let home = TempDir::new().expect("a temporary directory can be made");
+    let directory = home.path().join("nodes");
+    // How long a stall is on a machine that does much else says nothing of the program.
+    let common = ["--policy", "round-robin", "--stall-max", "10000"];
+    let mut command = drill(&directory, &[arguments, &common].concat());
+    let record = program::run(&mut command, DRILL_LIMIT).expect_ok();
+    let record: Value = serde_json::from_str(&record).expect("it is one JSON document");
+    assert_eq!(record["passed"], true, "{record:#}");
+    let cycle = record["cycles"][0].clone();
+    assert!(cycle["requests"].as_u64() > Some(100), "{record:#}");
+    (record, cycle)
+}
+
+fn events<'a>(cycle: &'a Value, kind: &str) -> Vec<&'a Value> {
+    let events = cycle["events"].as_array().expect("a list");
+    events.iter().filter(|event| event["kind"] == kind && event["ms"].as_i64() >= Some(0)).collect()
+}
+
 /// A drill that runs, and its nodes with it.
 fn started(directory: &Path) -> Child {
     let mut command = drill(directory, &["crash-node", "--seconds", "600"]);
@@ -166,6 +240,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_done() {
     for (arguments, code, words) in [
         (["black-out", "--ram"].as_slice(), 2, "a volume in memory does not outlive the loss of all nodes"),
         (["crash-node", "--node", "4"].as_slice(), 2, "node 4 has no copy: there are 3, from 1"),
+        (["lose-quorum", "--witness"].as_slice(), 2, "lose-quorum is done to a cluster of its own kind"),
     ] {
         let finished = program::run(&mut drill(&directory, arguments), END_LIMIT);
         assert_eq!(finished.status.and_then(|status| status.code()), Some(code), "{finished}");

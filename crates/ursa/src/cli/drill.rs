@@ -9,7 +9,7 @@ use initiator::Policy;
 use super::exit::CliError;
 use super::output::Output;
 use super::table::{Table, size};
-use crate::drill::{Cycle, Event, Limits, News, Plan, Record, Scenario, Shape};
+use crate::drill::{Cycle, DrillError, Event, Limits, NO_STALL, News, Plan, Record, Scenario, Shape};
 use crate::size::Size;
 
 const EXAMPLES: &str = "\
@@ -55,9 +55,9 @@ impl PathPolicy {
 pub struct Drill {
     /// What is done
     scenario: Scenario,
-    /// On how many nodes the volume has copies
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(2..=4))]
-    nodes: u8,
+    /// On how many nodes the volume has copies [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=4))]
+    nodes: Option<u8>,
     /// Two nodes with copies, and one that only votes
     #[arg(long, conflicts_with = "nodes")]
     witness: bool,
@@ -73,9 +73,12 @@ pub struct Drill {
     /// How large the volume is
     #[arg(long, value_name = "SIZE", default_value_t = DEMO_SIZE)]
     size: Size,
-    /// The node that harm is done to
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    node: u16,
+    /// The node that harm is done to [default: 1, which made the cluster]
+    #[arg(long, value_name = "N")]
+    node: Option<u16>,
+    /// What is said across a cut is lost, and the connections with it; otherwise it arrives when the cut is mended
+    #[arg(long)]
+    lossy: bool,
     /// How many seconds the harm lasts
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     seconds: u32,
@@ -91,9 +94,9 @@ pub struct Drill {
     /// Of a hundred requests, so many are reads
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
     reads: u8,
-    /// The longest that a request may wait for its answer, in milliseconds
-    #[arg(long, value_name = "MILLISECONDS", default_value_t = 1500)]
-    stall_max: u32,
+    /// The longest that a request may wait for its answer, in milliseconds [default: 1500; 250 if no copy is harmed]
+    #[arg(long, value_name = "MILLISECONDS")]
+    stall_max: Option<u32>,
     /// The same seed makes the same requests
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -113,11 +116,25 @@ impl Drill {
     /// # Errors
     /// See [`CliError`].
     pub fn run(self, output: &Output) -> Result<(), CliError> {
+        let own = self.scenario.cluster();
+        if own.is_some() && (self.nodes.is_some() || self.node.is_some() || self.witness) {
+            return Err(DrillError::OwnCluster(self.scenario).into());
+        }
+        let chosen = match self.witness {
+            true => (2, 0, true),
+            false => (self.nodes.unwrap_or(3), 0, false),
+        };
+        let (copies, others, witness) = own.unwrap_or(chosen);
+        let spared = self.scenario.spares_copies().then_some(NO_STALL);
+        let stall = self.stall_max.map(|millis| Duration::from_millis(millis.into())).or(spared);
+        let limits = Limits::default();
         let plan = Plan {
             scenario: self.scenario,
             shape: Shape {
-                copies: if self.witness { 2 } else { self.nodes },
-                witness: self.witness,
+                copies,
+                others,
+                witness,
+                lossy: self.lossy,
                 ram: self.ram,
                 watchers: !self.no_watcher,
                 size: self.size.0,
@@ -128,8 +145,8 @@ impl Drill {
             policies: self.policy.into_iter().map(PathPolicy::named).collect(),
             depth: self.depth.into(),
             read_percent: self.reads,
-            node: self.node,
-            limits: Limits { stall: Duration::from_millis(self.stall_max.into()), ..Limits::default() },
+            node: self.node.unwrap_or(1),
+            limits: Limits { stall: stall.unwrap_or(limits.stall), ..limits },
             seed: self.seed,
         };
         carry_out(&plan, output)
@@ -146,7 +163,9 @@ impl Demo {
             scenario: Scenario::CrashNode,
             shape: Shape {
                 copies: if self.witness { 2 } else { 3 },
+                others: 0,
                 witness: self.witness,
+                lossy: false,
                 ram: false,
                 watchers: true,
                 size: DEMO_SIZE.0,
@@ -197,9 +216,10 @@ fn carry_out(plan: &Plan, output: &Output) -> Result<(), CliError> {
 
 fn plan_text(plan: &Plan) -> String {
     let witness = if plan.shape.witness { " and a witness" } else { "" };
+    let nodes = plan.shape.copies + plan.shape.others;
     let kind = if plan.shape.ram { " in memory" } else { "" };
     format!(
-        "{scenario}: {copies} nodes{witness} on 127.0.0.1, a volume of {size}{kind} with {copies} copies;\n\
+        "{scenario}: {nodes} nodes{witness} on 127.0.0.1, a volume of {size}{kind} with {copies} copies;\n\
          {depth} requests of 4 KiB at a time by each path, {reads} % reads, all of them checked",
         scenario = plan.scenario,
         copies = plan.shape.copies,

@@ -52,8 +52,12 @@ pub const VOLUME: &str = "drill";
 pub struct Shape {
     /// Nodes with a copy of the volume.
     pub copies: u8,
+    /// More nodes, which have no copy.
+    pub others: u8,
     /// One more node, which only votes.
     pub witness: bool,
+    /// What is said across a cut is lost, and its connections with it; otherwise it arrives when the cut is mended.
+    pub lossy: bool,
     /// The volume is in memory.
     pub ram: bool,
     /// Nodes have watchers, which tell the others of their death.
@@ -64,7 +68,7 @@ pub struct Shape {
     pub directory: PathBuf,
 }
 
-/// The nodes; the last one is the witness, if there is one.
+/// The nodes: first those with a copy; the last one is the witness, if there is one.
 pub struct Fleet {
     shape: Shape,
     nodes: Vec<Member>,
@@ -115,7 +119,7 @@ impl Fleet {
         // Not one that has something in it: all of it is removed in the end.
         fs::create_dir_all(shape.directory.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
         fs::create_dir(&shape.directory).map_err(failed)?;
-        let count = u16::from(shape.copies) + u16::from(shape.witness);
+        let count = u16::from(shape.copies) + u16::from(shape.others) + u16::from(shape.witness);
         let mut fleet = Fleet { nodes: Vec::new(), gates: Vec::new(), shape, keep: false };
         for number in 1..=count {
             let mut node = Member::new(number, &fleet.shape)?;
@@ -135,16 +139,20 @@ impl Fleet {
     fn gates_to_lower(&mut self, higher: u16) -> Result<Vec<(SocketAddr, SocketAddr)>, DrillError> {
         let mut ways = Vec::new();
         for lower in &self.nodes {
-            let gate = Gate::new(lower.link).map_err(DrillError::Gate)?;
+            let gate = Gate::new(lower.link, self.shape.lossy).map_err(DrillError::Gate)?;
             ways.push((lower.link, gate.address()));
             self.gates.push(Between { higher, lower: lower.number, gate });
         }
         Ok(ways)
     }
 
-    /// Cuts what the node and all others say to each other, or mends that.
-    pub fn cut(&self, node: u16, what: &[Said], cut: bool) {
-        for between in self.gates.iter().filter(|between| [between.higher, between.lower].contains(&node)) {
+    /// Cuts what the node and another one, or all others, say to each other, or mends that.
+    pub fn cut(&self, node: u16, other: Option<u16>, what: &[Said], cut: bool) {
+        let concerns = |between: &&Between| {
+            let ends = [between.higher, between.lower];
+            ends.contains(&node) && other.is_none_or(|other| ends.contains(&other))
+        };
+        for between in self.gates.iter().filter(concerns) {
             for said in what {
                 // Who connects is the higher one.
                 let way =
@@ -163,6 +171,11 @@ impl Fleet {
             let listen = vec![node.link.to_string()];
             node.client.join_cluster(&ClusterJoin { token, listen, witness })?;
         }
+        self.wait_for_votes(patience)
+    }
+
+    /// Waits until every node sees all others, and all vote.
+    fn wait_for_votes(&self, patience: &Patience) -> Result<(), DrillError> {
         let votes = |node: &ClusterNode| node.up && node.votes;
         let complete = |node: &Member| {
             let all = node.client.cluster_nodes().unwrap_or_default();
@@ -173,8 +186,8 @@ impl Fleet {
 
     fn make_volume(&self, patience: &Patience) -> Result<(), DrillError> {
         let kind = if self.shape.ram { VolumeKind::Ram } else { VolumeKind::Thick };
-        let copies = Some(self.shape.copies);
-        let volume = VolumeCreate { kind, copies, ..VolumeCreate::new(VOLUME, self.shape.size) };
+        let nodes = self.with_copies().iter().map(|node| node.number).collect();
+        let volume = VolumeCreate { kind, nodes: Some(nodes), ..VolumeCreate::new(VOLUME, self.shape.size) };
         self.nodes[0].client.create_volume(&volume)?;
         patience.wait(VOLUME_LIMIT, "the volume to be in sync", || self.is_whole())
     }
@@ -192,15 +205,37 @@ impl Fleet {
         &self.nodes[..usize::from(self.shape.copies)]
     }
 
-    /// One of them.
+    /// How many these are.
+    pub fn copies(&self) -> u8 {
+        self.shape.copies
+    }
+
+    fn without_copies(&mut self) -> &mut [Member] {
+        &mut self.nodes[usize::from(self.shape.copies)..]
+    }
+
+    /// kill -9 of all nodes without a copy at once; they are gone when this returns.
+    pub fn kill_without_copies(&mut self) {
+        kill_at_once(self.without_copies());
+    }
+
+    /// Starts them again, and waits until they vote.
+    ///
+    /// # Errors
+    /// Something does not work, or not in time.
+    pub fn start_without_copies(&mut self, patience: &Patience) -> Result<(), DrillError> {
+        self.without_copies().iter_mut().try_for_each(Member::start)?;
+        self.wait_for_votes(patience)
+    }
+
+    /// One of all nodes.
     pub fn node(&mut self, number: u16) -> &mut Member {
         &mut self.nodes[usize::from(number) - 1]
     }
 
     /// kill -9 of all at once, the witness too; they are gone when this returns.
     pub fn kill_all(&mut self) {
-        self.nodes.iter().for_each(|node| node.signal(Signal::KILL));
-        self.nodes.iter_mut().for_each(Member::kill);
+        kill_at_once(&mut self.nodes);
     }
 
     /// Starts a node that has lost its disks, gives it a pool of new ones, and has its copy made anew from the others.
@@ -388,6 +423,11 @@ impl Member {
             let _ = kill_process(pid, signal);
         }
     }
+}
+
+fn kill_at_once(nodes: &mut [Member]) {
+    nodes.iter().for_each(|node| node.signal(Signal::KILL));
+    nodes.iter_mut().for_each(Member::kill);
 }
 
 /// What a pool takes besides its volumes, and what is enough for one without any.

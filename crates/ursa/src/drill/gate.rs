@@ -1,6 +1,7 @@
 //! Stands between two nodes and can keep what they say to each other.
 //!
-//! What is kept is not lost: it goes on when the gate opens, as on a network whose cable was pulled and put back.
+//! What is kept is not lost: it goes on when the gate opens, as on a network whose cable was pulled and put back. At a lossy gate it is
+//! lost, and its connection with it, as where a firewall has forgotten who spoke to whom.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -31,20 +32,27 @@ pub struct Gate {
     kept: Arc<[AtomicBool; 2]>,
 }
 
+/// What the threads of a gate need to know.
+#[derive(Clone)]
+struct Rules {
+    kept: Arc<[AtomicBool; 2]>,
+    lossy: bool,
+}
+
 impl Gate {
     /// An open gate before a server, on a free port of loopback.
     ///
     /// # Errors
     /// No socket is to be had.
-    pub fn new(server: SocketAddr) -> io::Result<Gate> {
+    pub fn new(server: SocketAddr, lossy: bool) -> io::Result<Gate> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let kept: Arc<[AtomicBool; 2]> = Arc::default();
-        let both = Arc::clone(&kept);
+        let rules = Rules { kept: Arc::clone(&kept), lossy };
         thread::Builder::new().name("gate".into()).spawn(move || {
             for client in listener.incoming().flatten() {
                 // A server that is not there closes the connection, as it would itself.
-                let _ = pass(client, server, &both);
+                let _ = pass(client, server, &rules);
             }
         })?;
         Ok(Gate { address, kept })
@@ -61,27 +69,29 @@ impl Gate {
     }
 }
 
-fn pass(client: TcpStream, server: SocketAddr, kept: &Arc<[AtomicBool; 2]>) -> io::Result<()> {
+fn pass(client: TcpStream, server: SocketAddr, rules: &Rules) -> io::Result<()> {
     let server = TcpStream::connect(server)?;
     for end in [&client, &server] {
         end.set_nodelay(true)?;
     }
     let ways = [(client.try_clone()?, server.try_clone()?, Way::There), (server, client, Way::Back)];
     for (from, to, way) in ways {
-        let kept = Arc::clone(kept);
-        thread::Builder::new().name("gate-way".into()).spawn(move || copy(from, to, &kept[way as usize]))?;
+        let rules = rules.clone();
+        thread::Builder::new().name("gate-way".into()).spawn(move || copy(from, to, way, &rules))?;
     }
     Ok(())
 }
 
-fn copy(mut from: TcpStream, mut to: TcpStream, kept: &AtomicBool) {
+fn copy(mut from: TcpStream, mut to: TcpStream, way: Way, rules: &Rules) {
+    let kept = &rules.kept[way as usize];
     let mut piece = vec![0; PIECE];
     loop {
         let len = from.read(&mut piece).unwrap_or(0);
+        let lost = rules.lossy && kept.load(Ordering::Relaxed);
         while kept.load(Ordering::Relaxed) {
             thread::sleep(LOOK);
         }
-        if len == 0 || to.write_all(&piece[..len]).is_err() {
+        if len == 0 || lost || to.write_all(&piece[..len]).is_err() {
             // One of them may be closed already.
             let _ = to.shutdown(Shutdown::Both);
             let _ = from.shutdown(Shutdown::Both);
@@ -97,7 +107,7 @@ mod tests {
     #[test]
     fn what_is_kept_goes_on_later_each_way_by_itself() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let gate = Gate::new(listener.local_addr().unwrap()).unwrap();
+        let gate = Gate::new(listener.local_addr().unwrap(), false).unwrap();
         let mut client = TcpStream::connect(gate.address()).unwrap();
         let (mut server, _) = listener.accept().unwrap();
         let short = Some(Duration::from_millis(50));
@@ -117,5 +127,27 @@ mod tests {
         assert_eq!(byte, *b"a");
         drop(client);
         assert_eq!(server.read(&mut byte).unwrap(), 0, "the end passes, too");
+    }
+    #[test]
+    fn what_is_kept_by_a_lossy_gate_is_lost_and_its_connection_with_it() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let gate = Gate::new(listener.local_addr().unwrap(), true).unwrap();
+        let connect = || {
+            let client = TcpStream::connect(gate.address()).unwrap();
+            let (server, _) = listener.accept().unwrap();
+            server.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            (client, server)
+        };
+        let (mut speaks, mut hears) = connect();
+        let (mut silent, mut waits) = connect();
+        gate.keep(Way::There, true);
+        speaks.write_all(b"a").unwrap();
+        thread::sleep(Duration::from_millis(50));
+        gate.keep(Way::There, false);
+        let mut byte = [0];
+        assert_eq!(hears.read(&mut byte).unwrap_or(0), 0, "nothing came, and nothing will");
+        silent.write_all(b"b").unwrap();
+        waits.read_exact(&mut byte).unwrap();
+        assert_eq!(byte, *b"b", "who said nothing meanwhile has lost nothing");
     }
 }

@@ -30,11 +30,12 @@ use self::load::{Load, Wanted};
 use self::moved::Before;
 pub use self::moved::Moved;
 use self::patience::Patience;
+use self::scenario::Harmed;
 pub use self::scenario::Scenario;
 use self::timeline::Timeline;
 pub use self::timeline::{Event, Kind};
 use self::verdict::Found;
-pub use self::verdict::{Check, Limits};
+pub use self::verdict::{Check, Limits, NO_STALL};
 use self::watch::{Watch, now};
 use crate::cli::Outcome;
 
@@ -90,6 +91,9 @@ pub enum DrillError {
         "a volume in memory does not outlive the loss of all nodes, by its nature: leave --ram out for {0}"
     )]
     InMemory(Scenario),
+    /// It is done to one kind of cluster only.
+    #[error("{0} is done to a cluster of its own kind: leave --nodes, --node and --witness out")]
+    OwnCluster(Scenario),
     /// There is no such node.
     #[error("node {0} has no copy: there are {1}, from 1")]
     NoNode(u16, u8),
@@ -98,7 +102,7 @@ pub enum DrillError {
 impl Outcome for DrillError {
     fn code(&self) -> u8 {
         match self {
-            DrillError::InMemory(_) | DrillError::NoNode(..) => 2,
+            DrillError::InMemory(_) | DrillError::NoNode(..) | DrillError::OwnCluster(_) => 2,
             _ => 1,
         }
     }
@@ -239,15 +243,15 @@ impl Plan {
         load.pulse().take_stall();
         load.pulse().take_events();
 
-        let (done, undone) = self.scenario.told(self.node);
+        let (done, undone) = self.scenario.told(self.node, self.shape.copies);
         let mut course = Course::begin(fleet, &load, &watch, tell);
-        let one = (!self.scenario.is_of_all()).then_some(self.node);
+        let one = (!self.harmed().nodes().is_empty()).then_some(self.node);
         course.timeline.add(course.timeline.zero(), Kind::Fault, one, done);
         self.scenario.strike(fleet, self.node)?;
         course.follow(self.harm, patience, || false)?;
         let before = self.look(fleet);
         let back = now();
-        course.timeline.missed(back, one, &before);
+        course.timeline.missed(back, &before);
         course.timeline.add(back, Kind::Undone, one, undone);
         if let Some(replaced) = self.scenario.undo(fleet, self.node, patience)? {
             course.timeline.replaced(self.node, replaced);
@@ -267,12 +271,15 @@ impl Plan {
 
     /// What is missed just before the harm is undone.
     fn look(&self, fleet: &Fleet) -> Before {
-        let lost = (!self.scenario.is_of_all()).then_some(self.node);
-        let mut before = Before::look(fleet.with_copies(), lost);
+        let mut before = Before::look(fleet.with_copies(), self.harmed());
         if self.scenario.takes_the_copy() {
-            before.is_new(self.shape.size);
+            before.is_new(self.node, self.shape.size);
         }
         before
+    }
+
+    fn harmed(&self) -> Harmed {
+        self.scenario.harmed(self.node, self.shape.copies)
     }
 
     fn judge(&self, number: u32, policy: &str, timeline: Timeline, outcomes: Outcomes) -> Cycle {
@@ -287,6 +294,7 @@ impl Plan {
                 sync: synced.map(|at| at.since(back)),
                 moved: &moved,
                 all_of: self.scenario.takes_the_copy().then_some(self.shape.size),
+                spared: self.scenario.spares_copies().then(|| timeline.first(Kind::Out)),
                 verification: &verification,
             },
         );

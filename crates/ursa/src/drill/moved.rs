@@ -4,6 +4,7 @@ use api::CopyState;
 use serde::Serialize;
 
 use super::fleet::{Member, VOLUME};
+use super::scenario::Harmed;
 
 /// What may be on its way when a copy joins, and is given again then: 16 regions of the only slice that nodes of one core make.
 const IN_FLIGHT_BYTES: u64 = 1 << 20;
@@ -33,7 +34,8 @@ impl Moved {
 
 /// What was so when the node came back.
 pub struct Before {
-    dirty_bytes: Option<u64>,
+    /// The copy that misses something, and how many bytes.
+    dirty: Option<(u16, u64)>,
     /// Of the nodes that were there.
     counted: Vec<(u16, Counted)>,
 }
@@ -46,30 +48,33 @@ struct Counted {
 }
 
 impl Before {
-    /// `lost` is the node that comes back; `None`: all of them do, and count from zero.
-    pub fn look(nodes: &[Member], lost: Option<u16>) -> Before {
-        let Some(lost) = lost else { return Before { dirty_bytes: None, counted: Vec::new() } };
+    /// After all were lost they count from zero.
+    pub fn look(nodes: &[Member], harmed: Harmed) -> Before {
+        if harmed == Harmed::All {
+            return Before { dirty: None, counted: Vec::new() };
+        }
         // One that stands still would not answer.
-        let others = || nodes.iter().filter(|node| node.number != lost);
+        let asked = || nodes.iter().filter(|node| harmed != Harmed::One(node.number));
         // In this order: what is written in between is in both rather than in none.
-        let counted = others().map(|node| (node.number, counted_by(node))).collect();
-        let dirty_bytes = others().filter_map(|node| missed_by(node, lost)).max();
-        Before { dirty_bytes, counted }
+        let counted = asked().map(|node| (node.number, counted_by(node))).collect();
+        let missed = |of: u16| asked().filter_map(move |node| Some((of, missed_by(node, of)?)));
+        let dirty = harmed.nodes().into_iter().flat_map(missed).max_by_key(|(_, bytes)| *bytes);
+        Before { dirty, counted }
     }
 
-    /// The copy is made anew: it misses all.
-    pub fn is_new(&mut self, bytes: u64) {
-        self.dirty_bytes = Some(bytes);
+    /// The node's copy is made anew: it misses all.
+    pub fn is_new(&mut self, node: u16, bytes: u64) {
+        self.dirty = Some((node, bytes));
     }
 
-    /// Bytes of the regions that are missed, if anybody knows.
-    pub fn dirty_bytes(&self) -> Option<u64> {
-        self.dirty_bytes
+    /// The node whose copy misses something, and the bytes of these regions, if anybody knows.
+    pub fn dirty(&self) -> Option<(u16, u64)> {
+        self.dirty
     }
 
     /// What has come since.
     pub fn until_now(&self, nodes: &[Member]) -> Moved {
-        let mut moved = Moved { dirty_bytes: self.dirty_bytes, ..Moved::default() };
+        let mut moved = Moved { dirty_bytes: self.dirty.map(|(_, bytes)| bytes), ..Moved::default() };
         for node in nodes {
             let before = self.counted.iter().find(|(number, _)| *number == node.number);
             if before.is_none() && !self.counted.is_empty() {

@@ -23,16 +23,70 @@ pub enum Scenario {
     CutLink,
     /// What one node says reaches no other node, and hosts still reach it
     CutOneWay,
+    /// One node and the next one do not hear each other; all others hear both, and hosts reach all
+    CutPair,
     /// One node's process is killed, its disks are lost, and it is given new ones
     ReplaceDisk,
     /// All nodes are killed at once, and started again
     BlackOut,
+    /// Of five nodes the three without a copy are killed, and most votes of the cluster's record with them, and started again
+    LoseQuorum,
+    /// The node that only votes is killed, and started again
+    LoseWitness,
+}
+
+/// Whose copies miss something afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harmed {
+    /// That of this node.
+    One(u16),
+    /// That of one of them.
+    Either(u16, u16),
+    /// Nobody goes on, and so nobody knows.
+    All,
+    /// None.
+    Nobody,
+}
+
+impl Harmed {
+    /// Nodes whose copies may miss something that others know of.
+    pub fn nodes(self) -> Vec<u16> {
+        match self {
+            Harmed::One(node) => vec![node],
+            Harmed::Either(one, other) => vec![one, other],
+            Harmed::All | Harmed::Nobody => Vec::new(),
+        }
+    }
 }
 
 impl Scenario {
     /// Whether it is the end of all nodes at once.
     pub fn is_of_all(self) -> bool {
         self == Scenario::BlackOut
+    }
+
+    /// Whether no node that has a copy is harmed: hosts must notice nothing.
+    pub fn spares_copies(self) -> bool {
+        matches!(self, Scenario::LoseQuorum | Scenario::LoseWitness)
+    }
+
+    /// Nodes with a copy, without one, and whether there is a witness, if it cannot be done to any other cluster.
+    pub fn cluster(self) -> Option<(u8, u8, bool)> {
+        match self {
+            Scenario::LoseQuorum => Some((2, 3, false)),
+            Scenario::LoseWitness => Some((2, 0, true)),
+            _ => None,
+        }
+    }
+
+    /// Whose copies miss something, if it is done to this node of so many that have one.
+    pub fn harmed(self, node: u16, copies: u8) -> Harmed {
+        match self {
+            Scenario::BlackOut => Harmed::All,
+            Scenario::LoseQuorum | Scenario::LoseWitness => Harmed::Nobody,
+            Scenario::CutPair => Harmed::Either(node, next(node, copies)),
+            _ => Harmed::One(node),
+        }
     }
 
     /// Whether the copy has to be made anew afterwards.
@@ -50,9 +104,14 @@ impl Scenario {
             Scenario::ReplaceDisk => return fleet.node(node).lose_disks(),
             Scenario::Pause => fleet.node(node).pause(),
             Scenario::Reboot => fleet.node(node).tell_to_stop(),
-            Scenario::CutLink => fleet.cut(node, &[Said::ByIt, Said::ToIt], true),
-            Scenario::CutOneWay => fleet.cut(node, &[Said::ByIt], true),
+            Scenario::CutLink => fleet.cut(node, None, &[Said::ByIt, Said::ToIt], true),
+            Scenario::CutOneWay => fleet.cut(node, None, &[Said::ByIt], true),
+            Scenario::CutPair => {
+                let other = next(node, fleet.copies());
+                fleet.cut(node, Some(other), &[Said::ByIt, Said::ToIt], true);
+            }
             Scenario::BlackOut => fleet.kill_all(),
+            Scenario::LoseQuorum | Scenario::LoseWitness => fleet.kill_without_copies(),
         }
         Ok(())
     }
@@ -73,18 +132,19 @@ impl Scenario {
                 fleet.node(node).wait_until_it_is_gone(patience)?;
                 fleet.node(node).start()?;
             }
-            Scenario::CutLink | Scenario::CutOneWay => {
-                fleet.cut(node, &[Said::ByIt, Said::ToIt], false);
+            Scenario::CutLink | Scenario::CutOneWay | Scenario::CutPair => {
+                fleet.cut(node, None, &[Said::ByIt, Said::ToIt], false);
             }
             Scenario::Pause => fleet.node(node).go_on(),
             Scenario::ReplaceDisk => return fleet.replace_disks(node, patience).map(Some),
             Scenario::BlackOut => fleet.start_all()?,
+            Scenario::LoseQuorum | Scenario::LoseWitness => fleet.start_without_copies(patience)?,
         }
         Ok(None)
     }
 
     /// What was done, and how it was undone.
-    pub fn told(self, node: u16) -> (String, String) {
+    pub fn told(self, node: u16, copies: u8) -> (String, String) {
         let (done, undone) = match self {
             Scenario::CrashNode => (format!("n{node} is killed"), format!("n{node} is started again")),
             Scenario::Pause => (format!("n{node} stands still"), format!("n{node} goes on")),
@@ -94,15 +154,30 @@ impl Scenario {
             Scenario::CutOneWay => {
                 (format!("what n{node} says reaches no other node"), "the cut is mended".into())
             }
+            Scenario::CutPair => (
+                format!("n{node} and n{} are cut off from each other", next(node, copies)),
+                "the cut is mended".into(),
+            ),
             Scenario::Reboot => (format!("n{node} is told to stop"), format!("n{node} is started again")),
             Scenario::ReplaceDisk => (
                 format!("n{node} is killed, and its pool is deleted"),
                 format!("n{node} is started again, and gets a new pool and a new copy"),
             ),
             Scenario::BlackOut => ("all nodes are killed".into(), "all nodes are started again".into()),
+            Scenario::LoseQuorum => {
+                ("the nodes without a copy are killed".into(), "they are started again, and vote".into())
+            }
+            Scenario::LoseWitness => {
+                ("the witness is killed".into(), "it is started again, and votes".into())
+            }
         };
         (done, undone)
     }
+}
+
+/// The node after this one, of so many that have a copy.
+fn next(node: u16, copies: u8) -> u16 {
+    node % u16::from(copies) + 1
 }
 
 impl fmt::Display for Scenario {

@@ -123,8 +123,8 @@ impl Timeline {
     }
 
     /// What is known to be missed when the harm is undone.
-    pub fn missed(&mut self, at: Instant, node: Option<u16>, before: &Before) {
-        if let (Some(node), Some(bytes)) = (node, before.dirty_bytes()) {
+    pub fn missed(&mut self, at: Instant, before: &Before) {
+        if let Some((node, bytes)) = before.dirty() {
             self.add(at, Kind::Missed, Some(node), format!("n{node} misses {}", size(bytes)));
         }
     }

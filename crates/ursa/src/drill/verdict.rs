@@ -18,6 +18,9 @@ pub struct Limits {
     pub recovery: Duration,
 }
 
+/// A request waits no longer than this because of something that is no stall: a busy machine, or connections that end.
+pub const NO_STALL: Duration = Duration::from_millis(250);
+
 impl Default for Limits {
     /// What the design promises: a lease of a second, and what it takes to agree. After the loss of all: what nodes take to start,
     /// to know that nobody promised anything any more, and a client to come back.
@@ -49,6 +52,8 @@ pub struct Found<'a> {
     pub moved: &'a Moved,
     /// So many bytes had to be, because a copy was made anew.
     pub all_of: Option<u64>,
+    /// If no copy was to notice anything: when the first one was taken out, in milliseconds after the harm, if one was.
+    pub spared: Option<Option<i64>>,
     /// Whether the copies are equal.
     pub verification: &'a Result<Verification, ClientError>,
 }
@@ -58,6 +63,7 @@ pub fn judge(limits: &Limits, found: &Found<'_>) -> Vec<Check> {
     let mut checks = vec![answers(found.report), data(found.report), stall(limits, found), sync(found.sync)];
     checks.extend(sent(found.moved));
     checks.extend(found.all_of.map(|bytes| all(bytes, found.moved)));
+    checks.extend(found.spared.map(|out_ms| spared(out_ms, found.moved)));
     checks.push(equal(found.verification));
     checks
 }
@@ -139,6 +145,16 @@ fn all(bytes: u64, moved: &Moved) -> Check {
     )
 }
 
+fn spared(out_ms: Option<i64>, moved: &Moved) -> Check {
+    match out_ms {
+        None => check(
+            moved.sent_bytes == 0,
+            format!("all copies stayed in sync, and syncs sent {}", size(moved.sent_bytes)),
+        ),
+        Some(ms) => check(false, format!("a copy was taken out after {ms} ms, and all were healthy")),
+    }
+}
+
 fn equal(verification: &Result<Verification, ClientError>) -> Check {
     match verification {
         Ok(found) if found.equal => check(true, format!("all {} copies are equal", found.nodes.len())),
@@ -198,6 +214,7 @@ mod tests {
             sync: sync.map(Duration::from_secs),
             moved: &Moved::default(),
             all_of: None,
+            spared: None,
             verification: &verification(equal),
         };
         judge(&Limits::default(), &found).iter().map(|check| check.passed).collect()
@@ -223,6 +240,7 @@ mod tests {
                 sync: Some(Duration::ZERO),
                 moved: &moved,
                 all_of,
+                spared: None,
                 verification: &verification(true),
             };
             let checks = judge(&Limits::default(), &found);
@@ -237,6 +255,13 @@ mod tests {
     }
 
     #[test]
+    fn copies_that_are_spared_stay_in_sync() {
+        let passed = |out_ms, sent_bytes| spared(out_ms, &Moved { sent_bytes, ..Moved::default() }).passed;
+        assert!(passed(None, 0));
+        assert!(!passed(None, 4096) && !passed(Some(700), 0));
+    }
+
+    #[test]
     fn wrong_data_is_no_error_of_a_request() {
         let wrong = initiator::WrongSector { sector: 7, expected: 2, found: [0; 3], whole: false };
         let found = Found {
@@ -246,6 +271,7 @@ mod tests {
             sync: Some(Duration::ZERO),
             moved: &Moved::default(),
             all_of: None,
+            spared: None,
             verification: &verification(true),
         };
         let checks = judge(&Limits::default(), &found);
