@@ -463,6 +463,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/nodes/{id}/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Keeps an address of a node for one kind of links.
+         * @description Links that use another address, or this one and are of another kind, move within half a minute, one after the other.
+         */
+        put: operations["keep_link_for"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/nodes/{id}/maintenance": {
         parameters: {
             query?: never;
@@ -1267,6 +1287,15 @@ export interface components {
             in_sync: number;
             /** @description It leads the record. */
             leads: boolean;
+            /**
+             * @description What some of these are kept for; one that is not here is for all links.
+             * @example {
+             *       "10.0.0.1:3270": "replication"
+             *     }
+             */
+            link_roles?: {
+                [key: string]: components["schemas"]["LinkRole"];
+            };
             /** @description It is to be stopped: none of its copies is in sync, and no volume waits for it. */
             maintenance?: boolean;
             /** @description Its name, for people. */
@@ -1619,6 +1648,20 @@ export interface components {
             /** @description The token. */
             token: string;
         };
+        /** @description What an address of a node is to be kept for. */
+        LinkFor: {
+            /**
+             * @description One that the node listens at for others. Without a port: 3270.
+             * @example 10.0.0.1:3270
+             */
+            address: string;
+            role?: components["schemas"]["LinkRole"] | null;
+        };
+        /**
+         * @description What an address of a node is kept for.
+         * @enum {string}
+         */
+        LinkRole: "replication" | "heartbeat";
         /** @description Several of something. An object, so that it can grow fields. */
         List_ApiToken: {
             /** @description In the order of their names or numbers. */
@@ -1707,6 +1750,15 @@ export interface components {
                 in_sync: number;
                 /** @description It leads the record. */
                 leads: boolean;
+                /**
+                 * @description What some of these are kept for; one that is not here is for all links.
+                 * @example {
+                 *       "10.0.0.1:3270": "replication"
+                 *     }
+                 */
+                link_roles?: {
+                    [key: string]: components["schemas"]["LinkRole"];
+                };
                 /** @description It is to be stopped: none of its copies is in sync, and no volume waits for it. */
                 maintenance?: boolean;
                 /** @description Its name, for people. */
@@ -4292,6 +4344,76 @@ export interface operations {
             };
             500: components["responses"]["Failed"];
             503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
+        };
+    };
+    keep_link_for: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The node's number */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LinkFor"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
+            /** @description `field_invalid`: it is none of the node's addresses, or none would be left for data */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            500: components["responses"]["Failed"];
+            /** @description `record_unavailable` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
         };

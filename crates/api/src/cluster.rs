@@ -1,5 +1,6 @@
 //! Clusters: nodes that know each other.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{AddrParseError, IpAddr, SocketAddr};
 
@@ -58,6 +59,10 @@ pub struct ClusterNode {
     /// Where other nodes reach it.
     #[schema(example = json!(["10.0.0.1:3270"]))]
     pub addresses: Vec<String>,
+    /// What some of these are kept for; one that is not here is for all links.
+    #[serde(default)]
+    #[schema(example = json!({"10.0.0.1:3270": "replication"}))]
+    pub link_roles: BTreeMap<String, LinkRole>,
     /// Where it listens for iSCSI.
     #[schema(example = json!(["0.0.0.0:3260"]))]
     pub portals: Vec<String>,
@@ -84,6 +89,36 @@ pub struct ClusterRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(example = json!(["https://10.0.0.9:2379"]))]
     pub endpoints: Vec<String>,
+}
+
+/// What an address of a node is kept for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkRole {
+    /// The data of volumes.
+    Replication,
+    /// Heartbeats, leases and the cluster's record. If none of these addresses answers they go where data goes.
+    Heartbeat,
+}
+
+impl fmt::Display for LinkRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LinkRole::Replication => "replication",
+            LinkRole::Heartbeat => "heartbeat",
+        })
+    }
+}
+
+/// What an address of a node is to be kept for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkFor {
+    /// One that the node listens at for others. Without a port: 3270.
+    #[schema(example = "10.0.0.1:3270")]
+    pub address: String,
+    /// Null: for all links.
+    pub role: Option<LinkRole>,
 }
 
 /// Which node decides alone while two nodes without a witness are the cluster.

@@ -33,8 +33,9 @@ pub use self::access::{
 pub use self::chap::Chap;
 pub use self::client::{Client, ClientError, Fingerprint, Trust, TrustError};
 pub use self::cluster::{
-    ClusterInit, ClusterJoin, ClusterNode, ClusterRecord, JoinToken, LINK_PORT, Maintenance, Preference,
-    RecordPlace, SyncLimit, TOKEN_SECONDS, TOKEN_SECONDS_MAX, TokenCreate, link_address,
+    ClusterInit, ClusterJoin, ClusterNode, ClusterRecord, JoinToken, LINK_PORT, LinkFor, LinkRole,
+    Maintenance, Preference, RecordPlace, SyncLimit, TOKEN_SECONDS, TOKEN_SECONDS_MAX, TokenCreate,
+    link_address,
 };
 pub use self::event::{Event, Events, Severity};
 pub use self::history::{History, HistoryQuery, HistorySeries, HistoryUnit};

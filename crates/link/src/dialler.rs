@@ -63,7 +63,7 @@ pub(crate) async fn keep_up(hub: Rc<Hub>, member: Rc<Member>, role: Role, number
 }
 
 /// Waits until the link has ended. If it uses an address that is for everything, because those for its role did not answer, they are tried again
-/// from time to time: a network of its own is worth a link's interruption.
+/// from time to time: a network of its own is worth a link's interruption. So it is if the address is for another role since.
 async fn stay(
     hub: &Rc<Hub>,
     member: &Member,
@@ -76,9 +76,10 @@ async fn stay(
         if rt::timeout(hub.limits.fail_back, ended).await.is_ok() {
             return;
         }
-        let better = member.peer.borrow().addresses_for(name.role, name.number).first().copied();
-        let is_settled = better.is_none() || member.peer.borrow().is_for(name.role, address);
-        if !is_settled && let Ok(newer) = attempt(hub, name, better).await {
+        let better = member.peer.borrow().better_than(address, name.role, name.number);
+        if better.is_some()
+            && let Ok(newer) = attempt(hub, name, better).await
+        {
             (serial, address) = (newer, better);
         }
     }

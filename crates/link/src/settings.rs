@@ -72,26 +72,44 @@ pub struct Peer {
     /// Its number.
     pub id: NodeId,
     /// Where it listens, and what for. `None`: for everything. A link is tried at the addresses for its role first, and at those for
-    /// everything after that; from one of these it goes back when its own answer again.
+    /// everything after that; from one of these it goes back when its own answer again. The control link, over which little is said and without which a node
+    /// counts as lost, is tried at those for data in the end; data never goes where only the control link is to go.
     pub addresses: Vec<(Option<Role>, SocketAddr)>,
 }
 
 impl Peer {
     /// Where to try a link, in order.
     pub(crate) fn addresses_of(&self, role: Role, number: u16) -> Vec<SocketAddr> {
-        let mut addresses = self.addresses_for(role, number);
+        let mut addresses = self.belonging(role, number);
+        if role == Role::Control {
+            addresses.extend(self.spread(Some(Role::Replication), number));
+        }
+        addresses
+    }
+
+    /// Without those for another role.
+    fn belonging(&self, role: Role, number: u16) -> Vec<SocketAddr> {
+        let mut addresses = self.spread(Some(role), number);
         addresses.extend(self.spread(None, number));
         addresses
     }
 
-    /// Those of its role alone.
-    pub(crate) fn addresses_for(&self, role: Role, number: u16) -> Vec<SocketAddr> {
-        self.spread(Some(role), number)
-    }
-
-    /// Whether an address is one of its role.
-    pub(crate) fn is_for(&self, role: Role, address: Option<SocketAddr>) -> bool {
-        self.addresses.iter().any(|(what, known)| *what == Some(role) && Some(*known) == address)
+    /// Where a link of the role belongs rather than to the address that it uses, if anywhere.
+    pub(crate) fn better_than(
+        &self,
+        address: Option<SocketAddr>,
+        role: Role,
+        number: u16,
+    ) -> Option<SocketAddr> {
+        let is_for = |wanted: Option<Role>| {
+            self.addresses.iter().any(|(what, known)| *what == wanted && Some(*known) == address)
+        };
+        let may_be_better = match (is_for(Some(role)), is_for(None)) {
+            (true, _) => return None,
+            (false, true) => self.spread(Some(role), number),
+            (false, false) => self.belonging(role, number),
+        };
+        may_be_better.first().copied()
     }
 
     /// Links of a role that has several addresses are spread over them.
@@ -119,13 +137,24 @@ mod tests {
             (replication, address(4)),
         ];
         let peer = Peer { id: NodeId(2), addresses };
-        assert_eq!(peer.addresses_of(Role::Control, 0), [address(3), address(1)]);
+        assert_eq!(
+            peer.addresses_of(Role::Control, 0),
+            [address(3), address(1), address(2), address(4)],
+            "rather there than nowhere"
+        );
         assert_eq!(peer.addresses_of(Role::Replication, 0), [address(2), address(4), address(1)]);
         assert_eq!(peer.addresses_of(Role::Replication, 3), [address(4), address(2), address(1)]);
         let nowhere = Peer { id: NodeId(2), addresses: Vec::new() };
-        assert!(
-            peer.is_for(Role::Control, Some(address(3))) && !peer.is_for(Role::Control, Some(address(1)))
-        );
+        let better = |at| peer.better_than(Some(address(at)), Role::Replication, 1);
+        assert_eq!((better(1), better(2), better(4)), (Some(address(4)), None, None));
+        assert_eq!(better(3), Some(address(4)), "it is for something else");
+        let moved = Peer { id: NodeId(2), addresses: vec![(None, address(1)), (replication, address(3))] };
+        assert_eq!(moved.better_than(Some(address(3)), Role::Control, 0), Some(address(1)));
+        assert_eq!(moved.better_than(Some(address(1)), Role::Control, 0), None);
+        let data_only =
+            Peer { id: NodeId(2), addresses: vec![(replication, address(3)), (replication, address(4))] };
+        assert_eq!(data_only.addresses_of(Role::Control, 0), [address(3), address(4)]);
+        assert_eq!(data_only.better_than(Some(address(4)), Role::Control, 0), None, "there is none");
         assert!(nowhere.addresses_of(Role::Control, 0).is_empty());
     }
 }

@@ -55,6 +55,7 @@ pub fn node(id: u16) -> ClusterNode {
         in_sync: 0,
         maintenance: false,
         preferred: false,
+        link_roles: Default::default(),
         addresses: Vec::new(),
         portals: Vec::new(),
     }

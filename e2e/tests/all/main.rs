@@ -12,6 +12,7 @@ mod etcd;
 mod forks;
 mod guest;
 mod guest_cluster;
+mod links;
 mod multipath;
 mod power;
 mod qemu;

@@ -2,7 +2,8 @@
 
 use super::{Client, Result};
 use crate::{
-    ClusterInit, ClusterJoin, ClusterNode, JoinToken, List, Maintenance, Preference, SyncLimit, TokenCreate,
+    ClusterInit, ClusterJoin, ClusterNode, JoinToken, LinkFor, List, Maintenance, Preference, SyncLimit,
+    TokenCreate,
 };
 
 /// The cluster that the node is in.
@@ -46,6 +47,14 @@ impl Client {
     /// See [`ClientError`](super::ClientError).
     pub fn prefer_node(&self, node: Option<u16>) -> Result<()> {
         self.put("/v1/cluster/preferred", &Preference { node })
+    }
+
+    /// Keeps an address of a node for one kind of links, or for all.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn keep_link_for(&self, node: u16, link: &LinkFor) -> Result<()> {
+        self.put(&format!("/v1/nodes/{node}/links"), link)
     }
 
     /// What all nodes together may give to bring copies up to date.

@@ -20,7 +20,9 @@ use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::access::{HostGroup, Target};
 use crate::config::RecordEngine;
-use crate::copies::{ClusterError, Copies, Engine, Keeper, LinkHandler, RECORD_DEADLINE, node_key, peer};
+use crate::copies::{
+    ClusterError, Copies, Engine, Keeper, LinkHandler, LinkRoles, RECORD_DEADLINE, node_key, peer,
+};
 use crate::record::{Change, delete, set};
 use crate::shard::{Shard, on_all_cores};
 
@@ -363,7 +365,13 @@ impl Control {
         };
         let links = Links::start(settings, || Rc::new(LinkHandler)).await?;
         let copies = Copies::current();
-        links.set_peers(place.members.iter().map(|member| peer(member.node, &member.addresses)).collect());
+        links.set_peers(
+            place
+                .members
+                .iter()
+                .map(|member| peer(member.node, &member.addresses, &LinkRoles::new()))
+                .collect(),
+        );
         let keeper = Keeper::start(copies, store, watch, links, engine, self.forks());
         self.let_nodes_join(&keeper, config.unix_now);
         rt::spawn(Rc::clone(self).say_that_it_is_there(Rc::clone(&keeper))).detach();

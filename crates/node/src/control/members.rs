@@ -14,8 +14,8 @@ use super::cluster::{EnterError, Member, Place, try_to_listen};
 use super::record_place::RecordPlace;
 use super::{Control, ControlError};
 use crate::copies::{
-    ClusterError, CopyEntry, Keeper, NodeEntry, SYNC_LIMIT_MIN, StandingEntry, VolumeEntry, json,
-    maintenance_key, node_key,
+    ClusterError, CopyEntry, Keeper, LinkRole, LinkRoles, NodeEntry, SYNC_LIMIT_MIN, StandingEntry,
+    VolumeEntry, json, link_roles_key, maintenance_key, node_key,
 };
 use crate::shard::Shard;
 
@@ -81,6 +81,8 @@ pub struct NodeStatus {
     pub maintenance: bool,
     /// It decides alone where two nodes are a cluster.
     pub preferred: bool,
+    /// What its addresses are kept for.
+    pub link_roles: LinkRoles,
 }
 
 impl Control {
@@ -252,6 +254,7 @@ impl Control {
                 .count(),
             maintenance: keeper.is_in_maintenance(NodeId(entry.id)),
             preferred: preferred == Some(entry.id),
+            link_roles: keeper.link_roles(NodeId(entry.id)),
             entry,
         };
         Ok(keeper.nodes().into_iter().map(node).collect())
@@ -327,6 +330,39 @@ impl Control {
     /// [`ControlError::NoCluster`].
     pub fn sync_limit(&self) -> Result<Option<u64>, ControlError> {
         Ok(self.keeper_or_why_not()?.sync_limit())
+    }
+
+    /// Keeps an address of a node for one kind of links; `None`: for all. Links move to it within half a minute.
+    ///
+    /// # Errors
+    /// A node that is none, an address that it does not have, or none would be left for data.
+    pub async fn keep_link_for(
+        &self,
+        number: u16,
+        address: SocketAddr,
+        role: Option<LinkRole>,
+    ) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let entry = node_entry(&keeper, number)?;
+        let reason = "no address that the node listens at for others: `ursa node list` shows them";
+        let unknown = ControlError::Invalid { field: "address", reason };
+        entry.addresses.contains(&address).then_some(()).ok_or(unknown)?;
+        let key = link_roles_key(NodeId(number));
+        let revision = keeper.revision_of(&key);
+        let mut roles = keeper.link_roles(NodeId(number));
+        match role {
+            Some(role) => drop(roles.insert(address, role)),
+            None => drop(roles.remove(&address)),
+        }
+        // Where it no longer listens nobody finds it.
+        roles.retain(|kept, _| entry.addresses.contains(kept));
+        // Heartbeats may go where data goes; not the other way round.
+        if entry.addresses.iter().all(|address| roles.get(address) == Some(&LinkRole::Heartbeat)) {
+            let reason = "no address of the node would be left for the data of volumes: have it listen at another one, too";
+            return Err(ControlError::Invalid { field: "role", reason });
+        }
+        let transaction = Keeper::transaction().expect(&key, revision).put(&key, json(&roles));
+        Ok(keeper.commit(transaction).await?)
     }
 
     /// Begins or ends a node's maintenance. When it has begun, its copies leave the ones in sync, so that it can be stopped without a stall; when it
@@ -408,9 +444,10 @@ impl Control {
         let id = cluster::NodeId::new(number).ok_or(ControlError::Internal("node number 0"))?;
         keeper.change_members(MemberChange::Remove(id), MEMBERS_DEADLINE).await?;
         let mut transaction = Keeper::transaction().expect(&key, revision).delete(&key);
-        let maintained = maintenance_key(NodeId(number));
-        if let Some(revision) = keeper.revision_of(&maintained) {
-            transaction = transaction.expect(&maintained, Some(revision)).delete(&maintained);
+        for noted in [maintenance_key(NodeId(number)), link_roles_key(NodeId(number))] {
+            if let Some(revision) = keeper.revision_of(&noted) {
+                transaction = transaction.expect(&noted, Some(revision)).delete(&noted);
+            }
         }
         Ok(keeper.commit(transaction).await?)
     }

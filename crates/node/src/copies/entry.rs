@@ -14,6 +14,8 @@ use crate::shard::Shard;
 pub const NODES: &str = "node/";
 /// Where it is noted that nodes are in maintenance.
 pub const MAINTENANCE: &str = "maintenance/";
+/// Where it is noted what nodes' addresses are kept for.
+pub const LINK_ROLES: &str = "link-roles/";
 /// Where volumes are.
 pub const VOLUMES: &str = "volume/";
 
@@ -28,6 +30,11 @@ pub fn node_key(id: NodeId) -> String {
 /// The key that is there while a node is in maintenance.
 pub fn maintenance_key(id: NodeId) -> String {
     format!("{MAINTENANCE}{:05}", id.0)
+}
+
+/// What a node's addresses are kept for.
+pub fn link_roles_key(id: NodeId) -> String {
+    format!("{LINK_ROLES}{:05}", id.0)
 }
 
 /// The key of a volume.
@@ -45,13 +52,36 @@ pub fn deleted_key(id: VolumeId) -> String {
     format!("{DELETED}{id}")
 }
 
-/// A node as links know it: reached for everything at any of its addresses, or by what the settings name instead.
-pub fn peer(node: u16, addresses: &[SocketAddr]) -> link::Peer {
+/// A node as links know it: reached at its addresses, each for everything or for what it is kept for, or by what the settings name instead.
+pub fn peer(node: u16, addresses: &[SocketAddr], roles: &LinkRoles) -> link::Peer {
     let shard = Shard::current();
     let via = |address| *shard.config().link_via.get(address).unwrap_or(address);
-    let addresses = addresses.iter().map(|address| (None, via(address))).collect();
+    let role = |address| roles.get(address).map(|role| link::Role::from(*role));
+    let addresses = addresses.iter().map(|address| (role(address), via(address))).collect();
     link::Peer { id: NodeId(node), addresses }
 }
+
+/// What an address of a node is kept for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkRole {
+    /// The data of volumes.
+    Replication,
+    /// Leases, and the cluster's record: little, and in time.
+    Heartbeat,
+}
+
+impl From<LinkRole> for link::Role {
+    fn from(role: LinkRole) -> link::Role {
+        match role {
+            LinkRole::Replication => link::Role::Replication,
+            LinkRole::Heartbeat => link::Role::Control,
+        }
+    }
+}
+
+/// What addresses of one node are kept for; one that is not here is for everything.
+pub type LinkRoles = BTreeMap<SocketAddr, LinkRole>;
 
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

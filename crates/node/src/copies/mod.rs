@@ -27,9 +27,9 @@ pub use self::budget::{Restraint, SYNC_LIMIT_MIN, SYNCS_AT_ONCE_MAX};
 pub use self::core::{Copies, LinkHandler};
 pub use self::digests::{DIGEST_BYTES, digests};
 pub use self::entry::{
-    ADDED, CopyEntry, DATA_CHOSEN, DROPPED_MAX, DeletedVolume, DroppedCopy, Leaves, NODES, NewCopy,
-    NodeEntry, StandingEntry, SyncPause, VolumeEntry, deleted_key, maintenance_key, node_key, peer,
-    volume_key, volume_name_key,
+    ADDED, CopyEntry, DATA_CHOSEN, DROPPED_MAX, DeletedVolume, DroppedCopy, Leaves, LinkRole, LinkRoles,
+    NODES, NewCopy, NodeEntry, StandingEntry, SyncPause, VolumeEntry, deleted_key, link_roles_key,
+    maintenance_key, node_key, peer, volume_key, volume_name_key,
 };
 pub use replica::NodeId;
 

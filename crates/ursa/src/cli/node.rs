@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use api::{
-    Client, ClusterInit, ClusterJoin, ClusterNode, ClusterRecord, RecordPlace, SyncLimit, TokenCreate,
+    Client, ClusterInit, ClusterJoin, ClusterNode, ClusterRecord, LinkFor, LinkRole, RecordPlace, SyncLimit,
+    TokenCreate,
 };
 use clap::{Subcommand, ValueEnum};
 
@@ -52,6 +53,16 @@ pub enum Command {
         #[arg(value_enum)]
         switch: Switch,
     },
+    /// Keep an address of a node for one kind of links: the data of volumes, or heartbeats and the cluster's record
+    Link {
+        /// The node's number
+        node: u16,
+        /// The address, one of those that `ursa node list` shows; without a port 3270
+        address: String,
+        /// What it is kept for
+        #[arg(long = "for", value_enum, value_name = "ROLE")]
+        role: KeptFor,
+    },
     /// Say which of two nodes decides when they lose each other; with three nodes that vote, a majority does
     Prefer {
         /// Its number, or none
@@ -91,6 +102,27 @@ pub enum Switch {
     On,
     /// End
     Off,
+}
+
+/// Links of a kind.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum KeptFor {
+    /// The data of volumes
+    Replication,
+    /// Heartbeats, leases and the cluster's record
+    Heartbeat,
+    /// All of them
+    All,
+}
+
+impl KeptFor {
+    fn role(self) -> Option<LinkRole> {
+        match self {
+            KeptFor::Replication => Some(LinkRole::Replication),
+            KeptFor::Heartbeat => Some(LinkRole::Heartbeat),
+            KeptFor::All => None,
+        }
+    }
 }
 
 /// Bytes a second, or none.
@@ -170,6 +202,14 @@ impl Command {
                     None => "No node is preferred.".to_owned(),
                 })
             }
+            Command::Link { node, address, role } => {
+                let role = role.role();
+                client.keep_link_for(node, &LinkFor { address: address.clone(), role })?;
+                let kind = role.map_or("all links".to_owned(), |role| format!("{role} links only"));
+                output.done(&format!(
+                    "{address} of node {node} is for {kind}: links move within half a minute, one after the other."
+                ))
+            }
             Command::SyncLimit { limit: None } => {
                 output.show(&client.sync_limit()?, |limit| limited(limit.bytes_per_second))
             }
@@ -235,6 +275,10 @@ fn maintained(node: u16, left: u64) -> String {
     }
 }
 
+fn with_role(node: &ClusterNode, address: &str) -> String {
+    node.link_roles.get(address).map_or(address.to_owned(), |role| format!("{address} ({role})"))
+}
+
 fn table(nodes: &[ClusterNode]) -> String {
     let mut table = Table::new(&["NODE", "NAME", "UP", "VOTES", "LEADS", "IN SYNC", "ADDRESSES"]);
     let yes = |is: bool| if is { "yes" } else { "" }.to_owned();
@@ -251,7 +295,7 @@ fn table(nodes: &[ClusterNode]) -> String {
             format!("{}{}", yes(node.votes), if node.preferred { " (preferred)" } else { "" }),
             yes(node.leads),
             if node.witness { "witness".into() } else { format!("{} of {}", node.in_sync, node.copies) },
-            list(&node.addresses, "-"),
+            list(node.addresses.iter().map(|address| with_role(node, address)), "-"),
         ]);
     }
     table.text("The cluster has no nodes.")
@@ -259,6 +303,8 @@ fn table(nodes: &[ClusterNode]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -276,6 +322,11 @@ mod tests {
             maintenance: false,
             preferred: false,
             addresses: vec![format!("10.0.0.{id}:3270")],
+            link_roles: if id == 2 {
+                [("10.0.0.2:3270".into(), LinkRole::Replication)].into()
+            } else {
+                BTreeMap::new()
+            },
             portals: Vec::new(),
         };
         assert_eq!(
@@ -283,7 +334,7 @@ mod tests {
             "\
 NODE      NAME     UP   VOTES  LEADS  IN SYNC  ADDRESSES
 1 (here)  server1  yes  yes    yes    2 of 3   10.0.0.1:3270
-2         server2  NO   yes           2 of 3   10.0.0.2:3270
+2         server2  NO   yes           2 of 3   10.0.0.2:3270 (replication)
 3         server3  yes  yes           witness  10.0.0.3:3270
 "
         );

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use ::node::Control;
 use ::node::control::{ControlError, NodeStatus};
-use ::node::copies::NodeId;
+use ::node::copies::{self, NodeId};
 use api::{
-    ClusterInit, ClusterJoin, ClusterNode, DryRun, JoinToken, List, Maintenance, Preference, Problem,
-    SyncLimit, TOKEN_SECONDS_MAX, TokenCreate, link_address,
+    ClusterInit, ClusterJoin, ClusterNode, DryRun, JoinToken, LinkFor, LinkRole, List, Maintenance,
+    Preference, Problem, SyncLimit, TOKEN_SECONDS_MAX, TokenCreate, link_address,
 };
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -130,6 +130,35 @@ pub(super) async fn remove(
     Segments(id): Segments<u16>,
 ) -> Result<StatusCode, Refusal> {
     state.call(move |control| async move { control.remove_node(id).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Keeps an address of a node for one kind of links.
+///
+/// Links that use another address, or this one and are of another kind, move within half a minute, one after the other.
+#[utoipa::path(
+    put, path = "/v1/nodes/{id}/links", tag = "cluster", operation_id = "keep_link_for",
+    params(("id" = u16, Path, description = "The node's number")),
+    request_body = LinkFor,
+    responses(
+        (status = NO_CONTENT, description = "Done"),
+        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`: it is none of the node's addresses, or none would be left for data", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn keep_link_for(
+    Extracted(state): Extracted<State>,
+    Segments(id): Segments<u16>,
+    Json(LinkFor { address, role }): Json<LinkFor>,
+) -> Result<StatusCode, Refusal> {
+    let address = link_address_of("address", &address)?;
+    let role = role.map(|role| match role {
+        LinkRole::Replication => copies::LinkRole::Replication,
+        LinkRole::Heartbeat => copies::LinkRole::Heartbeat,
+    });
+    state.call(move |control| async move { control.keep_link_for(id, address, role).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -267,24 +296,32 @@ fn link_addresses(texts: &[String]) -> Result<Vec<SocketAddr>, Refusal> {
     if texts.is_empty() {
         return Err(Refusal::invalid("listen", "name at least one address that other nodes reach"));
     }
-    texts.iter().map(|text| link_address_of(text)).collect()
+    texts.iter().map(|text| link_address_of("listen", text)).collect()
 }
 
-fn link_address_of(text: &str) -> Result<SocketAddr, Refusal> {
+fn link_address_of(field: &'static str, text: &str) -> Result<SocketAddr, Refusal> {
     let address = link_address(text).map_err(|_| {
-        Refusal::invalid("listen", format!("{text:?} is no address: write 10.0.0.1 or 10.0.0.1:3270"))
+        Refusal::invalid(field, format!("{text:?} is no address: write 10.0.0.1 or 10.0.0.1:3270"))
     })?;
     if address.ip().is_unspecified() {
         let detail = format!(
             "other nodes cannot connect to {address}: name an address of this machine that they reach"
         );
-        return Err(Refusal::invalid("listen", detail));
+        return Err(Refusal::invalid(field, detail));
     }
     Ok(address)
 }
 
 pub(super) fn shown(node: NodeStatus) -> ClusterNode {
-    let NodeStatus { entry, here, up, votes, leads, copies, in_sync, maintenance, preferred } = node;
+    let NodeStatus { entry, here, up, votes, leads, copies, in_sync, maintenance, preferred, link_roles } =
+        node;
+    let link_roles = link_roles.into_iter().map(|(address, role)| {
+        let role = match role {
+            copies::LinkRole::Replication => LinkRole::Replication,
+            copies::LinkRole::Heartbeat => LinkRole::Heartbeat,
+        };
+        (address.to_string(), role)
+    });
     let texts = |addresses: Vec<SocketAddr>| addresses.iter().map(ToString::to_string).collect();
     ClusterNode {
         id: entry.id,
@@ -299,6 +336,7 @@ pub(super) fn shown(node: NodeStatus) -> ClusterNode {
         maintenance,
         preferred,
         addresses: texts(entry.addresses),
+        link_roles: link_roles.collect(),
         portals: texts(entry.portals),
     }
 }

@@ -74,6 +74,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(cluster::nodes))
         .routes(routes!(cluster::remove))
         .routes(routes!(cluster::maintain))
+        .routes(routes!(cluster::keep_link_for))
         .routes(routes!(cluster::prefer))
         .routes(routes!(cluster::sync_limit, cluster::limit_syncs))
         .routes(routes!(cluster::force_new))

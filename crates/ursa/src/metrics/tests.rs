@@ -166,6 +166,7 @@ fn member(id: u16, up: bool) -> NodeStatus {
         in_sync: 1,
         maintenance: !up,
         preferred: false,
+        link_roles: Default::default(),
     }
 }
 

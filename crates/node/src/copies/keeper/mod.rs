@@ -46,7 +46,10 @@ use self::syncs::Syncs;
 use super::SliceCopy;
 use super::ask::Answer;
 use super::core::{Copies, on_every_core};
-use super::entry::{NODES, NodeEntry, VOLUMES, VolumeEntry, maintenance_key, peer, volume_key};
+use super::entry::{
+    LINK_ROLES, LinkRoles, NODES, NodeEntry, VOLUMES, VolumeEntry, link_roles_key, maintenance_key, peer,
+    volume_key,
+};
 use super::message::{self, Heartbeat, Said};
 use super::progress::CopySync;
 use super::strategy::{ForkRecord, StrategyEntry};
@@ -109,6 +112,8 @@ struct PeerState {
     leaving: Option<Incarnation>,
     /// The life that was heard last.
     life: Option<Incarnation>,
+    /// When it was heard first.
+    met: Option<Instant>,
     heard: Option<Instant>,
     /// Whom it reaches, as it said last; `None`: it does not say that.
     reached: Option<BTreeSet<NodeId>>,
@@ -478,7 +483,7 @@ impl Keeper {
 
     /// Has everything act by what the record says at these keys.
     async fn act_by(self: &Rc<Self>, keys: BTreeSet<String>, revision: cluster::Revision) {
-        if keys.iter().any(|key| key.starts_with(NODES)) {
+        if keys.iter().any(|key| key.starts_with(NODES) || key.starts_with(LINK_ROLES)) {
             self.learn_nodes();
         }
         for key in keys.iter().filter(|key| key.starts_with(VOLUMES)) {
@@ -505,8 +510,14 @@ impl Keeper {
             // It has joined, and does not know the record yet: those that it was told of are all it has.
             return;
         }
-        let peers = entries.iter().map(|entry| peer(entry.id, &entry.addresses));
+        let peers =
+            entries.iter().map(|entry| peer(entry.id, &entry.addresses, &self.link_roles(NodeId(entry.id))));
         self.links.set_peers(peers.collect());
+    }
+
+    /// What a node's addresses are kept for.
+    pub fn link_roles(&self, node: NodeId) -> LinkRoles {
+        self.get::<LinkRoles>(&link_roles_key(node)).map(|(roles, _)| roles).unwrap_or_default()
     }
 
     async fn learn_volume(self: &Rc<Self>, key: &str) {
@@ -777,6 +788,9 @@ impl Keeper {
                 {
                     let mut peers = self.peers.borrow_mut();
                     let peer = peers.entry(from).or_default();
+                    if peer.life != Some(request.incarnation) {
+                        peer.met = Some(now);
+                    }
                     (peer.heard, peer.life) = (Some(now), Some(request.incarnation));
                     peer.reached = reached;
                 }

@@ -54,6 +54,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("GET",    "/v1/history", VIEWER),
 
     ("PUT",    "/v1/nodes/{id}/maintenance", OPERATOR),
+    ("PUT",    "/v1/nodes/{id}/links", OPERATOR),
     ("PUT",    "/v1/cluster/sync-limit", OPERATOR),
     ("POST",   "/v1/pools/{name}/reopen", OPERATOR),
     ("POST",   "/v1/volumes", OPERATOR),

@@ -1,0 +1,55 @@
+//! Which of a node's networks its links use.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use e2e::{Node, ports};
+
+/// Links move at the latest when they have used the wrong address for half a minute; and then one after the other.
+const MOVED_LIMIT: Duration = Duration::from_secs(60);
+const ESTABLISHED: &str = "01";
+
+/// How many connections lead to an address, as the kernel says.
+fn connections(to: SocketAddr) -> usize {
+    let SocketAddr::V4(to) = to else { panic!("{to} is not IPv4") };
+    let wanted = format!("{:08X}:{:04X}", u32::from_le_bytes(to.ip().octets()), to.port());
+    let table = fs::read_to_string("/proc/net/tcp").expect("Linux");
+    let remote_and_state = |line: &str| {
+        let mut words = line.split_whitespace().skip(2);
+        Some((words.next()?.to_owned(), words.next()?.to_owned()))
+    };
+    let found = table.lines().filter_map(remote_and_state);
+    found.filter(|(remote, state)| *remote == wanted && state == ESTABLISHED).count()
+}
+
+#[test]
+fn data_and_heartbeats_go_by_networks_of_their_own() {
+    let nodes = [Node::start(), Node::start()];
+    // It is the node with the lower number that is called.
+    let [data, beats] = [ports::free(), ports::free()];
+    nodes[0].ursa(&["node", "init", "--listen", &format!("{data},{beats}")]).expect_ok();
+    let token =
+        nodes[0].ursa_json(&["node", "token"])["token"].as_str().expect("a token was made").to_owned();
+    nodes[1].ursa(&["node", "join", &token, "--listen", &ports::free().to_string()]).expect_ok();
+    for (address, role) in [(data, "replication"), (beats, "heartbeat")] {
+        nodes[0].ursa(&["node", "link", "1", &address.to_string(), "--for", role]).expect_ok();
+    }
+    let moved = || connections(beats) == 1 && connections(data) >= 1;
+    let began = Instant::now();
+    while !moved() {
+        assert!(
+            began.elapsed() < MOVED_LIMIT,
+            "{} for data, {} for heartbeats",
+            connections(data),
+            connections(beats)
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let list = nodes[1].ursa_json(&["node", "list"]);
+    assert_eq!(list[0]["link_roles"][beats.to_string()], "heartbeat", "{list}");
+    let refused = nodes[0].ursa(&["node", "link", "1", &data.to_string(), "--for", "heartbeat"]);
+    assert!(!refused.ok() && refused.output.contains("for the data of volumes"), "{refused}");
+    let stranger = nodes[0].ursa(&["node", "link", "1", "10.9.8.7", "--for", "all"]);
+    assert!(!stranger.ok() && stranger.output.contains("`ursa node list` shows them"), "{stranger}");
+}
