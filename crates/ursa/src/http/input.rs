@@ -72,6 +72,11 @@ fn unread(rejection: &BytesRejection) -> Refusal {
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    // serde takes a list for an object, field by field, and the document promises that no body is one.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        let detail = "the body is a list: write an object with the names of its fields";
+        return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "field_invalid", detail));
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
