@@ -30,7 +30,7 @@ pub(super) struct Health {
     /// Of its leader.
     term: u64,
     /// It answers, and not what it must.
-    wrong: Option<Wrong>,
+    pub(super) wrong: Option<Wrong>,
 }
 
 /// What is in etcd is not this cluster's record as this node knows it. None of it is followed, and nothing is written to it.

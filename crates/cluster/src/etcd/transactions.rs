@@ -25,6 +25,10 @@ pub(super) struct Lease {
 impl Shared {
     pub(super) fn carry_out(&self, transaction: &Transaction, until: Instant) -> Result<Outcome, Error> {
         loop {
+            // Preconditions may hold by chance in what is not the record that this node knows.
+            if self.health().wrong.is_some() {
+                return Err(Error::WrongEtcd);
+            }
             // Without a lease nothing was done.
             let lease = self.lease(until).map_err(|_| Error::Etcd)?;
             let seen = self.following().revision();

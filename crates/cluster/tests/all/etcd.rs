@@ -323,6 +323,8 @@ fn an_etcd_that_was_emptied_or_set_back_is_not_followed() {
     sleep(Duration::from_secs(1));
     assert!(!one.status().quorum && one.status().revision == known);
     assert_eq!(watch.wait(Duration::ZERO), Ok(None), "nobody was told of any of this");
+    assert_eq!(one.store().cas(Transaction::new(op_id()).put("b", "1"), SOON).wait(), Err(Error::WrongEtcd));
+    assert_eq!(late.store().get("b", SOON).wait(), Ok(None), "who knows better writes nothing there");
 }
 
 #[test]
