@@ -207,6 +207,11 @@ impl Leases {
         before.max().unwrap_or(Instant(0)).max(self.quiet_until)
     }
 
+    /// The revision that another node acts by, as it has said last; 0 if it has said nothing.
+    pub fn applied_by(&self, node: NodeId) -> Revision {
+        self.given.get(&node).map_or(Revision(0), |given| given.applied)
+    }
+
     /// What is promised.
     pub fn terms(&self) -> Terms {
         self.terms

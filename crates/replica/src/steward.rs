@@ -255,7 +255,13 @@ impl Steward {
                     && !self.is_dead(slot, heard.incarnation)
             })
         });
-        if alive || now < leases.quiet_until() || now.since(self.began) <= self.silence_max {
+        // The record that this node has is behind, and may say of others what is so no more.
+        let behind = newest.configured().without(self.me).iter().any(|slot| {
+            let is_heard =
+                self.heard[slot.index()].is_some_and(|heard| now.since(heard.at) <= self.silence_max);
+            is_heard && newest.copy(slot).is_some_and(|copy| leases.applied_by(copy.node) > leases.applied())
+        });
+        if alive || behind || now < leases.quiet_until() || now.since(self.began) <= self.silence_max {
             return None;
         }
         let config = newest.recover(self.me, self.incarnation).ok()?;
@@ -466,6 +472,17 @@ mod tests {
         assert_eq!(case.proposes(2401), Some((slot(0), Reason::Alone)));
         case.steward.handle_heartbeat(at(2402), slot(1), Incarnation(2));
         assert_eq!(case.proposes(2403), Some((slot(0), Reason::Alone)), "the other was restarted, too");
+    }
+
+    #[test]
+    fn nobody_goes_on_alone_who_hears_of_a_newer_record() {
+        let mut case = Case::new(2);
+        case.steward.handle_heartbeat(at(2402), slot(1), Incarnation(2));
+        let request = |applied| crate::LeaseRequest { incarnation: Incarnation(2), sent_at: at(0), applied };
+        case.leases.handle_request(at(2402), NodeId(2), request(Revision(9)));
+        assert_eq!(case.proposes(2403), None, "in what it has not heard of the other may be the only one");
+        case.leases.set_applied(Revision(9));
+        assert_eq!(case.proposes(2404), Some((slot(0), Reason::Alone)));
     }
 
     #[test]
