@@ -12,7 +12,6 @@ use store::{CopyOf, CopyState, Pool, Stripe, VolumeInfo, VolumeKind, VolumeSpec}
 use super::access::{HOSTS, MapSpec, TARGETS, announce};
 use super::change::{Changing, WaitsFor, Work};
 use super::members::{NEXT_NODE, told_portals};
-use super::remains::note_dropped;
 use super::turns::Thing;
 use super::volumes::{has_empty_slices, open_on_all_cores, whole_blocks};
 use super::{Control, ControlError, NewVolume};
@@ -331,6 +330,10 @@ impl Control {
             let Some(copy) = info.copy else {
                 return Err(ControlError::Internal("a volume that no other node has was to be deleted"));
             };
+            // What was written here alone is somebody's to give up.
+            if control.keeper().is_some_and(|keeper| keeper.has_fork(info.id)) {
+                return Err(ControlError::Forked(info.name));
+            }
             let known = control.keeper().and_then(|keeper| Some((keeper.volume(info.id)?, keeper.me())));
             // Of a volume that is in use only what was to be a copy of it and has never been one.
             if known.is_some_and(|(volume, me)| {
@@ -453,7 +456,11 @@ impl Control {
                 transaction = transaction.expect(&also, Some(revision)).delete(&also);
             }
         }
-        let nodes: Vec<NodeId> = entry.copies.iter().map(|copy| NodeId(copy.node)).collect();
+        let mut nodes: Vec<NodeId> = entry.copies.iter().map(|copy| NodeId(copy.node)).collect();
+        // Those that were taken off and are not deleted yet go with it.
+        nodes.extend(entry.dropped.iter().map(|dropped| NodeId(dropped.node)));
+        nodes.sort_unstable();
+        nodes.dedup();
         if keeper.remembers_deleted() {
             let deleted = DeletedVolume {
                 id: entry.id,
@@ -463,11 +470,9 @@ impl Control {
             transaction = transaction.expect(&deleted_key(id), None).put(&deleted_key(id), json(&deleted));
         }
         keeper.commit(transaction).await?;
-        let dropped = drop_copies(&keeper, &nodes, id).await;
-        // It is deleted, whatever becomes of this: each node that is still written down looks by itself.
-        if let Err(error) = note_dropped(&keeper, id, &dropped).await {
-            tracing::debug!(volume = %id, %error, "who has deleted a copy could not be written down yet");
-        }
+        // It is deleted, whatever becomes of this. Each node that is written down looks by itself and then says so: it knows whether a pool that is not open may have
+        // something, too.
+        drop_copies(&keeper, &nodes, id).await;
         Ok(())
     }
 

@@ -70,17 +70,13 @@ impl Control {
         } else if keeper.is_deleted(info.id) {
             "it is deleted, and what is left of it here goes in a moment".into()
         } else {
-            "the cluster has no such volume: this is left of one that was deleted, or of another cluster's; nobody may use it, and `ursa volume delete` on this node gives it up".into()
+            "the cluster has no such volume: this is left of one that was deleted, or of another cluster's, and `ursa volume delete` on this node gives it up. If the cluster's record was set back to before the volume was made it is the volume: then do not delete it".into()
         })
     }
 }
 
 /// Writes down that these nodes have nothing of a deleted volume any more.
-pub(super) async fn note_dropped(
-    keeper: &Keeper,
-    id: VolumeId,
-    nodes: &[NodeId],
-) -> Result<(), ClusterError> {
+async fn note_dropped(keeper: &Keeper, id: VolumeId, nodes: &[NodeId]) -> Result<(), ClusterError> {
     let key = deleted_key(id);
     let mut tries = 0;
     loop {
