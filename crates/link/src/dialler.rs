@@ -43,7 +43,8 @@ pub(crate) async fn keep_up(hub: Rc<Hub>, member: Rc<Member>, role: Role, number
         match attempt(&hub, name, address).await {
             Ok(serial) => {
                 stay(&hub, &member, name, serial, address).await;
-                attempts = 0;
+                // What is silent may be this network: the next one first.
+                attempts += 1;
                 if rt::now().since(began) > hub.limits.backoff_max {
                     backoff = Backoff::new(&hub);
                 }

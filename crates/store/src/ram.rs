@@ -81,6 +81,9 @@ impl RamSlice {
     }
 }
 
+/// Of what is about to be written, so many chunks are fetched at most: the two that a small write may touch.
+const PREFETCH_CHUNKS_MAX: usize = 2;
+
 /// Bytes by offset, without an end.
 #[derive(Default)]
 pub(crate) struct Memory {
@@ -147,7 +150,8 @@ impl Memory {
     /// The range is about to be written.
     pub(crate) fn prefetch(&self, offset: ByteOffset, len: ByteLen) {
         let chunks = self.chunks.borrow();
-        for part in Touched::parts(offset.0, len.0) {
+        // A little is enough: what follows comes by itself.
+        for part in Touched::parts(offset.0, len.0).take(PREFETCH_CHUNKS_MAX) {
             if let Some(Some(chunk)) = chunks.get(part.chunk) {
                 base::prefetch(&chunk.bytes[part.start..part.end]);
             }
