@@ -207,7 +207,7 @@ impl Command {
                 client.keep_link_for(node, &LinkFor { address: address.clone(), role })?;
                 let kind = role.map_or("all links".to_owned(), |role| format!("{role} links only"));
                 output.done(&format!(
-                    "{address} of node {node} is for {kind}: links move within half a minute, one after the other."
+                    "{address} of node {node} is for {kind}: links of nodes with greater numbers move within half a minute, one after the other."
                 ))
             }
             Command::SyncLimit { limit: None } => {
