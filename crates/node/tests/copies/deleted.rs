@@ -44,7 +44,7 @@ fn a_node_that_was_down_deletes_its_copy_when_it_is_back() {
         }
         cluster.delete(0);
         assert_eq!((cluster.names_on(0), cluster.names_on(2)), (vec![], vec![]));
-        assert_eq!(cluster.noted(0), [[2]]);
+        cluster.wait_for("the others have said that it is gone", || cluster.noted(0) == [[2]]);
         cluster.start(1);
         cluster.wait_for("it deletes what it has", || cluster.names_on(1).is_empty());
         cluster.wait_for("it is not remembered for ever", || cluster.noted(0).is_empty());
@@ -54,7 +54,7 @@ fn a_node_that_was_down_deletes_its_copy_when_it_is_back() {
         assert_eq!((cluster.in_sync(0), cluster.noted(0)), (3, vec![]));
         cluster.delete(1);
         assert!((0..3).all(|index| cluster.names_on(index).is_empty()));
-        assert!(cluster.noted(1).is_empty(), "all have said that it is gone");
+        cluster.wait_for("all have said that it is gone", || cluster.noted(1).is_empty());
     });
 }
 
