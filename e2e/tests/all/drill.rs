@@ -3,14 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use e2e::node::binary;
 use e2e::program;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::cluster::wait;
 
 /// For a drill of one cycle on a busy machine.
 const DRILL_LIMIT: Duration = Duration::from_secs(180);
@@ -34,15 +35,6 @@ fn nodes_in(directory: &Path) -> Vec<PathBuf> {
         line.contains(directory) && line.contains("\0serve\0")
     };
     processes.filter(is_one).collect()
-}
-
-#[track_caller]
-fn wait(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + limit;
-    while !done() {
-        assert!(Instant::now() < end, "{what}: not within {limit:?}");
-        thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// Silence is four heartbeats.
@@ -207,7 +199,7 @@ fn events<'a>(cycle: &'a Value, kind: &str) -> Vec<&'a Value> {
 fn started(directory: &Path) -> Child {
     let mut command = drill(directory, &["crash-node", "--seconds", "600"]);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary was built");
-    wait("three nodes", END_LIMIT, || nodes_in(directory).len() == 3);
+    wait(END_LIMIT, "three nodes", || nodes_in(directory).len() == 3);
     child
 }
 
@@ -229,7 +221,7 @@ fn the_nodes_of_a_drill_die_with_it() {
     let mut child = started(&directory);
     child.kill().expect("it runs");
     child.wait().expect("it was killed");
-    wait("no nodes", END_LIMIT, || nodes_in(&directory).is_empty());
+    wait(END_LIMIT, "no nodes", || nodes_in(&directory).is_empty());
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use e2e::{Node, ports};
+
+use crate::cluster::wait;
 
 /// Links move at the latest when they have used the wrong address for half a minute; and then one after the other.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -23,15 +25,6 @@ fn connections(to: SocketAddr) -> usize {
     found.filter(|(remote, state)| *remote == wanted && state == ESTABLISHED).count()
 }
 
-#[track_caller]
-fn wait(what: &str, done: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(began.elapsed() < LIMIT, "{what}: not within {LIMIT:?}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
 #[test]
 fn data_and_heartbeats_go_by_networks_of_their_own() {
     let nodes = [Node::start(), Node::start()];
@@ -46,9 +39,9 @@ fn data_and_heartbeats_go_by_networks_of_their_own() {
         let list = list.as_array().expect("it is a list");
         list.len() == 2 && list.iter().all(|node| node["up"] == true)
     };
-    wait("the nodes to know each other", both_up);
+    wait(LIMIT, "the nodes to know each other", both_up);
     let links = || connections(data) + connections(beats);
-    wait("a control link and one for data", || links() >= 2);
+    wait(LIMIT, "a control link and one for data", || links() >= 2);
     assert!(
         connections(beats) > 1 || connections(data) == 0,
         "they are as they are to be already: nothing is proven"
@@ -56,7 +49,7 @@ fn data_and_heartbeats_go_by_networks_of_their_own() {
     for (address, role) in [(data, "replication"), (beats, "heartbeat")] {
         nodes[0].ursa(&["node", "link", "1", &address.to_string(), "--for", role]).expect_ok();
     }
-    wait("links to move", || connections(beats) == 1 && connections(data) >= 1);
+    wait(LIMIT, "links to move", || connections(beats) == 1 && connections(data) >= 1);
     let list = nodes[1].ursa_json(&["node", "list"]);
     assert_eq!(list[0]["link_roles"][beats.to_string()], "heartbeat", "{list}");
     let refused = nodes[0].ursa(&["node", "link", "1", &data.to_string(), "--for", "heartbeat"]);

@@ -112,13 +112,14 @@ impl Keeper {
         let outside = entry.copies.iter().filter(|copy| copy.standing == StandingEntry::Outside);
         // One whose sync was paused in the last moment stays outside, too.
         let waits = |copy: &&CopyEntry| {
-            entry.paused.contains_key(&copy.slot) || self.is_unready(now, entry, copy).is_some()
+            entry.paused.contains_key(&copy.slot) || self.why_unready(now, entry, copy).is_some()
         };
         let unready = outside.filter(waits);
         unready.filter_map(CopyEntry::slot).collect()
     }
 
-    fn is_unready(&self, now: Instant, entry: &VolumeEntry, copy: &CopyEntry) -> Option<KeptOut> {
+    /// Why writes would wait for the copy if it were let in now.
+    fn why_unready(&self, now: Instant, entry: &VolumeEntry, copy: &CopyEntry) -> Option<KeptOut> {
         let node = NodeId(copy.node);
         if let Some(left) = self.quiet_left(now, node) {
             return Some(KeptOut::Quiet(node, left));
@@ -152,7 +153,7 @@ impl Keeper {
     /// What keeps a copy outside from being let in, by what this node knows.
     pub(super) fn kept_out(&self, now: Instant, entry: &VolumeEntry, slot: Slot) -> Option<KeptOut> {
         let copy = entry.copy_in(slot)?;
-        if let Some(unready) = self.is_unready(now, entry, copy) {
+        if let Some(unready) = self.why_unready(now, entry, copy) {
             return Some(unready);
         }
         let volumes = self.volumes.borrow();
