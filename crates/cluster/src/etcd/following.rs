@@ -1,5 +1,6 @@
 //! What this node knows of the record by following etcd's changes.
 
+use std::fmt;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -8,7 +9,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::Shared;
-use super::gateway::{PAUSE, number};
+use super::gateway::{PAUSE, STREAM, number};
+use super::health::Wrong;
+use super::layout::{Last, Step};
 use crate::call::Answer;
 use crate::error::Error;
 use crate::limits::WATCHES_MAX;
@@ -21,11 +24,50 @@ const READ_ALL: Duration = Duration::from_secs(10);
 pub(super) struct Following {
     /// All there is, nothing before it was read for the first time; `None`: it is over.
     known: Option<(Everything, Watches)>,
+    pub(super) seen: Seen,
+}
+
+/// How far a node has seen which etcd.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// By the name that its cluster gives itself; nothing was seen yet without it.
+    pub(super) etcd: Option<u64>,
+    /// Up to which of its revisions, which counts also what others do there.
+    pub(super) revision: Revision,
+    /// Up to which transaction.
+    pub(super) last: Last,
+}
+
+impl Seen {
+    /// By the head of an answer, and the last transaction in it.
+    pub(super) fn of(header: &Value, last: Last) -> Seen {
+        let etcd = Some(number(&header["cluster_id"])).filter(|etcd| *etcd > 0);
+        Seen { etcd, revision: Revision(number(&header["revision"])), last }
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} with change {} of the record at {}", self.revision, self.last.count, self.last.revision)
+    }
+}
+
+/// What an answer of etcd's watch says of those to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// There will be.
+    Come,
+    /// From another watch, which begins where this one ends.
+    Another,
+    /// It does not keep them any more.
+    Lost,
+    /// They are not of this record: between this transaction and the last one that was seen others are missing.
+    Foreign(Seen),
 }
 
 impl Default for Following {
     fn default() -> Following {
-        Following { known: Some((Everything::default(), Watches::new(Revision(0)))) }
+        Following { known: Some((Everything::default(), Watches::new(Revision(0)))), seen: Seen::default() }
     }
 }
 
@@ -50,31 +92,47 @@ impl Following {
         self.known = None;
     }
 
-    fn begin(&mut self, all: Everything) {
+    /// Whether the record can have become this: what was written up to what was seen is as it was seen.
+    fn may_go_on_with(&self, all: &Everything) -> bool {
+        let Some((now, _)) = &self.known else { return true };
+        let known = |key: &String| now.entries.get(key).map(|entry| entry.revision);
+        let old = |revision: Revision| revision <= self.seen.revision;
+        all.entries.iter().all(|(key, entry)| !old(entry.revision) || known(key) == Some(entry.revision))
+    }
+
+    fn begin(&mut self, all: Everything, seen: Seen) {
         if let Some((now, watches)) = &mut self.known {
             watches.replaced(&all);
-            *now = all;
+            (*now, self.seen) = (all, seen);
         }
     }
 
-    /// Takes one answer of etcd's watch; says whether to go on with this one. `None`: etcd does not keep what comes next.
-    fn take(&mut self, answer: &Value, layout: &super::Layout) -> Option<bool> {
+    /// Takes one answer of etcd's watch.
+    fn take(&mut self, answer: &Value, layout: &super::Layout) -> Next {
         let result = &answer["result"];
         if number(&result["compact_revision"]) > 0 {
-            return None;
+            return Next::Lost;
         }
         if result["canceled"] == true || result.is_null() {
-            return Some(false);
+            return Next::Another;
         }
-        let Some((now, watches)) = &mut self.known else { return Some(false) };
-        let changes = layout.changes(&result["events"])?;
-        for change in changes {
+        let Some((now, watches)) = &mut self.known else { return Next::Another };
+        let Some(steps) = layout.steps(&result["events"]) else { return Next::Lost };
+        let from = self.seen.revision;
+        for Step { change, last } in steps.into_iter().filter(|step| step.change.revision > from) {
+            if let Some(last) = last {
+                if last.count != self.seen.last.count + 1 {
+                    return Next::Foreign(Seen { revision: change.revision, last, ..self.seen });
+                }
+                self.seen.last = last;
+            }
+            self.seen.revision = change.revision;
             if change.revision > now.revision {
                 now.change(&change);
                 watches.change(change, now);
             }
         }
-        Some(true)
+        Next::Come
     }
 }
 
@@ -90,9 +148,7 @@ impl Shared {
             // What breaks a connection may have been the end of one etcd and the beginning of another one.
             let ready = match whole {
                 true => self.look(),
-                false => self
-                    .range("", Some(self.layout.end("")), Instant::now() + READ_ALL)
-                    .map(|all| self.following().begin(all)),
+                false => self.read_all(),
             };
             if ready.is_err() {
                 thread::sleep(PAUSE);
@@ -101,18 +157,41 @@ impl Shared {
             whole = true;
             let (key, end) = self.layout.all();
             // Revisions of others are not counted: etcd may have dropped what lies between, and then says so.
-            let from = self.following().revision().0 + 1;
+            let from = self.following().seen.revision.0 + 1;
             let create = json!({ "key": key, "range_end": end, "start_revision": from.to_string() });
+            let began = Instant::now();
             self.gateway.stream("watch", &json!({ "create_request": create }), |answer| {
                 if self.stopping.load(Ordering::Relaxed) {
                     return false;
                 }
-                let taken = self.following().take(answer, &self.layout);
-                whole = taken.is_some();
-                taken.unwrap_or_default()
+                let mut following = self.following();
+                let next = following.take(answer, &self.layout);
+                let seen = following.seen;
+                drop(following);
+                if let Next::Foreign(found) = next {
+                    self.found(Some(Wrong::Older { found, seen }));
+                }
+                whole = next != Next::Lost;
+                next == Next::Come
             });
+            // Something between here and etcd lets questions pass, and no changes: then they are asked for. Not sooner: whether changes go on from what is known shows best
+            // one by one.
+            whole &= began.elapsed() < STREAM || !self.is_behind();
             // Whatever ended it may do so again at once.
             thread::sleep(PAUSE);
         }
+    }
+
+    fn read_all(&self) -> Result<(), Error> {
+        let (all, seen) = self.range("", Some(self.layout.end("")), Instant::now() + READ_ALL)?;
+        let mut following = self.following();
+        if following.may_go_on_with(&all) {
+            following.begin(all, seen);
+            return Ok(());
+        }
+        let known = following.seen;
+        drop(following);
+        self.found(Some(Wrong::Older { found: seen, seen: known }));
+        Err(Error::WrongEtcd)
     }
 }

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::Shared;
+use super::following::Seen;
 use super::gateway::number;
-use super::layout::VERSION;
+use super::layout::{Last, VERSION, base64};
 use crate::error::Error;
 use crate::store::Status;
-use crate::transaction::Revision;
 
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -31,6 +31,8 @@ pub(super) struct Health {
     term: u64,
     /// It answers, and not what it must.
     pub(super) wrong: Option<Wrong>,
+    /// It has transactions that it has not told of.
+    behind: bool,
 }
 
 /// What is in etcd is not this cluster's record as this node knows it. None of it is followed, and nothing is written to it.
@@ -40,8 +42,17 @@ pub(super) enum Wrong {
     Missing,
     /// By another version of the layout.
     Version,
-    /// It has gone back. That stays so for the life of this node: what was forgotten may have been who is in sync.
-    Older { found: Revision, seen: Revision },
+    /// It has gone back. That stays so for the life of this node, as the next does: what was forgotten may have been who is in sync.
+    Older { found: Seen, seen: Seen },
+    /// What this node has seen before was in another one.
+    Another,
+}
+
+impl Wrong {
+    /// No answer that is right changes it.
+    fn stays(self) -> bool {
+        matches!(self, Wrong::Older { .. } | Wrong::Another)
+    }
 }
 
 impl fmt::Display for Wrong {
@@ -53,6 +64,9 @@ impl fmt::Display for Wrong {
                 f,
                 "it has gone back to {found}, and this node has seen {seen}: was it restored from a backup?"
             ),
+            Wrong::Another => {
+                f.write_str("it is not the etcd that this node has known: was it replaced by a copy?")
+            }
         }
     }
 }
@@ -73,34 +87,52 @@ impl Shared {
 
     /// Asks etcd, by a read that only its majority can answer, whether it has the record.
     pub(super) fn look(&self) -> Result<(), Error> {
-        let seen = self.following().revision();
+        let seen = self.following().seen;
         let question = json!({ "key": self.layout.version() });
         let answer = self.gateway.ask("kv/range", &question, Instant::now() + LOOK);
         let answer = answer.map_err(|_| Error::Etcd)?;
-        self.judge(seen, &answer["header"], &answer)?;
+        let found = self.judge(seen, &answer["header"], &answer)?;
+        let behind = found.last != seen.last && self.following().seen.last == seen.last;
         let mut health = self.health();
+        health.behind = behind;
         (health.answered, health.term) = (Some(Instant::now()), number(&answer["header"]["raft_term"]));
         Ok(())
     }
 
-    /// Whether an answer is that of the right etcd: by its head, and by what it has at the key of the version. `seen` is the newest revision that was known when it was
-    /// asked.
-    pub(super) fn judge(&self, seen: Revision, header: &Value, version: &Value) -> Result<(), Error> {
-        let found = Revision(number(&header["revision"]));
-        let wrong = match &version["kvs"][0]["value"] {
-            _ if found < seen => Some(Wrong::Older { found, seen }),
+    /// Whether there was something at the last look that has not been told.
+    pub(super) fn is_behind(&self) -> bool {
+        self.health().behind
+    }
+
+    /// Whether an answer is that of the right etcd: by its head, and by what it has at the key of the version. `seen` is what was known when it was asked.
+    pub(super) fn judge(&self, seen: Seen, header: &Value, version: &Value) -> Result<Seen, Error> {
+        let version = &version["kvs"][0];
+        let found = Seen::of(header, Last::of(version));
+        let wrong = match &version["value"] {
+            _ if seen.etcd.is_some_and(|etcd| found.etcd != Some(etcd)) => Some(Wrong::Another),
             Value::Null => Some(Wrong::Missing),
-            value if *value != super::layout::base64(VERSION.as_bytes()) => Some(Wrong::Version),
+            value if *value != base64(VERSION.as_bytes()) => Some(Wrong::Version),
+            _ if found.revision < seen.revision || !found.last.may_follow(seen.last) => {
+                Some(Wrong::Older { found, seen })
+            }
             _ => None,
         };
+        match self.found(wrong) {
+            Some(_) => Err(Error::WrongEtcd),
+            None => Ok(found),
+        }
+    }
+
+    /// Takes down what is wrong by the newest answer; says what is wrong after all that was seen.
+    pub(super) fn found(&self, wrong: Option<Wrong>) -> Option<Wrong> {
         let mut health = self.health();
-        if !matches!(health.wrong, Some(Wrong::Older { .. })) {
+        if !health.wrong.is_some_and(Wrong::stays) {
             if let Some(wrong) = wrong.filter(|wrong| health.wrong != Some(*wrong)) {
                 tracing::error!("etcd is not used: {wrong}");
             }
             health.wrong = wrong;
         }
-        if health.wrong.is_some() { Err(Error::WrongEtcd) } else { Ok(()) }
+        health.wrong
     }
 
     /// What is known without asking.

@@ -1,6 +1,5 @@
 //! How the record lies in etcd: names of keys, and what is in etcd's answers.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -27,7 +26,37 @@ pub(super) struct Layout {
 #[derive(Debug, PartialEq, Eq)]
 enum Key {
     Record(String),
+    Version,
     Result,
+}
+
+/// The last transaction that took effect, as the key of the version shows it: each writes that key again, with the same value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Last {
+    pub(super) revision: Revision,
+    /// How many have taken effect since the record was begun, with its beginning, by etcd's own count. No restored, copied or emptied etcd goes on with it
+    /// where another one was, whatever its revisions are.
+    pub(super) count: u64,
+}
+
+impl Last {
+    /// By the key of the version as etcd has or tells it.
+    pub(super) fn of(version: &Value) -> Last {
+        Last { revision: Revision(number(&version["mod_revision"])), count: number(&version["version"]) }
+    }
+
+    /// Whether the same record can have this as its last one when `earlier` was it before.
+    pub(super) fn may_follow(self, earlier: Last) -> bool {
+        self == earlier || (self.count > earlier.count && self.revision > earlier.revision)
+    }
+}
+
+/// What came with one revision of etcd.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) change: Change,
+    /// `None`: somebody has written by hand.
+    pub(super) last: Option<Last>,
 }
 
 pub(super) fn base64(bytes: &[u8]) -> String {
@@ -71,46 +100,51 @@ impl Layout {
 
     fn parse(&self, key: &[u8]) -> Option<Key> {
         let key = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
-        match key.split_once('/')? {
-            ("r", key) => Some(Key::Record(key.to_owned())),
-            ("op", _) => Some(Key::Result),
+        match key.split_once('/') {
+            None if key == "version" => Some(Key::Version),
+            Some(("r", key)) => Some(Key::Record(key.to_owned())),
+            Some(("op", _)) => Some(Key::Result),
             _ => None,
         }
     }
 
-    /// What of the record is in the answer to a question for a range, as of `revision`.
-    pub(super) fn everything(&self, revision: Revision, range: &Value) -> Option<Everything> {
-        let mut entries = BTreeMap::new();
+    /// What of the record is in the answer to a question for a range, when `last` was the last transaction.
+    pub(super) fn everything(&self, last: Last, range: &Value) -> Option<Everything> {
+        let mut all = Everything { revision: last.revision, ..Everything::default() };
         for kv in range["kvs"].as_array().into_iter().flatten() {
             if let Some(Key::Record(key)) = self.parse(&bytes(&kv["key"])?) {
-                let value = bytes(&kv["value"])?.into();
-                entries.insert(key, Versioned { value, revision: Revision(number(&kv["mod_revision"])) });
+                let (value, revision) = (bytes(&kv["value"])?.into(), Revision(number(&kv["mod_revision"])));
+                // It is later where somebody has written by hand.
+                all.revision = all.revision.max(revision);
+                all.entries.insert(key, Versioned { value, revision });
             }
         }
-        (revision.0 > 0).then_some(Everything { revision, entries })
+        (last.count > 0).then_some(all)
     }
 
-    /// The changes in events of a watch, in order. Revisions that changed nothing of the record are left out.
-    pub(super) fn changes(&self, events: &Value) -> Option<Vec<Change>> {
-        let mut changes: Vec<Change> = Vec::new();
+    /// What events of a watch come to, in order. Revisions that changed nothing of the record are left out.
+    pub(super) fn steps(&self, events: &Value) -> Option<Vec<Step>> {
+        let mut steps: Vec<Step> = Vec::new();
         for event in events.as_array().into_iter().flatten() {
             let kv = &event["kv"];
             let deleted = event["type"] == "DELETE";
             let revision = Revision(number(&kv["mod_revision"]));
-            let write = match self.parse(&bytes(&kv["key"])?) {
+            let (write, last) = match self.parse(&bytes(&kv["key"])?) {
                 Some(Key::Record(key)) => {
                     let value = if deleted { None } else { Some(Arc::from(bytes(&kv["value"])?)) };
-                    Some((key, value))
+                    (Some((key, value)), None)
                 }
-                Some(Key::Result) if !deleted && bytes(&kv["value"])? == COMMITTED.as_bytes() => None,
-                _ => continue,
+                Some(Key::Version) => (None, Some(Last::of(kv))),
+                Some(Key::Result) | None => continue,
             };
-            match changes.last_mut() {
-                Some(last) if last.revision == revision => last.writes.extend(write),
-                _ => changes.push(Change { revision, writes: write.into_iter().collect() }),
+            if steps.last().is_none_or(|step| step.change.revision != revision) {
+                steps.push(Step { change: Change { revision, writes: Vec::new() }, last: None });
             }
+            let step = steps.last_mut().expect("there is this one");
+            step.change.writes.extend(write);
+            step.last = step.last.or(last);
         }
-        Some(changes)
+        Some(steps)
     }
 }
 
@@ -136,24 +170,33 @@ mod tests {
                 "mod_revision": revision } })
         };
         let deleted = |key: &str, revision: &str| json!({ "type": "DELETE", "kv": { "key": base64(key.as_bytes()), "mod_revision": revision } });
+        let version = |revision: &str, count: &str| {
+            json!({ "kv": { "key": base64(b"u/version"), "value": base64(b"1"), "mod_revision": revision,
+                "version": count } })
+        };
         let events = json!([
             kv("u/op/aa", "1", "7"),
+            version("7", "3"),
             kv("u/r/a", "x", "7"),
             deleted("u/r/b", "7"),
             kv("u/op/bb", "0", "8"),
             deleted("u/op/aa", "9"),
             kv("u/op/cc", "1", "10"),
+            version("10", "4"),
             kv("u/r/a", "by hand", "11"),
         ]);
-        let changes = Layout::new("u/").changes(&events).unwrap();
-        let found: Vec<(u64, Vec<String>)> = changes
+        let steps = Layout::new("u/").steps(&events).unwrap();
+        let found: Vec<(u64, Option<u64>, Vec<String>)> = steps
             .iter()
-            .map(|it| {
-                (it.revision.0, it.writes.iter().map(|(key, v)| format!("{key} {}", v.is_some())).collect())
+            .map(|Step { change, last }| {
+                let writes = change.writes.iter().map(|(key, value)| format!("{key} {}", value.is_some()));
+                (change.revision.0, last.map(|last| last.count), writes.collect())
             })
             .collect();
-        let expected = [(7, vec!["a true", "b false"]), (10, vec![]), (11, vec!["a true"])];
-        assert_eq!(found, expected.map(|(at, keys)| (at, keys.into_iter().map(str::to_owned).collect())));
+        let expected =
+            [(7, Some(3), vec!["a true", "b false"]), (10, Some(4), vec![]), (11, None, vec!["a true"])];
+        let owned = |keys: Vec<&str>| keys.into_iter().map(str::to_owned).collect();
+        assert_eq!(found, expected.map(|(at, count, keys)| (at, count, owned(keys))));
     }
 
     #[test]
@@ -163,7 +206,8 @@ mod tests {
         assert_eq!(layout.end("vol/"), base64(b"u/r/vol0"));
         assert_eq!(layout.parse(b"u/r/vol/a"), Some(Key::Record("vol/a".to_owned())));
         assert_eq!(layout.parse(b"u/op/1"), Some(Key::Result));
-        assert_eq!(layout.parse(b"u/version"), None);
+        assert_eq!(layout.parse(b"u/version"), Some(Key::Version));
+        assert_eq!(layout.parse(b"u/versions"), None);
         assert_eq!(layout.parse(b"other"), None);
     }
 }

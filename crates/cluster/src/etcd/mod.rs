@@ -3,6 +3,7 @@
 //! All is below one prefix: `PREFIXversion` says that the record is there, and in which layout; `PREFIXr/KEY` are its keys, `PREFIXop/ID` what became of each transaction. A transaction puts its own
 //! result there in the same transaction of etcd, also when it conflicts: so one that is sent again, because an answer was lost,
 //! takes effect once, and one that was said to conflict never takes effect later. Results go with a lease after an hour or two.
+//! One that takes effect writes `PREFIXversion` again: by etcd's revision and count of that key each node sees whether what etcd has goes on from what the node knows.
 //!
 //! Threads of our own wait for etcd. One follows all changes by etcd's watch, from the revision after the last one seen, so that none is skipped
 //! when a connection breaks; where etcd does not keep it any more, watches start again from everything.
@@ -29,11 +30,10 @@ use thiserror::Error as ThisError;
 use crate::error::Error;
 use crate::limits::CALLS_MAX;
 use crate::store::{Request, Status, Store};
-use crate::transaction::Revision;
 use crate::watch::Everything;
 pub use access::{Access, AccessError};
-use following::Following;
-use gateway::{Gateway, number};
+use following::{Following, Seen};
+use gateway::Gateway;
 use health::Health;
 use layout::{Layout, VERSION, base64};
 use transactions::Lease;
@@ -225,13 +225,15 @@ impl Shared {
 
     fn answer(&self, request: Request, until: Instant) {
         match request {
-            Request::Get { key, answer, .. } => answer.send(self.range(&key, None, until).map(|found| {
-                let entry = found.entries.into_iter().next();
-                entry.map(|(_, entry)| entry)
-            })),
+            Request::Get { key, answer, .. } => {
+                answer.send(self.range(&key, None, until).map(|(found, _)| {
+                    let entry = found.entries.into_iter().next();
+                    entry.map(|(_, entry)| entry)
+                }))
+            }
             Request::List { prefix, answer, .. } => {
                 let end = self.layout.end(&prefix);
-                answer.send(self.range(&prefix, Some(end), until));
+                answer.send(self.range(&prefix, Some(end), until).map(|(found, _)| found));
             }
             Request::Cas { transaction, answer, .. } => answer.send(self.carry_out(&transaction, until)),
             other => self.answer_at_once(other),
@@ -239,17 +241,18 @@ impl Shared {
     }
 
     /// The key, or all keys below `end`; linearizable.
-    fn range(&self, key: &str, end: Option<String>, until: Instant) -> Result<Everything, Error> {
+    fn range(&self, key: &str, end: Option<String>, until: Instant) -> Result<(Everything, Seen), Error> {
         let mut range = json!({ "key": self.layout.key(key) });
         if let Some(end) = end {
             range["range_end"] = end.into();
         }
         let version = json!({ "key": self.layout.version() });
         let reads = json!({ "success": [{ "request_range": version }, { "request_range": range }] });
-        let seen = self.following().revision();
+        let seen = self.following().seen;
         let found = self.gateway.ask("kv/txn", &reads, until).map_err(|_| Error::Etcd)?;
         let read = |at: usize| &found["responses"][at]["response_range"];
-        self.judge(seen, &found["header"], read(0))?;
-        self.layout.everything(Revision(number(&found["header"]["revision"])), read(1)).ok_or(Error::Etcd)
+        let seen = self.judge(seen, &found["header"], read(0))?;
+        let all = self.layout.everything(seen.last, read(1)).ok_or(Error::Etcd)?;
+        Ok((all, seen))
     }
 }

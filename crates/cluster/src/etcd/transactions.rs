@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use super::gateway::{Failed, Refused, number};
-use super::layout::{COMMITTED, CONFLICTED, VERSION, base64};
+use super::layout::{COMMITTED, CONFLICTED, Last, VERSION, base64};
 use crate::error::Error;
 use crate::transaction::{Outcome, Revision, Transaction};
 
@@ -31,8 +31,8 @@ impl Shared {
             }
             // Without a lease nothing was done.
             let lease = self.lease(until).map_err(|_| Error::Etcd)?;
-            let seen = self.following().revision();
-            let body = self.body(transaction, &lease);
+            let seen = self.following().seen;
+            let body = self.body(transaction, &lease, seen.last);
             let answer = match self.gateway.ask("kv/txn", &body, until) {
                 Ok(answer) => answer,
                 Err(Failed::Refused(Refused::Lease)) => {
@@ -60,10 +60,6 @@ impl Shared {
                     self.conflict(transaction, until)
                 };
             }
-            if Revision(revision) < seen {
-                // Into what is not the record that this node knows: the next look finds that.
-                return Err(Error::OutcomeUnknown);
-            }
             let inner = &response["response_txn"];
             if inner["succeeded"] == true {
                 return Ok(Outcome::Committed(Revision(revision)));
@@ -74,9 +70,11 @@ impl Shared {
         }
     }
 
-    /// If the record is there and there is no result yet: if the preconditions hold, the writes and the result; else the other result and what is there.
-    fn body(&self, transaction: &Transaction, lease: &str) -> Value {
+    /// If the record is there, not older than what was `seen` of it, and there is no result yet: if the preconditions hold, the writes and the result; else the other
+    /// result and what is there.
+    fn body(&self, transaction: &Transaction, lease: &str, seen: Last) -> Value {
         let (result, version) = (self.layout.result(transaction.op_id), self.layout.version());
+        let before = |count: u64| count.saturating_sub(1).to_string();
         let put_result = |value: &str| json!({ "request_put": { "key": result, "value": base64(value.as_bytes()), "lease": lease } });
         let compare: Vec<Value> = transaction
             .preconditions
@@ -90,14 +88,18 @@ impl Shared {
             Some(value) => json!({ "request_put": { "key": self.layout.key(key), "value": base64(value) } }),
             None => json!({ "request_delete_range": { "key": self.layout.key(key) } }),
         });
-        let success: Vec<Value> = std::iter::once(put_result(COMMITTED)).chain(writes).collect();
+        let value = base64(VERSION.as_bytes());
+        let put_version = json!({ "request_put": { "key": version, "value": value } });
+        let success: Vec<Value> = [put_result(COMMITTED), put_version].into_iter().chain(writes).collect();
         let failure: Vec<Value> =
             std::iter::once(put_result(CONFLICTED)).chain(self.reads(transaction)).collect();
         let inner = json!({ "compare": compare, "success": success, "failure": failure });
         json!({
             "compare": [
                 { "key": result, "target": "CREATE", "create_revision": "0" },
-                { "key": version, "target": "VALUE", "value": base64(VERSION.as_bytes()) },
+                { "key": version, "target": "VALUE", "value": value },
+                { "key": version, "target": "VERSION", "result": "GREATER", "version": before(seen.count) },
+                { "key": version, "target": "MOD", "result": "GREATER", "mod_revision": before(seen.revision.0) },
             ],
             "success": [{ "request_txn": inner }],
             "failure": [{ "request_range": { "key": result } }, { "request_range": { "key": version } }],
@@ -123,14 +125,15 @@ impl Shared {
 
     /// The lease for results of now.
     fn lease(&self, until: Instant) -> Result<String, Failed> {
-        let mut lease = self.lease.lock().expect("no code panics while it holds the lease");
-        if let Some(lease) = lease.as_ref().filter(|lease| lease.granted.elapsed() < LEASE_AGE_MAX) {
+        let held = || self.lease.lock().expect("no code panics while it holds the lease");
+        if let Some(lease) = held().as_ref().filter(|lease| lease.granted.elapsed() < LEASE_AGE_MAX) {
             return Ok(lease.id.clone());
         }
+        // Not while it is held: each call has its own deadline. That two may be granted at the same time does no harm.
         let granted = Instant::now();
         let answer = self.gateway.ask("lease/grant", &json!({ "TTL": LEASE_SECONDS.to_string() }), until)?;
         let id = answer["ID"].as_str().ok_or(Failed::Unknown)?.to_owned();
-        *lease = Some(Lease { id: id.clone(), granted });
+        *held() = Some(Lease { id: id.clone(), granted });
         Ok(id)
     }
 }

@@ -2,10 +2,13 @@
 
 use std::cell::Cell;
 use std::fs;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -60,9 +63,7 @@ impl Server {
         }
         let dir = tempfile::tempdir().unwrap();
         prepare(dir.path());
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap();
-        let (client, peer) = (free(), free());
-        let ports = [client, peer].map(|it| it.local_addr().unwrap().port());
+        let ports = free_ports();
         let child = run(&dir, ports);
         let server = Server { child, dir, ports, begun: Cell::new(false) };
         server.wait();
@@ -127,6 +128,13 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// For clients and for other members.
+fn free_ports() -> [u16; 2] {
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap();
+    let both = [free(), free()];
+    both.map(|it| it.local_addr().unwrap().port())
 }
 
 fn has_tls(dir: &Path) -> bool {
@@ -325,6 +333,117 @@ fn an_etcd_that_was_emptied_or_set_back_is_not_followed() {
     assert_eq!(watch.wait(Duration::ZERO), Ok(None), "nobody was told of any of this");
     assert_eq!(one.store().cas(Transaction::new(op_id()).put("b", "1"), SOON).wait(), Err(Error::WrongEtcd));
     assert_eq!(late.store().get("b", SOON).wait(), Ok(None), "who knows better writes nothing there");
+}
+
+/// A node runs while what etcd has is replaced by an older copy, of which `late` others have made something since, at revisions that the node has not seen: by writing to it
+/// elsewhere. What the node says then.
+fn replaced_meanwhile(late: usize) -> Option<String> {
+    let mut server = Server::start()?;
+    let one = server.node();
+    put(&one.store(), "a", "1");
+    server.kill();
+    let older = server.dir.path().join("older");
+    copy(&server.data(), &older);
+    server.restart();
+    let known = (0..3).map(|_| put(&one.store(), "a", "2")).last().unwrap();
+    status_when(&one, |status| status.revision == known);
+    server.kill();
+    fs::remove_dir_all(server.data()).unwrap();
+    copy(&older, &server.data());
+
+    let here = server.ports;
+    server.ports = free_ports();
+    server.restart();
+    server.wait();
+    for number in 0..20 {
+        server.ask("kv/put", &format!(r#"{{"key":"b3RoZXI=","value":"{number:04}"}}"#));
+    }
+    let other = server.node();
+    for _ in 0..late {
+        put(&other.store(), "a", "3");
+    }
+    drop(other);
+    server.kill();
+    server.ports = here;
+    server.restart();
+    let status = status_when(&one, |status| status.trouble.as_ref().is_some_and(|it| !it.contains("http")));
+    assert_eq!(status.revision, known, "nothing of it was followed");
+    assert_eq!(one.store().cas(Transaction::new(op_id()).put("b", "1"), SOON).wait(), Err(Error::WrongEtcd));
+    status.trouble
+}
+
+#[test]
+fn an_older_record_at_newer_revisions_is_not_followed() {
+    // Fewer changes than were seen, as many, and more.
+    for late in [0, 3, 8] {
+        let Some(trouble) = replaced_meanwhile(late) else { return };
+        assert!(trouble.contains("gone back"), "{late}: {trouble}");
+    }
+}
+
+#[test]
+fn another_etcd_is_not_followed() {
+    let Some(mut server) = Server::start() else { return };
+    let one = server.node();
+    let known = put(&one.store(), "a", "1");
+    status_when(&one, |status| status.revision == known);
+    server.kill();
+    fs::remove_dir_all(server.data()).unwrap();
+    // It takes its name from where its members are.
+    server.ports[1] = free_ports()[1];
+    server.restart();
+    server.wait();
+    server.begun.set(false);
+    let other = server.node();
+    for _ in 0..5 {
+        put(&other.store(), "a", "2");
+    }
+    let status = status_when(&one, |status| status.trouble.as_ref().is_some_and(|it| it.contains("copy")));
+    assert_eq!(status.revision, known);
+    assert_eq!(one.store().get("a", SOON).wait(), Err(Error::WrongEtcd));
+}
+
+/// Passes questions on to `to`, and nothing of what is told of changes.
+fn deaf_proxy(to: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming().map(Result::unwrap) {
+            let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
+            let deaf = Arc::new(AtomicBool::new(false));
+            let pass = |mut from: TcpStream, mut to: TcpStream, asks: bool, deaf: Arc<AtomicBool>| {
+                std::thread::spawn(move || {
+                    let mut bytes = vec![0; 65536];
+                    while let Ok(read @ 1..) = from.read(&mut bytes) {
+                        let watches = bytes[..read].windows(9).any(|it| it == b"/v3/watch");
+                        deaf.fetch_or(asks && watches, Ordering::Relaxed);
+                        if (asks || !deaf.load(Ordering::Relaxed)) && to.write_all(&bytes[..read]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = to.shutdown(Shutdown::Both);
+                })
+            };
+            let copies = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            pass(client, server, true, Arc::clone(&deaf));
+            pass(copies.1, copies.0, false, deaf);
+        }
+    });
+    port
+}
+
+#[test]
+fn changes_that_are_not_told_are_asked_for() {
+    let Some(server) = Server::start() else { return };
+    let writer = server.node();
+    put(&writer.store(), "a", "1");
+    let mut settings = server.settings();
+    settings.access.endpoints = vec![format!("http://127.0.0.1:{}", deaf_proxy(server.ports[0]))];
+    let node = Etcd::start(&settings).unwrap();
+    let mut watch = node.store().watch(Revision(0), SOON).wait().unwrap();
+    for value in ["2", "3"] {
+        follow_to(&mut watch, put(&writer.store(), "a", value));
+    }
 }
 
 #[test]
