@@ -38,7 +38,7 @@ pub use self::keeper::{
 };
 pub use self::lock::RangeLock;
 pub use self::progress::CopySync;
-pub use self::slice::{Opening, SliceCopy};
+pub use self::slice::{CachePolicy, Opening, SliceCopy};
 pub use self::strategy::{ForkRecord, SplitEntry, Strategy, StrategyEntry, alone, split_key, strategy_key};
 pub use self::traffic::{Traffic, sum as sum_traffic};
 

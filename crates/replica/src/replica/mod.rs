@@ -457,6 +457,13 @@ impl Replica {
         self.finish_joining();
     }
 
+    /// What a cache held back went to the disk.
+    pub fn handle_flushed(&mut self, result: Result<(), DiskFailed>) {
+        if result.is_err() {
+            self.fail();
+        }
+    }
+
     /// The disk failed to write.
     pub(super) fn fail(&mut self) {
         if !self.failed {

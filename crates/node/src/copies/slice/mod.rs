@@ -2,6 +2,7 @@
 //!
 //! [`Replica`] decides; this tells it what has happened and does what it says, after each of these until nothing is left to be done.
 
+mod cache_policy;
 mod disk;
 mod hosts;
 
@@ -18,6 +19,7 @@ use replica::{
 use rt::sync::{Notify, Sender};
 use store::{SliceError, Stripe};
 
+pub use self::cache_policy::CachePolicy;
 use self::disk::read_map;
 use super::Address;
 use super::budget::Restraint;
@@ -61,6 +63,8 @@ pub struct SliceCopy {
     frozen: Cell<bool>,
     /// A host has read or written here since the configuration that is acted in.
     served: Cell<bool>,
+    /// As of the configuration that is acted in.
+    cache_policy: Cell<CachePolicy>,
     /// What commands have for themselves on all nodes.
     pub(super) locks: Locks,
 }
@@ -120,6 +124,7 @@ impl SliceCopy {
             detached: Cell::new(false),
             frozen: Cell::new(false),
             served: Cell::new(false),
+            cache_policy: Cell::new(CachePolicy::WriteThrough),
             locks: Locks::new(hosts),
         }))
     }
@@ -204,6 +209,7 @@ impl SliceCopy {
         }
         let before = self.nodes.replace(nodes);
         self.locks.enter(activation.config.epoch);
+        self.set_cache_policy(CachePolicy::of(&activation.config));
         self.served.set(!self.commands.borrow().is_empty());
         let new = || Slot::all().filter(|slot| before[slot.index()] != nodes[slot.index()]);
         for gone in new().filter(|slot| before[slot.index()].is_some()) {
