@@ -94,10 +94,33 @@ pub(super) struct Verifications {
 }
 
 struct Verifying {
+    /// What earlier ones had found when it began.
+    before: Differing,
     began: Instant,
     ended: Cell<Option<Instant>>,
     stopped: Cell<bool>,
     found: RefCell<Verification>,
+}
+
+/// What is known to differ. That it does not any more is known when everything was compared anew: not when that begins, was stopped, or left something out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Differing {
+    bytes: u64,
+    /// The nodes whose copies differ from others.
+    nodes: BTreeSet<u16>,
+}
+
+impl Differing {
+    /// With what a comparison has found so far.
+    fn after(&self, found: &Verification) -> Differing {
+        let nodes: BTreeSet<u16> =
+            found.differences.iter().flat_map(|difference| difference.nodes.iter().copied()).collect();
+        let is_whole = found.state == VerificationState::Done && found.unchecked == 0;
+        if is_whole && self.nodes.is_subset(&found.nodes) {
+            return Differing { bytes: found.different, nodes };
+        }
+        Differing { bytes: self.bytes.max(found.different), nodes: &self.nodes | &nodes }
+    }
 }
 
 impl Default for Verifications {
@@ -111,6 +134,10 @@ impl Verifying {
         let now = rt::now();
         let took = self.ended.get().unwrap_or(now).since(self.began);
         Verification { age: now.since(self.began), took, ..self.found.borrow().clone() }
+    }
+
+    fn differing(&self) -> Differing {
+        self.before.after(&self.found.borrow())
     }
 
     fn is_running(&self) -> bool {
@@ -168,7 +195,11 @@ impl Control {
             differences: Vec::new(),
             nodes: in_sync.map(|copy| copy.node).collect(),
         };
+        let mut before = all.get(&info.id).map(|last| last.differing()).unwrap_or_default();
+        // A copy that was taken away is never compared again.
+        before.nodes.retain(|node| copies.entry.copies.iter().any(|copy| copy.node == *node));
         let verifying = Rc::new(Verifying {
+            before,
             began: rt::now(),
             ended: Cell::new(None),
             stopped: Cell::new(false),
@@ -187,6 +218,16 @@ impl Control {
     pub fn verification(&self, name: &str) -> Result<Option<Verification>, ControlError> {
         let id = self.volume(name)?.info.id;
         Ok(self.verifications.of.borrow().get(&id).map(|verifying| verifying.shown()))
+    }
+
+    /// In how many bytes copies of a volume are known to differ, if they were compared in this life of the node: what was found last, until a whole
+    /// comparison has found something else.
+    ///
+    /// # Errors
+    /// A volume that does not exist.
+    pub fn known_to_differ(&self, name: &str) -> Result<Option<u64>, ControlError> {
+        let id = self.volume(name)?.info.id;
+        Ok(self.verifications.of.borrow().get(&id).map(|verifying| verifying.differing().bytes))
     }
 
     /// Comparisons that are under way.
@@ -333,5 +374,45 @@ mod tests {
         assert_eq!(odd_ones(&[(1, 'a'), (2, 'b')]), BTreeSet::from([1, 2]));
         assert_eq!(odd_ones(&[(1, 'a'), (2, 'b'), (3, 'a'), (4, 'b')]), BTreeSet::from([1, 2, 3, 4]));
         assert_eq!(odd_ones(&[(1, 'a')]), BTreeSet::new());
+    }
+
+    /// A comparison of the copies on these nodes, which found a difference there.
+    fn compared(state: VerificationState, nodes: &[u16], different: &[u16]) -> Verification {
+        let len = 65_536;
+        let differences = match different {
+            [] => Vec::new(),
+            different => vec![Difference { offset: 0, len, nodes: different.iter().copied().collect() }],
+        };
+        Verification {
+            volume: "db".into(),
+            state,
+            age: Duration::ZERO,
+            took: Duration::ZERO,
+            total: 1 << 20,
+            done: 1 << 20,
+            unchecked: 0,
+            problem: None,
+            different: differences.len() as u64 * len,
+            differences,
+            nodes: nodes.iter().copied().collect(),
+        }
+    }
+
+    #[test]
+    fn what_differs_is_known_until_a_whole_comparison_finds_something_else() {
+        use VerificationState::{Done, Running, Stopped};
+        let unknown = Differing::default();
+        let known = unknown.after(&compared(Done, &[1, 2, 3], &[2]));
+        assert_eq!(known, Differing { bytes: 65_536, nodes: [2].into() });
+        // It has only begun, was stopped, or did not look at everything, or not at the copy that differed.
+        assert_eq!(known.after(&compared(Running, &[1, 2, 3], &[])), known);
+        assert_eq!(known.after(&compared(Stopped, &[1, 2, 3], &[])), known);
+        let unchecked = Verification { unchecked: 512, ..compared(Done, &[1, 2, 3], &[]) };
+        assert_eq!(known.after(&unchecked), known);
+        assert_eq!(known.after(&compared(Done, &[1, 3], &[])), known);
+        // What it finds on its way counts at once.
+        let two = Differing { bytes: 65_536, nodes: [2, 3].into() };
+        assert_eq!(known.after(&compared(Running, &[1, 2, 3], &[3])), two);
+        assert_eq!(known.after(&compared(Done, &[1, 2, 3], &[])), unknown);
     }
 }

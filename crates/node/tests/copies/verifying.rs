@@ -71,6 +71,21 @@ fn a_sector_that_has_changed_by_itself_is_found_on_its_node() {
         assert_eq!(difference.nodes, [2].into(), "the other two have the same");
         let told = cluster.control(2, |control| control.next_events());
         assert!(told.events.iter().any(|(_, event)| event.code.as_str() == "copies_differ"));
+        // It is not forgotten when they are compared anew, but when that has found them equal: a host has written there meanwhile.
+        let known = cluster.control(2, |control| async move {
+            let name = Shape::thick().name;
+            let begun = control.begin_verification(name).unwrap();
+            (begun.state, begun.different, control.known_to_differ(name).unwrap())
+        });
+        assert_eq!(known, (VerificationState::Running, 0, Some(region)));
+        cluster.verify(2);
+        cluster.world.block_on(client, CoreId(0), move || async move {
+            let session = log_in(portal, "writer").await.unwrap();
+            write(&session, LBA, VALUE).await.unwrap();
+        });
+        assert!(cluster.verify(2).is_equal());
+        let known = cluster.control(2, |control| async move { control.known_to_differ(Shape::thick().name) });
+        assert_eq!(known.unwrap(), Some(0));
     });
 }
 

@@ -26,7 +26,7 @@ fn compared(text: &mut Text, snapshot: &Snapshot) {
     if snapshot.different.is_empty() {
         return;
     }
-    let help = "In how many bytes the copies in sync differed when they were last compared through this node, since its start.";
+    let help = "In how many bytes copies are known to differ, compared through this node since its start; it ends when a whole comparison finds none.";
     let mut family = text.family("ursa_volume_different_bytes", Kind::Gauge, help);
     for (volume, bytes) in &snapshot.different {
         family.sample(&[("volume", volume)], *bytes);

@@ -45,7 +45,7 @@ pub(super) struct Snapshot {
     pub(super) stats: VolumeStats,
     /// The copies of volumes that have several, by the volume's name.
     pub(super) copies: Vec<(String, CopiesStatus)>,
-    /// In how many bytes copies differed when they were last compared through this node, of those volumes that were.
+    /// In how many bytes copies are known to differ, of those volumes whose copies were compared through this node.
     pub(super) different: Vec<(String, u64)>,
     pub(super) replication: ReplicationStats,
     /// Names of all targets, in order.
@@ -68,8 +68,8 @@ impl Snapshot {
             volumes.iter().filter_map(|volume| Some((volume.info.name.clone(), volume.copies.clone()?)));
         let copies: Vec<(String, CopiesStatus)> = copies.collect();
         let different = copies.iter().filter_map(|(name, status)| {
-            let compared = control.verification(&status.entry.id).ok()??;
-            Some((name.clone(), compared.different))
+            let bytes = control.known_to_differ(&status.entry.id).ok()??;
+            Some((name.clone(), bytes))
         });
         let different = different.collect();
         let volumes = volumes.into_iter().map(|volume| Measured {
