@@ -69,10 +69,11 @@ pub struct ClusterNode {
 }
 
 /// Where a cluster has its record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordPlace {
     /// In its nodes: a majority of those that vote decides.
+    #[default]
     Nodes,
     /// In a site's etcd: no node votes.
     Etcd,

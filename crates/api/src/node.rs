@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::cluster::ClusterRecord;
+use crate::cluster::{ClusterRecord, RecordPlace};
 
 /// Whether the node serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -37,6 +37,9 @@ pub struct Node {
     /// The record of its cluster; absent without one, or if that does not say how it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<ClusterRecord>,
+    /// Where a cluster has its record that it is in, makes or joins: its settings say so.
+    #[serde(default)]
+    pub record_place: RecordPlace,
 }
 
 /// A change under way. One that waits for a disk goes on when the disk answers, and holds up no change of anything else.

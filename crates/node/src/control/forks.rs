@@ -32,6 +32,8 @@ pub(super) const ASK_RECORD: Duration = Duration::from_secs(5);
 pub struct StrategyChange {
     /// The nodes know only one address of each other: one cable, and both go on alone.
     pub one_way: bool,
+    /// The record is in etcd, which decides whatever is chosen.
+    pub etcd_decides: bool,
 }
 
 impl Control {
@@ -139,7 +141,10 @@ impl Control {
                 keeper.ask(node, Ask::KnowsForks).await?;
             }
         }
-        Ok(StrategyChange { one_way: nodes.iter().any(|node| node.addresses.len() < 2) })
+        Ok(StrategyChange {
+            one_way: nodes.iter().any(|node| node.addresses.len() < 2),
+            etcd_decides: !keeper.nodes_vote(),
+        })
     }
 
     /// Decides whose data is kept of a volume with which a node has gone on alone, and cannot be settled without somebody's word. What the other node alone has

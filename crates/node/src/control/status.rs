@@ -126,11 +126,16 @@ impl Control {
     pub async fn cluster_record(&self) -> Result<Option<ClusterRecordStatus>, ControlError> {
         let Some(keeper) = self.keeper() else { return Ok(None) };
         let status = keeper.store().status(RECORD_DEADLINE).await.map_err(ClusterError::from)?;
-        let (place, endpoints) = match &Shard::current().config().record {
-            RecordEngine::Etcd(access) => (RecordPlace::Etcd, access.endpoints.clone()),
-            _ => (RecordPlace::Nodes, Vec::new()),
+        let endpoints = match &Shard::current().config().record {
+            RecordEngine::Etcd(access) => access.endpoints.clone(),
+            _ => Vec::new(),
         };
-        Ok(Some(ClusterRecordStatus { place, answers: status.quorum, endpoints }))
+        Ok(Some(ClusterRecordStatus { place: self.record_place(), answers: status.quorum, endpoints }))
+    }
+
+    /// Where a cluster has its record that this node is in, makes or joins.
+    pub fn record_place(&self) -> RecordPlace {
+        RecordPlace::configured()
     }
 
     /// What is the matter with etcd, where it has the cluster's record.

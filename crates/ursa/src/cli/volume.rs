@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal};
 
 use api::{
-    Client, CopyState, Difference, Verification, VerificationState, Volume, VolumeChange, VolumeCopy,
-    VolumeCreate, VolumeKind,
+    Client, CopyState, Difference, RecordPlace, Verification, VerificationState, Volume, VolumeChange,
+    VolumeCopy, VolumeCreate, VolumeKind,
 };
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -138,14 +138,20 @@ impl Command {
                 output.show(&volume, |volume| created(volume, &portals))
             }
             Command::List => output.show(&client.volumes()?, |volumes| table(volumes)),
-            Command::Show { name } => output.show(&client.volume(&name)?, shown),
+            Command::Show { name } => {
+                let volume = client.volume(&name)?;
+                let place = strategy::record_place(client);
+                output.show(&volume, |volume| shown(volume, place))
+            }
             Command::Resize { name, size } => {
                 let change = VolumeChange { size: Some(size.0), ..VolumeChange::default() };
                 output.show(&client.change_volume(&name, &change)?, resized)
             }
             Command::Rename { name, new_name } => {
                 let change = VolumeChange { name: Some(new_name), ..VolumeChange::default() };
-                output.show(&client.change_volume(&name, &change)?, shown)
+                let volume = client.change_volume(&name, &change)?;
+                let place = strategy::record_place(client);
+                output.show(&volume, |volume| shown(volume, place))
             }
             Command::Verify { name } => {
                 let mut progress = Progress::new(io::stderr(), io::stderr().is_terminal());
@@ -271,12 +277,12 @@ fn table(volumes: &[Volume]) -> String {
     text
 }
 
-fn shown(volume: &Volume) -> String {
-    one(volume) + &copies(volume)
+fn shown(volume: &Volume, place: RecordPlace) -> String {
+    one(volume) + &copies(volume, place)
 }
 
 /// The copies, and what the loss of each would do now.
-fn copies(volume: &Volume) -> String {
+fn copies(volume: &Volume, place: RecordPlace) -> String {
     if volume.copies.is_empty() {
         return String::new();
     }
@@ -295,7 +301,7 @@ fn copies(volume: &Volume) -> String {
         [] => "not known: the cluster's record does not answer".into(),
         losses => losses.iter().map(|loss| loss.text.as_str()).collect::<Vec<_>>().join("\n"),
     };
-    let chosen = strategy::chosen(volume);
+    let chosen = strategy::chosen(volume, place);
     let fork = volume.fork.as_ref().map(|fork| strategy::fork_line(volume, fork)).unwrap_or_default();
     fork + "\n"
         + &fields([

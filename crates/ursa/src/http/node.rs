@@ -28,9 +28,10 @@ pub(super) async fn health(Extracted(state): Extracted<State>) -> Result<Json<He
 #[utoipa::path(get, path = "/v1/node", tag = "node", operation_id = "show_node", responses((status = OK, description = "The node", body = Node)))]
 pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node>, Refusal> {
     let now = |control: Rc<Control>| async move {
-        Ok((control.changes(), control.problems(), record(&control).await))
+        let place = shown_place(control.record_place());
+        Ok((control.changes(), control.problems(), record(&control).await, place))
     };
-    let (changes, mut problems, record) = state.call(now).await?;
+    let (changes, mut problems, record, record_place) = state.call(now).await?;
     problems.extend(state.access.audit.known_trouble());
     problems.extend(state.access.no_certificate.clone());
     Ok(Json(Node {
@@ -43,6 +44,7 @@ pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node
         changes: changes.into_iter().map(shown).collect(),
         problems,
         record,
+        record_place,
     }))
 }
 
@@ -53,11 +55,14 @@ const RECORD_DEADLINE: Duration = Duration::from_secs(1);
 pub(super) async fn record(control: &Control) -> Option<ClusterRecord> {
     let status = rt::timeout(RECORD_DEADLINE, control.cluster_record()).await;
     let ClusterRecordStatus { place, answers, endpoints } = status.ok()?.ok()??;
-    let place = match place {
+    Some(ClusterRecord { place: shown_place(place), answers, endpoints })
+}
+
+fn shown_place(place: Place) -> RecordPlace {
+    match place {
         Place::Nodes => RecordPlace::Nodes,
         Place::Etcd => RecordPlace::Etcd,
-    };
-    Some(ClusterRecord { place, answers, endpoints })
+    }
 }
 
 fn shown(change: ChangeStatus) -> Change {

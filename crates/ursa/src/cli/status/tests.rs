@@ -1,8 +1,8 @@
 //! The whole screen in each state.
 
 use api::{
-    Change, ClusterNode, CopyState, CopySync, DiskFailure, Node, Pool, PoolDisk, PoolState, SyncRestraint,
-    VolumeCopy, VolumeFork,
+    Change, ClusterNode, CopyState, CopySync, DiskFailure, Node, Pool, PoolDisk, PoolState, RecordPlace,
+    SyncRestraint, VolumeCopy, VolumeFork,
 };
 
 use super::health::{self, Health};
@@ -47,6 +47,7 @@ fn alone() -> Observed {
             changes: Vec::new(),
             problems: Vec::new(),
             record: None,
+            record_place: RecordPlace::Nodes,
         },
         nodes: None,
         pools: vec![pool(PoolState::Online)],

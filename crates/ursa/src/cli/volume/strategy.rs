@@ -1,6 +1,6 @@
 //! `ursa volume strategy` and `ursa volume resolve-fork`.
 
-use api::{Client, ForkResolution, Strategy, StrategyChoice, Volume, VolumeFork};
+use api::{Client, ForkResolution, RecordPlace, Strategy, StrategyChoice, Volume, VolumeFork};
 use clap::{Args, ValueEnum};
 
 use super::super::confirm::Confirm;
@@ -61,8 +61,9 @@ impl Choice {
         let choice = StrategyChoice { strategy, accept_split_brain: self.accept_split_brain, by };
         let chosen = client.choose_strategy(&self.volume, &choice)?;
         let volume = &self.volume;
+        let place = record_place(client);
         output.show(&chosen, |chosen| match strategy {
-            Strategy::Prefer => format!("Of volume {volume} only the node that decides goes on, or a majority.\n"),
+            Strategy::Prefer => format!("Volume {volume}: {}.\n", decided_by(place)),
             Strategy::Heartbeat => {
                 let warning = if chosen.one_way {
                     "\nWARNING: the nodes know only one address of each other. When that network is lost, both go on: give them a second one (`ursa node list` shows addresses).\n"
@@ -107,14 +108,27 @@ impl Resolution {
     }
 }
 
+/// Where the record is of the cluster whose node is asked. Only for texts: an answer without it is as good for a program.
+pub(super) fn record_place(client: &Client) -> RecordPlace {
+    client.node().map(|node| node.record_place).unwrap_or_default()
+}
+
+/// Who says which nodes go on, unless one may go on alone.
+fn decided_by(place: RecordPlace) -> &'static str {
+    match place {
+        RecordPlace::Nodes => "the node that decides goes on, or a majority",
+        RecordPlace::Etcd => "etcd, which has the cluster's record, decides which nodes go on",
+    }
+}
+
 /// What was chosen, and by whom.
-pub(super) fn chosen(volume: &Volume) -> String {
+pub(super) fn chosen(volume: &Volume, place: RecordPlace) -> String {
     match &volume.strategy {
-        None => "the node that decides goes on, or a majority".into(),
+        None => decided_by(place).into(),
         Some(chosen) => {
             let what = match chosen.strategy {
-                Strategy::Prefer => "prefer: the node that decides goes on, or a majority",
-                Strategy::Heartbeat => "heartbeat: a node that hears of nobody goes on alone",
+                Strategy::Prefer => format!("prefer: {}", decided_by(place)),
+                Strategy::Heartbeat => "heartbeat: a node that hears of nobody goes on alone".to_owned(),
             };
             format!("{what} (chosen by {}, {} s after 1970)", chosen.by, chosen.at)
         }
@@ -136,5 +150,30 @@ pub(super) fn fork_line(volume: &Volume, fork: &VolumeFork) -> String {
             "\nNode {node} has gone on alone with it. When the other node is back, that is settled by itself if only one of them was used; if it is not, because the \
              disk of node {node} is lost: `ursa volume resolve-fork {name} --keep NODE --discard-other`.\n"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::VolumeStrategy;
+
+    use super::*;
+    use crate::samples;
+
+    #[test]
+    fn with_etcd_no_node_and_no_majority_decides() {
+        let volume = |strategy: Option<Strategy>| {
+            let strategy = strategy.map(|strategy| VolumeStrategy { strategy, by: "eva".into(), at: 9 });
+            Volume { strategy, ..samples::volume("db", Vec::new()) }
+        };
+        let nodes = "the node that decides goes on, or a majority";
+        let etcd = "etcd, which has the cluster's record, decides which nodes go on";
+        for (place, who) in [(RecordPlace::Nodes, nodes), (RecordPlace::Etcd, etcd)] {
+            assert_eq!(chosen(&volume(None), place), who);
+            let said = chosen(&volume(Some(Strategy::Prefer)), place);
+            assert_eq!(said, format!("prefer: {who} (chosen by eva, 9 s after 1970)"));
+        }
+        let alone = chosen(&volume(Some(Strategy::Heartbeat)), RecordPlace::Nodes);
+        assert!(alone.starts_with("heartbeat: a node that hears of nobody goes on alone (chosen"), "{alone}");
     }
 }

@@ -64,6 +64,11 @@ pub(in super::super) async fn choose_strategy(
 /// What choosing it would do.
 fn would_choose(volume: &str, strategy: Chosen, change: StrategyChange) -> Vec<String> {
     let mut steps = vec![match strategy {
+        Chosen::Prefer if change.etcd_decides => {
+            format!(
+                "nothing: the cluster's record is in etcd, which decides which nodes go on with volume {volume}"
+            )
+        }
         Chosen::Prefer => format!("of volume {volume} only the node that decides goes on, or a majority"),
         Chosen::Heartbeat => format!(
             "a node that hears of nobody goes on alone with volume {volume} after five seconds; if only the link is lost both do, and one's data is given up later"
@@ -121,4 +126,22 @@ pub(super) fn chosen(copies: &CopiesStatus) -> Option<VolumeStrategy> {
 pub(super) fn fork(copies: &CopiesStatus) -> Option<VolumeFork> {
     let fork = copies.fork.as_ref()?;
     Some(VolumeFork { node: fork.node, since: fork.since, split: fork.state == ForkState::Split })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_choice_would_do_depends_on_who_decides() {
+        let would = |strategy, one_way, etcd_decides| {
+            would_choose("db", strategy, StrategyChange { one_way, etcd_decides })
+        };
+        let nodes = "of volume db only the node that decides goes on, or a majority";
+        assert_eq!(would(Chosen::Prefer, true, false), [nodes]);
+        let etcd = "nothing: the cluster's record is in etcd, which decides which nodes go on with volume db";
+        assert_eq!(would(Chosen::Prefer, true, true), [etcd]);
+        assert_eq!(would(Chosen::Heartbeat, false, false).len(), 1);
+        assert!(would(Chosen::Heartbeat, true, false)[1].contains("only one address"));
+    }
 }
