@@ -1,6 +1,7 @@
 //! The description of the API (OpenAPI 3.1), from the code. `docs/openapi.json` is a copy of it to read and to
 //! generate clients from.
 
+mod parameters;
 mod refusals;
 
 use utoipa::OpenApi;
@@ -52,6 +53,7 @@ pub(super) fn say_of_each(document: &mut utoipa::openapi::OpenApi) {
         };
         let Some(operation) = operation else { continue };
         refusals::say(method, operation, need);
+        parameters::say(operation);
         if let Need::Role(role) = need {
             let none: [&str; 0] = [];
             operation.security =

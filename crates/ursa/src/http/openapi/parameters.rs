@@ -1,0 +1,52 @@
+//! Parameters of 64 bits. utoipa says `int64` of them, which ends at half of what they take; its feature for other formats (`non_strict_integers`) writes `u-int64`,
+//! which nobody knows. `uint64` is in OpenAPI's registry of formats; `maximum` is for those who do not know it either.
+
+use utoipa::Number;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::schema::Object;
+use utoipa::openapi::{KnownFormat, RefOr, Schema, SchemaFormat};
+
+const FORMAT: &str = "uint64";
+
+/// Says of a call's parameters which take all numbers of 64 bits.
+pub(super) fn say(operation: &mut Operation) {
+    for parameter in operation.parameters.iter_mut().flatten() {
+        if let RefOr::T(parameter) = parameter
+            && let Some(RefOr::T(Schema::Object(schema))) = &mut parameter.schema
+            && is_unsigned(schema)
+        {
+            schema.format = Some(SchemaFormat::Custom(FORMAT.to_owned()));
+            schema.maximum = schema.maximum.take().or(Some(Number::UInt(usize::MAX)));
+        }
+    }
+}
+
+const _: () = assert!(usize::MAX as u64 == u64::MAX, "it is the largest number of 64 bits, too");
+
+/// utoipa says of unsigned ones alone where they begin, unless it is told.
+fn is_unsigned(schema: &Object) -> bool {
+    schema.format == Some(SchemaFormat::KnownFormat(KnownFormat::Int64)) && schema.minimum.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::http::openapi::say_of_each;
+
+    #[test]
+    fn numbers_of_64_bits_are_said_to_go_as_far_as_they_do() {
+        let mut document = crate::http::api().into_openapi();
+        say_of_each(&mut document);
+        let document: Value = serde_json::to_value(&document).unwrap();
+        let schema = |path: &str, name: &str| {
+            let parameters = document["paths"][path]["get"]["parameters"].as_array().unwrap();
+            parameters.iter().find(|parameter| parameter["name"] == name).unwrap()["schema"].clone()
+        };
+        let whole = json!({"type": "integer", "format": "uint64", "minimum": 0, "maximum": 18_446_744_073_709_551_615_u64});
+        assert_eq!(schema("/v1/events", "after"), whole);
+        let header = schema("/v1/events/stream", "last-event-id");
+        assert_eq!((&header["format"], &header["maximum"]), (&whole["format"], &whole["maximum"]));
+        assert_eq!(schema("/v1/history", "points")["maximum"], 1000, "it has one of its own");
+    }
+}
