@@ -2240,6 +2240,8 @@ export interface components {
             /** @description What somebody should look after now, in sentences; empty if all is well. */
             problems?: string[];
             record?: components["schemas"]["ClusterRecord"] | null;
+            /** @description Where a cluster has its record that it is in, makes or joins: its settings say so. */
+            record_place?: components["schemas"]["RecordPlace"];
             /**
              * Format: int64
              * @description Seconds since it began to serve.

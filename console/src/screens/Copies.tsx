@@ -1,7 +1,7 @@
 import { Alert, Checkbox, Group, Radio, Select, Stack, Table, Text, TextInput, Title } from '@mantine/core'
 import { useState } from 'react'
 import { api, data } from '../api/client'
-import { useNodes, useVolume } from '../api/queries'
+import { useNode, useNodes, useVolume } from '../api/queries'
 import type { ClusterNode, StrategyChosen, Volume } from '../api/types'
 import { DeedButton, useDoing } from '../parts/deed'
 import { Panel } from '../parts/Panel'
@@ -13,6 +13,7 @@ import { SyncRow } from '../parts/SyncRow'
 import { Tried } from '../parts/Tried'
 import { link } from '../route'
 import { ursa } from '../words/command'
+import { NO_VOTES, etcdDecides } from '../words/record'
 import { plural } from '../words/size'
 import { copyState, syncsOf } from '../words/sync'
 import { NoVolume } from './Volume'
@@ -24,6 +25,7 @@ const COPIES_MAX = 4
 export function Copies({ name }: { name: string }) {
   const volume = useVolume(name)
   const nodes = useNodes()
+  const etcd = etcdDecides(useNode().data)
   if (!volume.data) return volume.error ? <NoVolume name={name} error={volume.error} /> : <Empty>The node is being asked for volume {name}.</Empty>
   const one = volume.data
   return (
@@ -45,7 +47,7 @@ export function Copies({ name }: { name: string }) {
           <Now volume={one} nodes={nodes.data} at={volume.dataUpdatedAt} />
           <Partners volume={one} nodes={nodes.data} at={nodes.dataUpdatedAt} />
           <Change volume={one} nodes={nodes.data} />
-          <StrategyPanel volume={one} nodes={nodes.data} />
+          {etcd ? <NoStrategy /> : <StrategyPanel volume={one} nodes={nodes.data} />}
         </>
       )}
     </Stack>
@@ -200,6 +202,15 @@ function exposure(deed: Deed, volume: Volume, from: string | null): string {
       return left >= 2 ? `${left} copies in sync are left.` : left === 1 ? 'One copy in sync is left: when its node is lost, nobody can use the volume until it is back.' : 'No copy in sync would be left: that is refused.'
     }
   }
+}
+
+/** Where there is nothing to choose. */
+function NoStrategy() {
+  return (
+    <Panel title="When a node hears of nobody">
+      <Text size="sm">{NO_VOTES} There is nothing to choose.</Text>
+    </Panel>
+  )
 }
 
 function StrategyPanel({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {

@@ -1,7 +1,7 @@
 import { Alert, Button, Checkbox, Group, NumberInput, Radio, Select, Stack, Stepper, Switch, Text, TextInput, Title } from '@mantine/core'
 import { useState } from 'react'
 import { api, data } from '../api/client'
-import { useHosts, useNodes, usePoolsHere, useTargets, useVolumes } from '../api/queries'
+import { useHosts, useNode, useNodes, usePoolsHere, useTargets, useVolumes } from '../api/queries'
 import type { VolumeCreate } from '../api/types'
 import { DeedButton, useDoing } from '../parts/deed'
 import { useFocusOfStep } from '../parts/focus'
@@ -12,6 +12,7 @@ import { Tried } from '../parts/Tried'
 import { go, link } from '../route'
 import { createVolume } from '../words/command'
 import { type Draft, type Known, STEPS, emptyDraft, problemsOf, requestOf } from '../words/draft'
+import { etcdDecides, exposure } from '../words/record'
 import { plural, size } from '../words/size'
 
 /** A volume, asked for step by step: what is wrong is said at once, and so is the command line that does the same. */
@@ -137,6 +138,7 @@ function What({ draft, set, problems }: Step) {
 }
 
 function Where({ draft, set, problems, known }: Step) {
+  const etcd = etcdDecides(useNode().data)
   const able = known.nodes.filter((node) => !node.witness)
   const cluster = known.nodes.length > 0
   const pool = (
@@ -168,10 +170,10 @@ function Where({ draft, set, problems, known }: Step) {
         </Stack>
       </Radio.Group>
       {draft.place === 'copies' && (
-        <NumberInput label="How many" description={exposure(draft.copies, known.nodes.length)} value={draft.copies} onChange={(copies) => set({ copies: Number(copies) })} min={1} max={Math.min(4, able.length)} error={problems.copies} w={220} />
+        <NumberInput label="How many" description={exposure(draft.copies, known.nodes.length, etcd)} value={draft.copies} onChange={(copies) => set({ copies: Number(copies) })} min={1} max={Math.min(4, able.length)} error={problems.copies} w={220} />
       )}
       {draft.place === 'nodes' && (
-        <Checkbox.Group label="Nodes" description={exposure(draft.nodes.length, known.nodes.length)} value={draft.nodes.map(String)} onChange={(chosen) => set({ nodes: chosen.map(Number).sort((a, b) => a - b) })} error={problems.nodes}>
+        <Checkbox.Group label="Nodes" description={exposure(draft.nodes.length, known.nodes.length, etcd)} value={draft.nodes.map(String)} onChange={(chosen) => set({ nodes: chosen.map(Number).sort((a, b) => a - b) })} error={problems.nodes}>
           <Stack gap={6} mt={6}>
             {able.map((node) => (
               <Checkbox key={node.id} value={String(node.id)} label={`${node.name} (node ${node.id})${node.here ? ', asked by this page' : ''}`} description={node.up ? plural(node.copies, 'copy', 'copies') : 'it is down'} disabled={!node.up} />
@@ -182,13 +184,6 @@ function Where({ draft, set, problems, known }: Step) {
       {pool}
     </>
   )
-}
-
-/** What so many copies outlive. */
-function exposure(copies: number, nodes: number): string {
-  if (copies < 2) return 'One copy: when its node is lost, nobody can use it until the node is back'
-  if (nodes < 3) return 'It outlives the loss of the node that does not decide; a third node, if only a witness, would let it outlive either'
-  return `It outlives the loss of any one of its nodes${copies > 2 && nodes > 4 ? ', and of a second one later' : ''}, after a stall of about a second`
 }
 
 function Who({ draft, set, problems, hosts }: Step & { hosts: string[] }) {

@@ -14,17 +14,19 @@ import { State } from '../parts/State'
 import { ursa } from '../words/command'
 import { nameOf } from '../words/health'
 import { listed, unheard } from '../words/missing'
+import { NO_VOTES, etcdDecides } from '../words/record'
 import { duration, plural } from '../words/size'
 
 export function Nodes() {
   const nodes = useNodes()
+  const etcd = etcdDecides(useNode().data)
   return (
     <Stack gap="md">
       <Title order={1} size="h3">
         Nodes
       </Title>
       {nodes.error && <ProblemAlert error={nodes.error} what="The nodes cannot be listed" />}
-      {nodes.data === null ? <Alone /> : nodes.data && <ClusterNodes nodes={nodes.data} at={nodes.dataUpdatedAt} />}
+      {nodes.data === null ? <Alone etcd={etcd} /> : nodes.data && <ClusterNodes nodes={nodes.data} at={nodes.dataUpdatedAt} etcd={etcd} />}
       <Here />
       {nodes.data && <Networks nodes={nodes.data} at={nodes.dataUpdatedAt} />}
       <Load nodes={nodes.data ?? undefined} />
@@ -32,11 +34,12 @@ export function Nodes() {
   )
 }
 
-function Alone() {
+function Alone({ etcd }: { etcd: boolean }) {
   const [open, setOpen] = useState<'init' | 'join'>()
   const [listen, setListen] = useState('')
   const [token, setToken] = useState('')
   const [witness, setWitness] = useState(false)
+  const asWitness = witness && !etcd
   const address = <TextInput label="Where to listen for other nodes" description="An address of this machine that the others reach; two, separated by commas, if there are two networks. Without a port: 3270." placeholder="10.0.0.1" value={listen} onChange={(event) => setListen(event.currentTarget.value)} data-autofocus />
   const list = listen.split(',').map((one) => one.trim()).filter((one) => one !== '')
   return (
@@ -53,21 +56,23 @@ function Alone() {
           </Group>
         }
       >
-        This node is alone. In a cluster of three nodes (the third may be a small machine without volumes, a witness) volumes have copies, and outlive the loss of any node.
+        {etcd
+          ? 'This node is alone. Its settings name an etcd, which has the record of the cluster that it makes or joins: two nodes are enough there for volumes to have copies, and outlive the loss of either. Name it in the settings of the others, too.'
+          : 'This node is alone. In a cluster of three nodes (the third may be a small machine without volumes, a witness) volumes have copies, and outlive the loss of any node.'}
       </Empty>
       <Ask opened={open === 'init'} close={() => setOpen(undefined)} title="Make a cluster of this node" label="Make it" ready={list.length > 0} command={ursa('node', 'init', '--listen', list.join(',') || 'ADDRESS')} act={() => data(api.POST('/v1/cluster', { body: { listen: list } }))} done="This node is a cluster now: let others join.">
         {address}
       </Ask>
-      <Ask opened={open === 'join'} close={() => setOpen(undefined)} title="Join another node’s cluster" label="Join" ready={list.length > 0 && token !== ''} command={`ursa node join TOKEN --listen ${list.join(',') || 'ADDRESS'}${witness ? ' --witness' : ''}`} act={() => data(api.POST('/v1/cluster/join', { body: { listen: list, token, witness } }))} done="It joins: in some seconds it votes.">
+      <Ask opened={open === 'join'} close={() => setOpen(undefined)} title="Join another node’s cluster" label="Join" ready={list.length > 0 && token !== ''} command={`ursa node join TOKEN --listen ${list.join(',') || 'ADDRESS'}${asWitness ? ' --witness' : ''}`} act={() => data(api.POST('/v1/cluster/join', { body: { listen: list, token, witness: asWitness } }))} done={etcd ? 'It joins.' : 'It joins: in some seconds it votes.'}>
         <TextInput label="Token" description="Made by the cluster’s first node, under “Nodes”; good for one node, once" value={token} onChange={(event) => setToken(event.currentTarget.value.trim())} autoComplete="off" />
         {address}
-        <Switch label="As a witness" description="It votes, and never has a volume" checked={witness} onChange={(event) => setWitness(event.currentTarget.checked)} />
+        <Switch label="As a witness" description={etcd ? NO_VOTES : 'It votes, and never has a volume'} disabled={etcd} checked={asWitness} onChange={(event) => setWitness(event.currentTarget.checked)} />
       </Ask>
     </Panel>
   )
 }
 
-function ClusterNodes({ nodes, at }: { nodes: ClusterNode[]; at: number }) {
+function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; etcd: boolean }) {
   const [chosen, setChosen] = useState<{ node: ClusterNode; what: 'maintain' | 'remove' }>()
   const [inviting, setInviting] = useState(false)
   const [preferring, setPreferring] = useState<ClusterNode>()
@@ -75,8 +80,8 @@ function ClusterNodes({ nodes, at }: { nodes: ClusterNode[]; at: number }) {
   const close = () => setChosen(undefined)
   const node = chosen?.node
   return (
-    <Panel title={plural(nodes.length, 'node')} at={at} right={<DeedButton deed="administer" size="compact-sm" onClick={() => setInviting(true)}>Let a node join</DeedButton>}>
-      <Rows width={640} head={['Node', 'State', 'Votes', 'Copies in sync', '']}>
+    <Panel title={plural(nodes.length, 'node')} at={at} note={etcd ? NO_VOTES : undefined} right={<DeedButton deed="administer" size="compact-sm" onClick={() => setInviting(true)}>Let a node join</DeedButton>}>
+      <Rows width={640} head={['Node', 'State', !etcd && 'Votes', 'Copies in sync', '']}>
         {nodes.map((one) => (
           <Table.Tr key={one.id}>
             <Table.Td>
@@ -90,12 +95,14 @@ function ClusterNodes({ nodes, at }: { nodes: ClusterNode[]; at: number }) {
               <State tone={!one.up ? 'critical' : one.maintenance ? 'warning' : 'ok'}>{!one.up ? 'down' : one.maintenance ? 'maintenance' : 'up'}</State>
               {!one.up && one.maintenance && <Text size="xs">in maintenance</Text>}
             </Table.Td>
-            <Table.Td>
-              {one.votes ? 'yes' : 'no'}
-              {one.leads ? ', leads the record' : ''}
-              {one.witness ? ', witness' : ''}
-              {one.preferred ? ', decides alone' : ''}
-            </Table.Td>
+            {!etcd && (
+              <Table.Td>
+                {one.votes ? 'yes' : 'no'}
+                {one.leads ? ', leads the record' : ''}
+                {one.witness ? ', witness' : ''}
+                {one.preferred ? ', decides alone' : ''}
+              </Table.Td>
+            )}
             <Table.Td>
               {one.witness ? '–' : `${one.in_sync} of ${one.copies}`}
             </Table.Td>
@@ -104,7 +111,7 @@ function ClusterNodes({ nodes, at }: { nodes: ClusterNode[]; at: number }) {
                 <DeedButton size="compact-sm" variant="default" onClick={() => setChosen({ node: one, what: 'maintain' })}>
                   {one.maintenance ? 'End maintenance' : 'Maintenance'}
                 </DeedButton>
-                {two && !one.witness && (
+                {two && !etcd && !one.witness && (
                   <DeedButton deed="administer" size="compact-sm" variant="default" because={one.preferred ? 'It decides already.' : undefined} onClick={() => setPreferring(one)}>
                     Let it decide
                   </DeedButton>
@@ -144,12 +151,12 @@ function ClusterNodes({ nodes, at }: { nodes: ClusterNode[]; at: number }) {
           <Said>Of two nodes without a witness one decides: when the other is lost, it goes on; when it is lost itself, the other waits for it.</Said>
         </Ask>
       )}
-      <Invite opened={inviting} close={() => setInviting(false)} />
+      <Invite opened={inviting} close={() => setInviting(false)} etcd={etcd} />
     </Panel>
   )
 }
 
-function Invite({ opened, close }: { opened: boolean; close: () => void }) {
+function Invite({ opened, close, etcd }: { opened: boolean; close: () => void; etcd: boolean }) {
   const [token, setToken] = useState<string>()
   return (
     <Ask
@@ -164,8 +171,8 @@ function Invite({ opened, close }: { opened: boolean; close: () => void }) {
       command="ursa node token"
       act={async () => setToken((await data(api.POST('/v1/cluster/tokens', { body: {} }))).token)}
     >
-      <Said>A token is a secret that lets one node in, once, within an hour, and until this node is restarted. Only the node that made the cluster makes tokens. A node that joins must have no targets and host groups of its own.</Said>
-      {token && <Paste label="On the node that is to join, with an address of it that this one reaches (for a witness add --witness)" text={`ursa node join ${token} --listen ADDRESS`} />}
+      <Said>A token is a secret that lets one node in, once, within an hour, and until this node is restarted. Only the node that made the cluster makes tokens. A node that joins must have no targets and host groups of its own{etcd ? ', and the same etcd in its settings' : ''}.</Said>
+      {token && <Paste label={`On the node that is to join, with an address of it that this one reaches${etcd ? '' : ' (for a witness add --witness)'}`} text={`ursa node join ${token} --listen ADDRESS`} />}
     </Ask>
   )
 }

@@ -1,5 +1,5 @@
 import { Alert, Group, SimpleGrid, Stack, Text, Title } from '@mantine/core'
-import { useEvents, useNodes, useVolume } from '../api/queries'
+import { useEvents, useNode, useNodes, useVolume } from '../api/queries'
 import type { ClusterNode, Volume } from '../api/types'
 import { useCounted } from '../live/histogram'
 import { useLiveVolume } from '../live/live'
@@ -13,6 +13,7 @@ import { CopyBadge, State } from '../parts/State'
 import { SyncRow } from '../parts/SyncRow'
 import { link } from '../route'
 import { LOSS_TONE } from '../words/losses'
+import { agreement, etcdDecides } from '../words/record'
 import { size } from '../words/size'
 import { copyStateMeaning, syncsOf } from '../words/sync'
 import { isElsewhere, volumeState } from '../words/volume'
@@ -143,6 +144,7 @@ function CopiesPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNod
 }
 
 function LossPanel({ volume, at }: { volume: Volume; at: number }) {
+  const etcd = etcdDecides(useNode().data)
   const copies = volume.copies ?? []
   const losses = volume.losses ?? []
   return (
@@ -162,9 +164,7 @@ function LossPanel({ volume, at }: { volume: Volume; at: number }) {
             </Group>
           ))}
           <Text size="sm" c="dimmed">
-            {volume.strategy?.strategy === 'heartbeat'
-              ? `Chosen by ${volume.strategy.by}, ${new Date(volume.strategy.at * 1000).toLocaleString()}: a node that hears of nobody goes on alone after five seconds (heartbeat).`
-              : 'What becomes of it is agreed on by the majority of the nodes that vote.'}
+            {agreement(volume, etcd)}
           </Text>
         </Stack>
       )}
