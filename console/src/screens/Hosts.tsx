@@ -1,4 +1,4 @@
-import { Group, MultiSelect, Select, Stack, Table, Tabs, Text, Title } from '@mantine/core'
+import { Alert, Group, MultiSelect, Select, Stack, Table, Tabs, Text, Title } from '@mantine/core'
 import { useMemo, useState } from 'react'
 import { api, data } from '../api/client'
 import { useHosts, useMissingSessions, useNode, useNodes, useSessions, useTargets, useVolumes } from '../api/queries'
@@ -13,6 +13,7 @@ import { link, useRoute } from '../route'
 import { ursa } from '../words/command'
 import { elsewhere } from '../words/missing'
 import { type System, hostSetup } from '../words/hostsetup'
+import { targetFor } from '../words/hosttarget'
 import { duration, plural, size } from '../words/size'
 import { HostForm } from './HostForm'
 
@@ -24,7 +25,7 @@ export function Hosts() {
         Hosts and access
       </Title>
       <Groups />
-      <SetupPanel wanted={query.get('target') ?? undefined} />
+      <SetupPanel wanted={query.get('volume') ?? undefined} />
       <Targets />
       <Sessions />
     </Stack>
@@ -98,17 +99,21 @@ const SYSTEMS: { value: System; label: string }[] = [
   { value: 'proxmox', label: 'Proxmox VE' },
 ]
 
+/** `wanted`: the name of the volume that a host is to use, if one was named. */
 function SetupPanel({ wanted }: { wanted?: string }) {
   const targets = useTargets()
   const volumes = useVolumes()
   const nodes = useNodes()
   const node = useNode()
   const hosts = useHosts()
-  const [chosen, setChosen] = useState(wanted)
+  const [chosen, setChosen] = useState<string>()
   const [system, setSystem] = useState<System>('linux')
   const [portals, setPortals] = useState<string[]>()
-  const target = targets.data?.find((one) => one.name === chosen) ?? targets.data?.[0]
-  const volume = volumes.data?.find((one) => one.maps.some((map) => map.target === target?.name))
+  const asked = volumes.data?.find((one) => one.name === wanted)
+  // A volume that was asked for and is not known yet is waited for: else another one's target would be shown for a moment.
+  const target = targets.data && (wanted === undefined || !volumes.isPending || chosen) ? targetFor(targets.data, { target: chosen, volume: asked }) : undefined
+  const seen = volumes.data?.filter((one) => one.maps.some((map) => map.target === target?.name)) ?? []
+  const volume = seen.find((one) => one === asked) ?? seen[0]
   const chapUser = target?.maps.map((map) => hosts.data?.find((host) => host.name === map.host)?.chap_user).find((user) => user) ?? undefined
   // Those of nodes with a copy of the volume; what a node says when it listens everywhere is replaced by how this page reaches it.
   const known = useMemo(() => {
@@ -136,7 +141,14 @@ function SetupPanel({ wanted }: { wanted?: string }) {
               ))}
             </Tabs.List>
           </Tabs>
-          {target && used.length > 0 ? (
+          {target && target.maps.length === 0 && (
+            <Alert color="yellow">This target has no LUNs: a host that logs in there finds nothing, until a volume is mapped to it (under the volume, “More”).</Alert>
+          )}
+          {asked && !target ? (
+            <Empty>No host group sees volume <To href={link('volumes', asked.name)}>{asked.name}</To>: map it for one first, there under “More”. Or choose another target.</Empty>
+          ) : !target ? (
+            targets.error ? <ProblemAlert error={targets.error} what="The targets cannot be listed" /> : <Empty>The targets are being asked for.</Empty>
+          ) : used.length > 0 ? (
             <Paste text={hostSetup(system, { target: target.name, portals: used, naa: volume?.naa, chapUser })} label={system === 'linux' ? ursa('host-setup', 'linux', '--target', target.name, ...used.flatMap((portal) => ['--portal', portal])) : `For ${volume ? `volume ${volume.name}` : target.name}`} maxHeight={360} />
           ) : (
             <Empty>Choose one address at least.</Empty>

@@ -1,0 +1,12 @@
+// Which target a host is set up for.
+
+import type { Target, Volume } from '../api/types'
+
+/** The one that was chosen; else one by which the volume that was asked for is seen, and none if there is none; else one that has LUNs, if any has. */
+export function targetFor(targets: Target[], asked: { target?: string; volume?: Volume }): Target | undefined {
+  const chosen = targets.find((one) => one.name === asked.target)
+  if (chosen) return chosen
+  const wanted = asked.volume
+  if (wanted) return targets.find((one) => one.maps.some((map) => map.volume_id === wanted.id))
+  return targets.find((one) => one.maps.length > 0) ?? targets[0]
+}
