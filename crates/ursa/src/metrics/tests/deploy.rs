@@ -113,6 +113,55 @@ fn dashboards_use_what_nodes_write() {
     }
 }
 
+/// Nothing overlaps, is without a word or a unit, or asks for a variable or a data source that is not there.
+#[test]
+fn dashboards_are_whole() {
+    for (path, dashboard) in dashboards() {
+        let place = |panel: &Value| format!("{}, panel {}", path.display(), panel["id"]);
+        let variables = dashboard["templating"]["list"].as_array().unwrap();
+        let mut names: Vec<&str> = variables.iter().map(|one| one["name"].as_str().unwrap()).collect();
+        assert!(names.contains(&"datasource"), "{}", path.display());
+        // Grafana's own.
+        names.push("__rate_interval");
+        let panels = dashboard["panels"].as_array().unwrap();
+        let mut taken = BTreeSet::new();
+        for panel in panels {
+            let [x, y, w, h] = ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().unwrap());
+            assert!(w > 0 && h > 0 && x + w <= GRID_WIDTH, "{}: too wide, or nothing", place(panel));
+            let cells = (y..y + h).flat_map(|row| (x..x + w).map(move |column| (row, column)));
+            cells.for_each(|cell| assert!(taken.insert(cell), "{}: overlaps another", place(panel)));
+            assert!(!panel["title"].as_str().unwrap().is_empty(), "{}: no title", place(panel));
+            if panel["type"] == "row" {
+                continue;
+            }
+            let unit = &panel["fieldConfig"]["defaults"]["unit"];
+            let words = [&panel["description"], unit].map(|text| text.as_str().unwrap_or_default());
+            assert!(words.iter().all(|text| !text.is_empty()), "{}: {words:?}", place(panel));
+            let targets = panel["targets"].as_array().unwrap();
+            let letters: BTreeSet<_> =
+                targets.iter().map(|target| target["refId"].as_str().unwrap()).collect();
+            assert!(!targets.is_empty() && letters.len() == targets.len(), "{}: {letters:?}", place(panel));
+            for of in targets.iter().chain([panel]) {
+                assert_eq!(of["datasource"]["uid"], "${datasource}", "{}", place(panel));
+            }
+            let asked = targets.iter().flat_map(|target| variables_of(target["expr"].as_str().unwrap()));
+            asked.for_each(|name| assert!(names.contains(&name), "{}: no variable {name}", place(panel)));
+        }
+    }
+}
+
+/// How many columns a dashboard has.
+const GRID_WIDTH: u64 = 24;
+
+/// The names after `$` in an expression.
+fn variables_of(expression: &str) -> impl Iterator<Item = &str> {
+    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    expression
+        .split('$')
+        .skip(1)
+        .map(move |rest| rest.split(|letter: char| !is_of_name(letter)).next().unwrap_or_default())
+}
+
 #[test]
 fn every_alert_has_a_runbook_and_a_test() {
     let (page, tests) = (read("docs/use/alerts.md"), read("deploy/prometheus/ursa-alerts-test.yml"));
