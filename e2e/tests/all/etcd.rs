@@ -169,6 +169,8 @@ fn a_cluster_has_its_record_in_etcd() {
     wait_until_in_sync(&nodes[0], "db");
     let losses = |node: &Node| node.ursa_json(&["volume", "show", "db"])["losses"].to_string();
     assert_eq!(losses(&nodes[0]).matches("goes on after about a second").count(), 2, "{}", losses(&nodes[0]));
+    let shown = nodes[0].ursa(&["volume", "show", "db"]).expect_ok();
+    assert!(shown.contains("etcd, which has the cluster's record, decides which nodes go on"), "{shown}");
 
     etcd_is_away(&mut etcd, &nodes);
     a_node_is_killed(&mut nodes);

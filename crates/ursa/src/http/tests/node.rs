@@ -14,7 +14,7 @@ fn a_node_tells_what_it_is_until_it_stops() {
         node,
         json!({
             "name": "test", "version": version, "cores": 2, "portals": [portal], "uptime": null, "changes": [],
-            "problems": [],
+            "problems": [], "record_place": "nodes",
         })
     );
     rig.stop();
