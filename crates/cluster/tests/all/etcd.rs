@@ -345,7 +345,10 @@ fn replaced_meanwhile(late: usize) -> Option<String> {
     let older = server.dir.path().join("older");
     copy(&server.data(), &older);
     server.restart();
-    let known = (0..3).map(|_| put(&one.store(), "a", "2")).last().unwrap();
+    for value in ["2", "3"] {
+        put(&one.store(), "a", value);
+    }
+    let known = put(&one.store(), "a", "4");
     status_when(&one, |status| status.revision == known);
     server.kill();
     fs::remove_dir_all(server.data()).unwrap();
@@ -360,7 +363,7 @@ fn replaced_meanwhile(late: usize) -> Option<String> {
     }
     let other = server.node();
     for _ in 0..late {
-        put(&other.store(), "a", "3");
+        put(&other.store(), "a", "5");
     }
     drop(other);
     server.kill();
