@@ -79,6 +79,10 @@ async fn welcome(hub: &Rc<Hub>, stream: DetachedStream, address: SocketAddr) {
         _ => None,
     };
     let reason = chain(&error);
+    if let AcceptError::Undone(_) = error {
+        // The link that it was to replace works after all; why it did not become one otherwise, who connects says.
+        return tracing::debug!(%address, reason, "a connection to this node did not become a link");
+    }
     if let Some(node) = node {
         hub.note_trouble(node, &reason);
     }
@@ -112,6 +116,8 @@ enum AcceptError {
     Foreign,
     #[error("refused: {0}")]
     Opening(Refusal),
+    #[error("the other side no longer wants it")]
+    Undone(#[source] WireError),
     #[error("{} of cluster {} was refused: {refusal}", hello.from, hello.cluster)]
     ByMe { refusal: Refusal, hello: Hello },
     #[error("refused by {}: {refusal}", hello.from)]
@@ -147,7 +153,7 @@ async fn agree(hub: &Rc<Hub>, wire: &mut Wire) -> Result<Agreed, AcceptError> {
     mine.refusal = verdict.err();
     wire.send(&mine.encode()).await?;
     verdict.map_err(|refusal| AcceptError::ByMe { refusal, hello })?;
-    let opening: [u8; PREAMBLE_BYTES] = wire.receive().await?;
+    let opening: [u8; PREAMBLE_BYTES] = wire.receive().await.map_err(AcceptError::Undone)?;
     let agreed = Hello::read(wire, opening).await?.ok_or(AcceptError::Foreign)?;
     match agreed.refusal {
         None if agreed == hello => Ok(Agreed::Link(hello)),

@@ -1,16 +1,19 @@
 //! Connecting to a peer, again and again for as long as it is a member.
 
+use std::future::ready;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use base::Instant;
 use rt::Stream;
 
 use crate::error::chain;
 use crate::hello::{Hello, Opening, PREAMBLE_BYTES, Preamble, Purpose, Refusal};
 use crate::hub::{Hub, Member};
+use crate::seat::Seat;
 use crate::wire::{Wire, WireError};
-use crate::{LinkName, Role};
+use crate::{Limits, LinkName, Peer, Role};
 
 /// Why an attempt has failed.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +32,34 @@ enum DialError {
     ByPeer(Refusal),
     #[error("refused by this node: {0}")]
     ByMe(Refusal),
+    #[error("the other node is heard again")]
+    Unwanted,
+}
+
+/// When the peer of a link that is silent has answered by another network: how long it is waited for what it says by the first one then. It does so at once when it
+/// has only stood still, and by two networks nothing takes equally long.
+const LAST_CHANCE: Duration = Duration::from_millis(20);
+
+/// How long an attempt may take.
+#[derive(Clone, Copy)]
+struct Patience {
+    connect: Duration,
+    handshake: Duration,
+}
+
+impl Patience {
+    /// Where there is no link.
+    fn alone(limits: &Limits) -> Patience {
+        Patience { connect: limits.connect, handshake: limits.handshake }
+    }
+
+    /// Beside a link that is up. Nobody looks after that meanwhile; and a kernel that is reached answers at once, whatever its processes do.
+    fn beside(limits: &Limits, role: Role) -> Patience {
+        match role {
+            Role::Control => Patience { connect: limits.doubt, handshake: limits.control_silence },
+            Role::Replication => Patience::alone(limits),
+        }
+    }
 }
 
 /// Keeps a link up.
@@ -38,13 +69,14 @@ pub(crate) async fn keep_up(hub: Rc<Hub>, member: Rc<Member>, role: Role, number
     let mut attempts = 0;
     loop {
         let began = rt::now();
-        let addresses = member.peer.borrow().addresses_of(role, number);
+        let peer = member.peer.borrow().clone();
+        let addresses = peer.addresses_of(role, number);
         let address = addresses.get(attempts % addresses.len().max(1)).copied();
-        match attempt(&hub, name, address).await {
+        match attempt(&hub, name, address, Patience::alone(&hub.limits), ready(true)).await {
             Ok(serial) => {
-                stay(&hub, &member, name, serial, address).await;
-                // What is silent may be this network: the next one first.
-                attempts += 1;
+                let last = stay(&hub, &member, name, Place { serial, address, peer }).await;
+                // Whatever has ended it, this network may be why: the next one first. If it was not, the link goes back in a while.
+                attempts = addresses.iter().position(|known| Some(*known) == last).map_or(0, |at| at + 1);
                 if rt::now().since(began) > hub.limits.backoff_max {
                     backoff = Backoff::new(&hub);
                 }
@@ -63,39 +95,134 @@ pub(crate) async fn keep_up(hub: Rc<Hub>, member: Rc<Member>, role: Role, number
     }
 }
 
-/// Waits until the link has ended. If it uses an address that is for everything, because those for its role did not answer, they are tried again
-/// from time to time: a network of its own is worth a link's interruption. So it is if the address is for another role since.
-async fn stay(
-    hub: &Rc<Hub>,
-    member: &Member,
-    name: LinkName,
-    mut serial: u64,
-    mut address: Option<SocketAddr>,
-) {
+/// Where a link is.
+struct Place {
+    /// Of its connection.
+    serial: u64,
+    address: Option<SocketAddr>,
+    /// What was known of the peer when that was chosen.
+    peer: Peer,
+}
+
+/// Waits until the link has ended, and has it change its address meanwhile where that is better; gives the one that it used last.
+///
+/// If it uses an address that is for everything, because those for its role did not answer, they are tried again from time to time: a network of its own is
+/// worth a link's interruption. So it is if the address is for another role since. And a control link whose peer is silent goes by another network before
+/// it is given up, if the peer answers there.
+async fn stay(hub: &Rc<Hub>, member: &Member, name: LinkName, place: Place) -> Option<SocketAddr> {
+    let Place { mut serial, mut address, mut peer } = place;
+    let mut look_at = rt::now() + hub.limits.fail_back;
+    let mut looks = 0;
+    let mut doubted = rt::now();
     loop {
-        let ended = member.ended.until(|| !member.has(name.role, name.number, serial));
-        if rt::timeout(hub.limits.fail_back, ended).await.is_ok() {
-            return;
+        let others = elsewhere(&peer, name, address);
+        let heard = if others.is_empty() { None } else { Seat::current().heard(name) };
+        let doubt_at = heard.map(|heard| heard.max(doubted) + hub.limits.doubt);
+        let next = doubt_at.map_or(look_at, |doubt_at| doubt_at.min(look_at));
+        let is_up = || member.has(name.role, name.number, serial);
+        let news = member.changed.until(|| !is_up() || *member.peer.borrow() != peer);
+        let is_news = rt::timeout(next.since(rt::now()), news).await.is_ok();
+        if !is_up() {
+            return address;
         }
-        let better = member.peer.borrow().better_than(address, name.role, name.number);
-        if better.is_some()
-            && let Ok(newer) = attempt(hub, name, better).await
+        let found = if is_news || look_at <= rt::now() {
+            peer = member.peer.borrow().clone();
+            let better = peer.better_than(address, name.role, name.number);
+            let found = go_back(hub, name, &better, looks).await;
+            look_at = rt::now() + hub.limits.fail_back;
+            looks += 1;
+            found
+        } else if let Some(heard) = heard
+            && Seat::current().heard(name) == Some(heard)
         {
-            (serial, address) = (newer, better);
+            let found = go_elsewhere(hub, name, &others, heard).await;
+            doubted = rt::now();
+            found
+        } else {
+            None
+        };
+        if let Some((newer, at)) = found {
+            (serial, address) = (newer, Some(at));
         }
     }
 }
 
-async fn attempt(hub: &Rc<Hub>, name: LinkName, address: Option<SocketAddr>) -> Result<u64, DialError> {
+/// Where a control link that is silent is tried. Others are not: what they carry waits, but no node is missed for it.
+fn elsewhere(peer: &Peer, name: LinkName, address: Option<SocketAddr>) -> Vec<SocketAddr> {
+    match name.role {
+        Role::Control => {
+            let mut all = peer.addresses_of(name.role, name.number);
+            all.retain(|known| Some(*known) != address);
+            all
+        }
+        Role::Replication => Vec::new(),
+    }
+}
+
+/// Tries one of the addresses where the link belongs, each in its turn.
+async fn go_back(
+    hub: &Rc<Hub>,
+    name: LinkName,
+    better: &[SocketAddr],
+    turn: usize,
+) -> Option<(u64, SocketAddr)> {
+    let address = *better.get(turn % better.len().max(1))?;
+    let patience = Patience::beside(&hub.limits, name.role);
+    let serial = attempt(hub, name, Some(address), patience, ready(true)).await.ok()?;
+    Some((serial, address))
+}
+
+/// Tries addresses one after the other, until the peer agrees at one of them or is heard again where the link is: it, or this node, had no time, and nothing
+/// is wrong with the network.
+async fn go_elsewhere(
+    hub: &Rc<Hub>,
+    name: LinkName,
+    addresses: &[SocketAddr],
+    heard: Instant,
+) -> Option<(u64, SocketAddr)> {
+    let is_silent = || Seat::current().heard(name).is_none_or(|last| last == heard);
+    let patience = Patience::beside(&hub.limits, name.role);
+    for address in addresses {
+        if !is_silent() {
+            return None;
+        }
+        let still_silent = async {
+            rt::sleep(LAST_CHANCE).await;
+            is_silent()
+        };
+        match attempt(hub, name, Some(*address), patience, still_silent).await {
+            Ok(serial) => {
+                tracing::warn!(%address, "{name} was silent where it was: it goes by another address");
+                return Some((serial, *address));
+            }
+            Err(error) => tracing::debug!(%address, reason = chain(&error), "{name} stays where it is"),
+        }
+    }
+    None
+}
+
+/// Makes the link at the address, if it is still wanted when the other side has agreed.
+async fn attempt(
+    hub: &Rc<Hub>,
+    name: LinkName,
+    address: Option<SocketAddr>,
+    patience: Patience,
+    wanted: impl Future<Output = bool>,
+) -> Result<u64, DialError> {
     let address = address.ok_or(DialError::Nowhere)?;
-    let stream = Stream::connect(address, hub.limits.connect).await.map_err(DialError::Connect)?;
-    let agreed = rt::timeout(hub.limits.handshake, agree(hub, name, stream)).await;
+    let stream = Stream::connect(address, patience.connect).await.map_err(DialError::Connect)?;
+    let agreed = rt::timeout(patience.handshake, agree(hub, name, stream, wanted)).await;
     let (wire, hello) = agreed.map_err(|_| DialError::Late)??;
     hub.admit(wire, hello).await.map_err(DialError::ByMe)
 }
 
 /// Both sides want the link when this gives what the other has said.
-async fn agree(hub: &Rc<Hub>, name: LinkName, stream: Stream) -> Result<(Wire, Hello), DialError> {
+async fn agree(
+    hub: &Rc<Hub>,
+    name: LinkName,
+    stream: Stream,
+    wanted: impl Future<Output = bool>,
+) -> Result<(Wire, Hello), DialError> {
     let mut wire = Wire::new(stream);
     let preamble = Preamble { purpose: Purpose::Link, tls: hub.tls.is_some() };
     wire.send(&preamble.encode()).await?;
@@ -118,6 +245,10 @@ async fn agree(hub: &Rc<Hub>, name: LinkName, stream: Stream) -> Result<(Wire, H
     let is_answer = (hello.from, hello.role, hello.number, hello.attempt)
         == (name.peer, name.role, name.number, mine.attempt);
     let verdict = if is_answer { hub.judge_link(&hello, &wire) } else { Err(Refusal::OtherNode) };
+    // Who gets the last hello has the link: until then the one that may be there is as it was.
+    if !wanted.await {
+        return Err(DialError::Unwanted);
+    }
     mine.refusal = verdict.err();
     wire.send(&mine.encode()).await?;
     verdict.map_err(DialError::ByMe)?;

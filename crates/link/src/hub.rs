@@ -48,8 +48,8 @@ pub(crate) struct Member {
     live: RefCell<BTreeMap<(Role, u16), Live>>,
     /// One connection at a time becomes a link, or ends.
     turn: Semaphore,
-    /// Told when a link has ended.
-    pub(crate) ended: Notify,
+    /// Told when a link has ended, and when the peer's addresses have changed.
+    pub(crate) changed: Notify,
     /// Why the last attempt failed, if none has succeeded since.
     trouble: RefCell<Option<String>>,
     /// The tasks that connect, by link; where this node is the one that does.
@@ -72,7 +72,7 @@ impl Member {
             removed: Cell::new(false),
             live: RefCell::default(),
             turn: Semaphore::new(1),
-            ended: Notify::new(),
+            changed: Notify::new(),
             trouble: RefCell::default(),
             diallers: RefCell::default(),
         })
@@ -136,7 +136,9 @@ impl Hub {
         for (id, peer) in wanted {
             let known = self.members.borrow().get(&id).cloned();
             if let Some(member) = known {
-                member.peer.replace(peer);
+                if member.peer.replace(peer.clone()) != peer {
+                    member.changed.notify();
+                }
                 continue;
             }
             let member = Member::new(peer);
@@ -306,7 +308,7 @@ impl Hub {
         let Some(member) = self.member(name.peer) else { return };
         if member.has(name.role, name.number, serial) {
             member.live.borrow_mut().remove(&(name.role, name.number));
-            member.ended.notify();
+            member.changed.notify();
         }
     }
 }
@@ -335,7 +337,7 @@ impl Member {
             // `ended` comes later, or not at all if the link has ended before: whoever connects waits for it.
             if self.has(role, number, serial) {
                 self.live.borrow_mut().remove(&(role, number));
-                self.ended.notify();
+                self.changed.notify();
             }
         }
     }

@@ -19,7 +19,7 @@ use rt::sync::Notify;
 
 use crate::frame::{self, Decoder, Frame, Malformed};
 use crate::tls::{FeedError, Tls};
-use crate::{Handler, LinkName};
+use crate::{CONTROL_SILENCE, DOUBT, Handler, LinkName, Role};
 
 /// From this many missing bytes of a payload on, it is received in place.
 const IN_PLACE_MIN: usize = 32 << 10;
@@ -27,8 +27,14 @@ const IN_PLACE_MIN: usize = 32 << 10;
 const IN_PLACE_PART: usize = 1 << 20;
 /// What is encrypted at once: the core does nothing else meanwhile (about 100 µs).
 const SEAL_PART: usize = 256 << 10;
-/// How often a peer that has nothing else to say shows that it lives, while the other waits for it.
-const KEEP_ALIVES: u32 = 10;
+/// How often it is looked, in the time of silence after which a peer is given up, whether something came, and whether something was sent since half a look ago;
+/// if not, it is shown that this side lives.
+const LOOKS: u32 = 20;
+
+const _: () = assert!(
+    3 * CONTROL_SILENCE.as_millis() / LOOKS as u128 <= DOUBT.as_millis(),
+    "signs of life are up to one and a half looks apart, and as much late"
+);
 
 /// Why a link ended.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +85,16 @@ pub(crate) struct Identity {
 pub(crate) struct Bounds {
     pub(crate) queued_bytes: usize,
     pub(crate) silence: Duration,
+    pub(crate) control_silence: Duration,
+}
+
+impl Bounds {
+    fn silence_of(self, role: Role) -> Duration {
+        match role {
+            Role::Control => self.control_silence,
+            Role::Replication => self.silence,
+        }
+    }
 }
 
 /// The sending side of a link, on its core. It stays what it is when the link is down: what is put on it then goes nowhere.
@@ -92,9 +108,10 @@ pub struct Link {
     /// Told when there is something to send.
     work: Notify,
     tls: Option<RefCell<Tls>>,
-    /// Something was received, or sent, since the watch looked.
+    /// Something was received since the watch looked.
     received: Cell<bool>,
-    sent: Cell<bool>,
+    /// When something was sent last.
+    sent: Cell<Instant>,
     /// When something was received last, a sign of life included; at first, when it was made.
     heard: Cell<Instant>,
     /// Why the link is over. Set once.
@@ -125,7 +142,7 @@ impl Link {
             work: Notify::new(),
             tls: tls.map(RefCell::new),
             received: Cell::new(false),
-            sent: Cell::new(false),
+            sent: Cell::new(rt::now()),
             heard: Cell::new(rt::now()),
             end: RefCell::new(None),
             down: Cell::new(false),
@@ -263,19 +280,20 @@ impl Link {
 
     /// Waits until the link is over, and sees to it that it is if the peer is silent.
     async fn watch(&self) {
-        let tick = self.bounds.silence / KEEP_ALIVES;
+        let tick = self.bounds.silence_of(self.name().role) / LOOKS;
         // Ticks are counted, not time: where this core was late itself, what has arrived meanwhile comes to its turn first.
         let mut silent_ticks = 0;
         while !self.is_over() {
             if rt::timeout(tick, self.ended.until(|| self.is_over())).await.is_ok() {
                 return;
             }
-            if !self.sent.replace(false) && self.queued_bytes() == 0 {
+            // A core that stood still shows at once that it lives: by then it may be doubted.
+            if rt::now().since(self.sent.get()) >= tick / 2 && self.queued_bytes() == 0 {
                 frame::encode_keep_alive(&mut self.queue.borrow_mut());
                 self.work.notify();
             }
             silent_ticks = if self.received.replace(false) { 0 } else { silent_ticks + 1 };
-            if silent_ticks > KEEP_ALIVES {
+            if silent_ticks > LOOKS {
                 self.end_with(End::Silent(tick * silent_ticks));
             }
         }
@@ -383,7 +401,7 @@ impl Link {
             }
             let batch = self.queue.replace(spare);
             self.sending_bytes.set(batch.len());
-            self.sent.set(true);
+            self.sent.set(rt::now());
             (spare, sealed) = match &self.tls {
                 None => (stream.send(batch).await?, sealed),
                 Some(tls) => self.send_sealed(stream, tls, batch, sealed).await?,
@@ -428,7 +446,7 @@ impl Link {
                 room > 0
             };
             sealed = stream.send(sealed).await?;
-            self.sent.set(true);
+            self.sent.set(rt::now());
             if done {
                 break;
             }

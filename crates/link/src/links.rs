@@ -13,7 +13,7 @@ use crate::link::{Bounds, Link};
 use crate::room::Room;
 use crate::seat::Seat;
 use crate::tls::Configs;
-use crate::{Frame, JoinAnswer, JoinRequest, LinkName, Peer, Settings, acceptor};
+use crate::{Frame, JoinAnswer, JoinRequest, Limits, LinkName, Peer, Settings, acceptor};
 
 /// What the user of links does with them: one on each core, called there. None of the calls may take long. A link that one of them closes
 /// is down later, not within the call.
@@ -95,7 +95,8 @@ impl Links {
             let listener = Listener::bind(address).await;
             listeners.push(Rc::new(listener.map_err(|source| StartError::Listen { address, source })?));
         }
-        let bounds = Bounds { queued_bytes: limits.queued_bytes, silence: limits.silence };
+        let Limits { queued_bytes, silence, control_silence, .. } = limits;
+        let bounds = Bounds { queued_bytes, silence, control_silence };
         for core in 0..rt::cores() {
             let install_handler = install_handler.clone();
             let core = CoreId(u16::try_from(core).expect("cores have numbers of 16 bits"));
@@ -113,7 +114,7 @@ impl Links {
     }
 
     /// From now on these are the other members of the cluster; this node itself may be among them. Links with who is none of them end. Where
-    /// a member's addresses have changed, links that are up stay where they are.
+    /// a member's addresses or what they are for have changed, links that are up stay where they are until they are there where they belong.
     pub fn set_peers(&self, peers: Vec<Peer>) {
         self.hub.set_peers(peers);
     }

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use base::Instant;
 use rt::CoreId;
 
 use crate::hub::Hub;
@@ -33,6 +34,11 @@ impl Seat {
     /// The user's.
     pub(crate) fn handler(&self) -> &dyn Handler {
         &*self.handler
+    }
+
+    /// When the link of this name last received anything; `None`: it is not up, or not here.
+    pub(crate) fn heard(&self, name: LinkName) -> Option<Instant> {
+        self.links.borrow().get(&name).map(|link| link.heard())
     }
 
     /// Brings up a link with this connection. One of the same name is brought down before.

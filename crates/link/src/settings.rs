@@ -27,6 +27,17 @@ pub struct Settings {
     pub limits: Limits,
 }
 
+/// See [`Limits::control_silence`]. No shorter than a lease (`node` asserts it): what a link that was merely slow would have brought later could
+/// not save anything any more, so that to end it costs nobody anything.
+pub const CONTROL_SILENCE: Duration = Duration::from_secs(1);
+
+/// See [`Limits::doubt`]. Longer than signs of life are apart (asserted where they are given), and so short that the link goes by another network before a
+/// node is missed (`node` asserts it): `docs/why/replication.md`, *When a network falls silent*.
+pub const DOUBT: Duration = Duration::from_millis(150);
+
+const _: () =
+    assert!(DOUBT.as_millis() < CONTROL_SILENCE.as_millis(), "a link is doubted before it is given up");
+
 /// Times and bounds of links.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -37,6 +48,11 @@ pub struct Limits {
     /// A link whose peer says nothing for longer than this is given up, within a tenth more. Each side that has nothing to say shows ten times in
     /// this time that it lives. Must be the same on all nodes.
     pub silence: Duration,
+    /// The same of the control link: without it a node counts as lost.
+    pub control_silence: Duration,
+    /// When nothing has come over the control link for so long, who connects tries the peer's other addresses beside it. The link stays unless the peer
+    /// answers at one of them before it is heard again. So a false alarm, because one of the two had no time, costs a connection that comes to nothing.
+    pub doubt: Duration,
     /// What waits before the second attempt to connect; it doubles with each.
     pub backoff_min: Duration,
     /// What waits between two attempts at most.
@@ -55,6 +71,8 @@ impl Default for Limits {
             connect: Duration::from_secs(2),
             handshake: Duration::from_secs(5),
             silence: Duration::from_secs(5),
+            control_silence: CONTROL_SILENCE,
+            doubt: DOUBT,
             backoff_min: Duration::from_millis(50),
             backoff_max: Duration::from_secs(1),
             fail_back: Duration::from_secs(30),
@@ -94,22 +112,21 @@ impl Peer {
         addresses
     }
 
-    /// Where a link of the role belongs rather than to the address that it uses, if anywhere.
+    /// Where a link of the role belongs rather than to the address that it uses, in order; nowhere if it is where it belongs.
     pub(crate) fn better_than(
         &self,
         address: Option<SocketAddr>,
         role: Role,
         number: u16,
-    ) -> Option<SocketAddr> {
+    ) -> Vec<SocketAddr> {
         let is_for = |wanted: Option<Role>| {
             self.addresses.iter().any(|(what, known)| *what == wanted && Some(*known) == address)
         };
-        let may_be_better = match (is_for(Some(role)), is_for(None)) {
-            (true, _) => return None,
+        match (is_for(Some(role)), is_for(None)) {
+            (true, _) => Vec::new(),
             (false, true) => self.spread(Some(role), number),
             (false, false) => self.belonging(role, number),
-        };
-        may_be_better.first().copied()
+        }
     }
 
     /// Links of a role that has several addresses are spread over them.
@@ -146,15 +163,16 @@ mod tests {
         assert_eq!(peer.addresses_of(Role::Replication, 3), [address(4), address(2), address(1)]);
         let nowhere = Peer { id: NodeId(2), addresses: Vec::new() };
         let better = |at| peer.better_than(Some(address(at)), Role::Replication, 1);
-        assert_eq!((better(1), better(2), better(4)), (Some(address(4)), None, None));
-        assert_eq!(better(3), Some(address(4)), "it is for something else");
+        assert_eq!(better(1), [address(4), address(2)], "all of its role");
+        assert!(better(2).is_empty() && better(4).is_empty());
+        assert_eq!(better(3), [address(4), address(2), address(1)], "it is for something else");
         let moved = Peer { id: NodeId(2), addresses: vec![(None, address(1)), (replication, address(3))] };
-        assert_eq!(moved.better_than(Some(address(3)), Role::Control, 0), Some(address(1)));
-        assert_eq!(moved.better_than(Some(address(1)), Role::Control, 0), None);
+        assert_eq!(moved.better_than(Some(address(3)), Role::Control, 0), [address(1)]);
+        assert!(moved.better_than(Some(address(1)), Role::Control, 0).is_empty());
         let data_only =
             Peer { id: NodeId(2), addresses: vec![(replication, address(3)), (replication, address(4))] };
         assert_eq!(data_only.addresses_of(Role::Control, 0), [address(3), address(4)]);
-        assert_eq!(data_only.better_than(Some(address(4)), Role::Control, 0), None, "there is none");
+        assert!(data_only.better_than(Some(address(4)), Role::Control, 0).is_empty(), "there is none");
         assert!(nowhere.addresses_of(Role::Control, 0).is_empty());
     }
 }

@@ -15,6 +15,9 @@ use base::Instant;
 use crate::canary::{Canary, left_out};
 use crate::{Incarnation, NodeId, Revision};
 
+/// How long a lease lasts unless told otherwise.
+pub const LEASE_LENGTH: Duration = Duration::from_secs(1);
+
 /// What is promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
@@ -26,7 +29,7 @@ pub struct Terms {
 
 impl Default for Terms {
     fn default() -> Terms {
-        Terms { length: Duration::from_secs(1), drift_permille: 10 }
+        Terms { length: LEASE_LENGTH, drift_permille: 10 }
     }
 }
 

@@ -29,7 +29,7 @@ pub use blocks::{Blocks, Digest, Geometry, Payload};
 pub use config::{Config, CopyState, Refusal, Standing};
 pub use dirty_map::{Damaged, DirtyMap, PAGE_BYTES, PAGE_REGIONS, PageWrite};
 pub use id::{Epoch, Incarnation, NodeId, Revision, Slot, Slots};
-pub use lease::{LeaseGrant, LeaseRequest, Leases, Terms};
+pub use lease::{LEASE_LENGTH, LeaseGrant, LeaseRequest, Leases, Terms};
 pub use media::{Apply, ApplyId};
 pub use membership::{Activation, Membership};
 pub use message::{Envelope, Message, RoundId, SyncId};

@@ -8,7 +8,7 @@ use e2e::{Node, ports};
 
 use crate::cluster::wait;
 
-/// Links move at the latest when they have used the wrong address for half a minute; and then one after the other.
+/// Links move when it is said what an address is for; one that could not then tries again after half a minute.
 const LIMIT: Duration = Duration::from_secs(60);
 const ESTABLISHED: &str = "01";
 

@@ -296,7 +296,7 @@ impl Copies {
         self.up.borrow().get(&node).is_some_and(|reached| reached.link_of(slice).is_some())
     }
 
-    /// When a replication link of this core last received anything of the node, if only a sign of life.
+    /// When a replication link of this core, or one that is down, last received anything of the node, if only a sign of life.
     pub(super) fn heard_of(&self, node: NodeId) -> Option<Instant> {
         let links = self.links.borrow();
         let up = links.iter().filter(|((peer, _), _)| *peer == node).map(|(_, link)| link.heard());
@@ -450,20 +450,18 @@ impl Handler for LinkHandler {
 
     fn down(&self, LinkName { peer, role, number }: LinkName) {
         let copies = Copies::current();
-        match role {
-            Role::Control => {
-                if let Some(keeper) = copies.keeper() {
-                    keeper.link_down(peer);
-                }
-            }
+        let link = match role {
+            Role::Control => copies.keeper().and_then(|keeper| keeper.link_down(peer)),
             Role::Replication => {
-                if let Some(link) = copies.links.borrow_mut().remove(&(peer, number)) {
-                    let mut heard = copies.heard.borrow_mut();
-                    let last = heard.entry(peer).or_insert(link.heard());
-                    *last = (*last).max(link.heard());
-                }
+                let link = copies.links.borrow_mut().remove(&(peer, number));
                 on_every_core(move || Copies::current().link_down(peer, number));
+                link
             }
+        };
+        if let Some(link) = link {
+            let mut heard = copies.heard.borrow_mut();
+            let last = heard.entry(peer).or_insert(link.heard());
+            *last = (*last).max(link.heard());
         }
     }
 

@@ -5,6 +5,7 @@
 //! of it alike; only then is the record's revision *applied*, which is what leases are given and counted by. Heartbeats are requests for leases.
 
 mod agreement;
+mod beat;
 mod budget;
 mod doubt;
 mod engine;
@@ -57,9 +58,6 @@ use crate::control::{Control, show_capacity};
 use crate::port_numbers::NodeNumber;
 use crate::shard::on_all_cores;
 use crate::unit::{Paths, Way};
-
-/// How often leases are asked for: ten times in their length.
-const HEARTBEAT: Duration = Duration::from_millis(100);
 
 /// How often it is thought over what is to become of volumes.
 const STEWARD_EVERY: Duration = Duration::from_millis(50);
@@ -364,14 +362,6 @@ impl Keeper {
         self.is_heard(rt::now(), node)
     }
 
-    fn is_heard(&self, now: Instant, node: NodeId) -> bool {
-        if node == self.me() {
-            return true;
-        }
-        let heard = self.peers.borrow().get(&node).and_then(|peer| peer.heard);
-        heard.is_some_and(|heard| now.since(heard) < HEARTBEAT * 5)
-    }
-
     /// The volumes with copies, on whichever nodes.
     pub fn volumes(&self) -> Vec<CopiesStatus> {
         let kept = self.volumes.borrow();
@@ -631,35 +621,6 @@ impl Keeper {
         self.acting.release(1);
     }
 
-    /// Asks all others for leases, again and again.
-    async fn beat(self: Rc<Self>) {
-        while !self.stopping.get() {
-            let request = self.copies.leases().request(rt::now());
-            let frame = Heartbeat::Request(request).encode();
-            let reached = self.reached(rt::now());
-            for link in self.control_links() {
-                self.say_forks(&link);
-                link.send(message::heartbeat(frame.clone(), self.copies.clock(), reached.iter().copied()));
-            }
-            rt::sleep(HEARTBEAT).await;
-        }
-    }
-
-    /// This node, and those that it hears and has all replication links with.
-    fn reached(&self, now: Instant) -> BTreeSet<NodeId> {
-        let others: Vec<NodeId> = self.peers.borrow().keys().copied().collect();
-        others.into_iter().chain([self.me()]).filter(|node| self.reaches_now(now, *node)).collect()
-    }
-
-    /// Whether a node is this one, or is heard and all replication links with it are up.
-    fn reaches_now(&self, now: Instant, node: NodeId) -> bool {
-        node == self.me() || self.is_heard(now, node) && self.copies.reaches_wholly(node)
-    }
-
-    fn control_links(&self) -> Vec<Rc<Link>> {
-        self.peers.borrow().values().filter_map(|peer| peer.link.clone()).collect()
-    }
-
     /// Acts when leases have run out, and proposes.
     async fn guard(self: Rc<Self>) {
         let mut look_at = rt::now();
@@ -709,19 +670,24 @@ impl Keeper {
         let peer = link.name().peer;
         // Before any lease that is given over it.
         self.say_forks(&link);
-        let mut peers = self.peers.borrow_mut();
-        let state = peers.entry(peer).or_default();
-        (state.link, state.word) = (Some(link), None);
+        {
+            let mut peers = self.peers.borrow_mut();
+            let state = peers.entry(peer).or_default();
+            (state.link, state.word) = (Some(Rc::clone(&link)), None);
+        }
+        // What was said last may have gone by a network that has fallen silent: the other one counts.
+        if !self.stopping.get() {
+            self.ask_for_leases(&[link]);
+        }
     }
 
-    /// A control link broke.
-    pub(super) fn link_down(&self, node: NodeId) {
-        if let Some(peer) = self.peers.borrow_mut().get_mut(&node) {
-            peer.link = None;
-        }
+    /// A control link broke; gives it.
+    pub(super) fn link_down(&self, node: NodeId) -> Option<Rc<Link>> {
+        let link = self.peers.borrow_mut().get_mut(&node).and_then(|peer| peer.link.take());
         // Who waits for its answer learns that none comes.
         self.questions.borrow_mut().retain(|_, (asked, _)| *asked != node);
         self.engine.unreachable(node);
+        link
     }
 
     /// A process that was this life of the other node is dead, for certain: nobody waits for it any more.
@@ -778,36 +744,6 @@ impl Keeper {
                 self.work.notify();
             }
             _ => link.close("it sent a frame of a kind that does not exist"),
-        }
-    }
-
-    fn handle_heartbeat(&self, link: &Rc<Link>, heartbeat: Heartbeat, reached: Option<BTreeSet<NodeId>>) {
-        let (from, now) = (link.name().peer, rt::now());
-        match heartbeat {
-            Heartbeat::Request(request) => {
-                {
-                    let mut peers = self.peers.borrow_mut();
-                    let peer = peers.entry(from).or_default();
-                    if peer.life != Some(request.incarnation) {
-                        peer.met = Some(now);
-                    }
-                    (peer.heard, peer.life) = (Some(now), Some(request.incarnation));
-                    peer.reached = reached;
-                }
-                for kept in self.volumes.borrow_mut().values_mut() {
-                    if let Some((slot, _)) = kept.entry.copy_on(from) {
-                        kept.steward.handle_heartbeat(now, slot, request.incarnation);
-                    }
-                }
-                if self.denies_leases(from, request.incarnation) {
-                    return;
-                }
-                let grant = self.copies.with_leases(|leases| leases.handle_request(now, from, request));
-                if let Some(grant) = grant {
-                    link.send(message::frame(message::HEARTBEAT, 0, Heartbeat::Grant(grant).encode()));
-                }
-            }
-            Heartbeat::Grant(grant) => on_every_core(move || Copies::current().grant(from, grant)),
         }
     }
 }

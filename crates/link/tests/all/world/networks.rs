@@ -1,0 +1,139 @@
+//! Two nodes with two networks.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use link::Role;
+use rt::sim::NetProfile;
+
+use super::{CORE, Cluster, Node, PORT, SECOND, control, replication, settings};
+use crate::recorder::{Told, link};
+
+struct Networks {
+    cluster: Cluster,
+    /// The addresses that the nodes have from the first, and those on the second network.
+    first: [IpAddr; 2],
+    second: [IpAddr; 2],
+}
+
+impl Networks {
+    /// The nodes listen on both networks; who connects knows of the first one only.
+    fn new(seed: u64) -> Networks {
+        let cluster = Cluster::new(seed, &[1, 1]);
+        // What is lost and sent again may take longer than a control link is believed to work.
+        cluster.world.set_net_profile(NetProfile { spike_one_in: 0, ..NetProfile::default() });
+        let second = [1_u8, 2].map(|number| IpAddr::from([192, 168, 7, number]));
+        let first = [0, 1].map(|index: usize| cluster.world.address(cluster.nodes[index].sim));
+        for (node, address) in cluster.nodes.iter().zip(second) {
+            cluster.kill(node);
+            cluster.world.add_address(node.sim, address);
+            let mut settings = settings(node.id, cluster.world.address(node.sim), 2);
+            settings.listen.push(SocketAddr::new(address, PORT));
+            cluster.start_with(node, settings);
+        }
+        cluster.world.run_for(Duration::from_millis(1));
+        Networks { cluster, first, second }
+    }
+
+    fn nodes(&self) -> [&Node; 2] {
+        [&self.cluster.nodes[0], &self.cluster.nodes[1]]
+    }
+
+    /// Who connects learns what the networks are for: the second one for data.
+    fn keep(&self, first_for: Option<Role>) {
+        let mut peers = self.cluster.peers();
+        let [first, second] = [self.first[0], self.second[0]].map(|ip| SocketAddr::new(ip, PORT));
+        peers[0].addresses = vec![(first_for, first), (Some(Role::Replication), second)];
+        self.cluster.set_peers(self.nodes()[1], peers);
+    }
+
+    /// By which address the control link goes, and by which the one for data.
+    fn used(&self) -> [Option<IpAddr>; 2] {
+        self.cluster.on(self.nodes()[1], CORE, || {
+            [control(1), replication(1, 0)].map(|name| link(name).map(|link| link.peer_address().ip()))
+        })
+    }
+
+    fn cut(&self, [one, other]: [IpAddr; 2], cut: bool) {
+        for (from, to) in [(one, other), (other, one)] {
+            match cut {
+                true => self.cluster.world.cut_addresses_one_way(from, to),
+                false => self.cluster.world.heal_addresses_one_way(from, to),
+            }
+        }
+    }
+
+    /// How many links were lost by each node.
+    fn downs(&self) -> [usize; 2] {
+        self.nodes().map(|node| node.log.count(|told| matches!(told, Told::Down(_))))
+    }
+}
+
+#[test]
+fn replication_goes_back_to_its_own_network_when_that_is_there_again() {
+    let networks = Networks::new(1);
+    let ([common, _], [own, _]) = (networks.first, networks.second);
+    networks.cluster.settle();
+    networks.keep(None);
+    // It was up before it was known that there is a network for it, and need not wait for that.
+    networks.cluster.settle();
+    assert_eq!(networks.used(), [Some(common), Some(own)]);
+    networks.cut(networks.second, true);
+    networks.cluster.world.run_for(12 * SECOND);
+    assert_eq!(networks.used(), [Some(common), Some(common)]);
+    // Trying in vain costs nothing.
+    networks.cluster.world.run_for(100 * SECOND);
+    assert_eq!(networks.used(), [Some(common), Some(common)]);
+    assert_eq!(networks.downs(), [2, 2]);
+    networks.cut(networks.second, false);
+    networks.cluster.world.run_for(40 * SECOND);
+    assert_eq!(networks.used(), [Some(common), Some(own)]);
+    assert_eq!(networks.downs(), [3, 3]);
+    networks.cluster.world.run_for(100 * SECOND);
+    assert_eq!(networks.downs(), [3, 3]);
+}
+
+#[test]
+fn a_control_link_goes_by_another_network_when_its_own_falls_silent() {
+    for seed in 0..10 {
+        let networks = Networks::new(seed);
+        let ([beats, _], [data, _]) = (networks.first, networks.second);
+        networks.keep(Some(Role::Control));
+        networks.cluster.settle();
+        assert_eq!(networks.used(), [Some(beats), Some(data)]);
+        let before = networks.downs();
+        let lost = |count| networks.downs() == before.map(|downs| downs + count);
+        networks.cut(networks.first, true);
+        let began = networks.cluster.world.now();
+        let is_anew = || lost(1) && networks.nodes().iter().all(|node| node.log.up().len() == 2);
+        assert!(networks.cluster.world.run_until(is_anew, SECOND));
+        let took = networks.cluster.world.now() - began;
+        assert!((SECOND / 20..SECOND / 4).contains(&took), "{took:?}");
+        assert_eq!(networks.used(), [Some(data), Some(data)]);
+        // Trying in vain costs nothing.
+        networks.cluster.world.run_for(100 * SECOND);
+        assert!(lost(1));
+        networks.cut(networks.first, false);
+        networks.cluster.world.run_for(40 * SECOND);
+        assert_eq!(networks.used(), [Some(beats), Some(data)]);
+        networks.cluster.world.run_for(100 * SECOND);
+        assert!(lost(2));
+    }
+}
+
+#[test]
+fn a_control_link_stays_where_it_is_when_one_of_the_nodes_has_no_time() {
+    for seed in 0..10 {
+        let networks = Networks::new(seed);
+        networks.keep(Some(Role::Control));
+        networks.cluster.settle();
+        let (used, before) = (networks.used(), networks.downs());
+        for (node, pause) in networks.nodes().into_iter().cycle().zip([200, 300, 500, 800, 150, 700]) {
+            networks.cluster.world.pause(node.sim);
+            networks.cluster.world.run_for(Duration::from_millis(pause));
+            networks.cluster.world.resume(node.sim);
+            networks.cluster.world.run_for(SECOND);
+        }
+        assert_eq!((networks.used(), networks.downs()), (used, before));
+    }
+}

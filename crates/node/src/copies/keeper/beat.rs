@@ -1,0 +1,114 @@
+//! Heartbeats: how nodes ask each other for leases, and know who is there.
+//!
+//! A control link whose network falls silent goes by another one before anybody is missed: `docs/why/replication.md`, *When a network falls silent*.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::Instant;
+use link::{CONTROL_SILENCE, DOUBT, Link};
+use replica::{LEASE_LENGTH, NodeId, SILENCE_MAX};
+
+use super::super::core::{Copies, on_every_core};
+use super::super::message::{self, Heartbeat};
+use super::Keeper;
+
+/// How often leases are asked for: ten times in their length.
+const HEARTBEAT: Duration = Duration::from_millis(100);
+
+/// How long it takes at most, on a network that works and between machines that do, to make a control link anew and say the first heartbeat by it: a connection,
+/// TLS, three hellos and the heartbeats are eight times from one side to the other, each side signs once, and who connects waits for 20 ms before it says that it means it.
+const LINK_ANEW: Duration = Duration::from_millis(100);
+
+const _: () = {
+    assert!(
+        HEARTBEAT.as_millis() + DOUBT.as_millis() + LINK_ANEW.as_millis() < SILENCE_MAX.as_millis(),
+        "a control link goes by another network before its node is missed"
+    );
+    assert!(SILENCE_MAX.as_millis() < LEASE_LENGTH.as_millis(), "and so before any lease runs out");
+    assert!(
+        LEASE_LENGTH.as_millis() <= CONTROL_SILENCE.as_millis(),
+        "what was silent for as long as a lease lasts has cost it already: to give the link up costs no more"
+    );
+};
+
+impl Keeper {
+    /// Asks all others for leases, again and again.
+    pub(super) async fn beat(self: Rc<Self>) {
+        while !self.stopping.get() {
+            let links = self.control_links();
+            links.iter().for_each(|link| self.say_forks(link));
+            self.ask_for_leases(&links);
+            rt::sleep(HEARTBEAT).await;
+        }
+    }
+
+    pub(super) fn ask_for_leases(&self, links: &[Rc<Link>]) {
+        let now = rt::now();
+        let frame = Heartbeat::Request(self.copies.leases().request(now)).encode();
+        let reached = self.reached(now);
+        for link in links {
+            link.send(message::heartbeat(frame.clone(), self.copies.clock(), reached.iter().copied()));
+        }
+    }
+
+    /// This node, and those that it hears and has all replication links with.
+    fn reached(&self, now: Instant) -> BTreeSet<NodeId> {
+        let others: Vec<NodeId> = self.peers.borrow().keys().copied().collect();
+        others.into_iter().chain([self.me()]).filter(|node| self.reaches_now(now, *node)).collect()
+    }
+
+    /// Whether a node is this one, or is heard and all replication links with it are up.
+    pub(super) fn reaches_now(&self, now: Instant, node: NodeId) -> bool {
+        node == self.me() || self.is_heard(now, node) && self.copies.reaches_wholly(node)
+    }
+
+    pub(super) fn control_links(&self) -> Vec<Rc<Link>> {
+        self.peers.borrow().values().filter_map(|peer| peer.link.clone()).collect()
+    }
+
+    /// Whether the node was heard of just now; this one always is.
+    pub(super) fn is_heard(&self, now: Instant, node: NodeId) -> bool {
+        if node == self.me() {
+            return true;
+        }
+        let heard = self.peers.borrow().get(&node).and_then(|peer| peer.heard);
+        heard.is_some_and(|heard| now.since(heard) < HEARTBEAT * 5)
+    }
+
+    pub(super) fn handle_heartbeat(
+        &self,
+        link: &Rc<Link>,
+        heartbeat: Heartbeat,
+        reached: Option<BTreeSet<NodeId>>,
+    ) {
+        let (from, now) = (link.name().peer, rt::now());
+        match heartbeat {
+            Heartbeat::Request(request) => {
+                {
+                    let mut peers = self.peers.borrow_mut();
+                    let peer = peers.entry(from).or_default();
+                    if peer.life != Some(request.incarnation) {
+                        peer.met = Some(now);
+                    }
+                    (peer.heard, peer.life) = (Some(now), Some(request.incarnation));
+                    peer.reached = reached;
+                }
+                for kept in self.volumes.borrow_mut().values_mut() {
+                    if let Some((slot, _)) = kept.entry.copy_on(from) {
+                        kept.steward.handle_heartbeat(now, slot, request.incarnation);
+                    }
+                }
+                if self.denies_leases(from, request.incarnation) {
+                    return;
+                }
+                let grant = self.copies.with_leases(|leases| leases.handle_request(now, from, request));
+                if let Some(grant) = grant {
+                    link.send(message::frame(message::HEARTBEAT, 0, Heartbeat::Grant(grant).encode()));
+                }
+            }
+            Heartbeat::Grant(grant) => on_every_core(move || Copies::current().grant(from, grant)),
+        }
+    }
+}
