@@ -175,6 +175,15 @@ fn without_a_quorum_and_without_a_witness_hosts_notice_nothing() {
     }
 }
 
+/// A network for heartbeats is a preference. The drill waits until they, and nothing else, go by it.
+#[test]
+fn when_the_network_for_heartbeats_falls_silent_hosts_notice_nothing() {
+    let (record, cycle) = drill_of_one_cycle(&["cut-heartbeats", "--seconds", "3"]);
+    assert_eq!(cycle["checks"].as_array().map(Vec::len), Some(6), "{record:#}");
+    assert_eq!(events(&cycle, "out").len() + events(&cycle, "serves_not").len(), 0, "{record:#}");
+    assert_eq!(cycle["moved"]["sent_bytes"].as_u64(), Some(0), "{record:#}");
+}
+
 /// The record, and what it says of the only cycle.
 fn drill_of_one_cycle(arguments: &[&str]) -> (Value, Value) {
     let home = TempDir::new().expect("a temporary directory can be made");

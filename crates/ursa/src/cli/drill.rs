@@ -133,6 +133,7 @@ impl Drill {
             shape: Shape {
                 copies,
                 others,
+                beats_apart: self.scenario.has_beats_apart(),
                 witness,
                 lossy: self.lossy,
                 ram: self.ram,
@@ -164,6 +165,7 @@ impl Demo {
             shape: Shape {
                 copies: if self.witness { 2 } else { 3 },
                 others: 0,
+                beats_apart: false,
                 witness: self.witness,
                 lossy: false,
                 ram: false,

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use api::{
-    Client, ClusterInit, ClusterJoin, ClusterNode, CopyState, NewDisk, PoolCreate, PoolForget, TokenCreate,
-    Volume, VolumeCreate, VolumeKind,
+    Client, ClusterInit, ClusterJoin, ClusterNode, CopyState, LinkFor, LinkRole, NewDisk, PoolCreate,
+    PoolForget, TokenCreate, Volume, VolumeCreate, VolumeKind,
 };
 use base::Instant;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
@@ -30,6 +30,8 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 /// Until all nodes know each other and vote.
 const FORM_LIMIT: Duration = Duration::from_secs(30);
+/// Until links are where they belong: they look for that every half a minute.
+const LINKS_LIMIT: Duration = Duration::from_secs(70);
 /// Until a new volume is in sync on all of its nodes.
 const VOLUME_LIMIT: Duration = Duration::from_secs(30);
 
@@ -54,6 +56,8 @@ pub struct Shape {
     pub copies: u8,
     /// More nodes, which have no copy.
     pub others: u8,
+    /// Heartbeats have a network of their own, and gates stand only there.
+    pub beats_apart: bool,
     /// One more node, which only votes.
     pub witness: bool,
     /// What is said across a cut is lost, and its connections with it; otherwise it arrives when the cut is mended.
@@ -103,6 +107,8 @@ pub struct Member {
     pool_bytes: u64,
     log: PathBuf,
     link: SocketAddr,
+    /// Where heartbeats are to go, if they have a network of their own; data goes to the other one then.
+    beats: Option<SocketAddr>,
     /// Where it listens for iSCSI.
     pub portal: SocketAddr,
     /// Speaks to it.
@@ -139,8 +145,9 @@ impl Fleet {
     fn gates_to_lower(&mut self, higher: u16) -> Result<Vec<(SocketAddr, SocketAddr)>, DrillError> {
         let mut ways = Vec::new();
         for lower in &self.nodes {
-            let gate = Gate::new(lower.link, self.shape.lossy).map_err(DrillError::Gate)?;
-            ways.push((lower.link, gate.address()));
+            let before = lower.beats.unwrap_or(lower.link);
+            let gate = Gate::new(before, self.shape.lossy).map_err(DrillError::Gate)?;
+            ways.push((before, gate.address()));
             self.gates.push(Between { higher, lower: lower.number, gate });
         }
         Ok(ways)
@@ -162,16 +169,42 @@ impl Fleet {
         }
     }
 
+    /// Cuts all that nodes say to each other through gates, or mends that.
+    pub fn cut_all(&self, cut: bool) {
+        for between in &self.gates {
+            [Way::There, Way::Back].into_iter().for_each(|way| between.gate.keep(way, cut));
+        }
+    }
+
+    /// Waits until heartbeats, and nothing else, go by their network, if they have one of their own.
+    ///
+    /// # Errors
+    /// They do not in time.
+    pub fn wait_for_beats_apart(&self, patience: &Patience) -> Result<(), DrillError> {
+        let apart = || self.gates.iter().all(|between| between.gate.connections() == 1);
+        match self.shape.beats_apart {
+            true => patience.wait(LINKS_LIMIT, "heartbeats to go by their own network", apart),
+            false => Ok(()),
+        }
+    }
+
     fn form(&self, patience: &Patience) -> Result<(), DrillError> {
         let [first, others @ ..] = self.nodes.as_slice() else { return Ok(()) };
-        first.client.init_cluster(&ClusterInit { listen: vec![first.link.to_string()] })?;
+        first.client.init_cluster(&ClusterInit { listen: first.listens() })?;
         for node in others {
             let token = first.client.create_token(&TokenCreate::default())?.token;
             let witness = self.shape.witness && usize::from(node.number) == self.nodes.len();
-            let listen = vec![node.link.to_string()];
-            node.client.join_cluster(&ClusterJoin { token, listen, witness })?;
+            node.client.join_cluster(&ClusterJoin { token, listen: node.listens(), witness })?;
         }
-        self.wait_for_votes(patience)
+        self.wait_for_votes(patience)?;
+        for node in &self.nodes {
+            let Some(beats) = node.beats else { continue };
+            for (address, role) in [(node.link, LinkRole::Replication), (beats, LinkRole::Heartbeat)] {
+                let link = LinkFor { address: address.to_string(), role: Some(role) };
+                first.client.keep_link_for(node.number, &link)?;
+            }
+        }
+        Ok(())
     }
 
     /// Waits until every node sees all others, and all vote.
@@ -298,6 +331,7 @@ impl Drop for Fleet {
 impl Member {
     fn new(number: u16, shape: &Shape) -> Result<Member, DrillError> {
         let [portal, api, link] = [free_port()?, free_port()?, free_port()?];
+        let beats = shape.beats_apart.then(free_port).transpose()?;
         let data = shape.directory.join(format!("n{number}"));
         let (pool, ram) = match shape.ram {
             true => (ROOM, shape.size + ROOM),
@@ -323,9 +357,15 @@ impl Member {
             pool_bytes: pool,
             log: shape.directory.join(format!("n{number}.log")),
             link,
+            beats,
             portal,
             client: Client::new(&format!("http://{api}")),
         })
+    }
+
+    /// Where it listens for other nodes. Until they know what for, control links go to the first one.
+    fn listens(&self) -> Vec<String> {
+        self.beats.into_iter().chain([self.link]).map(|address| address.to_string()).collect()
     }
 
     /// Goes to these addresses of other nodes by others.

@@ -6,7 +6,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ pub enum Way {
 pub struct Gate {
     address: SocketAddr,
     kept: Arc<[AtomicBool; 2]>,
+    ways: Arc<AtomicUsize>,
 }
 
 /// What the threads of a gate need to know.
@@ -37,6 +38,8 @@ pub struct Gate {
 struct Rules {
     kept: Arc<[AtomicBool; 2]>,
     lossy: bool,
+    /// Of connections that it has: two each.
+    ways: Arc<AtomicUsize>,
 }
 
 impl Gate {
@@ -48,19 +51,25 @@ impl Gate {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let kept: Arc<[AtomicBool; 2]> = Arc::default();
-        let rules = Rules { kept: Arc::clone(&kept), lossy };
+        let ways: Arc<AtomicUsize> = Arc::default();
+        let rules = Rules { kept: Arc::clone(&kept), lossy, ways: Arc::clone(&ways) };
         thread::Builder::new().name("gate".into()).spawn(move || {
             for client in listener.incoming().flatten() {
                 // A server that is not there closes the connection, as it would itself.
                 let _ = pass(client, server, &rules);
             }
         })?;
-        Ok(Gate { address, kept })
+        Ok(Gate { address, kept, ways })
     }
 
     /// Where it is.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How many connections go through it.
+    pub fn connections(&self) -> usize {
+        self.ways.load(Ordering::Relaxed).div_ceil(2)
     }
 
     /// Keeps what goes this way from now on, or lets it go on.
@@ -77,7 +86,11 @@ fn pass(client: TcpStream, server: SocketAddr, rules: &Rules) -> io::Result<()> 
     let ways = [(client.try_clone()?, server.try_clone()?, Way::There), (server, client, Way::Back)];
     for (from, to, way) in ways {
         let rules = rules.clone();
-        thread::Builder::new().name("gate-way".into()).spawn(move || copy(from, to, way, &rules))?;
+        thread::Builder::new().name("gate-way".into()).spawn(move || {
+            rules.ways.fetch_add(1, Ordering::Relaxed);
+            copy(from, to, way, &rules);
+            rules.ways.fetch_sub(1, Ordering::Relaxed);
+        })?;
     }
     Ok(())
 }
@@ -125,6 +138,7 @@ mod tests {
         server.set_read_timeout(long).unwrap();
         server.read_exact(&mut byte).unwrap();
         assert_eq!(byte, *b"a");
+        assert_eq!(gate.connections(), 1);
         drop(client);
         assert_eq!(server.read(&mut byte).unwrap(), 0, "the end passes, too");
     }

@@ -224,6 +224,7 @@ impl Plan {
         patience: &Patience,
         tell: &mut dyn FnMut(News<'_>),
     ) -> Result<Cycle, DrillError> {
+        fleet.wait_for_beats_apart(patience)?;
         let load = Load::start(Wanted {
             portals: fleet.with_copies().iter().map(|node| node.portal).collect(),
             target: api::default_target(VOLUME),

@@ -25,6 +25,8 @@ pub enum Scenario {
     CutOneWay,
     /// One node and the next one do not hear each other; all others hear both, and hosts reach all
     CutPair,
+    /// Heartbeats have a network of their own, which falls silent; data goes by another one as before
+    CutHeartbeats,
     /// One node's process is killed, its disks are lost, and it is given new ones
     ReplaceDisk,
     /// All nodes are killed at once, and started again
@@ -65,9 +67,14 @@ impl Scenario {
         self == Scenario::BlackOut
     }
 
-    /// Whether no node that has a copy is harmed: hosts must notice nothing.
+    /// Whether no node that has a copy is harmed, nor any copy: hosts must notice nothing.
     pub fn spares_copies(self) -> bool {
-        matches!(self, Scenario::LoseQuorum | Scenario::LoseWitness)
+        matches!(self, Scenario::LoseQuorum | Scenario::LoseWitness | Scenario::CutHeartbeats)
+    }
+
+    /// Whether heartbeats have a network of their own.
+    pub fn has_beats_apart(self) -> bool {
+        self == Scenario::CutHeartbeats
     }
 
     /// Nodes with a copy, without one, and whether there is a witness, if it cannot be done to any other cluster.
@@ -83,7 +90,7 @@ impl Scenario {
     pub fn harmed(self, node: u16, copies: u8) -> Harmed {
         match self {
             Scenario::BlackOut => Harmed::All,
-            Scenario::LoseQuorum | Scenario::LoseWitness => Harmed::Nobody,
+            Scenario::LoseQuorum | Scenario::LoseWitness | Scenario::CutHeartbeats => Harmed::Nobody,
             Scenario::CutPair => Harmed::Either(node, next(node, copies)),
             _ => Harmed::One(node),
         }
@@ -110,6 +117,7 @@ impl Scenario {
                 let other = next(node, fleet.copies());
                 fleet.cut(node, Some(other), &[Said::ByIt, Said::ToIt], true);
             }
+            Scenario::CutHeartbeats => fleet.cut_all(true),
             Scenario::BlackOut => fleet.kill_all(),
             Scenario::LoseQuorum | Scenario::LoseWitness => fleet.kill_without_copies(),
         }
@@ -135,6 +143,7 @@ impl Scenario {
             Scenario::CutLink | Scenario::CutOneWay | Scenario::CutPair => {
                 fleet.cut(node, None, &[Said::ByIt, Said::ToIt], false);
             }
+            Scenario::CutHeartbeats => fleet.cut_all(false),
             Scenario::Pause => fleet.node(node).go_on(),
             Scenario::ReplaceDisk => return fleet.replace_disks(node, patience).map(Some),
             Scenario::BlackOut => fleet.start_all()?,
@@ -158,6 +167,9 @@ impl Scenario {
                 format!("n{node} and n{} are cut off from each other", next(node, copies)),
                 "the cut is mended".into(),
             ),
+            Scenario::CutHeartbeats => {
+                ("the network for heartbeats falls silent".into(), "it works again".into())
+            }
             Scenario::Reboot => (format!("n{node} is told to stop"), format!("n{node} is started again")),
             Scenario::ReplaceDisk => (
                 format!("n{node} is killed, and its pool is deleted"),
