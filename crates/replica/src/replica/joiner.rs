@@ -17,6 +17,8 @@ pub(super) struct Joiner {
     last: u64,
     /// Who gives, once asked.
     source: Option<Slot>,
+    /// Who has given something since this copy is outside: that one's map says what is left. Those of others still have all, as nobody tells them.
+    gave: Option<Slot>,
     /// The epoch in which the present membership began.
     joined: Epoch,
     /// Whether what is equal is known, and so older writes can be told from newer.
@@ -102,7 +104,8 @@ impl Joiner {
         let joined = if kept { self.joined } else { config.epoch };
         let last = self.last;
         let unheard_ticks = if self.stage == Stage::None { 0 } else { self.unheard_ticks };
-        *self = Joiner { stage, joined, last, unheard_ticks, ..Joiner::default() };
+        let gave = if stage == Stage::None { None } else { self.gave };
+        *self = Joiner { stage, joined, last, unheard_ticks, gave, ..Joiner::default() };
     }
 
     /// Whether a write waits until what is equal is known.
@@ -167,15 +170,19 @@ impl Replica {
         }
     }
 
-    /// Asks the first in-sync copy to which there is a link for what is missing, if that is to be done and was not yet.
+    /// Asks an in-sync copy to which there is a link for what is missing, if that is to be done and was not yet: the one that has given something before, or
+    /// else the first.
     pub(super) fn open_sync(&mut self) {
         let Some(config) = &self.config else { return };
         if self.joiner.source.is_some() || !matches!(self.joiner.stage, Stage::Bulk | Stage::Final) {
             return;
         }
-        let Some(source) = config.in_sync().and(self.linked).without(self.me).iter().next() else { return };
+        let asked = config.in_sync().and(self.linked).without(self.me);
+        let before = self.joiner.gave.filter(|slot| asked.contains(*slot));
+        let Some(source) = before.or_else(|| asked.iter().next()) else { return };
         self.joiner.last += 1;
-        let Joiner { stage, joined, last, deferred, unheard_ticks, .. } = std::mem::take(&mut self.joiner);
+        let Joiner { stage, joined, last, deferred, unheard_ticks, gave, .. } =
+            std::mem::take(&mut self.joiner);
         self.joiner = Joiner {
             stage,
             joined,
@@ -183,6 +190,7 @@ impl Replica {
             deferred,
             unheard_ticks,
             source: Some(source),
+            gave,
             ..Joiner::default()
         };
         // Writes from before this copy joined that all members hold: the source may have forgotten what superseded them, so they must not
@@ -333,6 +341,7 @@ impl Replica {
         if self.joiner.stage == Stage::Bulk {
             // Equal to the source's as of its read; whatever it changed since, its own bit says.
             self.map.clear(region, Slots::NONE.with(source));
+            self.joiner.gave = Some(source);
         }
         self.send(source, Message::SyncDone { sync, region });
         self.finish_joining();
@@ -396,4 +405,123 @@ fn cover(
         parts.push((Blocks::new(at, blocks.end), None));
     }
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Activation, DirtyMap, Geometry, Incarnation, NodeId, Receivers, Revision};
+
+    const GEOMETRY: Geometry = Geometry { blocks: 48, block_bytes: 8, region_blocks: 6 };
+    const LIFE: Incarnation = Incarnation(1);
+    /// Of eight regions.
+    const MISSED: u64 = 6;
+
+    fn slot(number: usize) -> Slot {
+        Slot::new(number).unwrap()
+    }
+
+    /// Two copies in sync, and that in slot 0 outside, which misses something of which both others know.
+    struct Three {
+        copies: [Replica; 3],
+        links: Vec<[usize; 2]>,
+    }
+
+    impl Three {
+        fn new() -> Three {
+            let nodes = [(NodeId(1), LIFE), (NodeId(2), LIFE), (NodeId(3), LIFE)];
+            let config = Config::initial(&nodes, Revision(1)).remove(slot(0)).unwrap();
+            let copies = [0, 1, 2].map(|number| {
+                let mut map = DirtyMap::new(GEOMETRY.regions());
+                map.mark(0..if number == 0 { 0 } else { MISSED }, Slots::NONE.with(slot(0)));
+                let mut replica = Replica::new(slot(number), LIFE, GEOMETRY, map);
+                replica.activate(Activation { config: config.clone(), kept: false });
+                replica
+            });
+            let mut three = Three { copies, links: Vec::new() };
+            three.copies[0].catch_up();
+            three.link(1, 2);
+            three
+        }
+
+        fn link(&mut self, one: usize, other: usize) {
+            self.links.push([one, other]);
+            self.copies[one].handle_link_up(slot(other));
+            self.copies[other].handle_link_up(slot(one));
+            self.go_on();
+        }
+
+        fn cut(&mut self, one: usize, other: usize) {
+            self.links.retain(|link| *link != [one, other]);
+            self.copies[one].handle_link_down(slot(other));
+            self.copies[other].handle_link_down(slot(one));
+            self.go_on();
+        }
+
+        fn admit(&mut self) {
+            let config = self.copies[1].config().unwrap().admit(slot(0), LIFE).unwrap();
+            for replica in &mut self.copies {
+                replica.activate(Activation { config: config.clone(), kept: replica.me() != slot(0) });
+            }
+            self.go_on();
+        }
+
+        /// Does what they want until they want nothing more.
+        fn go_on(&mut self) {
+            let mut quiet = false;
+            while !std::mem::replace(&mut quiet, true) {
+                for from in 0..3 {
+                    self.copies[from].begin_regions(u32::MAX, Receivers::All);
+                    while let Some(output) = self.copies[from].poll() {
+                        quiet = false;
+                        self.carry_out(from, output);
+                    }
+                }
+            }
+        }
+
+        fn carry_out(&mut self, from: usize, output: Output) {
+            let copy = &mut self.copies[from];
+            match output {
+                Output::Send(to, envelope) => {
+                    let to = to.index();
+                    if self.links.contains(&[from.min(to), from.max(to)]) {
+                        self.copies[to].handle_message(slot(from), envelope);
+                    }
+                }
+                Output::Apply(apply) => copy.handle_applied(apply.id, Ok(())),
+                Output::WritePage(write) => copy.handle_page_written(write.page, Ok(())),
+                Output::ReadRegion(read) => copy.handle_region_read(read, Ok(Payload::Zeros)),
+                Output::CompareRegion(_) | Output::Complete(..) => {
+                    unreachable!("zeros are given unasked, and no host writes")
+                }
+            }
+        }
+
+        /// Regions that copies 1 and 2 have brought.
+        fn brought(&self) -> [u64; 2] {
+            [1, 2].map(|number| self.copies[number].synced_bytes(slot(0)) / GEOMETRY.region_bytes())
+        }
+    }
+
+    /// Which one is reached first is chance. What it has given is still noted as missing by the other, which stands first.
+    #[test]
+    fn who_has_given_something_is_asked_for_the_rest() {
+        let mut three = Three::new();
+        three.link(0, 2);
+        assert_eq!(three.brought(), [0, MISSED]);
+        three.link(0, 1);
+        three.admit();
+        assert_eq!(three.brought(), [0, MISSED], "nothing is given twice");
+        assert!(three.copies[1].promotable().contains(slot(0)));
+    }
+
+    #[test]
+    fn whoever_is_reached_is_asked_where_that_one_is_not() {
+        let mut three = Three::new();
+        three.link(0, 2);
+        three.link(0, 1);
+        three.cut(0, 2);
+        assert_eq!(three.brought(), [MISSED, MISSED]);
+    }
 }
