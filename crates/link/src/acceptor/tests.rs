@@ -120,7 +120,8 @@ impl Victim {
 
     /// How often a link came up on core 0, and went down.
     fn counts(&self) -> (usize, usize) {
-        self.world.run_for(SECOND);
+        // Not for so long that a link on which nobody says anything is given up.
+        self.world.run_for(SECOND / 10);
         self.world.block_on(self.node, CoreId(0), || async {
             let count = rt::local::<Count>().unwrap();
             (count.ups.get(), count.downs.get())
