@@ -291,11 +291,14 @@ fn watch_others(shared: &Rc<Shared>, link: &Rc<Link>) {
             let links: Vec<_> = shared.table.borrow().links.iter().flatten().cloned().collect();
             let asked =
                 links.iter().filter(|other| other.fences.get() && other.port_group.get() != Some(group));
-            let gone_on = rt::join_all(asked.map(|other| goes_on_without(other, group))).await;
-            if gone_on.contains(&true) {
-                return link.settle();
-            }
-            rt::sleep(FENCE_POLL).await;
+            // The first who says so is enough: another one may be slow to answer.
+            let ask = async |other: &Link| {
+                if goes_on_without(other, group).await {
+                    link.settle();
+                }
+            };
+            rt::join_all(asked.map(|other| ask(other))).await;
+            let _ = rt::timeout(FENCE_POLL, link.settled()).await;
         }
     })
     .detach();
