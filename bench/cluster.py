@@ -6,6 +6,8 @@ import subprocess
 import peers
 
 URSA = os.environ.get("URSA", os.path.join(peers.ROOT, "target/release/ursa"))
+#: For one call of the command line.
+CALL_SECONDS = 120
 
 
 class Node(peers.Peer):
@@ -27,7 +29,7 @@ class Node(peers.Peer):
 
     def ursa(self, *arguments):
         command = [URSA, "--api", f"http://127.0.0.1:{self.port + 1}", *arguments]
-        answer = subprocess.run(command, capture_output=True, text=True)
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=CALL_SECONDS)
         if answer.returncode:
             raise RuntimeError(f"{' '.join(command)}: {answer.stderr}\n{self.log()}")
         return answer.stdout
