@@ -385,6 +385,7 @@ impl Link {
             buf.restore_len(len);
             filled = part;
             self.received.set(true);
+            self.heard.set(rt::now());
         }
         Ok(decoder.give_payload(buf))
     }

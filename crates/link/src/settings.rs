@@ -45,8 +45,8 @@ pub struct Limits {
     pub connect: Duration,
     /// How long it may then take until both sides have agreed on it.
     pub handshake: Duration,
-    /// A link whose peer says nothing for longer than this is given up, within a tenth more. Each side that has nothing to say shows ten times in
-    /// this time that it lives. Must be the same on all nodes.
+    /// A link whose peer says nothing for longer than this is given up, within a tenth more. Each side that has nothing to say shows at least
+    /// thirteen times in this time that it lives. Must be the same on all nodes.
     pub silence: Duration,
     /// The same of the control link: without it a node counts as lost.
     pub control_silence: Duration,

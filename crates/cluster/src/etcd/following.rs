@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::Shared;
-use super::gateway::{PAUSE, STREAM, number};
-use super::health::Wrong;
+use super::gateway::{PAUSE, number};
+use super::health::{LOOK_EVERY, Wrong};
 use super::layout::{Last, Step};
 use crate::call::Answer;
 use crate::error::Error;
 use crate::limits::WATCHES_MAX;
-use crate::transaction::Revision;
+use crate::transaction::{Revision, Versioned};
 use crate::watch::{Everything, Watch, Watches};
 
 /// How long reading everything may take before it is tried again.
@@ -25,6 +25,9 @@ pub(super) struct Following {
     /// All there is, nothing before it was read for the first time; `None`: it is over.
     known: Option<(Everything, Watches)>,
     pub(super) seen: Seen,
+    /// What must be told first by a new connection: the last transaction, as it was seen. Of two records with as many changes at the same revisions, such as one that was set
+    /// back and has gone on otherwise, nothing else tells which is which.
+    awaited: Option<(Last, u128)>,
 }
 
 /// How far a node has seen which etcd.
@@ -36,13 +39,21 @@ pub(super) struct Seen {
     pub(super) revision: Revision,
     /// Up to which transaction.
     pub(super) last: Last,
+    /// Its identity; `None`: it was not told, but read with all that there was.
+    pub(super) op: Option<u128>,
 }
 
 impl Seen {
     /// By the head of an answer, and the last transaction in it.
     pub(super) fn of(header: &Value, last: Last) -> Seen {
         let etcd = Some(number(&header["cluster_id"])).filter(|etcd| *etcd > 0);
-        Seen { etcd, revision: Revision(number(&header["revision"])), last }
+        Seen { etcd, revision: Revision(number(&header["revision"])), last, op: None }
+    }
+
+    /// With this step, too.
+    fn with(self, step: &Step) -> Seen {
+        let (last, op) = step.last.map_or((self.last, self.op), |last| (last, step.op));
+        Seen { revision: step.change.revision, last, op, ..self }
     }
 }
 
@@ -67,7 +78,8 @@ enum Next {
 
 impl Default for Following {
     fn default() -> Following {
-        Following { known: Some((Everything::default(), Watches::new(Revision(0)))), seen: Seen::default() }
+        let nothing = (Everything::default(), Watches::new(Revision(0)));
+        Following { known: Some(nothing), seen: Seen::default(), awaited: None }
     }
 }
 
@@ -95,15 +107,23 @@ impl Following {
     /// Whether the record can have become this: what was written up to what was seen is as it was seen.
     fn may_go_on_with(&self, all: &Everything) -> bool {
         let Some((now, _)) = &self.known else { return true };
-        let known = |key: &String| now.entries.get(key).map(|entry| entry.revision);
-        let old = |revision: Revision| revision <= self.seen.revision;
-        all.entries.iter().all(|(key, entry)| !old(entry.revision) || known(key) == Some(entry.revision))
+        let old = |entry: &Versioned| entry.revision <= self.seen.revision;
+        all.entries.iter().all(|(key, entry)| !old(entry) || now.entries.get(key) == Some(entry))
     }
 
     fn begin(&mut self, all: Everything, seen: Seen) {
         if let Some((now, watches)) = &mut self.known {
             watches.replaced(&all);
             (*now, self.seen) = (all, seen);
+        }
+    }
+
+    /// From which revision on etcd is to tell changes by a new connection.
+    fn begin_watch(&mut self) -> Revision {
+        self.awaited = self.seen.op.map(|op| (self.seen.last, op));
+        match self.awaited {
+            Some((last, _)) => last.revision,
+            None => Revision(self.seen.revision.0 + 1),
         }
     }
 
@@ -118,15 +138,20 @@ impl Following {
         }
         let Some((now, watches)) = &mut self.known else { return Next::Another };
         let Some(steps) = layout.steps(&result["events"]) else { return Next::Lost };
-        let from = self.seen.revision;
-        for Step { change, last } in steps.into_iter().filter(|step| step.change.revision > from) {
-            if let Some(last) = last {
-                if last.count != self.seen.last.count + 1 {
-                    return Next::Foreign(Seen { revision: change.revision, last, ..self.seen });
-                }
-                self.seen.last = last;
+        if let (Some((last, op)), Some(first)) = (self.awaited, steps.first()) {
+            if (first.last, first.op) != (Some(last), Some(op)) {
+                return Next::Foreign(self.seen.with(first));
             }
-            self.seen.revision = change.revision;
+            self.awaited = None;
+        }
+        let from = self.seen.revision;
+        for step in steps.into_iter().filter(|step| step.change.revision > from) {
+            let after = self.seen.with(&step);
+            if step.last.is_some() && after.last.count != self.seen.last.count + 1 {
+                return Next::Foreign(after);
+            }
+            self.seen = after;
+            let change = step.change;
             if change.revision > now.revision {
                 now.change(&change);
                 watches.change(change, now);
@@ -145,6 +170,11 @@ impl Shared {
     pub(super) fn follow(&self) {
         let mut whole = false;
         while !self.stopping.load(Ordering::Relaxed) {
+            // Nothing that it says counts any more.
+            if self.health().wrong.is_some_and(Wrong::stays) {
+                thread::sleep(LOOK_EVERY);
+                continue;
+            }
             // What breaks a connection may have been the end of one etcd and the beginning of another one.
             let ready = match whole {
                 true => self.look(),
@@ -157,9 +187,8 @@ impl Shared {
             whole = true;
             let (key, end) = self.layout.all();
             // Revisions of others are not counted: etcd may have dropped what lies between, and then says so.
-            let from = self.following().seen.revision.0 + 1;
-            let create = json!({ "key": key, "range_end": end, "start_revision": from.to_string() });
-            let began = Instant::now();
+            let from = self.following().begin_watch();
+            let create = json!({ "key": key, "range_end": end, "start_revision": from.0.to_string() });
             self.gateway.stream("watch", &json!({ "create_request": create }), |answer| {
                 if self.stopping.load(Ordering::Relaxed) {
                     return false;
@@ -174,9 +203,8 @@ impl Shared {
                 whole = next != Next::Lost;
                 next == Next::Come
             });
-            // Something between here and etcd lets questions pass, and no changes: then they are asked for. Not sooner: whether changes go on from what is known shows best
-            // one by one.
-            whole &= began.elapsed() < STREAM || !self.is_behind();
+            // Something between here and etcd lets questions pass, and no changes: then they are asked for.
+            whole &= !self.is_behind();
             // Whatever ended it may do so again at once.
             thread::sleep(PAUSE);
         }

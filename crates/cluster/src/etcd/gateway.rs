@@ -17,7 +17,7 @@ pub(super) const ATTEMPT: Duration = Duration::from_secs(3);
 /// Between two questions that were not answered.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 /// How long changes are read from one connection; then another takes its place, so that one that is dead is noticed.
-pub(super) const STREAM: Duration = Duration::from_secs(3);
+const STREAM: Duration = Duration::from_secs(3);
 /// Bytes of an answer: a full record in base64 with its frames.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 

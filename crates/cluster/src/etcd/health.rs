@@ -16,12 +16,16 @@ use crate::error::Error;
 use crate::store::Status;
 
 /// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long etcd may take to answer one.
 const LOOK: Duration = Duration::from_secs(1);
 /// For how long the last answer counts: that of one look may be lost.
 const ANSWER_AGE_MAX: Duration = Duration::from_secs(2);
 const _: () = assert!(ANSWER_AGE_MAX.as_millis() > LOOK_EVERY.as_millis() + LOOK.as_millis());
+
+/// How long it may have transactions without telling of them: one that is told takes milliseconds, and what was missed meanwhile is told by the next connection. Who reads all there
+/// is instead learns less of whether it goes on from what was known.
+const BEHIND_MAX: Duration = Duration::from_secs(2);
 
 /// How etcd is, as of the last look.
 #[derive(Default)]
@@ -31,8 +35,8 @@ pub(super) struct Health {
     term: u64,
     /// It answers, and not what it must.
     pub(super) wrong: Option<Wrong>,
-    /// It has transactions that it has not told of.
-    behind: bool,
+    /// Since when it has transactions that it has not told of.
+    behind: Option<Instant>,
 }
 
 /// What is in etcd is not this cluster's record as this node knows it. None of it is followed, and nothing is written to it.
@@ -50,7 +54,7 @@ pub(super) enum Wrong {
 
 impl Wrong {
     /// No answer that is right changes it.
-    fn stays(self) -> bool {
+    pub(super) fn stays(self) -> bool {
         matches!(self, Wrong::Older { .. } | Wrong::Another)
     }
 }
@@ -90,18 +94,22 @@ impl Shared {
         let seen = self.following().seen;
         let question = json!({ "key": self.layout.version() });
         let answer = self.gateway.ask("kv/range", &question, Instant::now() + LOOK);
-        let answer = answer.map_err(|_| Error::Etcd)?;
+        let answer = answer.map_err(|_| {
+            // How it was before it was away says nothing of how it tells what comes after.
+            self.health().behind = None;
+            Error::Etcd
+        })?;
         let found = self.judge(seen, &answer["header"], &answer)?;
         let behind = found.last != seen.last && self.following().seen.last == seen.last;
         let mut health = self.health();
-        health.behind = behind;
+        health.behind = behind.then(|| health.behind.unwrap_or_else(Instant::now));
         (health.answered, health.term) = (Some(Instant::now()), number(&answer["header"]["raft_term"]));
         Ok(())
     }
 
-    /// Whether there was something at the last look that has not been told.
+    /// Whether it does not tell of changes.
     pub(super) fn is_behind(&self) -> bool {
-        self.health().behind
+        self.health().behind.is_some_and(|since| since.elapsed() > BEHIND_MAX)
     }
 
     /// Whether an answer is that of the right etcd: by its head, and by what it has at the key of the version. `seen` is what was known when it was asked.

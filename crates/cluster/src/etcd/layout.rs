@@ -27,15 +27,15 @@ pub(super) struct Layout {
 enum Key {
     Record(String),
     Version,
-    Result,
+    /// Of the transaction with this `op_id`.
+    Result(u128),
 }
 
 /// The last transaction that took effect, as the key of the version shows it: each writes that key again, with the same value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Last {
     pub(super) revision: Revision,
-    /// How many have taken effect since the record was begun, with its beginning, by etcd's own count. No restored, copied or emptied etcd goes on with it
-    /// where another one was, whatever its revisions are.
+    /// How many have taken effect since the record was begun, with its beginning, by etcd's own count.
     pub(super) count: u64,
 }
 
@@ -57,6 +57,8 @@ pub(super) struct Step {
     pub(super) change: Change,
     /// `None`: somebody has written by hand.
     pub(super) last: Option<Last>,
+    /// The transaction's identity.
+    pub(super) op: Option<u128>,
 }
 
 pub(super) fn base64(bytes: &[u8]) -> String {
@@ -103,7 +105,7 @@ impl Layout {
         match key.split_once('/') {
             None if key == "version" => Some(Key::Version),
             Some(("r", key)) => Some(Key::Record(key.to_owned())),
-            Some(("op", _)) => Some(Key::Result),
+            Some(("op", id)) => u128::from_str_radix(id, 16).ok().map(Key::Result),
             _ => None,
         }
     }
@@ -125,6 +127,7 @@ impl Layout {
     /// What events of a watch come to, in order. Revisions that changed nothing of the record are left out.
     pub(super) fn steps(&self, events: &Value) -> Option<Vec<Step>> {
         let mut steps: Vec<Step> = Vec::new();
+        let mut result = None;
         for event in events.as_array().into_iter().flatten() {
             let kv = &event["kv"];
             let deleted = event["type"] == "DELETE";
@@ -135,10 +138,16 @@ impl Layout {
                     (Some((key, value)), None)
                 }
                 Some(Key::Version) => (None, Some(Last::of(kv))),
-                Some(Key::Result) | None => continue,
+                Some(Key::Result(op)) => {
+                    // Before all else that its transaction writes.
+                    result = Some((revision, op));
+                    continue;
+                }
+                None => continue,
             };
             if steps.last().is_none_or(|step| step.change.revision != revision) {
-                steps.push(Step { change: Change { revision, writes: Vec::new() }, last: None });
+                let op = result.filter(|(at, _)| *at == revision).map(|(_, op)| op);
+                steps.push(Step { change: Change { revision, writes: Vec::new() }, last: None, op });
             }
             let step = steps.last_mut().expect("there is this one");
             step.change.writes.extend(write);
@@ -186,17 +195,19 @@ mod tests {
             kv("u/r/a", "by hand", "11"),
         ]);
         let steps = Layout::new("u/").steps(&events).unwrap();
-        let found: Vec<(u64, Option<u64>, Vec<String>)> = steps
+        let found: Vec<(u64, Option<u64>, Option<u128>, String)> = steps
             .iter()
-            .map(|Step { change, last }| {
-                let writes = change.writes.iter().map(|(key, value)| format!("{key} {}", value.is_some()));
-                (change.revision.0, last.map(|last| last.count), writes.collect())
+            .map(|Step { change, last, op }| {
+                let writes = change.writes.iter().map(|(key, value)| format!("{key} {};", value.is_some()));
+                (change.revision.0, last.map(|last| last.count), *op, writes.collect())
             })
             .collect();
-        let expected =
-            [(7, Some(3), vec!["a true", "b false"]), (10, Some(4), vec![]), (11, None, vec!["a true"])];
-        let owned = |keys: Vec<&str>| keys.into_iter().map(str::to_owned).collect();
-        assert_eq!(found, expected.map(|(at, count, keys)| (at, count, owned(keys))));
+        let expected = [
+            (7, Some(3), Some(0xaa), "a true;b false;"),
+            (10, Some(4), Some(0xcc), ""),
+            (11, None, None, "a true;"),
+        ];
+        assert_eq!(found, expected.map(|(at, count, op, writes)| (at, count, op, writes.to_owned())));
     }
 
     #[test]
@@ -205,7 +216,8 @@ mod tests {
         let layout = Layout::new("u/");
         assert_eq!(layout.end("vol/"), base64(b"u/r/vol0"));
         assert_eq!(layout.parse(b"u/r/vol/a"), Some(Key::Record("vol/a".to_owned())));
-        assert_eq!(layout.parse(b"u/op/1"), Some(Key::Result));
+        assert_eq!(layout.parse(b"u/op/1f"), Some(Key::Result(31)));
+        assert_eq!(layout.parse(b"u/op/by hand"), None);
         assert_eq!(layout.parse(b"u/version"), Some(Key::Version));
         assert_eq!(layout.parse(b"u/versions"), None);
         assert_eq!(layout.parse(b"other"), None);

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::Shared;
+use super::following::Seen;
 use super::gateway::{Failed, Refused, number};
+use super::health::Wrong;
 use super::layout::{COMMITTED, CONFLICTED, Last, VERSION, base64};
 use crate::error::Error;
 use crate::transaction::{Outcome, Revision, Transaction};
@@ -59,6 +61,11 @@ impl Shared {
                 } else {
                     self.conflict(transaction, until)
                 };
+            }
+            // The comparison cannot name the etcd: what was done in another one was done elsewhere.
+            if seen.etcd.is_some() && Seen::of(&answer["header"], seen.last).etcd != seen.etcd {
+                self.found(Some(Wrong::Another));
+                return Err(Error::OutcomeUnknown);
             }
             let inner = &response["response_txn"];
             if inner["succeeded"] == true {

@@ -100,6 +100,8 @@ struct Verifying {
     ended: Cell<Option<Instant>>,
     stopped: Cell<bool>,
     found: RefCell<Verification>,
+    /// The nodes whose copies differ from others, also in places that are not told.
+    odd: RefCell<BTreeSet<u16>>,
 }
 
 /// What is known to differ. That it does not any more is known when everything was compared anew: not when that begins, was stopped, or left something out.
@@ -111,15 +113,13 @@ struct Differing {
 }
 
 impl Differing {
-    /// With what a comparison has found so far.
-    fn after(&self, found: &Verification) -> Differing {
-        let nodes: BTreeSet<u16> =
-            found.differences.iter().flat_map(|difference| difference.nodes.iter().copied()).collect();
+    /// With what a comparison has found so far, on these nodes.
+    fn after(&self, found: &Verification, nodes: &BTreeSet<u16>) -> Differing {
         let is_whole = found.state == VerificationState::Done && found.unchecked == 0;
         if is_whole && self.nodes.is_subset(&found.nodes) {
-            return Differing { bytes: found.different, nodes };
+            return Differing { bytes: found.different, nodes: nodes.clone() };
         }
-        Differing { bytes: self.bytes.max(found.different), nodes: &self.nodes | &nodes }
+        Differing { bytes: self.bytes.max(found.different), nodes: &self.nodes | nodes }
     }
 }
 
@@ -137,7 +137,7 @@ impl Verifying {
     }
 
     fn differing(&self) -> Differing {
-        self.before.after(&self.found.borrow())
+        self.before.after(&self.found.borrow(), &self.odd.borrow())
     }
 
     fn is_running(&self) -> bool {
@@ -150,6 +150,9 @@ impl Verifying {
         match found {
             Ok(differences) => {
                 all.different += differences.iter().map(|found| found.len).sum::<u64>();
+                self.odd
+                    .borrow_mut()
+                    .extend(differences.iter().flat_map(|found| found.nodes.iter().copied()));
                 let room = TOLD_MAX - all.differences.len().min(TOLD_MAX);
                 all.differences.extend(differences.into_iter().take(room));
             }
@@ -204,6 +207,7 @@ impl Control {
             ended: Cell::new(None),
             stopped: Cell::new(false),
             found: RefCell::new(found),
+            odd: RefCell::default(),
         });
         all.insert(info.id, Rc::clone(&verifying));
         let shown = verifying.shown();
@@ -402,17 +406,20 @@ mod tests {
     fn what_differs_is_known_until_a_whole_comparison_finds_something_else() {
         use VerificationState::{Done, Running, Stopped};
         let unknown = Differing::default();
-        let known = unknown.after(&compared(Done, &[1, 2, 3], &[2]));
+        let after = |before: &Differing, found: &Verification| {
+            before.after(found, &found.differences.iter().flat_map(|it| it.nodes.iter().copied()).collect())
+        };
+        let known = after(&unknown, &compared(Done, &[1, 2, 3], &[2]));
         assert_eq!(known, Differing { bytes: 65_536, nodes: [2].into() });
         // It has only begun, was stopped, or did not look at everything, or not at the copy that differed.
-        assert_eq!(known.after(&compared(Running, &[1, 2, 3], &[])), known);
-        assert_eq!(known.after(&compared(Stopped, &[1, 2, 3], &[])), known);
+        assert_eq!(after(&known, &compared(Running, &[1, 2, 3], &[])), known);
+        assert_eq!(after(&known, &compared(Stopped, &[1, 2, 3], &[])), known);
         let unchecked = Verification { unchecked: 512, ..compared(Done, &[1, 2, 3], &[]) };
-        assert_eq!(known.after(&unchecked), known);
-        assert_eq!(known.after(&compared(Done, &[1, 3], &[])), known);
+        assert_eq!(after(&known, &unchecked), known);
+        assert_eq!(after(&known, &compared(Done, &[1, 3], &[])), known);
         // What it finds on its way counts at once.
         let two = Differing { bytes: 65_536, nodes: [2, 3].into() };
-        assert_eq!(known.after(&compared(Running, &[1, 2, 3], &[3])), two);
-        assert_eq!(known.after(&compared(Done, &[1, 2, 3], &[])), unknown);
+        assert_eq!(after(&known, &compared(Running, &[1, 2, 3], &[3])), two);
+        assert_eq!(after(&known, &compared(Done, &[1, 2, 3], &[])), unknown);
     }
 }

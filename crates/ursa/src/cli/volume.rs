@@ -140,8 +140,7 @@ impl Command {
             Command::List => output.show(&client.volumes()?, |volumes| table(volumes)),
             Command::Show { name } => {
                 let volume = client.volume(&name)?;
-                let place = strategy::record_place(client);
-                output.show(&volume, |volume| shown(volume, place))
+                output.show(&volume, |volume| shown(volume, strategy::record_place(client)))
             }
             Command::Resize { name, size } => {
                 let change = VolumeChange { size: Some(size.0), ..VolumeChange::default() };
@@ -150,8 +149,7 @@ impl Command {
             Command::Rename { name, new_name } => {
                 let change = VolumeChange { name: Some(new_name), ..VolumeChange::default() };
                 let volume = client.change_volume(&name, &change)?;
-                let place = strategy::record_place(client);
-                output.show(&volume, |volume| shown(volume, place))
+                output.show(&volume, |volume| shown(volume, strategy::record_place(client)))
             }
             Command::Verify { name } => {
                 let mut progress = Progress::new(io::stderr(), io::stderr().is_terminal());

@@ -61,9 +61,8 @@ impl Choice {
         let choice = StrategyChoice { strategy, accept_split_brain: self.accept_split_brain, by };
         let chosen = client.choose_strategy(&self.volume, &choice)?;
         let volume = &self.volume;
-        let place = record_place(client);
         output.show(&chosen, |chosen| match strategy {
-            Strategy::Prefer => format!("Volume {volume}: {}.\n", decided_by(place)),
+            Strategy::Prefer => format!("Volume {volume}: {}.\n", decided_by(record_place(client))),
             Strategy::Heartbeat => {
                 let warning = if chosen.one_way {
                     "\nWARNING: the nodes know only one address of each other. When that network is lost, both go on: give them a second one (`ursa node list` shows addresses).\n"
