@@ -25,10 +25,6 @@ use crate::{ClusterId, NodeCredentials, Token};
 /// The time at which certificates are checked: any time is as good (2033).
 const TIME_OF_CHECKS: u64 = 2_000_000_000;
 
-/// What a record takes on its way at most. rustls makes memory for each record, on both sides, and reads one in steps of 4 KiB: half of what TLS allows
-/// costs less.
-const RECORD_BYTES_MAX: usize = 8 << 10;
-
 #[derive(Debug)]
 struct NoClock;
 
@@ -78,7 +74,6 @@ impl Configs {
             .with_webpki_verifier(servers)
             .with_client_auth_cert(chain(), credentials.private_key())?;
         client.resumption = Resumption::disabled();
-        client.max_fragment_size = Some(RECORD_BYTES_MAX);
         let clients =
             WebPkiClientVerifier::builder_with_provider(trust_in(credentials.authority())?, provider());
         let clients = clients.build().map_err(|_| no_authority())?;
@@ -87,7 +82,6 @@ impl Configs {
             .with_client_cert_verifier(clients)
             .with_single_cert(chain(), credentials.private_key())?;
         server.send_tls13_tickets = 0;
-        server.max_fragment_size = Some(RECORD_BYTES_MAX);
         // A node that joins knows the authority's certificate only by what its token says of it, so it is shown, too.
         let with_authority = vec![credentials.certificate().clone(), credentials.authority().clone()];
         let mut join = ServerConfig::builder_with_details(provider(), Arc::new(NoClock))
