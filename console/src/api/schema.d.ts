@@ -675,6 +675,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/problems": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What somebody should look after on the node that is asked; with `node=all` on all nodes.
+         * @description A node that does not answer is in `missing`: nobody knows how it is.
+         */
+        get: operations["list_problems"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions": {
         parameters: {
             query?: never;
@@ -1875,6 +1895,23 @@ export interface components {
             missing?: components["schemas"]["Missing"][];
         };
         /** @description Several of something. An object, so that it can grow fields. */
+        List_NodeProblem: {
+            /** @description In the order of their names or numbers. */
+            items: {
+                /**
+                 * Format: int32
+                 * @description The number of the node that says so; absent without a cluster.
+                 */
+                node?: number | null;
+                /** @description The name of that node. */
+                node_name?: string | null;
+                /** @description What is the matter and what to do, in a sentence. */
+                text: string;
+            }[];
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
+        };
+        /** @description Several of something. An object, so that it can grow fields. */
         List_Pool: {
             /** @description In the order of their names or numbers. */
             items: {
@@ -2249,6 +2286,18 @@ export interface components {
             uptime: number;
             /** @description The program's version. */
             version: string;
+        };
+        /** @description Something that somebody should look after. */
+        NodeProblem: {
+            /**
+             * Format: int32
+             * @description The number of the node that says so; absent without a cluster.
+             */
+            node?: number | null;
+            /** @description The name of that node. */
+            node_name?: string | null;
+            /** @description What is the matter and what to do, in a sentence. */
+            text: string;
         };
         /** @description Another password for whoever asks. */
         PasswordChange: {
@@ -5056,6 +5105,61 @@ export interface operations {
             };
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
+        };
+    };
+    list_problems: {
+        parameters: {
+            query?: {
+                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                node?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_NodeProblem"];
+                };
+            };
+            /** @description `query_invalid` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     list_sessions: {

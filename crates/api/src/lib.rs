@@ -44,7 +44,7 @@ pub use self::job::{Job, JobKind, JobState, SyncPaused};
 pub use self::list::{List, Missing};
 pub use self::live::{LiveCore, LiveFlow, LiveSample, LiveVolume};
 pub use self::local::LocalCredential;
-pub use self::node::{Change, Health, Node};
+pub use self::node::{Change, Health, Node, NodeProblem};
 pub use self::pool::{
     DiskFailure, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport, PoolRemains,
     PoolState, RemainingDisk, RemainingMap, RemainingVolume,

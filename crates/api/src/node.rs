@@ -42,6 +42,19 @@ pub struct Node {
     pub record_place: RecordPlace,
 }
 
+/// Something that somebody should look after.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeProblem {
+    /// What is the matter and what to do, in a sentence.
+    pub text: String,
+    /// The number of the node that says so; absent without a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u16>,
+    /// The name of that node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
+}
+
 /// A change under way. One that waits for a disk goes on when the disk answers, and holds up no change of anything else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Change {

@@ -24,8 +24,9 @@ use ureq::unversioned::transport::{Connector, TcpConnector};
 use ureq::{Agent, Body, RequestBuilder};
 
 pub use self::error::ClientError;
+use self::path::segment;
 pub use self::tls::{Fingerprint, Trust, TrustError};
-use crate::{Health, List, LocalCredential, Node, Problem};
+use crate::{Health, List, LocalCredential, Node, NodeProblem, Problem};
 
 /// Loopback answers at once or not at all; a slow tunnel is allowed for.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -106,6 +107,14 @@ impl Client {
     /// See [`ClientError`].
     pub fn node(&self) -> Result<Node> {
         self.get("/v1/node")
+    }
+
+    /// What somebody should look after on another node of the cluster, by its number, or on `all`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn problems_of(&self, node: &str) -> Result<List<NodeProblem>> {
+        self.get(&format!("/v1/problems?node={}", segment(node)))
     }
 
     /// Its metrics, as Prometheus reads them.

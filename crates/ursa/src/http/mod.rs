@@ -28,6 +28,7 @@ mod patience;
 mod peers;
 mod people;
 mod pools;
+mod problems;
 mod refusal;
 mod server;
 mod sessions;
@@ -54,6 +55,7 @@ pub use self::errands::Errands;
 pub use self::events::Ring as EventRing;
 pub use self::live::Live;
 pub use self::peers::show;
+pub use self::problems::Opened;
 pub use self::refusal::{Refusal, with_causes};
 pub use self::server::{Listeners, serve};
 pub use self::state::State;
@@ -71,6 +73,7 @@ fn api() -> OpenApiRouter<State> {
     OpenApiRouter::with_openapi(openapi::document())
         .routes(routes!(node::health))
         .routes(routes!(node::show))
+        .routes(routes!(problems::list))
         .routes(routes!(cluster::nodes))
         .routes(routes!(cluster::remove))
         .routes(routes!(cluster::maintain))

@@ -1,6 +1,7 @@
 //! The node as a whole.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::node::Control;
@@ -9,6 +10,7 @@ use api::{Change, ClusterRecord, Health, Node, Problem, RecordPlace};
 use axum::Json;
 use axum::extract::State as Extracted;
 
+use super::problems;
 use super::refusal::Refusal;
 use super::state::State;
 
@@ -27,13 +29,13 @@ pub(super) async fn health(Extracted(state): Extracted<State>) -> Result<Json<He
 /// What the node is, what is being changed, and what somebody should look after.
 #[utoipa::path(get, path = "/v1/node", tag = "node", operation_id = "show_node", responses((status = OK, description = "The node", body = Node)))]
 pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node>, Refusal> {
-    let now = |control: Rc<Control>| async move {
+    let access = Arc::clone(&state.access);
+    let now = move |control: Rc<Control>| async move {
+        let problems = problems::sentences(&control, Some(&access));
         let place = shown_place(control.record_place());
-        Ok((control.changes(), control.problems(), record(&control).await, place))
+        Ok((control.changes(), problems, record(&control).await, place))
     };
-    let (changes, mut problems, record, record_place) = state.call(now).await?;
-    problems.extend(state.access.audit.known_trouble());
-    problems.extend(state.access.no_certificate.clone());
+    let (changes, problems, record, record_place) = state.call(now).await?;
     Ok(Json(Node {
         name: state.name.clone(),
         version: VERSION.into(),

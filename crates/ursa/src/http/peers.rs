@@ -15,20 +15,22 @@ use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
 
 use super::live::Live;
+use super::problems::Opened;
 use super::refusal::Refusal;
 use super::state::State;
-use super::{history, pools, sessions, volumes};
+use super::{history, pools, problems, sessions, volumes};
 use crate::history::History;
 
 /// Answers what another node asks for.
-pub fn show(history: History, live: Arc<Live>) -> Show {
+pub fn show(history: History, live: Arc<Live>, opened: Arc<Opened>) -> Show {
     Show::new(move |control, what| {
-        let (history, live) = (history.clone(), Arc::clone(&live));
+        let (history, live, opened) = (history.clone(), Arc::clone(&live), Arc::clone(&opened));
         Box::pin(async move {
             let (kind, rest) = what.split_once(' ').unwrap_or((&what, ""));
             match kind {
                 POOLS => serde_json::to_string(&pools::all(&control)).ok(),
                 SESSIONS => serde_json::to_string(&sessions::all(&control).await.ok()?).ok(),
+                PROBLEMS => serde_json::to_string(&problems::all(&control, opened.access().as_deref())).ok(),
                 VOLUMES => serde_json::to_string(&volumes::of_ids(&control, rest)).ok(),
                 LIVE => serde_json::to_string(&live.shown()).ok(),
                 HISTORY => history::shown(&control, &history, rest).await,
@@ -40,6 +42,7 @@ pub fn show(history: History, live: Arc<Live>) -> Show {
 
 pub(super) const POOLS: &str = "pools";
 pub(super) const SESSIONS: &str = "sessions";
+pub(super) const PROBLEMS: &str = "problems";
 pub(super) const VOLUMES: &str = "volumes";
 pub(super) const HISTORY: &str = "history";
 pub(super) const LIVE: &str = "live";

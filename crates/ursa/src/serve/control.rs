@@ -22,7 +22,7 @@ use crate::clock::unix_now;
 use crate::history::History;
 use crate::http::{
     self, Access, Certificate, CertificateError, CredentialLeft, Elsewhere, Errands, EventRing, Listeners,
-    Live, Opening, State, Streams,
+    Live, Opened, Opening, State, Streams,
 };
 use crate::watcher::Guarded;
 
@@ -40,6 +40,8 @@ pub struct Control {
     pub live: Arc<Live>,
     /// What other nodes have this one carry out.
     pub errands: Arc<Errands>,
+    /// What other nodes are told of the HTTP interface.
+    pub opened: Arc<Opened>,
     /// What the cores have done.
     pub core_stats: Arc<dyn Fn() -> Vec<CoreStats> + Send + Sync>,
 }
@@ -214,6 +216,7 @@ impl Http {
         let access = Access::start(&opening);
         let access = access.map_err(|error| ServeError::Access(opening.data_dir.clone(), error))?;
         let access = Arc::new(access);
+        control.opened.tell(&access);
         let reachable: Vec<SocketAddr> = sockets.iter().map(|(address, _)| *address).collect();
         let credential = access.leave_credential(&reached(&sockets), None);
         let listen = |(address, socket): (SocketAddr, TcpSocket)| {

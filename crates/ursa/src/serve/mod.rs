@@ -34,7 +34,7 @@ pub use self::given::Given;
 use self::settings::{Settings, SettingsError};
 use crate::cli::Outcome;
 use crate::history::History;
-use crate::http::{self, CertificateError, Errands, Live};
+use crate::http::{self, CertificateError, Errands, Live, Opened};
 use crate::size::Size;
 
 /// `ursa serve` ended otherwise than by a signal.
@@ -132,7 +132,8 @@ fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
     let history = History::start(&settings.node.data_dir);
     let live = Arc::new(Live::default());
     let errands = Arc::new(Errands::default());
-    let show = http::show(history.clone(), Arc::clone(&live));
+    let opened = Arc::new(Opened::default());
+    let show = http::show(history.clone(), Arc::clone(&live), Arc::clone(&opened));
     let config = Arc::new(node::Config { show, carry: errands.carry(), ..settings.node.clone() });
     let main = move |core| {
         let config = Arc::clone(&config);
@@ -151,6 +152,7 @@ fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
         history,
         live,
         errands,
+        opened,
         core_stats: Arc::new(running.stats_reader()),
     };
     let control = std::thread::Builder::new()

@@ -75,6 +75,14 @@ fn a_node_shows_what_others_have_and_says_what_is_missing() {
         (&pools["missing"][0]["node"], &pools["missing"][0]["reason"]),
         (&json!(1), &json!("nothing is heard of it"))
     );
+    // It is down: that it cannot be asked how it is need not be said besides.
+    let status = second.json(&["status"]);
+    let causes = status["findings"].as_array().unwrap().iter().map(|finding| finding["cause"].as_str());
+    let of_first: Vec<&str> = causes.flatten().filter(|cause| cause.starts_with("Node 1 (")).collect();
+    assert!(
+        matches!(of_first[..], [cause] if cause.ends_with("is down: nothing is heard of it.")),
+        "{status}"
+    );
     // What was known of it before is known still.
     assert_eq!(second.json(&["volume", "list"])[0]["name"], "db");
     until("it is told", || {

@@ -1,6 +1,6 @@
 //! What is wrong now: causes, the worst first, each with one thing to do about it. The console judges alike (`console/src/words/health.ts`).
 
-use api::{ClusterNode, CopyState, Pool, PoolState, RecordPlace, Volume};
+use api::{ClusterNode, CopyState, Missing, NodeProblem, Pool, PoolState, RecordPlace, Volume};
 use serde::Serialize;
 
 use super::Observed;
@@ -58,18 +58,53 @@ pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
     found.extend(nodes.iter().flat_map(of_node));
     found.extend(of_copies(observed));
     found.extend(of_changes(observed));
-    // What the node says itself, unless it is about something that is said already.
-    let bad = observed.pools.iter().filter(|pool| !is_well(pool));
-    let names: Vec<String> = bad.map(|pool| format!("pool {} ", pool.name)).collect();
-    for problem in &observed.node.problems {
-        if !names.iter().any(|name| problem.contains(name.as_str())) {
-            let action = "Follow what it says; the log has more";
-            found.push(degraded(problem.clone(), action, "journalctl -u ursa".into()));
-        }
-    }
+    found.extend(of_problems(observed));
+    found.extend(of_missing(observed));
     found.extend(of_two(nodes).filter(|_| !in_etcd));
     found.sort_by_key(|finding| std::cmp::Reverse(finding.health));
     found
+}
+
+/// What nodes say themselves, unless it is about a pool of which it is said already; what several say alike (of etcd, say) once.
+fn of_problems(observed: &Observed) -> Vec<Finding> {
+    let bad = observed.pools.iter().filter(|pool| !is_well(pool));
+    let bad: Vec<_> = bad.map(|pool| (pool.node, format!("pool {} ", pool.name))).collect();
+    let is_said = |problem: &NodeProblem| {
+        bad.iter().any(|(node, name)| *node == problem.node && problem.text.contains(name.as_str()))
+    };
+    let mut who_says: Vec<(&str, Vec<String>)> = Vec::new();
+    for problem in observed.problems.items.iter().filter(|problem| !is_said(problem)) {
+        let who = problem.node.map(|id| node_words(id, problem.node_name.as_deref().unwrap_or_default()));
+        match who_says.iter_mut().find(|(text, _)| *text == problem.text) {
+            Some((_, nodes)) => nodes.extend(who),
+            None => who_says.push((problem.text.as_str(), who.into_iter().collect())),
+        }
+    }
+    let finding = |(text, nodes): (&str, Vec<String>)| {
+        let nodes = nodes.join(", ");
+        let (cause, action) = match nodes.is_empty() {
+            true => (text.to_owned(), "Follow what it says; the log has more".to_owned()),
+            false => (
+                format!("{}: {text}", capital(&nodes)),
+                format!("Follow what it says; the log of {nodes} has more"),
+            ),
+        };
+        degraded(cause, &action, "journalctl -u ursa".into())
+    };
+    who_says.into_iter().map(finding).collect()
+}
+
+/// Nodes of which nobody knows how they are, though they are heard of. Of one that is down it is said already.
+fn of_missing(observed: &Observed) -> Vec<Finding> {
+    let nodes = observed.nodes.as_deref().unwrap_or_default();
+    let is_down = |id: u16| nodes.iter().any(|node| node.id == id && !node.up);
+    let missing = observed.problems.missing.iter().filter(|one| !is_down(one.node));
+    let finding = |one: &Missing| {
+        let name = node_words(one.node, &one.node_name);
+        let cause = format!("{} does not say how it is: {}.", capital(&name), one.reason);
+        degraded(cause, &format!("Ask on its machine ({})", one.node_name), "ursa status".into())
+    };
+    missing.map(finding).collect()
 }
 
 /// How it is altogether.
@@ -114,7 +149,7 @@ fn of_volume(volume: &Volume) -> Option<Finding> {
 }
 
 fn of_node(node: &ClusterNode) -> Option<Finding> {
-    let name = format!("node {} ({})", node.id, node.name);
+    let name = node_words(node.id, &node.name);
     let end = format!("ursa node maintenance {} off", node.id);
     match (node.up, node.maintenance) {
         (true, false) => None,
@@ -132,6 +167,10 @@ fn of_node(node: &ClusterNode) -> Option<Finding> {
             Some(degraded(cause, &action, "systemctl start ursa".into()))
         }
     }
+}
+
+fn node_words(id: u16, name: &str) -> String {
+    format!("node {id} ({name})")
 }
 
 fn capital(text: &str) -> String {

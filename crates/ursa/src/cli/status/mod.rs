@@ -6,9 +6,13 @@ mod screen;
 #[cfg(test)]
 mod tests;
 
+use std::panic::resume_unwind;
 use std::process::ExitCode;
+use std::thread;
 
-use api::{Client, ClientError, ClusterNode, CopyState, CopySync, Node, Pool, Target, Volume};
+use api::{
+    Client, ClientError, ClusterNode, CopyState, CopySync, List, Node, NodeProblem, Pool, Target, Volume,
+};
 use clap::Args;
 use serde::Serialize;
 
@@ -30,6 +34,8 @@ struct Observed {
     node: Node,
     /// The nodes of its cluster; `None` without one.
     nodes: Option<Vec<ClusterNode>>,
+    /// What all nodes say themselves, and which of them do not answer.
+    problems: List<NodeProblem>,
     pools: Vec<Pool>,
     volumes: Vec<Volume>,
     targets: Vec<Target>,
@@ -82,11 +88,18 @@ impl Status {
     }
 
     fn run(&self, client: &Client, output: &Output) -> Result<Health, CliError> {
+        let node = client.node()?;
+        // With each of these a node that does not answer is waited for, two seconds: both at once.
+        let (volumes, problems) = thread::scope(|scope| {
+            let problems = scope.spawn(|| client.problems_of("all"));
+            (client.volumes(), problems.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        });
         let observed = Observed {
-            node: client.node()?,
+            node,
             nodes: cluster(client)?,
+            problems: problems?,
             pools: client.pools()?,
-            volumes: client.volumes()?,
+            volumes: volumes?,
             targets: client.targets()?,
             sessions: client.sessions()?.len(),
         };

@@ -1,8 +1,8 @@
 //! The whole screen in each state.
 
 use api::{
-    Change, ClusterNode, CopyState, CopySync, DiskFailure, Node, Pool, PoolDisk, PoolState, RecordPlace,
-    SyncRestraint, VolumeCopy, VolumeFork,
+    Change, ClusterNode, CopyState, CopySync, DiskFailure, List, Missing, Node, NodeProblem, Pool, PoolDisk,
+    PoolState, RecordPlace, SyncRestraint, VolumeCopy, VolumeFork,
 };
 
 use super::health::{self, Health};
@@ -50,11 +50,17 @@ fn alone() -> Observed {
             record_place: RecordPlace::Nodes,
         },
         nodes: None,
+        problems: List::of(Vec::new()),
         pools: vec![pool(PoolState::Online)],
         volumes: vec![volume("db", Vec::new())],
         targets: Vec::new(),
         sessions: 1,
     }
+}
+
+/// What node `id` of a cluster says, or a node without one.
+fn problem(id: Option<u16>, text: &str) -> NodeProblem {
+    NodeProblem { text: text.into(), node: id, node_name: id.map(|id| format!("server{id}")) }
 }
 
 /// Three nodes with two volumes of two copies each.
@@ -237,7 +243,8 @@ fn a_failed_disk_of_a_node_alone_is_a_loss() {
     let disk = PoolDisk { path: "/dev/sdb".into(), id: None, total: 0, free: 0, failure: Some(failure) };
     let reason = Some("/dev/sdb failed to write: Input/output error (os error 5)".to_owned());
     observed.pools = vec![Pool { reason, disks: vec![disk], ..pool(PoolState::DiskFailed) }];
-    observed.node.problems = vec!["pool default has lost a disk".into(), "the record is damaged".into()];
+    let said = ["pool default has lost a disk", "the record is damaged"];
+    observed.problems.items = said.map(|text| problem(None, text)).into();
     observed.node.changes = vec![Change {
         what: "deleting volume \"x\"".into(),
         age: 400,
@@ -264,6 +271,57 @@ Has      1 volume, 0 targets, 1 session
 Changes  deleting volume \"x\", for 6m40s: waits for an answer from /dev/sdb
 ",
     );
+}
+
+fn missing() -> Missing {
+    Missing { node: 2, node_name: "server2".into(), reason: "it did not answer within 2 s".into() }
+}
+
+#[test]
+fn what_other_nodes_say_is_theirs_and_what_several_say_is_said_once() {
+    let mut observed = cluster();
+    observed.pools = vec![Pool { node: Some(1), ..pool(PoolState::ReadOnly) }];
+    observed.problems.items = vec![
+        problem(Some(1), "pool default takes no changes"),
+        problem(Some(1), "etcd cannot be used"),
+        problem(Some(2), "pool default takes no changes"),
+        problem(Some(3), "etcd cannot be used"),
+    ];
+    shows(
+        &observed,
+        Health::Degraded,
+        "DEGRADED: Pool default takes no changes: its metadata could not be written. (2 more: `ursa status`)",
+        "\
+Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
+Cluster  3 of 3 nodes up, 4 of 4 copies in sync
+State    DEGRADED: Pool default takes no changes: its metadata could not be written.
+         Node 1 (server1), node 3 (server3): etcd cannot be used
+         Node 2 (server2): pool default takes no changes
+Scan     nothing to copy: all copies are in sync
+Losses   if node 1 is lost: db, mail: goes on after about a second
+         if node 2 is lost: db, mail: goes on after about a second
+Action   Look after its disks (dmesg), then open it again: ursa pool reopen default
+         Follow what it says; the log of node 1 (server1), node 3 (server3) has more: journalctl -u ursa
+         Follow what it says; the log of node 2 (server2) has more: journalctl -u ursa
+Advice   none
+Pools    default: see `ursa pool show default`
+Has      2 volumes, 0 targets, 1 session
+Changes  none under way
+",
+    );
+}
+
+#[test]
+fn a_node_that_does_not_say_how_it_is_is_named_once() {
+    let causes = |observed: &Observed| -> Vec<String> {
+        health::findings(observed).into_iter().map(|finding| finding.cause).collect()
+    };
+    let mut observed = cluster();
+    observed.problems.missing = vec![missing()];
+    let silent = "Node 2 (server2) does not say how it is: it did not answer within 2 s.";
+    assert_eq!(causes(&observed), [silent]);
+    observed.nodes.as_mut().unwrap()[1].up = false;
+    assert_eq!(causes(&observed), ["Node 2 (server2) is down: nothing is heard of it."]);
 }
 
 #[test]
@@ -300,7 +358,11 @@ fn what_is_judged_how() {
         judged(|it| it.nodes.iter_mut().flatten().for_each(|node| node.votes = false)),
         Health::Degraded
     );
-    assert_eq!(judged(|it| it.node.problems = vec!["the record is damaged".into()]), Health::Degraded);
+    assert_eq!(
+        judged(|it| it.problems.items = vec![problem(Some(2), "the record is damaged")]),
+        Health::Degraded
+    );
+    assert_eq!(judged(|it| it.problems.missing = vec![missing()]), Health::Degraded, "nobody knows");
     let codes = [Health::Healthy, Health::Lost, Health::Degraded].map(Health::exit_code);
     assert_eq!(codes, [0, 2, 3]);
 }

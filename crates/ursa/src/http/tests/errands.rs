@@ -18,7 +18,7 @@ const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
 const TARGET: &str = "iqn.2026-11.io.ursa:other";
 
 #[track_caller]
-fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(super) fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + CLUSTER_LIMIT;
     while !is_so() {
         assert!(Instant::now() < end, "{what}: not within {CLUSTER_LIMIT:?}");
@@ -32,7 +32,7 @@ fn free_address() -> String {
 }
 
 /// Nodes 1 and 2 of a cluster.
-fn cluster_of(first: &Rig, second: &Rig) {
+pub(super) fn cluster_of(first: &Rig, second: &Rig) {
     first.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
     let made = first.post("/v1/cluster/tokens", json!({})).json(201);
     second.post("/v1/cluster/join", json!({"token": made["token"], "listen": [free_address()]})).empty(204);

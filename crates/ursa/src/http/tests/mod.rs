@@ -9,6 +9,7 @@ mod hosts;
 mod node;
 mod once;
 mod pools;
+mod problems;
 mod requests;
 mod rig;
 mod sessions;

@@ -17,8 +17,10 @@ fn a_node_tells_what_it_is_until_it_stops() {
             "problems": [], "record_place": "nodes",
         })
     );
+    assert_eq!(rig.get("/v1/problems?node=all").json(200), json!({"items": []}), "also without a cluster");
+    rig.get("/v1/problems?node=2").refused(409, "no_cluster");
     rig.stop();
-    for path in ["/v1/health", "/v1/node", "/v1/volumes", "/metrics"] {
+    for path in ["/v1/health", "/v1/node", "/v1/problems", "/v1/volumes", "/metrics"] {
         rig.get(path).refused(503, "not_running");
     }
 }

@@ -27,7 +27,9 @@ use crate::clock::unix_now;
 use crate::history::History;
 use crate::http::access::{Access, Opening};
 use crate::http::guard::Peer;
-use crate::http::{Elsewhere, Errands, EventRing, Live, State, Streams, errands, events, live, router};
+use crate::http::{
+    Elsewhere, Errands, EventRing, Live, Opened, State, Streams, errands, events, live, router,
+};
 
 pub(super) const MIB: u64 = 1 << 20;
 
@@ -107,13 +109,14 @@ impl Rig {
         let history = History::start(dir.path());
         let live = Arc::new(Live::default());
         let errands = Arc::new(Errands::default());
+        let opened = Arc::new(Opened::default());
         let mut config = Config {
             name: "test".into(),
             data_dir: dir.path().to_owned(),
             portals: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             ram_bytes_max: 64 * MIB,
             drain_deadline: Duration::from_millis(200),
-            show: crate::http::show(history.clone(), Arc::clone(&live)),
+            show: crate::http::show(history.clone(), Arc::clone(&live), Arc::clone(&opened)),
             carry: errands.carry(),
             ..Config::default()
         };
@@ -136,14 +139,15 @@ impl Rig {
         let opening =
             Opening { data_dir: dir.path().to_owned(), no_certificate: None, metrics_without_token: true };
         prepare(dir.path());
-        let access = Access::start(&opening).unwrap();
+        let access = Arc::new(Access::start(&opening).unwrap());
+        opened.tell(&access);
         let state = State {
             node: Handle::new(running.handle()),
             name: "test".into(),
             portals,
             started: SystemTime::now(),
             core_stats: Arc::new(running.stats_reader()),
-            access: Arc::new(access),
+            access,
             events: Arc::new(EventRing::new(unix_now())),
             elsewhere: Elsewhere::default(),
             answers: Arc::default(),
