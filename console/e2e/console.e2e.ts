@@ -70,7 +70,7 @@ it('is set up with the link that the first start has printed', async () => {
 
 it('says what a node alone is, and makes a cluster of three', async () => {
   await go('#/')
-  await said('All nodes are up')
+  await said('This node is up and reports no problem')
   await said(/This node is alone, and has no volume yet/)
   await go('#/volumes')
   await said('There is no volume yet')

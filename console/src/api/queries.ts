@@ -64,14 +64,23 @@ const SESSIONS = queryOptions({
   refetchInterval: SOON,
 })
 
+const PROBLEMS = queryOptions({
+  queryKey: ['problems', 'all'],
+  queryFn: () => data(api.GET('/v1/problems', { params: { query: { node: 'all' } } })),
+  refetchInterval: SOON,
+})
+
 export const useVolumes = () => useQuery({ ...VOLUMES, select: itemsOf })
 export const usePools = () => useQuery({ ...POOLS, select: itemsOf })
 export const useSessions = () => useQuery({ ...SESSIONS, select: itemsOf })
+/** What nodes say that somebody should look after. */
+export const useProblems = () => useQuery({ ...PROBLEMS, select: itemsOf })
 
-/** The nodes whose volumes, pools or sessions are not in the list, and why. */
+/** The nodes whose volumes, pools, sessions or problems are not in the list, and why. */
 export const useMissingVolumes = () => useQuery({ ...VOLUMES, select: missingOf }).data ?? NONE
 export const useMissingPools = () => useQuery({ ...POOLS, select: missingOf }).data ?? NONE
 export const useMissingSessions = () => useQuery({ ...SESSIONS, select: missingOf }).data ?? NONE
+export const useMissingProblems = () => useQuery({ ...PROBLEMS, select: missingOf }).data ?? NONE
 
 export const useVolume = (name: string) =>
   useQuery({

@@ -55,14 +55,14 @@ const HEADLINE = {
 } as const
 
 function HealthPanel() {
-  const { found, severity, known, at } = useHealth()
+  const { found, severity, well, known, at } = useHealth()
   const [first, ...others] = found
   return (
     <Panel title="Health" at={at} right={known && <State tone={severity}>{HEADLINE[severity]}</State>}>
       {!known ? (
         <Empty>The node is being asked.</Empty>
       ) : !first ? (
-        <Text size="sm">All nodes are up, all volumes are served, all copies are in sync and all pools work. Nothing is to be done.</Text>
+        <Text size="sm">{well}</Text>
       ) : (
         <Stack gap="sm">
           <FindingAlert finding={first} />

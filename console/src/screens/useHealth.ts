@@ -1,6 +1,6 @@
 import { useEffect, useMemo } from 'react'
-import { useNode, useNodes, usePools, useVolumes } from '../api/queries'
-import { type Finding, type Severity, findings, worst } from '../words/health'
+import { useMissingPools, useMissingProblems, useMissingVolumes, useNode, useNodes, usePools, useProblems, useVolumes } from '../api/queries'
+import { type Finding, type Severity, allWell, findings, worst } from '../words/health'
 
 /** When this page first saw a finding, in milliseconds since 1970; forgotten when it is gone. */
 const firstSeen = new Map<string, number>()
@@ -8,6 +8,8 @@ const firstSeen = new Map<string, number>()
 export interface Health {
   found: Finding[]
   severity: Severity
+  /** What is known to be well, if nothing is found. */
+  well: string
   /** Whether all was read that is judged. */
   known: boolean
   /** Whether the node does not answer. */
@@ -21,20 +23,29 @@ export function useHealth(): Health {
   const nodes = useNodes()
   const volumes = useVolumes()
   const pools = usePools()
-  const known = nodes.data !== undefined && volumes.data !== undefined && pools.data !== undefined
-  const found = useMemo(
-    () =>
-      findings({ node: node.data, nodes: nodes.data ?? undefined, volumes: volumes.data ?? [], pools: pools.data ?? [] }),
-    [node.data, nodes.data, volumes.data, pools.data],
+  const problems = useProblems()
+  const [noVolumes, noPools, noProblems] = [useMissingVolumes(), useMissingPools(), useMissingProblems()]
+  const known = [node, nodes, volumes, pools, problems].every((query) => query.data !== undefined)
+  const observed = useMemo(
+    () => ({
+      node: node.data,
+      nodes: nodes.data ?? undefined,
+      volumes: volumes.data ?? [],
+      pools: pools.data ?? [],
+      problems: problems.data ?? [],
+      missing: [...noVolumes, ...noPools, ...noProblems],
+    }),
+    [node.data, nodes.data, volumes.data, pools.data, problems.data, noVolumes, noPools, noProblems],
   )
+  const found = useMemo(() => findings(observed), [observed])
   useEffect(() => {
     const keys = new Set(found.map((finding) => finding.key))
     for (const key of keys) if (!firstSeen.has(key)) firstSeen.set(key, Date.now())
     for (const key of firstSeen.keys()) if (!keys.has(key)) firstSeen.delete(key)
   }, [found])
   const failed = node.isError ? node.error : undefined
-  const at = Math.min(...[nodes, volumes, pools].map((query) => query.dataUpdatedAt))
-  return { found, severity: worst(found), known, failed, at }
+  const at = Math.min(...[nodes, volumes, pools, problems].map((query) => query.dataUpdatedAt))
+  return { found, severity: worst(found), well: allWell(observed), known, failed, at }
 }
 
 /** Since when a finding is there, in milliseconds since 1970, and whether the node says so or this page has only seen it then. */

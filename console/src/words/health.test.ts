@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import type { Pool } from '../api/types'
+import type { NodeProblem, Pool } from '../api/types'
 import { node, volume } from './fixtures'
-import { findings, worst } from './health'
+import { allWell, findings, worst } from './health'
 
 const pool: Pool = { name: 'default', state: 'online', disks: [], extent: 1, free: 50, total: 100, volumes: 1 }
-const well = { nodes: [node(1), node(2), node(3)], volumes: [volume('db', [[1, 'in_sync'], [2, 'in_sync']])], pools: [pool] }
+const well = { nodes: [node(1), node(2), node(3)], volumes: [volume('db', [[1, 'in_sync'], [2, 'in_sync']])], pools: [pool], problems: [], missing: [] }
+const said = (text: string, node?: number): NodeProblem => (node === undefined ? { text } : { text, node, node_name: `n${node}` })
 
 describe('health', () => {
   it('has nothing to say when all is well', () => {
@@ -42,12 +43,30 @@ describe('health', () => {
     const state = { name: 'n1', version: '0', cores: 1, uptime: 1, portals: [], changes: [], problems: [], record }
     expect(findings({ ...well, node: state, nodes: [node(1, { votes: false }), node(2, { votes: false })] })).toEqual([])
   })
-  it('names the node of a pool, and takes what this node says for its own pools', () => {
+  it('names the node of a pool, and takes what a node says for its own pools', () => {
     const other: Pool = { ...pool, state: 'read_only', node: 2, node_name: 'n2' }
-    const state = { name: 'n1', version: '0', cores: 1, uptime: 1, portals: [], changes: [], problems: ['pool default is read-only'] }
-    const found = findings({ ...well, node: state, pools: [other] })
-    expect(found.map((f) => f.key)).toEqual(['pool default of n2', 'problem pool default is read-only'])
-    expect(found[0]?.cause).toContain('Pool default of n2 is read-only')
+    const found = findings({ ...well, pools: [other], problems: [said('pool default is read-only', 1), said('pool default is read-only', 2)] })
+    expect(found.map((f) => f.cause)).toEqual(['Pool default of n2 is read-only: its metadata could not be written.', 'n1 (node 1): pool default is read-only'])
+  })
+  it('takes in what any node says, with its name, and what several say once', () => {
+    const problems = [said('etcd cannot be used', 1), said('the audit log cannot be written: its disk has not answered for 5 seconds', 3), said('etcd cannot be used', 2)]
+    const found = findings({ ...well, problems })
+    expect(found.map((f) => f.cause)).toEqual(['n1 (node 1) and n2 (node 2): etcd cannot be used', 'n3 (node 3): the audit log cannot be written: its disk has not answered for 5 seconds'])
+    expect(found[1]).toMatchObject({ severity: 'warning', action: 'Follow what it says; the log of n3 (node 3) has more (journalctl -u ursa).' })
+    const later = findings({ ...well, problems: [said('the audit log cannot be written: its disk has not answered for 7 seconds', 3)] })
+    expect(later[0]?.key, 'the same, for longer').toBe(found[1]?.key)
+  })
+  it('says once that a node does not say how it is, and not of one that is down', () => {
+    const missing = [2, 2, 3].map((id) => ({ node: id, node_name: `n${id}`, reason: 'it did not answer within 2 s' }))
+    const found = findings({ ...well, nodes: [node(1), node(2), node(3, { up: false })], missing })
+    expect(found.map((f) => f.key)).toEqual(['down 3', 'silent 2'])
+    expect(found[1]?.cause).toBe('n2 (node 2) does not say how it is: it did not answer within 2 s.')
+  })
+  it('claims no more than what is known', () => {
+    expect(allWell(well)).toBe('All 3 nodes are up and report no problem, all volumes are served, all copies are in sync, all pools work. Nothing is to be done.')
+    expect(allWell({ volumes: [], pools: [{ ...pool, state: 'exported' }], problems: [], missing: [] })).toBe('This node is up and reports no problem. Nothing is to be done.')
+    const unsaid = findings({ ...well, volumes: [volume('db', [[1, 'in_sync'], [2, 'outside']])] })
+    expect(unsaid.map((f) => f.cause)).toEqual(['1 copy is not in sync, and nobody says how far yet.'])
   })
   it('reminds of a sync that somebody has paused', () => {
     const behind = volume('db', [[1, 'in_sync'], [2, 'outside']])
@@ -59,7 +78,7 @@ describe('health', () => {
   })
   it('does not say the same twice', () => {
     const broken: Pool = { ...pool, state: 'read_only' }
-    const state = { name: 'n1', version: '0', cores: 1, uptime: 1, portals: [], changes: [], problems: ['pool default is read-only', 'something else'] }
-    expect(findings({ ...well, node: state, pools: [broken] }).map((f) => f.key)).toEqual(['pool default', 'problem something else'])
+    const problems = [said('pool default is read-only'), said('something else')]
+    expect(findings({ ...well, pools: [broken], problems }).map((f) => f.key)).toEqual(['pool default', 'problem something else'])
   })
 })

@@ -1,6 +1,7 @@
 // What is wrong now: causes, the worst first, each with one thing to do about it.
 
-import type { ClusterNode, Node, Pool, Volume } from '../api/types'
+import type { ClusterNode, Missing, Node, NodeProblem, Pool, Volume } from '../api/types'
+import { listed } from './missing'
 import { plural } from './size'
 import { progress, syncsOf } from './sync'
 
@@ -26,11 +27,15 @@ export interface Observed {
   nodes?: ClusterNode[]
   volumes: Volume[]
   pools: Pool[]
+  /** What nodes say themselves. */
+  problems: NodeProblem[]
+  /** Nodes whose volumes, pools or problems are not known. */
+  missing: Missing[]
 }
 
 const RANK: Record<Severity, number> = { critical: 0, warning: 1, working: 2, ok: 3 }
 
-export const nameOf = (node: ClusterNode): string => (node.name ? `${node.name} (node ${node.id})` : `node ${node.id}`)
+export const nameOf = (node: Pick<ClusterNode, 'id' | 'name'>): string => (node.name ? `${node.name} (node ${node.id})` : `node ${node.id}`)
 
 export function volumeLink(volume: Volume): string {
   return `#/volumes/${encodeURIComponent(volume.name)}`
@@ -45,19 +50,55 @@ export function findings(observed: Observed): Finding[] {
     ...(observed.node?.record?.place === 'etcd' ? [] : ofVotes(observed.nodes ?? [])),
     ...observed.pools.flatMap(ofPool),
     ...ofCopies(observed),
+    ...ofProblems(observed),
+    ...ofMissing(observed),
   ]
-  // What the node says itself, unless it is about something that is said already.
-  const own = observed.pools.filter((pool) => !pool.node_name || pool.node_name === observed.node?.name)
-  const named = own.filter((pool) => pool.state !== 'online').map((pool) => pool.name)
-  for (const problem of observed.node?.problems ?? []) {
-    if (named.some((name) => problem.includes(`pool ${name} `))) continue
-    found.push({ key: `problem ${problem}`, severity: 'warning', cause: problem, action: 'Follow what it says; the node’s log has more (journalctl -u ursa).' })
-  }
   return found.sort((a, b) => RANK[a.severity] - RANK[b.severity])
 }
 
 export function worst(found: Finding[]): Severity {
   return found[0]?.severity ?? 'ok'
+}
+
+const isOpen = (pool: Pool) => pool.state === 'online'
+
+/** What there is to say when nothing is found: no more than was asked. */
+export function allWell({ nodes, volumes, pools }: Observed): string {
+  const parts = [nodes && nodes.length > 1 ? `All ${nodes.length} nodes are up and report no problem` : 'This node is up and reports no problem']
+  if (volumes.length > 0) parts.push('all volumes are served')
+  if (volumes.some((volume) => volume.copies?.length)) parts.push('all copies are in sync')
+  if (pools.some(isOpen)) parts.push(pools.every(isOpen) ? 'all pools work' : 'all open pools work')
+  return `${parts.join(', ')}. Nothing is to be done.`
+}
+
+/** What nodes say themselves, unless it is about a pool of which it is said already; what several say alike (of etcd, say) once. */
+function ofProblems({ pools, problems }: Observed): Finding[] {
+  const bad = pools.filter((pool) => !isOpen(pool) && pool.state !== 'exported')
+  const isSaid = (problem: NodeProblem) => bad.some((pool) => pool.node === problem.node && problem.text.includes(`pool ${pool.name} `))
+  const whoSays = new Map<string, string[]>()
+  for (const problem of problems.filter((one) => !isSaid(one))) {
+    const { text, node, node_name } = problem
+    const who = node === undefined || node === null ? [] : [nameOf({ id: node, name: node_name ?? '' })]
+    whoSays.set(text, [...(whoSays.get(text) ?? []), ...who])
+  }
+  return [...whoSays].map(([text, who]) => ({
+    // It is the same though it has gone on for longer.
+    key: `problem ${[...who, text].join(' ').replace(/\d+ seconds/g, 'seconds')}`,
+    severity: 'warning',
+    cause: who.length > 0 ? `${listed(who)}: ${text}` : text,
+    action: `Follow what it says; the log of ${who.length > 0 ? listed(who) : 'the node'} has more (journalctl -u ursa).`,
+  }))
+}
+
+/** Nodes of which not all is known, though they are heard of. Of one that is down it is said already. */
+function ofMissing({ nodes, missing }: Observed): Finding[] {
+  const asked = new Map(missing.map((one) => [one.node, one]))
+  for (const node of nodes ?? []) if (!node.up) asked.delete(node.id)
+  return [...asked.values()].map(({ node, node_name, reason }) => ({
+    key: `silent ${node}`, severity: 'warning', link: '#/nodes',
+    cause: `${nameOf({ id: node, name: node_name })} does not say how it is: ${reason}.`,
+    action: 'Nobody knows whether all is well there: open that node’s own console, or ask on its machine (ursa status).',
+  }))
 }
 
 function ofVolume(volume: Volume): Finding[] {
@@ -177,6 +218,7 @@ function ofCopies({ volumes, nodes }: Observed): Finding[] {
   const paused = syncs.filter(({ sync }) => sync.paused)
   const waiting = syncs.filter(({ sync }) => sync.waits_for && !sync.paused)
   const running = syncs.filter(({ sync }) => !sync.waits_for && !sync.paused)
+  const unsaid = volumes.flatMap((volume) => (volume.copies ?? []).filter((copy) => copy.state !== 'in_sync' && !copy.sync && up(copy.node)))
   const found: Finding[] = []
   const stopped = paused[0]
   if (stopped) {
@@ -204,6 +246,13 @@ function ofCopies({ volumes, nodes }: Observed): Finding[] {
       key: 'running syncs', severity: 'working', link: '#/jobs',
       cause: `${plural(running.length, 'copy is', 'copies are')} being brought in sync (${Math.round(100 * done)} %).`,
       action: 'Nothing is to be done. Until then these volumes outlive fewer losses.',
+    })
+  }
+  if (unsaid.length > 0) {
+    found.push({
+      key: 'unsaid syncs', severity: 'working', link: '#/jobs',
+      cause: `${plural(unsaid.length, 'copy is', 'copies are')} not in sync, and nobody says how far yet.`,
+      action: 'Nothing is to be done but wait; if it stays so for minutes, look at the node that has it.',
     })
   }
   return found
