@@ -172,6 +172,34 @@ it('knows volumes and pools of all nodes; changes those, and pools of the one th
   expect(await change(1).getAttribute('aria-disabled')).toBe(null)
 })
 
+it('says what an address is for, and keeps one for data', async () => {
+  const address = `${cluster.node(1).address}:3270`
+  const roles = async () => (await cluster.node(2).ask('GET', '/v1/nodes')).body?.items?.find((node: { id: number }) => node.id === 1)?.link_roles ?? {}
+  const networks = page.getByRole('region', { name: 'Networks by role' })
+  const keep = async (label: string | RegExp) => {
+    await networks.getByRole('row', { name: /^n1/ }).getByRole('button', { name: 'Keep for' }).click()
+    await page.getByRole('radio', { name: label }).check()
+  }
+  await go('#/nodes')
+  await keep(/^Heartbeats/)
+  await said('No address of the node would be left for the data of volumes')
+  expect(await button('Keep it so').isDisabled()).toBe(true)
+  await page.getByRole('radio', { name: /^The data of volumes/ }).check()
+  await said(`ursa node link 1 ${address} --for replication`)
+  await shoot(page, 'link-role')
+  await button('Keep it so').click()
+  await networks.getByText(`${address} (replication)`).waitFor()
+  await until('other nodes know of it', async () => (await roles())[address] === 'replication')
+  await go('#/volumes/mail/copies')
+  await page.getByRole('region', { name: 'Partners and links' }).getByText(`${address} (replication)`).waitFor()
+  await go('#/nodes')
+  await keep(/^All links/)
+  await said(`ursa node link 1 ${address} --for all`)
+  await button('Keep it so').click()
+  await networks.getByText(address, { exact: true }).waitFor()
+  await until('it is for all links again', async () => Object.keys(await roles()).length === 0)
+})
+
 it('shows what a node refuses, with what to do', async () => {
   await go('#/nodes')
   await page.getByRole('row', { name: /^n3/ }).getByRole('button', { name: 'Maintenance' }).click()
@@ -390,6 +418,7 @@ it('lets each role do what it may, and says why not the rest', async () => {
   expect(await grow.getAttribute('aria-disabled')).toBe('true')
   expect(await grow.getAttribute('title')).toBe('You are a viewer: this takes an operator or an admin.')
   expect(await status(vera, 'PATCH', '/v1/volumes/mail', { name: 'other' })).toBe(403)
+  expect(await status(vera, 'PUT', '/v1/nodes/1/links', { address: cluster.node(1).address, role: 'replication' })).toBe(403)
   await vera.goto(`${cluster.node(1).url}/#/users`)
   await vera.getByText('Users and tokens are for admins to see and change.').waitFor()
   await shoot(vera, 'viewer-users')

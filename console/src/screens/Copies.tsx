@@ -13,6 +13,7 @@ import { SyncRow } from '../parts/SyncRow'
 import { Tried } from '../parts/Tried'
 import { link } from '../route'
 import { ursa } from '../words/command'
+import { withRole } from '../words/links'
 import { NO_VOTES, etcdDecides } from '../words/record'
 import { plural } from '../words/size'
 import { copyState, syncsOf } from '../words/sync'
@@ -81,7 +82,7 @@ function Partners({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[];
   const here = nodes.find((node) => node.here)
   const has = (node: ClusterNode) => volume.copies?.find((copy) => copy.node === node.id)
   return (
-    <Panel title="Partners and links" at={at} note={`All nodes that may have volumes, as ${here?.name ?? 'the node that is asked'} sees them. Copies, syncs and what nodes agree on go by the first kind of link, hosts by the second.`}>
+    <Panel title="Partners and links" at={at} note={`All nodes that may have volumes, as ${here?.name ?? 'the node that is asked'} sees them. Links between nodes carry the data of copies, heartbeats and what nodes agree on; one marked (replication) or (heartbeat) is kept for that.`}>
       <Rows width={620} head={['Node', 'Link', 'Has', 'Between nodes', 'For hosts (iSCSI)']} dense>
         {nodes.filter((node) => !node.witness).map((node) => {
           const copy = has(node)
@@ -92,13 +93,13 @@ function Partners({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[];
                 <State tone={!node.up ? 'critical' : node.maintenance ? 'warning' : 'ok'}>{!node.up ? 'nothing is heard' : node.maintenance ? 'maintenance' : node.here ? 'asked by this page' : 'up'}</State>
               </Table.Td>
               <Table.Td>{copy ? `a copy, ${copyState(copy.state)}` : 'no copy of it'}</Table.Td>
-              <Table.Td>{node.addresses.join(', ')}</Table.Td>
+              <Table.Td>{node.addresses.map((address) => withRole(node, address)).join(', ')}</Table.Td>
               <Table.Td>{node.portals.join(', ') || 'none'}</Table.Td>
             </Table.Tr>
           )
         })}
       </Rows>
-      <Text size="xs" c="dimmed" mt="xs">A node that has a copy and was away is given only what it missed, by itself. A copy on a node that has none is new: all of the volume’s data goes there once.</Text>
+      <Text size="xs" c="dimmed" mt="xs">A node that has a copy and was away is given only what it missed, by itself. A copy on a node that has none is new: all of the volume’s data goes there once. What an address is kept for is said under <To href={link('nodes')}>Nodes</To>, “Networks by role”.</Text>
     </Panel>
   )
 }

@@ -13,9 +13,10 @@ import { Rows } from '../parts/Rows'
 import { State } from '../parts/State'
 import { ursa } from '../words/command'
 import { nameOf } from '../words/health'
-import { listed, unheard } from '../words/missing'
+import { unheard } from '../words/missing'
 import { NO_VOTES, etcdDecides } from '../words/record'
 import { duration, plural } from '../words/size'
+import { Networks } from './Networks'
 
 export function Nodes() {
   const nodes = useNodes()
@@ -191,29 +192,6 @@ function Here() {
           ['Changes', one.changes.length ? one.changes.map((change) => `${change.what}, for ${duration(change.age)}: waits for ${change.waits_for}`).join('; ') : 'none under way'],
         ]}
       />
-    </Panel>
-  )
-}
-
-/** What each network is for. A node may have several of a role. */
-function Networks({ nodes, at }: { nodes: ClusterNode[]; at: number }) {
-  const single = nodes.filter((node) => node.addresses.length < 2)
-  return (
-    <Panel title="Networks by role" at={at} note="Between nodes: copies, syncs, and the record that all agree on, encrypted. For hosts: iSCSI, and best on other networks than the first.">
-      <Rows width={480} head={['Node', 'Between nodes', 'For hosts (iSCSI)']} dense>
-        {nodes.map((node) => (
-          <Table.Tr key={node.id}>
-            <Table.Td>{node.name}</Table.Td>
-            <Table.Td>{node.addresses.map((address) => <Text key={address} size="sm">{address}</Text>)}</Table.Td>
-            <Table.Td>{node.witness ? 'none: a witness has no volumes' : node.portals.length > 0 ? node.portals.map((portal) => <Text key={portal} size="sm">{portal}</Text>) : 'none'}</Table.Td>
-          </Table.Tr>
-        ))}
-      </Rows>
-      {single.length > 0 && (
-        <Text size="xs" c="dimmed" mt="xs">
-          {listed(single.map((node) => node.name))} {single.length === 1 ? 'has' : 'have'} one address for other nodes: when that network is lost, so is the link. A second one, on a network of its own: <code>--listen ADDRESS,ADDRESS</code> when a node joins.
-        </Text>
-      )}
     </Panel>
   )
 }
