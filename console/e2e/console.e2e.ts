@@ -1,6 +1,7 @@
 // The console against real nodes: from the first start of three nodes to a mirrored volume, the loss of a node and its return.
 
 import { spawn } from 'node:child_process'
+import { join } from 'node:path'
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
 import { WIDTHS, lookAtAll, looksWrong, openPage, shoot, startBrowser, tellOf } from './browser'
@@ -108,6 +109,11 @@ it('makes a mirrored volume that the API then has', async () => {
   expect(await button('Next').isDisabled()).toBe(true)
   await button('Back').click()
   await field(/^Size/).fill('192M')
+  await page.getByText('Advanced', { exact: true }).click()
+  await page.getByRole('switch', { name: 'Native blocks of 512 bytes' }).check()
+  await said('ursa volume create mail --size 192M --native-512 --on 1')
+  await page.getByRole('switch', { name: 'Native blocks of 512 bytes' }).uncheck()
+  await shoot(page, 'create-advanced')
   await button('Next').click()
   await page.getByLabel(/^n3 \(node 3\)/).check()
   await button('Next').click()
@@ -383,6 +389,28 @@ it('moves a copy by the wizard', async () => {
     const copies: { node: number; state: string }[] = (await cluster.node(1).ask('GET', '/v1/volumes/mail')).body?.copies ?? []
     return copies.length === 2 && copies.every((copy) => copy.node !== 3 && copy.state === 'in_sync')
   })
+})
+
+it('makes a copy anew in another pool of its node', async () => {
+  const file = join(cluster.node(2).dir, 'second.pool')
+  expectStatus(await cluster.node(2).ask('POST', '/v1/pools', { name: 'second', disks: [{ path: file, size: 2 ** 30 }] }))
+  await go('#/volumes/mail/copies')
+  await page.getByLabel('Replace a copy on its node').check()
+  await field(/^Of node$/).click()
+  await page.getByRole('option', { name: /^n2/ }).click()
+  await field(/^Pool there$/).click()
+  await page.getByRole('option', { name: /^second: / }).click()
+  await said('ursa volume copy replace mail --on 2 --pool second')
+  await shoot(page, 'replace-copy')
+  const made = page.waitForResponse((response) => response.request().method() === 'POST' && response.url().endsWith('/copies'))
+  await button('Replace the copy').click()
+  expect((await made).status()).toBeLessThan(300)
+  await until('both copies are in sync', async () => {
+    const copies: { node: number; state: string }[] = (await cluster.node(1).ask('GET', '/v1/volumes/mail')).body?.copies ?? []
+    return copies.length === 2 && copies.every((copy) => copy.state === 'in_sync')
+  })
+  const pools: { name: string; volumes: number }[] = (await cluster.node(2).ask('GET', '/v1/pools')).body.items
+  expect(pools.find((pool) => pool.name === 'second')?.volumes).toBe(1)
 })
 
 it('lets each role do what it may, and says why not the rest', async () => {

@@ -89,14 +89,6 @@ export const useVolume = (name: string) =>
     refetchInterval: SOON,
   })
 
-/** Pools of the node that is asked. */
-export const usePoolsHere = () =>
-  useQuery({
-    queryKey: ['pools', 'here'],
-    queryFn: async () => (await data(api.GET('/v1/pools'))).items,
-    refetchInterval: SOON * 2,
-  })
-
 export const useTargets = () =>
   useQuery({
     queryKey: ['targets'],

@@ -1,8 +1,9 @@
-import { Alert, Checkbox, Group, Radio, Select, Stack, Table, Text, TextInput, Title } from '@mantine/core'
+import { Alert, Checkbox, Group, Radio, Select, Stack, Table, Text, Title } from '@mantine/core'
 import { useState } from 'react'
 import { api, data } from '../api/client'
-import { useNode, useNodes, useVolume } from '../api/queries'
-import type { ClusterNode, StrategyChosen, Volume } from '../api/types'
+import { useNode, useNodes, usePools, useVolume } from '../api/queries'
+import { replaceCopy } from '../api/replace'
+import type { ClusterNode, Pool, StrategyChosen, Volume } from '../api/types'
 import { DeedButton, useDoing } from '../parts/deed'
 import { Panel } from '../parts/Panel'
 import { Paste } from '../parts/Paste'
@@ -12,8 +13,9 @@ import { CopyBadge, State } from '../parts/State'
 import { SyncRow } from '../parts/SyncRow'
 import { Tried } from '../parts/Tried'
 import { link } from '../route'
-import { ursa } from '../words/command'
+import { type CopyDeed, changeCopy, ursa } from '../words/command'
 import { withRole } from '../words/links'
+import { poolChoices, poolProblem } from '../words/pools'
 import { NO_VOTES, etcdDecides } from '../words/record'
 import { plural } from '../words/size'
 import { copyState, syncsOf } from '../words/sync'
@@ -104,47 +106,42 @@ function Partners({ volume, nodes, at }: { volume: Volume; nodes: ClusterNode[];
   )
 }
 
-type Deed = 'add' | 'move' | 'remove'
-
 function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
-  const [deed, setDeed] = useState<Deed>('add')
+  const [deed, setDeed] = useState<CopyDeed>('add')
   const [from, setFrom] = useState<string | null>(null)
   const [to, setTo] = useState<string | null>(null)
-  const [pool, setPool] = useState('')
+  const [pool, setPool] = useState<string | null>(null)
+  const pools = usePools()
   const { busy, error, run, forget } = useDoing()
   const copies = volume.copies ?? []
   const name = (id: number) => nodes.find((node) => node.id === id)?.name ?? `node ${id}`
   const free = nodes.filter((node) => !node.witness && !copies.some((copy) => copy.node === node.id))
-  const inSync = copies.filter((copy) => copy.state === 'in_sync')
-  const onlyOne = (id: string | null) => inSync.length === 1 && inSync[0]?.node === Number(id)
-  const problem =
-    deed !== 'remove' && free.length === 0
-      ? 'Every node that may have volumes has a copy already.'
-      : deed === 'add' && copies.length >= COPIES_MAX
-        ? `It has ${COPIES_MAX} copies; there cannot be more.`
-        : deed === 'remove' && onlyOne(from)
-          ? 'It is the last copy in sync: that one stays.'
-          : undefined
-  const ready = problem === undefined && (deed === 'add' || from !== null) && (deed === 'remove' || to !== null)
-  const command =
-    deed === 'add'
-      ? ursa('volume', 'copy', 'add', volume.name, '--on', to ?? 'NODE', ...(pool ? ['--pool', pool] : []))
-      : deed === 'move'
-        ? ursa('volume', 'copy', 'move', volume.name, '--from', from ?? 'NODE', '--to', to ?? 'NODE', ...(pool ? ['--pool', pool] : []))
-        : ursa('volume', 'copy', 'remove', volume.name, '--on', from ?? 'NODE')
+  const isNew = deed === 'add' || deed === 'move'
+  const gets = isNew ? to : deed === 'replace' ? from : null
+  const there = (pools.data ?? []).filter((one) => gets !== null && one.node === Number(gets))
+  const problem = whyNot(deed, volume, { nodes, from, there, pool })
+  const ready = problem === undefined && (deed === 'add' || copies.some((copy) => copy.node === Number(from))) && (!isNew || to !== null)
+  const command = changeCopy(deed, volume.name, { from, to, pool })
   const path = { params: { path: { name: volume.id } } }
-  const body = { node: Number(to), ...(pool ? { pool } : {}), ...(deed === 'move' ? { instead_of: Number(from) } : {}) }
+  const body = { node: Number(to), ...(pool === null ? {} : { pool }), ...(deed === 'move' ? { instead_of: Number(from) } : {}) }
   async function act() {
     const done = await run(
       () =>
         deed === 'remove'
           ? data(api.DELETE('/v1/volumes/{name}/copies/{node}', { params: { path: { name: volume.id, node: Number(from) } } }))
-          : data(api.POST('/v1/volumes/{name}/copies', { ...path, body })),
+          : deed === 'replace'
+            ? replaceCopy({ volume: volume.id, node: Number(from), pool, gone: () => {
+                // What is left to be done, should that be refused.
+                setDeed('add')
+                setTo(from)
+              } })
+            : data(api.POST('/v1/volumes/{name}/copies', { ...path, body })),
       deed === 'remove' ? 'The copy goes.' : 'The copy is being made; it gets the data in the background.',
     )
     if (done) {
       setFrom(null)
       setTo(null)
+      setPool(null)
     }
   }
   return (
@@ -153,7 +150,8 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
         <Radio.Group
           value={deed}
           onChange={(value) => {
-            setDeed(value as Deed)
+            setDeed(value as CopyDeed)
+            setPool(null)
             forget()
           }}
           label="What"
@@ -161,17 +159,38 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
           <Stack gap={6} mt={6}>
             <Radio value="add" label="Add a copy on another node" description="A new copy is given all of the volume’s data in the background, beside what hosts do" />
             <Radio value="move" label="Move a copy to another node" description="The same; the old one goes when the new one is in sync, so there is never a copy less" />
+            <Radio value="replace" label="Replace a copy on its node" description="For one whose disk or pool was lost: it is given up as it is, and made anew from the others, in a pool of the same node" />
             <Radio value="remove" label="Take a copy away" description="It is deleted on its node, with all that it has; never the last one in sync" />
           </Stack>
         </Radio.Group>
         <Group align="flex-end">
-          {deed !== 'add' && <Select label={deed === 'move' ? 'From' : 'Of node'} data={copies.map((copy) => ({ value: String(copy.node), label: `${name(copy.node)}: ${copyState(copy.state)}` }))} value={from} onChange={setFrom} />}
-          {deed !== 'remove' && <Select label={deed === 'move' ? 'To' : 'On node'} data={free.map((node) => ({ value: String(node.id), label: `${node.name}${node.up ? '' : ' (down)'}${node.maintenance ? ' (maintenance)' : ''}`, disabled: !node.up || node.maintenance }))} value={to} onChange={setTo} />}
-          {deed !== 'remove' && <TextInput label="Pool there" description="Empty: the only one, or default" value={pool} onChange={(event) => setPool(event.currentTarget.value)} />}
+          {deed !== 'add' && (
+            <Select
+              label={deed === 'move' ? 'From' : 'Of node'}
+              data={copies.map((copy) => ({ value: String(copy.node), label: `${name(copy.node)}: ${copyState(copy.state)}` }))}
+              value={from}
+              onChange={(node) => {
+                setFrom(node)
+                if (deed === 'replace') setPool(null)
+              }}
+            />
+          )}
+          {isNew && (
+            <Select
+              label={deed === 'move' ? 'To' : 'On node'}
+              data={free.map((node) => ({ value: String(node.id), label: `${node.name}${node.up ? '' : ' (down)'}${node.maintenance ? ' (maintenance)' : ''}`, disabled: !node.up || node.maintenance }))}
+              value={to}
+              onChange={(node) => {
+                setTo(node)
+                setPool(null)
+              }}
+            />
+          )}
+          {deed !== 'remove' && <Select label="Pool there" description="Empty: the only one, or default" placeholder={gets === null ? 'Choose the node first' : undefined} data={poolChoices(there)} value={pool} onChange={setPool} disabled={gets === null} clearable w={320} maw="100%" />}
         </Group>
         <Text size="sm" c={problem ? 'orange' : undefined} fw={problem ? 600 : undefined}>{problem ?? exposure(deed, volume, from)}</Text>
         {ready &&
-          (deed === 'remove' ? (
+          (!isNew ? (
             <Tried method="DELETE" path={`/v1/volumes/${volume.id}/copies/${from}`} failure="It cannot be taken away" />
           ) : (
             <Tried path={`/v1/volumes/${volume.id}/copies`} body={body} failure="It cannot be done so" />
@@ -179,8 +198,8 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
         <Paste text={command} label="The same on the command line" />
         {error !== undefined && <ProblemAlert error={error} what="Not done" />}
         <Group justify="flex-end">
-          <DeedButton color={deed === 'remove' ? 'red' : undefined} loading={busy} because={problem ?? (ready ? undefined : 'Choose the node first.')} onClick={() => void act()}>
-            {deed === 'add' ? 'Add the copy' : deed === 'move' ? 'Move the copy' : 'Take the copy away'}
+          <DeedButton color={isNew ? undefined : 'red'} loading={busy} because={problem ?? (ready ? undefined : 'Choose the node first.')} onClick={() => void act()}>
+            {deed === 'add' ? 'Add the copy' : deed === 'move' ? 'Move the copy' : deed === 'replace' ? 'Replace the copy' : 'Take the copy away'}
           </DeedButton>
         </Group>
       </Stack>
@@ -188,8 +207,25 @@ function Change({ volume, nodes }: { volume: Volume; nodes: ClusterNode[] }) {
   )
 }
 
+/** Why it cannot be done; undefined if nothing is known that is against it. */
+function whyNot(deed: CopyDeed, volume: Volume, { nodes, from, there, pool }: { nodes: ClusterNode[]; from: string | null; there: Pool[]; pool: string | null }): string | undefined {
+  const copies = volume.copies ?? []
+  const isNew = deed === 'add' || deed === 'move'
+  if (isNew && nodes.every((node) => node.witness || copies.some((copy) => copy.node === node.id))) return 'Every node that may have volumes has a copy already.'
+  if (deed === 'add' && copies.length >= COPIES_MAX) return `It has ${COPIES_MAX} copies; there cannot be more.`
+  if (isNew || from === null) return undefined
+  const inSync = copies.filter((copy) => copy.state === 'in_sync')
+  if (inSync.length === 1 && inSync[0]?.node === Number(from)) return 'It is the last copy in sync: that one stays.'
+  if (deed === 'remove') return undefined
+  // The old copy goes before the new one is asked for: what would refuse that is to be known before.
+  const node = nodes.find((node) => node.id === Number(from))
+  if (!node || !node.up || node.maintenance) return `${node?.name ?? `Node ${from}`} is ${node?.up ? 'in maintenance' : 'down'}: it could not make the copy anew.`
+  // The space of the old copy is free by then, and it is not known here which pool that is.
+  return there.length === 0 ? `${node.name} has not said which pools it has.` : poolProblem(there, pool, 0)
+}
+
 /** What it means for what can be lost. */
-function exposure(deed: Deed, volume: Volume, from: string | null): string {
+function exposure(deed: CopyDeed, volume: Volume, from: string | null): string {
   const copies = volume.copies ?? []
   const inSync = copies.filter((copy) => copy.state === 'in_sync').length
   const leaving = copies.find((copy) => copy.node === Number(from))
@@ -198,6 +234,8 @@ function exposure(deed: Deed, volume: Volume, from: string | null): string {
       return `When it is in sync there are ${plural(copies.length + 1, 'copy', 'copies')}; until then the volume outlives what it outlives now. Each write then goes to one node more.`
     case 'move':
       return 'Meanwhile the old copy counts; a move that is not wanted any more ends when the new copy is taken away before it is in sync.'
+    case 'replace':
+      return 'It is taken away first, with all that it has: until the new one is in sync, there is a copy less.'
     case 'remove': {
       const left = inSync - (leaving?.state === 'in_sync' ? 1 : 0)
       return left >= 2 ? `${left} copies in sync are left.` : left === 1 ? 'One copy in sync is left: when its node is lost, nobody can use the volume until it is back.' : 'No copy in sync would be left: that is refused.'

@@ -1,7 +1,7 @@
 import { Alert, Button, Checkbox, Group, NumberInput, Radio, Select, Stack, Stepper, Switch, Text, TextInput, Title } from '@mantine/core'
 import { useState } from 'react'
 import { api, data } from '../api/client'
-import { useHosts, useNode, useNodes, usePoolsHere, useTargets, useVolumes } from '../api/queries'
+import { useHosts, useNode, useNodes, usePools, useTargets, useVolumes } from '../api/queries'
 import type { VolumeCreate } from '../api/types'
 import { DeedButton, useDoing } from '../parts/deed'
 import { useFocusOfStep } from '../parts/focus'
@@ -11,7 +11,8 @@ import { ProblemAlert, To } from '../parts/Problem'
 import { Tried } from '../parts/Tried'
 import { go, link } from '../route'
 import { createVolume } from '../words/command'
-import { type Draft, type Known, STEPS, emptyDraft, problemsOf, requestOf } from '../words/draft'
+import { type Draft, type Known, SLICES, STEPS, emptyDraft, poolsOf, problemsOf, requestOf } from '../words/draft'
+import { poolChoices } from '../words/pools'
 import { etcdDecides, exposure } from '../words/record'
 import { plural, size } from '../words/size'
 
@@ -19,7 +20,7 @@ import { plural, size } from '../words/size'
 export function CreateVolume() {
   const nodes = useNodes()
   const volumes = useVolumes()
-  const pools = usePoolsHere()
+  const pools = usePools()
   const targets = useTargets()
   const hosts = useHosts()
   const [draft, setDraft] = useState<Draft>(emptyDraft)
@@ -133,7 +134,44 @@ function What({ draft, set, problems }: Step) {
           <Radio value="4096" label="4096 bytes" />
         </Group>
       </Radio.Group>
+      <Advanced draft={draft} set={set} />
     </>
+  )
+}
+
+/** What is best left alone, and found by who looks for it. */
+function Advanced({ draft, set }: Pick<Step, 'draft' | 'set'>) {
+  const [open, setOpen] = useState(false)
+  return (
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>
+        <Text size="sm" fw={500} span>
+          Advanced
+        </Text>
+      </summary>
+      {open && (
+        <Stack gap="md" mt="sm">
+          <Select
+            label="Slices"
+            description="Over how many it is striped, and so over how many cores"
+            placeholder="One a core"
+            data={SLICES.map(String)}
+            value={draft.slices === null ? null : String(draft.slices)}
+            onChange={(slices) => set({ slices: slices === null ? null : Number(slices) })}
+            clearable
+            w={340}
+            maw="100%"
+          />
+          <Switch
+            label="Native blocks of 512 bytes"
+            description={draft.blockSize === 512 ? 'Hosts are told that the physical blocks have 512 bytes, too, not 4096' : 'Blocks of 4096 bytes have none of 512'}
+            disabled={draft.blockSize !== 512}
+            checked={draft.blockSize === 512 && draft.native512}
+            onChange={(event) => set({ native512: event.currentTarget.checked })}
+          />
+        </Stack>
+      )}
+    </details>
   )
 }
 
@@ -143,9 +181,9 @@ function Where({ draft, set, problems, known }: Step) {
   const cluster = known.nodes.length > 0
   const pool = (
     <Select
-      label={cluster ? 'Pool, on this node' : 'Pool'}
-      description="Empty: the only one, or the one named default"
-      data={known.pools.map((pool) => ({ value: pool.name, label: `${pool.name}: ${size(pool.free)} free of ${size(pool.total)}`, disabled: pool.state !== 'online' }))}
+      label="Pool"
+      description={`${draft.place === 'copies' || draft.place === 'nodes' ? 'Of that name on each of the nodes. ' : ''}Empty: the only one, or the one named default`}
+      data={poolChoices(poolsOf(draft, known))}
       value={draft.pool}
       onChange={(pool) => set({ pool })}
       error={problems.pool}
@@ -208,11 +246,16 @@ function Review({ request, known }: { request: VolumeCreate; known: Known }) {
   return (
     <>
       <Text>
-        <b>{request.name}</b>: {size(request.size)}, {request.kind === 'ram' ? 'in memory' : 'thick'}, blocks of {request.block_size ?? 512} bytes, {where}.
+        <b>{request.name}</b>: {size(request.size)}, {request.kind === 'ram' ? 'in memory' : 'thick'}, blocks of {request.block_size ?? 512} bytes{request.native_512 ? ', native' : ''}, {request.slices ? `${plural(request.slices, 'slice')}, ` : ''}{where}.
       </Text>
       <Text size="sm">
         {request.map === false ? 'Nobody sees it until it is mapped.' : `Host group ${request.host ?? 'local'} sees it at ${request.target ?? `iqn.2026-11.io.ursa:${request.name}`}, LUN ${request.lun ?? 'as is free'}.`}
       </Text>
+      {request.kind !== 'ram' && (
+        <Text size="sm" c="dimmed">
+          There is no cache to choose yet.
+        </Text>
+      )}
     </>
   )
 }

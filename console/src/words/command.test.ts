@@ -1,11 +1,12 @@
 import { expect, it } from 'vitest'
-import { createVolume, quoted, ursa } from './command'
+import { changeCopy, createVolume, quoted, ursa } from './command'
 
 it('says only what is not the default', () => {
   expect(createVolume({ name: 'db', size: 10 * 2 ** 30 })).toBe('ursa volume create db --size 10G')
   expect(
     createVolume({ name: 'db', size: 2 ** 30, kind: 'ram', block_size: 4096, nodes: [1, 3], host: 'web', target: 'iqn.2026-11.io.ursa:x', lun: 0, pool: 'fast' }),
   ).toBe('ursa volume create db --size 1G --pool fast --kind ram --block-size 4096 --on 1,3 --target iqn.2026-11.io.ursa:x --host web --lun 0')
+  expect(createVolume({ name: 'db', size: 2 ** 30, native_512: true, slices: 8 })).toBe('ursa volume create db --size 1G --native-512 --slices 8')
   expect(createVolume({ name: '', size: 1000, copies: 2, map: false, host: 'web' })).toBe('ursa volume create NAME --size 1000 --copies 2 --no-map')
 })
 
@@ -13,4 +14,13 @@ it('quotes what a shell would take apart', () => {
   expect(quoted('a b')).toBe("'a b'")
   expect(quoted("it's")).toBe("'it'\\''s'")
   expect(ursa('host', 'create', '$(reboot)')).toBe("ursa host create '$(reboot)'")
+})
+
+it('has a command line for each change of copies', () => {
+  const chosen = { from: '3', to: '2', pool: 'fast' }
+  expect(changeCopy('add', 'db', chosen)).toBe('ursa volume copy add db --on 2 --pool fast')
+  expect(changeCopy('move', 'db', chosen)).toBe('ursa volume copy move db --from 3 --to 2 --pool fast')
+  expect(changeCopy('replace', 'db', chosen)).toBe('ursa volume copy replace db --on 3 --pool fast')
+  expect(changeCopy('remove', 'db', chosen)).toBe('ursa volume copy remove db --on 3')
+  expect(changeCopy('add', 'db', { from: null, to: null, pool: null })).toBe('ursa volume copy add db --on NODE')
 })

@@ -33,3 +33,12 @@ export function createVolume(volume: VolumeCreate): string {
   }
   return ursa(...words)
 }
+
+export type CopyDeed = 'add' | 'move' | 'replace' | 'remove'
+
+/** `ursa volume copy ...`: nodes by number, null while they are not chosen. */
+export function changeCopy(deed: CopyDeed, volume: string, { from, to, pool }: { from: string | null; to: string | null; pool: string | null }): string {
+  const [left, gets] = [from ?? 'NODE', to ?? 'NODE']
+  const nodes = deed === 'add' ? ['--on', gets] : deed === 'move' ? ['--from', left, '--to', gets] : ['--on', left]
+  return ursa('volume', 'copy', deed, volume, ...nodes, ...(pool === null || deed === 'remove' ? [] : ['--pool', pool]))
+}

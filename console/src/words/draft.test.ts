@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import type { Pool } from '../api/types'
-import { type Known, emptyDraft, problemsOf, requestOf } from './draft'
+import { type Known, emptyDraft, poolsOf, problemsOf, requestOf } from './draft'
 import { node, volume } from './fixtures'
 
 const pool: Pool = { name: 'default', state: 'online', disks: [], extent: 1, free: 2 ** 30, total: 2 ** 31, volumes: 1 }
@@ -29,4 +29,28 @@ it('says what is wrong before it is sent', () => {
   expect(wrong({ target: 'x' })).toEqual(['target'])
   expect(wrong({ target: 'iqn.2026-11.io.ursa:x', lun: 0 })).toEqual(['lun'])
   expect(wrong({ target: 'iqn.2026-11.io.ursa:x', lun: 1 })).toEqual([])
+})
+
+it('asks for slices and native blocks only when they are wanted, and can be had', () => {
+  expect(requestOf({ ...good, slices: 8, native512: true })).toMatchObject({ slices: 8, native_512: true })
+  expect(requestOf({ ...good, blockSize: 4096, native512: true })).not.toHaveProperty('native_512')
+})
+
+it('looks at the pools of the nodes where copies are to be', () => {
+  const of = (id: number, name: string, more: Partial<Pool> = {}): Pool => ({ ...pool, name, node: id, node_name: `n${id}`, ...more })
+  const three: Known = { ...known, nodes: [node(1), node(2), node(3)], pools: [of(1, 'default'), of(2, 'fast'), of(2, 'slow'), of(3, 'fast', { free: 0 })] }
+  const names = (change: object) => poolsOf({ ...good, ...change }, three).map((one) => `${one.node} ${one.name}`)
+  expect(names({ place: 'nodes', nodes: [2] })).toEqual(['2 fast', '2 slow'])
+  expect(names({ place: 'alone' })).toEqual(['1 default'])
+  expect(names({})).toHaveLength(4)
+  const wrong = (change: object) => problemsOf({ ...good, ...change }, three).pool
+  expect(wrong({ place: 'nodes', nodes: [2] })).toBe('n2: There are several pools: choose one')
+  expect(wrong({ place: 'nodes', nodes: [2], pool: 'fast' })).toBeUndefined()
+  expect(wrong({ place: 'nodes', nodes: [1, 2], pool: 'fast' })).toBe('There is no pool named fast')
+  expect(wrong({ place: 'nodes', nodes: [2, 3], pool: 'fast' })).toMatch(/^n3: 512MiB do not fit/)
+  // Where Ursa chooses, the node that is asked gets one; the others are its choice, and it says what is wrong with them.
+  expect(wrong({ pool: 'fast' })).toBe('There is no pool named fast')
+  expect(wrong({ pool: 'default' })).toBeUndefined()
+  // One that has no volumes needs no pool.
+  expect(problemsOf({ ...good, copies: 1 }, { ...three, nodes: [node(1, { witness: true }), node(2)], pools: [of(2, 'fast')] }).pool).toBeUndefined()
 })

@@ -1,13 +1,18 @@
 // A volume that is being asked for, and what is wrong with it so far.
 
 import type { ClusterNode, Pool, Target, Volume, VolumeCreate } from '../api/types'
-import { parseSize, size } from './size'
+import { poolProblem } from './pools'
+import { parseSize } from './size'
 
 export interface Draft {
   name: string
   size: string
   kind: 'thick' | 'ram'
   blockSize: 512 | 4096
+  /** Of blocks of 512 bytes: the disk says that it has no larger ones inside. */
+  native512: boolean
+  /** Absent: one a core. */
+  slices: number | null
   place: 'copies' | 'nodes' | 'alone' | undefined
   copies: number
   nodes: number[]
@@ -23,6 +28,8 @@ export const emptyDraft: Draft = {
   size: '',
   kind: 'thick',
   blockSize: 512,
+  native512: false,
+  slices: null,
   place: undefined,
   copies: 2,
   nodes: [],
@@ -37,8 +44,41 @@ export interface Known {
   /** Empty without a cluster. */
   nodes: ClusterNode[]
   volumes: Volume[]
+  /** Of all nodes that have said so. */
   pools: Pool[]
   targets: Target[]
+}
+
+/** As the API has them: powers of two. */
+export const SLICES = [1, 2, 4, 8, 16, 32, 64]
+
+/** The pools of the nodes where copies are placed, or may be. */
+export function poolsOf(draft: Draft, known: Known): Pool[] {
+  if (known.nodes.length === 0) return known.pools
+  const nodes = draft.place === 'copies' ? known.nodes.filter(takesCopies) : certain(draft, known)
+  return nodes.flatMap((node) => poolsOn(node, known))
+}
+
+const takesCopies = (node: ClusterNode) => node.up && !node.witness && !node.maintenance
+
+/** The nodes that it will be on, as far as that is known: where Ursa chooses, the one that is asked, if it may. Which others, and whether their pools do, the node says. */
+function certain(draft: Draft, known: Known): ClusterNode[] {
+  if (draft.place === 'nodes') return known.nodes.filter((node) => draft.nodes.includes(node.id))
+  return known.nodes.filter((node) => node.here && (draft.place !== 'copies' || takesCopies(node)))
+}
+
+const poolsOn = (node: ClusterNode, known: Known) => known.pools.filter((pool) => (typeof pool.node === 'number' ? pool.node === node.id : node.here))
+
+/** What is wrong with the pools of the nodes where it is to be. Of another node that has said nothing of its pools, nothing is known to be. */
+function unplaced(draft: Draft, known: Known, bytes: number): string | undefined {
+  const needs = draft.kind === 'thick' ? bytes : 0
+  if (known.nodes.length === 0) return poolProblem(known.pools, draft.pool, needs)
+  for (const node of certain(draft, known)) {
+    const pools = poolsOn(node, known)
+    const problem = pools.length > 0 || node.here ? poolProblem(pools, draft.pool, needs) : undefined
+    if (problem !== undefined) return node.here ? problem : `${node.name}: ${problem}`
+  }
+  return undefined
 }
 
 export const STEPS: { name: string; fields: (keyof Draft)[] }[] = [
@@ -66,14 +106,8 @@ export function problemsOf(draft: Draft, known: Known): Partial<Record<keyof Dra
     if (draft.nodes.length < 1) problems.nodes = 'Choose one at least'
     else if (draft.nodes.length > 4) problems.nodes = 'Four at most'
   }
-  const here = draft.place !== 'nodes' || !cluster || draft.nodes.some((id) => known.nodes.find((node) => node.id === id)?.here)
-  const pool = draft.pool === null ? (known.pools.length === 1 ? known.pools[0] : known.pools.find((pool) => pool.name === 'default')) : known.pools.find((pool) => pool.name === draft.pool)
-  if (here) {
-    if (known.pools.length === 0) problems.pool = 'This node has no pool: make one under “Pools and disks”'
-    else if (!pool) problems.pool = 'There are several pools: choose one'
-    else if (pool.state !== 'online') problems.pool = `Pool ${pool.name} takes no volumes now`
-    else if (draft.kind === 'thick' && bytes !== undefined && bytes > pool.free) problems.pool = `${size(bytes)} do not fit: ${pool.name} has ${size(pool.free)} free`
-  }
+  const wrongPool = unplaced(draft, known, bytes ?? 0)
+  if (wrongPool !== undefined) problems.pool = wrongPool
   if (draft.map) {
     const target = draft.target || `iqn.2026-11.io.ursa:${draft.name}`
     if (draft.target !== '' && !/^(iqn\.\d{4}-\d\d\.[a-z0-9.:-]+|eui\.[0-9A-Fa-f]{16}|naa\.[0-9A-Fa-f]{16,32})$/.test(draft.target)) problems.target = 'An iSCSI name: iqn.2026-11.io.ursa:NAME, in small letters'
@@ -88,6 +122,8 @@ export function requestOf(draft: Draft): VolumeCreate {
   const request: VolumeCreate = { name: draft.name, size: parseSize(draft.size) ?? 0, kind: draft.kind, block_size: draft.blockSize, map: draft.map }
   if (draft.place === 'copies') request.copies = draft.copies
   if (draft.place === 'nodes') request.nodes = draft.nodes
+  if (draft.blockSize === 512 && draft.native512) request.native_512 = true
+  if (draft.slices !== null) request.slices = draft.slices
   if (draft.pool !== null) request.pool = draft.pool
   if (draft.map) {
     if (draft.host !== 'local') request.host = draft.host

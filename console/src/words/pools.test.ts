@@ -1,0 +1,24 @@
+import { expect, it } from 'vitest'
+import type { Pool } from '../api/types'
+import { poolChoices, poolProblem } from './pools'
+
+const GIB = 2 ** 30
+const pool = (name: string, more: Partial<Pool> = {}): Pool => ({ name, state: 'online', disks: [], extent: 1, free: GIB, total: 2 * GIB, volumes: 0, ...more })
+
+it('takes the pool that a node would', () => {
+  expect(poolProblem([pool('fast')], null, GIB)).toBeUndefined()
+  expect(poolProblem([pool('fast'), pool('default')], null, 0)).toBeUndefined()
+  expect(poolProblem([pool('fast'), pool('slow')], null, 0)).toBe('There are several pools: choose one')
+  expect(poolProblem([pool('fast'), pool('slow')], 'slow', 0)).toBeUndefined()
+  expect(poolProblem([pool('fast')], 'slow', 0)).toBe('There is no pool named slow')
+  expect(poolProblem([pool('fast', { state: 'disk_failed' })], null, 0)).toBe('Pool fast takes no volumes now')
+  expect(poolProblem([pool('fast')], null, 2 * GIB)).toBe('2GiB do not fit: fast has 1GiB free')
+  expect(poolProblem([], null, 0)).toMatch(/^This node has no pool/)
+})
+
+it('offers each name once, with what is free', () => {
+  const offered = poolChoices([pool('fast', { node: 1, node_name: 'n1' }), pool('slow', { node: 1, state: 'disk_failed' }), pool('fast', { node: 2, node_name: '', free: 0 })])
+  expect(offered.map((one) => [one.value, one.disabled])).toEqual([['fast', false], ['slow', true]])
+  expect(offered[0]?.label).toBe('fast: 1GiB free of 2GiB on n1, 0B free of 2GiB on node 2')
+  expect(offered[1]?.label).toBe('slow: 1GiB free of 2GiB')
+})

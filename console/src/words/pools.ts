@@ -1,0 +1,31 @@
+// Which pools a volume or a copy of it can be in.
+
+import type { Pool } from '../api/types'
+import { size } from './size'
+
+/** The one that a node takes: of that name; unnamed the only one, or the one named default. */
+function taken(pools: Pool[], name: string | null): Pool | undefined {
+  if (name !== null) return pools.find((pool) => pool.name === name)
+  return pools.length === 1 ? pools[0] : pools.find((pool) => pool.name === 'default')
+}
+
+/** Why a node with these pools does not take what needs so many bytes; undefined if it does. */
+export function poolProblem(pools: Pool[], name: string | null, needs: number): string | undefined {
+  if (pools.length === 0) return 'This node has no pool: make one under “Pools and disks”'
+  const pool = taken(pools, name)
+  if (!pool) return name === null ? 'There are several pools: choose one' : `There is no pool named ${name}`
+  if (pool.state !== 'online') return `Pool ${pool.name} takes no volumes now`
+  if (needs > pool.free) return `${size(needs)} do not fit: ${pool.name} has ${size(pool.free)} free`
+  return undefined
+}
+
+/** Pools to choose from, each name once, with what is free: on each node, if there are several. */
+export function poolChoices(pools: Pool[]): { value: string; label: string; disabled: boolean }[] {
+  const names = [...new Set(pools.map((pool) => pool.name))]
+  return names.map((name) => {
+    const of = pools.filter((pool) => pool.name === name)
+    const free = (pool: Pool) => `${size(pool.free)} free of ${size(pool.total)}`
+    const each = of.length === 1 ? of.map(free) : of.map((pool) => `${free(pool)} on ${pool.node_name || `node ${pool.node}`}`)
+    return { value: name, label: `${name}: ${each.join(', ')}`, disabled: of.every((pool) => pool.state !== 'online') }
+  })
+}
