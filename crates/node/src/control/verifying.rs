@@ -224,14 +224,10 @@ impl Control {
         Ok(self.verifications.of.borrow().get(&id).map(|verifying| verifying.shown()))
     }
 
-    /// In how many bytes copies of a volume are known to differ, if they were compared in this life of the node: what was found last, until a whole
+    /// In how many bytes copies are known to differ, of volumes that were compared in this life of the node: what was found last, until a whole
     /// comparison has found something else.
-    ///
-    /// # Errors
-    /// A volume that does not exist.
-    pub fn known_to_differ(&self, name: &str) -> Result<Option<u64>, ControlError> {
-        let id = self.volume(name)?.info.id;
-        Ok(self.verifications.of.borrow().get(&id).map(|verifying| verifying.differing().bytes))
+    pub fn known_to_differ(&self) -> BTreeMap<VolumeId, u64> {
+        self.verifications.of.borrow().iter().map(|(id, it)| (*id, it.differing().bytes)).collect()
     }
 
     /// Comparisons that are under way.

@@ -67,10 +67,10 @@ impl Snapshot {
         let copies =
             volumes.iter().filter_map(|volume| Some((volume.info.name.clone(), volume.copies.clone()?)));
         let copies: Vec<(String, CopiesStatus)> = copies.collect();
-        let different = copies.iter().filter_map(|(name, status)| {
-            let bytes = control.known_to_differ(&status.entry.id).ok()??;
-            Some((name.clone(), bytes))
-        });
+        let known_to_differ = control.known_to_differ();
+        let different = volumes
+            .iter()
+            .filter_map(|volume| Some((volume.info.name.clone(), *known_to_differ.get(&volume.info.id)?)));
         let different = different.collect();
         let volumes = volumes.into_iter().map(|volume| Measured {
             id: volume.info.id,

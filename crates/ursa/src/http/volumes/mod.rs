@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use ::node::control::{ControlError, VolumeStatus};
 use ::node::{Control, VolumeId};
-use api::{ClusterNode, List, Problem, Volume, VolumeKind, VolumeMap};
+use api::{ClusterNode, ClusterRecord, List, Missing, Problem, Volume, VolumeKind, VolumeMap};
 use axum::extract::State as Extracted;
 
 pub use self::elsewhere::Elsewhere;
@@ -35,27 +35,37 @@ use crate::loss::{Cluster, losses};
 #[utoipa::path(get, path = "/v1/volumes", tag = "volumes", operation_id = "list_volumes", responses((status = OK, description = "All of them", body = List<Volume>)))]
 pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Volume>>, Refusal> {
     let known = state.elsewhere.clone();
-    Ok(axum::Json(state.call(|control| everywhere(control, known)).await?))
+    let Everywhere { mut items, missing, nodes, record } =
+        state.call(|control| everywhere(control, known)).await?;
+    // Not on the node's core, which has requests of hosts to answer.
+    let cluster = Cluster { nodes: &nodes, record: record.as_ref() };
+    items.iter_mut().for_each(|volume| volume.losses = losses(volume, cluster));
+    items.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(axum::Json(List { items, missing }))
+}
+
+/// What the list of volumes is made of.
+struct Everywhere {
+    items: Vec<Volume>,
+    missing: Vec<Missing>,
+    nodes: Vec<ClusterNode>,
+    record: Option<ClusterRecord>,
 }
 
 /// How long it is waited for the cluster's record to say who votes: without that it is not said what a loss would do.
 const VOTES_DEADLINE: Duration = Duration::from_secs(1);
 
-async fn everywhere(control: Rc<Control>, known: Elsewhere) -> Result<List<Volume>, ControlError> {
+async fn everywhere(control: Rc<Control>, known: Elsewhere) -> Result<Everywhere, ControlError> {
     let names = control.node_names();
     let mut items: Vec<Volume> = control.volumes().into_iter().map(|volume| shown(volume, &names)).collect();
     let here = items.iter().map(|volume| volume.id.clone()).collect();
     let (others, missing) = elsewhere::all(&control, known, &here).await?;
-    if !others.is_empty() {
-        items.extend(others);
-        items.sort_by(|a, b| a.name.cmp(&b.name));
-    }
-    if items.iter().any(|volume| !volume.copies.is_empty()) {
-        let (nodes, record) = (nodes(&control).await, record(&control).await);
-        let cluster = Cluster { nodes: &nodes, record: record.as_ref() };
-        items.iter_mut().for_each(|volume| volume.losses = losses(volume, cluster));
-    }
-    Ok(List { items, missing })
+    items.extend(others);
+    let (nodes, record) = match items.iter().any(|volume| !volume.copies.is_empty()) {
+        true => (nodes(&control).await, record(&control).await),
+        false => (Vec::new(), None),
+    };
+    Ok(Everywhere { items, missing, nodes, record })
 }
 
 /// The nodes of the cluster; none if that cannot be said soon.
