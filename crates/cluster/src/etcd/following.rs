@@ -46,8 +46,12 @@ pub(super) struct Seen {
 impl Seen {
     /// By the head of an answer, and the last transaction in it.
     pub(super) fn of(header: &Value, last: Last) -> Seen {
-        let etcd = Some(number(&header["cluster_id"])).filter(|etcd| *etcd > 0);
-        Seen { etcd, revision: Revision(number(&header["revision"])), last, op: None }
+        Seen { etcd: name_of(header), revision: Revision(number(&header["revision"])), last, op: None }
+    }
+
+    /// Whether an answer with this head is not of the etcd that was seen.
+    pub(super) fn is_elsewhere(self, header: &Value) -> bool {
+        self.etcd.is_some() && self.etcd != name_of(header)
     }
 
     /// With this step, too.
@@ -55,6 +59,11 @@ impl Seen {
         let (last, op) = step.last.map_or((self.last, self.op), |last| (last, step.op));
         Seen { revision: step.change.revision, last, op, ..self }
     }
+}
+
+/// What etcd's cluster calls itself, by the head of an answer.
+fn name_of(header: &Value) -> Option<u64> {
+    Some(number(&header["cluster_id"])).filter(|name| *name > 0)
 }
 
 impl fmt::Display for Seen {

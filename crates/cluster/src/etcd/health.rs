@@ -117,7 +117,7 @@ impl Shared {
         let version = &version["kvs"][0];
         let found = Seen::of(header, Last::of(version));
         let wrong = match &version["value"] {
-            _ if seen.etcd.is_some_and(|etcd| found.etcd != Some(etcd)) => Some(Wrong::Another),
+            _ if seen.is_elsewhere(header) => Some(Wrong::Another),
             Value::Null => Some(Wrong::Missing),
             value if *value != base64(VERSION.as_bytes()) => Some(Wrong::Version),
             _ if found.revision < seen.revision || !found.last.may_follow(seen.last) => {

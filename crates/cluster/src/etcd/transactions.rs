@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::Shared;
-use super::following::Seen;
 use super::gateway::{Failed, Refused, number};
 use super::health::Wrong;
 use super::layout::{COMMITTED, CONFLICTED, Last, VERSION, base64};
@@ -63,7 +62,7 @@ impl Shared {
                 };
             }
             // The comparison cannot name the etcd: what was done in another one was done elsewhere.
-            if seen.etcd.is_some() && Seen::of(&answer["header"], seen.last).etcd != seen.etcd {
+            if seen.is_elsewhere(&answer["header"]) {
                 self.found(Some(Wrong::Another));
                 return Err(Error::OutcomeUnknown);
             }
