@@ -56,7 +56,7 @@ impl Patience {
     /// Beside a link that is up. Nobody looks after that meanwhile; and a kernel that is reached answers at once, whatever its processes do.
     fn beside(limits: &Limits, role: Role) -> Patience {
         match role {
-            Role::Control => Patience { connect: limits.doubt, handshake: limits.control_silence },
+            Role::Control => Patience { connect: limits.doubt, handshake: limits.silence },
             Role::Replication => Patience::alone(limits),
         }
     }

@@ -43,4 +43,4 @@ pub use link::Link;
 pub use links::{Handler, Links, PeerState, StartError};
 pub use name::{ClusterId, LinkName, Role};
 pub use obituary::{Obituary, ObituaryError};
-pub use settings::{CONTROL_SILENCE, DOUBT, Limits, Peer, Settings};
+pub use settings::{DOUBT, Limits, Peer, SILENCE, Settings};

@@ -19,7 +19,7 @@ use rt::sync::Notify;
 
 use crate::frame::{self, Decoder, Frame, Malformed};
 use crate::tls::{FeedError, Tls};
-use crate::{CONTROL_SILENCE, DOUBT, Handler, LinkName, Role};
+use crate::{DOUBT, Handler, LinkName, SILENCE};
 
 /// From this many missing bytes of a payload on, it is received in place.
 const IN_PLACE_MIN: usize = 32 << 10;
@@ -32,7 +32,7 @@ const SEAL_PART: usize = 256 << 10;
 const LOOKS: u32 = 20;
 
 const _: () = assert!(
-    3 * CONTROL_SILENCE.as_millis() / LOOKS as u128 <= DOUBT.as_millis(),
+    3 * SILENCE.as_millis() / LOOKS as u128 <= DOUBT.as_millis(),
     "signs of life are up to one and a half looks apart, and as much late"
 );
 
@@ -85,16 +85,6 @@ pub(crate) struct Identity {
 pub(crate) struct Bounds {
     pub(crate) queued_bytes: usize,
     pub(crate) silence: Duration,
-    pub(crate) control_silence: Duration,
-}
-
-impl Bounds {
-    fn silence_of(self, role: Role) -> Duration {
-        match role {
-            Role::Control => self.control_silence,
-            Role::Replication => self.silence,
-        }
-    }
 }
 
 /// The sending side of a link, on its core. It stays what it is when the link is down: what is put on it then goes nowhere.
@@ -280,7 +270,7 @@ impl Link {
 
     /// Waits until the link is over, and sees to it that it is if the peer is silent.
     async fn watch(&self) {
-        let tick = self.bounds.silence_of(self.name().role) / LOOKS;
+        let tick = self.bounds.silence / LOOKS;
         // Ticks are counted, not time: where this core was late itself, what has arrived meanwhile comes to its turn first.
         let mut silent_ticks = 0;
         while !self.is_over() {

@@ -95,8 +95,8 @@ impl Links {
             let listener = Listener::bind(address).await;
             listeners.push(Rc::new(listener.map_err(|source| StartError::Listen { address, source })?));
         }
-        let Limits { queued_bytes, silence, control_silence, .. } = limits;
-        let bounds = Bounds { queued_bytes, silence, control_silence };
+        let Limits { queued_bytes, silence, .. } = limits;
+        let bounds = Bounds { queued_bytes, silence };
         for core in 0..rt::cores() {
             let install_handler = install_handler.clone();
             let core = CoreId(u16::try_from(core).expect("cores have numbers of 16 bits"));

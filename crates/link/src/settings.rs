@@ -27,16 +27,16 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-/// See [`Limits::control_silence`]. No shorter than a lease (`node` asserts it): what a link that was merely slow would have brought later could
-/// not save anything any more, so that to end it costs nobody anything.
-pub const CONTROL_SILENCE: Duration = Duration::from_secs(1);
+/// See [`Limits::silence`]. No shorter than a lease (`node` asserts it): what a control link that was merely slow would have brought later could
+/// not save anything any more, so that to end it costs nobody anything. No longer for links with data: while one of them is dead and counts as up, a node whose
+/// control link was made anew seems to be reached, and hosts wait for it.
+pub const SILENCE: Duration = Duration::from_secs(1);
 
 /// See [`Limits::doubt`]. Longer than signs of life are apart (asserted where they are given), and so short that the link goes by another network before a
 /// node is missed (`node` asserts it): `docs/why/replication.md`, *When a network falls silent*.
 pub const DOUBT: Duration = Duration::from_millis(150);
 
-const _: () =
-    assert!(DOUBT.as_millis() < CONTROL_SILENCE.as_millis(), "a link is doubted before it is given up");
+const _: () = assert!(DOUBT.as_millis() < SILENCE.as_millis(), "a link is doubted before it is given up");
 
 /// Times and bounds of links.
 #[derive(Clone, Debug)]
@@ -45,11 +45,9 @@ pub struct Limits {
     pub connect: Duration,
     /// How long it may then take until both sides have agreed on it.
     pub handshake: Duration,
-    /// A link whose peer says nothing for longer than this is given up, within a tenth more. Each side that has nothing to say shows at least
-    /// thirteen times in this time that it lives. Must be the same on all nodes.
+    /// A link whose peer says nothing for longer than this is given up, within a tenth more; without the control link a node counts as lost. Each side that
+    /// has nothing to say shows at least thirteen times in this time that it lives. Must be the same on all nodes.
     pub silence: Duration,
-    /// The same of the control link: without it a node counts as lost.
-    pub control_silence: Duration,
     /// When nothing has come over the control link for so long, who connects tries the peer's other addresses beside it. The link stays unless the peer
     /// answers at one of them before it is heard again. So a false alarm, because one of the two had no time, costs a connection that comes to nothing.
     pub doubt: Duration,
@@ -70,8 +68,7 @@ impl Default for Limits {
         Limits {
             connect: Duration::from_secs(2),
             handshake: Duration::from_secs(5),
-            silence: Duration::from_secs(5),
-            control_silence: CONTROL_SILENCE,
+            silence: SILENCE,
             doubt: DOUBT,
             backoff_min: Duration::from_millis(50),
             backoff_max: Duration::from_secs(1),

@@ -236,14 +236,12 @@ fn a_silent_peer_is_given_up_by_the_control_link_first_and_found_again() {
         let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
         cluster.world.cut(a.sim, b.sim);
         let began = cluster.world.now();
-        let up = |count| [a, b].iter().all(|node| node.log.up().len() == count);
-        assert!(cluster.world.run_until(|| up(1), 20 * SECOND));
+        let none_up = || [a, b].iter().all(|node| node.log.up().is_empty());
+        cluster.world.run_for(SECOND * 8 / 10);
+        assert_eq!((a.log.up().len(), b.log.up().len()), (2, 2));
+        assert!(cluster.world.run_until(none_up, 20 * SECOND));
         let took = cluster.world.now() - began;
-        assert!((SECOND * 8 / 10..SECOND * 12 / 10).contains(&took), "{took:?}");
-        assert_eq!(a.log.count(|told| *told == Told::Down(control(2))), 1);
-        assert!(cluster.world.run_until(|| up(0), 20 * SECOND));
-        let took = cluster.world.now() - began;
-        assert!((4 * SECOND..7 * SECOND).contains(&took), "{took:?}");
+        assert!(took < SECOND * 12 / 10, "links of all kinds: {took:?}");
         cluster.world.run_for(20 * SECOND);
         cluster.world.heal_all();
         cluster.world.run_for(4 * SECOND);
@@ -259,7 +257,7 @@ fn who_is_heard_before_the_silence_is_over_is_not_given_up() {
         let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
         for _ in 0..20 {
             cluster.world.cut(a.sim, b.sim);
-            // TCP tries again after as long at most: together less than the control link waits.
+            // TCP tries again after as long at most: together less than a link waits.
             cluster.world.run_for(SECOND * 4 / 10);
             cluster.world.heal_all();
             cluster.world.run_for(SECOND);
@@ -288,16 +286,13 @@ fn a_paused_node_does_not_take_its_own_pause_for_silence() {
     let cluster = Cluster::new(3, &[1, 1]);
     cluster.settle();
     let [a, b] = &cluster.nodes[..] else { panic!("two nodes") };
-    // Not as long as the peer waits, but with all of this node's own timers late: first of any link, then of one that is for data.
-    for (pause, lost) in [(SECOND * 8 / 10, 0), (4 * SECOND, 1)] {
-        cluster.world.pause(b.sim);
-        cluster.world.run_for(pause);
-        cluster.world.resume(b.sim);
-        cluster.world.run_for(10 * SECOND);
-        for node in [a, b] {
-            let downs = |role| node.log.count(|told| matches!(told, Told::Down(name) if name.role == role));
-            assert_eq!((downs(Role::Control), downs(Role::Replication)), (lost, 0), "{pause:?}");
-        }
+    // Not as long as the peer waits, but with all of this node's own timers late.
+    cluster.world.pause(b.sim);
+    cluster.world.run_for(SECOND * 8 / 10);
+    cluster.world.resume(b.sim);
+    cluster.world.run_for(10 * SECOND);
+    for node in [a, b] {
+        assert_eq!(node.log.count(|told| matches!(told, Told::Down(_))), 0);
     }
     cluster.world.pause(b.sim);
     cluster.world.run_for(10 * SECOND);

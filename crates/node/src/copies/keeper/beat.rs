@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::Instant;
-use link::{CONTROL_SILENCE, DOUBT, Link};
+use link::{DOUBT, Link, SILENCE};
 use replica::{LEASE_LENGTH, NodeId, SILENCE_MAX};
 
 use super::super::core::{Copies, on_every_core};
@@ -28,7 +28,7 @@ const _: () = {
     );
     assert!(SILENCE_MAX.as_millis() < LEASE_LENGTH.as_millis(), "and so before any lease runs out");
     assert!(
-        LEASE_LENGTH.as_millis() <= CONTROL_SILENCE.as_millis(),
+        LEASE_LENGTH.as_millis() <= SILENCE.as_millis(),
         "what was silent for as long as a lease lasts has cost it already: to give the link up costs no more"
     );
 };
