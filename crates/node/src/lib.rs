@@ -11,6 +11,7 @@ pub mod control;
 pub mod copies;
 pub mod events;
 mod histogram;
+pub mod parts;
 mod port_numbers;
 mod portal;
 mod record;

@@ -114,6 +114,8 @@ pub(crate) struct Core {
     id: CoreId,
     /// Tasks that can make progress, oldest first.
     ready: RefCell<VecDeque<Runnable>>,
+    /// Tasks that have let the turn end, see [`next_turn`].
+    turn_enders: RefCell<Vec<Waker>>,
     /// A waker of each unfinished task, so that a core can be torn down with tasks still waiting.
     active: RefCell<Slab<Waker>>,
     pub(crate) timers: Timers,
@@ -152,6 +154,7 @@ impl Core {
         Rc::new(Core {
             id,
             ready: RefCell::default(),
+            turn_enders: RefCell::default(),
             active: RefCell::default(),
             timers: Timers::default(),
             clock,
@@ -176,9 +179,14 @@ impl Core {
         Entered { previous: CURRENT.replace(Some(Rc::clone(self))) }
     }
 
-    /// Whether a task could run at once.
+    /// Whether a task could run at once, or in the next turn.
     pub(crate) fn has_ready(&self) -> bool {
-        !self.ready.borrow().is_empty()
+        !self.ready.borrow().is_empty() || !self.turn_enders.borrow().is_empty()
+    }
+
+    /// Has those go on that have let the last turn end, after all that is ready by now. A world calls this when it has handed out what has completed.
+    pub(crate) fn begin_turn(&self) {
+        self.turn_enders.take().into_iter().for_each(Waker::wake);
     }
 
     /// Runs at most `max` ready tasks; returns how many ran. The core must be entered.
@@ -227,6 +235,7 @@ impl Core {
             wakers.into_iter().for_each(Waker::wake);
             // Functions that others have sent are not called any more: what they start from is gone.
             let messages = std::mem::take(&mut self.remote().lock().messages);
+            drop(self.turn_enders.take());
             let ready = self.ready.take();
             if ready.is_empty() && messages.is_empty() && self.active.borrow().is_empty() {
                 return;
@@ -371,7 +380,7 @@ where
     }
 }
 
-/// Lets other ready tasks of this core run first.
+/// Lets other ready tasks of this core run first. What completes meanwhile may come later: see [`next_turn`].
 pub async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(|context| {
@@ -379,6 +388,19 @@ pub async fn yield_now() {
             return Poll::Ready(());
         }
         context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Lets the core end its turn: what has completed and what has come from other cores goes first, and what that leads to at once. For long work in parts.
+pub async fn next_turn() {
+    let mut ended = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut ended, true) {
+            return Poll::Ready(());
+        }
+        with_current(|core| core.turn_enders.borrow_mut().push(context.waker().clone()));
         Poll::Pending
     })
     .await;

@@ -237,12 +237,10 @@ impl Control {
     pub async fn nodes(&self) -> Result<Vec<NodeStatus>, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let status = keeper.store().status(MEMBERS_DEADLINE).await.ok();
-        let volumes = keeper.volumes();
+        let mut copies = Vec::new();
+        keeper.for_each_entry(|entry| copies.extend(entry.copies)).await;
         let preferred = keeper.get::<u16>(PREFERRED).map(|(node, _)| node);
-        let copies = |id: u16| {
-            let all = volumes.iter().flat_map(|volume| &volume.entry.copies);
-            all.filter(move |copy| copy.node == id)
-        };
+        let copies = |id: u16| copies.iter().filter(move |copy| copy.node == id);
         let node = |(entry, up): (NodeEntry, bool)| NodeStatus {
             here: NodeId(entry.id) == keeper.me(),
             up,

@@ -403,7 +403,7 @@ fn status(name: &str, known: &KnownPool) -> PoolStatus {
                 id: pool.id().to_string(),
                 usage,
                 metadata: pool.metadata_state(),
-                volumes: pool.volumes().len(),
+                volumes: pool.volume_ids().len(),
                 failed,
             })
         }

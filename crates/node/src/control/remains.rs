@@ -60,7 +60,7 @@ impl Control {
                 }
             });
         };
-        if keeper.volume(info.id).is_some() || self.being_made.borrow().contains(&info.id) {
+        if keeper.has(info.id) || self.being_made.borrow().contains(&info.id) {
             return None;
         }
         Some(if keeper.acts_by().0 == 0 {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use proto::iscsi::target::CloseReason;
@@ -11,10 +12,11 @@ use store::MetadataState;
 use super::record_place::RecordPlace;
 use super::{Control, ControlError, FailedDisk, PoolStatus};
 use crate::config::RecordEngine;
-use crate::copies::{self, ClusterError, Copies, RECORD_DEADLINE};
+use crate::copies::{self, ClusterError, Copies, RECORD_DEADLINE, VolumeEntry};
+use crate::parts;
 use crate::record::{RecordError, RecordFault};
 use crate::shard::{Shard, ask_all_cores};
-use crate::unit::UnitStats;
+use crate::unit::{Unit, UnitStats};
 use crate::volume::VolumeId;
 
 /// A session as administrators see it.
@@ -171,16 +173,16 @@ impl Control {
         let by_core = ask_all_cores(|| async { Copies::current().traffic() }).await?;
         let counted = keeper.counted();
         let (mut synced, mut dirtied) = (BTreeMap::new(), BTreeMap::new());
-        for status in keeper.volumes() {
-            let Some(volume) = VolumeId::parse(&status.entry.id) else { continue };
-            for copy in &status.entry.copies {
-                if let Some(of_copy) = copy.slot().and_then(|slot| counted.get(&(status.entry.number, slot)))
-                {
+        let count = |entry: VolumeEntry| {
+            let Some(volume) = VolumeId::parse(&entry.id) else { return };
+            for copy in &entry.copies {
+                if let Some(of_copy) = copy.slot().and_then(|slot| counted.get(&(entry.number, slot))) {
                     synced.insert((volume, copy.node), of_copy.copied);
                     dirtied.insert((volume, copy.node), of_copy.dirtied);
                 }
             }
-        }
+        };
+        keeper.for_each_entry(count).await;
         let traffic = copies::sum_traffic(by_core).into_iter().map(|(node, traffic)| (node.0, traffic));
         let (sync_limit, sync_budget) = (keeper.sync_limit(), keeper.sync_budget(rt::now()));
         Ok(ReplicationStats { traffic: traffic.collect(), synced, dirtied, sync_limit, sync_budget })
@@ -193,7 +195,8 @@ impl Control {
     pub async fn total_stats(&self) -> Result<UnitStats, ControlError> {
         let by_core = ask_all_cores(|| async {
             let mut sum = UnitStats::default();
-            Shard::current().units().iter().for_each(|unit| unit.add_stats_to(&mut sum));
+            let add = |unit: Rc<Unit>| unit.add_stats_to(&mut sum);
+            parts::for_each(Shard::current().units(), add).await;
             sum
         });
         let mut all = UnitStats::default();
@@ -207,12 +210,11 @@ impl Control {
     /// [`ControlError::Core`].
     pub async fn stats(&self) -> Result<VolumeStats, ControlError> {
         let by_core = ask_all_cores(|| async {
-            Shard::current().units().iter().map(|unit| (unit.id(), unit.stats())).collect::<Vec<_>>()
+            parts::filter_map(Shard::current().units(), |unit| Some((unit.id(), unit.stats()))).await
         });
         let mut all = VolumeStats::new();
-        for (id, stats) in by_core.await?.into_iter().flatten() {
-            all.entry(id).or_default().add(&stats);
-        }
+        let add = |(id, stats): (VolumeId, UnitStats)| all.entry(id).or_default().add(&stats);
+        parts::for_each(by_core.await?.into_iter().flatten(), add).await;
         Ok(all)
     }
 }

@@ -273,7 +273,7 @@ impl Control {
             verifying.note(found, len);
             // Half of the time is the hosts'; and nothing goes on without end where a part takes no time.
             rt::sleep(rt::now().since(began)).await;
-            rt::yield_now().await;
+            rt::next_turn().await;
         }
         turns.release(1);
         verifying.end();

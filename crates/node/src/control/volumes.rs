@@ -3,7 +3,7 @@
 use base::{BlockCount, BlockSize, ByteLen};
 use proto::scsi::limits::AtomicWrites;
 use proto::scsi::{AccessState, LuConfig, LuState};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use store::{Pool, PoolId, SliceSpec, Stripe, VolumeInfo, VolumeKind, VolumeSpec};
@@ -14,7 +14,8 @@ use super::copies::Worth;
 use super::turns::Thing;
 use super::{Control, ControlError, CopyOpening, Placement};
 use crate::access::VolumeName;
-use crate::copies::{CopiesStatus, Keeper, volume_name_key};
+use crate::copies::{CopiesStatus, Keeper, VolumeEntry, volume_name_key};
+use crate::parts;
 use crate::shard::{Shard, on_all_cores};
 use crate::unit::{Paths, Unit, identity};
 use crate::volume::{Slice, Volume, VolumeId};
@@ -83,14 +84,28 @@ pub(super) struct Opening {
 }
 
 impl Control {
-    /// All volumes of open pools, by name.
-    pub fn volumes(&self) -> Vec<VolumeStatus> {
+    /// All volumes of open pools, in no order, a few in each turn of this core.
+    pub async fn volumes(&self) -> Vec<VolumeStatus> {
         let mut all: Vec<VolumeStatus> = Vec::new();
         for pool in self.open_pools() {
             let name = pool.name();
-            all.extend(pool.volumes().into_iter().map(|info| self.volume_status(info, &name)));
+            let status = |id| Some(self.volume_status(pool.volume(id)?, &name));
+            all.extend(parts::filter_map(pool.volume_ids(), status).await);
         }
-        all.sort_by(|a, b| a.info.name.cmp(&b.info.name));
+        all
+    }
+
+    /// What volumes are called: those of open pools, and those of the cluster.
+    pub async fn volume_names(&self) -> BTreeMap<VolumeId, String> {
+        let mut all = BTreeMap::new();
+        for pool in self.open_pools() {
+            let add = |id| all.extend(pool.volume(id).map(|volume| (id, volume.name)));
+            parts::for_each(pool.volume_ids(), add).await;
+        }
+        if let Some(keeper) = self.keeper() {
+            let add = |entry: VolumeEntry| all.extend(VolumeId::parse(&entry.id).map(|id| (id, entry.name)));
+            keeper.for_each_entry(add).await;
+        }
         all
     }
 

@@ -93,7 +93,7 @@ impl Volume {
                 break;
             }
             if number % STATUS_PIECES_A_TURN == 0 {
-                rt::yield_now().await;
+                rt::next_turn().await;
             }
         }
         Ok(status.found)

@@ -238,7 +238,7 @@ fn a_volume_that_cannot_be_mapped_is_not_made() {
         let faults = DiskFaults { write_error_one_in: 1, ..DiskFaults::default() };
         rig.world.set_disk_faults(rig.server, RECORD, faults);
         assert!(matches!(create("iqn.2026-01.org.ursa:new"), Err(ControlError::Record(_))));
-        assert!(rig.control(|control| async move { control.volumes() }).is_empty());
+        assert!(rig.control(|control| async move { control.volumes().await }).is_empty());
         assert_eq!(free(&rig), before, "the space is back");
         // Nobody knows what the next start will find, so there is no next change; the pools go on.
         assert!(matches!(create("iqn.2026-01.org.ursa:new"), Err(ControlError::Record(_))));

@@ -148,7 +148,8 @@ fn a_pool_whose_metadata_could_not_be_written_is_closed_and_opened_anew() {
         let pool = rig.control(|control| async move { control.pool(POOL) }).unwrap();
         assert_eq!(pool.state.unwrap().metadata, MetadataState::Writable);
         rig.control(|control| async move {
-            let name = control.volumes().into_iter().find(|volume| volume.pool == POOL).unwrap().info.name;
+            let name =
+                control.volumes().await.into_iter().find(|volume| volume.pool == POOL).unwrap().info.name;
             crate::rig::map(&control, &name, 0).await.unwrap();
         });
         rig.client("again").run(|portal| async move { drop(log_in(portal, "again", 0).await) });

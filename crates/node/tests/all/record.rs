@@ -30,7 +30,7 @@ fn listing(rig: &Rig) -> Listing {
         let access = control.access();
         let targets = access.targets().map(|target| format!("{target:?}"));
         let hosts = access.hosts().map(|host| format!("{host:?}"));
-        let volumes = control.volumes().into_iter().map(|volume| format!("{:?}", volume.info));
+        let volumes = control.volumes().await.into_iter().map(|volume| format!("{:?}", volume.info));
         let pools = control.pools().into_iter().map(|pool| format!("{} {}", pool.name, pool.state.is_ok()));
         targets.chain(hosts).chain(volumes).chain(pools).collect()
     })

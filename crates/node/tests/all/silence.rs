@@ -143,7 +143,7 @@ fn a_volume_with_commands_at_a_silent_disk_is_deleted_when_it_answers_and_holds_
         rig.world.run_for(2 * HOUR);
         let (volumes, changes, free) = rig.control(|control| async move {
             let pool = control.pool(POOL).unwrap().state.unwrap();
-            (control.volumes(), control.changes(), pool.usage.total.0 - pool.usage.free.0)
+            (control.volumes().await, control.changes(), pool.usage.total.0 - pool.usage.free.0)
         });
         assert_eq!(volumes.iter().map(|volume| &volume.info.name).collect::<Vec<_>>(), [OTHER]);
         assert!(changes.is_empty(), "{changes:?}");

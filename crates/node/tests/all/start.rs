@@ -22,7 +22,7 @@ fn wanted(mib: u64) -> Wanted {
 }
 
 fn names(rig: &Rig) -> Vec<String> {
-    let volumes = rig.control(|control| async move { control.volumes() });
+    let volumes = rig.control(|control| async move { control.volumes().await });
     volumes.into_iter().map(|volume| volume.info.name).collect()
 }
 
@@ -50,7 +50,7 @@ fn who_comes_before_the_node_listens_finds_the_volume_once_it_does() {
         // It is made once, even if it is to be larger now.
         rig.world.crash(rig.server);
         rig.start_with(wanted(16)).unwrap();
-        let volumes = rig.control(|control| async move { control.volumes() });
+        let volumes = rig.control(|control| async move { control.volumes().await });
         assert_eq!((volumes.len(), volumes[0].info.capacity), (1, ByteLen(8 * MIB)));
         assert_eq!(volumes[0].maps.len(), 1);
     });
@@ -93,7 +93,7 @@ fn a_volume_whose_reservations_cannot_be_read_is_not_served_and_the_others_are()
             control.store_lu_state(id, b"written by a version to come".to_vec()).await.unwrap();
         });
         rig.power_cycle();
-        let volumes = rig.control(|control| async move { control.volumes() });
+        let volumes = rig.control(|control| async move { control.volumes().await });
         let problems: Vec<_> = volumes.iter().map(|volume| volume.problem.is_some()).collect();
         assert_eq!(problems, [false, true], "{volumes:?}");
         rig.client("client").run(|portal| async move {

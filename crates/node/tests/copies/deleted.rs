@@ -8,7 +8,7 @@ impl Cluster {
     /// The volumes of a node's pools, by name.
     fn names_on(&self, index: usize) -> Vec<String> {
         self.control(index, |control| async move {
-            control.volumes().into_iter().map(|volume| volume.info.name).collect()
+            control.volumes().await.into_iter().map(|volume| volume.info.name).collect()
         })
     }
 

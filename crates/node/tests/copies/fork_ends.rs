@@ -29,8 +29,9 @@ fn serves_plain(cluster: &Cluster, index: usize) -> bool {
 
 /// Whether the node's pool has something of the volume.
 fn has_copy(cluster: &Cluster, index: usize) -> bool {
-    cluster
-        .control(index, |control| async move { control.volumes().iter().any(|it| it.info.name == "thick") })
+    cluster.control(index, |control| async move {
+        control.volumes().await.iter().any(|it| it.info.name == "thick")
+    })
 }
 
 fn wait(cluster: &Cluster, what: &str, is_so: impl Fn() -> bool) {

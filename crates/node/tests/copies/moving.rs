@@ -33,7 +33,7 @@ impl Cluster {
 
     /// How many volumes a node's pools have.
     fn kept(&self, index: usize) -> usize {
-        self.control(index, |control| async move { control.volumes().len() })
+        self.control(index, |control| async move { control.volumes().await.len() })
     }
 
     fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
@@ -191,7 +191,7 @@ fn a_lost_disk_is_replaced_and_comes_back() {
         cluster.assert_all(1, 3);
         let pools = || {
             cluster.control(1, |control| async move {
-                control.volumes().into_iter().map(|volume| volume.pool).collect::<Vec<_>>()
+                control.volumes().await.into_iter().map(|volume| volume.pool).collect::<Vec<_>>()
             })
         };
         cluster.wait_until("the old copy is deleted", || pools() == ["other"]);
@@ -207,7 +207,7 @@ impl Cluster {
     }
 
     fn size(&self, by: usize) -> u64 {
-        self.control(by, |control| async move { control.volumes()[0].info.capacity.0 })
+        self.control(by, |control| async move { control.volumes().await[0].info.capacity.0 })
     }
 }
 

@@ -186,6 +186,7 @@ impl Universe {
             rung.store(false, Ordering::Relaxed);
             core.take_messages();
             core.fire_timers(clock.now());
+            core.begin_turn();
             core.run_ready(tasks_max as usize)
         });
         cost += ran as u64 * TASK_NANOS;

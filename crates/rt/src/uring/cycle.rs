@@ -46,6 +46,7 @@ impl Cycle {
     pub(super) fn run(&mut self) {
         while !self.stopping.load(Ordering::Acquire) {
             self.core.take_messages();
+            self.core.begin_turn();
             let ran = self.core.run_ready(TASKS_MAX);
             self.driver.relieve();
             self.busy_turns += u64::from(ran > 0);

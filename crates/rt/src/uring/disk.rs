@@ -283,7 +283,7 @@ impl Disk {
             extents.push((data, hole - data));
             at = hole;
             if extents.len().is_multiple_of(LOOKUPS_MAX) {
-                crate::yield_now().await;
+                crate::next_turn().await;
             }
         }
         Ok(extents)

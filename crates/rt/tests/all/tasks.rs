@@ -170,3 +170,22 @@ fn a_core_keeps_one_value_of_each_type() {
         assert_eq!(rt::local::<u16>(), None);
     });
 }
+
+#[test]
+fn what_has_come_goes_before_work_in_parts() {
+    let parts = run(|| async {
+        let done = Rc::new(Cell::new(0));
+        let counted = Rc::clone(&done);
+        let work = rt::spawn(async move {
+            loop {
+                counted.set(counted.get() + 1);
+                rt::next_turn().await;
+            }
+        });
+        // Its time has come at the end of the turn in which it begins to wait.
+        rt::sleep(Duration::ZERO).await;
+        drop(work);
+        done.get()
+    });
+    assert!((1..=3).contains(&parts), "{parts} parts were done first");
+}

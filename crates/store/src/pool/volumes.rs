@@ -73,6 +73,11 @@ impl Pool {
         infos(&self.0.state.borrow().catalog, self.0.extent_bytes)
     }
 
+    /// Identities of all volumes.
+    pub fn volume_ids(&self) -> Vec<VolumeId> {
+        self.0.state.borrow().catalog.volumes.keys().copied().collect()
+    }
+
     /// One volume.
     pub fn volume(&self, id: VolumeId) -> Option<VolumeInfo> {
         let state = self.0.state.borrow();

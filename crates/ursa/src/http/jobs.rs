@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use ::node::control::{ChangeStatus, Verification};
-use ::node::copies::{CopiesStatus, CopyEntry, Leaves, StandingEntry};
+use ::node::copies::{CopiesStatus, CopyEntry, Leaves, StandingEntry, VolumeEntry};
 use ::node::{Control, VolumeId};
 use api::{Job, JobKind, JobState, List, Problem, SyncPaused};
 use axum::Extension;
@@ -173,7 +173,10 @@ async fn find(state: &State, id: &str) -> Result<Job, Refusal> {
 
 async fn all(state: &State) -> Result<Vec<Job>, Refusal> {
     let now = |control: Rc<Control>| async move {
-        let volumes = control.keeper().map(|keeper| keeper.volumes()).unwrap_or_default();
+        let volumes = match control.keeper() {
+            Some(keeper) => keeper.volumes_in_parts(has_job).await,
+            None => Vec::new(),
+        };
         Ok((volumes, control.verifications(), control.changes()))
     };
     let (volumes, verifications, changes) = state.call(now).await?;
@@ -188,6 +191,15 @@ fn volume_of(id: &str) -> &str {
     id.split('.').nth(1).unwrap_or_default()
 }
 
+fn has_job(entry: &VolumeEntry) -> bool {
+    entry.copies.iter().any(is_worked_on)
+}
+
+/// Whether a copy is brought up to date, or taken away.
+fn is_worked_on(copy: &CopyEntry) -> bool {
+    copy.standing != StandingEntry::InSync || copy.leaves == Some(Leaves::Now)
+}
+
 fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
     let entry = &volume.entry;
     // Who leaves as soon as this one is in sync.
@@ -195,10 +207,10 @@ fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
         entry.copies.iter().find(|copy| copy.leaves == Some(Leaves::After(node))).map(|copy| copy.node)
     };
     let job = |copy: &CopyEntry| {
-        let leaves = copy.leaves == Some(Leaves::Now);
-        if copy.standing == StandingEntry::InSync && !leaves {
+        if !is_worked_on(copy) {
             return None;
         }
+        let leaves = copy.leaves == Some(Leaves::Now);
         let (from_node, is_new) = (from(copy.node), entry.is_new(copy.slot));
         let kind = match (leaves, from_node) {
             (true, _) => JobKind::RemoveCopy,

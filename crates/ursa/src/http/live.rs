@@ -194,14 +194,12 @@ async fn count(
     let wants_names = names.0.is_none_or(|at| at.elapsed() >= NAMES_EVERY);
     let read = move |control: Rc<Control>| async move {
         let stats = control.stats().await?;
-        let volumes = if wants_names { control.volumes() } else { Vec::new() };
-        let names: Vec<(VolumeId, String)> =
-            volumes.into_iter().map(|volume| (volume.info.id, volume.info.name)).collect();
+        let names = if wants_names { control.volume_names().await } else { BTreeMap::new() };
         Ok((stats, names, control.keeper().map(|keeper| keeper.me().0)))
     };
     let (volumes, named, node) = state.call(read).await?;
     if wants_names {
-        *names = (Some(Instant::now()), named.into_iter().collect());
+        *names = (Some(Instant::now()), named);
     }
     Ok(Counters { at: Instant::now(), volumes, cores: (state.core_stats)(), node })
 }

@@ -31,7 +31,7 @@ pub fn show(history: History, live: Arc<Live>, opened: Arc<Opened>) -> Show {
                 POOLS => serde_json::to_string(&pools::all(&control)).ok(),
                 SESSIONS => serde_json::to_string(&sessions::all(&control).await.ok()?).ok(),
                 PROBLEMS => serde_json::to_string(&problems::all(&control, opened.access().as_deref())).ok(),
-                VOLUMES => serde_json::to_string(&volumes::of_ids(&control, rest)).ok(),
+                VOLUMES => serde_json::to_string(&volumes::of_ids(&control, rest).await).ok(),
                 LIVE => serde_json::to_string(&live.shown()).ok(),
                 HISTORY => history::shown(&control, &history, rest).await,
                 _ => None,

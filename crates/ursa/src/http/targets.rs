@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 use ::node::access::{ChapSecret, LunMap, Target as Known};
 use ::node::control::{ControlError, MapSpec, TargetSpec};
-use ::node::copies::CopiesStatus;
 use ::node::{Control, VolumeId};
 use api::{Chap, DEFAULT_HOST, DryRun, List, MapCreate, Problem, Target, TargetCreate, TargetMap};
 use axum::extract::State as Extracted;
@@ -35,7 +34,7 @@ pub(super) struct ForHost {
 /// All targets, by name.
 #[utoipa::path(get, path = "/v1/targets", tag = "targets", operation_id = "list_targets", responses((status = OK, description = "All of them", body = List<Target>)))]
 pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Target>>, Refusal> {
-    let found = state.call(|control| async move { Ok((control.access(), volume_names(&control))) });
+    let found = state.call(|control| async move { Ok((control.access(), control.volume_names().await)) });
     let (access, names) = found.await?;
     Ok(axum::Json(List::of(access.targets().map(|target| shown(target, &names)).collect())))
 }
@@ -53,7 +52,7 @@ pub(super) async fn show(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
 ) -> Result<axum::Json<Target>, Refusal> {
-    state.call(move |control| async move { one(&control, &name) }).await.map(axum::Json)
+    state.call(move |control| async move { one(&control, &name).await }).await.map(axum::Json)
 }
 
 /// Makes a target.
@@ -73,7 +72,7 @@ pub(super) async fn create(
     let spec = TargetSpec { name: new.name.clone(), alias: new.alias, chap: new.chap.map(secret) };
     let target = state.call(move |control| async move {
         control.create_target(spec).await?;
-        one(&control, &new.name)
+        one(&control, &new.name).await
     });
     Ok((StatusCode::CREATED, axum::Json(target.await?)))
 }
@@ -104,7 +103,7 @@ pub(super) async fn delete(
 /// Says what deleting a target would do.
 async fn would_delete(state: &State, name: String, force: bool) -> Result<Response, Refusal> {
     let steps = move |control: Rc<Control>| async move {
-        let target = one(&control, &name)?;
+        let target = one(&control, &name).await?;
         if !force && !target.maps.is_empty() {
             return Err(ControlError::HasLuns { target: name, luns: target.maps.len() });
         }
@@ -196,7 +195,7 @@ async fn would_unmap(
     host: Option<String>,
 ) -> Result<Response, Refusal> {
     let steps = move |control: Rc<Control>| async move {
-        let known = one(&control, &target)?;
+        let known = one(&control, &target).await?;
         let goes = |map: &&TargetMap| map.lun == lun && host.as_ref().is_none_or(|host| map.host == *host);
         let mut steps: Vec<String> = known.maps.iter().filter(goes).map(|map| taken(&target, map)).collect();
         if steps.is_empty() {
@@ -208,23 +207,13 @@ async fn would_unmap(
     Ok(dry_run::would(state.call(steps).await?, Vec::new()))
 }
 
-fn one(control: &Control, name: &str) -> Result<Target, ControlError> {
+async fn one(control: &Control, name: &str) -> Result<Target, ControlError> {
     let access = control.access();
     let target = access.target(name).ok_or_else(|| ControlError::not_found("target", name))?;
-    Ok(shown(target, &volume_names(control)))
+    Ok(shown(target, &control.volume_names().await))
 }
 
-type Names = BTreeMap<VolumeId, String>;
-
-/// What volumes are called: those of this node, and those of its cluster.
-fn volume_names(control: &Control) -> Names {
-    let own = control.volumes().into_iter().map(|volume| (volume.info.id, volume.info.name));
-    let all = control.keeper().map(|keeper| keeper.volumes()).unwrap_or_default();
-    let named = |volume: CopiesStatus| Some((VolumeId::parse(&volume.entry.id)?, volume.entry.name));
-    own.chain(all.into_iter().filter_map(named)).collect()
-}
-
-fn shown(target: &Known, names: &Names) -> Target {
+fn shown(target: &Known, names: &BTreeMap<VolumeId, String>) -> Target {
     let map = |map: &LunMap| TargetMap {
         lun: map.lun,
         volume: names.get(&map.volume).cloned(),

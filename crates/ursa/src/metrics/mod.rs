@@ -39,7 +39,7 @@ const MEMBERS_DEADLINE: Duration = Duration::from_secs(2);
 
 /// `GET /metrics`.
 pub async fn scrape(Extracted(state): Extracted<State>) -> Result<impl IntoResponse, Refusal> {
-    let snapshot = state.call(|control| async move { Snapshot::take(&control).await }).await?;
+    let snapshot = Snapshot::take(&state).await?;
     let members = members(&state).await?;
     let mut text = Text::default();
     node(&mut text, &state);

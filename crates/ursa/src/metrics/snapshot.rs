@@ -1,13 +1,19 @@
 //! What is read of the node at one moment.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+use node::access::Access;
 use node::control::{
     ControlError, NodeStatus, PoolStatus, RecordStatus, ReplicationStats, SessionStatus, VolumeStats,
+    VolumeStatus,
 };
 use node::copies::CopiesStatus;
 use node::{Control, VolumeId};
+
+use crate::http::{Refusal, State};
 
 /// A volume that has metrics.
 #[derive(Clone, Debug)]
@@ -62,36 +68,50 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    pub(super) async fn take(control: &Control) -> Result<Snapshot, ControlError> {
-        let volumes = control.volumes();
-        let copies =
-            volumes.iter().filter_map(|volume| Some((volume.info.name.clone(), volume.copies.clone()?)));
-        let copies: Vec<(String, CopiesStatus)> = copies.collect();
-        let known_to_differ = control.known_to_differ();
+    /// What can be made of it elsewhere is not made on the node's core, which has requests of hosts to answer.
+    pub(super) async fn take(state: &State) -> Result<Snapshot, Refusal> {
+        let Seen { mut volumes, known_to_differ, access, rest } = state.call(Seen::look).await?;
+        volumes.sort_by(|a, b| a.info.name.cmp(&b.info.name));
         let different = volumes
             .iter()
             .filter_map(|volume| Some((volume.info.name.clone(), *known_to_differ.get(&volume.info.id)?)));
         let different = different.collect();
-        let volumes = volumes.into_iter().map(|volume| Measured {
-            id: volume.info.id,
-            name: volume.info.name,
-            pool: volume.pool,
-            capacity: volume.info.capacity.0,
-            serving: volume.copies.as_ref().map_or(volume.problem.is_none(), |copies| copies.serving),
+        let mut copies = Vec::new();
+        let measured = volumes.into_iter().map(|volume| {
+            let serving = volume.copies.as_ref().map_or(volume.problem.is_none(), |copies| copies.serving);
+            copies.extend(volume.copies.map(|of_it| (volume.info.name.clone(), of_it)));
+            let (id, name, capacity) = (volume.info.id, volume.info.name, volume.info.capacity.0);
+            Measured { id, name, pool: volume.pool, capacity, serving }
         });
-        Ok(Snapshot {
-            volumes: volumes.collect(),
+        let volumes = measured.collect();
+        let targets = access.targets().map(|target| target.name.to_string()).collect();
+        Ok(Snapshot { volumes, copies, different, targets, ..rest })
+    }
+}
+
+/// What the node's core tells.
+struct Seen {
+    volumes: Vec<VolumeStatus>,
+    known_to_differ: BTreeMap<VolumeId, u64>,
+    access: Arc<Access>,
+    /// Without what is made of these.
+    rest: Snapshot,
+}
+
+impl Seen {
+    async fn look(control: Rc<Control>) -> Result<Seen, ControlError> {
+        let rest = Snapshot {
             stats: control.stats().await?,
-            copies,
-            different,
             replication: control.replication().await?,
-            targets: control.access().targets().map(|target| target.name.to_string()).collect(),
             sessions: control.sessions().await?,
             refused_logins: control.refused_logins(),
             pools: control.pools(),
             record: control.record(),
             problems: control.problems().len(),
             changes: control.changes().into_iter().map(|change| change.age).collect(),
-        })
+            ..Snapshot::default()
+        };
+        let (known_to_differ, access) = (control.known_to_differ(), control.access());
+        Ok(Seen { volumes: control.volumes().await, known_to_differ, access, rest })
     }
 }

@@ -91,7 +91,7 @@ fn as_asked(control: &Control, asked: VolumeCreate, untold: Untold, slices: u16,
         fork: None,
         losses: Vec::new(),
     };
-    Volume { problem: Some(problem), ..elsewhere::seen(control, &status, &told) }
+    Volume { problem: Some(problem), ..elsewhere::seen_by(control, &status, &told) }
 }
 
 /// Says what making a volume would do.

@@ -7,24 +7,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ::node::Control;
 use ::node::control::ControlError;
-use ::node::copies::{CopiesStatus, CopyEntry, Keeper, NodeId, StandingEntry};
-use api::{Missing, Volume, VolumeMap};
+use ::node::copies::{CopiesStatus, CopyEntry, StandingEntry, VolumeEntry};
+use ::node::{Control, VolumeId, parts};
+use api::{Missing, Volume};
 use axum::http::StatusCode;
 
-use super::{copies, named, strategy};
+use super::{copies, map, shown, strategy};
 use crate::http::peers::{self, VOLUMES};
 use crate::http::refusal::Refusal;
+use crate::http::state::State;
 
 /// What other nodes have said of their volumes, by identity: at most those that the record has.
 #[derive(Clone, Default)]
 pub struct Elsewhere(Arc<Mutex<BTreeMap<String, Volume>>>);
 
 /// The volumes with these identities that have a copy on this node, for another one that asks.
-pub(in crate::http) fn of_ids(control: &Control, ids: &str) -> Vec<Volume> {
-    let volumes = ids.split_whitespace().filter_map(|id| control.volume(id).ok());
-    volumes.map(|volume| named(control, volume)).collect()
+pub(in crate::http) async fn of_ids(control: &Control, ids: &str) -> Vec<Volume> {
+    let names = control.node_names();
+    let of_id = |id| Some(shown(control.volume(id).ok()?, &names));
+    parts::filter_map(ids.split_whitespace(), of_id).await
 }
 
 /// A volume of the record of which no node tells.
@@ -44,39 +46,82 @@ impl Untold {
     }
 }
 
-/// The volumes of the record that are not among these, and nodes that have not answered.
-///
-/// # Errors
-/// What the node's control says.
-pub(super) async fn all(
-    control: &Rc<Control>,
-    known: Elsewhere,
-    here: &BTreeSet<String>,
-) -> Result<(Vec<Volume>, Vec<Missing>), ControlError> {
-    let Some(keeper) = control.keeper() else { return Ok(Default::default()) };
-    let all = keeper.volumes();
-    let others: Vec<CopiesStatus> =
-        all.into_iter().filter(|volume| !here.contains(&volume.entry.id)).collect();
-    let mut questions: BTreeMap<u16, String> = BTreeMap::new();
-    {
-        let mut known = known.lock();
-        let there: BTreeSet<&str> = others.iter().map(|volume| volume.entry.id.as_str()).collect();
-        known.retain(|id, _| there.contains(id.as_str()));
-        for volume in others.iter().filter(|volume| !known.contains_key(&volume.entry.id)) {
-            // Who is in sync has it open; of these one that is heard of.
-            let best = other_copies(&keeper, volume)
-                .max_by_key(|copy| (keeper.hears(NodeId(copy.node)), copy.standing == StandingEntry::InSync));
+/// The volumes of the record without a copy that is open on this node.
+pub(super) struct There {
+    /// And where they are mapped.
+    volumes: Vec<(CopiesStatus, Maps)>,
+    /// This node.
+    me: u16,
+    /// The nodes that are heard of.
+    heard: BTreeSet<u16>,
+}
+
+/// Target, LUN and host group of each map.
+type Maps = Vec<(String, u16, String)>;
+
+impl There {
+    /// All that are not among these.
+    pub(super) async fn look(control: &Control, here: BTreeSet<VolumeId>) -> There {
+        let Some(keeper) = control.keeper() else {
+            return There { volumes: Vec::new(), me: 0, heard: BTreeSet::new() };
+        };
+        let is_there = |entry: &VolumeEntry| VolumeId::parse(&entry.id).is_none_or(|id| !here.contains(&id));
+        let others = keeper.volumes_in_parts(is_there).await;
+        let mapped = |volume: CopiesStatus| {
+            let maps = control.maps_of(&volume.entry.id);
+            Some((volume, maps))
+        };
+        let volumes = parts::filter_map(others, mapped).await;
+        let heard = keeper.nodes().into_iter().filter(|(_, heard)| *heard).map(|(node, _)| node.id);
+        There { volumes, me: keeper.me().0, heard: heard.collect() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.volumes.is_empty()
+    }
+
+    /// What has to be asked of which node: who is in sync has a volume open, and of these one that is heard of.
+    fn questions(&self, known: &BTreeMap<String, Volume>) -> BTreeMap<u16, String> {
+        let mut questions: BTreeMap<u16, String> = BTreeMap::new();
+        let unknown = self.volumes.iter().filter(|(volume, _)| !known.contains_key(&volume.entry.id));
+        for (volume, _) in unknown {
+            let best = other_copies(self.me, volume)
+                .max_by_key(|copy| (self.heard.contains(&copy.node), copy.standing == StandingEntry::InSync));
             if let Some(copy) = best {
                 let question = questions.entry(copy.node).or_insert_with(|| VOLUMES.to_owned());
                 question.push(' ');
                 question.push_str(&volume.entry.id);
             }
         }
+        questions
     }
-    let missing = ask(control, &known, questions).await?;
-    let known = known.lock();
-    let volume = |status: &CopiesStatus| Some(seen(control, status, known.get(&status.entry.id)?));
-    Ok((others.iter().filter_map(volume).collect(), missing))
+
+    /// Those that are known.
+    pub(super) fn shown(self, known: &Elsewhere, names: &BTreeMap<u16, String>) -> Vec<Volume> {
+        let known = known.lock();
+        let volume = |(status, maps): (CopiesStatus, Maps)| {
+            Some(seen(&status, maps, known.get(&status.entry.id)?, names))
+        };
+        self.volumes.into_iter().filter_map(volume).collect()
+    }
+}
+
+/// Forgets volumes that are not there any more, and asks other nodes for those that are not known; who has not answered.
+///
+/// # Errors
+/// What the node's control says.
+pub(super) async fn learn(state: &State, there: &There) -> Result<Vec<Missing>, Refusal> {
+    let questions = {
+        let mut known = state.elsewhere.lock();
+        let ids: BTreeSet<&str> = there.volumes.iter().map(|(volume, _)| volume.entry.id.as_str()).collect();
+        known.retain(|id, _| ids.contains(id.as_str()));
+        there.questions(&known)
+    };
+    if questions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = state.elsewhere.clone();
+    state.call(|control| async move { ask(&control, &known, questions).await }).await
 }
 
 /// The volume of the record of this name or identity; `None`: it has none.
@@ -89,20 +134,20 @@ pub(super) async fn one(
     name: &str,
 ) -> Result<Option<Result<Volume, Untold>>, ControlError> {
     let Some(keeper) = control.keeper() else { return Ok(None) };
-    let is_meant = |volume: &CopiesStatus| volume.entry.name == name || volume.entry.id == name;
-    let Some(status) = keeper.volumes().into_iter().find(is_meant) else { return Ok(None) };
-    let told = || known.lock().get(&status.entry.id).cloned();
+    let is_meant = |entry: &VolumeEntry| entry.name == name || entry.id == name;
+    let Some(status) = keeper.volumes_in_parts(is_meant).await.pop() else { return Ok(None) };
+    let told = || Some(Ok(seen_by(control, &status, known.lock().get(&status.entry.id)?)));
     if let Some(told) = told() {
-        return Ok(Some(Ok(seen(control, &status, &told))));
+        return Ok(Some(told));
     }
     let question = || format!("{VOLUMES} {}", status.entry.id);
     let questions: BTreeMap<u16, String> =
-        other_copies(&keeper, &status).map(|copy| (copy.node, question())).collect();
+        other_copies(keeper.me().0, &status).map(|copy| (copy.node, question())).collect();
     let none = questions.is_empty();
     let asked: Vec<u16> = questions.keys().copied().collect();
     let missing = ask(control, &known, questions).await?;
     if let Some(told) = told() {
-        return Ok(Some(Ok(seen(control, &status, &told))));
+        return Ok(Some(told));
     }
     let reason = |node: u16| {
         let missing = missing.iter().find(|missing| missing.node == node);
@@ -117,8 +162,7 @@ pub(super) async fn one(
 }
 
 /// The copies on other nodes.
-fn other_copies<'a>(keeper: &Keeper, volume: &'a CopiesStatus) -> impl Iterator<Item = &'a CopyEntry> {
-    let me = keeper.me().0;
+fn other_copies(me: u16, volume: &CopiesStatus) -> impl Iterator<Item = &CopyEntry> {
     volume.entry.copies.iter().filter(move |copy| copy.node != me)
 }
 
@@ -133,16 +177,20 @@ async fn ask(
     Ok(missing)
 }
 
+/// The volume as the node of this control knows it now, with what another one has told of it.
+pub(super) fn seen_by(control: &Control, status: &CopiesStatus, told: &Volume) -> Volume {
+    seen(status, control.maps_of(&status.entry.id), told, &control.node_names())
+}
+
 /// The volume as this node knows it now, with what another one has told of it.
-pub(super) fn seen(control: &Control, status: &CopiesStatus, told: &Volume) -> Volume {
-    let maps = control.maps_of(&status.entry.id).into_iter();
+fn seen(status: &CopiesStatus, maps: Maps, told: &Volume, names: &BTreeMap<u16, String>) -> Volume {
     Volume {
         name: status.entry.name.clone(),
         size: status.entry.size,
-        maps: maps.map(|(target, lun, host)| VolumeMap { target, lun, host }).collect(),
+        maps: maps.into_iter().map(map).collect(),
         problem: None,
         serving: false,
-        copies: copies::shown(status, &control.node_names()),
+        copies: copies::shown(status, names),
         epoch: Some(status.entry.epoch),
         reason: Some(status.entry.reason.clone()),
         strategy: strategy::chosen(status),

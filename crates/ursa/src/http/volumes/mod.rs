@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use ::node::control::{ControlError, VolumeStatus};
 use ::node::{Control, VolumeId};
-use api::{ClusterNode, ClusterRecord, List, Missing, Problem, Volume, VolumeKind, VolumeMap};
+use api::{ClusterNode, ClusterRecord, List, Problem, Volume, VolumeKind, VolumeMap};
 use axum::extract::State as Extracted;
 
 pub use self::elsewhere::Elsewhere;
-use self::elsewhere::Untold;
 pub(super) use self::elsewhere::of_ids;
+use self::elsewhere::{There, Untold};
 use super::input::Segments;
 use super::node::record;
 use super::refusal::Refusal;
@@ -34,38 +34,44 @@ use crate::loss::{Cluster, losses};
 /// missing, and `missing` says so.
 #[utoipa::path(get, path = "/v1/volumes", tag = "volumes", operation_id = "list_volumes", responses((status = OK, description = "All of them", body = List<Volume>)))]
 pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Volume>>, Refusal> {
-    let known = state.elsewhere.clone();
-    let Everywhere { mut items, missing, nodes, record } =
-        state.call(|control| everywhere(control, known)).await?;
-    // Not on the node's core, which has requests of hosts to answer.
-    let cluster = Cluster { nodes: &nodes, record: record.as_ref() };
-    items.iter_mut().for_each(|volume| volume.losses = losses(volume, cluster));
-    items.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(axum::Json(List { items, missing }))
+    let everywhere = state.call(everywhere).await?;
+    let missing = elsewhere::learn(&state, &everywhere.there).await?;
+    Ok(axum::Json(List { items: everywhere.shown(&state.elsewhere), missing }))
 }
 
 /// What the list of volumes is made of.
 struct Everywhere {
-    items: Vec<Volume>,
-    missing: Vec<Missing>,
+    here: Vec<VolumeStatus>,
+    there: There,
+    names: BTreeMap<u16, String>,
     nodes: Vec<ClusterNode>,
     record: Option<ClusterRecord>,
+}
+
+impl Everywhere {
+    /// All of it by name, but for volumes of which no node has told. Not for the node's core, which has requests of hosts to answer.
+    fn shown(self, known: &Elsewhere) -> Vec<Volume> {
+        let cluster = Cluster { nodes: &self.nodes, record: self.record.as_ref() };
+        let here = self.here.into_iter().map(|volume| shown(volume, &self.names));
+        let mut items: Vec<Volume> = here.chain(self.there.shown(known, &self.names)).collect();
+        items.iter_mut().for_each(|volume| volume.losses = losses(volume, cluster));
+        items.sort_by(|a, b| a.name.cmp(&b.name));
+        items
+    }
 }
 
 /// How long it is waited for the cluster's record to say who votes: without that it is not said what a loss would do.
 const VOTES_DEADLINE: Duration = Duration::from_secs(1);
 
-async fn everywhere(control: Rc<Control>, known: Elsewhere) -> Result<Everywhere, ControlError> {
-    let names = control.node_names();
-    let mut items: Vec<Volume> = control.volumes().into_iter().map(|volume| shown(volume, &names)).collect();
-    let here = items.iter().map(|volume| volume.id.clone()).collect();
-    let (others, missing) = elsewhere::all(&control, known, &here).await?;
-    items.extend(others);
-    let (nodes, record) = match items.iter().any(|volume| !volume.copies.is_empty()) {
+async fn everywhere(control: Rc<Control>) -> Result<Everywhere, ControlError> {
+    let here = control.volumes().await;
+    let there = There::look(&control, here.iter().map(|volume| volume.info.id).collect()).await;
+    let has_copies = here.iter().any(|volume| volume.copies.is_some()) || !there.is_empty();
+    let (nodes, record) = match has_copies {
         true => (nodes(&control).await, record(&control).await),
         false => (Vec::new(), None),
     };
-    Ok(Everywhere { items, missing, nodes, record })
+    Ok(Everywhere { here, there, names: control.node_names(), nodes, record })
 }
 
 /// The nodes of the cluster; none if that cannot be said soon.
@@ -137,7 +143,7 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
         reserved: info.reserved.0,
         created: info.created,
         naa: naa(info.id),
-        maps: maps.into_iter().map(|(target, lun, host)| VolumeMap { target, lun, host }).collect(),
+        maps: maps.into_iter().map(map).collect(),
         serving: copies.as_ref().map_or(problem.is_none(), |copies| copies.serving),
         copies: copies.as_ref().map(|copies| copies::shown(copies, names)).unwrap_or_default(),
         epoch: copies.as_ref().map(|copies| copies.entry.epoch),
@@ -147,6 +153,11 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
         problem,
         losses: Vec::new(),
     }
+}
+
+/// Target, LUN and host group.
+fn map((target, lun, host): (String, u16, String)) -> VolumeMap {
+    VolumeMap { target, lun, host }
 }
 
 fn naa(id: VolumeId) -> String {
