@@ -14,6 +14,7 @@ mod host_setup;
 mod http;
 mod loss;
 mod metrics;
+mod priority;
 #[cfg(test)]
 mod samples;
 mod serve;

@@ -30,6 +30,7 @@ mod receive_buffers;
 mod receiver;
 mod running;
 mod sender;
+mod slice;
 mod stream;
 
 pub use counters::CoreStats;

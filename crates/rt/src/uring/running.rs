@@ -14,6 +14,7 @@ use super::cycle::{Cycle, Monotonic};
 use super::doorbell::{Doorbell, Ring};
 use super::driver::{self, Driver};
 use super::idle::Idle;
+use super::slice;
 use crate::executor::{Core, CoreId, Handle, Remote, spawn};
 
 /// How to run a node.
@@ -205,6 +206,7 @@ fn run_core<F: Future<Output = ()> + 'static>(
     main: impl Fn(CoreId) -> F,
 ) -> Result<(), Box<dyn Any + Send>> {
     block_signals();
+    slice::ask_for_short();
     let core = Core::new(start.id, Arc::clone(&start.remotes), Rc::new(Monotonic), seed());
     let ring = bind(start.processor).and_then(|()| Driver::new().map_err(StartError::of_ring));
     let driver = match ring {

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use self::ring::{Ring, Shape};
 use self::row::Mean;
 pub use self::row::{POOLS_MAX, PoolUse, Row, Value};
+use crate::priority;
 
 /// How often something is measured, in seconds.
 pub const EVERY: u32 = 10;
@@ -38,8 +39,6 @@ pub const POINTS_MAX: u32 = 1000;
 const WAITING_MAX: usize = 16;
 /// How long an answer may take: less than another node waits for it.
 const DEADLINE: Duration = Duration::from_millis(1500);
-/// The priority of what has time.
-const NICE: i32 = 19;
 
 /// The way to what is kept. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -151,10 +150,7 @@ impl Kept {
     }
 
     fn run(&mut self, waiting: &Receiver<Work>) {
-        // Of the calling thread: that is how Linux has it.
-        if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-            tracing::debug!(%error, "the thread for the history keeps its priority");
-        }
+        priority::lower("the thread for the history");
         for work in waiting {
             match work {
                 Work::Keep(row) => self.keep(&row),

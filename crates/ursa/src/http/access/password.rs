@@ -11,6 +11,8 @@ use argon2::password_hash::phc::PasswordHash;
 use argon2::{Algorithm, Argon2, Params, PasswordHasher, PasswordVerifier, Version};
 use tokio::sync::oneshot;
 
+use crate::priority;
+
 /// The second of OWASP's recommendations for Argon2id: 19 MiB, two passes, one lane; some 20 ms.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
@@ -18,9 +20,6 @@ const LANES: u32 = 1;
 
 /// Passwords that wait for their turn: a second's work or less, and 64 times 256 bytes.
 const WAITING_MAX: usize = 64;
-
-/// The priority of what has time.
-const NICE: i32 = 19;
 
 /// Checks and hashes passwords. Cheap to clone.
 #[derive(Clone)]
@@ -84,10 +83,7 @@ impl Passwords {
 }
 
 fn run(waiting: &Receiver<Work>) {
-    // Of the calling thread: that is how Linux has it.
-    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-        tracing::debug!(%error, "the thread for passwords keeps its priority");
-    }
+    priority::lower("the thread for passwords");
     for work in waiting {
         match work {
             // Nobody may wait any more: then it is not worth the time.

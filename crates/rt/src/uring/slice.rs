@@ -1,0 +1,47 @@
+//! How long a core lets others on its processor run before it does.
+
+use std::time::Duration;
+
+/// What a core asks to be given at once: as little as the kernel takes. Who asks for less is let in sooner when there is work for it (EEVDF, from Linux 6.12 on;
+/// before, nothing comes of it), and gets no less time in all: it stands still instead of a control plane, or a client, on the same processor for one
+/// slice of theirs, some milliseconds, again and again.
+const SLICE: Duration = Duration::from_micros(100);
+
+/// Asks for short slices for the calling thread, if it has the ordinary policy: whoever has chosen another one has had a reason. Not being let is no failure.
+pub(super) fn ask_for_short() {
+    const SIZE: u32 = size_of::<libc::sched_attr>() as u32;
+    // SAFETY: a structure of integers, for which zeros are valid.
+    let mut how: libc::sched_attr = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes at most SIZE bytes into the structure, which is that large.
+    let told = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut how, SIZE, 0) };
+    if told != 0 || how.sched_policy != libc::SCHED_OTHER as u32 {
+        return;
+    }
+    how.sched_runtime = SLICE.as_nanos() as u64;
+    // SAFETY: the kernel reads the structure, whose first field says how large it is, and changes this thread alone.
+    let set = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const how, 0) };
+    if set != 0 {
+        tracing::debug!(error = %std::io::Error::last_os_error(), "a core keeps the slices that all have");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_short_from_linux_6_12_on() {
+        let told = std::thread::spawn(|| {
+            ask_for_short();
+            let mut how: libc::sched_attr = unsafe { std::mem::zeroed() };
+            let size = size_of::<libc::sched_attr>();
+            let told = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut how, size, 0) };
+            assert_eq!(told, 0);
+            (how.sched_policy, Duration::from_nanos(how.sched_runtime))
+        });
+        let (policy, slice) = told.join().unwrap();
+        assert_eq!(policy, libc::SCHED_OTHER as u32);
+        // An older kernel tells none.
+        assert!(slice == SLICE || slice.is_zero(), "{slice:?}");
+    }
+}
