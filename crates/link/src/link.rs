@@ -100,6 +100,8 @@ pub struct Link {
     tls: Option<RefCell<Tls>>,
     /// Something was received since the watch looked.
     received: Cell<bool>,
+    /// When it came up.
+    began: Instant,
     /// When something was sent last.
     sent: Cell<Instant>,
     /// When something was received last, a sign of life included; at first, when it was made.
@@ -132,6 +134,7 @@ impl Link {
             work: Notify::new(),
             tls: tls.map(RefCell::new),
             received: Cell::new(false),
+            began: rt::now(),
             sent: Cell::new(rt::now()),
             heard: Cell::new(rt::now()),
             end: RefCell::new(None),
@@ -150,6 +153,11 @@ impl Link {
     /// The life of the peer that it leads to.
     pub fn peer_incarnation(&self) -> Incarnation {
         self.identity.peer_incarnation
+    }
+
+    /// When it came up.
+    pub fn began(&self) -> Instant {
+        self.began
     }
 
     /// When anything was received last, if only a sign of life.

@@ -138,6 +138,11 @@ impl Links {
         &self.addresses
     }
 
+    /// Whether links are encrypted, and both sides prove who they are.
+    pub fn are_encrypted(&self) -> bool {
+        self.hub.tls.is_some()
+    }
+
     /// How it stands with each of the other members, in the order of their numbers.
     pub fn peers(&self) -> Vec<PeerState> {
         self.hub.peers()

@@ -1,9 +1,10 @@
 //! What is asked of the cluster that a node is in.
 
+use super::path::segment;
 use super::{Client, Result};
 use crate::{
-    ClusterInit, ClusterJoin, ClusterNode, JoinToken, LinkFor, List, Maintenance, Preference, SyncLimit,
-    TokenCreate,
+    ClusterInit, ClusterJoin, ClusterNode, JoinToken, Link, LinkFor, List, Maintenance, Preference,
+    SyncLimit, TokenCreate,
 };
 
 /// The cluster that the node is in.
@@ -55,6 +56,14 @@ impl Client {
     /// See [`ClientError`](super::ClientError).
     pub fn keep_link_for(&self, node: u16, link: &LinkFor) -> Result<()> {
         self.put(&format!("/v1/nodes/{node}/links"), link)
+    }
+
+    /// The links of a node with each other one, by its number; or, with `all`, of all nodes.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn links_of(&self, node: &str) -> Result<List<Link>> {
+        self.get(&format!("/v1/links?node={}", segment(node)))
     }
 
     /// What all nodes together may give to bring copies up to date.

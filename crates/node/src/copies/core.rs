@@ -16,6 +16,7 @@ use rt::CoreId;
 use rt::sync::Notify;
 
 use super::budget::{Budget, Turns};
+use super::linked::Linked;
 use super::lock::LockMessage;
 use super::pace::Pace;
 use super::{Address, Keeper, SliceCopy, Traffic};
@@ -58,8 +59,8 @@ pub struct Copies {
     turns: RefCell<Turns>,
     /// Which copies are given nothing in bulk, by the volume's number: somebody has paused that.
     paused: RefCell<BTreeMap<u32, Slots>>,
-    /// When links that are down by now had last received anything, by the node that they led to.
-    heard: RefCell<BTreeMap<NodeId, Instant>>,
+    /// When links that are down by now had last received anything, by the node that they led to, and their role.
+    heard: RefCell<BTreeMap<(NodeId, Role), Instant>>,
     /// Rung when a sync waits for that.
     syncs_wait: Notify,
     /// Copies with acknowledgements that have not left.
@@ -300,7 +301,27 @@ impl Copies {
     pub(super) fn heard_of(&self, node: NodeId) -> Option<Instant> {
         let links = self.links.borrow();
         let up = links.iter().filter(|((peer, _), _)| *peer == node).map(|(_, link)| link.heard());
-        up.chain(self.heard.borrow().get(&node).copied()).max()
+        let heard = self.heard.borrow();
+        let down = [Role::Control, Role::Replication].into_iter().filter_map(|role| heard.get(&(node, role)));
+        up.chain(down.copied()).max()
+    }
+
+    /// How the replication links are that this core has with each other node, or had in this life.
+    pub fn linked(&self) -> BTreeMap<NodeId, Linked> {
+        let now = rt::now();
+        let mut all: BTreeMap<NodeId, Linked> = BTreeMap::new();
+        for (node, reached) in &*self.up.borrow() {
+            all.entry(*node).or_default().of = reached.of.into();
+        }
+        for ((node, _), link) in &*self.links.borrow() {
+            all.entry(*node).or_default().add(now, link);
+        }
+        for ((node, role), heard) in &*self.heard.borrow() {
+            if *role == Role::Replication {
+                all.entry(*node).or_default().hear(now.since(*heard));
+            }
+        }
+        all
     }
 
     /// What slices of this core have sent to other nodes and received.
@@ -460,7 +481,7 @@ impl Handler for LinkHandler {
         };
         if let Some(link) = link {
             let mut heard = copies.heard.borrow_mut();
-            let last = heard.entry(peer).or_insert(link.heard());
+            let last = heard.entry((peer, role)).or_insert(link.heard());
             *last = (*last).max(link.heard());
         }
     }

@@ -10,6 +10,7 @@ mod core;
 mod digests;
 mod entry;
 mod keeper;
+mod linked;
 mod lock;
 mod message;
 mod pace;
@@ -36,6 +37,7 @@ pub use replica::NodeId;
 pub use self::keeper::{
     ClusterError, CopiesStatus, Counted, Engine, ForkShown, ForkState, Keeper, RECORD_DEADLINE, json,
 };
+pub use self::linked::Linked;
 pub use self::lock::RangeLock;
 pub use self::progress::CopySync;
 pub use self::slice::{CachePolicy, Opening, SliceCopy};

@@ -13,6 +13,7 @@ mod forks;
 mod forks_crashes;
 mod founding;
 mod given_up;
+mod links;
 #[cfg(debug_assertions)]
 mod mistakes;
 mod moving;

@@ -11,6 +11,7 @@ mod exit;
 mod history;
 mod host;
 mod job;
+mod links;
 mod login;
 mod manual;
 mod map;

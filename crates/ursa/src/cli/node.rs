@@ -10,6 +10,7 @@ use clap::{Subcommand, ValueEnum};
 
 use super::confirm::Confirm;
 use super::exit::CliError;
+use super::links;
 use super::output::Output;
 use super::table::{Table, list, size};
 use crate::duration::parse_duration;
@@ -45,6 +46,12 @@ pub enum Command {
     },
     /// List the nodes of the cluster
     List,
+    /// List the links between nodes, each as the node sees it that is at this end: up or not, by which networks, and since when
+    Links {
+        /// Those of one node, by its number, or of all
+        #[arg(long, value_name = "NUMBER|all", default_value = "all")]
+        node: String,
+    },
     /// Begin or end a node's maintenance: without copies in sync it can be stopped, and nobody waits for it
     Maintenance {
         /// Its number
@@ -171,6 +178,7 @@ impl Command {
                 output.done("This node is in the cluster now: `ursa node list` shows it.")
             }
             Command::List => output.show(&client.cluster_nodes()?, |nodes| table(nodes)),
+            Command::Links { node } => output.show(&client.links_of(&node)?, links::text),
             Command::Maintenance { node, switch: Switch::On } => {
                 client.maintain_node(node, true)?;
                 let left = client.cluster_nodes()?.into_iter().find(|other| other.id == node);

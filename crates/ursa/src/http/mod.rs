@@ -19,6 +19,7 @@ mod history;
 mod hosts;
 mod input;
 mod jobs;
+mod links;
 mod live;
 mod node;
 mod once;
@@ -75,6 +76,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(node::show))
         .routes(routes!(problems::list))
         .routes(routes!(cluster::nodes))
+        .routes(routes!(links::list))
         .routes(routes!(cluster::remove))
         .routes(routes!(cluster::maintain))
         .routes(routes!(cluster::keep_link_for))

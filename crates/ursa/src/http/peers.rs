@@ -18,7 +18,7 @@ use super::live::Live;
 use super::problems::Opened;
 use super::refusal::Refusal;
 use super::state::State;
-use super::{history, pools, problems, sessions, volumes};
+use super::{history, links, pools, problems, sessions, volumes};
 use crate::history::History;
 
 /// Answers what another node asks for.
@@ -30,6 +30,7 @@ pub fn show(history: History, live: Arc<Live>, opened: Arc<Opened>) -> Show {
             match kind {
                 POOLS => serde_json::to_string(&pools::all(&control)).ok(),
                 SESSIONS => serde_json::to_string(&sessions::all(&control).await.ok()?).ok(),
+                LINKS => serde_json::to_string(&links::all(&control).await.ok()?).ok(),
                 PROBLEMS => serde_json::to_string(&problems::all(&control, opened.access().as_deref())).ok(),
                 VOLUMES => serde_json::to_string(&volumes::of_ids(&control, rest).await).ok(),
                 LIVE => serde_json::to_string(&live.shown()).ok(),
@@ -42,6 +43,7 @@ pub fn show(history: History, live: Arc<Live>, opened: Arc<Opened>) -> Show {
 
 pub(super) const POOLS: &str = "pools";
 pub(super) const SESSIONS: &str = "sessions";
+pub(super) const LINKS: &str = "links";
 pub(super) const PROBLEMS: &str = "problems";
 pub(super) const VOLUMES: &str = "volumes";
 pub(super) const HISTORY: &str = "history";

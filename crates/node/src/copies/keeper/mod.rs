@@ -12,6 +12,7 @@ mod engine;
 mod error;
 mod fork;
 mod leaving;
+mod linked;
 mod opening;
 mod proposals;
 mod questions;

@@ -35,6 +35,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("PUT",    "/v1/password", VIEWER),
     ("GET",    "/v1/node", VIEWER),
     ("GET",    "/v1/nodes", VIEWER),
+    ("GET",    "/v1/links", VIEWER),
     ("GET",    "/v1/problems", VIEWER),
     ("GET",    "/v1/cluster/sync-limit", VIEWER),
     ("GET",    "/v1/pools", VIEWER),

@@ -6,6 +6,7 @@ mod errands;
 mod events;
 mod history;
 mod hosts;
+mod links;
 mod node;
 mod once;
 mod pools;

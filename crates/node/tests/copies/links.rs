@@ -1,0 +1,51 @@
+//! What nodes say of the links between them.
+
+use node::control::LinkStatus;
+
+use super::*;
+
+impl Cluster {
+    fn links(&self, index: usize) -> Vec<LinkStatus> {
+        self.control(index, |control| async move { control.links().await.unwrap() })
+    }
+
+    /// With which nodes all links of a node are up.
+    fn linked_with(&self, index: usize) -> Vec<u16> {
+        let links = self.links(index).into_iter();
+        let whole = links.filter(|link| link.control.is_whole() && link.replication.is_whole());
+        whole.map(|link| link.peer).collect()
+    }
+}
+
+#[test]
+fn a_cut_between_two_of_three_nodes_is_seen_by_both() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        let linked = || [0, 1, 2].map(|index| cluster.linked_with(index));
+        assert_eq!(linked(), [[2, 3], [1, 3], [1, 2]]);
+        let link = &cluster.links(1)[1];
+        assert_eq!((link.control.up, link.control.of), (1, 1));
+        assert_eq!((link.replication.up, link.replication.of), (2, 2));
+        let address = cluster.world.address(cluster.servers[2]);
+        assert_eq!(link.control.addresses, [address].into());
+        assert_eq!(link.replication.addresses, [address].into());
+
+        cluster.world.cut(cluster.servers[1], cluster.servers[2]);
+        cluster.world.run_for(Duration::from_secs(5));
+        assert_eq!(linked(), [vec![2, 3], vec![1], vec![1]]);
+        for (index, at) in [(1, 1), (2, 1)] {
+            let link = &cluster.links(index)[at];
+            assert_eq!((link.control.up, link.control.of), (0, 1), "{link:?}");
+            assert_eq!((link.replication.up, link.replication.of), (0, 2), "{link:?}");
+            for links in [&link.control, &link.replication] {
+                let silence = links.silence.expect("it was heard of");
+                let lately = Duration::from_secs(4)..Duration::from_secs(6);
+                assert!(lately.contains(&silence) && links.age.is_none(), "{link:?}");
+            }
+        }
+
+        cluster.world.heal_all();
+        let healed = || linked() == [[2, 3], [1, 3], [1, 2]];
+        assert!(cluster.world.run_until(healed, Duration::from_secs(30)));
+    });
+}

@@ -1,0 +1,117 @@
+//! `ursa node links`.
+
+use api::{Link, LinkState, List, RoleLinks};
+
+use super::table::{Table, age, list, missing_lines};
+
+/// A table of links, why some could not be made, and who did not answer.
+pub fn text(links: &List<Link>) -> String {
+    let mut table = Table::new(&["NODE", "WITH", "STATE", "CONTROL", "REPLICATION", "BY", "ENCRYPTED"]);
+    for link in &links.items {
+        let addresses: Vec<&String> =
+            link.control.addresses.iter().chain(&link.replication.addresses).collect();
+        table.row([
+            end(link.node, &link.node_name),
+            end(link.peer, &link.peer_name),
+            match link.state {
+                LinkState::Up => "up".into(),
+                LinkState::Partly => "PARTLY".into(),
+                LinkState::Down => "DOWN".into(),
+            },
+            of_role(&link.control),
+            of_role(&link.replication),
+            list(without_repeats(addresses), "-"),
+            if link.encrypted { "yes" } else { "NO" }.into(),
+        ]);
+    }
+    let trouble = |link: &Link| {
+        let reason = link.trouble.as_deref().filter(|_| link.state != LinkState::Up)?;
+        let (node, peer) = (end(link.node, &link.node_name), end(link.peer, &link.peer_name));
+        Some(format!("\n{node} with {peer}: the last attempt failed: {reason}\n"))
+    };
+    let troubles: String = links.items.iter().filter_map(trouble).collect();
+    table.text("There are no links: no other node is in the cluster.")
+        + &troubles
+        + &missing_lines(&links.missing)
+}
+
+fn end(number: u16, name: &str) -> String {
+    format!("{number} {name}").trim_end().to_owned()
+}
+
+/// In the order in which they come.
+fn without_repeats(addresses: Vec<&String>) -> Vec<&String> {
+    let mut seen = Vec::new();
+    for address in addresses {
+        if !seen.contains(&address) {
+            seen.push(address);
+        }
+    }
+    seen
+}
+
+/// `1 of 1, 3h04m`: for how long all that are up have been; `0 of 4, heard 12s ago`.
+fn of_role(links: &RoleLinks) -> String {
+    let RoleLinks { up, of, addresses: _, age: up_for, silence } = links;
+    let count = if *of == 0 { format!("{up}") } else { format!("{up} of {of}") };
+    match (up_for, silence) {
+        (Some(seconds), _) => format!("{count}, {}", age(*seconds)),
+        (None, Some(seconds)) => format!("{count}, heard {} ago", age(*seconds)),
+        (None, None) => format!("{count}, never heard"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::Missing;
+
+    use super::*;
+
+    #[test]
+    fn a_link_that_is_down_is_seen_at_once() {
+        let role = |up, of, age, silence| RoleLinks {
+            up,
+            of,
+            addresses: if up > 0 { vec!["10.0.0.2".into()] } else { Vec::new() },
+            age,
+            silence,
+        };
+        let link = |node: u16, peer: u16, state, control, replication| Link {
+            node,
+            node_name: format!("server{node}"),
+            peer,
+            peer_name: format!("server{peer}"),
+            state,
+            control,
+            replication,
+            encrypted: true,
+            trouble: (state != LinkState::Up).then(|| "no route to host".to_owned()),
+        };
+        let whole = role(4, 4, Some(11_040), Some(0));
+        let control = role(1, 1, Some(11_045), Some(0));
+        let items = vec![
+            link(1, 2, LinkState::Up, control.clone(), whole),
+            link(1, 3, LinkState::Partly, control, role(0, 0, None, None)),
+            link(2, 3, LinkState::Down, role(0, 1, None, Some(12)), role(0, 4, None, Some(61))),
+        ];
+        let reason = "nothing is heard of it".to_owned();
+        let missing = vec![Missing { node: 3, node_name: "server3".into(), reason }];
+        assert_eq!(
+            text(&List { items, missing }),
+            "\
+NODE       WITH       STATE   CONTROL                REPLICATION              BY        ENCRYPTED
+1 server1  2 server2  up      1 of 1, 3h04m          4 of 4, 3h04m            10.0.0.2  yes
+1 server1  3 server3  PARTLY  1 of 1, 3h04m          0, never heard           10.0.0.2  yes
+2 server2  3 server3  DOWN    0 of 1, heard 12s ago  0 of 4, heard 1m01s ago  -         yes
+
+1 server1 with 3 server3: the last attempt failed: no route to host
+
+2 server2 with 3 server3: the last attempt failed: no route to host
+
+MISSING: what node 3 (server3) has: nothing is heard of it
+"
+        );
+        let none = text(&List::of(Vec::new()));
+        assert_eq!(none, "There are no links: no other node is in the cluster.\n");
+    }
+}

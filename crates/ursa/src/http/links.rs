@@ -1,0 +1,95 @@
+//! The links between nodes.
+
+use std::rc::Rc;
+
+use ::node::Control;
+use ::node::control::{ControlError, LinkStatus};
+use ::node::copies::Linked;
+use api::{Link, LinkState, List, Problem, RoleLinks};
+use axum::extract::State as Extracted;
+
+use super::input::Parameters;
+use super::peers::{self, Whose};
+use super::refusal::Refusal;
+use super::state::State;
+
+/// The links of the node that is asked with each other one; with `node=all` those of all nodes, each as it sees them.
+///
+/// Two nodes may see the links between them differently. Of a node that does not answer only the others tell: it is in `missing`.
+#[utoipa::path(
+    get, path = "/v1/links", tag = "cluster", operation_id = "list_links",
+    params(Whose),
+    responses(
+        (status = OK, description = "All of them", body = List<Link>),
+        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn list(
+    Extracted(state): Extracted<State>,
+    Parameters(whose): Parameters<Whose>,
+) -> Result<axum::Json<List<Link>>, Refusal> {
+    let own = |control: Rc<Control>| async move { all(&control).await };
+    Ok(axum::Json(peers::list(&state, whose.asked()?, peers::LINKS, own).await?))
+}
+
+/// The links of this node.
+pub(super) async fn all(control: &Control) -> Result<Vec<Link>, ControlError> {
+    let links = control.links().await?;
+    let (node, node_name) = control.number_and_name();
+    let (node, node_name) = (node.unwrap_or_default(), node_name.unwrap_or_default());
+    Ok(links.into_iter().map(|link| shown(node, &node_name, link)).collect())
+}
+
+fn shown(node: u16, node_name: &str, link: LinkStatus) -> Link {
+    let LinkStatus { peer, peer_name, control, replication, encrypted, trouble } = link;
+    Link {
+        node,
+        node_name: node_name.to_owned(),
+        peer,
+        peer_name,
+        state: state_of(&control, &replication),
+        control: of_role(control),
+        replication: of_role(replication),
+        encrypted,
+        trouble,
+    }
+}
+
+fn state_of(control: &Linked, replication: &Linked) -> LinkState {
+    if control.is_whole() && replication.is_whole() {
+        LinkState::Up
+    } else if control.up + replication.up > 0 {
+        LinkState::Partly
+    } else {
+        LinkState::Down
+    }
+}
+
+fn of_role(linked: Linked) -> RoleLinks {
+    let Linked { up, of, addresses, age, silence } = linked;
+    RoleLinks {
+        up: up as u64,
+        of: of as u64,
+        addresses: addresses.iter().map(ToString::to_string).collect(),
+        age: age.map(|age| age.as_secs()),
+        silence: silence.map(|silence| silence.as_secs()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_up_only_if_all_are() {
+        let links = |up, of| Linked { up, of, ..Linked::default() };
+        assert_eq!(state_of(&links(1, 1), &links(4, 4)), LinkState::Up);
+        assert_eq!(state_of(&links(1, 1), &links(3, 4)), LinkState::Partly);
+        assert_eq!(state_of(&links(1, 1), &links(0, 0)), LinkState::Partly, "nobody knows of how many");
+        assert_eq!(state_of(&links(0, 1), &links(4, 4)), LinkState::Partly);
+        assert_eq!(state_of(&links(0, 1), &links(0, 4)), LinkState::Down);
+        assert_eq!(state_of(&links(0, 1), &links(0, 0)), LinkState::Down);
+    }
+}
