@@ -52,6 +52,12 @@ fn data_and_heartbeats_go_by_networks_of_their_own() {
     wait(LIMIT, "links to move", || connections(beats) == 1 && connections(data) >= 1);
     let list = nodes[1].ursa_json(&["node", "list"]);
     assert_eq!(list[0]["link_roles"][beats.to_string()], "heartbeat", "{list}");
+    let links_up = || {
+        let links = nodes[0].ursa_json(&["node", "links"]);
+        let links = links["items"].as_array().expect("it is a list").clone();
+        links.len() == 2 && links.iter().all(|link| link["state"] == "up" && link["encrypted"] == true)
+    };
+    wait(LIMIT, "both nodes to see all links up", links_up);
     let refused = nodes[0].ursa(&["node", "link", "1", &data.to_string(), "--for", "heartbeat"]);
     assert!(!refused.ok() && refused.output.contains("for the data of volumes"), "{refused}");
     let stranger = nodes[0].ursa(&["node", "link", "1", "10.9.8.7", "--for", "all"]);
