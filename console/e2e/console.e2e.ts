@@ -206,6 +206,18 @@ it('says what an address is for, and keeps one for data', async () => {
   await until('it is for all links again', async () => Object.keys(await roles()).length === 0)
 })
 
+it('draws the links between all nodes, and says how both of each two see them', async () => {
+  await go('#/topology')
+  const links = page.getByRole('region', { name: 'Links between nodes' })
+  for (const [one, other] of [[1, 2], [1, 3], [2, 3]] as const) {
+    const pair = links.getByRole('row', { name: new RegExp(`^n${one} .*and n${other} `) })
+    await pair.getByText('up', { exact: true }).waitFor()
+    expect(await pair.getByText(/^Data: 1 of 1 up for .* by 127\./).count()).toBe(2)
+  }
+  // Of nodes that are not asked, too, and for who does not see the picture.
+  await page.locator('svg a[aria-label^="Links between n2 (node 2) and n3 (node 3): up."]').waitFor({ state: 'attached' })
+})
+
 it('shows what a node refuses, with what to do', async () => {
   await go('#/nodes')
   await page.getByRole('row', { name: /^n3/ }).getByRole('button', { name: 'Maintenance' }).click()

@@ -64,6 +64,12 @@ const SESSIONS = queryOptions({
   refetchInterval: SOON,
 })
 
+const LINKS = queryOptions({
+  queryKey: ['links', 'all'],
+  queryFn: () => data(api.GET('/v1/links', { params: { query: { node: 'all' } } })),
+  refetchInterval: SOON,
+})
+
 const PROBLEMS = queryOptions({
   queryKey: ['problems', 'all'],
   queryFn: () => data(api.GET('/v1/problems', { params: { query: { node: 'all' } } })),
@@ -76,11 +82,15 @@ export const useSessions = () => useQuery({ ...SESSIONS, select: itemsOf })
 /** What nodes say that somebody should look after. */
 export const useProblems = () => useQuery({ ...PROBLEMS, select: itemsOf })
 
-/** The nodes whose volumes, pools, sessions or problems are not in the list, and why. */
+/** The links between nodes, as each of them sees its own; not asked for without a cluster. */
+export const useLinks = (cluster: boolean) => useQuery({ ...LINKS, select: itemsOf, enabled: cluster })
+
+/** The nodes whose volumes, pools, sessions, problems or links are not in the list, and why. */
 export const useMissingVolumes = () => useQuery({ ...VOLUMES, select: missingOf }).data ?? NONE
 export const useMissingPools = () => useQuery({ ...POOLS, select: missingOf }).data ?? NONE
 export const useMissingSessions = () => useQuery({ ...SESSIONS, select: missingOf }).data ?? NONE
 export const useMissingProblems = () => useQuery({ ...PROBLEMS, select: missingOf }).data ?? NONE
+export const useMissingLinks = (cluster: boolean) => useQuery({ ...LINKS, select: missingOf, enabled: cluster }).data ?? NONE
 
 export const useVolume = (name: string) =>
   useQuery({

@@ -353,6 +353,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The links of the node that is asked with each other one; with `node=all` those of all nodes, each as it sees them.
+         * @description Two nodes may see the links between them differently. Of a node that does not answer only the others tell: it is in `missing`.
+         */
+        get: operations["list_links"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/live": {
         parameters: {
             query?: never;
@@ -1668,6 +1688,33 @@ export interface components {
             /** @description The token. */
             token: string;
         };
+        /** @description The links of a node with another one, as the first sees them. The other one may see them otherwise. */
+        Link: {
+            /** @description The one for heartbeats, leases and the cluster's record. */
+            control: components["schemas"]["RoleLinks"];
+            /** @description They are encrypted, and both sides prove who they are. */
+            encrypted: boolean;
+            /**
+             * Format: int32
+             * @description The number of the node that says so.
+             */
+            node: number;
+            /** @description Its name. */
+            node_name: string;
+            /**
+             * Format: int32
+             * @description The number of the other node.
+             */
+            peer: number;
+            /** @description Its name. */
+            peer_name: string;
+            /** @description Those for the data of volumes. */
+            replication: components["schemas"]["RoleLinks"];
+            /** @description How they are, all together. */
+            state: components["schemas"]["LinkState"];
+            /** @description Why the last attempt to make one failed, if none has succeeded since. */
+            trouble?: string | null;
+        };
         /** @description What an address of a node is to be kept for. */
         LinkFor: {
             /**
@@ -1682,6 +1729,11 @@ export interface components {
          * @enum {string}
          */
         LinkRole: "replication" | "heartbeat";
+        /**
+         * @description How the links with another node are.
+         * @enum {string}
+         */
+        LinkState: "up" | "partly" | "down";
         /** @description Several of something. An object, so that it can grow fields. */
         List_ApiToken: {
             /** @description In the order of their names or numbers. */
@@ -1890,6 +1942,38 @@ export interface components {
                 subject: string;
                 /** @description What it waits for; absent if it gets on. */
                 waits_for?: string | null;
+            }[];
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
+        };
+        /** @description Several of something. An object, so that it can grow fields. */
+        List_Link: {
+            /** @description In the order of their names or numbers. */
+            items: {
+                /** @description The one for heartbeats, leases and the cluster's record. */
+                control: components["schemas"]["RoleLinks"];
+                /** @description They are encrypted, and both sides prove who they are. */
+                encrypted: boolean;
+                /**
+                 * Format: int32
+                 * @description The number of the node that says so.
+                 */
+                node: number;
+                /** @description Its name. */
+                node_name: string;
+                /**
+                 * Format: int32
+                 * @description The number of the other node.
+                 */
+                peer: number;
+                /** @description Its name. */
+                peer_name: string;
+                /** @description Those for the data of volumes. */
+                replication: components["schemas"]["RoleLinks"];
+                /** @description How they are, all together. */
+                state: components["schemas"]["LinkState"];
+                /** @description Why the last attempt to make one failed, if none has succeeded since. */
+                trouble?: string | null;
             }[];
             /** @description Nodes whose part is missing, and why. */
             missing?: components["schemas"]["Missing"][];
@@ -2499,6 +2583,37 @@ export interface components {
          * @enum {string}
          */
         Role: "viewer" | "operator" | "admin";
+        /** @description The links of one role with another node. */
+        RoleLinks: {
+            /**
+             * @description Where the other ends of those are that are up: by which networks they go.
+             * @example [
+             *       "10.0.0.2"
+             *     ]
+             */
+            addresses: string[];
+            /**
+             * Format: int64
+             * @description For how many seconds all that are up have been; absent: none is.
+             */
+            age?: number | null;
+            /**
+             * Format: int64
+             * @description How many there are to be: one control link, and as many for data as the node with more cores has cores; 0: none was up since the node that says so has
+             *     started, and it does not know.
+             */
+            of: number;
+            /**
+             * Format: int64
+             * @description Seconds since anything was received by one of them, be it down by now; absent: never since the node that says so has started.
+             */
+            silence?: number | null;
+            /**
+             * Format: int64
+             * @description How many are up.
+             */
+            up: number;
+        };
         /** @description An initiator's session. */
         Session: {
             /** @description The initiator's addresses, one a connection. */
@@ -4155,6 +4270,61 @@ export interface operations {
             };
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
+        };
+    };
+    list_links: {
+        parameters: {
+            query?: {
+                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                node?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_Link"];
+                };
+            };
+            /** @description `query_invalid` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     stream_live: {

@@ -1,6 +1,6 @@
 import { Group, Stack, Text, Title, useComputedColorScheme } from '@mantine/core'
 import { useMemo } from 'react'
-import { useMissingSessions, useNodes, useSessions, useVolumes } from '../api/queries'
+import { useLinks, useMissingLinks, useMissingSessions, useNodes, useSessions, useVolumes } from '../api/queries'
 import type { ClusterNode, Volume } from '../api/types'
 import { MissingNote } from '../parts/MissingNote'
 import { Panel } from '../parts/Panel'
@@ -8,9 +8,11 @@ import { Empty, ProblemAlert } from '../parts/Problem'
 import { State } from '../parts/State'
 import { useWidth } from '../parts/width'
 import { link } from '../route'
+import { type Between, SEEN, between, betweenWords } from '../words/between'
 import { type HostPaths, hostPaths } from '../words/hostpaths'
 import { plural } from '../words/size'
 import { copyState } from '../words/sync'
+import { NodeLinks } from './NodeLinks'
 
 /** So many volumes are drawn; the worst off first. */
 const VOLUMES_MAX = 24
@@ -33,13 +35,17 @@ export function Topology() {
   const sessions = useSessions()
   const missing = useMissingSessions()
   const hosts = useMemo(() => hostPaths(sessions.data ?? [], volumes.data ?? []), [sessions.data, volumes.data])
-  const here = nodes.data?.find((node) => node.here)
+  const cluster = (nodes.data?.length ?? 0) > 0
+  const links = useLinks(cluster)
+  const unsaid = useMissingLinks(cluster)
+  const pairs = useMemo(() => (links.data ? between(nodes.data ?? [], links.data) : []), [nodes.data, links.data])
   return (
     <Stack gap="md">
       <Title order={1} size="h3">
         Topology
       </Title>
       {nodes.error && <ProblemAlert error={nodes.error} what="The nodes cannot be listed" />}
+      {links.error && <ProblemAlert error={links.error} what="The links between nodes cannot be listed" />}
       {nodes.data === null ? (
         <Panel title="Nodes and copies">
           <Empty>
@@ -47,27 +53,40 @@ export function Topology() {
           </Empty>
         </Panel>
       ) : (
-        <Panel title="Nodes and copies" at={Math.min(nodes.dataUpdatedAt, volumes.dataUpdatedAt)} note={`Each column is a node. Lines between nodes are the links of ${here?.name ?? 'the node that is asked'}, which this page asks. Each line below is a volume with a dot for each copy, or a host with a square for each node that it uses.`}>
+        <Panel title="Nodes and copies" at={Math.min(nodes.dataUpdatedAt, volumes.dataUpdatedAt)} note="Each column is a node. Lines between nodes are their links, as both of them see them. Each line below is a volume with a dot for each copy, or a host with a square for each node that it uses.">
           <MissingNote what="Sessions of hosts" missing={missing} />
-          {nodes.data && volumes.data && (nodes.data.length > 0 ? <Picture nodes={nodes.data} volumes={volumes.data} hosts={hosts} /> : <Empty>There is no node.</Empty>)}
+          {nodes.data && volumes.data && (nodes.data.length > 0 ? <Picture nodes={nodes.data} pairs={pairs} volumes={volumes.data} hosts={hosts} /> : <Empty>There is no node.</Empty>)}
           <Group gap="xs" mt="md">
             <State tone="ok">in sync, up</State>
             <State tone="working">being brought in sync</State>
             <State tone="warning">not in sync</State>
             <State tone="critical">down</State>
+            <State tone="warning">links not all up, or one-sided</State>
             <State tone="warning">a host lacks a path</State>
+            <State tone="off">links of which nobody was heard</State>
           </Group>
         </Panel>
       )}
+      <NodeLinks pairs={pairs} missing={unsaid} at={links.dataUpdatedAt} />
     </Stack>
   )
 }
 
-const HEAD = 96
+/** Where the nodes end, and links begin. */
+const FOOT = 84
 const ROW = 34
 const CAPTION = 26
+/** How far links hang down: between neighbours, and what is added for each node that lies between. */
+const HANG = 16
+const HANG_MORE = 18
+const HANG_MAX = 88
 
-function Picture({ nodes, volumes, hosts }: { nodes: ClusterNode[]; volumes: Volume[]; hosts: HostPaths[] }) {
+const hang = (distance: number) => Math.min(HANG_MAX, HANG + HANG_MORE * (distance - 1))
+
+/** Of a link that is not up; without colours it is seen by its dashes, too. */
+const DASHES: Record<Between['seen'], string | undefined> = { up: undefined, partly: '9 4', one_sided: '9 4', down: '4 4', unknown: '1 5' }
+
+function Picture({ nodes, pairs, volumes, hosts }: { nodes: ClusterNode[]; pairs: Between[]; volumes: Volume[]; hosts: HostPaths[] }) {
   const [ref, width] = useWidth()
   const dark = useComputedColorScheme('light') === 'dark' ? 1 : 0
   const rank = (volume: Volume) => (volume.copies ?? []).filter((copy) => copy.state !== 'in_sync').length
@@ -78,13 +97,14 @@ function Picture({ nodes, volumes, hosts }: { nodes: ClusterNode[]; volumes: Vol
   const whole = labels + column * nodes.length
   const x = (id: number) => labels + column * (nodes.findIndex((node) => node.id === id) + 0.5)
   const shown = hosts.slice(0, HOSTS_MAX)
-  const below = HEAD + Math.max(1, drawn.length) * ROW + 10
+  const head = FOOT + (nodes.length > 1 ? hang(nodes.length - 1) : 0) + 14
+  const below = head + Math.max(1, drawn.length) * ROW + 10
   const height = below + CAPTION + Math.max(1, shown.length) * ROW
   const ink = (tone: Tone) => INK[tone][dark]
   const text = dark ? '#e9ecef' : '#212529'
   const dim = dark ? '#909296' : '#6c757d'
   const line = dark ? '#373a40' : '#dee2e6'
-  const here = nodes.find((node) => node.here)
+  const paper = dark ? '#25262b' : '#ffffff'
   const shorten = (name: string, most: number) => (name.length > most ? `${name.slice(0, most - 1)}…` : name)
   const said = nodes.map((node) => `${node.name} is ${node.up ? 'up' : 'down'} with ${plural(node.in_sync, 'copy', 'copies')} in sync of ${node.copies}`).join('; ')
   return (
@@ -97,7 +117,7 @@ function Picture({ nodes, volumes, hosts }: { nodes: ClusterNode[]; volumes: Vol
             const w = Math.min(column - 12, 170)
             return (
               <a key={node.id} href={link('nodes')} aria-label={`${node.name}: ${node.up ? 'up' : 'down'}`}>
-                <line x1={at} y1={HEAD - 12} x2={at} y2={height - 6} stroke={line} strokeWidth={1.5} />
+                <line x1={at} y1={FOOT} x2={at} y2={height - 6} stroke={line} strokeWidth={1.5} />
                 <rect x={at - w / 2} y={28} width={w} height={56} rx={8} fill={dark ? '#25262b' : '#ffffff'} stroke={ink(tone)} strokeWidth={2} />
                 <text x={at} y={50} textAnchor="middle" fill={text} fontSize={14} fontWeight={650}>
                   {shorten(node.name, Math.floor(w / 9))}
@@ -113,27 +133,37 @@ function Picture({ nodes, volumes, hosts }: { nodes: ClusterNode[]; volumes: Vol
               </a>
             )
           })}
-          {/* The links that the node which was asked sees: to each other node. */}
-          {here &&
-            nodes
-              .filter((node) => node.id !== here.id)
-              .map((node) => {
-                const from = x(here.id)
-                const to = x(node.id)
-                const mid = (from + to) / 2
-                return (
-                  <path key={node.id} d={`M${from} 84 Q${mid} ${HEAD + 8 + 4 * Math.abs(nodes.indexOf(node) - nodes.indexOf(here))} ${to} 84`} fill="none" stroke={ink(node.up ? 'ok' : 'critical')} strokeWidth={2} strokeDasharray={node.up ? undefined : '4 4'}>
-                    <title>{`Link from ${here.name} to ${node.name}: ${node.up ? 'up' : 'nothing is heard'}`}</title>
-                  </path>
-                )
-              })}
+          {pairs.map((pair) => {
+            const [one, other] = pair.nodes
+            const distance = nodes.indexOf(other) - nodes.indexOf(one)
+            // Those that go farther leave a node nearer to its middle: so they do not cross.
+            const aside = Math.min(column / 2 - 8, 6 + 8 * (nodes.length - 1 - distance))
+            const [from, to] = [x(one.id) + aside, x(other.id) - aside]
+            const mid = (from + to) / 2
+            const deep = hang(distance)
+            const { tone, word } = SEEN[pair.seen]
+            const words = betweenWords(pair)
+            const way = `M${from} ${FOOT} Q${mid} ${FOOT + 2 * deep} ${to} ${FOOT}`
+            return (
+              <a key={`${one.id} ${other.id}`} href={link('nodes')} aria-label={words}>
+                <title>{words}</title>
+                <path d={way} fill="none" stroke="transparent" strokeWidth={12} pointerEvents="stroke" />
+                <path d={way} fill="none" stroke={ink(tone)} strokeWidth={2} strokeDasharray={DASHES[pair.seen]} />
+                {pair.seen !== 'up' && (
+                  <text x={mid} y={FOOT + deep + 4} textAnchor="middle" fill={ink(tone)} stroke={paper} strokeWidth={4} paintOrder="stroke" fontSize={11} fontWeight={650}>
+                    {word}
+                  </text>
+                )}
+              </a>
+            )
+          })}
           {drawn.length === 0 && (
-            <text x={labels} y={HEAD + 22} fill={dim} fontSize={13}>
+            <text x={labels} y={head + 22} fill={dim} fontSize={13}>
               No volume with copies is known here.
             </text>
           )}
           {drawn.map((volume, row) => {
-            const y = HEAD + row * ROW + ROW / 2 + 4
+            const y = head + row * ROW + ROW / 2 + 4
             const copies = volume.copies ?? []
             const xs = copies.map((copy) => x(copy.node)).sort((a, b) => a - b)
             return (

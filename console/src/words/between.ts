@@ -1,0 +1,74 @@
+// The links between each two nodes, from what both of them say.
+
+import type { ClusterNode, NodeLink, RoleLinks } from '../api/types'
+import { nameOf } from './health'
+import { duration } from './size'
+
+/** `one_sided`: the two do not say the same. `unknown`: neither was heard. */
+export type LinkSeen = 'up' | 'partly' | 'one_sided' | 'down' | 'unknown'
+
+/** Two nodes and their links. */
+export interface Between {
+  nodes: [ClusterNode, ClusterNode]
+  /** What each of them says; undefined: it was not heard. */
+  words: [NodeLink | undefined, NodeLink | undefined]
+  seen: LinkSeen
+}
+
+/** Each two nodes once, in the order of the nodes. */
+export function between(nodes: ClusterNode[], links: NodeLink[]): Between[] {
+  const said = new Map(links.map((link) => [`${link.node} ${link.peer}`, link]))
+  return nodes.flatMap((one, at) =>
+    nodes.slice(at + 1).map((other): Between => {
+      const words: Between['words'] = [said.get(`${one.id} ${other.id}`), said.get(`${other.id} ${one.id}`)]
+      return { nodes: [one, other], words, seen: seenBy(words) }
+    }),
+  )
+}
+
+function seenBy([one, other]: Between['words']): LinkSeen {
+  if (one && other && one.state !== other.state) return 'one_sided'
+  return one?.state ?? other?.state ?? 'unknown'
+}
+
+export const SEEN: Record<LinkSeen, { tone: 'ok' | 'warning' | 'critical' | 'off'; word: string }> = {
+  up: { tone: 'ok', word: 'up' },
+  partly: { tone: 'warning', word: 'not all' },
+  one_sided: { tone: 'warning', word: 'one-sided' },
+  down: { tone: 'critical', word: 'down' },
+  unknown: { tone: 'off', word: 'not known' },
+}
+
+/** `up for 3 h by 10.0.0.2`, `no link, heard 41 s ago`. */
+export function controlWords(links: RoleLinks): string {
+  return links.up > 0 ? `up${since(links)}` : `no link${since(links)}`
+}
+
+/** `4 of 4 up for 3 h by 10.0.0.2`, `0 of 4 up, heard 41 s ago`. */
+export function dataWords(links: RoleLinks): string {
+  return `${links.of > 0 ? `${links.up} of ${links.of}` : links.up} up${since(links)}`
+}
+
+function since({ up, age, silence, addresses }: RoleLinks): string {
+  if (up > 0) return `${age === undefined || age === null ? '' : ` for ${duration(age)}`} by ${addresses.join(' and ')}`
+  if (silence === undefined || silence === null) return ', never heard since this node has started'
+  return `, heard ${duration(silence)} ago`
+}
+
+/** What a node says of its links with another one, line by line. */
+export function linkLines(link: NodeLink): string[] {
+  const lines = [`Heartbeats: ${controlWords(link.control)}`, `Data: ${dataWords(link.replication)}`]
+  if (!link.encrypted) lines.push('NOT ENCRYPTED')
+  if (link.state !== 'up' && link.trouble) lines.push(`The last attempt failed: ${link.trouble}`)
+  return lines
+}
+
+/** All of it in one text, for who hovers, or listens. */
+export function betweenWords({ nodes, words, seen }: Between): string {
+  const [one, other] = nodes
+  const said = words.map((link, at) => {
+    const name = nameOf(nodes[at] ?? one)
+    return link ? `${name} says: ${linkLines(link).join('; ')}` : `${name} was not heard`
+  })
+  return `Links between ${nameOf(one)} and ${nameOf(other)}: ${SEEN[seen].word}. ${said.join('. ')}.`
+}
