@@ -1,6 +1,7 @@
 //! How this node's links with the others are.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use replica::NodeId;
 
@@ -58,5 +59,25 @@ impl Control {
             }
         };
         Ok(others.map(status).collect())
+    }
+
+    /// Which nodes are up and not reached from here, in sentences. A node that is down is none of them: that is said of it already.
+    pub(super) fn link_problems(&self) -> Vec<String> {
+        let Some(keeper) = self.keeper() else { return Vec::new() };
+        let cuts = keeper.cuts();
+        if cuts.is_empty() {
+            return Vec::new();
+        }
+        let names = self.node_names();
+        let sentence = |(node, lasts): (NodeId, Duration)| {
+            let (name, seconds) = (names.get(&node.0)?, lasts.as_secs());
+            let who_says = if keeper.hears(node) { "" } else { ", as other nodes say" };
+            Some(format!(
+                "node {} ({name}) is up{who_says}, but this node has not reached it for replication for {seconds} seconds: of a volume with copies on both, only one of \
+                 these can be in sync; look after the network between the two (cables, switches, firewalls, port 3270): `ursa node links` says which links are down and why",
+                node.0
+            ))
+        };
+        cuts.into_iter().filter_map(sentence).collect()
     }
 }

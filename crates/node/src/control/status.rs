@@ -118,7 +118,8 @@ impl Control {
         let fault = fault.map(|fault| fault.to_string());
         let latched = latched.then(|| RecordError::Latched.to_string());
         let pools = self.pools().into_iter().flat_map(|pool| pool_problems(&pool));
-        fault.into_iter().chain(latched).chain(self.record_problem()).chain(pools).collect()
+        let links = self.link_problems();
+        fault.into_iter().chain(latched).chain(self.record_problem()).chain(links).chain(pools).collect()
     }
 
     /// How the cluster's record is; `None` without a cluster.

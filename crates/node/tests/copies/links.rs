@@ -15,6 +15,10 @@ impl Cluster {
         let whole = links.filter(|link| link.control.is_whole() && link.replication.is_whole());
         whole.map(|link| link.peer).collect()
     }
+
+    fn problems(&self, index: usize) -> Vec<String> {
+        self.control(index, |control| async move { control.problems() })
+    }
 }
 
 #[test]
@@ -44,8 +48,39 @@ fn a_cut_between_two_of_three_nodes_is_seen_by_both() {
             }
         }
 
+        // It may be that links are being made.
+        assert_eq!(cluster.problems(1), [""; 0]);
+        cluster.world.run_for(Duration::from_secs(10));
+        assert_eq!(cluster.problems(0), [""; 0], "it reaches both");
+        for (index, other) in [(1, 3), (2, 2)] {
+            let problems = cluster.problems(index);
+            let [problem] = problems.as_slice() else { panic!("{problems:?}") };
+            let begin = format!("node {other} (");
+            assert!(problem.starts_with(&begin) && problem.contains("as other nodes say"), "{problem}");
+        }
+
         cluster.world.heal_all();
         let healed = || linked() == [[2, 3], [1, 3], [1, 2]];
         assert!(cluster.world.run_until(healed, Duration::from_secs(30)));
+        // With the next heartbeat.
+        cluster.world.run_for(Duration::from_millis(500));
+        assert_eq!([0, 1, 2].map(|index| cluster.problems(index).len()), [0; 3]);
+    });
+}
+
+#[test]
+fn nobody_complains_of_a_link_with_a_node_that_is_down() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.world.crash(cluster.servers[2]);
+        for _ in 0..20 {
+            cluster.world.run_for(Duration::from_secs(1));
+            assert_eq!([0, 1].map(|index| cluster.problems(index)), [[""; 0]; 2]);
+        }
+        cluster.start(2);
+        for _ in 0..20 {
+            cluster.world.run_for(Duration::from_secs(1));
+            assert_eq!([0, 1, 2].map(|index| cluster.problems(index)), [[""; 0]; 3]);
+        }
     });
 }

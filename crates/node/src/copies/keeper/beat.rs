@@ -48,6 +48,7 @@ impl Keeper {
         let now = rt::now();
         let frame = Heartbeat::Request(self.copies.leases().request(now)).encode();
         let reached = self.reached(now);
+        self.note_cuts(now, &reached);
         for link in links {
             link.send(message::heartbeat(frame.clone(), self.copies.clock(), reached.iter().copied()));
         }

@@ -7,6 +7,7 @@
 mod agreement;
 mod beat;
 mod budget;
+mod cuts;
 mod doubt;
 mod engine;
 mod error;
@@ -39,6 +40,7 @@ use store::VolumeId;
 use self::agreement::Agreement;
 pub use self::agreement::{Agreed, Told, Version};
 use self::budget::Dealt;
+use self::cuts::Cuts;
 use self::doubt::Doubt;
 pub use self::engine::Engine;
 pub use self::error::ClusterError;
@@ -79,6 +81,7 @@ pub struct Keeper {
     links: Links,
     record: RefCell<Everything>,
     peers: RefCell<BTreeMap<NodeId, PeerState>>,
+    cuts: RefCell<Cuts>,
     volumes: RefCell<BTreeMap<VolumeId, Kept>>,
     /// Volumes whose copy here is being closed: another one must not be opened meanwhile.
     closing: RefCell<BTreeSet<VolumeId>>,
@@ -187,6 +190,7 @@ impl Keeper {
             links,
             record: RefCell::default(),
             peers: RefCell::default(),
+            cuts: RefCell::default(),
             volumes: RefCell::default(),
             closing: RefCell::default(),
             acting: Semaphore::new(1),
