@@ -1,7 +1,5 @@
 //! The links between the nodes of a cluster.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -39,16 +37,6 @@ pub enum LinkState {
     Partly,
     /// None is up.
     Down,
-}
-
-impl fmt::Display for LinkState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LinkState::Up => "up",
-            LinkState::Partly => "partly",
-            LinkState::Down => "down",
-        })
-    }
 }
 
 /// The links of one role with another node.

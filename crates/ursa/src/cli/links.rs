@@ -7,7 +7,10 @@ use super::table::{Table, age, list, missing_lines};
 /// A table of links, why some could not be made, and who did not answer.
 pub fn text(links: &List<Link>) -> String {
     let mut table = Table::new(&["NODE", "WITH", "STATE", "CONTROL", "REPLICATION", "BY", "ENCRYPTED"]);
-    for link in &links.items {
+    let mut items: Vec<&Link> = links.items.iter().collect();
+    // The node that was asked comes first in the answer.
+    items.sort_by_key(|link| (link.node, link.peer));
+    for link in &items {
         let addresses: Vec<&String> =
             link.control.addresses.iter().chain(&link.replication.addresses).collect();
         table.row([
@@ -29,7 +32,7 @@ pub fn text(links: &List<Link>) -> String {
         let (node, peer) = (end(link.node, &link.node_name), end(link.peer, &link.peer_name));
         Some(format!("\n{node} with {peer}: the last attempt failed: {reason}\n"))
     };
-    let troubles: String = links.items.iter().filter_map(trouble).collect();
+    let troubles: String = items.iter().copied().filter_map(trouble).collect();
     table.text("There are no links: no other node is in the cluster.")
         + &troubles
         + &missing_lines(&links.missing)
