@@ -9,20 +9,23 @@ const SLICE: Duration = Duration::from_micros(100);
 
 /// Asks for short slices for the calling thread, if it has the ordinary policy: whoever has chosen another one has had a reason. Not being let is no failure.
 pub(super) fn ask_for_short() {
-    const SIZE: u32 = size_of::<libc::sched_attr>() as u32;
-    // SAFETY: a structure of integers, for which zeros are valid.
-    let mut how: libc::sched_attr = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes at most SIZE bytes into the structure, which is that large.
-    let told = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut how, SIZE, 0) };
-    if told != 0 || how.sched_policy != libc::SCHED_OTHER as u32 {
-        return;
-    }
+    let Some(mut how) = told().filter(|how| how.sched_policy == libc::SCHED_OTHER as u32) else { return };
     how.sched_runtime = SLICE.as_nanos() as u64;
     // SAFETY: the kernel reads the structure, whose first field says how large it is, and changes this thread alone.
     let set = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const how, 0) };
     if set != 0 {
         tracing::debug!(error = %std::io::Error::last_os_error(), "a core keeps the slices that all have");
     }
+}
+
+/// How the calling thread is scheduled.
+fn told() -> Option<libc::sched_attr> {
+    // SAFETY: a structure of integers, for which zeros are valid.
+    let mut how: libc::sched_attr = unsafe { std::mem::zeroed() };
+    let size = size_of::<libc::sched_attr>();
+    // SAFETY: the kernel writes at most `size` bytes into the structure, which is that large.
+    let told = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut how, size, 0) };
+    (told == 0).then_some(how)
 }
 
 #[cfg(test)]
@@ -33,10 +36,7 @@ mod tests {
     fn slices_are_short_from_linux_6_12_on() {
         let told = std::thread::spawn(|| {
             ask_for_short();
-            let mut how: libc::sched_attr = unsafe { std::mem::zeroed() };
-            let size = size_of::<libc::sched_attr>();
-            let told = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut how, size, 0) };
-            assert_eq!(told, 0);
+            let how = told().unwrap();
             (how.sched_policy, Duration::from_nanos(how.sched_runtime))
         });
         let (policy, slice) = told.join().unwrap();
