@@ -4515,7 +4515,10 @@ export interface operations {
     };
     remove_node: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The node's number */
@@ -4525,6 +4528,15 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description Done */
             204: {
                 headers: {
@@ -5119,7 +5131,10 @@ export interface operations {
     };
     forget_pool: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The pool's name */
@@ -5133,6 +5148,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description Done */
             204: {
                 headers: {
@@ -6568,7 +6592,10 @@ export interface operations {
     };
     resolve_fork: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The volume's name or identity */
@@ -6582,6 +6609,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description Decided */
             204: {
                 headers: {

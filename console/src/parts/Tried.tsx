@@ -8,7 +8,7 @@ import { Candidates, ProblemAlert } from './Problem'
 
 /** What the node says that a change would do, before it is done: its answer to a dry run. */
 export function Tried({ method = 'POST', path, body, failure }: {
-  method?: 'POST' | 'DELETE'
+  method?: 'POST' | 'PUT' | 'DELETE'
   path: string
   body?: unknown
   /** What is said when it refuses. */

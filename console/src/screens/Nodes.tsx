@@ -11,6 +11,7 @@ import { Paste } from '../parts/Paste'
 import { Empty, ProblemAlert } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
 import { State } from '../parts/State'
+import { Tried } from '../parts/Tried'
 import { ursa } from '../words/command'
 import { nameOf } from '../words/health'
 import { unheard } from '../words/missing'
@@ -144,6 +145,7 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
           </Ask>
           <Ask opened={chosen?.what === 'remove'} close={close} title={`Take ${nameOf(node)} out of the cluster`} label="Take it out for good" danger typed={node.name || String(node.id)} command={ursa('node', 'remove', node.id)} act={() => data(api.DELETE('/v1/nodes/{id}', { params: { path: { id: node.id } } }))} done={`${nameOf(node)} is not of the cluster any more.`}>
             <Said>For good: its number is never given again. To come back it must be made anew and join with a token.</Said>
+            <Tried method="DELETE" path={`/v1/nodes/${node.id}`} failure="It cannot be taken out" />
           </Ask>
         </>
       )}

@@ -12,6 +12,7 @@ import { Panel } from '../parts/Panel'
 import { Empty, ProblemAlert } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
 import { State, type Tone } from '../parts/State'
+import { Tried } from '../parts/Tried'
 import { ursa } from '../words/command'
 import { elsewhere } from '../words/missing'
 import { duration, exactSize, parseSize, percent, plural, size } from '../words/size'
@@ -267,6 +268,7 @@ function Forget({ pool, close }: { pool: Pool; close: () => void }) {
         </Text>
       )}
       <Checkbox label="Delete these LUN maps, too" description="Otherwise they stay, and work again when the pool is imported" checked={unmap} onChange={(event) => setUnmap(event.currentTarget.checked)} />
+      <Tried path={`/v1/pools/${encodeURIComponent(pool.name)}/forget`} body={{ unmap }} failure="It cannot be forgotten" />
     </Ask>
   )
 }

@@ -5,6 +5,7 @@ import { api, data } from '../api/client'
 import { useHosts, useNodes } from '../api/queries'
 import type { Verification, Volume } from '../api/types'
 import { Ask, DeedButton, Said } from '../parts/deed'
+import { Tried } from '../parts/Tried'
 import { go, link } from '../route'
 import { ursa } from '../words/command'
 import { exactSize, parseSize, size } from '../words/size'
@@ -231,6 +232,7 @@ function Fork({ volume, opened, close }: Dialogue) {
       <Said>Both nodes have written to this volume without each other. Nothing merges that: what one of them alone has written is given up for good. Copy what you need from the node that serves before you decide.</Said>
       <Select label="Keep what this node has" data={(volume.copies ?? []).map((copy) => ({ value: String(copy.node), label: nodes.data?.find((node) => node.id === copy.node)?.name ?? `node ${copy.node}` }))} value={keep} onChange={setKeep} />
       <Checkbox label="What the other node alone has written is given up" checked={agreed} onChange={(event) => setAgreed(event.currentTarget.checked)} />
+      {keep !== null && <Tried method="PUT" path={`/v1/volumes/${volume.id}/fork`} body={{ keep: Number(keep), discard_other: true }} failure="It cannot be decided so" />}
     </Ask>
   )
 }

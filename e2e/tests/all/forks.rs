@@ -149,7 +149,17 @@ fn what_both_have_written_alone_is_kept_until_somebody_decides() {
         !nodes[0].ursa(&["volume", "copy", "remove", "db", "--on", "2", "--yes"]).ok(),
         "not before it is settled"
     );
-    nodes[0].ursa(&["volume", "resolve-fork", "db", "--keep", "2", "--discard-other"]).expect_ok();
+    let decide = |keep: &str, more: &[&str]| {
+        let words = ["volume", "resolve-fork", "db", "--keep", keep, "--discard-other"];
+        nodes[0].ursa(&[&words[..], more].concat()).expect_ok()
+    };
+    for (keep, lost, stops) in [("1", "what node 2 ", false), ("2", "what node 1 ", true)] {
+        let would = decide(keep, &["--dry-run"]);
+        assert!(would.contains(lost) && would.contains("alone has written is given up for good"), "{would}");
+        assert_eq!(would.contains("stops serving it"), stops, "{would}");
+    }
+    assert!(serves(&nodes[0]) && !serves(&nodes[1]), "that was only asked");
+    decide("2", &[]);
     wait_until_in_sync(&nodes[1], "db");
     wait(GOES_ON_LIMIT, "both serve", || nodes.iter().all(serves));
     for node in &nodes {

@@ -3,7 +3,7 @@
 use super::path::segment;
 use super::{Client, Result};
 use crate::{
-    ClusterInit, ClusterJoin, ClusterNode, JoinToken, Link, LinkFor, List, Maintenance, Preference,
+    ClusterInit, ClusterJoin, ClusterNode, DryRun, JoinToken, Link, LinkFor, List, Maintenance, Preference,
     SyncLimit, TokenCreate,
 };
 
@@ -104,5 +104,14 @@ impl Client {
     /// See [`ClientError`](super::ClientError).
     pub fn remove_node(&self, id: u16) -> Result<()> {
         self.delete(&format!("/v1/nodes/{id}"))
+    }
+
+    /// What taking a node out of the cluster would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_remove_node(&self, id: u16) -> Result<DryRun> {
+        let url = self.address(&format!("/v1/nodes/{id}?dry_run=true"));
+        self.json(self.authorized(self.agent.delete(url)).call())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::path::segment;
 use super::{Client, Result};
-use crate::{List, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains};
+use crate::{DryRun, List, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains};
 
 /// Pools.
 impl Client {
@@ -87,5 +87,13 @@ impl Client {
     pub fn forget_pool(&self, name: &str, how: &PoolForget) -> Result<()> {
         let url = self.address(&format!("/v1/pools/{}/forget", segment(name)));
         self.done(self.authorized(self.agent.post(url)).send_json(how))
+    }
+
+    /// What forgetting a pool would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_forget_pool(&self, name: &str, how: &PoolForget) -> Result<DryRun> {
+        self.post(&format!("/v1/pools/{}/forget?dry_run=true", segment(name)), how)
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::path::segment;
 use super::{Client, Result};
 use crate::{
-    CopyCreate, ForkResolution, StrategyChoice, StrategyChosen, Verification, VerificationState, Volume,
-    VolumeChange, VolumeCreate,
+    CopyCreate, DryRun, ForkResolution, StrategyChoice, StrategyChosen, Verification, VerificationState,
+    Volume, VolumeChange, VolumeCreate,
 };
 
 /// How often it is looked how far a comparison of copies is.
@@ -95,6 +95,15 @@ impl Client {
     /// See [`ClientError`](super::ClientError).
     pub fn resolve_fork(&self, name: &str, resolution: &ForkResolution) -> Result<()> {
         self.put(&format!("/v1/volumes/{}/fork", segment(name)), resolution)
+    }
+
+    /// What deciding it so would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_resolve_fork(&self, name: &str, resolution: &ForkResolution) -> Result<DryRun> {
+        let url = self.address(&format!("/v1/volumes/{}/fork?dry_run=true", segment(name)));
+        self.json(self.authorized(self.agent.put(url)).send_json(resolution))
     }
 
     /// Deletes a volume with all its data; with `force`, its maps, too.

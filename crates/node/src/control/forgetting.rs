@@ -71,6 +71,17 @@ impl Control {
         Ok(PoolRemains { disks, volumes, maps })
     }
 
+    /// Whether a pool could be forgotten, and what that would leave behind.
+    ///
+    /// # Errors
+    /// As [`Control::forget_pool`].
+    pub async fn check_forgetting(&self, name: &str, unmap: bool) -> Result<PoolRemains, ControlError> {
+        if let (Some(pool), false) = (self.useless_pool(name)?, unmap) {
+            self.check_none_is_mapped(&pool)?;
+        }
+        self.pool_remains(name).await
+    }
+
     /// Forgets a pool that cannot be used. `unmap`: deletes the LUN maps of its volumes; otherwise they stay, and work again
     /// when the pool has been imported.
     ///
@@ -97,7 +108,7 @@ impl Control {
             false => BTreeSet::new(),
         };
         if let (Some(pool), false) = (&open, unmap) {
-            pool.volumes().iter().try_for_each(|volume| self.check_unmapped(volume.id, &volume.name))?;
+            self.check_none_is_mapped(pool)?;
         }
         {
             let _record = changing.hold([Thing::Record]).await?;
@@ -114,6 +125,10 @@ impl Control {
             self.announce_volumes().await;
         }
         Ok(())
+    }
+
+    fn check_none_is_mapped(&self, pool: &Pool) -> Result<(), ControlError> {
+        pool.volumes().iter().try_for_each(|volume| self.check_unmapped(volume.id, &volume.name))
     }
 
     /// Takes a pool's volumes and disks off all cores.

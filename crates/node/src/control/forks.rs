@@ -36,6 +36,24 @@ pub struct StrategyChange {
     pub etcd_decides: bool,
 }
 
+/// What deciding whose data of a volume is kept would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForkDecision {
+    /// The volume's name.
+    pub volume: String,
+    /// The nodes that have copies besides the one whose data is kept: what they alone have written is given up.
+    pub given_up: Vec<u16>,
+    /// The one of them that serves the volume now, and is to stop first.
+    pub stops: Option<u16>,
+}
+
+/// A volume with which a node has gone on alone, of which it can be decided whose data is kept.
+struct Decidable {
+    id: VolumeId,
+    entry: VolumeEntry,
+    fork: ForkShown,
+}
+
 impl Control {
     /// Forks of earlier lives of this node.
     pub(super) fn forks(&self) -> Vec<ForkRecord> {
@@ -154,23 +172,12 @@ impl Control {
     /// There is nothing to decide, or not yet; a node without a copy, or that could not serve it; what the record says.
     pub async fn resolve_fork(&self, volume: &str, keep: u16) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
-        let (id, entry) = entry_named(&keeper, volume)?;
-        let fork = keeper.fork_of(&entry).ok_or_else(|| ControlError::NoFork(entry.name.clone()))?;
-        if entry.copy_on(NodeId(keep)).is_none() {
-            return Err(ControlError::HasNoCopy { volume: entry.name, node: keep });
-        }
-        if fork.state == ForkState::Alone && [keep, keeper.me().0].contains(&fork.node) {
-            return Err(ControlError::NotSplitYet { volume: entry.name, node: fork.node });
-        }
+        let Decidable { id, entry, fork } = decidable(&keeper, volume, keep)?;
         if keep != fork.node {
-            return Ok(keep_record(&keeper, id, &fork, keep).await?);
+            return Ok(keeper.commit(for_record(&keeper, id, &fork, keep)?).await?);
         }
         // Who serves must stop before the record says that the other one does: it needs nobody's lease.
-        let others: Vec<NodeId> =
-            entry.copies.iter().map(|copy| NodeId(copy.node)).filter(|node| node.0 != keep).collect();
-        let [serves] = others[..] else {
-            return Err(ControlError::SplitAmongMore { volume: entry.name, node: keep });
-        };
+        let serves = only_other(&entry, keep)?;
         if keep == keeper.me().0 && !follows_record(&keeper, serves).await? {
             return self.keep_what_is_here(&keeper, id).await;
         }
@@ -179,6 +186,41 @@ impl Control {
             Answer::Done { .. } => Ok(()),
             _ => Err(ControlError::Internal("a strange answer")),
         }
+    }
+
+    /// Whether it could be decided so whose data of a volume is kept, and what that would do.
+    ///
+    /// # Errors
+    /// As [`Control::resolve_fork`], but for what the record says.
+    pub async fn check_fork(&self, volume: &str, keep: u16) -> Result<ForkDecision, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let Decidable { id, entry, fork } = decidable(&keeper, volume, keep)?;
+        let others = entry.copies.iter().map(|copy| copy.node).filter(|node| *node != keep).collect();
+        let decision = ForkDecision { volume: entry.name.clone(), given_up: others, stops: None };
+        if keep != fork.node {
+            for_record(&keeper, id, &fork, keep).map(drop)?;
+            return Ok(decision);
+        }
+        let serves = only_other(&entry, keep)?;
+        let follows = keep != keeper.me().0 || follows_record(&keeper, serves).await?;
+        if follows {
+            until_heard(&keeper, serves).await;
+            // Whether it answers.
+            keeper.ask(serves, Ask::KnowsForks).await?;
+        }
+        let of_record = Decision::about(&keeper, id).await?;
+        if follows && !of_record.is_served_by(serves, entry.epoch) {
+            return Err(ClusterError::Conflict(entry.name).into());
+        }
+        of_record.for_fork().map(drop)?;
+        let epoch = of_record.split.epoch;
+        if follows {
+            until_heard(&keeper, NodeId(keep)).await;
+            keeper.ask(NodeId(keep), Ask::CanServeFork { id: entry.id, epoch }).await?;
+        } else {
+            self.can_serve_fork(&entry.id, epoch).await?;
+        }
+        Ok(ForkDecision { stops: follows.then_some(serves.0), ..decision })
     }
 
     /// Keeps what this node has written alone: the other one was given up with its cluster, and there is nobody to be asked to stop.
@@ -205,11 +247,7 @@ impl Control {
         let id = VolumeId::parse(id).ok_or_else(|| ControlError::not_found("volume", id))?;
         let decision = Decision::about(&keeper, id).await?;
         let (entry, split) = (&decision.entry, &decision.split);
-        let only_here = entry
-            .copies
-            .iter()
-            .all(|copy| (copy.standing == StandingEntry::Outside) == (copy.node != keeper.me().0));
-        if entry.epoch != epoch || !only_here || split.node == keeper.me().0 {
+        if !decision.is_served_by(keeper.me(), epoch) {
             return Err(ClusterError::Conflict(entry.name.clone()).into());
         }
         // Else nobody would serve it.
@@ -266,6 +304,16 @@ impl Decision {
         Ok(Decision { id, entry, revision: found.revision, split, split_revision, life })
     }
 
+    /// Whether this node alone serves the volume, in this epoch, as the record has it, and is not the one that has gone on without the record.
+    fn is_served_by(&self, node: NodeId, epoch: u64) -> bool {
+        let Decision { entry, split, .. } = self;
+        let alone = entry
+            .copies
+            .iter()
+            .all(|copy| (copy.standing == StandingEntry::Outside) == (copy.node != node.0));
+        entry.epoch == epoch && alone && split.node != node.0
+    }
+
     /// The change of the record after which what was written without it is what counts.
     fn for_fork(&self) -> Result<Transaction, ControlError> {
         let Decision { id, entry, split, .. } = self;
@@ -289,13 +337,35 @@ async fn follows_record(keeper: &Keeper, node: NodeId) -> Result<bool, ClusterEr
     Ok(status.voters.iter().chain(&status.learners).any(|id| *id == u64::from(node.0)))
 }
 
-/// Keeps what the record's side has: what the other node has written alone is given up.
-async fn keep_record(
-    keeper: &Rc<Keeper>,
+/// The volume of this name or identity, if it can be decided that this node's data is kept.
+fn decidable(keeper: &Keeper, volume: &str, keep: u16) -> Result<Decidable, ControlError> {
+    let (id, entry) = entry_named(keeper, volume)?;
+    let fork = keeper.fork_of(&entry).ok_or_else(|| ControlError::NoFork(entry.name.clone()))?;
+    if entry.copy_on(NodeId(keep)).is_none() {
+        return Err(ControlError::HasNoCopy { volume: entry.name, node: keep });
+    }
+    if fork.state == ForkState::Alone && [keep, keeper.me().0].contains(&fork.node) {
+        return Err(ControlError::NotSplitYet { volume: entry.name, node: fork.node });
+    }
+    Ok(Decidable { id, entry, fork })
+}
+
+/// The node that has the other one of two copies.
+fn only_other(entry: &VolumeEntry, node: u16) -> Result<NodeId, ControlError> {
+    let others = entry.copies.iter().map(|copy| copy.node).filter(|other| *other != node);
+    match others.collect::<Vec<_>>()[..] {
+        [other] => Ok(NodeId(other)),
+        _ => Err(ControlError::SplitAmongMore { volume: entry.name.clone(), node }),
+    }
+}
+
+/// The change of the record that keeps what its side has: what the other node has written alone is given up.
+fn for_record(
+    keeper: &Keeper,
     id: VolumeId,
     fork: &ForkShown,
     keep: u16,
-) -> Result<(), ClusterError> {
+) -> Result<Transaction, ClusterError> {
     let (entry, revision) =
         keeper.get::<VolumeEntry>(&volume_key(id)).ok_or_else(|| ClusterError::Conflict(volume_key(id)))?;
     let known = keeper.get::<SplitEntry>(&split_key(id));
@@ -317,7 +387,7 @@ async fn keep_record(
         let next = next.ok_or_else(|| ClusterError::Conflict(entry.name.clone()))?;
         transaction = transaction.put(&volume_key(id), json(&next));
     }
-    keeper.commit(transaction).await
+    Ok(transaction)
 }
 
 /// The entry with the node's copy alone in sync.

@@ -85,6 +85,15 @@ pub struct NodeStatus {
     pub link_roles: LinkRoles,
 }
 
+/// What taking a node out of the cluster would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// Its name.
+    pub name: String,
+    /// It votes: so many others do.
+    pub voters_left: Option<usize>,
+}
+
 impl Control {
     /// The text that lets one more node in, once. `now` is the time, in seconds since 1970.
     ///
@@ -422,8 +431,27 @@ impl Control {
     pub async fn remove_node(&self, number: u16) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let key = node_key(NodeId(number));
-        node_entry(&keeper, number)?;
+        // From before it is looked at: what changes meanwhile is found.
         let revision = keeper.revision_of(&key);
+        self.check_removal(number).await?;
+        let id = cluster::NodeId::new(number).ok_or(ControlError::Internal("node number 0"))?;
+        keeper.change_members(MemberChange::Remove(id), MEMBERS_DEADLINE).await?;
+        let mut transaction = Keeper::transaction().expect(&key, revision).delete(&key);
+        for noted in [maintenance_key(NodeId(number)), link_roles_key(NodeId(number))] {
+            if let Some(revision) = keeper.revision_of(&noted) {
+                transaction = transaction.expect(&noted, Some(revision)).delete(&noted);
+            }
+        }
+        Ok(keeper.commit(transaction).await?)
+    }
+
+    /// Whether a node could be taken out of the cluster now, and what would go with it.
+    ///
+    /// # Errors
+    /// As [`Control::remove_node`], but for what the record says.
+    pub async fn check_removal(&self, number: u16) -> Result<Removal, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let name = node_entry(&keeper, number)?.name;
         if NodeId(number) == keeper.me() {
             return Err(ControlError::Invalid {
                 field: "node",
@@ -439,15 +467,8 @@ impl Control {
         if keeper.nodes_vote() && !decides_without(number, &voters) {
             return Err(ControlError::NodeNeeded(number));
         }
-        let id = cluster::NodeId::new(number).ok_or(ControlError::Internal("node number 0"))?;
-        keeper.change_members(MemberChange::Remove(id), MEMBERS_DEADLINE).await?;
-        let mut transaction = Keeper::transaction().expect(&key, revision).delete(&key);
-        for noted in [maintenance_key(NodeId(number)), link_roles_key(NodeId(number))] {
-            if let Some(revision) = keeper.revision_of(&noted) {
-                transaction = transaction.expect(&noted, Some(revision)).delete(&noted);
-            }
-        }
-        Ok(keeper.commit(transaction).await?)
+        let votes = voters.iter().any(|(id, _)| *id == number);
+        Ok(Removal { name, voters_left: votes.then(|| voters.len() - 1) })
     }
 
     /// Sees to it that the right nodes vote, where this one leads the record.

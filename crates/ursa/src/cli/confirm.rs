@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use api::{ClientError, DryRun};
 use clap::Args;
 
 use super::exit::CliError;
@@ -45,5 +46,24 @@ impl Confirm {
         let asked = write!(terminal, "{what}. Go on? [y/N] ").and_then(|()| terminal.flush());
         asked.and_then(|()| io::stdin().lock().read_line(&mut answer)).map_err(CliError::Print)?;
         if matches!(answer.trim(), "y" | "Y" | "yes") { Ok(true) } else { Err(CliError::Declined) }
+    }
+
+    /// As [`Confirm::go_on`]; what would be done is said by the node, too, which refuses it as it would refuse to do it.
+    ///
+    /// # Errors
+    /// As [`Confirm::go_on`], and what the node refuses.
+    pub fn go_on_if(
+        &self,
+        output: &Output,
+        what: &str,
+        destroys: bool,
+        would: impl FnOnce() -> Result<DryRun, ClientError>,
+    ) -> Result<bool, CliError> {
+        if !self.dry_run {
+            return self.go_on(output, what, destroys);
+        }
+        let steps: String = would()?.would.iter().map(|step| format!("  - {step}\n")).collect();
+        output.text(&format!("Would do: {what}. Nothing was changed.\nStep by step:\n{steps}"))?;
+        Ok(false)
     }
 }

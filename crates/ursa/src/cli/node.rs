@@ -229,7 +229,7 @@ impl Command {
                 let what = format!(
                     "Take node {node} out of the cluster for good: it cannot come back but as a new node"
                 );
-                if confirm.go_on(output, &what, true)? {
+                if confirm.go_on_if(output, &what, true, || client.would_remove_node(node))? {
                     client.remove_node(node)?;
                     output.done(&format!("Node {node} is none of the cluster any more."))?;
                 }

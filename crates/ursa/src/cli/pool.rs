@@ -143,8 +143,10 @@ impl Command {
             }
             Command::Forget { name, unmap, confirm } => {
                 let remains = client.pool_remains(&name)?;
-                if confirm.go_on(output, &forgetting(&name, &remains, unmap), true)? {
-                    client.forget_pool(&name, &PoolForget { unmap })?;
+                let how = PoolForget { unmap };
+                let what = forgetting(&name, &remains, unmap);
+                if confirm.go_on_if(output, &what, true, || client.would_forget_pool(&name, &how))? {
+                    client.forget_pool(&name, &how)?;
                     output.done(&format!("Pool {name} is forgotten."))?;
                 }
                 Ok(())

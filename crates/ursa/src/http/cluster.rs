@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ::node::Control;
-use ::node::control::{ControlError, NodeStatus};
+use ::node::control::{ControlError, NodeStatus, Removal};
 use ::node::copies::{self, NodeId};
 use api::{
     ClusterInit, ClusterJoin, ClusterNode, DryRun, JoinToken, LinkFor, LinkRole, List, Maintenance,
@@ -117,8 +117,9 @@ pub(super) async fn join(
 /// Takes another node out of the cluster, for good. It must have no copies of volumes.
 #[utoipa::path(
     delete, path = "/v1/nodes/{id}", tag = "cluster", operation_id = "remove_node",
-    params(("id" = u16, Path, description = "The node's number")),
+    params(("id" = u16, Path, description = "The node's number"), Asked),
     responses(
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_cluster`, `node_has_copies`, `node_needed`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -128,9 +129,30 @@ pub(super) async fn join(
 pub(super) async fn remove(
     Extracted(state): Extracted<State>,
     Segments(id): Segments<u16>,
-) -> Result<StatusCode, Refusal> {
+    Parameters(Asked { dry_run }): Parameters<Asked>,
+) -> Result<Response, Refusal> {
+    if dry_run {
+        let removal = state.call(move |control| async move { control.check_removal(id).await }).await?;
+        return Ok(dry_run::would(would_remove(id, &removal), Vec::new()));
+    }
     state.call(move |control| async move { control.remove_node(id).await }).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// What taking a node out would do.
+fn would_remove(id: u16, removal: &Removal) -> Vec<String> {
+    let name = &removal.name;
+    let mut steps = vec![format!(
+        "node {id} ({name}) is taken out of the cluster for good: its number is never given again, and to come back it joins as a new node"
+    )];
+    steps.extend(removal.voters_left.map(|left| {
+        let others = match left {
+            1 => "1 other node votes".to_owned(),
+            _ => format!("{left} other nodes vote"),
+        };
+        format!("its vote goes with it: {others} now")
+    }));
+    steps
 }
 
 /// Keeps an address of a node for one kind of links.
@@ -338,5 +360,19 @@ pub(super) fn shown(node: NodeStatus) -> ClusterNode {
         addresses: texts(entry.addresses),
         link_roles: link_roles.collect(),
         portals: texts(entry.portals),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_takes_a_node_out_is_told_of_its_vote() {
+        let would = |voters_left| would_remove(3, &Removal { name: "san3".into(), voters_left });
+        assert!(would(None)[0].starts_with("node 3 (san3) is taken out of the cluster for good"));
+        assert_eq!(would(None).len(), 1);
+        assert_eq!(would(Some(1))[1], "its vote goes with it: 1 other node votes now");
+        assert_eq!(would(Some(2))[1], "its vote goes with it: 2 other nodes vote now");
     }
 }

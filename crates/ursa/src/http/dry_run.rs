@@ -13,19 +13,22 @@ use utoipa::{IntoParams, ToSchema};
 use super::refusal::Refusal;
 
 /// Calls that can say what they would do.
-const CALLS: [(&str, &str); 12] = [
+const CALLS: [(&str, &str); 15] = [
     ("POST", "/v1/volumes"),
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
     ("POST", "/v1/volumes/{name}/copies"),
     ("DELETE", "/v1/volumes/{name}/copies/{node}"),
     ("PUT", "/v1/volumes/{name}/strategy"),
+    ("PUT", "/v1/volumes/{name}/fork"),
     ("DELETE", "/v1/targets/{name}"),
     ("DELETE", "/v1/targets/{name}/maps/{lun}"),
     ("DELETE", "/v1/hosts/{name}"),
     ("POST", "/v1/pools/{name}/export"),
+    ("POST", "/v1/pools/{name}/forget"),
     ("DELETE", "/v1/users/{name}"),
     ("PUT", "/v1/nodes/{id}/maintenance"),
+    ("DELETE", "/v1/nodes/{id}"),
 ];
 
 /// What is answered where it is 200 to both.

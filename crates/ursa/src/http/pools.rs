@@ -218,9 +218,10 @@ pub(super) async fn remains(
 /// `unmap` is true, since initiators still see them.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/forget", tag = "pools", operation_id = "forget_pool",
-    params(("name" = String, Path, description = "The pool's name")),
+    params(("name" = String, Path, description = "The pool's name"), Asked),
     request_body = PoolForget,
     responses(
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
         (status = NOT_FOUND, description = "`pool_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`pool_open`, `volume_mapped`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -229,10 +230,47 @@ pub(super) async fn remains(
 pub(super) async fn forget(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
+    Parameters(Asked { dry_run }): Parameters<Asked>,
     Json(PoolForget { unmap }): Json<PoolForget>,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Response, Refusal> {
+    if dry_run {
+        let pool = name.clone();
+        let check = move |control: Rc<Control>| async move { control.check_forgetting(&pool, unmap).await };
+        let remains = remaining(state.call(check).await?);
+        return Ok(dry_run::would(would_forget(&name, &remains, unmap), Vec::new()));
+    }
     state.call(move |control| async move { control.forget_pool(&name, unmap).await }).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// What forgetting a pool would do.
+fn would_forget(name: &str, remains: &PoolRemains, unmap: bool) -> Vec<String> {
+    let mut steps = vec![format!(
+        "this node knows nothing of pool {name} any more; its disks are not touched, and it can be imported again"
+    )];
+    let mute = remains.disks.iter().filter_map(|disk| {
+        Some(format!("{} does not tell what is on it: {}", disk.path, disk.problem.as_ref()?))
+    });
+    steps.extend(mute);
+    match &remains.volumes {
+        None => steps.push("none of its disks tells which volumes are forgotten with it".into()),
+        Some(volumes) => {
+            let of = |volume: &RemainingVolume| {
+                format!("volume {} is forgotten with it, with {} bytes", volume.name, volume.size)
+            };
+            steps.extend(volumes.iter().map(of));
+        }
+    }
+    let what = match unmap {
+        true => "is taken away",
+        false => "stays, without effect until the pool is imported again",
+    };
+    let map = |map: &RemainingMap| {
+        let RemainingMap { target, lun, host, .. } = map;
+        format!("LUN {lun} of target {target} for host {host} {what}")
+    };
+    steps.extend(remains.maps.iter().map(map));
+    steps
 }
 
 fn remaining(remains: Remains) -> PoolRemains {
@@ -343,4 +381,42 @@ fn open_pool(name: String, open: Open) -> Pool {
 
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_forgets_a_pool_is_told_what_is_lost_from_sight() {
+        let remains = |volumes| PoolRemains {
+            disks: vec![RemainingDisk {
+                path: "/dev/sdb".into(),
+                problem: Some("it does not answer".into()),
+            }],
+            volumes,
+            maps: vec![RemainingMap {
+                target: "iqn.t".into(),
+                lun: 3,
+                host: "local".into(),
+                volume_id: "v".into(),
+            }],
+        };
+        let untold = would_forget("main", &remains(None), false);
+        let said = [
+            "this node knows nothing of pool main any more; its disks are not touched, and it can be imported again",
+            "/dev/sdb does not tell what is on it: it does not answer",
+            "none of its disks tells which volumes are forgotten with it",
+            "LUN 3 of target iqn.t for host local stays, without effect until the pool is imported again",
+        ];
+        assert_eq!(untold, said);
+        let volume = RemainingVolume { id: "v".into(), name: "db".into(), size: 4096 };
+        let told = would_forget("main", &remains(Some(vec![volume])), true);
+        let said = [
+            "volume db is forgotten with it, with 4096 bytes",
+            "LUN 3 of target iqn.t for host local is taken away",
+        ];
+        assert_eq!(told[2..], said);
+        assert_eq!(would_forget("main", &remains(Some(Vec::new())), true).len(), 3);
+    }
 }

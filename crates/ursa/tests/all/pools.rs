@@ -46,6 +46,9 @@ fn a_pool_that_is_gone_is_forgotten_and_comes_back() {
         "stay, without effect",
         &format!("LUN 0 of {TARGET} for local"),
         "Nothing was changed",
+        // As the node says it.
+        "- this node knows nothing of pool second any more",
+        "- none of its disks tells which volumes are forgotten with it",
     ] {
         assert!(would.contains(part), "{part:?} is not in: {would}");
     }

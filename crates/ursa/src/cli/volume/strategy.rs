@@ -96,8 +96,10 @@ impl Resolution {
             volume.name,
             others.join(", ")
         );
-        if self.confirm.go_on(output, &what, !self.discard_other)? {
-            client.resolve_fork(&volume.id, &ForkResolution { keep: self.keep, discard_other: true })?;
+        let resolution = ForkResolution { keep: self.keep, discard_other: true };
+        let would = || client.would_resolve_fork(&volume.id, &resolution);
+        if self.confirm.go_on_if(output, &what, !self.discard_other, would)? {
+            client.resolve_fork(&volume.id, &resolution)?;
             output.done(&format!(
                 "What node {} has of volume {} is kept; the other copy is brought up to date: `ursa volume show {}`.",
                 self.keep, volume.name, volume.name

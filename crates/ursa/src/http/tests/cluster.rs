@@ -12,6 +12,7 @@ fn a_node_alone_is_in_no_cluster() {
     assert!(problem["hint"].as_str().unwrap().contains("ursa node init"), "{problem}");
     rig.post("/v1/cluster/tokens", json!({})).refused(409, "no_cluster");
     rig.delete("/v1/nodes/2").refused(409, "no_cluster");
+    rig.delete("/v1/nodes/2?dry_run=true").refused(409, "no_cluster");
     let new = json!({"name": "db", "size": MIB, "copies": 2});
     rig.post("/v1/volumes", new).refused(409, "no_cluster");
     let volume = rig.post("/v1/volumes", json!({"name": "db", "size": MIB})).json(201);
@@ -82,6 +83,13 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
 
     rig.delete("/v1/nodes/1").refused(422, "field_invalid");
     rig.delete("/v1/nodes/2").refused(404, "node_not_found");
+    rig.delete("/v1/nodes/1?dry_run=true").refused(422, "field_invalid");
+    rig.delete("/v1/nodes/2?dry_run=true").refused(404, "node_not_found");
+    let fork = |query: &str, more| rig.put(&format!("/v1/volumes/db/fork{query}"), more);
+    for query in ["", "?dry_run=true"] {
+        fork(query, json!({"keep": 1})).refused(422, "loss_not_accepted");
+        fork(query, json!({"keep": 1, "discard_other": true})).refused(409, "no_fork");
+    }
 
     rig.post("/v1/cluster/force-new", json!({})).refused(409, "cluster_works");
     rig.put("/v1/nodes/1/maintenance", json!({"on": true})).refused(409, "only_in_sync");

@@ -249,3 +249,21 @@ fn a_volume_that_its_node_does_not_tell_of_was_made_all_the_same() {
     let problem = second.get("/v1/volumes/db").refused(503, "copy_unreachable");
     assert!(problem["detail"].as_str().unwrap().contains("is there"), "{problem}");
 }
+
+#[test]
+fn what_taking_a_node_out_would_do_is_said_and_not_done() {
+    let (first, second) = (Rig::new(), Rig::new());
+    cluster_of(&first, &second);
+    make(&first, "db").json(201);
+    let try_out = |query: &str| second.delete(&format!("/v1/nodes/1{query}"));
+    wait("the volume is known", || second.get("/v1/volumes/db").status == 200);
+    let problem = try_out("?dry_run=true").refused(409, "node_has_copies");
+    assert_eq!(problem, try_out("").refused(409, "node_has_copies"));
+
+    let would = first.delete("/v1/nodes/2?dry_run=true").json(200);
+    let steps = would["would"].as_array().unwrap();
+    assert!(steps[0].as_str().unwrap().starts_with("node 2 (test) is taken out"), "{would}");
+    assert_eq!(first.get("/v1/nodes").json(200)["items"].as_array().unwrap().len(), 2);
+    first.delete("/v1/nodes/2").empty(204);
+    assert_eq!(first.get("/v1/nodes").json(200)["items"].as_array().unwrap().len(), 1);
+}

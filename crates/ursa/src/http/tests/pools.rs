@@ -87,6 +87,8 @@ fn a_pool_in_use_is_not_forgotten() {
     rig.get("/v1/pools/default/remains").refused(409, "pool_open");
     rig.post("/v1/pools/default/forget", json!({})).refused(409, "pool_open");
     rig.post("/v1/pools/default/forget", json!({"unmap": true})).refused(409, "pool_open");
+    rig.post("/v1/pools/default/forget?dry_run=true", json!({})).refused(409, "pool_open");
+    rig.post("/v1/pools/none/forget?dry_run=true", json!({})).refused(404, "pool_not_found");
     rig.post("/v1/pools/default/forget", json!({"maps": true})).refused(422, "field_invalid");
     rig.get("/v1/pools/none/remains").refused(404, "pool_not_found");
     rig.post("/v1/pools/none/forget", json!({})).refused(404, "pool_not_found");

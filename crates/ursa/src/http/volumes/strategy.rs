@@ -1,17 +1,19 @@
 //! What becomes of a volume whose nodes do not hear of each other.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ::node::Control;
-use ::node::control::StrategyChange;
+use ::node::control::{ForkDecision, StrategyChange};
 use ::node::copies::{CopiesStatus, ForkState, Strategy as Chosen};
 use api::{
     DryRun, ForkResolution, Problem, Strategy, StrategyChoice, StrategyChosen, VolumeFork, VolumeStrategy,
 };
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 
-use super::super::dry_run::{Answer, Asked};
+use super::super::dry_run::{self, Answer, Asked};
 use super::super::input::{Json, Parameters, Segments};
 use super::super::refusal::Refusal;
 use super::super::state::State;
@@ -87,9 +89,10 @@ fn would_choose(volume: &str, strategy: Chosen, change: StrategyChange) -> Vec<S
 /// What the other node alone has written is given up for good: so `discard_other` must be said with it. Its copy is brought up to date.
 #[utoipa::path(
     put, path = "/v1/volumes/{name}/fork", tag = "volumes", operation_id = "resolve_fork",
-    params(("name" = String, Path, description = "The volume's name or identity")),
+    params(("name" = String, Path, description = "The volume's name or identity"), Asked),
     request_body = ForkResolution,
     responses(
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Decided"),
         (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_cluster`, `no_fork`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -100,16 +103,43 @@ fn would_choose(volume: &str, strategy: Chosen, change: StrategyChange) -> Vec<S
 pub(in super::super) async fn resolve_fork(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
+    Parameters(Asked { dry_run }): Parameters<Asked>,
     Json(ForkResolution { keep, discard_other }): Json<ForkResolution>,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Response, Refusal> {
     if !discard_other {
         let detail = "what the other node alone has written is given up";
         return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "loss_not_accepted", detail)
             .hint("say that you accept that: discard_other, --discard-other")
             .field("discard_other"));
     }
+    if dry_run {
+        let check = move |control: Rc<Control>| async move {
+            Ok((control.check_fork(&name, keep).await?, control.node_names()))
+        };
+        let (decision, names) = state.call(check).await?;
+        return Ok(dry_run::would(would_resolve(&decision, keep, &names), Vec::new()));
+    }
     state.call(move |control| async move { control.resolve_fork(&name, keep).await }).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// What deciding it so would do.
+fn would_resolve(decision: &ForkDecision, keep: u16, names: &BTreeMap<u16, String>) -> Vec<String> {
+    let named = |node: u16| match names.get(&node) {
+        Some(name) => format!("node {node} ({name})"),
+        None => format!("node {node}"),
+    };
+    let ForkDecision { volume, given_up, stops } = decision;
+    let others = given_up.iter().copied().map(named).collect::<Vec<_>>().join(", ");
+    let mut steps = vec![
+        format!("what {} has of volume {volume} is kept", named(keep)),
+        format!("what {others} alone has written is given up for good"),
+    ];
+    steps.extend(
+        stops.map(|node| format!("{} stops serving it, and {} serves it then", named(node), named(keep))),
+    );
+    steps.push(format!("the copy on {others} is brought up to date"));
+    steps
 }
 
 /// What was chosen.
@@ -143,5 +173,18 @@ mod tests {
         assert_eq!(would(Chosen::Prefer, true, true), [etcd]);
         assert_eq!(would(Chosen::Heartbeat, false, false).len(), 1);
         assert!(would(Chosen::Heartbeat, true, false)[1].contains("only one address"));
+    }
+
+    #[test]
+    fn who_decides_a_fork_is_told_whose_data_goes() {
+        let names: BTreeMap<u16, String> = [(1, "san1".into()), (2, "san2".into())].into();
+        let would =
+            |stops| would_resolve(&ForkDecision { volume: "db".into(), given_up: vec![1], stops }, 2, &names);
+        let told = would(None);
+        let [kept, lost, last] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(kept, "what node 2 (san2) has of volume db is kept");
+        assert_eq!(lost, "what node 1 (san1) alone has written is given up for good");
+        assert_eq!(last, "the copy on node 1 (san1) is brought up to date");
+        assert_eq!(would(Some(1))[2], "node 1 (san1) stops serving it, and node 2 (san2) serves it then");
     }
 }
