@@ -12,6 +12,7 @@ use store::{CopyOf, CopyState, Pool, Stripe, VolumeInfo, VolumeKind, VolumeSpec}
 use super::access::{HOSTS, MapSpec, TARGETS, announce};
 use super::change::{Changing, WaitsFor, Work};
 use super::members::{NEXT_NODE, told_portals};
+use super::passing::carry_out_here;
 use super::turns::Thing;
 use super::volumes::{has_empty_slices, open_on_all_cores, whole_blocks};
 use super::{Control, ControlError, NewVolume};
@@ -223,6 +224,9 @@ impl Control {
             Ask::CarryOut { volume, revision, request } => {
                 let done = self.carry_out_for(&keeper, &volume, revision, request).await;
                 return Ok(Answer::CarriedOut(done));
+            }
+            Ask::CarryOutHere { revision, request } => {
+                return Ok(Answer::CarriedOut(carry_out_here(&keeper, revision, request).await));
             }
             Ask::KnowsForks => {}
             Ask::YieldToFork { id, epoch } => self.yield_to_fork(&id, epoch).await?,

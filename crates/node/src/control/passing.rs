@@ -1,4 +1,4 @@
-//! Requests about a volume of which this node has no copy: a node that has one carries them out.
+//! Requests about a volume of which this node has no copy: a node that has one carries them out. And those about what is another node's own: that node does.
 //!
 //! Only those that nobody has begun are passed on to the next node. Where that is not known, because the link was lost or the answer did not come, it is said so: what has
 //! been done must not be done twice, and nobody be told that it was not. Nodes know each other by their links, and a request that comes over one is taken from whoever is a node of the
@@ -10,8 +10,10 @@ use std::time::Duration;
 use replica::{NodeId, Revision};
 
 use super::relocation::entry_named;
-use super::{CHANGE_DEADLINE, Control};
-use crate::copies::{Answer, Ask, CarriedOut, ClusterError, CopyEntry, Keeper, StandingEntry};
+use super::{CHANGE_DEADLINE, Control, ControlError};
+use crate::copies::{
+    Answer, Ask, CarriedOut, ClusterError, CopyEntry, Keeper, NodeEntry, StandingEntry, node_key,
+};
 use crate::shard::Shard;
 use crate::volume::VolumeId;
 
@@ -23,10 +25,10 @@ const _: () = assert!(2 * CHANGE_DEADLINE.as_secs() < CARRY_DEADLINE.as_secs());
 /// How long the node that carries out may be behind the one that asks, or afterwards that one behind it: the next question finds what was done.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
 
-/// What has become of a request about a volume.
+/// What has become of a request about a volume, or about what is a node's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Passage {
-    /// It is this node's: it has the volume, or nobody has.
+    /// It is this node's: it has the volume, or nobody has; or it is the node that was named.
     Stays,
     /// A node has carried it out, or refused it: its answer.
     Answered(String),
@@ -82,6 +84,44 @@ impl Control {
         Passage::Refused(refused)
     }
 
+    /// Has a node of the cluster carry out a request about what is its own, unless it is this one. What requests are only
+    /// [`Config::carry`](crate::Config::carry) knows.
+    ///
+    /// # Errors
+    /// Without a cluster; a node that is none of it.
+    pub async fn pass_on_to(&self, node: u16, request: &str) -> Result<Passage, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let number = NodeId(node);
+        if number == keeper.me() {
+            return Ok(Passage::Stays);
+        }
+        if keeper.get::<NodeEntry>(&node_key(number)).is_none() {
+            return Err(ControlError::not_found("node", &node.to_string()));
+        }
+        let ask = Ask::CarryOutHere { revision: keeper.acts_by().0, request: request.to_owned() };
+        Ok(match try_node(&keeper, number, ask).await {
+            Tried::Answered(CarriedOut { answer, revision }) => {
+                keeper.until(FOLLOWED_WITHIN, || keeper.acts_by() >= Revision(revision)).await;
+                Passage::Answered(answer)
+            }
+            Tried::NotBegun(reason) => Passage::Refused(vec![(node, reason)]),
+            Tried::Unknown(reason) => Passage::Unknown { node, reason },
+        })
+    }
+
+    /// Whether this is the node that a request names, or none is named: what is of another one has been passed on.
+    ///
+    /// # Errors
+    /// Without a cluster; it is another one.
+    pub fn check_is_here(&self, node: Option<u16>) -> Result<(), ControlError> {
+        match node {
+            Some(node) if NodeId(node) != self.keeper_or_why_not()?.me() => {
+                Err(ControlError::Internal("a request for another node was not passed on"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Carries out what another node has passed on.
     ///
     /// # Errors
@@ -96,16 +136,11 @@ impl Control {
         if VolumeId::parse(volume).is_none() {
             return Err("it does not know such an identity of a volume".into());
         }
-        // Else what was just made or renamed would not be found.
-        if !keeper.until(FOLLOWED_WITHIN, || keeper.acts_by() >= Revision(revision)).await {
-            return Err("it does not follow the cluster's record at the moment".into());
-        }
+        follow(keeper, revision).await?;
         if !self.has_here(keeper, volume) {
             return Err("its copy is gone, or the copy's pool is not open".into());
         }
-        let carry = Shard::current().config().carry.clone();
-        let answer = carry.carry(request).await?;
-        Ok(CarriedOut { answer, revision: keeper.acts_by().0 })
+        carried(keeper, request).await
     }
 
     /// Whether there is something of the volume here that can be worked with: not what is left of a copy that was taken off this node.
@@ -114,6 +149,33 @@ impl Control {
         let entry = keeper.volume(info.id).map(|volume| volume.entry);
         info.copy.is_none() || entry.is_none_or(|entry| entry.copy_on(keeper.me()).is_some())
     }
+}
+
+/// Carries out what another node has passed on about what is this node's own.
+///
+/// # Errors
+/// Why it was not begun.
+pub(super) async fn carry_out_here(
+    keeper: &Keeper,
+    revision: u64,
+    request: String,
+) -> Result<CarriedOut, String> {
+    follow(keeper, revision).await?;
+    carried(keeper, request).await
+}
+
+/// Acts by the record as who asks does: else what was just made or renamed would not be found.
+async fn follow(keeper: &Keeper, revision: u64) -> Result<(), String> {
+    match keeper.until(FOLLOWED_WITHIN, || keeper.acts_by() >= Revision(revision)).await {
+        true => Ok(()),
+        false => Err("it does not follow the cluster's record at the moment".into()),
+    }
+}
+
+async fn carried(keeper: &Keeper, request: String) -> Result<CarriedOut, String> {
+    let carry = Shard::current().config().carry.clone();
+    let answer = carry.carry(request).await?;
+    Ok(CarriedOut { answer, revision: keeper.acts_by().0 })
 }
 
 async fn try_node(keeper: &Rc<Keeper>, node: NodeId, ask: Ask) -> Tried {

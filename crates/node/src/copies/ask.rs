@@ -71,6 +71,13 @@ pub enum Ask {
         /// What.
         request: String,
     },
+    /// Carry out what the node was asked for that sends it, about what is the receiver's own: a pool, a session. See `Config::carry`.
+    CarryOutHere {
+        /// How far the sender acts by the cluster's record.
+        revision: u64,
+        /// What.
+        request: String,
+    },
     /// What a part of a volume's copy holds, in short ([`super::digests()`]).
     Digests {
         /// The volume's identity.

@@ -1,7 +1,12 @@
-//! Errands: changes of volumes that this node has no copy of. A node that has one carries them out, and its answer is given.
+//! Errands: changes of volumes that this node has no copy of, and what is asked of another node's pools and sessions. A node that has the volume, or the one that is named, carries them out, and its
+//! answer is given.
 //!
 //! The node that was asked lets in who asks and writes down what was done ([`super::access`]). The one that carries out takes an errand from a node of its cluster, over their link, and from nobody
-//! else. Only calls of [`CALLS`] are carried out so: none names anything of a machine. Their role is looked at again, so that a node that is out of date about a call gives no more rights than this one would.
+//! else. Only calls of [`OF_VOLUMES`] and [`OF_NODES`] are carried out so. Their role is looked at again, so that a node that is out of date about a call gives no more rights than this one would.
+//!
+//! Those of [`OF_NODES`] name disks and files of the machine that carries them out, and some are an administrator's: this node takes the other one's word for who asks. That gives no node more than it has.
+//! Users and their roles are of the whole cluster, in its record, which every node may write: one that somebody has in their hand can make itself an administrator there, and log in here as one. What is
+//! done so to this machine is written down here, too: who looks after it finds it in its own audit log.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +19,7 @@ use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -22,13 +27,16 @@ use tokio::sync::{Semaphore, mpsc};
 use tower::ServiceExt;
 
 use super::access::{Caller, Need, need};
+use super::audit::Deed;
 use super::deadline::REQUEST_DEADLINE;
+use super::dry_run;
 use super::input::whole;
 use super::refusal::{Refusal, RefusalCode};
 use super::state::State;
+use super::there;
 
 /// Calls that another node carries out if this one has no copy of the volume.
-const CALLS: [(&str, &str); 6] = [
+const OF_VOLUMES: [(&str, &str); 6] = [
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
     ("POST", "/v1/volumes/{name}/verify"),
@@ -38,6 +46,19 @@ const CALLS: [(&str, &str); 6] = [
 ];
 /// Of this one the body says which volume.
 const MAP: (&str, &str) = ("POST", "/v1/targets/{name}/maps");
+
+/// Calls about what is a node's own: the node that the query names carries them out ([`there::OfNode`]).
+const OF_NODES: [(&str, &str); 9] = [
+    ("DELETE", "/v1/sessions/{tsih}"),
+    ("POST", "/v1/pools"),
+    ("POST", "/v1/pools/import"),
+    ("GET", "/v1/pools/{name}"),
+    ("GET", "/v1/pools/{name}/remains"),
+    ("POST", "/v1/pools/{name}/disks"),
+    ("POST", "/v1/pools/{name}/export"),
+    ("POST", "/v1/pools/{name}/forget"),
+    ("POST", "/v1/pools/{name}/reopen"),
+];
 
 /// Headers of an answer that are given back.
 const HEADERS: [HeaderName; 2] = [CONTENT_TYPE, RETRY_AFTER];
@@ -67,6 +88,19 @@ struct Outcome {
     status: u16,
     headers: Vec<(String, String)>,
     body: String,
+}
+
+/// The name of the node that was asked, of an errand that is carried out.
+#[derive(Clone)]
+struct AskedAt(String);
+
+/// What a call is about that another node may carry out.
+#[derive(Clone, Debug)]
+enum About {
+    /// A volume, by name or identity.
+    Volume(String),
+    /// What is this node's own.
+    Node(u16),
 }
 
 /// An errand on its way from core 0 to those who carry it out.
@@ -110,6 +144,20 @@ impl Errands {
 
 #[cfg(test)]
 impl Errands {
+    /// What an errand of somebody of this role comes to: status and body.
+    pub(super) async fn carried(state: State, call: (&str, &str), role: api::Role) -> (u16, String) {
+        let errand = Errand {
+            method: call.0.into(),
+            target: call.1.into(),
+            content_type: None,
+            body: String::new(),
+            caller: Caller { name: "eva".into(), role, by: api::ProvedBy::Session },
+            asked: "san3".into(),
+        };
+        let outcome = carry_out(router(state), &written(&errand)).await;
+        (outcome.status, outcome.body)
+    }
+
     /// How many wait for somebody to carry them out.
     pub(super) fn waiting(&self) -> usize {
         let receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
@@ -135,7 +183,9 @@ pub(super) async fn carry_out_all(state: State) {
 /// The routes without their gate: who asks was let in by another node.
 fn router(state: State) -> Router {
     let (api, _) = super::api().split_for_parts();
-    api.route_layer(from_fn(admit)).fallback(|| async { no_errand() }).with_state(state)
+    api.route_layer(from_fn_with_state(state.clone(), admit))
+        .fallback(|| async { no_errand() })
+        .with_state(state)
 }
 
 async fn carry_out(router: Router, errand: &str) -> Outcome {
@@ -154,6 +204,7 @@ async fn carry_out(router: Router, errand: &str) -> Outcome {
         return Outcome::refused(&no_errand());
     };
     request.extensions_mut().insert(errand.caller);
+    request.extensions_mut().insert(AskedAt(errand.asked));
     let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
     let (parts, body) = response.into_parts();
     // What we have made ourselves is there as a whole, and text.
@@ -170,36 +221,50 @@ async fn carry_out(router: Router, errand: &str) -> Outcome {
 }
 
 /// Lets through what may be an errand, of who may ask for it.
-async fn admit(request: Request, next: Next) -> Response {
-    let role = match call_of(&request) {
-        Some((method, path)) => match need(request.method(), path) {
-            Some(Need::Role(role)) if method == request.method().as_str() => role,
-            _ => return no_errand().into_response(),
-        },
-        None => return no_errand().into_response(),
-    };
-    match request.extensions().get::<Caller>() {
-        Some(caller) if caller.role >= role => next.run(request).await,
-        _ => no_errand().into_response(),
+async fn admit(Extracted(state): Extracted<State>, request: Request, next: Next) -> Response {
+    let Some(call) = call_of(&request) else { return no_errand().into_response() };
+    let Some(Need::Role(role)) = need(request.method(), call.1) else { return no_errand().into_response() };
+    let caller = request.extensions().get::<Caller>().filter(|caller| caller.role >= role).cloned();
+    let asked = request.extensions().get::<AskedAt>().cloned();
+    let (Some(caller), Some(AskedAt(asked))) = (caller, asked) else { return no_errand().into_response() };
+    let does = OF_NODES.contains(&call) && call.0 != "GET" && !dry_run::is_asked(request.uri());
+    let action = format!("{} {}{}", call.0, request.uri().path(), there::said(request.uri()));
+    let response = next.run(request).await;
+    if does {
+        let code = response.extensions().get::<RefusalCode>().map(|code| code.0.clone());
+        let (who, by, status) = (caller.name, Some(caller.by), response.status());
+        let address = format!("through node {asked}");
+        state.access.audit.write(Deed { who, by, address, action, status, code }).await;
     }
+    response
 }
 
-/// Which of [`CALLS`] it is.
+/// Which of [`OF_VOLUMES`] and [`OF_NODES`] it is.
 fn call_of(request: &Request) -> Option<(&'static str, &'static str)> {
     let route = request.extensions().get::<MatchedPath>()?.as_str();
-    CALLS.into_iter().find(|(method, path)| *method == request.method().as_str() && *path == route)
+    // A HEAD is carried out as a GET whose answer is not sent.
+    let asked = if *request.method() == Method::HEAD { "GET" } else { request.method().as_str() };
+    OF_VOLUMES.into_iter().chain(OF_NODES).find(|(method, path)| *method == asked && *path == route)
 }
 
-/// Passes on what this node cannot do because it has no copy of the volume.
+/// Passes on what this node cannot do because it has no copy of the volume, or is not the node that is named.
 pub(super) async fn pass_on(Extracted(state): Extracted<State>, request: Request, next: Next) -> Response {
     let Some(call) = call_of(&request) else { return next.run(request).await };
+    let node = there::named(request.uri()).filter(|_| OF_NODES.contains(&call));
+    if node.is_none() && OF_NODES.contains(&call) {
+        return next.run(request).await;
+    }
     let (mut parts, body) = request.into_parts();
     let body = match whole(body).await {
         Ok(body) => body,
         Err(refusal) => return refusal.into_response(),
     };
-    let answered = match volume_of(call, &mut parts, &body).await {
-        Some(volume) => at_another_node(&state, &parts, &body, volume).await,
+    let about = match node {
+        Some(node) => Some(About::Node(node)),
+        None => volume_of(call, &mut parts, &body).await.map(About::Volume),
+    };
+    let answered = match about {
+        Some(about) => at_another_node(&state, call.0, &parts, &body, about).await,
         None => None,
     };
     match answered {
@@ -222,22 +287,39 @@ async fn volume_of(call: (&str, &str), parts: &mut Parts, body: &Bytes) -> Optio
 }
 
 /// The answer, unless it is this node that should give it.
-async fn at_another_node(state: &State, parts: &Parts, body: &Bytes, volume: String) -> Option<Response> {
-    // Text of another encoding is no JSON: this node says so.
-    let body = std::str::from_utf8(body).ok()?.to_owned();
+async fn at_another_node(
+    state: &State,
+    method: &str,
+    parts: &Parts,
+    body: &Bytes,
+    about: About,
+) -> Option<Response> {
+    let body = match (std::str::from_utf8(body), &about) {
+        (Ok(body), _) => body.to_owned(),
+        // It is no JSON: this node says so.
+        (Err(_), About::Volume(_)) => return None,
+        (Err(_), About::Node(_)) => {
+            let detail = "the body is no JSON: it is not written in UTF-8";
+            return Some(Refusal::new(StatusCode::BAD_REQUEST, "json_syntax", detail).into_response());
+        }
+    };
     let caller = parts.extensions.get::<Caller>()?.clone();
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let errand = Errand {
-        method: parts.method.to_string(),
+        method: method.to_owned(),
         target: parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
         content_type: content_type.map(str::to_owned),
         body,
         caller,
         asked: state.name.clone(),
     };
-    let (errand, name) = (written(&errand), volume.clone());
+    let (errand, to) = (written(&errand), about.clone());
     let pass = move |control: Rc<Control>| async move {
-        Ok((control.pass_on(&name, &errand).await, control.node_names()))
+        let passage = match to {
+            About::Volume(volume) => control.pass_on(&volume, &errand).await,
+            About::Node(node) => control.pass_on_to(node, &errand).await?,
+        };
+        Ok((passage, control.node_names()))
     };
     let (passage, names) = match state.call(pass).await {
         Ok(passed) => passed,
@@ -254,44 +336,68 @@ async fn at_another_node(state: &State, parts: &Parts, body: &Bytes, volume: Str
         Passage::Stays => None,
         Passage::Answered(outcome) => Some(match serde_json::from_str::<Outcome>(&outcome) {
             Ok(outcome) => outcome.into_response(&parts.method),
-            Err(_) => not_known(&volume, None, "its answer cannot be read").into_response(),
+            Err(_) => about.not_known(None, "its answer cannot be read").into_response(),
         }),
         Passage::Refused(nodes) => {
-            let all: Vec<String> = nodes.iter().map(|(node, why)| format!("node {node}: {why}")).collect();
-            let detail = format!(
-                "volume {volume:?} has no copy here that works, and no node that has one has begun it ({}); nothing was done",
-                all.join("; ")
-            );
-            let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "copy_unreachable", detail)
-                .hint("see `ursa node list`, bring one of these nodes back or mend its links, and ask again")
-                .candidates(nodes.into_iter().map(candidate).collect());
-            Some(refusal.into_response())
+            let refusal = about.not_begun(&nodes);
+            Some(refusal.candidates(nodes.into_iter().map(candidate).collect()).into_response())
         }
-        Passage::Unknown { node, reason } => Some(not_known(&volume, Some(node), &reason).into_response()),
+        Passage::Unknown { node, reason } => Some(about.not_known(Some(node), &reason).into_response()),
     }
 }
 
-/// It was passed on, and nobody knows what has become of it.
-fn not_known(volume: &str, node: Option<u16>, reason: &str) -> Refusal {
-    let who = node.map_or("another node".into(), |node| format!("node {node}"));
-    let detail = format!(
-        "{who}, which has a copy of volume {volume:?}, was asked to do it, and it is not known whether it has: {reason}"
-    );
-    Refusal::new(StatusCode::GATEWAY_TIMEOUT, "node_unanswered", detail)
-        .hint("look before you repeat it: `ursa volume show`, `ursa events`")
+impl About {
+    /// No node that could carry it out has begun it.
+    fn not_begun(&self, nodes: &[(u16, String)]) -> Refusal {
+        let all: Vec<String> = nodes.iter().map(|(node, why)| format!("node {node}: {why}")).collect();
+        let all = all.join("; ");
+        let (code, detail, hint) = match self {
+            About::Volume(volume) => (
+                "copy_unreachable",
+                format!(
+                    "volume {volume:?} has no copy here that works, and no node that has one has begun it ({all}); nothing was done"
+                ),
+                "see `ursa node list`, bring one of these nodes back or mend its links, and ask again",
+            ),
+            About::Node(_) => (
+                "node_unreachable",
+                format!("the node whose it is has not begun it ({all}); nothing was done"),
+                "see `ursa node list`, bring the node back or mend its links, and ask again; or ask that node itself",
+            ),
+        };
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, code, detail).hint(hint)
+    }
+
+    /// It was passed on, and nobody knows what has become of it.
+    fn not_known(&self, node: Option<u16>, reason: &str) -> Refusal {
+        let who = node.map_or("another node".into(), |node| format!("node {node}"));
+        let (whose, hint) = match self {
+            About::Volume(volume) => (
+                format!(", which has a copy of volume {volume:?},"),
+                "look before you repeat it: `ursa volume show`, `ursa events`".to_owned(),
+            ),
+            About::Node(node) => (
+                String::new(),
+                format!(
+                    "look before you repeat it: `ursa pool list --node {node}`, `ursa session list --node {node}`, `ursa events`"
+                ),
+            ),
+        };
+        let detail = format!("{who}{whose} was asked to do it, and it is not known whether it has: {reason}");
+        Refusal::new(StatusCode::GATEWAY_TIMEOUT, "node_unanswered", detail).hint(hint)
+    }
 }
 
 /// The node stops while it carries something out.
 fn cut_off() -> Refusal {
     let detail = "the node that carries it out stops; whether it was done is not known";
     Refusal::new(StatusCode::GATEWAY_TIMEOUT, "node_unanswered", detail)
-        .hint("look before you repeat it: `ursa volume show`, `ursa events`")
+        .hint("look before you repeat it: `ursa volume show`, `ursa pool list`, `ursa events`")
 }
 
 fn no_errand() -> Refusal {
-    let detail = "the node with a copy of the volume does not carry this out for another one: they may be of different versions";
-    Refusal::new(StatusCode::CONFLICT, "node_refused", detail)
-        .hint("ask a node that has a copy of the volume")
+    let detail = "the node whose it is, or that has a copy of the volume, does not carry this out for another one: they may be of different versions";
+    Refusal::new(StatusCode::CONFLICT, "node_refused", detail).hint("ask that node itself")
 }
 
 fn written<T: Serialize>(value: &T) -> String {
@@ -344,8 +450,19 @@ mod tests {
     use crate::http::access::needs;
 
     #[test]
-    fn what_is_carried_out_for_others_names_nothing_of_a_machine() {
-        for (method, path) in CALLS {
+    fn what_names_something_of_a_machine_is_carried_out_where_the_query_says() {
+        let document = serde_json::to_value(crate::http::api().into_openapi()).unwrap();
+        for (method, path) in OF_NODES {
+            let call = &document["paths"][path][method.to_lowercase()];
+            let parameters = call["parameters"].as_array().unwrap().iter();
+            let by_node = parameters.filter(|one| one["name"] == "node" && one["in"] == "query").count();
+            assert_eq!(by_node, 1, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn what_is_carried_out_wherever_a_copy_is_names_nothing_of_a_machine() {
+        for (method, path) in OF_VOLUMES {
             let needed =
                 needs().find(|(of, route, _)| (*of, *route) == (method, path)).map(|(.., need)| need);
             let is_no_administrators = matches!(needed, Some(Need::Role(role)) if role <= Role::Operator);

@@ -38,6 +38,7 @@ mod stream;
 mod targets;
 #[cfg(test)]
 mod tests;
+mod there;
 mod volumes;
 
 use axum::Router;

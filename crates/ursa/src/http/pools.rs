@@ -7,7 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::node::Control;
 use ::node::control::{
-    ImportSpec, LostMap, Muteness, PoolRemains as Remains, PoolSpec, PoolState as Open, PoolStatus,
+    ControlError, ImportSpec, LostMap, Muteness, PoolRemains as Remains, PoolSpec, PoolState as Open,
+    PoolStatus,
 };
 use api::{
     DiskFailure, DryRun, List, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolDisk, PoolForget, PoolImport,
@@ -19,15 +20,16 @@ use axum::response::{IntoResponse, Response};
 use base::ByteLen;
 use store::{MetadataState, VolumeInfo};
 
-use super::dry_run::{self, Asked};
+use super::dry_run;
 use super::input::{Json, Parameters, Segments};
 use super::peers::{self, Whose};
 use super::refusal::{Refusal, with_causes};
 use super::state::State;
+use super::there::{AskedOfNode, OfNode};
 
 /// All pools of the node that is asked, by name; with `node=all` those of all nodes.
 ///
-/// Pools of different nodes may have the same name: what names a pool in a path means one of the node that is asked.
+/// Pools of different nodes may have the same name: what names a pool in a path means one of the node that is asked, or of the one that `node` names there.
 #[utoipa::path(
     get, path = "/v1/pools", tag = "pools", operation_id = "list_pools",
     params(Whose),
@@ -56,87 +58,102 @@ pub(super) fn all(control: &Control) -> Vec<Pool> {
 /// One pool.
 #[utoipa::path(
     get, path = "/v1/pools/{name}", tag = "pools", operation_id = "show_pool",
-    params(("name" = String, Path, description = "The pool's name")),
+    params(("name" = String, Path, description = "The pool's name"), OfNode),
     responses(
         (status = OK, description = "The pool", body = Pool),
-        (status = NOT_FOUND, description = "`pool_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn show(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
+    Parameters(OfNode { node }): Parameters<OfNode>,
 ) -> Result<axum::Json<Pool>, Refusal> {
-    let pool = state.call(move |control| async move { control.pool(&name) }).await?;
-    Ok(axum::Json(shown(pool)))
+    let pool = with(&state, node, move |control| async move { control.pool(&name) }).await?;
+    Ok(axum::Json(pool))
 }
 
 /// Makes a pool of disks.
 #[utoipa::path(
     post, path = "/v1/pools", tag = "pools", operation_id = "create_pool",
+    params(OfNode),
     request_body = PoolCreate,
     responses(
         (status = CREATED, description = "The pool", body = Pool),
+        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`pool_exists`, `disk_not_empty`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `no_disks`, `disk_unusable`, `disk_too_small`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn create(
     Extracted(state): Extracted<State>,
+    Parameters(OfNode { node }): Parameters<OfNode>,
     Json(new): Json<PoolCreate>,
 ) -> Result<(StatusCode, axum::Json<Pool>), Refusal> {
     let disks = new.disks.into_iter().map(|disk| new_disk(disk, "disks")).collect::<Result<_, _>>()?;
     let spec = PoolSpec { name: new.name, disks, wipe: new.wipe };
-    let pool = state.call(|control| async move { control.create_pool(spec).await }).await?;
-    Ok((StatusCode::CREATED, axum::Json(shown(pool))))
+    let pool = with(&state, node, |control| async move { control.create_pool(spec).await }).await?;
+    Ok((StatusCode::CREATED, axum::Json(pool)))
 }
 
 /// Opens a pool that another server, or an earlier life of this one, has made.
 #[utoipa::path(
     post, path = "/v1/pools/import", tag = "pools", operation_id = "import_pool",
+    params(OfNode),
     request_body = PoolImport,
     responses(
         (status = CREATED, description = "The pool", body = Pool),
+        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`pool_exists`, `volume_exists`, `pool_used_elsewhere`, `pool_damaged`, `disks_missing`, `wrong_disks`, `pool_version`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`not_a_pool`, `no_disks`, `disk_unusable`, `name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn import(
     Extracted(state): Extracted<State>,
+    Parameters(OfNode { node }): Parameters<OfNode>,
     Json(import): Json<PoolImport>,
 ) -> Result<(StatusCode, axum::Json<Pool>), Refusal> {
     let paths = import.paths.into_iter().map(|path| absolute(path, "paths")).collect::<Result<_, _>>()?;
     let import = ImportSpec { paths, name: import.name, force: import.force };
-    let pool = state.call(move |control| async move { control.import_pool(import).await }).await?;
-    Ok((StatusCode::CREATED, axum::Json(shown(pool))))
+    let pool = with(&state, node, |control| async move { control.import_pool(import).await }).await?;
+    Ok((StatusCode::CREATED, axum::Json(pool)))
 }
 
 /// Closes a pool so that another server may import it. Its volumes must not be mapped.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/export", tag = "pools", operation_id = "export_pool",
-    params(("name" = String, Path, description = "The pool's name"), Asked),
+    params(("name" = String, Path, description = "The pool's name"), AskedOfNode),
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
-        (status = NOT_FOUND, description = "`pool_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`volume_mapped`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn export(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
 ) -> Result<Response, Refusal> {
     if dry_run {
-        return would_export(&state, name).await;
+        return would_export(&state, node, name).await;
     }
-    state.call(move |control| async move { control.export_pool(&name).await }).await?;
+    let export = move |control: Rc<Control>| async move {
+        control.check_is_here(node)?;
+        control.export_pool(&name).await
+    };
+    state.call(export).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Says what exporting a pool would do.
-async fn would_export(state: &State, name: String) -> Result<Response, Refusal> {
+async fn would_export(state: &State, node: Option<u16>, name: String) -> Result<Response, Refusal> {
     let pool = name.clone();
-    let volumes = state.call(move |control| async move { control.check_export(&pool) }).await?;
+    let check = move |control: Rc<Control>| async move {
+        control.check_is_here(node)?;
+        control.check_export(&pool)
+    };
+    let volumes = state.call(check).await?;
     let mut steps = vec![format!("pool {name} is closed, and another server may import it")];
     if !volumes.is_empty() {
         let volumes = volumes.join(", ");
@@ -150,11 +167,11 @@ async fn would_export(state: &State, name: String) -> Result<Response, Refusal> 
 /// Volumes stay where they are; new ones, and what volumes grow by, go where most is left.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/disks", tag = "pools", operation_id = "add_disk",
-    params(("name" = String, Path, description = "The pool's name")),
+    params(("name" = String, Path, description = "The pool's name"), OfNode),
     request_body = PoolAddDisk,
     responses(
         (status = CREATED, description = "The pool", body = Pool),
-        (status = NOT_FOUND, description = "`pool_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`disk_not_empty`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`disk_unusable`, `disk_too_small`, `disk_too_large`, `too_many_disks`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`, `pool_read_only`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -163,11 +180,12 @@ async fn would_export(state: &State, name: String) -> Result<Response, Refusal> 
 pub(super) async fn add_disk(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
+    Parameters(OfNode { node }): Parameters<OfNode>,
     Json(PoolAddDisk { path, size, reserve, wipe }): Json<PoolAddDisk>,
 ) -> Result<(StatusCode, axum::Json<Pool>), Refusal> {
     let disk = new_disk(NewDisk { path, size, reserve }, "path")?;
-    let pool = state.call(move |control| async move { control.add_disk(&name, disk, wipe).await }).await?;
-    Ok((StatusCode::CREATED, axum::Json(shown(pool))))
+    let add = move |control: Rc<Control>| async move { control.add_disk(&name, disk, wipe).await };
+    Ok((StatusCode::CREATED, axum::Json(with(&state, node, add).await?)))
 }
 
 /// Closes a pool that does not work (a disk failed to write, or it could not be opened), and opens it again.
@@ -176,10 +194,10 @@ pub(super) async fn add_disk(
 /// told so by a unit attention. If it cannot be opened it is `unavailable` then, and can be tried again.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/reopen", tag = "pools", operation_id = "reopen_pool",
-    params(("name" = String, Path, description = "The pool's name")),
+    params(("name" = String, Path, description = "The pool's name"), OfNode),
     responses(
         (status = OK, description = "The pool", body = Pool),
-        (status = NOT_FOUND, description = "`pool_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`pool_works`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -187,9 +205,10 @@ pub(super) async fn add_disk(
 pub(super) async fn reopen(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
+    Parameters(OfNode { node }): Parameters<OfNode>,
 ) -> Result<axum::Json<Pool>, Refusal> {
-    let pool = state.call(move |control| async move { control.reopen_pool(&name).await }).await?;
-    Ok(axum::Json(shown(pool)))
+    let pool = with(&state, node, move |control| async move { control.reopen_pool(&name).await }).await?;
+    Ok(axum::Json(pool))
 }
 
 /// What forgetting a pool that cannot be used would leave behind.
@@ -197,19 +216,23 @@ pub(super) async fn reopen(
 /// Its disks are read if they can be; one that hangs is given up after five seconds.
 #[utoipa::path(
     get, path = "/v1/pools/{name}/remains", tag = "pools", operation_id = "show_pool_remains",
-    params(("name" = String, Path, description = "The pool's name")),
+    params(("name" = String, Path, description = "The pool's name"), OfNode),
     responses(
         (status = OK, description = "What is on it, and which LUN maps lead there", body = PoolRemains),
-        (status = NOT_FOUND, description = "`pool_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`pool_open`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn remains(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
+    Parameters(OfNode { node }): Parameters<OfNode>,
 ) -> Result<axum::Json<PoolRemains>, Refusal> {
-    let remains = state.call(move |control| async move { control.pool_remains(&name).await }).await?;
-    Ok(axum::Json(remaining(remains)))
+    let look = move |control: Rc<Control>| async move {
+        control.check_is_here(node)?;
+        control.pool_remains(&name).await
+    };
+    Ok(axum::Json(remaining(state.call(look).await?)))
 }
 
 /// Forgets a pool that cannot be used: it is unavailable or read-only.
@@ -218,28 +241,35 @@ pub(super) async fn remains(
 /// `unmap` is true, since initiators still see them.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/forget", tag = "pools", operation_id = "forget_pool",
-    params(("name" = String, Path, description = "The pool's name"), Asked),
+    params(("name" = String, Path, description = "The pool's name"), AskedOfNode),
     request_body = PoolForget,
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
-        (status = NOT_FOUND, description = "`pool_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`pool_open`, `volume_mapped`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn forget(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
     Json(PoolForget { unmap }): Json<PoolForget>,
 ) -> Result<Response, Refusal> {
     if dry_run {
         let pool = name.clone();
-        let check = move |control: Rc<Control>| async move { control.check_forgetting(&pool, unmap).await };
+        let check = move |control: Rc<Control>| async move {
+            control.check_is_here(node)?;
+            control.check_forgetting(&pool, unmap).await
+        };
         let remains = remaining(state.call(check).await?);
         return Ok(dry_run::would(would_forget(&name, &remains, unmap), Vec::new()));
     }
-    state.call(move |control| async move { control.forget_pool(&name, unmap).await }).await?;
+    let forget = move |control: Rc<Control>| async move {
+        control.check_is_here(node)?;
+        control.forget_pool(&name, unmap).await
+    };
+    state.call(forget).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -271,6 +301,24 @@ fn would_forget(name: &str, remains: &PoolRemains, unmap: bool) -> Vec<String> {
     };
     steps.extend(remains.maps.iter().map(map));
     steps
+}
+
+/// What this node's control does with a pool, and the pool then; whose it is is said if a node was named.
+async fn with<F>(
+    state: &State,
+    node: Option<u16>,
+    act: impl FnOnce(Rc<Control>) -> F + Send + 'static,
+) -> Result<Pool, Refusal>
+where
+    F: Future<Output = Result<PoolStatus, ControlError>> + 'static,
+{
+    let act = move |control: Rc<Control>| async move {
+        control.check_is_here(node)?;
+        Ok((act(Rc::clone(&control)).await?, control.number_and_name()))
+    };
+    let (pool, (number, name)) = state.call(act).await?;
+    let (node, node_name) = if node.is_some() { (number, name) } else { (None, None) };
+    Ok(Pool { node, node_name, ..shown(pool) })
 }
 
 fn remaining(remains: Remains) -> PoolRemains {

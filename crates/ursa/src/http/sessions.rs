@@ -12,10 +12,11 @@ use super::input::{Parameters, Segments};
 use super::peers::{self, Whose};
 use super::refusal::Refusal;
 use super::state::State;
+use super::there::OfNode;
 
 /// All sessions with the node that is asked, by number; with `node=all` those with all nodes.
 ///
-/// Numbers are a node's own: a session is ended by the node that has it.
+/// Numbers are a node's own: a session is ended with the number of the node that has it.
 #[utoipa::path(
     get, path = "/v1/sessions", tag = "sessions", operation_id = "list_sessions",
     params(Whose),
@@ -41,20 +42,25 @@ pub(super) async fn all(control: &Control) -> Result<Vec<Session>, ControlError>
     Ok(control.sessions().await?.into_iter().map(of_node).collect())
 }
 
-/// Ends a session in an orderly way. Its initiator may log in again.
+/// Ends a session in an orderly way; with `node`, one with that node. Its initiator may log in again.
 #[utoipa::path(
     delete, path = "/v1/sessions/{tsih}", tag = "sessions", operation_id = "end_session",
-    params(("tsih" = u16, Path, description = "The session's number")),
+    params(("tsih" = u16, Path, description = "The session's number"), OfNode),
     responses(
         (status = NO_CONTENT, description = "Done"),
-        (status = NOT_FOUND, description = "`session_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`session_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn end(
     Extracted(state): Extracted<State>,
     Segments(tsih): Segments<u16>,
+    Parameters(OfNode { node }): Parameters<OfNode>,
 ) -> Result<StatusCode, Refusal> {
-    state.call(move |control| async move { control.end_session(tsih).await }).await?;
+    let end = move |control: Rc<Control>| async move {
+        control.check_is_here(node)?;
+        control.end_session(tsih).await
+    };
+    state.call(end).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -20,6 +20,7 @@ use crate::http::events::AUDIT_UNAVAILABLE;
 use crate::http::guard::Peer;
 use crate::http::refusal::{Refusal, RefusalCode, was_not_looked_at};
 use crate::http::state::State;
+use crate::http::there;
 
 /// When to try a change again that cannot be written down.
 const AUDIT_AGAIN_SECONDS: u64 = 10;
@@ -49,7 +50,8 @@ pub(in crate::http) async fn pass(
         Err(refusal) => return refusal.into_response(),
     };
     let changes = !is_safe(request.method());
-    let action = format!("{} {}", request.method(), request.uri().path());
+    // On which node, too.
+    let action = format!("{} {}{}", request.method(), request.uri().path(), there::said(request.uri()));
     let address = address_of(&request);
     let refused = match () {
         () if caller.role < role => Some(role_too_low(&caller, role)),

@@ -5,12 +5,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ::node::Show;
+use api::Role;
 use axum::body::Body;
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderValue, Request};
+use initiator::{Options, Session};
 use serde_json::{Value, json};
 
 use super::rig::{Answer, MIB, Rig, with_json};
+use crate::http::Errands;
 
 /// Until two nodes know each other, on a busy machine.
 const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
@@ -266,4 +269,117 @@ fn what_taking_a_node_out_would_do_is_said_and_not_done() {
     assert_eq!(first.get("/v1/nodes").json(200)["items"].as_array().unwrap().len(), 2);
     first.delete("/v1/nodes/2").empty(204);
     assert_eq!(first.get("/v1/nodes").json(200)["items"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn pools_of_another_node_are_worked_with_through_the_one_that_is_asked() {
+    let (mut first, second) = (Rig::new(), Rig::new());
+    cluster_of(&first, &second);
+    let carrying = first.carry_out();
+    let new = json!({"name": "far", "disks": [{"path": first.path("far.pool"), "size": 32 * MIB}]});
+    let made = second.post("/v1/pools?node=1", new.clone()).json(201);
+    assert_eq!(
+        (&made["name"], &made["node"], &made["node_name"]),
+        (&json!("far"), &json!(1), &json!("test"))
+    );
+    assert_eq!((first.names("/v1/pools"), second.names("/v1/pools")), (far_too(), vec!["default".into()]));
+    second.post("/v1/pools?node=1", new).refused(409, "pool_exists");
+    assert_eq!(second.get("/v1/pools/far?node=1").json(200), made);
+    second.get("/v1/pools/far").refused(404, "pool_not_found");
+    second.get("/v1/pools/far?node=2").refused(404, "pool_not_found");
+    second.get("/v1/pools/far?node=7").refused(404, "node_not_found");
+    second.get("/v1/pools/far?node=all").refused(400, "query_invalid");
+    second.get("/v1/pools/far?node=1&node=2").refused(400, "query_invalid");
+
+    let disk = json!({"path": first.path("more.pool"), "size": 32 * MIB});
+    let grown = second.post("/v1/pools/far/disks?node=1", disk).json(201);
+    assert_eq!((&grown["disks"].as_array().unwrap().len(), &grown["node"]), (&2, &json!(1)));
+    second.post("/v1/pools/far/disks?node=1", json!({"path": "x"})).refused(422, "field_invalid");
+    let text = Request::post("/v1/pools/far/disks?node=1").body(Body::from(vec![0xff])).unwrap();
+    second.send(text).refused(400, "json_syntax");
+    second.post("/v1/pools/far/reopen?node=1", json!({})).refused(409, "pool_works");
+    second.get("/v1/pools/far/remains?node=1").refused(409, "pool_open");
+    second.post("/v1/pools/far/forget?node=1", json!({})).refused(409, "pool_open");
+    second.post("/v1/pools/far/forget?node=1&dry_run=true", json!({})).refused(409, "pool_open");
+
+    let would = second.post("/v1/pools/far/export?node=1&dry_run=true", json!({})).json(200);
+    assert!(would["would"][0].as_str().unwrap().contains("pool far is closed"), "{would}");
+    assert_eq!(first.names("/v1/pools"), far_too());
+    second.post("/v1/pools/far/export?node=1", json!({})).empty(204);
+    assert_eq!(first.names("/v1/pools"), ["default"]);
+    let paths = json!({"paths": [first.path("far.pool"), first.path("more.pool")]});
+    assert_eq!(second.post("/v1/pools/import?node=1", paths).json(201)["node"], 1);
+    assert_eq!((first.names("/v1/pools"), second.names("/v1/pools")), (far_too(), vec!["default".into()]));
+
+    // Who looks after either of them finds it in its log.
+    let deeds = |rig: &Rig| -> Vec<Value> {
+        let list = rig.get("/v1/audit").json(200)["items"].as_array().unwrap().clone();
+        list.into_iter().filter(|deed| deed["action"] == "POST /v1/pools/far/export?node=1").collect()
+    };
+    let (here, there) = (deeds(&second), deeds(&first));
+    assert_eq!((here.len(), there.len()), (1, 1), "{here:?} {there:?}");
+    for deed in [&here[0], &there[0]] {
+        assert_eq!((&deed["who"], &deed["status"]), (&json!("local"), &json!(204)), "{deed}");
+    }
+    assert_eq!(there[0]["address"], "through node test");
+
+    drop(carrying);
+    first.stop();
+    wait("it is known that the node is gone", || second.get("/v1/pools/far?node=1").status == 503);
+    let problem = second.post("/v1/pools/far/export?node=1", json!({})).refused(503, "node_unreachable");
+    assert!(problem["detail"].as_str().unwrap().contains("nothing was done"), "{problem}");
+    assert_eq!(problem["candidates"][0]["node"], 1);
+}
+
+fn far_too() -> Vec<String> {
+    vec!["default".into(), "far".into()]
+}
+
+#[test]
+fn a_session_with_another_node_is_ended_through_the_one_that_is_asked() {
+    let (first, second) = (Rig::new(), Rig::new());
+    cluster_of(&first, &second);
+    let _carrying = first.carry_out();
+    first.post("/v1/volumes", json!({"name": "db", "size": MIB, "kind": "ram"})).json(201);
+    let portal = first.state.portals[0];
+    first.client(move || async move {
+        let session = Session::connect(portal, "iqn.2026-11.io.ursa:db", &Options::default()).await.unwrap();
+        // It stays logged in.
+        rt::spawn(async move {
+            let _session = session;
+            std::future::pending::<()>().await;
+        })
+        .detach();
+    });
+    let sessions = || second.get("/v1/sessions?node=1").json(200)["items"].as_array().unwrap().clone();
+    let number = sessions()[0]["tsih"].as_u64().unwrap();
+    let end = |query: &str| second.delete(&format!("/v1/sessions/{number}{query}"));
+    end("").refused(404, "session_not_found");
+    end("?node=2").refused(404, "session_not_found");
+    end("?node=7").refused(404, "node_not_found");
+    assert_eq!(sessions().len(), 1);
+    end("?node=1").empty(204);
+    wait("it has ended", || sessions().is_empty());
+}
+
+#[test]
+fn a_node_looks_itself_whether_the_role_of_who_asks_another_one_is_enough() {
+    let rig = Rig::new();
+    rig.post("/v1/cluster", json!({"listen": [free_address()]})).json(201);
+    let carried = |method, target, role| {
+        rig.tokio().block_on(Errands::carried(rig.state.clone(), (method, target), role))
+    };
+    let export = "/v1/pools/default/export?node=1&dry_run=true";
+    let (status, body) = carried("POST", export, Role::Operator);
+    assert_eq!(status, 409, "{body}");
+    assert!(body.contains("node_refused"), "{body}");
+    assert_eq!(carried("POST", export, Role::Admin).0, 200);
+    assert_eq!(carried("POST", "/v1/pools/default/reopen?node=1", Role::Viewer).0, 409);
+    for (method, target) in [("GET", "/v1/users"), ("POST", "/v1/cluster/tokens"), ("GET", "/v1/pools")] {
+        let (status, body) = carried(method, target, Role::Admin);
+        assert!(status == 409 && body.contains("node_refused"), "{method} {target}: {status} {body}");
+    }
+    // What is meant for another node is not done to what has the same name here.
+    assert_eq!(carried("POST", "/v1/pools/default/export?node=2", Role::Admin).0, 500);
+    assert_eq!(rig.names("/v1/pools"), ["default"]);
 }
