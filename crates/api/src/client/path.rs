@@ -1,4 +1,4 @@
-//! Names in a URL.
+//! Names and numbers in a URL.
 
 /// A name as one segment of a path or as a value of a query (RFC 3986 2.1: percent-encoded but for letters, digits
 /// and `-._~`; a colon is allowed in both places, and every iSCSI name has one).
@@ -15,9 +15,28 @@ pub(super) fn segment(name: &str) -> String {
     encoded
 }
 
+/// A path, with the number of the node of the cluster whose it is; `None`: of the one that is asked.
+pub(super) fn of_node(path: String, node: Option<u16>) -> String {
+    match node {
+        Some(node) if path.contains('?') => format!("{path}&node={node}"),
+        Some(node) => format!("{path}?node={node}"),
+        None => path,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::segment;
+    use super::{of_node, segment};
+
+    #[test]
+    fn a_node_is_named_behind_what_else_is_asked() {
+        assert_eq!(of_node("/v1/pools".into(), None), "/v1/pools");
+        assert_eq!(of_node("/v1/pools".into(), Some(2)), "/v1/pools?node=2");
+        assert_eq!(
+            of_node("/v1/pools/a/forget?dry_run=true".into(), Some(2)),
+            "/v1/pools/a/forget?dry_run=true&node=2"
+        );
+    }
 
     #[test]
     fn names_stay_in_their_segment() {

@@ -1,10 +1,10 @@
 //! What is asked of pools.
 
-use super::path::segment;
+use super::path::{of_node, segment};
 use super::{Client, Result};
 use crate::{DryRun, List, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains};
 
-/// Pools.
+/// Pools: of the node of this number, or of the one that is asked.
 impl Client {
     /// All pools, by name.
     ///
@@ -26,32 +26,32 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn pool(&self, name: &str) -> Result<Pool> {
-        self.get(&format!("/v1/pools/{}", segment(name)))
+    pub fn pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
+        self.get(&of_node(format!("/v1/pools/{}", segment(name)), node))
     }
 
     /// Makes a pool.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn create_pool(&self, pool: &PoolCreate) -> Result<Pool> {
-        self.post("/v1/pools", pool)
+    pub fn create_pool(&self, pool: &PoolCreate, node: Option<u16>) -> Result<Pool> {
+        self.post(&of_node("/v1/pools".into(), node), pool)
     }
 
     /// Opens a pool that was made elsewhere or earlier.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn import_pool(&self, import: &PoolImport) -> Result<Pool> {
-        self.post("/v1/pools/import", import)
+    pub fn import_pool(&self, import: &PoolImport, node: Option<u16>) -> Result<Pool> {
+        self.post(&of_node("/v1/pools/import".into(), node), import)
     }
 
     /// Closes a pool so that another server may import it.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn export_pool(&self, name: &str) -> Result<()> {
-        let url = self.address(&format!("/v1/pools/{}/export", segment(name)));
+    pub fn export_pool(&self, name: &str, node: Option<u16>) -> Result<()> {
+        let url = self.address(&of_node(format!("/v1/pools/{}/export", segment(name)), node));
         self.done(self.authorized(self.agent.post(url)).send_empty())
     }
 
@@ -59,16 +59,16 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn add_disk(&self, pool: &str, disk: &PoolAddDisk) -> Result<Pool> {
-        self.post(&format!("/v1/pools/{}/disks", segment(pool)), disk)
+    pub fn add_disk(&self, pool: &str, disk: &PoolAddDisk, node: Option<u16>) -> Result<Pool> {
+        self.post(&of_node(format!("/v1/pools/{}/disks", segment(pool)), node), disk)
     }
 
     /// Closes a pool that does not work, and opens it again.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn reopen_pool(&self, name: &str) -> Result<Pool> {
-        let url = self.address(&format!("/v1/pools/{}/reopen", segment(name)));
+    pub fn reopen_pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
+        let url = self.address(&of_node(format!("/v1/pools/{}/reopen", segment(name)), node));
         self.json(self.authorized(self.agent.post(url)).send_empty())
     }
 
@@ -76,16 +76,16 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn pool_remains(&self, name: &str) -> Result<PoolRemains> {
-        self.get(&format!("/v1/pools/{}/remains", segment(name)))
+    pub fn pool_remains(&self, name: &str, node: Option<u16>) -> Result<PoolRemains> {
+        self.get(&of_node(format!("/v1/pools/{}/remains", segment(name)), node))
     }
 
     /// Forgets a pool that cannot be used.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn forget_pool(&self, name: &str, how: &PoolForget) -> Result<()> {
-        let url = self.address(&format!("/v1/pools/{}/forget", segment(name)));
+    pub fn forget_pool(&self, name: &str, how: &PoolForget, node: Option<u16>) -> Result<()> {
+        let url = self.address(&of_node(format!("/v1/pools/{}/forget", segment(name)), node));
         self.done(self.authorized(self.agent.post(url)).send_json(how))
     }
 
@@ -93,7 +93,8 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError): as it would be refused.
-    pub fn would_forget_pool(&self, name: &str, how: &PoolForget) -> Result<DryRun> {
-        self.post(&format!("/v1/pools/{}/forget?dry_run=true", segment(name)), how)
+    pub fn would_forget_pool(&self, name: &str, how: &PoolForget, node: Option<u16>) -> Result<DryRun> {
+        let path = format!("/v1/pools/{}/forget?dry_run=true", segment(name));
+        self.post(&of_node(path, node), how)
     }
 }

@@ -1,6 +1,6 @@
 //! What is asked of targets, LUN maps, host groups and sessions.
 
-use super::path::segment;
+use super::path::{of_node, segment};
 use super::{Client, Result};
 use crate::{Host, HostChange, HostCreate, List, MapCreate, Session, Target, TargetCreate, TargetMap};
 
@@ -118,11 +118,11 @@ impl Client {
         self.get(&format!("/v1/sessions?node={}", segment(node)))
     }
 
-    /// Ends a session. Its initiator may log in again.
+    /// Ends a session with the node of this number, or with the one that is asked. Its initiator may log in again.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn end_session(&self, tsih: u16) -> Result<()> {
-        self.delete(&format!("/v1/sessions/{tsih}"))
+    pub fn end_session(&self, tsih: u16, node: Option<u16>) -> Result<()> {
+        self.delete(&of_node(format!("/v1/sessions/{tsih}"), node))
     }
 }

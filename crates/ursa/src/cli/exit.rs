@@ -90,6 +90,11 @@ pub enum CliError {
     /// A path could not be made absolute.
     #[error("{0:?} is not a path")]
     Path(PathBuf, #[source] io::Error),
+    /// It is on another machine.
+    #[error(
+        "{0:?} is on the machine of node {1}: write where it is from the root on, as /dev/disk/by-id/..."
+    )]
+    PathThere(PathBuf, u16),
     /// Nothing was measured.
     #[error(transparent)]
     Bench(#[from] bench::Error),
@@ -122,6 +127,7 @@ impl Outcome for CliError {
             CliError::CopiesOnNodes(..)
             | CliError::File(..)
             | CliError::Declared(..)
+            | CliError::PathThere(..)
             | CliError::PruneAll(_) => 2,
             CliError::Drill(error) => error.code(),
             CliError::Bench(bench::Error::Workload(_) | bench::Error::Mail(_) | bench::Error::Target(_)) => 2,

@@ -6,7 +6,7 @@ use api::{
     Client, DiskFailure, List, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains,
     PoolState, RemainingDisk, RemainingMap, RemainingVolume,
 };
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 use super::confirm::Confirm;
 use super::exit::CliError;
@@ -14,6 +14,21 @@ use super::output::Output;
 use super::table::{Table, age as age_text, fields, list, missing_lines, size};
 use crate::clock::unix_now;
 use crate::size::Size;
+
+/// On which node.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct OfNode {
+    /// The number of the node of the cluster whose pool and disks it is about [default: the one that is asked]
+    #[arg(long, value_name = "NUMBER")]
+    node: Option<u16>,
+}
+
+impl OfNode {
+    /// For sentences.
+    fn text(self) -> String {
+        self.node.map(|node| format!(" of node {node}")).unwrap_or_default()
+    }
+}
 
 /// What to do with pools.
 #[derive(Debug, Subcommand)]
@@ -35,6 +50,8 @@ pub enum Command {
         #[arg(long)]
         wipe: bool,
         #[command(flatten)]
+        of: OfNode,
+        #[command(flatten)]
         confirm: Confirm,
     },
     /// List pools
@@ -47,6 +64,8 @@ pub enum Command {
     Show {
         /// Its name
         name: String,
+        #[command(flatten)]
+        of: OfNode,
     },
     /// Open a pool that was made on another server or earlier
     Import {
@@ -59,16 +78,22 @@ pub enum Command {
         /// Take it though its last server has not exported it: that server must certainly be off
         #[arg(long)]
         force: bool,
+        #[command(flatten)]
+        of: OfNode,
     },
     /// Close a pool so that another server may import it
     Export {
         /// Its name
         name: String,
+        #[command(flatten)]
+        of: OfNode,
     },
     /// Close a pool that does not work and open it again, without a restart of the node
     Reopen {
         /// Its name
         name: String,
+        #[command(flatten)]
+        of: OfNode,
     },
     /// Add a disk to a pool, while it is in use
     AddDisk {
@@ -86,6 +111,8 @@ pub enum Command {
         #[arg(long)]
         wipe: bool,
         #[command(flatten)]
+        of: OfNode,
+        #[command(flatten)]
         confirm: Confirm,
     },
     /// Forget a pool that cannot be used any more; its disks are not touched
@@ -95,6 +122,8 @@ pub enum Command {
         /// Delete the LUN maps of its volumes, too
         #[arg(long)]
         unmap: bool,
+        #[command(flatten)]
+        of: OfNode,
         #[command(flatten)]
         confirm: Confirm,
     },
@@ -107,47 +136,49 @@ impl Command {
     /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
-            Command::Create { name, paths, size, reserve, wipe, confirm } => {
-                let paths = absolute(&paths)?;
-                let what = format!("Make pool {name} of {}", paths.join(", "));
+            Command::Create { name, paths, size, reserve, wipe, of, confirm } => {
+                let paths = absolute(&paths, of)?;
+                let what = format!("Make pool {name} of {}", paths.join(", ") + &of.text());
                 let what = if wipe { format!("{what} and destroy everything on them") } else { what };
                 if !confirm.go_on(output, &what, wipe)? {
                     return Ok(());
                 }
                 let disk = |path| NewDisk { path, size: size.map(|size| size.0), reserve };
                 let disks = paths.into_iter().map(disk).collect();
-                let pool = client.create_pool(&PoolCreate { name, disks, wipe })?;
+                let pool = client.create_pool(&PoolCreate { name, disks, wipe }, of.node)?;
                 output.show(&pool, one)
             }
             Command::List { node: None } => output.show(&client.pools()?, |pools| table(pools)),
             Command::List { node: Some(node) } => output.show(&client.pools_of(&node)?, of_nodes),
-            Command::Show { name } => output.show(&client.pool(&name)?, one),
-            Command::Import { paths, name, force } => {
-                let pool = client.import_pool(&PoolImport { paths: absolute(&paths)?, name, force })?;
-                output.show(&pool, one)
+            Command::Show { name, of } => output.show(&client.pool(&name, of.node)?, one),
+            Command::Import { paths, name, force, of } => {
+                let import = PoolImport { paths: absolute(&paths, of)?, name, force };
+                output.show(&client.import_pool(&import, of.node)?, one)
             }
-            Command::Export { name } => {
-                client.export_pool(&name)?;
-                output.done(&format!("Pool {name} is closed; another server can import it."))
+            Command::Export { name, of } => {
+                client.export_pool(&name, of.node)?;
+                output.done(&format!("Pool {name}{} is closed; another server can import it.", of.text()))
             }
-            Command::Reopen { name } => output.show(&client.reopen_pool(&name)?, one),
-            Command::AddDisk { name, path, size, reserve, wipe, confirm } => {
-                let path = absolute_path(&path)?;
-                let what = format!("Add {path} to pool {name}, from which it cannot be taken again");
+            Command::Reopen { name, of } => output.show(&client.reopen_pool(&name, of.node)?, one),
+            Command::AddDisk { name, path, size, reserve, wipe, of, confirm } => {
+                let path = absolute_path(&path, of)?;
+                let what =
+                    format!("Add {path} to pool {name}{}, from which it cannot be taken again", of.text());
                 let what = if wipe { format!("{what}, and destroy everything on it") } else { what };
                 if !confirm.go_on(output, &what, wipe)? {
                     return Ok(());
                 }
                 let disk = PoolAddDisk { path, size: size.map(|size| size.0), reserve, wipe };
-                output.show(&client.add_disk(&name, &disk)?, one)
+                output.show(&client.add_disk(&name, &disk, of.node)?, one)
             }
-            Command::Forget { name, unmap, confirm } => {
-                let remains = client.pool_remains(&name)?;
+            Command::Forget { name, unmap, of, confirm } => {
+                let remains = client.pool_remains(&name, of.node)?;
                 let how = PoolForget { unmap };
-                let what = forgetting(&name, &remains, unmap);
-                if confirm.go_on_if(output, &what, true, || client.would_forget_pool(&name, &how))? {
-                    client.forget_pool(&name, &how)?;
-                    output.done(&format!("Pool {name} is forgotten."))?;
+                let what = forgetting(&format!("{name}{}", of.text()), &remains, unmap);
+                let would = || client.would_forget_pool(&name, &how, of.node);
+                if confirm.go_on_if(output, &what, true, would)? {
+                    client.forget_pool(&name, &how, of.node)?;
+                    output.done(&format!("Pool {name}{} is forgotten.", of.text()))?;
                 }
                 Ok(())
             }
@@ -177,13 +208,17 @@ fn forgetting(name: &str, remains: &PoolRemains, unmap: bool) -> String {
     format!("Forget pool {name} of {disks}. {volumes}; its disks are not touched{maps}")
 }
 
-fn absolute(paths: &[PathBuf]) -> Result<Vec<String>, CliError> {
-    paths.iter().map(|path| absolute_path(path)).collect()
+fn absolute(paths: &[PathBuf], of: OfNode) -> Result<Vec<String>, CliError> {
+    paths.iter().map(|path| absolute_path(path, of)).collect()
 }
 
-/// The node may run in another directory.
-fn absolute_path(path: &Path) -> Result<String, CliError> {
-    let absolute = std::path::absolute(path).map_err(|error| CliError::Path(path.to_owned(), error))?;
+/// The node may run in another directory; what is meant on the machine of another node is not guessed from where we are.
+fn absolute_path(path: &Path, of: OfNode) -> Result<String, CliError> {
+    let absolute = match of.node {
+        Some(node) if path.is_relative() => return Err(CliError::PathThere(path.to_owned(), node)),
+        Some(_) => path.to_owned(),
+        None => std::path::absolute(path).map_err(|error| CliError::Path(path.to_owned(), error))?,
+    };
     Ok(absolute.to_string_lossy().into_owned())
 }
 

@@ -20,6 +20,9 @@ pub enum Command {
     End {
         /// Its number
         tsih: u16,
+        /// The number of the node of the cluster that it is with [default: the one that is asked]
+        #[arg(long, value_name = "NUMBER")]
+        node: Option<u16>,
     },
 }
 
@@ -36,8 +39,8 @@ impl Command {
                     |sessions: &List<Session>| table(&sessions.items) + &missing_lines(&sessions.missing);
                 output.show(&client.sessions_of(&node)?, text)
             }
-            Command::End { tsih } => {
-                client.end_session(tsih)?;
+            Command::End { tsih, node } => {
+                client.end_session(tsih, node)?;
                 output.done(&format!("Session {tsih} is asked to end."))
             }
         }

@@ -279,11 +279,12 @@ impl Fleet {
         let node = self.node(number);
         node.start()?;
         node.wait_until_it_answers(patience)?;
-        let forget = || node.client.forget_pool(POOL, &PoolForget { unmap: false }).is_ok();
+        let forget = || node.client.forget_pool(POOL, &PoolForget { unmap: false }, None).is_ok();
         patience.wait(REPLACE_LIMIT, "the lost pool to be forgotten", forget)?;
         let path = node.data.join(POOL_FILE).display().to_string();
         let disk = NewDisk { path, size: Some(node.pool_bytes), reserve: false };
-        node.client.create_pool(&PoolCreate { name: POOL.into(), disks: vec![disk], wipe: false })?;
+        let pool = PoolCreate { name: POOL.into(), disks: vec![disk], wipe: false };
+        node.client.create_pool(&pool, None)?;
         // As an administrator does it, at a node that has a copy.
         let asked = self.with_copies().iter().find(|node| node.number != number);
         let asked = asked.expect("a drill has two copies or more");

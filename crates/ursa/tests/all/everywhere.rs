@@ -93,6 +93,42 @@ fn a_node_shows_what_others_have_and_says_what_is_missing() {
 }
 
 #[test]
+fn pools_and_sessions_of_another_node_are_worked_with_from_here() {
+    let (first, second) = cluster();
+    let place = tempfile::tempdir().unwrap();
+    let file = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let (disk, more) = (file("far"), file("more"));
+    let there = |words: &[&str]| [words, &["--node", "1"]].concat();
+
+    let made = second.json(&there(&["pool", "create", "far", &disk, "--size", "64M"]));
+    assert_eq!((&made["name"], &made["node"]), (&json!("far"), &json!(1)));
+    assert!(second.refused(1, &["pool", "show", "far"]).contains("far"));
+    assert_eq!(second.json(&there(&["pool", "show", "far"])), made);
+    assert_eq!(first.json(&["pool", "show", "far"])["disks"], made["disks"]);
+    let refused = second.refused(2, &there(&["pool", "add-disk", "far", "more", "--size", "64M"]));
+    assert!(refused.contains("machine of node 1"), "{refused}");
+    let grown = second.json(&there(&["pool", "add-disk", "far", &more, "--size", "64M"]));
+    assert_eq!(grown["disks"].as_array().unwrap().len(), 2);
+    second.refused(1, &there(&["pool", "reopen", "far"]));
+    let refused = second.refused(1, &there(&["pool", "forget", "far", "--yes"]));
+    assert!(refused.contains("open"), "{refused}");
+    let closed = second.ok(&there(&["pool", "export", "far"]));
+    assert_eq!(closed, "Pool far of node 1 is closed; another server can import it.\n");
+    assert_eq!(first.json(&["pool", "list"]).as_array().unwrap().len(), 1);
+    assert_eq!(second.json(&there(&["pool", "import", &disk, &more]))["name"], "far");
+
+    assert!(second.refused(1, &there(&["session", "end", "1"])).contains("session"));
+    assert!(second.refused(1, &["session", "end", "1", "--node", "7"]).contains("no node"));
+    assert!(second.refused(1, &["pool", "show", "far", "--node", "7"]).contains("no node"));
+
+    let would = second.refused(1, &["node", "remove", "1", "--dry-run"]);
+    assert!(would.contains("no majority"), "node 1 alone votes: {would}");
+    let would = first.ok(&["node", "remove", "2", "--dry-run"]);
+    assert!(would.contains("- node 2 (") && would.contains("Nothing was changed"), "{would}");
+    assert_eq!(first.json(&["node", "list"]).as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn who_finds_no_place_is_told_what_was_looked_at() {
     let (first, second) = cluster();
     let client = api::Client::new(&format!("http://{}", first.api));
