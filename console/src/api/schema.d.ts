@@ -4856,7 +4856,10 @@ export interface operations {
     };
     create_pool: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4908,7 +4911,10 @@ export interface operations {
     };
     import_pool: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4960,7 +4966,10 @@ export interface operations {
     };
     show_pool: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
+            };
             header?: never;
             path: {
                 /** @description The pool's name */
@@ -4998,7 +5007,10 @@ export interface operations {
     };
     add_disk: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
+            };
             header?: never;
             path: {
                 /** @description The pool's name */
@@ -5071,6 +5083,8 @@ export interface operations {
     export_pool: {
         parameters: {
             query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
                 /** @description Say what would be done, and do nothing. */
                 dry_run?: boolean;
             };
@@ -5132,6 +5146,8 @@ export interface operations {
     forget_pool: {
         parameters: {
             query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
                 /** @description Say what would be done, and do nothing. */
                 dry_run?: boolean;
             };
@@ -5197,7 +5213,10 @@ export interface operations {
     };
     show_pool_remains: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
+            };
             header?: never;
             path: {
                 /** @description The pool's name */
@@ -5244,7 +5263,10 @@ export interface operations {
     };
     reopen_pool: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
+            };
             header?: never;
             path: {
                 /** @description The pool's name */
@@ -5413,7 +5435,10 @@ export interface operations {
     };
     end_session: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
+            };
             header?: never;
             path: {
                 /** @description The session's number */

@@ -17,7 +17,7 @@ export function Tried({ method = 'POST', path, body, failure }: {
   const forbidden = useForbidden('change')
   const tried = useQuery({
     queryKey: ['dry-run', method, path, body],
-    queryFn: () => json<DryRun>(method, `${path}?dry_run=true`, body),
+    queryFn: () => json<DryRun>(method, `${path}${path.includes('?') ? '&' : '?'}dry_run=true`, body),
     enabled: forbidden === undefined,
     staleTime: Infinity,
     gcTime: 0,

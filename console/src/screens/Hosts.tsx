@@ -10,7 +10,7 @@ import { Paste } from '../parts/Paste'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
 import { link, useRoute } from '../route'
-import { ursa } from '../words/command'
+import { onNode, ursa } from '../words/command'
 import { elsewhere } from '../words/missing'
 import { type System, hostSetup } from '../words/hostsetup'
 import { targetFor } from '../words/hosttarget'
@@ -210,6 +210,7 @@ function Sessions() {
   const missing = useMissingSessions()
   const nodes = useNodes()
   const [doomed, setDoomed] = useState<Session>()
+  const there = doomed && elsewhere(doomed, nodes.data)
   return (
     <Panel title="Sessions" at={sessions.dataUpdatedAt} note="Initiators that are logged in.">
       <MissingNote what="Sessions" missing={missing} />
@@ -232,7 +233,7 @@ function Sessions() {
                 {size(session.bytes_received)}, {size(session.bytes_sent)}
               </Table.Td>
               <Table.Td>
-                <DeedButton size="compact-sm" variant="default" because={elsewhere(session, nodes.data)} onClick={() => setDoomed(session)}>
+                <DeedButton size="compact-sm" variant="default" onClick={() => setDoomed(session)}>
                   End
                 </DeedButton>
               </Table.Td>
@@ -241,7 +242,7 @@ function Sessions() {
         </Rows>
       )}
       {doomed && (
-        <Ask opened close={() => setDoomed(undefined)} title="End a session" label="End it" danger command={ursa('session', 'end', doomed.tsih)} act={() => data(api.DELETE('/v1/sessions/{tsih}', { params: { path: { tsih: doomed.tsih } } }))} done="The initiator was asked to log out.">
+        <Ask opened close={() => setDoomed(undefined)} title="End a session" label="End it" danger command={ursa('session', 'end', doomed.tsih, ...onNode(there))} act={() => data(api.DELETE('/v1/sessions/{tsih}', { params: { path: { tsih: doomed.tsih }, query: { node: there } } }))} done="The initiator was asked to log out.">
           <Said>{doomed.initiator} is asked to log out, and may log in again at once. To keep it out, take the volume away from its host group.</Said>
         </Ask>
       )}

@@ -1,4 +1,4 @@
-import { Box, Checkbox, Group, Menu, Progress, Stack, Switch, Table, TagsInput, Text, TextInput, Title } from '@mantine/core'
+import { Box, Checkbox, Group, Menu, Progress, Select, Stack, Switch, Table, TagsInput, Text, TextInput, Title } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { useForbidden } from '../api/access'
@@ -13,7 +13,8 @@ import { Empty, ProblemAlert } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
 import { State, type Tone } from '../parts/State'
 import { Tried } from '../parts/Tried'
-import { ursa } from '../words/command'
+import { onNode, ursa } from '../words/command'
+import { nameOf } from '../words/health'
 import { elsewhere } from '../words/missing'
 import { duration, exactSize, parseSize, percent, plural, size } from '../words/size'
 
@@ -27,6 +28,7 @@ export function Pools() {
   const [making, setMaking] = useState<'create' | 'import'>()
   const [chosen, setChosen] = useState<{ pool: Pool; deed: Deed }>()
   const close = () => setChosen(undefined)
+  const there = chosen && elsewhere(chosen.pool, nodes.data)
   return (
     <Stack gap="md">
       <Group justify="space-between">
@@ -42,27 +44,28 @@ export function Pools() {
       </Group>
       {(nodes.data?.length ?? 0) > 1 && (
         <Text size="sm" c="dimmed">
-          Pools of all nodes. Those of {node.data?.name}, which this page asks, can be changed here; those of another node in its own console.
+          Pools of all nodes. {node.data?.name}, which this page asks, has another node do what is done with a pool of that one: paths are those of its machine.
         </Text>
       )}
       {pools.error && <ProblemAlert error={pools.error} what="The pools cannot be listed" />}
       <MissingNote what="Pools" missing={missing} />
       {pools.data?.length === 0 && <Empty>There is no pool, and so no place for volumes. Make one of this node’s disks, or import one that was made elsewhere.</Empty>}
       {pools.data?.map((pool) => (
-        <PoolPanel key={`${pool.node ?? ''} ${pool.name}`} pool={pool} because={elsewhere(pool, nodes.data)} at={pools.dataUpdatedAt} choose={(deed) => setChosen({ pool, deed })} />
+        <PoolPanel key={`${pool.node ?? ''} ${pool.name}`} pool={pool} at={pools.dataUpdatedAt} choose={(deed) => setChosen({ pool, deed })} />
       ))}
       <MakePool opened={making === 'create'} close={() => setMaking(undefined)} />
       <ImportPool opened={making === 'import'} close={() => setMaking(undefined)} />
-      {chosen?.deed === 'disk' && <AddDisk pool={chosen.pool} close={close} />}
-      {chosen?.deed === 'forget' && <Forget pool={chosen.pool} close={close} />}
+      {chosen?.deed === 'disk' && <AddDisk pool={chosen.pool} there={there} close={close} />}
+      {chosen?.deed === 'forget' && <Forget pool={chosen.pool} there={there} close={close} />}
       {chosen?.deed === 'reopen' && (
-        <Ask opened close={close} title={`Reopen pool ${chosen.pool.name}`} label="Reopen it" command={ursa('pool', 'reopen', chosen.pool.name)} act={() => data(api.POST('/v1/pools/{name}/reopen', { params: { path: { name: chosen.pool.name } } }))} done={`Pool ${chosen.pool.name} is open again.`}>
+        <Ask opened close={close} title={`Reopen pool ${chosen.pool.name}`} label="Reopen it" command={ursa('pool', 'reopen', chosen.pool.name, ...onNode(there))} act={() => data(api.POST('/v1/pools/{name}/reopen', { params: { path: { name: chosen.pool.name }, query: { node: there } } }))} done={`Pool ${chosen.pool.name} is open again.`}>
           <Said>Look after its disks first (dmesg). Its metadata is read anew, as after a power cut; initiators stay logged in, and find their LUNs busy meanwhile. What they wrote and did not flush before the disk failed may be lost: check file systems that were in use (fsck).</Said>
         </Ask>
       )}
       {chosen?.deed === 'export' && (
-        <Ask opened close={close} title={`Export pool ${chosen.pool.name}`} label="Export it" danger typed={chosen.pool.name} command={ursa('pool', 'export', chosen.pool.name)} act={() => data(api.POST('/v1/pools/{name}/export', { params: { path: { name: chosen.pool.name } } }))} done={`Pool ${chosen.pool.name} can be imported by another server.`}>
+        <Ask opened close={close} title={`Export pool ${chosen.pool.name}`} label="Export it" danger typed={chosen.pool.name} command={ursa('pool', 'export', chosen.pool.name, ...onNode(there))} act={() => data(api.POST('/v1/pools/{name}/export', { params: { path: { name: chosen.pool.name }, query: { node: there } } }))} done={`Pool ${chosen.pool.name} can be imported by another server.`}>
           <Said>It is closed, so that another server may import it with all its volumes. These must not be mapped.</Said>
+          <Tried path={tryPath(chosen.pool, 'export', there)} failure="It cannot be exported" />
         </Ask>
       )}
     </Stack>
@@ -78,7 +81,7 @@ const MEANING: Record<Pool['state'], string> = {
   exported: 'It was closed, so that another server may import it.',
 }
 
-function PoolPanel({ pool, because, at, choose }: { pool: Pool; because?: string; at: number; choose: (deed: Deed) => void }) {
+function PoolPanel({ pool, at, choose }: { pool: Pool; at: number; choose: (deed: Deed) => void }) {
   const forbidden = useForbidden('change')
   const machines = useForbidden('administer')
   const works = pool.state === 'online'
@@ -90,9 +93,9 @@ function PoolPanel({ pool, because, at, choose }: { pool: Pool; because?: string
       right={
         <Group gap="xs" wrap="nowrap">
           <State tone={TONE[pool.state]}>{pool.state.replace('_', ' ')}</State>
-          <Menu position="bottom-end" disabled={forbidden !== undefined || because !== undefined}>
+          <Menu position="bottom-end" disabled={forbidden !== undefined}>
             <Menu.Target>
-              <DeedButton size="compact-sm" variant="default" because={because}>
+              <DeedButton size="compact-sm" variant="default">
                 Change
               </DeedButton>
             </Menu.Target>
@@ -164,6 +167,19 @@ function DiskRow({ disk, open }: { disk: PoolDisk; open: boolean }) {
   )
 }
 
+/** Where it is asked what a deed would do with a pool. */
+function tryPath(pool: Pool, deed: 'export' | 'forget', there: number | undefined): string {
+  return `/v1/pools/${encodeURIComponent(pool.name)}/${deed}${there === undefined ? '' : `?node=${there}`}`
+}
+
+/** Whose disks they are; null: those of the node that is asked. */
+function OnNode({ chosen, choose }: { chosen: string | null; choose: (node: string | null) => void }) {
+  const nodes = (useNodes().data ?? []).filter((one) => !one.witness)
+  if (nodes.length < 2) return null
+  const here = nodes.find((one) => one.here)
+  return <Select label="Node" description="Whose disks they are" data={nodes.map((one) => ({ value: String(one.id), label: nameOf(one), disabled: !one.up }))} value={chosen ?? (here ? String(here.id) : null)} onChange={choose} allowDeselect={false} />
+}
+
 const PATHS = 'Paths on the node, by /dev/disk/by-id/ (/dev/sdb may be another disk after the next start); Enter after each'
 
 function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
@@ -172,6 +188,8 @@ function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
   const [file, setFile] = useState(false)
   const [text, setText] = useState('')
   const [wipe, setWipe] = useState(false)
+  const [chosen, setChosen] = useState<string | null>(null)
+  const node = chosen === null ? undefined : Number(chosen)
   const bytes = parseSize(text)
   const relative = paths.find((path) => !path.startsWith('/'))
   return (
@@ -182,11 +200,12 @@ function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
       label="Make it"
       danger={wipe}
       ready={/^[A-Za-z0-9_.-]{1,63}$/.test(name) && paths.length > 0 && !relative && (!file || bytes !== undefined)}
-      command={ursa('pool', 'create', name || 'NAME', ...(paths.length ? paths : ['DISK']), ...(file ? ['--size', bytes ? exactSize(bytes) : 'SIZE'] : []), ...(wipe ? ['--wipe'] : []))}
-      act={() => data(api.POST('/v1/pools', { body: { name, disks: paths.map((path) => (file ? { path, size: bytes } : { path })), wipe } }))}
+      command={ursa('pool', 'create', name || 'NAME', ...(paths.length ? paths : ['DISK']), ...(file ? ['--size', bytes ? exactSize(bytes) : 'SIZE'] : []), ...(wipe ? ['--wipe'] : []), ...onNode(node))}
+      act={() => data(api.POST('/v1/pools', { params: { query: { node } }, body: { name, disks: paths.map((path) => (file ? { path, size: bytes } : { path })), wipe } }))}
       done={`Pool ${name} is made: volumes can be made on it.`}
     >
       <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={name !== '' && !/^[A-Za-z0-9_.-]{1,63}$/.test(name) && 'Only letters, digits, - _ and . ; 63 at most'} data-autofocus />
+      <OnNode chosen={chosen} choose={setChosen} />
       <TagsInput label="Disks" description={PATHS} value={paths} onChange={setPaths} error={relative && `${relative} is no absolute path`} acceptValueOnBlur />
       <Switch label="Make files of that name" description="Sparse files in a file system, to try things out; otherwise the devices or files exist" checked={file} onChange={(event) => setFile(event.currentTarget.checked)} />
       {file && <TextInput label="Size of each" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'As 100G'} />}
@@ -199,6 +218,8 @@ function ImportPool({ opened, close }: { opened: boolean; close: () => void }) {
   const [paths, setPaths] = useState<string[]>([])
   const [name, setName] = useState('')
   const [force, setForce] = useState(false)
+  const [chosen, setChosen] = useState<string | null>(null)
+  const node = chosen === null ? undefined : Number(chosen)
   return (
     <Ask
       opened={opened}
@@ -207,11 +228,12 @@ function ImportPool({ opened, close }: { opened: boolean; close: () => void }) {
       label="Import it"
       danger={force}
       ready={paths.length > 0}
-      command={ursa('pool', 'import', ...(paths.length ? paths : ['DISK']), ...(name ? ['--name', name] : []), ...(force ? ['--force'] : []))}
-      act={() => data(api.POST('/v1/pools/import', { body: { paths, force, ...(name ? { name } : {}) } }))}
+      command={ursa('pool', 'import', ...(paths.length ? paths : ['DISK']), ...(name ? ['--name', name] : []), ...(force ? ['--force'] : []), ...onNode(node))}
+      act={() => data(api.POST('/v1/pools/import', { params: { query: { node } }, body: { paths, force, ...(name ? { name } : {}) } }))}
       done="The pool is open."
     >
       <Said>A pool that another server has exported, or that was forgotten here. All of its disks are needed.</Said>
+      <OnNode chosen={chosen} choose={setChosen} />
       <TagsInput label="Disks" description={PATHS} value={paths} onChange={setPaths} acceptValueOnBlur data-autofocus />
       <TextInput label="Name" description="Empty: as it is called" value={name} onChange={(event) => setName(event.currentTarget.value)} />
       <Checkbox label="Though another server has not given it away" description="Only if that server is certainly off: two servers on one pool destroy it" checked={force} onChange={(event) => setForce(event.currentTarget.checked)} />
@@ -219,7 +241,7 @@ function ImportPool({ opened, close }: { opened: boolean; close: () => void }) {
   )
 }
 
-function AddDisk({ pool, close }: { pool: Pool; close: () => void }) {
+function AddDisk({ pool, there, close }: { pool: Pool; there: number | undefined; close: () => void }) {
   const [path, setPath] = useState('')
   const [text, setText] = useState('')
   const [wipe, setWipe] = useState(false)
@@ -232,8 +254,8 @@ function AddDisk({ pool, close }: { pool: Pool; close: () => void }) {
       label="Add it"
       danger={wipe}
       ready={path.startsWith('/') && (text === '' || bytes !== undefined)}
-      command={ursa('pool', 'add-disk', pool.name, path || 'DISK', ...(bytes ? ['--size', exactSize(bytes)] : []), ...(wipe ? ['--wipe'] : []))}
-      act={() => data(api.POST('/v1/pools/{name}/disks', { params: { path: { name: pool.name } }, body: { path, wipe, ...(bytes ? { size: bytes } : {}) } }))}
+      command={ursa('pool', 'add-disk', pool.name, path || 'DISK', ...(bytes ? ['--size', exactSize(bytes)] : []), ...(wipe ? ['--wipe'] : []), ...onNode(there))}
+      act={() => data(api.POST('/v1/pools/{name}/disks', { params: { path: { name: pool.name }, query: { node: there } }, body: { path, wipe, ...(bytes ? { size: bytes } : {}) } }))}
       done={`Pool ${pool.name} has a disk more.`}
     >
       <Said>While it is in use: volumes stay where they are. A disk cannot be taken out again, and the pool needs all of its disks.</Said>
@@ -244,9 +266,9 @@ function AddDisk({ pool, close }: { pool: Pool; close: () => void }) {
   )
 }
 
-function Forget({ pool, close }: { pool: Pool; close: () => void }) {
+function Forget({ pool, there, close }: { pool: Pool; there: number | undefined; close: () => void }) {
   const [unmap, setUnmap] = useState(false)
-  const remains = useQuery({ queryKey: ['remains', pool.name], queryFn: () => data(api.GET('/v1/pools/{name}/remains', { params: { path: { name: pool.name } } })) })
+  const remains = useQuery({ queryKey: ['remains', there, pool.name], queryFn: () => data(api.GET('/v1/pools/{name}/remains', { params: { path: { name: pool.name }, query: { node: there } } })) })
   return (
     <Ask
       opened
@@ -255,8 +277,8 @@ function Forget({ pool, close }: { pool: Pool; close: () => void }) {
       label="Forget it"
       danger
       typed={pool.name}
-      command={`${ursa('pool', 'forget', pool.name)}${unmap ? ' --unmap' : ''}`}
-      act={() => data(api.POST('/v1/pools/{name}/forget', { params: { path: { name: pool.name } }, body: { unmap } }))}
+      command={`${ursa('pool', 'forget', pool.name, ...onNode(there))}${unmap ? ' --unmap' : ''}`}
+      act={() => data(api.POST('/v1/pools/{name}/forget', { params: { path: { name: pool.name }, query: { node: there } }, body: { unmap } }))}
       done={`Pool ${pool.name} is forgotten; its disks are as they were.`}
     >
       <Said>Nothing on its disks is changed: if they come back some day, the pool can be imported again.</Said>
@@ -268,7 +290,7 @@ function Forget({ pool, close }: { pool: Pool; close: () => void }) {
         </Text>
       )}
       <Checkbox label="Delete these LUN maps, too" description="Otherwise they stay, and work again when the pool is imported" checked={unmap} onChange={(event) => setUnmap(event.currentTarget.checked)} />
-      <Tried path={`/v1/pools/${encodeURIComponent(pool.name)}/forget`} body={{ unmap }} failure="It cannot be forgotten" />
+      <Tried path={tryPath(pool, 'forget', there)} body={{ unmap }} failure="It cannot be forgotten" />
     </Ask>
   )
 }

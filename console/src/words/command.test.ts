@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { changeCopy, createVolume, quoted, ursa } from './command'
+import { changeCopy, createVolume, onNode, quoted, ursa } from './command'
 
 it('says only what is not the default', () => {
   expect(createVolume({ name: 'db', size: 10 * 2 ** 30 })).toBe('ursa volume create db --size 10G')
@@ -14,6 +14,11 @@ it('quotes what a shell would take apart', () => {
   expect(quoted('a b')).toBe("'a b'")
   expect(quoted("it's")).toBe("'it'\\''s'")
   expect(ursa('host', 'create', '$(reboot)')).toBe("ursa host create '$(reboot)'")
+})
+
+it('names the node whose own something is', () => {
+  expect(ursa('pool', 'reopen', 'fast', ...onNode(2))).toBe('ursa pool reopen fast --node 2')
+  expect(ursa('pool', 'reopen', 'fast', ...onNode(undefined))).toBe('ursa pool reopen fast')
 })
 
 it('has a command line for each change of copies', () => {

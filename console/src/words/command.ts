@@ -12,6 +12,11 @@ export function ursa(...words: (string | number | undefined)[]): string {
   return ['ursa', ...words.filter((word) => word !== undefined && word !== '').map((word) => quoted(String(word)))].join(' ')
 }
 
+/** `--node 2`: what is another node's own. */
+export function onNode(node: number | undefined): (string | number)[] {
+  return node === undefined ? [] : ['--node', node]
+}
+
 /** `ursa volume create ...`: only what is not the default is said. */
 export function createVolume(volume: VolumeCreate): string {
   const words: (string | number)[] = ['volume', 'create', volume.name || 'NAME', '--size', volume.size > 0 ? exactSize(volume.size) : 'SIZE']

@@ -43,8 +43,10 @@ it('names nodes whose part is missing', () => {
   )
 })
 
-it('leaves to another node what is its own', () => {
+it('has another node do what is its own', () => {
   expect(elsewhere({}, null)).toBeUndefined()
-  expect(elsewhere({ node: 1, node_name: 'n1' }, nodes)).toBeUndefined()
-  expect(elsewhere({ node: 2, node_name: 'n2' }, nodes)).toBe('It is of n2: open that node’s console.')
+  expect(elsewhere({ node: 1 }, nodes)).toBeUndefined()
+  expect(elsewhere({ node: 2 }, nodes)).toBe(2)
+  // Who is asked is not known yet: to name the node is never wrong.
+  expect(elsewhere({ node: 1 }, undefined)).toBe(1)
 })

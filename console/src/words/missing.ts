@@ -1,4 +1,4 @@
-// Lists of all nodes: whose part is missing, and what only the node that has it changes.
+// Lists of all nodes: whose part is missing, and which node has what is to be changed.
 
 import type { ClusterNode, Missing } from '../api/types'
 import type { Live } from '../live/live'
@@ -8,11 +8,10 @@ export function missingLine(what: string, missing: Missing[]): string {
   return missing.map(({ node, node_name, reason }) => `${what} of ${node_name ? `${node_name} (node ${node})` : `node ${node}`} are missing: ${reason}.`).join(' ')
 }
 
-/** Why something of a node is not changed here; undefined if the node that is asked has it. */
-export function elsewhere(of: { node?: number | null; node_name?: string | null }, nodes: ClusterNode[] | null | undefined): string | undefined {
+/** The number of the node that something is of, which carries out what is done with it; undefined if the node that is asked has it. */
+export function elsewhere(of: { node?: number | null }, nodes: ClusterNode[] | null | undefined): number | undefined {
   const here = nodes?.find((node) => node.here)
-  if (of.node === undefined || of.node === null || !here || here.id === of.node) return undefined
-  return `It is of ${of.node_name || `node ${of.node}`}: open that node’s console.`
+  return of.node === undefined || of.node === null || of.node === here?.id ? undefined : of.node
 }
 
 /** Nodes whose live figures are not there: those that cannot be asked, and those that are up and say nothing. */
