@@ -4,9 +4,9 @@
 //! The node that was asked lets in who asks and writes down what was done ([`super::access`]). The one that carries out takes an errand from a node of its cluster, over their link, and from nobody
 //! else. Only calls of [`OF_VOLUMES`] and [`OF_NODES`] are carried out so. Their role is looked at again, so that a node that is out of date about a call gives no more rights than this one would.
 //!
-//! Those of [`OF_NODES`] name disks and files of the machine that carries them out, and some are an administrator's: this node takes the other one's word for who asks. That gives no node more than it has.
-//! Users and their roles are of the whole cluster, in its record, which every node may write: one that somebody has in their hand can make itself an administrator there, and log in here as one. What is
-//! done so to this machine is written down here, too: who looks after it finds it in its own audit log.
+//! Those of [`OF_NODES`] name disks and files of the machine that carries them out, and some are an administrator's: it takes the other one's word for who asks. Users and their roles are of the whole cluster,
+//! in its record, which every node may write: one that somebody has taken over can make itself an administrator there, and log in wherever it reaches the API. What is done so to a machine is written down
+//! there, too: who looks after it finds it in its own audit log. What this costs, and why: `docs/why/access.md`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
