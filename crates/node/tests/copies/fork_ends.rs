@@ -171,6 +171,7 @@ fn a_node_that_was_set_back_still_waits_for_a_decision() {
 fn what_could_not_be_served_is_not_kept_instead_of_what_is() {
     each_seed(3, |seed| {
         let cluster = Cluster::both_gone_on(seed);
+        assert!(matches!(cluster.would_resolve(B, B), Err(ControlError::NotSplitYet { node: 2, .. })));
         assert!(matches!(cluster.resolve(B, B), Err(ControlError::NotSplitYet { node: 2, .. })));
         cluster.heal_nodes();
         cluster.wait_until_split();
@@ -185,6 +186,8 @@ fn what_could_not_be_served_is_not_kept_instead_of_what_is() {
         }
         let refused = cluster.resolve(A, B);
         assert!(refused.is_err(), "{refused:?}");
+        let told = cluster.would_resolve(A, B);
+        assert!(told.is_err(), "{told:?}");
         assert!(cluster.serves(A));
         cluster.put(A, 0..2, 300);
         cluster.world.set_disk_dead(cluster.servers[B], DISK, false);
@@ -253,6 +256,7 @@ fn the_survivor_of_a_split_decides_alone() {
         cluster.heal_nodes();
         cluster.wait_until_split();
         cluster.world.crash(cluster.servers[A]);
+        assert!(cluster.would_resolve(B, B).is_err(), "nobody has said that it does not come back");
         assert!(cluster.resolve(B, B).is_err(), "nobody has said that it does not come back");
         cluster.control(B, |control| async move {
             let keeper = control.keeper().unwrap();
@@ -263,6 +267,8 @@ fn the_survivor_of_a_split_decides_alone() {
         });
         cluster.restart_b(Duration::from_secs(1));
         cluster.world.run_for(Duration::from_secs(3));
+        let told = cluster.would_resolve(B, B).unwrap();
+        assert_eq!((told.given_up, told.stops), (vec![1], None), "nobody is there to stop");
         cluster.resolve(B, B).unwrap();
         wait(&cluster, "it serves", || cluster.serves(B));
         cluster.world.run_for(Duration::from_secs(1));

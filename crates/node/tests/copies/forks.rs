@@ -1,7 +1,7 @@
 //! Two nodes, of which the second goes on alone when the first is lost, as somebody has agreed to; and what becomes of it when the first is back.
 
 use cluster::memory::Fault;
-use node::control::ControlError;
+use node::control::{ControlError, ForkDecision};
 use node::copies::{ForkShown, ForkState, StandingEntry, Strategy};
 
 use super::*;
@@ -90,6 +90,11 @@ impl Cluster {
             asked,
             move |control| async move { control.resolve_fork("thick", keep as u16 + 1).await },
         )
+    }
+
+    /// What deciding it so would do.
+    pub(super) fn would_resolve(&self, asked: usize, keep: usize) -> Result<ForkDecision, ControlError> {
+        self.control(asked, move |control| async move { control.check_fork("thick", keep as u16 + 1).await })
     }
 
     /// Waits until both copies are in sync and serve, and compares them.
@@ -262,12 +267,18 @@ fn split(seed: u64) {
             assert_eq!([A, B].map(|index| cluster.checksum(index)), before, "after restarts neither");
         }
         assert!(cluster.serves(A) && !cluster.serves(B));
+        let told = cluster.would_resolve(asked, keep).unwrap();
+        let expected = if keep == A { (vec![2], None) } else { (vec![1], Some(1)) };
+        assert_eq!((told.given_up, told.stops), expected);
+        assert!(cluster.serves(A) && !cluster.serves(B), "that was only asked");
+        assert_eq!([A, B].map(|index| cluster.checksum(index)), before, "that was only asked");
         cluster.resolve(asked, keep).unwrap();
         cluster.wait_until_one();
         let expected = if keep == A { [(0, 100), (4, 100), (5, 1)] } else { [(0, 1), (4, 200), (7, 200)] };
         for (lba, value) in expected {
             assert_eq!((cluster.read_block(A, lba), cluster.read_block(B, lba)), (value, value));
         }
+        assert!(matches!(cluster.would_resolve(A, A), Err(ControlError::NoFork(_))));
         assert!(matches!(cluster.resolve(A, A), Err(ControlError::NoFork(_))));
     }
 }
