@@ -92,13 +92,17 @@ fn a_node_shows_what_others_have_and_says_what_is_missing() {
     });
 }
 
+/// What is done there.
+fn there<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    [words, &["--node", "1"]].concat()
+}
+
 #[test]
 fn pools_and_sessions_of_another_node_are_worked_with_from_here() {
     let (first, second) = cluster();
     let place = tempfile::tempdir().unwrap();
     let file = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     let (disk, more) = (file("far"), file("more"));
-    let there = |words: &[&str]| [words, &["--node", "1"]].concat();
 
     let made = second.json(&there(&["pool", "create", "far", &disk, "--size", "64M"]));
     assert_eq!((&made["name"], &made["node"]), (&json!("far"), &json!(1)));
