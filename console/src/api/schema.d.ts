@@ -550,7 +550,7 @@ export interface paths {
         };
         /**
          * All pools of the node that is asked, by name; with `node=all` those of all nodes.
-         * @description Pools of different nodes may have the same name: what names a pool in a path means one of the node that is asked.
+         * @description Pools of different nodes may have the same name: what names a pool in a path means one of the node that is asked, or of the one that `node` names there.
          */
         get: operations["list_pools"];
         put?: never;
@@ -724,7 +724,7 @@ export interface paths {
         };
         /**
          * All sessions with the node that is asked, by number; with `node=all` those with all nodes.
-         * @description Numbers are a node's own: a session is ended by the node that has it.
+         * @description Numbers are a node's own: a session is ended with the number of the node that has it.
          */
         get: operations["list_sessions"];
         put?: never;
@@ -745,7 +745,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Ends a session in an orderly way. Its initiator may log in again. */
+        /** Ends a session in an orderly way; with `node`, one with that node. Its initiator may log in again. */
         delete: operations["end_session"];
         options?: never;
         head?: never;
@@ -4882,6 +4882,15 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            /** @description `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description `pool_exists`, `disk_not_empty` */
             409: {
                 headers: {
@@ -4937,6 +4946,15 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            /** @description `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description `pool_exists`, `volume_exists`, `pool_used_elsewhere`, `pool_damaged`, `disks_missing`, `wrong_disks`, `pool_version` */
             409: {
                 headers: {
@@ -4991,7 +5009,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `pool_not_found` */
+            /** @description `pool_not_found`, `node_not_found` */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5036,7 +5054,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `pool_not_found` */
+            /** @description `pool_not_found`, `node_not_found` */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5116,7 +5134,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `pool_not_found` */
+            /** @description `pool_not_found`, `node_not_found` */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5183,7 +5201,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `pool_not_found` */
+            /** @description `pool_not_found`, `node_not_found` */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5238,7 +5256,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `pool_not_found` */
+            /** @description `pool_not_found`, `node_not_found` */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5288,7 +5306,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `pool_not_found` */
+            /** @description `pool_not_found`, `node_not_found` */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5458,7 +5476,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `session_not_found` */
+            /** @description `session_not_found`, `node_not_found` */
             404: {
                 headers: {
                     [name: string]: unknown;
