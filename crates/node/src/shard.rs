@@ -165,6 +165,11 @@ impl Shard {
         self.units.borrow().get(&id).map(|unit| Rc::clone(unit.volume()))
     }
 
+    /// The identities of all units.
+    pub fn unit_ids(&self) -> Vec<VolumeId> {
+        self.units.borrow().keys().copied().collect()
+    }
+
     /// All units, by identity.
     pub fn units(&self) -> Vec<Rc<Unit>> {
         self.units.borrow().values().cloned().collect()

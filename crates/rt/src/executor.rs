@@ -116,6 +116,8 @@ pub(crate) struct Core {
     ready: RefCell<VecDeque<Runnable>>,
     /// Tasks that have let the turn end, see [`next_turn`].
     turn_enders: RefCell<Vec<Waker>>,
+    /// The number of the turn.
+    turn: Cell<u64>,
     /// A waker of each unfinished task, so that a core can be torn down with tasks still waiting.
     active: RefCell<Slab<Waker>>,
     pub(crate) timers: Timers,
@@ -155,6 +157,7 @@ impl Core {
             id,
             ready: RefCell::default(),
             turn_enders: RefCell::default(),
+            turn: Cell::default(),
             active: RefCell::default(),
             timers: Timers::default(),
             clock,
@@ -186,6 +189,7 @@ impl Core {
 
     /// Has those go on that have let the last turn end, after all that is ready by now. A world calls this when it has handed out what has completed.
     pub(crate) fn begin_turn(&self) {
+        self.turn.update(|turn| turn + 1);
         self.turn_enders.take().into_iter().for_each(Waker::wake);
     }
 
@@ -393,15 +397,20 @@ pub async fn yield_now() {
     .await;
 }
 
-/// Lets the core end its turn: what has completed and what has come from other cores goes first, and what that leads to at once. For long work in parts.
+/// Lets the core end its turn: what has completed and what has come from other cores goes first. For long work in parts: whatever comes waits for one part of it at each
+/// step that it takes on this core, not for all of them.
 pub async fn next_turn() {
-    let mut ended = false;
+    let mut of = None;
     std::future::poll_fn(|context| {
-        if std::mem::replace(&mut ended, true) {
-            return Poll::Ready(());
-        }
-        with_current(|core| core.turn_enders.borrow_mut().push(context.waker().clone()));
-        Poll::Pending
+        with_current(|core| match of.replace(core.turn.get()) {
+            // The task was woken for something else.
+            Some(turn) if turn == core.turn.get() => Poll::Pending,
+            Some(_) => Poll::Ready(()),
+            None => {
+                core.turn_enders.borrow_mut().push(context.waker().clone());
+                Poll::Pending
+            }
+        })
     })
     .await;
 }

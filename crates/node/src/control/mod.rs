@@ -62,7 +62,7 @@ use self::reopening::SetAside;
 pub use self::showing::SHOW_DEADLINE;
 pub use self::start::{DefaultPool, StartError, Wanted};
 pub use self::status::{
-    ClusterRecordStatus, RecordStatus, ReplicationStats, SessionStatus, Traffic, VolumeStats,
+    ClusterRecordStatus, RecordStatus, ReplicationStats, SessionStatus, StatsByCore, Traffic, VolumeStats,
 };
 use self::verifying::Verifications;
 pub use self::verifying::{Difference, Verification, VerificationState};

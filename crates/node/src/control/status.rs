@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::time::Duration;
 
 use proto::iscsi::target::CloseReason;
@@ -16,7 +15,7 @@ use crate::copies::{self, ClusterError, Copies, RECORD_DEADLINE, VolumeEntry};
 use crate::parts;
 use crate::record::{RecordError, RecordFault};
 use crate::shard::{Shard, ask_all_cores};
-use crate::unit::{Unit, UnitStats};
+use crate::unit::UnitStats;
 use crate::volume::VolumeId;
 
 /// A session as administrators see it.
@@ -91,6 +90,21 @@ pub struct ReplicationStats {
 
 /// The counters of one volume, of all cores together.
 pub type VolumeStats = BTreeMap<VolumeId, UnitStats>;
+
+/// Counters of volumes, as each core has them.
+#[derive(Debug)]
+pub struct StatsByCore(Vec<Vec<(VolumeId, UnitStats)>>);
+
+impl StatsByCore {
+    /// By volume. Not for a core: that of many volumes takes a while.
+    pub fn sum(self) -> VolumeStats {
+        let mut all = VolumeStats::new();
+        for (id, stats) in self.0.into_iter().flatten() {
+            all.entry(id).or_default().add(&stats);
+        }
+        all
+    }
+}
 
 impl Control {
     /// All sessions, by number.
@@ -196,8 +210,9 @@ impl Control {
     pub async fn total_stats(&self) -> Result<UnitStats, ControlError> {
         let by_core = ask_all_cores(|| async {
             let mut sum = UnitStats::default();
-            let add = |unit: Rc<Unit>| unit.add_stats_to(&mut sum);
-            parts::for_each(Shard::current().units(), add).await;
+            let shard = Shard::current();
+            let add = |id| shard.unit(id).into_iter().for_each(|unit| unit.add_stats_to(&mut sum));
+            parts::for_each(shard.unit_ids(), add).await;
             sum
         });
         let mut all = UnitStats::default();
@@ -205,18 +220,17 @@ impl Control {
         Ok(all)
     }
 
-    /// The counters of all volumes.
+    /// The counters of all volumes: of each core at the same moment, but for what its parts take.
     ///
     /// # Errors
     /// [`ControlError::Core`].
-    pub async fn stats(&self) -> Result<VolumeStats, ControlError> {
+    pub async fn stats(&self) -> Result<StatsByCore, ControlError> {
         let by_core = ask_all_cores(|| async {
-            parts::filter_map(Shard::current().units(), |unit| Some((unit.id(), unit.stats()))).await
+            let shard = Shard::current();
+            // A unit that goes meanwhile is not kept.
+            parts::filter_map(shard.unit_ids(), |id| Some((id, shard.unit(id)?.stats()))).await
         });
-        let mut all = VolumeStats::new();
-        let add = |(id, stats): (VolumeId, UnitStats)| all.entry(id).or_default().add(&stats);
-        parts::for_each(by_core.await?.into_iter().flatten(), add).await;
-        Ok(all)
+        Ok(StatsByCore(by_core.await?))
     }
 }
 

@@ -87,20 +87,26 @@ impl Control {
     /// All volumes of open pools, in no order, a few in each turn of this core.
     pub async fn volumes(&self) -> Vec<VolumeStatus> {
         let mut all: Vec<VolumeStatus> = Vec::new();
-        for pool in self.open_pools() {
-            let name = pool.name();
-            let status = |id| Some(self.volume_status(pool.volume(id)?, &name));
-            all.extend(parts::filter_map(pool.volume_ids(), status).await);
+        for (pool, ids) in self.volume_ids() {
+            // It may be closed meanwhile, and is not kept.
+            let info = |id| self.pool_named(&pool).ok()?.volume(id);
+            let status = |id| Some(self.volume_status(info(id)?, &pool));
+            all.extend(parts::filter_map(ids, status).await);
         }
         all
+    }
+
+    /// The volumes of each open pool, by its name.
+    fn volume_ids(&self) -> Vec<(String, Vec<VolumeId>)> {
+        self.open_pools().into_iter().map(|pool| (pool.name(), pool.volume_ids())).collect()
     }
 
     /// What volumes are called: those of open pools, and those of the cluster.
     pub async fn volume_names(&self) -> BTreeMap<VolumeId, String> {
         let mut all = BTreeMap::new();
-        for pool in self.open_pools() {
-            let add = |id| all.extend(pool.volume(id).map(|volume| (id, volume.name)));
-            parts::for_each(pool.volume_ids(), add).await;
+        for (pool, ids) in self.volume_ids() {
+            let name = |id| Some((id, self.pool_named(&pool).ok()?.volume(id)?.name));
+            parts::for_each(ids, |id| all.extend(name(id))).await;
         }
         if let Some(keeper) = self.keeper() {
             let add = |entry: VolumeEntry| all.extend(VolumeId::parse(&entry.id).map(|id| (id, entry.name)));

@@ -14,6 +14,7 @@ mod forks_crashes;
 mod founding;
 mod given_up;
 mod links;
+mod many;
 #[cfg(debug_assertions)]
 mod mistakes;
 mod moving;

@@ -124,13 +124,15 @@ pub(super) async fn show(
         let own =
             async { if of_this { of_node(&control, &history, &question).await } else { Ok(Vec::new()) } };
         let own = own.await;
-        let (theirs, missing) = peers::ask::<HistorySeries>(&control, questions).await?;
-        Ok(own.map(|own| (own.into_iter().chain(theirs).collect::<Vec<_>>(), missing)))
+        Ok((own, peers::ask(&control, questions).await?))
     };
-    let (series, missing) = state.call(gather).await?.map_err(|error: Unavailable| {
+    let (own, answers) = state.call(gather).await?;
+    let mut series = own.map_err(|error: Unavailable| {
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "history_unavailable", error.to_string())
             .retry_after(EVERY.into())
     })?;
+    let (theirs, missing) = answers.read::<HistorySeries>();
+    series.extend(theirs);
     Ok(Json(Answer { from, step_s: step, series, missing }))
 }
 

@@ -193,15 +193,17 @@ async fn count(
 ) -> Result<Counters, Refusal> {
     let wants_names = names.0.is_none_or(|at| at.elapsed() >= NAMES_EVERY);
     let read = move |control: Rc<Control>| async move {
-        let stats = control.stats().await?;
         let names = if wants_names { control.volume_names().await } else { BTreeMap::new() };
-        Ok((stats, names, control.keeper().map(|keeper| keeper.me().0)))
+        let node = control.keeper().map(|keeper| keeper.me().0);
+        let stats = control.stats().await?;
+        Ok((stats, Instant::now(), names, node))
     };
-    let (volumes, named, node) = state.call(read).await?;
+    let (stats, at, named, node) = state.call(read).await?;
+    let cores = (state.core_stats)();
     if wants_names {
         *names = (Some(Instant::now()), named);
     }
-    Ok(Counters { at: Instant::now(), volumes, cores: (state.core_stats)(), node })
+    Ok(Counters { at, volumes: stats.sum(), cores, node })
 }
 
 /// What has happened between two moments.

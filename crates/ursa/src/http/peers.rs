@@ -116,42 +116,58 @@ where
 {
     let gather = move |control: Rc<Control>| async move {
         let (of_this, others) = asked.of(&control);
-        let mut items = if of_this { own(Rc::clone(&control)).await? } else { Vec::new() };
+        let items = if of_this { own(Rc::clone(&control)).await? } else { Vec::new() };
         let questions = others.into_iter().map(|node| (node, kind.to_owned())).collect();
-        let (theirs, missing) = ask::<T>(&control, questions).await?;
-        items.extend(theirs);
-        Ok(List { items, missing })
+        Ok((items, ask(&control, questions).await?))
     };
-    state.call(gather).await
+    let (mut items, answers) = state.call(gather).await?;
+    let (theirs, missing) = answers.read::<T>();
+    items.extend(theirs);
+    Ok(List { items, missing })
 }
 
 /// Asks other nodes, all at once.
 ///
 /// # Errors
 /// A node that is none.
-pub(super) async fn ask<T: DeserializeOwned>(
+pub(super) async fn ask(
     control: &Rc<Control>,
     questions: BTreeMap<u16, String>,
-) -> Result<(Vec<T>, Vec<Missing>), ::node::control::ControlError> {
-    let (mut items, mut missing) = (Vec::new(), Vec::new());
+) -> Result<Answers, ::node::control::ControlError> {
     if questions.is_empty() {
-        return Ok((items, missing));
+        return Ok(Answers::default());
     }
-    let names = control.node_names();
-    for (node, answer) in control.ask_to_show(questions).await? {
-        let answer = answer.and_then(|text| {
-            serde_json::from_str::<Vec<T>>(&text)
-                .map_err(|error| format!("its answer cannot be read: {error}"))
-        });
-        match answer {
-            Ok(theirs) => items.extend(theirs),
-            Err(reason) => {
-                let node_name = names.get(&node).cloned().unwrap_or_default();
-                missing.push(Missing { node, node_name, reason });
+    let answers = control.ask_to_show(questions).await?;
+    Ok(Answers { answers, names: control.node_names() })
+}
+
+/// What other nodes have answered.
+#[derive(Default)]
+pub(super) struct Answers {
+    /// By node; or why there is none.
+    answers: Vec<(u16, Result<String, String>)>,
+    names: BTreeMap<u16, String>,
+}
+
+impl Answers {
+    /// What they have, and who has not said. Many things take a while, which the node's core has not.
+    pub(super) fn read<T: DeserializeOwned>(self) -> (Vec<T>, Vec<Missing>) {
+        let (mut items, mut missing) = (Vec::new(), Vec::new());
+        for (node, answer) in self.answers {
+            let answer = answer.and_then(|text| {
+                serde_json::from_str::<Vec<T>>(&text)
+                    .map_err(|error| format!("its answer cannot be read: {error}"))
+            });
+            match answer {
+                Ok(theirs) => items.extend(theirs),
+                Err(reason) => {
+                    let node_name = self.names.get(&node).cloned().unwrap_or_default();
+                    missing.push(Missing { node, node_name, reason });
+                }
             }
         }
+        (items, missing)
     }
-    Ok((items, missing))
 }
 
 const _: () = assert!(SHOW_DEADLINE.as_secs() < 30, "a list must not take longer than somebody waits for it");

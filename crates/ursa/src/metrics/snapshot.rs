@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use node::access::Access;
 use node::control::{
-    ControlError, NodeStatus, PoolStatus, RecordStatus, ReplicationStats, SessionStatus, VolumeStats,
-    VolumeStatus,
+    ControlError, NodeStatus, PoolStatus, RecordStatus, ReplicationStats, SessionStatus, StatsByCore,
+    VolumeStats, VolumeStatus,
 };
 use node::copies::CopiesStatus;
 use node::{Control, VolumeId};
@@ -70,7 +70,7 @@ pub(super) struct Snapshot {
 impl Snapshot {
     /// What can be made of it elsewhere is not made on the node's core, which has requests of hosts to answer.
     pub(super) async fn take(state: &State) -> Result<Snapshot, Refusal> {
-        let Seen { mut volumes, known_to_differ, access, rest } = state.call(Seen::look).await?;
+        let Seen { mut volumes, known_to_differ, access, stats, rest } = state.call(Seen::look).await?;
         volumes.sort_by(|a, b| a.info.name.cmp(&b.info.name));
         let different = volumes
             .iter()
@@ -85,7 +85,7 @@ impl Snapshot {
         });
         let volumes = measured.collect();
         let targets = access.targets().map(|target| target.name.to_string()).collect();
-        Ok(Snapshot { volumes, copies, different, targets, ..rest })
+        Ok(Snapshot { volumes, copies, different, targets, stats: stats.sum(), ..rest })
     }
 }
 
@@ -94,6 +94,7 @@ struct Seen {
     volumes: Vec<VolumeStatus>,
     known_to_differ: BTreeMap<VolumeId, u64>,
     access: Arc<Access>,
+    stats: StatsByCore,
     /// Without what is made of these.
     rest: Snapshot,
 }
@@ -101,7 +102,6 @@ struct Seen {
 impl Seen {
     async fn look(control: Rc<Control>) -> Result<Seen, ControlError> {
         let rest = Snapshot {
-            stats: control.stats().await?,
             replication: control.replication().await?,
             sessions: control.sessions().await?,
             refused_logins: control.refused_logins(),
@@ -112,6 +112,7 @@ impl Seen {
             ..Snapshot::default()
         };
         let (known_to_differ, access) = (control.known_to_differ(), control.access());
-        Ok(Seen { volumes: control.volumes().await, known_to_differ, access, rest })
+        let (volumes, stats) = (control.volumes().await, control.stats().await?);
+        Ok(Seen { volumes, known_to_differ, access, stats, rest })
     }
 }

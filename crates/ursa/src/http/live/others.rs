@@ -149,10 +149,11 @@ pub(in crate::http) async fn ask_all(state: State) {
 
 async fn ask(state: State, node: u16, name: String) -> u16 {
     let question = move |control: Rc<Control>| async move {
-        peers::ask::<LiveSample>(&control, [(node, LIVE.to_owned())].into()).await
+        peers::ask(&control, [(node, LIVE.to_owned())].into()).await
     };
     // It was removed just now, or this node has stopped.
-    let Ok((samples, missing)) = state.call(question).await else { return node };
+    let Ok(answers) = state.call(question).await else { return node };
+    let (samples, missing) = answers.read::<LiveSample>();
     let answer = match missing.into_iter().next() {
         Some(missing) => Err(missing),
         None => Ok(samples.into_iter().next()),

@@ -87,7 +87,7 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
     rig.delete("/v1/nodes/2?dry_run=true").refused(404, "node_not_found");
     let fork = |query: &str, more| rig.put(&format!("/v1/volumes/db/fork{query}"), more);
     for query in ["", "?dry_run=true"] {
-        fork(query, json!({"keep": 1})).refused(422, "loss_not_accepted");
+        fork(query, json!({"keep": 1, "discard_other": false})).refused(422, "loss_not_accepted");
         fork(query, json!({"keep": 1, "discard_other": true})).refused(409, "no_fork");
     }
 

@@ -113,10 +113,10 @@ async fn room_for(state: &State, volume: &Volume, to: u64) -> Result<Vec<Candida
         let nodes = if of_copies.is_empty() { Vec::new() } else { nodes(&control).await };
         // What each node says of its own copy: in which pool it is, and what it takes there.
         let questions = others().map(|node| (node, format!("{VOLUMES} {id}"))).collect();
-        let (mut there, _) = peers::ask::<Volume>(&control, questions).await?;
+        let (mut there, _) = peers::ask(&control, questions).await?.read::<Volume>();
         there.push(one);
-        let (mut pools, missing) =
-            peers::ask::<Pool>(&control, others().map(|node| (node, POOLS.to_owned())).collect()).await?;
+        let questions = others().map(|node| (node, POOLS.to_owned())).collect();
+        let (mut pools, missing) = peers::ask(&control, questions).await?.read::<Pool>();
         pools.extend(pools::all(&control));
         Ok((there, Room { nodes, pools, missing }))
     };

@@ -19,8 +19,10 @@ use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
 /// What other nodes have said of their volumes, by identity: at most those that the record has.
+///
+/// The node's core looks here, too: it is not locked for longer than one of them takes, but for when some have gone.
 #[derive(Clone, Default)]
-pub struct Elsewhere(Arc<Mutex<BTreeMap<String, Volume>>>);
+pub struct Elsewhere(Arc<Mutex<BTreeMap<String, Arc<Volume>>>>);
 
 /// The volumes with these identities that have a copy on this node, for another one that asks.
 pub(in crate::http) async fn of_ids(control: &Control, ids: &str) -> Vec<Volume> {
@@ -81,9 +83,9 @@ impl There {
     }
 
     /// What has to be asked of which node: who is in sync has a volume open, and of these one that is heard of.
-    fn questions(&self, known: &BTreeMap<String, Volume>) -> BTreeMap<u16, String> {
+    fn questions(&self, known: &Elsewhere) -> BTreeMap<u16, String> {
         let mut questions: BTreeMap<u16, String> = BTreeMap::new();
-        let unknown = self.volumes.iter().filter(|(volume, _)| !known.contains_key(&volume.entry.id));
+        let unknown = self.volumes.iter().filter(|(volume, _)| known.of(&volume.entry.id).is_none());
         for (volume, _) in unknown {
             let best = other_copies(self.me, volume)
                 .max_by_key(|copy| (self.heard.contains(&copy.node), copy.standing == StandingEntry::InSync));
@@ -98,9 +100,9 @@ impl There {
 
     /// Those that are known.
     pub(super) fn shown(self, known: &Elsewhere, names: &BTreeMap<u16, String>) -> Vec<Volume> {
-        let known = known.lock();
         let volume = |(status, maps): (CopiesStatus, Maps)| {
-            Some(seen(&status, maps, known.get(&status.entry.id)?, names))
+            let told = known.of(&status.entry.id)?;
+            Some(seen(&status, maps, &told, names))
         };
         self.volumes.into_iter().filter_map(volume).collect()
     }
@@ -111,17 +113,16 @@ impl There {
 /// # Errors
 /// What the node's control says.
 pub(super) async fn learn(state: &State, there: &There) -> Result<Vec<Missing>, Refusal> {
-    let questions = {
-        let mut known = state.elsewhere.lock();
-        let ids: BTreeSet<&str> = there.volumes.iter().map(|(volume, _)| volume.entry.id.as_str()).collect();
-        known.retain(|id, _| ids.contains(id.as_str()));
-        there.questions(&known)
-    };
+    let ids = there.volumes.iter().map(|(volume, _)| volume.entry.id.as_str());
+    state.elsewhere.keep(&ids.collect());
+    let questions = there.questions(&state.elsewhere);
     if questions.is_empty() {
         return Ok(Vec::new());
     }
-    let known = state.elsewhere.clone();
-    state.call(|control| async move { ask(&control, &known, questions).await }).await
+    let answers = state.call(|control| async move { peers::ask(&control, questions).await }).await?;
+    let (told, missing) = answers.read::<Volume>();
+    state.elsewhere.remember(told);
+    Ok(missing)
 }
 
 /// The volume of the record of this name or identity; `None`: it has none.
@@ -136,18 +137,19 @@ pub(super) async fn one(
     let Some(keeper) = control.keeper() else { return Ok(None) };
     let is_meant = |entry: &VolumeEntry| entry.name == name || entry.id == name;
     let Some(status) = keeper.volumes_in_parts(is_meant).await.pop() else { return Ok(None) };
-    let told = || Some(Ok(seen_by(control, &status, known.lock().get(&status.entry.id)?)));
-    if let Some(told) = told() {
-        return Ok(Some(told));
+    if let Some(told) = known.of(&status.entry.id) {
+        return Ok(Some(Ok(seen_by(control, &status, &told))));
     }
     let question = || format!("{VOLUMES} {}", status.entry.id);
     let questions: BTreeMap<u16, String> =
         other_copies(keeper.me().0, &status).map(|copy| (copy.node, question())).collect();
     let none = questions.is_empty();
     let asked: Vec<u16> = questions.keys().copied().collect();
-    let missing = ask(control, &known, questions).await?;
-    if let Some(told) = told() {
-        return Ok(Some(told));
+    let (told, missing) = peers::ask(control, questions).await?.read::<Volume>();
+    let found = told.first().map(|told| seen_by(control, &status, told));
+    known.remember(told);
+    if let Some(found) = found {
+        return Ok(Some(Ok(found)));
     }
     let reason = |node: u16| {
         let missing = missing.iter().find(|missing| missing.node == node);
@@ -164,17 +166,6 @@ pub(super) async fn one(
 /// The copies on other nodes.
 fn other_copies(me: u16, volume: &CopiesStatus) -> impl Iterator<Item = &CopyEntry> {
     volume.entry.copies.iter().filter(move |copy| copy.node != me)
-}
-
-/// Asks other nodes for volumes, and remembers what they say; who has not answered.
-async fn ask(
-    control: &Rc<Control>,
-    known: &Elsewhere,
-    questions: BTreeMap<u16, String>,
-) -> Result<Vec<Missing>, ControlError> {
-    let (told, missing) = peers::ask::<Volume>(control, questions).await?;
-    known.lock().extend(told.into_iter().map(|volume| (volume.id.clone(), volume)));
-    Ok(missing)
 }
 
 /// The volume as the node of this control knows it now, with what another one has told of it.
@@ -201,7 +192,25 @@ fn seen(status: &CopiesStatus, maps: Maps, told: &Volume, names: &BTreeMap<u16, 
 }
 
 impl Elsewhere {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Volume>> {
+    fn of(&self, id: &str) -> Option<Arc<Volume>> {
+        self.lock().get(id).cloned()
+    }
+
+    fn remember(&self, told: Vec<Volume>) {
+        for volume in told {
+            self.lock().insert(volume.id.clone(), Arc::new(volume));
+        }
+    }
+
+    /// Forgets all others.
+    fn keep(&self, ids: &BTreeSet<&str>) {
+        let mut known = self.lock();
+        if known.len() > ids.len() {
+            known.retain(|id, _| ids.contains(id.as_str()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Volume>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
