@@ -130,7 +130,7 @@ it('makes a mirrored volume that the API then has', async () => {
   expect(volume.maps).toEqual([{ target: 'iqn.2026-11.io.ursa:mail', lun: 0, host: 'local' }])
 })
 
-it('knows volumes and pools of all nodes; changes those, and pools of the one that is asked', async () => {
+it('knows volumes and pools of all nodes, and changes those', async () => {
   const volume = expectStatus(await cluster.node(2).ask('GET', '/v1/volumes/mail')).body
   expect(volume.copies.some((copy: { here: boolean }) => copy.here)).toBe(false)
   // Also one whose copies are all on other nodes: whatever is done to it, a node that has one does it.

@@ -1055,8 +1055,8 @@ export interface paths {
         put?: never;
         /**
          * Compares the copies of a volume that are in sync, by SHA-256, while hosts use it.
-         * @description Part by part: hosts' commands to the part that is being read wait for some milliseconds. What differs is looked at three times. One that is under way is not begun again. The node
-         *     that is asked must have a copy in sync. It is a job, which can be cancelled.
+         * @description Part by part: hosts' commands to the part that is being read wait for some milliseconds. What differs is looked at three times. One that is under way is not begun again. If the node
+         *     that is asked has no copy in sync, one that has does it. It is a job of that node, which can be cancelled there.
          */
         post: operations["verify_volume"];
         delete?: never;
