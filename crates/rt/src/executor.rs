@@ -400,16 +400,15 @@ pub async fn yield_now() {
 /// Lets the core end its turn: what has completed and what has come from other cores goes first. For long work in parts: whatever comes waits for one part of it at each
 /// step that it takes on this core, not for all of them.
 pub async fn next_turn() {
-    let mut of = None;
+    let ends = with_current(|core| core.turn.get());
     std::future::poll_fn(|context| {
-        with_current(|core| match of.replace(core.turn.get()) {
-            // The task was woken for something else.
-            Some(turn) if turn == core.turn.get() => Poll::Pending,
-            Some(_) => Poll::Ready(()),
-            None => {
-                core.turn_enders.borrow_mut().push(context.waker().clone());
-                Poll::Pending
+        with_current(|core| {
+            if core.turn.get() != ends {
+                return Poll::Ready(());
             }
+            // Each time: what was polled by its caller first may be a task of its own since.
+            core.turn_enders.borrow_mut().push(context.waker().clone());
+            Poll::Pending
         })
     })
     .await;

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use rt::uring::{Config, Running};
@@ -168,6 +169,19 @@ fn a_core_keeps_one_value_of_each_type() {
         assert_eq!(rt::local::<u8>().as_deref(), Some(&2));
         assert_eq!(rt::local::<&str>().as_deref(), Some(&"one"));
         assert_eq!(rt::local::<u16>(), None);
+    });
+}
+
+#[test]
+fn who_ends_a_turn_may_be_polled_by_another_task_than_it_began_in() {
+    run(|| async {
+        let mut ends = Box::pin(async {
+            rt::next_turn().await;
+            rt::next_turn().await;
+        });
+        let began = std::future::poll_fn(|context| Poll::Ready(ends.as_mut().poll(context).is_ready()));
+        assert!(!began.await, "not in this turn");
+        rt::timeout(Duration::from_secs(5), rt::spawn(ends)).await.expect("in the one after the next");
     });
 }
 
