@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 /// What a core asks to be given at once: as little as the kernel takes. Who asks for less is let in sooner when there is work for it (EEVDF, from Linux 6.12 on;
-/// before, nothing comes of it), and gets no less time in all: it stands still instead of a control plane, or a client, on the same processor for one
-/// slice of theirs, some milliseconds, again and again.
+/// before, nothing comes of it), and gets no less time in all. With the usual slices a core that shares its processor waits, now and then, until a control plane or a
+/// client has used up one of its own: some milliseconds.
 const SLICE: Duration = Duration::from_micros(100);
 
 /// Asks for short slices for the calling thread, if it has the ordinary policy: whoever has chosen another one has had a reason. Not being let is no failure.
