@@ -62,6 +62,7 @@ pub(super) fn all(control: &Control) -> Vec<Pool> {
     responses(
         (status = OK, description = "The pool", body = Pool),
         (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn show(
