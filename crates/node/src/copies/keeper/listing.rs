@@ -1,0 +1,72 @@
+//! Which volumes there are, and how they are.
+
+use std::ops::Bound;
+
+use store::VolumeId;
+
+use super::super::entry::{VOLUMES, VolumeEntry, volume_key};
+use super::{CopiesStatus, Keeper, parse};
+use crate::parts::A_TURN;
+
+impl Keeper {
+    /// The volumes with copies, on whichever nodes, at one moment. For what is decided by all of them, now and then: hosts' requests wait meanwhile.
+    pub fn volumes(&self) -> Vec<CopiesStatus> {
+        self.list::<VolumeEntry>(VOLUMES).into_iter().map(|entry| self.status_of(entry)).collect()
+    }
+
+    /// Those of them that are wanted, a few in each turn of this core.
+    pub async fn volumes_in_parts(&self, wanted: impl Fn(&VolumeEntry) -> bool) -> Vec<CopiesStatus> {
+        let mut all = Vec::new();
+        self.for_each_entry(|entry| {
+            if wanted(&entry) {
+                all.push(self.status_of(entry));
+            }
+        })
+        .await;
+        all
+    }
+
+    /// Calls `each` with what the record says of volumes, a few in each turn of this core. What changes meanwhile is seen or not.
+    pub async fn for_each_entry(&self, mut each: impl FnMut(VolumeEntry)) {
+        let mut after = VOLUMES.to_owned();
+        loop {
+            {
+                let record = self.record.borrow();
+                let rest =
+                    record.entries.range::<str, _>((Bound::Excluded(after.as_str()), Bound::Unbounded));
+                let part = rest.take_while(|(key, _)| key.starts_with(VOLUMES)).take(A_TURN);
+                let mut last = None;
+                for (key, value) in part {
+                    last = Some(key.clone());
+                    parse(key, &value.value).into_iter().for_each(&mut each);
+                }
+                match last {
+                    Some(key) => after = key,
+                    None => return,
+                }
+            }
+            rt::next_turn().await;
+        }
+    }
+
+    /// Whether the record has the volume.
+    pub fn has(&self, id: VolumeId) -> bool {
+        self.record.borrow().entries.contains_key(&volume_key(id))
+    }
+
+    /// The copies of one volume; `None`: the record has no such volume.
+    pub fn volume(&self, id: VolumeId) -> Option<CopiesStatus> {
+        let (entry, _) = self.get(&volume_key(id))?;
+        Some(self.status_of(entry))
+    }
+
+    fn status_of(&self, entry: VolumeEntry) -> CopiesStatus {
+        let (now, volumes) = (rt::now(), self.volumes.borrow());
+        let kept = VolumeId::parse(&entry.id).and_then(|id| volumes.get(&id));
+        let serving = kept.is_some_and(|kept| kept.open && self.serves(now, kept));
+        let syncs = self.syncs_of(now, &entry);
+        let (strategy, fork) = (self.strategy_of(&entry), self.fork_of(&entry));
+        let here = kept.map(|kept| (kept.slot, kept.open));
+        CopiesStatus { entry, here, serving, syncs, strategy, fork }
+    }
+}
