@@ -39,6 +39,8 @@ pub struct Event {
     pub cause: Option<&'static str>,
     /// The number of the node that it is about; `None`: the one that tells it.
     pub node: Option<u16>,
+    /// By which revision the cluster's record has it, so that what all nodes tell is known to be one thing; `None`: it is what this node alone knows, or sees by itself.
+    pub revision: Option<u64>,
     /// What has happened, in a sentence.
     pub text: String,
 }
@@ -46,7 +48,7 @@ pub struct Event {
 impl Event {
     /// An event without a cause, about the node that tells it.
     pub fn new(code: Code, subject: impl Into<String>, text: impl Into<String>) -> Event {
-        Event { code, subject: subject.into(), cause: None, node: None, text: text.into() }
+        Event { code, subject: subject.into(), cause: None, node: None, revision: None, text: text.into() }
     }
 
     /// With why.
@@ -59,6 +61,12 @@ impl Event {
     #[must_use]
     pub fn of_node(self, node: u16) -> Event {
         Event { node: Some(node), ..self }
+    }
+
+    /// Of this revision of the cluster's record.
+    #[must_use]
+    pub fn of_revision(self, revision: Option<u64>) -> Event {
+        Event { revision, ..self }
     }
 }
 

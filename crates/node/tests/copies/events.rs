@@ -47,3 +47,25 @@ fn every_node_tells_that_one_is_lost_and_why_its_copy_was() {
         }
     });
 }
+
+#[test]
+fn what_nodes_tell_of_the_record_has_the_same_revision() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 3, 2);
+        cluster.add_volume(VolumeKind::Thick, 3);
+        let made = |by: usize| -> Vec<(Option<u64>, String)> {
+            let taken = cluster.control(by, |control| control.next_events());
+            let made = taken.events.into_iter().filter(|(_, event)| event.code.as_str() == "volume_made");
+            made.map(|(_, event)| (event.revision, event.text)).collect()
+        };
+        let [first, second] = [made(0), made(1)];
+        assert!(matches!(first[..], [(Some(_), _)]), "{first:?}");
+        assert_eq!(first, second);
+        cluster.world.crash(cluster.servers[2]);
+        cluster.world.run_for(Duration::from_secs(8));
+        let taken = cluster.control(0, |control| control.next_events());
+        let lost = taken.events.iter().find(|(_, event)| event.code.as_str() == "node_lost");
+        let (_, lost) = lost.expect("it is told");
+        assert_eq!(lost.revision, None, "a node sees that by itself");
+    });
+}

@@ -27,6 +27,9 @@ use crate::events::{Code, Event, tell};
 /// What the record had at keys that have changed.
 pub(super) type Before = BTreeMap<String, Option<Versioned>>;
 
+/// Tells an event of a change of the record.
+type Teller<'a> = &'a dyn Fn(Event);
+
 /// Nodes that are heard of so early in this node's life were there before: that is no news.
 const EARLY: Duration = Duration::from_secs(5);
 
@@ -156,21 +159,24 @@ impl Keeper {
     /// Tells what has changed in the record since `before`.
     pub(super) fn tell_changes(&self, before: Before) {
         for (key, before) in before {
+            // What was deleted is known by the revision of what is gone: all nodes had the same.
+            let revision = self.revision_of(&key).or(before.as_ref().map(|value| value.revision));
+            let tell = |event: Event| tell(event.of_revision(revision.map(|revision| revision.0)));
             let before = before.as_ref().map(|value| &*value.value);
             if key.starts_with(VOLUMES) {
-                self.tell_volume(self.pair(&key, before));
+                self.tell_volume(self.pair(&key, before), &tell);
             } else if key.starts_with(NODES) {
-                tell_node(self.pair(&key, before));
+                tell_node(self.pair(&key, before), &tell);
             } else if let Some(number) = key.strip_prefix(MAINTENANCE) {
-                self.tell_maintenance(number, before.is_some(), self.revision_of(&key).is_some());
+                self.tell_maintenance(number, (before.is_some(), self.revision_of(&key).is_some()), &tell);
             } else if let Some(id) = key.strip_prefix(STRATEGIES) {
-                self.tell_strategy(id, self.pair(&key, before));
+                self.tell_strategy(id, self.pair(&key, before), &tell);
             } else if let Some(id) = key.strip_prefix(SPLITS) {
-                self.tell_split(id, self.pair(&key, before));
+                self.tell_split(id, self.pair(&key, before), &tell);
             } else if key.starts_with(TARGETS) {
-                tell_target(self.pair(&key, before));
+                tell_target(self.pair(&key, before), &tell);
             } else if key.starts_with(HOSTS) {
-                tell_host(self.pair(&key, before));
+                tell_host(self.pair(&key, before), &tell);
             }
         }
     }
@@ -194,7 +200,7 @@ impl Keeper {
         id.map(|(entry, _)| entry.name).unwrap_or_default()
     }
 
-    fn tell_volume(&self, pair: (Option<VolumeEntry>, Option<VolumeEntry>)) {
+    fn tell_volume(&self, pair: (Option<VolumeEntry>, Option<VolumeEntry>), tell: Teller<'_>) {
         let (before, now) = match pair {
             (None, None) => return,
             (None, Some(now)) => {
@@ -268,10 +274,11 @@ impl Keeper {
         }
     }
 
-    fn tell_maintenance(&self, number: &str, before: bool, now: bool) {
+    /// `change`: whether it was there before, and is now.
+    fn tell_maintenance(&self, number: &str, change: (bool, bool), tell: Teller<'_>) {
         let Ok(node) = number.parse::<u16>() else { return };
         let name = self.named(node);
-        let (code, text) = match (before, now) {
+        let (code, text) = match change {
             (false, true) => (MAINTENANCE_BEGAN, format!("{name} is in maintenance: it can be stopped")),
             (true, false) => (MAINTENANCE_ENDED, format!("{name} is not in maintenance any more")),
             _ => return,
@@ -279,7 +286,12 @@ impl Keeper {
         tell(Event::new(code, name, text).of_node(node));
     }
 
-    fn tell_strategy(&self, id: &str, (before, now): (Option<StrategyEntry>, Option<StrategyEntry>)) {
+    fn tell_strategy(
+        &self,
+        id: &str,
+        (before, now): (Option<StrategyEntry>, Option<StrategyEntry>),
+        tell: Teller<'_>,
+    ) {
         if before == now {
             return;
         }
@@ -300,7 +312,7 @@ impl Keeper {
         tell(Event::new(STRATEGY_CHANGED, name, text).because(cause));
     }
 
-    fn tell_split(&self, id: &str, pair: (Option<SplitEntry>, Option<SplitEntry>)) {
+    fn tell_split(&self, id: &str, pair: (Option<SplitEntry>, Option<SplitEntry>), tell: Teller<'_>) {
         let name = self.volume_name(id);
         let event = match pair {
             (before, Some(SplitEntry { keep: None, node, .. }))
@@ -327,7 +339,7 @@ impl Keeper {
     }
 }
 
-fn tell_node(pair: (Option<NodeEntry>, Option<NodeEntry>)) {
+fn tell_node(pair: (Option<NodeEntry>, Option<NodeEntry>), tell: Teller<'_>) {
     match pair {
         (None, Some(node)) => {
             let text = format!("{} has joined the cluster", node.name);
@@ -341,22 +353,22 @@ fn tell_node(pair: (Option<NodeEntry>, Option<NodeEntry>)) {
     }
 }
 
-fn tell_target((before, now): (Option<Target>, Option<Target>)) {
+fn tell_target((before, now): (Option<Target>, Option<Target>), tell: Teller<'_>) {
     match (before, now) {
         (None, None) => {}
         (None, Some(now)) => {
             tell(Event::new(TARGET_MADE, now.name.as_str(), format!("target {} was made", now.name)));
-            tell_maps(&now, &[]);
+            tell_maps(&now, &[], tell);
         }
         (Some(before), None) => {
             let text = format!("target {} was deleted", before.name);
             tell(Event::new(TARGET_DELETED, before.name.as_str(), text));
         }
-        (Some(before), Some(now)) => tell_maps(&now, &before.maps),
+        (Some(before), Some(now)) => tell_maps(&now, &before.maps, tell),
     }
 }
 
-fn tell_maps(target: &Target, before: &[LunMap]) {
+fn tell_maps(target: &Target, before: &[LunMap], tell: Teller<'_>) {
     let name = target.name.as_str();
     for map in target.maps.iter().filter(|map| !before.contains(map)) {
         let text = format!("LUN {} of target {name} is there for host {}", map.lun, map.host);
@@ -368,7 +380,7 @@ fn tell_maps(target: &Target, before: &[LunMap]) {
     }
 }
 
-fn tell_host((before, now): (Option<HostGroup>, Option<HostGroup>)) {
+fn tell_host((before, now): (Option<HostGroup>, Option<HostGroup>), tell: Teller<'_>) {
     let (code, name, what) = match (before, now) {
         (None, Some(now)) => (HOST_MADE, now.name, "was made"),
         (Some(before), None) => (HOST_DELETED, before.name, "was deleted"),
