@@ -220,7 +220,7 @@ pub struct ApiTokenMade {
 /// Something that was done, or tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditEntry {
-    /// Its number on this node: later ones have higher ones.
+    /// Its number on its node: later ones have higher ones.
     pub id: u64,
     /// When, in seconds since 1970.
     pub at: u64,
@@ -238,6 +238,25 @@ pub struct AuditEntry {
     /// Why it was refused, as in the problem document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
+    /// The number of the node whose log has it; absent: the node that was asked, of which alone was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u16>,
+    /// The name of that node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
+}
+
+/// Which entries of the audit log are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditQuery {
+    /// Those before the one with this number.
+    pub before: Option<u64>,
+    /// Those that were written until then, in seconds since 1970.
+    pub until: Option<u64>,
+    /// At most so many.
+    pub limit: usize,
+    /// The number of a node, or `all`; `None`: of the node that is asked.
+    pub node: Option<String>,
 }
 
 /// Hides the secrets of a request where somebody prints it.

@@ -27,9 +27,9 @@ mod target;
 mod volume;
 
 pub use self::access::{
-    AccessState, ApiToken, ApiTokenCreate, ApiTokenMade, AuditEntry, LoggedIn, Login, PASSWORD_BYTES_MAX,
-    PASSWORD_BYTES_MIN, PasswordChange, ProvedBy, REQUEST_HEADER, Role, SECURE_SESSION_COOKIE,
-    SESSION_COOKIE, SetUp, User, UserChange, UserCreate, WhoAmI,
+    AccessState, ApiToken, ApiTokenCreate, ApiTokenMade, AuditEntry, AuditQuery, LoggedIn, Login,
+    PASSWORD_BYTES_MAX, PASSWORD_BYTES_MIN, PasswordChange, ProvedBy, REQUEST_HEADER, Role,
+    SECURE_SESSION_COOKIE, SESSION_COOKIE, SetUp, User, UserChange, UserCreate, WhoAmI,
 };
 pub use self::chap::Chap;
 pub use self::client::{Client, ClientError, Fingerprint, Trust, TrustError};
@@ -38,7 +38,7 @@ pub use self::cluster::{
     Maintenance, Preference, RecordPlace, SyncLimit, TOKEN_SECONDS, TOKEN_SECONDS_MAX, TokenCreate,
     link_address,
 };
-pub use self::event::{Event, Events, Severity};
+pub use self::event::{Event, Events, EventsQuery, Severity};
 pub use self::history::{History, HistoryQuery, HistorySeries, HistoryUnit};
 pub use self::host::{Host, HostChange, HostCreate};
 pub use self::job::{Job, JobKind, JobState, SyncPaused};

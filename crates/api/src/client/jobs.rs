@@ -1,18 +1,23 @@
 //! What is asked of jobs, events and the last days.
 
-use super::path::segment;
+use super::path::{segment, with_query};
 use super::{Client, Result};
-use crate::{Events, History, HistoryQuery, Job};
+use crate::{Events, EventsQuery, History, HistoryQuery, Job};
 
 /// What happens.
 impl Client {
-    /// Events after the one with this number, or the newest, at most `limit`.
+    /// Events of the node, or of others, the oldest first.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn events(&self, after: Option<u64>, limit: usize) -> Result<Events> {
-        let after = after.map_or(String::new(), |after| format!("&after={after}"));
-        self.get(&format!("/v1/events?limit={limit}{after}"))
+    pub fn events(&self, query: &EventsQuery) -> Result<Events> {
+        let parameters = [
+            ("limit", Some(query.limit.to_string())),
+            ("after", query.after.map(|after| after.to_string())),
+            ("until", query.until.map(|until| until.to_string())),
+            ("node", query.node.clone()),
+        ];
+        self.get(&with_query("/v1/events", parameters))
     }
 }
 
@@ -31,9 +36,7 @@ impl Client {
             ("points", query.points.map(|points| points.to_string())),
             ("node", query.node.clone()),
         ];
-        let given = parameters.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        let given: Vec<String> = given.map(|(name, value)| format!("{name}={}", segment(&value))).collect();
-        self.get(&format!("/v1/history?{}", given.join("&")))
+        self.get(&with_query("/v1/history", parameters))
     }
 }
 

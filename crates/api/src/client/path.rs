@@ -24,9 +24,22 @@ pub(super) fn of_node(path: String, node: Option<u16>) -> String {
     }
 }
 
+/// A path, with those parameters that have a value.
+pub(super) fn with_query<const N: usize>(path: &str, parameters: [(&str, Option<String>); N]) -> String {
+    let given = parameters.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let given: Vec<String> = given.map(|(name, value)| format!("{name}={}", segment(&value))).collect();
+    format!("{path}?{}", given.join("&"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{of_node, segment};
+    use super::{of_node, segment, with_query};
+
+    #[test]
+    fn parameters_without_a_value_are_left_out() {
+        let parameters = [("limit", Some("5".into())), ("after", None), ("node", Some("a&b".into()))];
+        assert_eq!(with_query("/v1/events", parameters), "/v1/events?limit=5&node=a%26b");
+    }
 
     #[test]
     fn a_node_is_named_behind_what_else_is_asked() {

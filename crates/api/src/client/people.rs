@@ -1,8 +1,11 @@
 //! What is asked of users, tokens, and what was done.
 
-use super::path::segment;
+use super::path::{segment, with_query};
 use super::{Client, Result};
-use crate::{ApiToken, ApiTokenCreate, ApiTokenMade, AuditEntry, User, UserChange, UserCreate, WhoAmI};
+use crate::{
+    ApiToken, ApiTokenCreate, ApiTokenMade, AuditEntry, AuditQuery, List, User, UserChange, UserCreate,
+    WhoAmI,
+};
 
 /// Who may do what.
 impl Client {
@@ -71,12 +74,17 @@ impl Client {
         self.delete(&format!("/v1/tokens/{}", segment(id)))
     }
 
-    /// What was done on the node, the newest first; `before`: before the entry with this number.
+    /// What was done on the node, or on others, the newest first.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn audit(&self, limit: usize, before: Option<u64>) -> Result<Vec<AuditEntry>> {
-        let before = before.map_or(String::new(), |before| format!("&before={before}"));
-        self.list(&format!("/v1/audit?limit={limit}{before}"))
+    pub fn audit(&self, query: &AuditQuery) -> Result<List<AuditEntry>> {
+        let parameters = [
+            ("limit", Some(query.limit.to_string())),
+            ("before", query.before.map(|before| before.to_string())),
+            ("until", query.until.map(|until| until.to_string())),
+            ("node", query.node.clone()),
+        ];
+        self.get(&with_query("/v1/audit", parameters))
     }
 }

@@ -1,7 +1,7 @@
 //! What other nodes of the cluster have, shown by the node that is asked.
 //!
 //! A node asks the others over their links, by which they know each other; nobody's secret is passed on. What is asked for is what a viewer may see, and
-//! whoever asked this node was let in as one. A node that does not answer in [`SHOW_DEADLINE`] is named: what it has is missing then, and that is said.
+//! whoever asked this node was let in as one; of the audit log, what an administrator may, who was let in as such. A node that does not answer in [`SHOW_DEADLINE`] is named: what it has is missing then, and that is said.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
 
+use super::inquiries::{About, Inquiries};
 use super::live::Live;
 use super::problems::Opened;
 use super::refusal::Refusal;
@@ -22,9 +23,10 @@ use super::{history, links, pools, problems, sessions, volumes};
 use crate::history::History;
 
 /// Answers what another node asks for.
-pub fn show(history: History, live: Arc<Live>, opened: Arc<Opened>) -> Show {
+pub fn show(history: History, live: Arc<Live>, opened: Arc<Opened>, inquiries: Arc<Inquiries>) -> Show {
     Show::new(move |control, what| {
         let (history, live, opened) = (history.clone(), Arc::clone(&live), Arc::clone(&opened));
+        let inquiries = Arc::clone(&inquiries);
         Box::pin(async move {
             let (kind, rest) = what.split_once(' ').unwrap_or((&what, ""));
             match kind {
@@ -35,6 +37,8 @@ pub fn show(history: History, live: Arc<Live>, opened: Arc<Opened>) -> Show {
                 VOLUMES => serde_json::to_string(&volumes::of_ids(&control, rest).await).ok(),
                 LIVE => serde_json::to_string(&live.shown()).ok(),
                 HISTORY => history::shown(&control, &history, rest).await,
+                EVENTS => Some(inquiries.answer(About::Events, rest).await),
+                AUDIT => Some(inquiries.answer(About::Audit, rest).await),
                 _ => None,
             }
         })
@@ -48,6 +52,8 @@ pub(super) const PROBLEMS: &str = "problems";
 pub(super) const VOLUMES: &str = "volumes";
 pub(super) const HISTORY: &str = "history";
 pub(super) const LIVE: &str = "live";
+pub(super) const EVENTS: &str = "events";
+pub(super) const AUDIT: &str = "audit";
 
 /// Whose.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -126,6 +132,30 @@ where
     Ok(List { items, missing })
 }
 
+/// What has come of asking several nodes.
+pub(super) struct Gathered {
+    /// Whether this node is one of them.
+    pub(super) own: bool,
+    /// Its number and its name in its cluster.
+    pub(super) me: (Option<u16>, Option<String>),
+    /// What the others have said.
+    pub(super) answers: Answers,
+}
+
+/// Asks those of these nodes that are other ones.
+///
+/// # Errors
+/// A node that is none.
+pub(super) async fn gather(state: &State, asked: Asked, question: String) -> Result<Gathered, Refusal> {
+    let gather = move |control: Rc<Control>| async move {
+        let (own, others) = asked.of(&control);
+        let questions = others.into_iter().map(|node| (node, question.clone())).collect();
+        let answers = ask(&control, questions).await?;
+        Ok(Gathered { own, me: control.number_and_name(), answers })
+    };
+    state.call(gather).await
+}
+
 /// Asks other nodes, all at once.
 ///
 /// # Errors
@@ -141,6 +171,13 @@ pub(super) async fn ask(
     Ok(Answers { answers, names: control.node_names() })
 }
 
+/// What one of the nodes has.
+pub(super) struct Theirs<T> {
+    pub(super) node: u16,
+    pub(super) node_name: String,
+    pub(super) has: T,
+}
+
 /// What other nodes have answered.
 #[derive(Default)]
 pub(super) struct Answers {
@@ -152,21 +189,27 @@ pub(super) struct Answers {
 impl Answers {
     /// What they have, and who has not said. Many things take a while, which the node's core has not.
     pub(super) fn read<T: DeserializeOwned>(self) -> (Vec<T>, Vec<Missing>) {
-        let (mut items, mut missing) = (Vec::new(), Vec::new());
+        let list = |text: &str| {
+            serde_json::from_str::<Vec<T>>(text).map_err(|error| format!("its answer cannot be read: {error}"))
+        };
+        let (lists, missing) = self.each(list);
+        (lists.into_iter().flat_map(|theirs| theirs.has).collect(), missing)
+    }
+
+    /// What each of them has, as `read` understands it, and who has not said.
+    pub(super) fn each<T>(
+        self,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> (Vec<Theirs<T>>, Vec<Missing>) {
+        let (mut all, mut missing) = (Vec::new(), Vec::new());
         for (node, answer) in self.answers {
-            let answer = answer.and_then(|text| {
-                serde_json::from_str::<Vec<T>>(&text)
-                    .map_err(|error| format!("its answer cannot be read: {error}"))
-            });
-            match answer {
-                Ok(theirs) => items.extend(theirs),
-                Err(reason) => {
-                    let node_name = self.names.get(&node).cloned().unwrap_or_default();
-                    missing.push(Missing { node, node_name, reason });
-                }
+            let node_name = self.names.get(&node).cloned().unwrap_or_default();
+            match answer.and_then(|text| read(&text)) {
+                Ok(has) => all.push(Theirs { node, node_name, has }),
+                Err(reason) => missing.push(Missing { node, node_name, reason }),
             }
         }
-        (items, missing)
+        (all, missing)
     }
 }
 

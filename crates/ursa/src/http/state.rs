@@ -12,6 +12,7 @@ use rt::uring::CoreStats;
 use super::access::Access;
 use super::errands::Errands;
 use super::events::Ring as EventRing;
+use super::inquiries::Inquiries;
 use super::live::Live;
 use super::once::Answers;
 use super::refusal::Refusal;
@@ -40,6 +41,8 @@ pub struct State {
     pub elsewhere: Elsewhere,
     /// What other nodes have this one carry out.
     pub errands: Arc<Errands>,
+    /// What other nodes ask for of events and of the audit log.
+    pub inquiries: Arc<Inquiries>,
     /// What was answered to requests that may come again.
     pub answers: Arc<Answers>,
     /// What goes on now.

@@ -21,8 +21,8 @@ use super::{ServeError, notify};
 use crate::clock::unix_now;
 use crate::history::History;
 use crate::http::{
-    self, Access, Certificate, CertificateError, CredentialLeft, Elsewhere, Errands, EventRing, Listeners,
-    Live, Opened, Opening, State, Streams,
+    self, Access, Certificate, CertificateError, CredentialLeft, Elsewhere, Errands, EventRing, Inquiries,
+    Listeners, Live, Opened, Opening, State, Streams,
 };
 use crate::watcher::Guarded;
 
@@ -40,6 +40,8 @@ pub struct Control {
     pub live: Arc<Live>,
     /// What other nodes have this one carry out.
     pub errands: Arc<Errands>,
+    /// What other nodes ask for of events and of the audit log.
+    pub inquiries: Arc<Inquiries>,
     /// What other nodes are told of the HTTP interface.
     pub opened: Arc<Opened>,
     /// What the cores have done.
@@ -245,6 +247,7 @@ impl Http {
             answers: Arc::default(),
             live: Arc::clone(&control.live),
             errands: Arc::clone(&control.errands),
+            inquiries: Arc::clone(&control.inquiries),
             history: control.history.clone(),
             streams: Streams::default(),
         };

@@ -34,7 +34,7 @@ pub use self::given::Given;
 use self::settings::{Settings, SettingsError};
 use crate::cli::Outcome;
 use crate::history::History;
-use crate::http::{self, CertificateError, Errands, Live, Opened};
+use crate::http::{self, CertificateError, Errands, Inquiries, Live, Opened};
 use crate::size::Size;
 
 /// `ursa serve` ended otherwise than by a signal.
@@ -133,7 +133,9 @@ fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
     let live = Arc::new(Live::default());
     let errands = Arc::new(Errands::default());
     let opened = Arc::new(Opened::default());
-    let show = http::show(history.clone(), Arc::clone(&live), Arc::clone(&opened));
+    let inquiries = Arc::new(Inquiries::default());
+    let show =
+        http::show(history.clone(), Arc::clone(&live), Arc::clone(&opened), Arc::clone(&inquiries));
     let config = Arc::new(node::Config { show, carry: errands.carry(), ..settings.node.clone() });
     let main = move |core| {
         let config = Arc::clone(&config);
@@ -152,6 +154,7 @@ fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
         history,
         live,
         errands,
+        inquiries,
         opened,
         core_stats: Arc::new(running.stats_reader()),
     };

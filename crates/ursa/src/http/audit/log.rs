@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use api::AuditEntry;
+use serde::{Deserialize, Serialize};
 
 /// A file of this length is followed by the next one; some 20,000 entries.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -72,19 +73,34 @@ impl Log {
     }
 }
 
-/// The last `limit` entries before number `before`, the newest first. Reads the files, which may grow meanwhile.
+/// Which entries are wanted: of those that are meant the newest.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Wanted {
+    pub(super) limit: usize,
+    /// Those before the one with this number.
+    pub(super) before: Option<u64>,
+    /// Those that were written until then, in seconds since 1970.
+    pub(super) until: Option<u64>,
+}
+
+impl Wanted {
+    fn is_met(&self, entry: &AuditEntry) -> bool {
+        self.before.is_none_or(|before| entry.id < before) && self.until.is_none_or(|until| entry.at <= until)
+    }
+}
+
+/// These entries, the newest first. Reads the files, which may grow meanwhile.
 ///
 /// # Errors
 /// What the system says.
-pub(super) fn last(directory: &Path, limit: usize, before: u64) -> io::Result<Vec<AuditEntry>> {
+pub(super) fn last(directory: &Path, wanted: Wanted) -> io::Result<Vec<AuditEntry>> {
     let mut found = Vec::new();
     for age in 0..FILES_MAX {
-        if found.len() >= limit {
+        if found.len() >= wanted.limit {
             break;
         }
-        let entries = entries(directory, age)?;
-        let wanted = entries.into_iter().rev().filter(|entry| entry.id < before);
-        found.extend(wanted.take(limit - found.len()));
+        let entries = entries(directory, age)?.into_iter().rev().filter(|entry| wanted.is_met(entry));
+        found.extend(entries.take(wanted.limit - found.len()));
     }
     Ok(found)
 }
@@ -123,25 +139,43 @@ mod tests {
             action: action.into(),
             status: 200,
             code: None,
+            node: None,
+            node_name: None,
         }
     }
 
-    fn numbers(directory: &Path, limit: usize, before: u64) -> Vec<u64> {
-        last(directory, limit, before).unwrap().iter().map(|entry| entry.id).collect()
+    fn newest(limit: usize) -> Wanted {
+        Wanted { limit, before: None, until: None }
+    }
+
+    fn numbers(directory: &Path, wanted: Wanted) -> Vec<u64> {
+        last(directory, wanted).unwrap().iter().map(|entry| entry.id).collect()
     }
 
     #[test]
     fn entries_are_numbered_over_restarts_and_read_backwards() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("audit");
-        assert!(last(&dir, 10, u64::MAX).unwrap().is_empty());
+        assert!(last(&dir, newest(10)).unwrap().is_empty());
         let mut log = Log::open(&dir).unwrap();
         (0..3).for_each(|_| log.write(entry("login")).unwrap());
         let mut log = Log::open(&dir).unwrap();
         log.write(entry("login")).unwrap();
-        assert_eq!(numbers(&dir, 10, u64::MAX), [4, 3, 2, 1]);
-        assert_eq!(numbers(&dir, 2, 4), [3, 2]);
+        assert_eq!(numbers(&dir, newest(10)), [4, 3, 2, 1]);
+        assert_eq!(numbers(&dir, Wanted { before: Some(4), ..newest(2) }), [3, 2]);
         assert_eq!(fs::metadata(dir.join("audit.jsonl")).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn entries_until_a_time_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::open(dir.path()).unwrap();
+        (1..=4).for_each(|at| log.write(AuditEntry { at: at * 10, ..entry("login") }).unwrap());
+        let until = |until, before| Wanted { before, until: Some(until), ..newest(2) };
+        assert_eq!(numbers(dir.path(), until(30, None)), [3, 2]);
+        assert_eq!(numbers(dir.path(), until(29, None)), [2, 1]);
+        assert_eq!(numbers(dir.path(), until(30, Some(3))), [2, 1]);
+        assert!(numbers(dir.path(), until(9, None)).is_empty());
     }
 
     #[test]
@@ -151,7 +185,7 @@ mod tests {
         let mut file = OpenOptions::new().append(true).open(dir.path().join("audit.jsonl")).unwrap();
         file.write_all(br#"{"id":2,"at":1,"wh"#).unwrap();
         Log::open(dir.path()).unwrap().write(entry("logout")).unwrap();
-        assert_eq!(numbers(dir.path(), 10, u64::MAX), [2, 1]);
+        assert_eq!(numbers(dir.path(), newest(10)), [2, 1]);
     }
 
     #[test]
@@ -159,7 +193,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut log = Log::open(dir.path()).unwrap();
         log.write(AuditEntry { who: "a\n{\"id\":9}\n".into(), ..entry("login") }).unwrap();
-        let found = last(dir.path(), 10, u64::MAX).unwrap();
+        let found = last(dir.path(), newest(10)).unwrap();
         assert_eq!((found.len(), found[0].who.as_str()), (1, "a\n{\"id\":9}\n"));
     }
 
@@ -172,7 +206,7 @@ mod tests {
         let bytes: u64 =
             fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
         assert!(bytes <= FILES_MAX as u64 * FILE_BYTES_MAX && bytes > 2 * FILE_BYTES_MAX, "{bytes}");
-        let kept = numbers(dir.path(), 1000, u64::MAX);
+        let kept = numbers(dir.path(), newest(1000));
         assert_eq!(kept[0], 400);
         assert!(kept.windows(2).all(|pair| pair[0] == pair[1] + 1), "{kept:?}");
     }

@@ -3,6 +3,7 @@
 mod log;
 mod writer;
 
+use std::cmp::Reverse;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,8 +13,11 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use self::log::Wanted;
 use self::writer::Writer;
 use super::input::{Parameters, limit_of};
+use super::inquiries;
+use super::peers::{self, Asked, Whose};
 use super::refusal::Refusal;
 use super::state::State;
 use crate::clock::unix_now;
@@ -79,6 +83,8 @@ impl Audit {
             action: cut(deed.action),
             status: deed.status.as_u16(),
             code: deed.code,
+            node: None,
+            node_name: None,
         };
         tracing::info!(
             who = entry.who,
@@ -90,11 +96,22 @@ impl Audit {
         self.writer.write(entry).await;
     }
 
-    async fn last(&self, limit: usize, before: u64) -> io::Result<Vec<AuditEntry>> {
+    async fn last(&self, wanted: Wanted) -> io::Result<Vec<AuditEntry>> {
         let directory = self.directory.clone();
-        let read = tokio::task::spawn_blocking(move || log::last(&directory, limit, before));
+        let read = tokio::task::spawn_blocking(move || log::last(&directory, wanted));
         read.await.map_err(io::Error::other)?
     }
+}
+
+/// What another node asks for.
+///
+/// # Errors
+/// In words: it asks in a way that this one does not know, or the log cannot be read.
+pub(super) async fn shown(audit: &Audit, question: &str) -> Result<Vec<AuditEntry>, String> {
+    let wanted: Wanted = serde_json::from_str(question)
+        .map_err(|error| format!("this node's version does not know what it was asked for: {error}"))?;
+    let wanted = Wanted { limit: wanted.limit.min(LIMIT_MAX), ..wanted };
+    audit.last(wanted).await.map_err(|error| format!("its audit log cannot be read: {error}"))
 }
 
 fn cut(mut text: String) -> String {
@@ -111,20 +128,29 @@ pub(super) struct Window {
     #[serde(default)]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// Those before the one with this number.
+    /// Those before the one with this number, of one node.
     #[serde(default)]
     before: Option<u64>,
+    /// Those that were written until then, in seconds since 1970.
+    #[serde(default)]
+    until: Option<u64>,
+    /// The number of a node, or `all`; absent: of the node that is asked.
+    #[serde(default)]
+    node: Option<String>,
 }
 
-/// What was done on this node, and by whom; the newest first.
+/// What was done on the node that is asked, or on others, and by whom; the newest first.
 ///
-/// Each node has the log of what was asked of it.
+/// Each node has the log of what was asked of it. With `node=all` those of all nodes are put together by time. To go back, name the number of the last one as `before`, or, of all nodes, its time as `until`: those of that
+/// second come again.
 #[utoipa::path(
     get, path = "/v1/audit", tag = "access", operation_id = "list_audit",
     params(Window),
     responses(
         (status = OK, description = "Entries", body = List<AuditEntry>),
         (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = INTERNAL_SERVER_ERROR, description = "`audit_unreadable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -132,13 +158,83 @@ pub(super) async fn list(
     Extracted(state): Extracted<State>,
     Parameters(window): Parameters<Window>,
 ) -> Result<axum::Json<List<AuditEntry>>, Refusal> {
-    let limit = limit_of(window.limit, LIMIT, LIMIT_MAX)?;
-    let items = state.access.audit.last(limit, window.before.unwrap_or(u64::MAX)).await.map_err(|error| {
+    let Window { limit, before, until, node } = window;
+    let asked = Whose { node }.asked()?;
+    if asked == Asked::All && before.is_some() {
+        let detail = "each node numbers its entries for itself: ask each node for those `before` one of its own, or all nodes for those `until` a time";
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail));
+    }
+    let wanted = Wanted { limit: limit_of(limit, LIMIT, LIMIT_MAX)?, before, until };
+    if asked == Asked::This {
+        return Ok(axum::Json(List::of(own(&state, wanted).await?)));
+    }
+    let text = serde_json::to_string(&wanted).expect("numbers can be written as JSON");
+    let gathered = peers::gather(&state, asked, format!("{} {text}", peers::AUDIT)).await?;
+    let (theirs, missing) = gathered.answers.each(inquiries::read::<Vec<AuditEntry>>);
+    let mut lists = Vec::new();
+    if gathered.own {
+        let (node, node_name) = gathered.me;
+        lists.push(of_node(node, node_name, own(&state, wanted).await?));
+    }
+    lists.extend(theirs.into_iter().map(|theirs| of_node(Some(theirs.node), Some(theirs.node_name), theirs.has)));
+    Ok(axum::Json(List { items: merged(lists, wanted.limit), missing }))
+}
+
+/// What the log of this node has.
+async fn own(state: &State, wanted: Wanted) -> Result<Vec<AuditEntry>, Refusal> {
+    state.access.audit.last(wanted).await.map_err(|error| {
         Refusal::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "audit_unreadable",
             format!("the audit log cannot be read: {error}"),
         )
-    })?;
-    Ok(axum::Json(List::of(items)))
+    })
+}
+
+fn of_node(node: Option<u16>, node_name: Option<String>, entries: Vec<AuditEntry>) -> Vec<AuditEntry> {
+    entries.into_iter().map(|entry| AuditEntry { node, node_name: node_name.clone(), ..entry }).collect()
+}
+
+/// The newest `limit` entries of these logs, the newest first.
+fn merged(logs: Vec<Vec<AuditEntry>>, limit: usize) -> Vec<AuditEntry> {
+    let mut entries: Vec<AuditEntry> = logs.into_iter().flatten().collect();
+    // Of one node they stay in its order.
+    entries.sort_by_key(|entry| (Reverse(entry.at), entry.node));
+    entries.truncate(limit);
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(node: u16, of: &[(u64, u64)]) -> Vec<AuditEntry> {
+        let entry = |(id, at): &(u64, u64)| AuditEntry {
+            id: *id,
+            at: *at,
+            who: "alice".into(),
+            by: None,
+            address: "10.0.0.1".into(),
+            action: "login".into(),
+            status: 200,
+            code: None,
+            node: None,
+            node_name: None,
+        };
+        of_node(Some(node), Some(format!("san{node}")), of.iter().map(entry).collect())
+    }
+
+    #[test]
+    fn the_newest_of_all_logs_are_kept_the_newest_first() {
+        let first = entries(1, &[(9, 30), (8, 20), (7, 20), (6, 10)]);
+        let second = entries(2, &[(3, 25), (2, 20), (1, 5)]);
+        let shown = |logs: Vec<Vec<AuditEntry>>, limit| -> Vec<String> {
+            let entries = merged(logs, limit).into_iter();
+            entries.map(|entry| format!("{} {}", entry.node_name.unwrap_or_default(), entry.id)).collect()
+        };
+        let newest = ["san1 9", "san2 3", "san1 8", "san1 7", "san2 2"];
+        assert_eq!(shown(vec![first.clone(), second.clone()], 5), newest);
+        assert_eq!(shown(vec![second, first], 5), newest, "the same whoever is asked");
+        assert!(shown(Vec::new(), 5).is_empty());
+    }
 }

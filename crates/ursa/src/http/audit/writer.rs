@@ -138,7 +138,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::http::audit::log::last;
+    use crate::http::audit::log::{Wanted, last};
 
     fn entry() -> AuditEntry {
         AuditEntry {
@@ -150,6 +150,8 @@ mod tests {
             action: "login".into(),
             status: 200,
             code: None,
+            node: None,
+            node_name: None,
         }
     }
 
@@ -165,7 +167,8 @@ mod tests {
         fs::remove_file(&directory).unwrap();
         assert_eq!(writer.trouble().await, None);
         writer.write(entry()).await;
-        assert_eq!(last(&directory, 10, u64::MAX).unwrap().len(), 1);
+        let wanted = Wanted { limit: 10, before: None, until: None };
+        assert_eq!(last(&directory, wanted).unwrap().len(), 1);
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! Events: what has happened, to be asked for and to be read as a stream. What there is: `docs/use/events.md`.
 
+mod merge;
 mod ring;
 
 use std::rc::Rc;
@@ -9,15 +10,19 @@ use ::node::Control;
 use ::node::events::{Code, Event as Happened, Severity};
 use api::{Events, Problem};
 use axum::extract::State as Extracted;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
+use self::merge::merged;
+use self::ring::Page;
 use super::access::Caller;
 use super::guard::Peer;
 use super::input::{Parameters, limit_of};
+use super::inquiries;
+use super::peers::{self, Asked, Whose};
 use super::refusal::Refusal;
 use super::state::State;
 use super::stream::{self, Gone, Messages, Reader};
@@ -102,32 +107,116 @@ pub(super) async fn take_all(state: State) {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Window {
-    /// Those after the one with this number; 0: the oldest that are kept; absent: the newest.
+    /// Those after the one with this number, of one node; 0: the oldest that are kept; absent: the newest.
     #[serde(default)]
     after: Option<u64>,
+    /// The newest of those that have happened until then, in seconds since 1970; not with `after`.
+    #[serde(default)]
+    until: Option<u64>,
     /// How many at most: 1 to 1000; 100 unless told otherwise.
     #[serde(default)]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
+    /// The number of a node, or `all`; absent: of the node that is asked.
+    #[serde(default)]
+    node: Option<String>,
+}
+
+/// The same, as it is passed to other nodes.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Question {
+    after: Option<u64>,
+    until: Option<u64>,
+    limit: usize,
+}
+
+impl Question {
+    /// # Errors
+    /// 400: what cannot be asked for.
+    fn of(window: &Window, asked: Asked) -> Result<Question, Refusal> {
+        let limit = limit_of(window.limit, LIMIT, LIMIT_MAX)?;
+        let Window { after, until, .. } = *window;
+        let invalid = |detail| Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail));
+        match (after, until, asked) {
+            (Some(_), _, Asked::All) => invalid(
+                "each node numbers its events for itself: ask each node for those `after` one of its own, or all nodes for those `until` a time",
+            ),
+            (Some(_), Some(_), _) => {
+                invalid("`after` counts from an event on and `until` back from a time: ask for one of them")
+            }
+            _ => Ok(Question { after, until, limit }),
+        }
+    }
+
+    fn answer(&self, ring: &Ring) -> Page {
+        match self.until {
+            Some(until) => ring.until(until, self.limit),
+            None => ring.after(self.after, self.limit),
+        }
+    }
 }
 
 /// What has happened, the oldest first.
 ///
-/// The node that is asked tells what it has seen: of the cluster's record what all nodes see, of sessions, pools and disks its own. It keeps the last 4,096.
+/// The node that is asked tells what it has seen: of the cluster's record what all nodes see, of sessions, pools and disks its own. It keeps the last 4,096. With `node=all` those of all nodes are put together by time; what
+/// several tell is there once, and `seen_by` says who. To go back, name the time of the oldest one as `until`: those of that second come again.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events", operation_id = "list_events",
     params(Window),
     responses(
         (status = OK, description = "Events", body = Events),
         (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn list(
     Extracted(state): Extracted<State>,
     Parameters(window): Parameters<Window>,
 ) -> Result<Json<Events>, Refusal> {
-    let limit = limit_of(window.limit, LIMIT, LIMIT_MAX)?;
-    Ok(Json(state.events.after(window.after, limit)))
+    let asked = Whose { node: window.node.clone() }.asked()?;
+    let question = Question::of(&window, asked)?;
+    if asked == Asked::This {
+        return Ok(Json(of_one(Some(question.answer(&state.events)))));
+    }
+    let text = serde_json::to_string(&question).expect("numbers can be written as JSON");
+    let gathered = peers::gather(&state, asked, format!("{} {text}", peers::EVENTS)).await?;
+    let (theirs, missing) = gathered.answers.each(inquiries::read::<Page>);
+    let own = gathered.own.then(|| told_by(gathered.me.0, question.answer(&state.events)));
+    let mut pages =
+        theirs.into_iter().map(|theirs| told_by(Some(theirs.node), theirs.has)).chain(own);
+    Ok(Json(match asked {
+        Asked::All => {
+            let items = merged(pages.flat_map(|page| page.items).collect(), question.limit);
+            Events { items, gap: false, next: None, missing }
+        }
+        Asked::This | Asked::One(_) => Events { missing, ..of_one(pages.next()) },
+    }))
+}
+
+/// What a node has answered, if it has.
+fn of_one(page: Option<Page>) -> Events {
+    let next = page.as_ref().map(|page| page.next);
+    let (items, gap) = page.map(|page| (page.items, page.gap)).unwrap_or_default();
+    Events { items, gap, next, missing: Vec::new() }
+}
+
+/// With whose they are: a node that was in no cluster yet when something has happened did not know its number.
+fn told_by(node: Option<u16>, mut page: Page) -> Page {
+    for event in page.items.iter_mut().filter(|event| event.seen_by.is_empty()) {
+        event.seen_by.extend(node);
+    }
+    page
+}
+
+/// What another node asks for.
+///
+/// # Errors
+/// In words: it asks in a way that this one does not know.
+pub(super) fn shown(ring: &Ring, question: &str) -> Result<Page, String> {
+    let question: Question = serde_json::from_str(question)
+        .map_err(|error| format!("this node's version does not know what it was asked for: {error}"))?;
+    Ok(Question { limit: question.limit.min(LIMIT_MAX), ..question }.answer(ring))
 }
 
 /// Where to begin.

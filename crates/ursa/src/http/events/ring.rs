@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use ::node::events::code::{INITIATOR_DENIED, Severity as Told};
 use ::node::events::{Code, Event as Happened};
-use api::{Event, Events, Severity};
+use api::{Event, Severity};
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::{EVENTS_LEFT_OUT, LOGIN_SLOWED};
@@ -31,6 +32,16 @@ pub struct Ring {
     kept: Mutex<Remembered>,
     /// The number of the newest; `None`: there will be no more.
     newest: watch::Sender<Option<u64>>,
+}
+
+/// Some of the events of a node, the oldest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Page {
+    pub(super) items: Vec<Event>,
+    /// Events after the one that was named are not there any more, or it is none of this node's.
+    pub(super) gap: bool,
+    /// The number of the last event here, or of the last one of all.
+    pub(super) next: u64,
 }
 
 struct Remembered {
@@ -95,7 +106,7 @@ impl Ring {
     }
 
     /// At most `limit` events after the one with this number; the newest without one.
-    pub(super) fn after(&self, after: Option<u64>, limit: usize) -> Events {
+    pub(super) fn after(&self, after: Option<u64>, limit: usize) -> Page {
         let kept = self.kept();
         let (last, oldest) = (kept.next - 1, kept.next - kept.events.len() as u64);
         let (skipped, gap) = match after {
@@ -106,7 +117,16 @@ impl Ring {
             Some(after) => ((after + 1 - oldest) as usize, false),
         };
         let items: Vec<Event> = kept.events.iter().skip(skipped).take(limit).cloned().collect();
-        Events { gap, next: items.last().map_or(last, |event| event.id), items }
+        Page { gap, next: items.last().map_or(last, |event| event.id), items }
+    }
+
+    /// At most `limit` events, the newest of those that have happened until then, in seconds since 1970.
+    pub(super) fn until(&self, until: u64, limit: usize) -> Page {
+        let kept = self.kept();
+        let happened = kept.events.iter().rev().filter(|event| event.at <= until);
+        let mut items: Vec<Event> = happened.take(limit).cloned().collect();
+        items.reverse();
+        Page { gap: false, next: items.last().map_or(kept.next - 1, |event| event.id), items }
     }
 
     fn kept(&self) -> MutexGuard<'_, Remembered> {
@@ -120,7 +140,7 @@ impl Remembered {
         if self.events.len() >= EVENTS_MAX {
             self.events.pop_front();
         }
-        let Happened { code, subject, cause, node: about, text } = event;
+        let Happened { code, subject, cause, node: about, revision, text } = event;
         self.events.push_back(Event {
             id: self.next,
             at: unix_now().saturating_sub(age.as_secs()),
@@ -130,7 +150,10 @@ impl Remembered {
             subject: Some(subject).filter(|subject| !subject.is_empty()),
             text,
             action: code.action().map(str::to_owned),
-            node: about.or(node),
+            // The record is all nodes': what changes in it is not about the one that tells it.
+            node: about.or(node.filter(|_| revision.is_none())),
+            revision,
+            seen_by: node.into_iter().collect(),
         });
         self.next += 1;
     }
@@ -178,7 +201,7 @@ mod tests {
         Happened::new(VOLUME_MADE, name, "it was made")
     }
 
-    fn subjects(events: &Events) -> Vec<&str> {
+    fn subjects(events: &Page) -> Vec<&str> {
         events.items.iter().filter_map(|event| event.subject.as_deref()).collect()
     }
 
@@ -200,6 +223,39 @@ mod tests {
         assert_eq!(subjects(&ring.after(Some(page.next), 2)), ["c"]);
         assert_eq!(subjects(&ring.after(Some(all.next), 2)), Vec::<&str>::new());
         assert_eq!(ring.after(Some(all.next), 2).next, all.next);
+    }
+
+    #[test]
+    fn what_is_the_records_is_about_no_node_but_the_one_it_names() {
+        let ring = Ring::new(START);
+        ring.tell(Some(2), Duration::ZERO, made("a").of_revision(Some(7)));
+        ring.tell(Some(2), Duration::ZERO, made("b").of_revision(Some(8)).of_node(3));
+        ring.tell(Some(2), Duration::ZERO, made("c"));
+        ring.tell(None, Duration::ZERO, made("d"));
+        let page = ring.after(None, 10);
+        let said = page.items.iter().map(|event| (event.node, event.revision, event.seen_by.clone()));
+        assert_eq!(
+            said.collect::<Vec<_>>(),
+            [
+                (None, Some(7), vec![2]),
+                (Some(3), Some(8), vec![2]),
+                (Some(2), None, vec![2]),
+                (None, None, Vec::new())
+            ]
+        );
+    }
+
+    #[test]
+    fn what_has_happened_until_a_time_is_read_backwards() {
+        let ring = Ring::new(START);
+        for (name, age) in [("a", 300), ("b", 200), ("c", 100)] {
+            ring.tell(None, Duration::from_secs(age), made(name));
+        }
+        let now = unix_now();
+        assert_eq!(subjects(&ring.until(now, 2)), ["b", "c"]);
+        let older = ring.until(now - 150, 2);
+        assert_eq!((subjects(&older), older.next), (vec!["a", "b"], older.items[1].id));
+        assert_eq!(subjects(&ring.until(now - 1000, 2)), Vec::<&str>::new());
     }
 
     #[test]

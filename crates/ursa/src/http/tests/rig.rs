@@ -28,7 +28,8 @@ use crate::history::History;
 use crate::http::access::{Access, Opening};
 use crate::http::guard::Peer;
 use crate::http::{
-    Elsewhere, Errands, EventRing, Live, Opened, State, Streams, errands, events, live, router,
+    Elsewhere, Errands, EventRing, Inquiries, Live, Opened, State, Streams, errands, events, inquiries, live,
+    router,
 };
 
 pub(super) const MIB: u64 = 1 << 20;
@@ -110,13 +111,19 @@ impl Rig {
         let live = Arc::new(Live::default());
         let errands = Arc::new(Errands::default());
         let opened = Arc::new(Opened::default());
+        let inquiries = Arc::new(Inquiries::default());
         let mut config = Config {
             name: "test".into(),
             data_dir: dir.path().to_owned(),
             portals: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             ram_bytes_max: 64 * MIB,
             drain_deadline: Duration::from_millis(200),
-            show: crate::http::show(history.clone(), Arc::clone(&live), Arc::clone(&opened)),
+            show: crate::http::show(
+                history.clone(),
+                Arc::clone(&live),
+                Arc::clone(&opened),
+                Arc::clone(&inquiries),
+            ),
             carry: errands.carry(),
             ..Config::default()
         };
@@ -150,6 +157,7 @@ impl Rig {
             access,
             events: Arc::new(EventRing::new(unix_now())),
             elsewhere: Elsewhere::default(),
+            inquiries,
             answers: Arc::default(),
             errands,
             live,
@@ -163,15 +171,18 @@ impl Rig {
         Rig { dir, running: Some(running), tokio, state, router }
     }
 
-    /// Carries out what other nodes pass on to this one, until the result is dropped: what the rig's own thread runs stands still while nothing is sent to it.
+    /// Carries out what other nodes pass on to this one, and tells them of its events and its audit log, until the result is dropped: what the rig's own thread runs stands still while nothing is sent to it.
     pub(super) fn carry_out(&self) -> Carrying {
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let state = self.state.clone();
         let thread = std::thread::spawn(move || {
             let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             tokio.block_on(async {
+                let both = async {
+                    tokio::join!(errands::carry_out_all(state.clone()), inquiries::answer_all(state.clone()))
+                };
                 tokio::select! {
-                    () = errands::carry_out_all(state) => {}
+                    _ = both => {}
                     _ = stopped => {}
                 }
             });

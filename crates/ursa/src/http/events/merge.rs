@@ -1,0 +1,130 @@
+//! What several nodes tell, as one list.
+//!
+//! Each node tells what it sees. What happens in the cluster's record all of them tell, of the same revision and in the same words: by that it is known to be one thing, however far their clocks are apart and however late one has heard of it. What
+//! each sees by itself of another one, that it is missed or that it is given what a copy lacks, is one thing if they say it within [`SIGHT_MAX`].
+
+use std::collections::BTreeMap;
+
+use api::Event;
+
+/// Seconds between what two nodes see of a third one: a node that is silent is missed within a few, and clocks differ a little.
+const SIGHT_MAX: u64 = 10;
+
+/// The newest `limit` of what nodes tell, the oldest first; what several tell is there once. `told` says of each by whom it is told.
+pub(super) fn merged(mut told: Vec<Event>, limit: usize) -> Vec<Event> {
+    // Of one node they stay as it has told them.
+    told.sort_by_key(|event| (event.at, event.seen_by.first().copied()));
+    let mut events: Vec<Event> = Vec::with_capacity(told.len());
+    let mut last: BTreeMap<Kind, usize> = BTreeMap::new();
+    for event in told {
+        let kind = Kind::of(&event);
+        match last.get(&kind).copied().filter(|place| is_same(&events[*place], &event)) {
+            Some(place) => events[place].seen_by.extend(event.seen_by),
+            None => {
+                last.insert(kind, events.len());
+                events.push(event);
+            }
+        }
+    }
+    let too_many = events.len().saturating_sub(limit);
+    events.split_off(too_many)
+}
+
+/// What two events have in common that may be one.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    revision: Option<u64>,
+    /// The node that it is about.
+    node: Option<u16>,
+    code: String,
+    subject: Option<String>,
+    text: String,
+}
+
+impl Kind {
+    fn of(event: &Event) -> Kind {
+        let Event { revision, node, code, subject, text, .. } = event;
+        let (code, subject, text) = (code.clone(), subject.clone(), text.clone());
+        Kind { revision: *revision, node: *node, code, subject, text }
+    }
+}
+
+/// Whether another node has told the same thing before; both are of one kind.
+fn is_same(before: &Event, event: &Event) -> bool {
+    let by_another = event.seen_by.iter().all(|node| !before.seen_by.contains(node));
+    // What a node tells of itself names it: nobody else says the same.
+    let is_sight = event.node.is_some() && event.at.saturating_sub(before.at) <= SIGHT_MAX;
+    by_another && (event.revision.is_some() || is_sight)
+}
+
+#[cfg(test)]
+mod tests {
+    use api::Severity;
+
+    use super::*;
+
+    fn event(seen_by: u16, id: u64, at: u64, text: &str) -> Event {
+        Event {
+            id,
+            at,
+            severity: Severity::Info,
+            code: "volume_made".into(),
+            cause: None,
+            subject: Some("db".into()),
+            text: text.into(),
+            action: None,
+            node: None,
+            revision: None,
+            seen_by: vec![seen_by],
+        }
+    }
+
+    fn of_record(seen_by: u16, at: u64, revision: u64, text: &str) -> Event {
+        Event { revision: Some(revision), ..event(seen_by, at, at, text) }
+    }
+
+    /// Of node 3, that nothing is heard of it.
+    fn lost(seen_by: u16, at: u64) -> Event {
+        Event { node: Some(3), ..event(seen_by, at, at, "lost") }
+    }
+
+    fn shown(events: &[Event]) -> Vec<String> {
+        events.iter().map(|event| format!("{} {} {:?}", event.at, event.text, event.seen_by)).collect()
+    }
+
+    #[test]
+    fn what_the_record_has_is_told_once_however_late_a_node_hears_of_it() {
+        let told = vec![
+            of_record(2, 900, 7, "a"),
+            of_record(1, 100, 7, "a"),
+            of_record(1, 100, 8, "a"),
+            of_record(1, 100, 7, "b"),
+        ];
+        let all = merged(told, 10);
+        assert_eq!(shown(&all), ["100 a [1, 2]", "100 a [1]", "100 b [1]"]);
+        assert_eq!(all[0].id, 100, "it is that of the first one");
+    }
+
+    #[test]
+    fn what_several_see_of_another_node_is_told_once_if_they_see_it_at_about_the_same_time() {
+        let told = vec![lost(1, 100), lost(2, 103), lost(1, 106), lost(2, 117)];
+        // Node 1 has missed it twice; the second time node 2 has seen it too late.
+        assert_eq!(shown(&merged(told, 10)), ["100 lost [1, 2]", "106 lost [1]", "117 lost [2]"]);
+        // What is about no node, and is not of the record, is each one's own.
+        let own = vec![event(1, 1, 100, "changed"), event(2, 1, 100, "changed")];
+        assert_eq!(merged(own, 10).len(), 2);
+    }
+
+    #[test]
+    fn the_newest_of_all_are_kept_in_the_order_of_time_and_of_each_node() {
+        let first = [event(1, 1, 10, "a"), event(1, 2, 20, "b"), event(1, 3, 20, "c")];
+        let second = [event(2, 9, 5, "d"), event(2, 10, 20, "e"), event(2, 11, 30, "f")];
+        // Whoever is asked comes first.
+        let told = [second.clone(), first.clone()].concat();
+        let all = merged(told, 4);
+        let texts: Vec<&str> = all.iter().map(|event| event.text.as_str()).collect();
+        assert_eq!(texts, ["b", "c", "e", "f"]);
+        assert_eq!(merged([first, second].concat(), 4), all, "the same whoever is asked");
+        assert!(merged(Vec::new(), 4).is_empty());
+    }
+}

@@ -1,0 +1,132 @@
+//! Inquiries: what other nodes ask this one for that is the HTTP interface's own, its events and its audit log.
+//!
+//! Core 0, where a question comes in, hands it over. It is answered on the control plane's thread, where files may be read, and many events become JSON, while hosts are served. The node that asks has let in who wants to
+//! know: of the audit log an administrator.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::node::control::SHOW_DEADLINE;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{Semaphore, mpsc};
+
+use super::state::State;
+use super::{audit, events};
+
+/// Questions that wait: each node asks for what somebody looks at.
+const WAITING_MAX: usize = 64;
+
+/// Questions whose answer is read from the audit log at a time: each takes a thread, for as long as its disk takes.
+const READS_AT_ONCE_MAX: usize = 8;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum About {
+    Events,
+    Audit,
+}
+
+/// A question on its way from core 0.
+struct Given {
+    about: About,
+    question: String,
+    answer: rt::sync::Sender<String>,
+}
+
+/// The way from core 0, where links end, to those who answer.
+pub struct Inquiries {
+    sender: mpsc::Sender<Given>,
+    receiver: Mutex<Option<mpsc::Receiver<Given>>>,
+}
+
+impl Default for Inquiries {
+    fn default() -> Inquiries {
+        let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        Inquiries { sender, receiver: Mutex::new(Some(receiver)) }
+    }
+}
+
+impl Inquiries {
+    /// The answer, as [`read`] understands it. On core 0.
+    pub(super) async fn answer(&self, about: About, question: &str) -> String {
+        let (answer, answered) = rt::sync::oneshot();
+        let given = Given { about, question: question.to_owned(), answer };
+        if self.sender.try_send(given).is_err() {
+            return refused(format!("it is asked {WAITING_MAX} such things already, or stops"));
+        }
+        match rt::timeout(SHOW_DEADLINE, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(rt::sync::Closed)) => refused("it stops".to_owned()),
+            Err(rt::Elapsed) => refused(format!("it has not found it within {SHOW_DEADLINE:?}")),
+        }
+    }
+}
+
+/// Answers what other nodes ask for, for as long as the node runs.
+pub(super) async fn answer_all(state: State) {
+    let receiver = state.inquiries.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(mut given) = receiver else { return };
+    let room = Arc::new(Semaphore::new(READS_AT_ONCE_MAX));
+    while let Some(Given { about, question, answer }) = given.recv().await {
+        match about {
+            About::Events => answer.send(written(&events::shown(&state.events, &question))),
+            About::Audit => {
+                // Its disk may hang: whoever asks is told so, and no thread more waits.
+                let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+                    let reason = format!("its audit log is read {READS_AT_ONCE_MAX} times already");
+                    answer.send(refused(reason));
+                    continue;
+                };
+                let access = Arc::clone(&state.access);
+                tokio::spawn(async move {
+                    answer.send(written(&audit::shown(&access.audit, &question).await));
+                    drop(permit);
+                });
+            }
+        }
+    }
+}
+
+/// What another node has answered.
+///
+/// # Errors
+/// Why it has not, in its words or in ours.
+pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let answer: Result<Result<T, String>, _> = serde_json::from_str(text);
+    answer.unwrap_or_else(|error| Err(format!("its answer cannot be read: {error}")))
+}
+
+fn refused(reason: String) -> String {
+    written::<()>(&Err(reason))
+}
+
+fn written<T: Serialize>(answer: &Result<T, String>) -> String {
+    serde_json::to_string(answer).expect("texts and numbers can be written as JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_as_it_was_written() {
+        assert_eq!(read::<Vec<u64>>(&written(&Ok(vec![1_u64, 2]))), Ok(vec![1, 2]));
+        assert_eq!(read::<Vec<u64>>(&refused("it stops".into())), Err("it stops".to_owned()));
+        let strange = read::<Vec<u64>>("[]").unwrap_err();
+        assert!(strange.starts_with("its answer cannot be read: "), "{strange}");
+    }
+
+    #[test]
+    fn a_question_too_many_is_refused_at_once() {
+        let inquiries = Inquiries::default();
+        // Nobody answers yet.
+        let given = |_| {
+            let (answer, _) = rt::sync::oneshot();
+            inquiries.sender.try_send(Given { about: About::Events, question: String::new(), answer }).is_ok()
+        };
+        assert!((0..WAITING_MAX).all(given));
+        let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let answer = tokio.block_on(inquiries.answer(About::Audit, ""));
+        assert!(read::<Vec<u64>>(&answer).unwrap_err().contains("or stops"), "{answer}");
+    }
+}
