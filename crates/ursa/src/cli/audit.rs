@@ -1,11 +1,11 @@
 //! `ursa audit`.
 
-use api::{AuditEntry, Client};
+use api::{AuditEntry, AuditQuery, Client};
 use clap::Args;
 
 use super::exit::CliError;
 use super::output::Output;
-use super::table::Table;
+use super::table::{Table, say_missing};
 use crate::clock::utc;
 
 /// Which entries.
@@ -14,9 +14,15 @@ pub struct Audit {
     /// How many, the newest first
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
-    /// Those before the one with this number
+    /// Those before the one with this number, of one node
     #[arg(long, value_name = "ID")]
     before: Option<u64>,
+    /// Those that were written until then, in seconds since 1970
+    #[arg(long, value_name = "SECONDS")]
+    until: Option<u64>,
+    /// Of another node of the cluster, by its number, or of all
+    #[arg(long, value_name = "NUMBER|all")]
+    node: Option<String>,
 }
 
 impl Audit {
@@ -25,26 +31,80 @@ impl Audit {
     /// # Errors
     /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
-        output.show(&client.audit(self.limit.into(), self.before)?, |entries| table(entries))
+        let of_others = self.node.is_some();
+        let Audit { limit, before, until, node } = self;
+        let entries = client.audit(&AuditQuery { limit: limit.into(), before, until, node })?;
+        if !of_others {
+            return output.show(&entries.items, |entries| table(entries));
+        }
+        if output.is_for_people() {
+            say_missing(&entries.missing);
+        }
+        output.show(&entries, |entries| table_of_nodes(&entries.items))
     }
 }
+
+const NOTHING: &str = "Nothing was done yet.";
 
 fn table(entries: &[AuditEntry]) -> String {
     let mut table = Table::new(&["ID", "AT", "WHO", "BY", "FROM", "WHAT", "RESULT"]);
     for entry in entries {
-        let result = match &entry.code {
-            Some(code) => format!("{} {code}", entry.status),
-            None => entry.status.to_string(),
-        };
-        table.row([
-            entry.id.to_string(),
-            utc(entry.at),
-            entry.who.escape_debug().to_string(),
-            entry.by.map_or("-".into(), |by| by.to_string()),
-            entry.address.clone(),
-            entry.action.escape_debug().to_string(),
-            result,
-        ]);
+        let [at, who, by, from, what, result] = cells(entry);
+        table.row([entry.id.to_string(), at, who, by, from, what, result]);
     }
-    table.text("Nothing was done yet.")
+    table.text(NOTHING)
+}
+
+fn table_of_nodes(entries: &[AuditEntry]) -> String {
+    let mut table = Table::new(&["NODE", "ID", "AT", "WHO", "BY", "FROM", "WHAT", "RESULT"]);
+    for entry in entries {
+        let [at, who, by, from, what, result] = cells(entry);
+        let node = entry.node_name.clone().unwrap_or_else(|| "-".into());
+        table.row([node, entry.id.to_string(), at, who, by, from, what, result]);
+    }
+    table.text(NOTHING)
+}
+
+/// What is said of an entry, besides its number.
+fn cells(entry: &AuditEntry) -> [String; 6] {
+    let result = match &entry.code {
+        Some(code) => format!("{} {code}", entry.status),
+        None => entry.status.to_string(),
+    };
+    [
+        utc(entry.at),
+        entry.who.escape_debug().to_string(),
+        entry.by.map_or("-".into(), |by| by.to_string()),
+        entry.address.clone(),
+        entry.action.escape_debug().to_string(),
+        result,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_entry_it_is_is_said_where_there_are_several_nodes() {
+        let entry = AuditEntry {
+            id: 7,
+            at: 1_800_000_000,
+            who: "alice".into(),
+            by: None,
+            address: "through node san1".into(),
+            action: "POST /v1/pools/old/export?node=2".into(),
+            status: 409,
+            code: Some("pool_in_use".into()),
+            node: Some(2),
+            node_name: Some("san2".into()),
+        };
+        assert_eq!(
+            table_of_nodes(&[entry.clone()]),
+            "NODE  ID  AT                    WHO    BY  FROM               WHAT                              RESULT\n\
+             san2  7   2027-01-15 08:00:00Z  alice  -   through node san1  POST /v1/pools/old/export?node=2  409 pool_in_use\n"
+        );
+        assert!(table(&[entry]).starts_with("ID  AT "));
+        assert_eq!(table_of_nodes(&[]), "Nothing was done yet.\n");
+    }
 }

@@ -1,19 +1,28 @@
 //! `ursa events`.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use api::{Client, Event};
+use api::{Client, Event, EventsQuery, Missing};
 use clap::Args;
 
 use super::exit::CliError;
 use super::output::Output;
-use super::table::Table;
+use super::table::{Table, list, say_missing};
 use crate::clock::utc;
 
-/// How often the node is asked for more.
+/// How often a node is asked for more.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 /// How many at a time.
 const PAGE: usize = 1000;
+/// How often all nodes are: each sends its newest ones again.
+const ASK_ALL_EVERY: Duration = Duration::from_secs(2);
+/// And how many at a time.
+const PAGE_OF_ALL: usize = 200;
+/// Events of all nodes that are remembered, since they come again: of some pages, so that those of a node that was missing for a while are known when it is back.
+const TOLD_MAX: usize = 8 * PAGE_OF_ALL;
+/// Seconds between what two nodes see of a third one, as the API takes them for one thing.
+const SIGHT_MAX: u64 = 10;
 
 /// Which events.
 #[derive(Args, Debug)]
@@ -21,9 +30,15 @@ pub struct Events {
     /// How many, the newest last
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
-    /// Those after the one with this number; 0: from the oldest that the node has
+    /// Those after the one with this number, of one node; 0: from the oldest that the node has
     #[arg(long, value_name = "ID")]
     after: Option<u64>,
+    /// The newest of those that have happened until then, in seconds since 1970
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["after", "follow"])]
+    until: Option<u64>,
+    /// Of another node of the cluster, by its number, or of all
+    #[arg(long, value_name = "NUMBER|all")]
+    node: Option<String>,
     /// Go on with those that happen; until it is stopped
     #[arg(long, short)]
     follow: bool,
@@ -35,25 +50,117 @@ impl Events {
     /// # Errors
     /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
-        let mut events = client.events(self.after, self.limit.into())?;
-        if !self.follow {
-            if events.gap {
-                eprintln!("ursa: {}", gap());
+        let of_all = self.node.as_deref() == Some("all");
+        let Events { limit, after, until, node, follow } = self;
+        let query = EventsQuery { after, until, limit: limit.into(), node };
+        match (follow, of_all) {
+            (true, true) => follow_all(client, query, output),
+            (true, false) => follow_one(client, query, output),
+            (false, _) => {
+                let events = client.events(&query)?;
+                if events.gap {
+                    eprintln!("ursa: {}", gap());
+                }
+                if output.is_for_people() {
+                    say_missing(&events.missing);
+                }
+                let table: fn(&[Event]) -> String = if of_all { table_of_nodes } else { table };
+                output.show(&events, |events| table(&events.items))
             }
-            return output.show(&events, |events| table(&events.items));
         }
-        loop {
-            if events.gap {
-                eprintln!("ursa: {}", gap());
-            }
-            for event in &events.items {
-                output.line(event, line)?;
-            }
-            if events.items.is_empty() {
-                std::thread::sleep(ASK_EVERY);
-            }
-            events = client.events(Some(events.next), PAGE)?;
+    }
+}
+
+/// A node counts its events: none is missed, or that is said.
+fn follow_one(client: &Client, mut query: EventsQuery, output: &Output) -> Result<(), CliError> {
+    let mut absent = Absent::default();
+    loop {
+        let events = client.events(&query)?;
+        absent.say(events.missing);
+        if events.gap {
+            eprintln!("ursa: {}", gap());
         }
+        for event in &events.items {
+            output.line(event, line)?;
+        }
+        if events.items.is_empty() {
+            std::thread::sleep(ASK_EVERY);
+        }
+        query = EventsQuery { after: events.next.or(query.after), limit: PAGE, ..query };
+    }
+}
+
+/// All nodes are asked for their newest ones, again and again: each numbers for itself.
+fn follow_all(client: &Client, query: EventsQuery, output: &Output) -> Result<(), CliError> {
+    let wanted = query.limit;
+    let query = EventsQuery { limit: wanted.max(PAGE_OF_ALL), ..query };
+    let (mut absent, mut told) = (Absent::default(), Told::default());
+    let mut oldest = None;
+    loop {
+        let events = client.events(&query)?;
+        absent.say(events.missing);
+        // When a node's are missing, older ones of the others take their place: they are no news.
+        let oldest = *oldest.get_or_insert(events.items.first().map_or(0, |event| event.at));
+        let is_new = |event: &Event| event.at >= oldest && !told.has(event);
+        let new: Vec<Event> = events.items.into_iter().filter(is_new).collect();
+        let mut skipped = 0;
+        if told.0.is_empty() {
+            skipped = new.len().saturating_sub(wanted);
+        } else if new.len() >= query.limit {
+            eprintln!("ursa: events are missing here: more have happened than nodes are asked for at a time");
+        }
+        for (place, event) in new.into_iter().enumerate() {
+            if place >= skipped {
+                output.line(&event, line_of_nodes)?;
+            }
+            told.note(event);
+        }
+        std::thread::sleep(ASK_ALL_EVERY);
+    }
+}
+
+/// What was told last.
+#[derive(Default)]
+struct Told(VecDeque<Event>);
+
+impl Told {
+    fn note(&mut self, event: Event) {
+        if self.0.len() >= TOLD_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(event);
+    }
+
+    /// Whether it was told: by the same node, or, if it is the cluster's, by another one, which is the first of those that tell it once all have answered.
+    fn has(&self, event: &Event) -> bool {
+        self.0.iter().rev().any(|told| is_same(told, event))
+    }
+}
+
+fn is_same(told: &Event, event: &Event) -> bool {
+    if told.code != event.code || told.text != event.text || told.revision != event.revision {
+        return false;
+    }
+    match told.seen_by.first() == event.seen_by.first() {
+        true => told.id == event.id,
+        false => {
+            let is_sight = event.node.is_some() && told.at.abs_diff(event.at) <= SIGHT_MAX;
+            told.node == event.node && (event.revision.is_some() || is_sight)
+        }
+    }
+}
+
+/// The nodes that do not answer.
+#[derive(Default)]
+struct Absent(Vec<u16>);
+
+impl Absent {
+    /// Says who has not answered, once each time.
+    fn say(&mut self, missing: Vec<Missing>) {
+        let nodes = missing.iter().map(|one| one.node).collect();
+        let new: Vec<Missing> = missing.into_iter().filter(|one| !self.0.contains(&one.node)).collect();
+        say_missing(&new);
+        self.0 = nodes;
     }
 }
 
@@ -61,23 +168,102 @@ fn gap() -> &'static str {
     "events are missing here: the node has been restarted, or has had more than it keeps"
 }
 
+const NOTHING: &str = "Nothing has happened yet.";
+
 fn table(events: &[Event]) -> String {
     let mut table = Table::new(&["ID", "AT", "SEVERITY", "CODE", "CAUSE", "NODE", "WHAT"]);
     for event in events {
-        table.row([
-            event.id.to_string(),
-            utc(event.at),
-            event.severity.to_string(),
-            event.code.clone(),
-            event.cause.clone().unwrap_or_else(|| "-".into()),
-            event.node.map_or("-".into(), |node| node.to_string()),
-            event.text.escape_debug().to_string(),
-        ]);
+        let [at, severity, code, cause, node, what] = cells(event);
+        table.row([event.id.to_string(), at, severity, code, cause, node, what]);
     }
-    table.text("Nothing has happened yet.")
+    table.text(NOTHING)
+}
+
+/// Numbers are each node's own: who has seen it stands in their place.
+fn table_of_nodes(events: &[Event]) -> String {
+    let mut table = Table::new(&["AT", "SEEN BY", "SEVERITY", "CODE", "CAUSE", "NODE", "WHAT"]);
+    for event in events {
+        let [at, severity, code, cause, node, what] = cells(event);
+        table.row([at, list(&event.seen_by, "-"), severity, code, cause, node, what]);
+    }
+    table.text(NOTHING)
+}
+
+/// What is said of an event, besides its number.
+fn cells(event: &Event) -> [String; 6] {
+    [
+        utc(event.at),
+        event.severity.to_string(),
+        event.code.clone(),
+        event.cause.clone().unwrap_or_else(|| "-".into()),
+        event.node.map_or("-".into(), |node| node.to_string()),
+        event.text.escape_debug().to_string(),
+    ]
 }
 
 fn line(event: &Event) -> String {
     let action = event.action.as_ref().map_or(String::new(), |action| format!(" ({action})"));
     format!("{} {} {}: {}{action}", utc(event.at), event.severity, event.code, event.text.escape_debug())
+}
+
+fn line_of_nodes(event: &Event) -> String {
+    format!("{}, seen by {}", line(event), list(&event.seen_by, "-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use api::Severity;
+
+    use super::*;
+
+    fn lost(seen_by: &[u16], id: u64, at: u64) -> Event {
+        Event {
+            id,
+            at,
+            severity: Severity::Critical,
+            code: "node_lost".into(),
+            cause: Some("silent".into()),
+            subject: Some("san3".into()),
+            text: "nothing is heard of san3 any more".into(),
+            action: None,
+            node: Some(3),
+            revision: None,
+            seen_by: seen_by.to_vec(),
+        }
+    }
+
+    #[test]
+    fn who_has_seen_it_is_said_where_there_are_several_nodes() {
+        assert_eq!(
+            table_of_nodes(&[lost(&[1, 2], 7, 1_800_000_000)]),
+            "AT                    SEEN BY  SEVERITY  CODE       CAUSE   NODE  WHAT\n\
+             2027-01-15 08:00:00Z  1, 2     critical  node_lost  silent  3     nothing is heard of san3 any more\n"
+        );
+        assert_eq!(table_of_nodes(&[]), "Nothing has happened yet.\n");
+        assert_eq!(
+            line_of_nodes(&lost(&[1, 2], 7, 1_800_000_000)),
+            "2027-01-15 08:00:00Z critical node_lost: nothing is heard of san3 any more, seen by 1, 2"
+        );
+    }
+
+    #[test]
+    fn what_comes_again_is_not_told_again() {
+        let mut told = Told::default();
+        told.note(lost(&[1], 7, 100));
+        assert!(told.has(&lost(&[1, 2], 7, 100)));
+        assert!(told.has(&lost(&[2, 1], 90, 99)), "node 2 says that it was earlier");
+        assert!(!told.has(&lost(&[1], 8, 106)), "again");
+        assert!(!told.has(&lost(&[2], 91, 111)), "later");
+        let of_record = |node: u16, at| Event { revision: Some(5), ..lost(&[node], 8, at) };
+        assert!(!told.has(&of_record(1, 100)));
+        told.note(of_record(1, 100));
+        assert!(told.has(&of_record(2, 900)), "it was cut off");
+        let own = |node: u16| Event { node: None, ..lost(&[node], 9, 100) };
+        told.note(own(1));
+        assert!(!told.has(&own(2)));
+        for id in 0..2 * TOLD_MAX as u64 {
+            told.note(lost(&[1], id, 200));
+        }
+        assert_eq!(told.0.len(), TOLD_MAX);
+    }
 }

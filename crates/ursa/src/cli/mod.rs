@@ -150,7 +150,7 @@ enum Command {
     Events(events::Events),
     /// Show what has gone on in the last seven days: operations, bytes, latencies, CPU, how full pools are
     History(history::History),
-    /// Show who has done what on the node
+    /// Show who has done what on the node, or on any other
     Audit(audit::Audit),
     /// Print settings for the machines that use volumes, ready to paste
     #[command(subcommand)]

@@ -69,6 +69,11 @@ pub fn missing_lines(missing: &[api::Missing]) -> String {
     missing.iter().map(line).collect()
 }
 
+/// The same on standard error, so that what is read on has rows alone.
+pub fn say_missing(missing: &[api::Missing]) {
+    eprint!("{}", missing_lines(missing).trim_start());
+}
+
 /// A size for people: exact where that is short, else with one digit after the point.
 pub fn size(bytes: u64) -> String {
     let exact = Size(bytes).to_string();

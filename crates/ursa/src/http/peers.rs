@@ -189,18 +189,15 @@ pub(super) struct Answers {
 impl Answers {
     /// What they have, and who has not said. Many things take a while, which the node's core has not.
     pub(super) fn read<T: DeserializeOwned>(self) -> (Vec<T>, Vec<Missing>) {
-        let list = |text: &str| {
-            serde_json::from_str::<Vec<T>>(text).map_err(|error| format!("its answer cannot be read: {error}"))
-        };
-        let (lists, missing) = self.each(list);
+        let (lists, missing) = self.each(|text| {
+            let list: Result<Vec<T>, _> = serde_json::from_str(text);
+            list.map_err(|error| format!("its answer cannot be read: {error}"))
+        });
         (lists.into_iter().flat_map(|theirs| theirs.has).collect(), missing)
     }
 
     /// What each of them has, as `read` understands it, and who has not said.
-    pub(super) fn each<T>(
-        self,
-        read: impl Fn(&str) -> Result<T, String>,
-    ) -> (Vec<Theirs<T>>, Vec<Missing>) {
+    pub(super) fn each<T>(self, read: impl Fn(&str) -> Result<T, String>) -> (Vec<Theirs<T>>, Vec<Missing>) {
         let (mut all, mut missing) = (Vec::new(), Vec::new());
         for (node, answer) in self.answers {
             let node_name = self.names.get(&node).cloned().unwrap_or_default();

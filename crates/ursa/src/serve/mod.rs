@@ -134,8 +134,7 @@ fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
     let errands = Arc::new(Errands::default());
     let opened = Arc::new(Opened::default());
     let inquiries = Arc::new(Inquiries::default());
-    let show =
-        http::show(history.clone(), Arc::clone(&live), Arc::clone(&opened), Arc::clone(&inquiries));
+    let show = http::show(history.clone(), Arc::clone(&live), Arc::clone(&opened), Arc::clone(&inquiries));
     let config = Arc::new(node::Config { show, carry: errands.carry(), ..settings.node.clone() });
     let main = move |core| {
         let config = Arc::clone(&config);

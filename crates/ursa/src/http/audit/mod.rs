@@ -17,7 +17,7 @@ use self::log::Wanted;
 use self::writer::Writer;
 use super::input::{Parameters, limit_of};
 use super::inquiries;
-use super::peers::{self, Asked, Whose};
+use super::peers::{self, Asked, Theirs, Whose};
 use super::refusal::Refusal;
 use super::state::State;
 use crate::clock::unix_now;
@@ -176,7 +176,8 @@ pub(super) async fn list(
         let (node, node_name) = gathered.me;
         lists.push(of_node(node, node_name, own(&state, wanted).await?));
     }
-    lists.extend(theirs.into_iter().map(|theirs| of_node(Some(theirs.node), Some(theirs.node_name), theirs.has)));
+    let named = |theirs: Theirs<_>| of_node(Some(theirs.node), Some(theirs.node_name), theirs.has);
+    lists.extend(theirs.into_iter().map(named));
     Ok(axum::Json(List { items: merged(lists, wanted.limit), missing }))
 }
 

@@ -136,7 +136,7 @@ impl Question {
     fn of(window: &Window, asked: Asked) -> Result<Question, Refusal> {
         let limit = limit_of(window.limit, LIMIT, LIMIT_MAX)?;
         let Window { after, until, .. } = *window;
-        let invalid = |detail| Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail));
+        let invalid = |detail: &str| Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail));
         match (after, until, asked) {
             (Some(_), _, Asked::All) => invalid(
                 "each node numbers its events for itself: ask each node for those `after` one of its own, or all nodes for those `until` a time",
@@ -183,8 +183,7 @@ pub(super) async fn list(
     let gathered = peers::gather(&state, asked, format!("{} {text}", peers::EVENTS)).await?;
     let (theirs, missing) = gathered.answers.each(inquiries::read::<Page>);
     let own = gathered.own.then(|| told_by(gathered.me.0, question.answer(&state.events)));
-    let mut pages =
-        theirs.into_iter().map(|theirs| told_by(Some(theirs.node), theirs.has)).chain(own);
+    let mut pages = theirs.into_iter().map(|theirs| told_by(Some(theirs.node), theirs.has)).chain(own);
     Ok(Json(match asked {
         Asked::All => {
             let items = merged(pages.flat_map(|page| page.items).collect(), question.limit);
