@@ -155,6 +155,61 @@ fn one_node_tells_what_goes_on_on_all() {
     wait(LIMIT, "figures of all nodes again", || measured() == [1, 2, 3].into());
 }
 
+/// What was done on a node, and what nodes have seen, is told by another one; also after the node has returned.
+#[test]
+fn one_node_tells_what_was_done_and_has_happened_on_all() {
+    let mut nodes = cluster_of_three();
+    nodes[1].ursa(&["target", "create", SECOND]).expect_ok();
+    let audit = |nodes: &[Node; 3]| nodes[0].ursa_json(&["audit", "--node", "all", "--limit", "1000"]);
+    let deeds = audit(&nodes);
+    let made: Vec<&Value> = deeds["items"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|deed| deed["action"] == "POST /v1/targets")
+        .collect();
+    assert_eq!(made.len(), 1, "{deeds}");
+    assert_eq!((&made[0]["node"], &made[0]["status"]), (&Value::from(2), &Value::from(201)), "{deeds}");
+    let text = nodes[0].ursa(&["audit", "--node", "2"]).expect_ok();
+    assert!(text.contains("POST /v1/targets") && text.contains("NODE"), "{text}");
+    let text = nodes[0].ursa(&["audit"]).expect_ok();
+    assert!(!text.contains("POST /v1/targets"), "its own log has what it was asked itself: {text}");
+
+    let http = Http::viewer(&nodes[0]);
+    // By whom each event of this code is told.
+    let tellers = |code: &str, node: Option<u64>| -> Vec<Vec<u64>> {
+        let all = http.get("/v1/events?node=all&limit=1000");
+        let events = all["items"].as_array().expect("a list").iter();
+        let is_meant =
+            |event: &&Value| event["code"] == code && node.is_none_or(|node| event["node"] == node);
+        let numbers = |event: &Value| -> Vec<u64> {
+            let mut by: Vec<u64> =
+                event["seen_by"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+            by.sort_unstable();
+            by
+        };
+        events.filter(is_meant).map(numbers).collect()
+    };
+    wait(LIMIT, "all have seen it, and it is told once", || {
+        tellers("target_made", None) == [vec![1, 2, 3]]
+    });
+
+    nodes[2].kill();
+    wait(LIMIT, "both miss it", || {
+        let told = tellers("node_lost", Some(3));
+        told.iter().flatten().collect::<BTreeSet<_>>() == [1, 2].iter().collect()
+    });
+    wait(LIMIT, "it cannot be asked", || audit(&nodes)["missing"][0]["node"] == 3);
+    assert_eq!(audit(&nodes)["missing"].as_array().map(Vec::len), Some(1));
+    let missing = http.get("/v1/events?node=all");
+    assert_eq!(missing["missing"][0]["node"], 3, "{missing}");
+
+    nodes[2].restart();
+    wait(LIMIT, "it is asked again", || audit(&nodes).get("missing").is_none());
+    let lost = tellers("node_lost", Some(3));
+    assert_eq!(lost.iter().flatten().count(), 2, "each has told it once: {lost:?}");
+}
+
 /// The nodes that a volume has copies on.
 fn on(node: &Node, volume: &str) -> Vec<u64> {
     let shown = node.ursa_json(&["volume", "show", volume]);

@@ -154,3 +154,49 @@ fn who_finds_no_place_is_told_what_was_looked_at() {
         })
     });
 }
+
+#[test]
+fn what_has_happened_and_was_done_on_all_nodes_is_told_by_any() {
+    let (first, second) = cluster();
+    second.ok(&["volume", "create", "db", "--size", "64M", "--on", "2"]);
+    let place = tempfile::tempdir().unwrap();
+    let disk = place.path().join("far").to_str().unwrap().to_owned();
+    second.ok(&["pool", "create", "far", &disk, "--size", "64M"]);
+
+    let told = |node: &Node, code: &str| -> Vec<Value> {
+        let all = node.json(&["events", "--node", "all", "--limit", "1000"]);
+        let of_code = |event: &&Value| event["code"] == code;
+        all["items"].as_array().unwrap().iter().filter(of_code).cloned().collect()
+    };
+    let both = |code: &str| {
+        let events = told(&first, code);
+        matches!(events.as_slice(), [one] if one["seen_by"].as_array().is_some_and(|by| by.len() == 2))
+    };
+    until("both have seen the volume, and it is told once", || both("volume_made"));
+    until("the pool's node has seen it", || !told(&first, "pool_made").is_empty());
+    assert_eq!(told(&first, "pool_made")[0]["seen_by"], json!([2]));
+    let of_second = first.json(&["events", "--node", "2", "--after", "0"]);
+    assert!(of_second["next"].is_u64() && !of_second["items"].as_array().unwrap().is_empty());
+    assert!(first.refused(1, &["events", "--node", "all", "--after", "0"]).contains("`until`"));
+    assert!(first.ok(&["events", "--node", "all"]).contains("SEEN BY"));
+
+    // What was asked of the second node is in its log, which any node shows.
+    let deeds = first.json(&["audit", "--node", "all"]);
+    let made = deeds["items"].as_array().unwrap().iter().find(|deed| deed["action"] == "POST /v1/pools");
+    let made = made.unwrap();
+    assert_eq!((&made["node"], &made["status"], &made["who"]), (&json!(2), &json!(201), &json!("local")));
+    let of_second = |node: &Node| node.json(&["audit", "--node", "2"])["items"].clone();
+    assert_eq!(of_second(&first), of_second(&second));
+    assert!(first.refused(1, &["audit", "--node", "all", "--before", "3"]).contains("`until`"));
+    assert!(first.refused(1, &["audit", "--node", "7"]).contains("no node"));
+
+    let _directory = second.kill();
+    until("the second node is missed", || first.json(&["node", "list"])[1]["up"] == false);
+    for what in ["events", "audit"] {
+        let all = first.json(&[what, "--node", "all"]);
+        assert_eq!(all["missing"][0]["reason"], "nothing is heard of it", "{what}: {all}");
+        assert!(!all["items"].as_array().unwrap().is_empty());
+        let told = first.ok(&[what, "--node", "all"]);
+        assert!(!told.contains("MISSING"), "that is said on standard error: {told}");
+    }
+}

@@ -4,6 +4,7 @@ mod access;
 mod cluster;
 mod errands;
 mod events;
+mod happened;
 mod history;
 mod hosts;
 mod links;

@@ -1,0 +1,169 @@
+//! What has happened and what was done on all nodes, as one of them tells it.
+
+use axum::body::Body;
+use axum::http::Request;
+use axum::http::header::AUTHORIZATION;
+use serde_json::{Value, json};
+
+use super::errands::{cluster_of, wait};
+use super::rig::{MIB, Rig};
+
+fn items(list: &Value) -> Vec<Value> {
+    list["items"].as_array().unwrap().clone()
+}
+
+/// What the node has seen by now: it takes its events while it is asked for something else.
+fn seen(rig: &Rig) -> Vec<Value> {
+    rig.get("/v1/nodes").json(200);
+    items(&rig.get("/v1/events?limit=1000").json(200))
+}
+
+fn of_code(events: &[Value], code: &str) -> Vec<Value> {
+    events.iter().filter(|event| event["code"] == code).cloned().collect()
+}
+
+fn numbers(list: &[Value]) -> Vec<u64> {
+    list.iter().map(|item| item["id"].as_u64().unwrap()).collect()
+}
+
+fn make_host(rig: &Rig, name: &str) {
+    let initiator = format!("iqn.2026-01.org.example:{name}");
+    rig.post("/v1/hosts", json!({"name": name, "initiators": [initiator]})).json(201);
+}
+
+#[test]
+fn any_node_tells_the_events_of_all_and_once_what_all_have_seen() {
+    let (first, mut second) = (Rig::new(), Rig::new());
+    cluster_of(&first, &second);
+    let (_first, carrying) = (first.carry_out(), second.carry_out());
+    make_host(&first, "a");
+    let pool = json!({"name": "far", "disks": [{"path": second.path("far.pool"), "size": 64 * MIB}]});
+    second.post("/v1/pools", pool).json(201);
+    let has = |rig: &Rig, code: &str| !of_code(&seen(rig), code).is_empty();
+    wait("both have seen it", || {
+        has(&first, "host_made") && has(&second, "host_made") && has(&second, "pool_made")
+    });
+
+    let all = first.get("/v1/events?node=all&limit=1000").json(200);
+    assert_eq!((&all["gap"], all.get("next"), all.get("missing")), (&json!(false), None, None));
+    let of_all = items(&all);
+    let [made]: [Value; 1] = of_code(&of_all, "host_made").try_into().unwrap();
+    let mut seen_by: Vec<u64> =
+        made["seen_by"].as_array().unwrap().iter().map(|node| node.as_u64().unwrap()).collect();
+    seen_by.sort_unstable();
+    assert_eq!((seen_by, made["revision"].is_u64(), made.get("node")), (vec![1, 2], true, None), "{made}");
+    let [pool]: [Value; 1] = of_code(&of_all, "pool_made").try_into().unwrap();
+    assert_eq!((&pool["seen_by"], &pool["node"]), (&json!([2]), &json!(2)), "{pool}");
+    let started: Vec<Value> =
+        of_code(&of_all, "node_started").into_iter().map(|event| event["seen_by"].clone()).collect();
+    assert!(started.contains(&json!([1])) && started.contains(&json!([2])), "each node's own: {started:?}");
+    let times: Vec<u64> = of_all.iter().map(|event| event["at"].as_u64().unwrap()).collect();
+    assert!(times.is_sorted(), "{times:?}");
+    // Whoever is asked.
+    let by_second = items(&second.get("/v1/events?node=all&limit=1000").json(200));
+    for code in ["host_made", "pool_made"] {
+        assert_eq!(of_code(&by_second, code), of_code(&of_all, code));
+    }
+    assert_eq!(items(&first.get("/v1/events?node=all&limit=2").json(200)).len(), 2);
+    assert_eq!(first.get("/v1/events?node=all&until=1").json(200)["items"], json!([]));
+
+    // One by one, in its own numbers.
+    let told = || {
+        let page = first.get("/v1/events?node=2&after=0&limit=1").json(200);
+        let rest = first.get(&format!("/v1/events?node=2&after={}&limit=1000", page["next"])).json(200);
+        [items(&page), items(&rest)].concat()
+    };
+    wait("all that it has seen", || numbers(&seen(&second)) == numbers(&told()));
+    assert!(told().iter().all(|event| event["seen_by"] == json!([2])));
+
+    first.get("/v1/events?node=all&after=0").refused(400, "query_invalid");
+    first.get("/v1/events?after=1&until=5").refused(400, "query_invalid");
+    first.get("/v1/events?node=x").refused(400, "query_invalid");
+    first.get("/v1/events?node=7").refused(404, "node_not_found");
+    first.get("/v1/events/stream?node=all").refused(400, "query_invalid");
+
+    drop(carrying);
+    let missing = first.get("/v1/events?node=2").json(200);
+    assert_eq!((&missing["items"], missing.get("next")), (&json!([]), None));
+    let reason = missing["missing"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("or stops"), "nobody answers there: {reason}");
+    second.stop();
+    wait("a node that is missed", || first.get("/v1/nodes").json(200)["items"][1]["up"] == false);
+    let all = first.get("/v1/events?node=all&limit=1000").json(200);
+    let missing = json!([{"node": 2, "node_name": "test", "reason": "nothing is heard of it"}]);
+    assert_eq!(all["missing"], missing);
+    assert_eq!(of_code(&items(&all), "host_made")[0]["seen_by"], json!([1]));
+}
+
+#[test]
+fn who_has_done_what_on_another_node_is_told_to_administrators() {
+    let (first, second) = (Rig::new(), Rig::new());
+    cluster_of(&first, &second);
+    let carrying = second.carry_out();
+    make_host(&second, "a");
+    second.delete("/v1/hosts/b").refused(404, "host_not_found");
+    make_host(&first, "c");
+
+    let all = first.get("/v1/audit?node=all&limit=1000").json(200);
+    assert_eq!(all.get("missing"), None);
+    let deeds = items(&all);
+    let on_hosts = |node: u64| -> Vec<String> {
+        let deeds = deeds.iter().filter(|deed| {
+            deed["node"] == node && deed["action"].as_str().unwrap().contains("/v1/hosts")
+        });
+        deeds.map(|deed| format!("{} {} {}", deed["node_name"], deed["action"], deed["status"])).collect()
+    };
+    assert_eq!(on_hosts(1), [r#""test" "POST /v1/hosts" 201"#]);
+    assert_eq!(on_hosts(2), [r#""test" "DELETE /v1/hosts/b" 404"#, r#""test" "POST /v1/hosts" 201"#]);
+    let times: Vec<u64> = deeds.iter().map(|deed| deed["at"].as_u64().unwrap()).collect();
+    assert!(times.is_sorted_by(|a, b| a >= b), "{times:?}");
+    assert_eq!(items(&first.get("/v1/audit?node=all&limit=2").json(200)).len(), 2);
+    assert_eq!(first.get("/v1/audit?node=all&until=1").json(200)["items"], json!([]));
+
+    // One by one, in its own numbers.
+    let own = numbers(&items(&second.get("/v1/audit").json(200)));
+    assert_eq!(numbers(&items(&first.get("/v1/audit?node=2").json(200))), own);
+    let older = first.get(&format!("/v1/audit?node=2&before={}", own[0])).json(200);
+    assert_eq!(numbers(&items(&older)), own[1..]);
+
+    first.get("/v1/audit?node=all&before=3").refused(400, "query_invalid");
+    first.get("/v1/audit?node=7").refused(404, "node_not_found");
+    for role in ["viewer", "operator"] {
+        let token = first.post("/v1/tokens", json!({"name": role, "role": role})).json(201);
+        let secret = format!("Bearer {}", token["secret"].as_str().unwrap());
+        let request = Request::get("/v1/audit?node=2").header(AUTHORIZATION, secret);
+        first.send(request.body(Body::empty()).unwrap()).refused(403, "role_too_low");
+    }
+
+    drop(carrying);
+    let all = first.get("/v1/audit?node=all").json(200);
+    assert_eq!(all["missing"][0]["node"], 2);
+    assert!(items(&all).iter().all(|deed| deed["node"] == 1));
+}
+
+#[test]
+fn a_log_that_another_node_cannot_read_is_missing_with_why() {
+    let first = Rig::new();
+    let second = Rig::prepared(|dir| std::fs::create_dir_all(dir.join("audit/audit.jsonl")).unwrap());
+    cluster_of(&first, &second);
+    let _carrying = second.carry_out();
+    second.get("/v1/audit").refused(500, "audit_unreadable");
+    let all = first.get("/v1/audit?node=all").json(200);
+    assert_eq!(all["missing"][0]["node"], 2);
+    let reason = all["missing"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("audit log cannot be read"), "{reason}");
+    assert!(!items(&all).is_empty(), "what this node was asked");
+}
+
+#[test]
+fn a_node_without_a_cluster_tells_its_own() {
+    let rig = Rig::new();
+    make_host(&rig, "a");
+    wait("it has seen it", || !of_code(&seen(&rig), "host_made").is_empty());
+    let all = items(&rig.get("/v1/events?node=all&limit=1000").json(200));
+    let [made]: [Value; 1] = of_code(&all, "host_made").try_into().unwrap();
+    assert_eq!((made.get("seen_by"), made.get("node")), (None, None));
+    assert_eq!(items(&rig.get("/v1/audit?node=all").json(200)).len(), 1);
+    rig.get("/v1/events?node=1").refused(409, "no_cluster");
+    rig.get("/v1/audit?node=1").refused(409, "no_cluster");
+}
