@@ -288,6 +288,10 @@ it('shows a node that was killed, what it means, and its return to the end of th
   await said('default of n1')
   await said(/^Pools of n3 \(node 3\) are missing: /)
   await shoot(page, 'down-pools')
+  await go('#/events')
+  await said(/^Events of n3 \(node 3\) are missing: /)
+  await said(/^Entries of n3 \(node 3\) are missing: /)
+  await page.getByRole('row', { name: /n2 .*POST \/v1\/cluster\/join/ }).waitFor()
   await go('#/volumes/mail')
 
   // So slow that it takes about this time.
@@ -327,6 +331,11 @@ it('shows a node that was killed, what it means, and its return to the end of th
   await go('#/events')
   for (const code of [/^node_lost \(\w+\), .*node 3/, /^copy_lost \(\w+\), /, /^node_returned/, /^sync_ended \(\w+\), /]) await said(code)
   await shoot(page, 'events-after-loss')
+  // Of one node alone.
+  await field(/^Node$/).click()
+  await page.getByRole('option', { name: /^n3/ }).click()
+  await page.getByLabel('Filter').fill('node_started')
+  await said(/^node_started, n3, .*seen by node 3$/)
   await go('#/')
   await said('All is well')
 })

@@ -126,12 +126,19 @@ export const lookAgain = () => queries.invalidateQueries()
 /** What has happened last, as far as one screen shows it. */
 const EVENTS_MAX = 200
 
-export const useEvents = () =>
-  useQuery({
-    queryKey: ['events'],
-    queryFn: async () => (await data(api.GET('/v1/events', { params: { query: { limit: EVENTS_MAX } } }))).items,
+/** A node by its number, or all of them. */
+export type OfNode = number | 'all'
+
+const eventsOf = (node: OfNode) =>
+  queryOptions({
+    queryKey: ['events', node],
+    queryFn: () => data(api.GET('/v1/events', { params: { query: { limit: EVENTS_MAX, node: String(node) } } })),
     refetchInterval: SOON,
   })
+
+/** In the order in which they have happened. */
+export const useEvents = (node: OfNode = 'all') => useQuery({ ...eventsOf(node), select: itemsOf })
+export const useMissingEvents = (node: OfNode = 'all') => useQuery({ ...eventsOf(node), select: missingOf }).data ?? NONE
 
 /** What is under way: copies of the whole cluster, and changes of the node that is asked. */
 export const useJobs = () =>
@@ -177,11 +184,14 @@ export interface AuditEntry {
   action: string
   status: number
   code?: string | null
+  /** The node whose log has it. */
+  node?: number | null
+  node_name?: string | null
 }
 
 export const useUsers = () => useQuery({ queryKey: ['users'], queryFn: async () => (await json<{ items: User[] }>('GET', '/v1/users')).items, refetchInterval: LATER })
 export const useTokens = () => useQuery({ queryKey: ['tokens'], queryFn: async () => (await json<{ items: Token[] }>('GET', '/v1/tokens')).items, refetchInterval: LATER })
 
-/** What was asked of this node, the newest first. */
-export const useAudit = (limit: number) =>
-  useQuery({ queryKey: ['audit', limit], queryFn: async () => (await json<{ items: AuditEntry[] }>('GET', `/v1/audit?limit=${limit}`)).items, refetchInterval: SOON * 2 })
+/** What was asked of nodes, the newest first. */
+export const useAudit = (limit: number, node: OfNode) =>
+  useQuery({ queryKey: ['audit', limit, node], queryFn: () => json<Listed<AuditEntry>>('GET', `/v1/audit?limit=${limit}&node=${node}`), refetchInterval: SOON * 2 })

@@ -1,5 +1,6 @@
 import { Group, Stack, Text } from '@mantine/core'
 import type { Event } from '../api/types'
+import { seenBy } from '../words/events'
 import { Age } from './Age'
 import { State, type Tone } from './State'
 
@@ -14,8 +15,8 @@ export function toneOf(event: Event): Tone {
   }
 }
 
-/** The newest first: a node numbers them as it sees them. */
-export const newestFirst = (events: Event[]) => [...events].sort((a, b) => b.id - a.id)
+/** The newest first: they come in the order in which they have happened. */
+export const newestFirst = (events: Event[]) => [...events].reverse()
 
 /** Codes of what happens to volumes (docs/use/events.md): nodes, pools and hosts may have the same name. */
 const OF_VOLUMES = /^(volume|copy|sync|strategy|fork)_|^went_on_alone$/
@@ -37,6 +38,7 @@ export function EventLine({ event, full = false }: { event: Event; full?: boolea
             {event.cause ? ` (${event.cause})` : ''}
             {event.subject ? `, ${event.subject}` : ''}
             {event.node !== undefined && event.node !== null ? `, node ${event.node}` : ''}, {new Date(event.at * 1000).toLocaleString()}
+            {seenBy(event) ? `, ${seenBy(event)}` : ''}
           </Text>
         )}
       </Stack>

@@ -1,23 +1,40 @@
-import { Button, Group, SegmentedControl, Stack, Table, Text, TextInput, Title } from '@mantine/core'
+import { Button, Group, SegmentedControl, Select, Stack, Table, Text, TextInput, Title } from '@mantine/core'
 import { useState } from 'react'
 import { useMe } from '../api/access'
-import { useAudit, useEvents } from '../api/queries'
+import { type OfNode, useAudit, useEvents, useMissingEvents, useNodes } from '../api/queries'
 import { Age } from '../parts/Age'
 import { EventLine, newestFirst, toneOf } from '../parts/events'
+import { MissingNote } from '../parts/MissingNote'
 import { Panel } from '../parts/Panel'
 import { Empty, ProblemAlert } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
 import { State } from '../parts/State'
+import { keyOf } from '../words/events'
 
 export function Events() {
   const me = useMe()
+  const nodes = useNodes().data ?? []
+  const [chosen, setChosen] = useState('all')
+  // Chosen, and taken out of the cluster since.
+  const node = nodes.find((one) => String(one.id) === chosen)?.id ?? 'all'
   return (
     <Stack gap="md">
-      <Title order={1} size="h3">
-        Events and audit
-      </Title>
-      <EventsPanel />
-      {me?.role === 'admin' && <AuditPanel />}
+      <Group justify="space-between" align="flex-end">
+        <Title order={1} size="h3">
+          Events and audit
+        </Title>
+        {nodes.length > 1 && (
+          <Select
+            label="Node"
+            data={[{ value: 'all', label: 'All nodes' }, ...nodes.map((one) => ({ value: String(one.id), label: `${one.name} (node ${one.id})` }))]}
+            value={String(node)}
+            onChange={(value) => setChosen(value ?? 'all')}
+            allowDeselect={false}
+          />
+        )}
+      </Group>
+      <EventsPanel node={node} />
+      {me?.role === 'admin' && <AuditPanel node={node} inCluster={nodes.length > 0} />}
       {me && me.role !== 'admin' && (
         <Panel title="Audit">
           <Empty>Who did what is for admins to read; you are {me.role === 'operator' ? 'an operator' : 'a viewer'}.</Empty>
@@ -30,8 +47,9 @@ export function Events() {
 /** So many events are shown at once; the audit log is below them. */
 const EVENTS_PAGE = 30
 
-function EventsPanel() {
-  const events = useEvents()
+function EventsPanel({ node }: { node: OfNode }) {
+  const events = useEvents(node)
+  const missing = useMissingEvents(node)
   const [severity, setSeverity] = useState('all')
   const [text, setText] = useState('')
   const [many, setMany] = useState(EVENTS_PAGE)
@@ -40,7 +58,8 @@ function EventsPanel() {
     (event) => (severity === 'all' || toneOf(event) !== 'ok') && (wanted === '' || [event.text, event.code, event.subject, event.cause].some((part) => part?.toLowerCase().includes(wanted))),
   )
   return (
-    <Panel title="Events" at={events.dataUpdatedAt} note="What the node that this page asks has seen: of the cluster what all nodes see; of sessions, pools and disks its own. The newest first.">
+    <Panel title="Events" at={events.dataUpdatedAt} note="What nodes have seen, by their clocks, the newest first. What several have seen of the cluster is there once; sessions, pools and disks are each node’s own.">
+      <MissingNote what="Events" missing={missing} />
       {events.error && <ProblemAlert error={events.error} what="The events cannot be read" />}
       <Stack gap="sm">
         <Group gap="sm">
@@ -49,7 +68,7 @@ function EventsPanel() {
         </Group>
         {events.data && shown.length === 0 && <Empty>{events.data.length === 0 ? 'Nothing has happened yet that is worth a line.' : 'No event is like that. Change the filter.'}</Empty>}
         {shown.slice(0, many).map((event) => (
-          <EventLine key={event.id} event={event} full />
+          <EventLine key={keyOf(event)} event={event} full />
         ))}
         {shown.length > many && (
           <Button variant="default" size="compact-sm" style={{ alignSelf: 'flex-start' }} onClick={() => setMany(many + EVENTS_PAGE)}>
@@ -66,21 +85,24 @@ const PAGE = 100
 /** As the API has it. */
 const AUDIT_MAX = 1000
 
-function AuditPanel() {
+function AuditPanel({ node, inCluster }: { node: OfNode; inCluster: boolean }) {
   const [limit, setLimit] = useState(PAGE)
-  const audit = useAudit(limit)
+  const audit = useAudit(limit, node)
+  const entries = audit.data?.items
   return (
-    <Panel title="Audit" at={audit.dataUpdatedAt} note="What was asked of the node that this page asks, by whom, and what became of it; the newest first.">
+    <Panel title="Audit" at={audit.dataUpdatedAt} note="What was asked of which node, by whom, and what became of it; the newest first.">
+      <MissingNote what="Entries" missing={audit.data?.missing ?? []} />
       {audit.error && <ProblemAlert error={audit.error} what="The audit log cannot be read" />}
-      {audit.data?.length === 0 ? (
+      {entries?.length === 0 ? (
         <Empty>Nothing has been changed yet.</Empty>
       ) : (
-        <Rows width={700} head={['When', 'Who', 'From', 'What', 'Answer']}>
-          {(audit.data ?? []).map((entry) => (
-            <Table.Tr key={entry.id}>
+        <Rows width={700} head={['When', inCluster && 'Node', 'Who', 'From', 'What', 'Answer']}>
+          {(entries ?? []).map((entry) => (
+            <Table.Tr key={`${entry.node ?? ''}/${entry.id}`}>
               <Table.Td>
                 <Age at={entry.at * 1000} />
               </Table.Td>
+              {inCluster && <Table.Td>{entry.node_name || (entry.node ? `node ${entry.node}` : '')}</Table.Td>}
               <Table.Td>
                 {entry.who} <Text span size="xs" c="dimmed">{!entry.by ? 'not proved' : entry.by === 'local' ? 'on the node itself' : `by ${entry.by}`}</Text>
               </Table.Td>
@@ -93,7 +115,7 @@ function AuditPanel() {
           ))}
         </Rows>
       )}
-      {audit.data && audit.data.length >= limit && limit < AUDIT_MAX && (
+      {entries && entries.length >= limit && limit < AUDIT_MAX && (
         <Button variant="default" size="compact-sm" onClick={() => setLimit(Math.min(AUDIT_MAX, limit + PAGE * 3))}>
           Show more
         </Button>

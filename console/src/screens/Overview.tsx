@@ -1,6 +1,6 @@
 import { Alert, Anchor, Box, Group, Progress, SimpleGrid, Stack, Text, Title } from '@mantine/core'
 import { useMemo } from 'react'
-import { useEvents, useHistory, useJobs, useMissingPools, useMissingSessions, useMissingVolumes, useNode, useNodes, usePools, useSessions, useVolumes } from '../api/queries'
+import { useEvents, useHistory, useJobs, useMissingEvents, useMissingPools, useMissingSessions, useMissingVolumes, useNode, useNodes, usePools, useSessions, useVolumes } from '../api/queries'
 import type { ClusterNode, Pool, Volume } from '../api/types'
 import { Age } from '../parts/Age'
 import { useNow } from '../parts/clock'
@@ -11,6 +11,7 @@ import { MissingNote } from '../parts/MissingNote'
 import { Figure, Panel } from '../parts/Panel'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { COLOR, State } from '../parts/State'
+import { keyOf } from '../words/events'
 import { type Forecast, forecast } from '../words/forecast'
 import type { Finding } from '../words/health'
 import { LOSS_TONE, type NodeLoss, lossesByNode } from '../words/losses'
@@ -237,9 +238,11 @@ function WorkPanel({ nodes }: { nodes: ClusterNode[] }) {
 
 function EventsPanel() {
   const events = useEvents()
+  const missing = useMissingEvents()
   const last = newestFirst(events.data ?? []).slice(0, 6)
   return (
     <Panel title="Latest events" at={events.dataUpdatedAt} right={<To href="#/events" small>All</To>}>
+      <MissingNote what="Events" missing={missing} />
       {events.error ? (
         <ProblemAlert error={events.error} what="The events cannot be read" />
       ) : !events.data ? (
@@ -249,7 +252,7 @@ function EventsPanel() {
       ) : (
         <Stack gap={8}>
           {last.map((event) => (
-            <EventLine key={event.id} event={event} />
+            <EventLine key={keyOf(event)} event={event} />
           ))}
         </Stack>
       )}

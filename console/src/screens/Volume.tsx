@@ -1,5 +1,5 @@
 import { Alert, Group, SimpleGrid, Stack, Text, Title } from '@mantine/core'
-import { useEvents, useNode, useNodes, useVolume } from '../api/queries'
+import { useEvents, useMissingEvents, useNode, useNodes, useVolume } from '../api/queries'
 import type { ClusterNode, Volume } from '../api/types'
 import { useCounted } from '../live/histogram'
 import { useLiveVolume } from '../live/live'
@@ -7,11 +7,13 @@ import { EventLine, eventsOfVolume, newestFirst } from '../parts/events'
 import { Histogram } from '../parts/Histogram'
 import { Icon } from '../parts/Icon'
 import { LivePanel } from '../parts/LivePanel'
+import { MissingNote } from '../parts/MissingNote'
 import { Facts, Panel } from '../parts/Panel'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { CopyBadge, State } from '../parts/State'
 import { SyncRow } from '../parts/SyncRow'
 import { link } from '../route'
+import { keyOf } from '../words/events'
 import { LOSS_TONE } from '../words/losses'
 import { agreement, etcdDecides } from '../words/record'
 import { size } from '../words/size'
@@ -177,9 +179,11 @@ const EVENTS_MAX = 8
 
 function EventsPanel({ volume }: { volume: Volume }) {
   const events = useEvents()
+  const missing = useMissingEvents()
   const all = newestFirst(eventsOfVolume(events.data ?? [], volume.name))
   return (
-    <Panel title="Events" at={events.dataUpdatedAt} note="What the node that this page asks has seen of it lately, the newest first." right={<To href="#/events" small>All</To>}>
+    <Panel title="Events" at={events.dataUpdatedAt} note="What nodes have seen of it lately, the newest first." right={<To href="#/events" small>All</To>}>
+      <MissingNote what="Events" missing={missing} />
       {events.error ? (
         <ProblemAlert error={events.error} what="The events cannot be read" />
       ) : !events.data ? (
@@ -189,7 +193,7 @@ function EventsPanel({ volume }: { volume: Volume }) {
       ) : (
         <Stack gap={8}>
           {all.slice(0, EVENTS_MAX).map((event) => (
-            <EventLine key={event.id} event={event} />
+            <EventLine key={keyOf(event)} event={event} />
           ))}
           {all.length > EVENTS_MAX && <Text size="sm" c="dimmed">and {all.length - EVENTS_MAX} before that.</Text>}
         </Stack>

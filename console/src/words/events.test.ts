@@ -1,0 +1,16 @@
+import { describe, expect, it } from 'vitest'
+import { keyOf, seenBy } from './events'
+
+describe('events of all nodes', () => {
+  it('are told apart by the node that has counted them', () => {
+    expect(keyOf({ id: 7, seen_by: [2, 1] })).toBe('2/7')
+    expect(keyOf({ id: 7, seen_by: [1] })).not.toBe(keyOf({ id: 7, seen_by: [2] }))
+    expect(keyOf({ id: 7 })).toBe('/7')
+  })
+  it('say who has seen them', () => {
+    expect(seenBy({ seen_by: [3] })).toBe('seen by node 3')
+    expect(seenBy({ seen_by: [3, 1, 2] })).toBe('seen by nodes 1, 2 and 3')
+    expect(seenBy({ seen_by: [5, 4, 3, 2, 1] })).toBe('seen by nodes 1, 2, 3 and 2 more')
+    expect(seenBy({})).toBeUndefined()
+  })
+})

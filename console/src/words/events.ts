@@ -1,0 +1,13 @@
+// Events of all nodes: which is which, and who has seen it.
+
+import type { Event } from '../api/types'
+import { listed } from './missing'
+
+/** Numbers are a node's own: with that node they tell events apart. */
+export const keyOf = (event: Pick<Event, 'id' | 'seen_by'>) => `${event.seen_by?.[0] ?? ''}/${event.id}`
+
+/** `seen by node 1`, `seen by nodes 1, 2 and 3`; undefined without a cluster. */
+export function seenBy({ seen_by }: Pick<Event, 'seen_by'>): string | undefined {
+  if (!seen_by || seen_by.length === 0) return undefined
+  return `seen by ${seen_by.length > 1 ? 'nodes' : 'node'} ${listed([...seen_by].sort((a, b) => a - b).map(String))}`
+}
