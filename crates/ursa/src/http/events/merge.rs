@@ -10,7 +10,7 @@ use api::Event;
 /// Seconds between what two nodes see of a third one: a node that is silent is missed within a few, and clocks differ a little.
 const SIGHT_MAX: u64 = 10;
 
-/// The newest `limit` of what nodes tell, the oldest first; what several tell is there once. `told` says of each by whom it is told.
+/// The newest `limit` of what nodes tell, the oldest first; what several tell is there once, with the numbers of all of them in `seen_by`.
 pub(super) fn merged(mut told: Vec<Event>, limit: usize) -> Vec<Event> {
     // Of one node they stay as it has told them.
     told.sort_by_key(|event| (event.at, event.seen_by.first().copied()));

@@ -228,7 +228,7 @@ pub(super) struct Beginning {
     after: Option<u64>,
 }
 
-/// What happens, as it happens (server-sent events).
+/// What the node that is asked sees happen, as it happens (server-sent events).
 ///
 /// Messages `event` have an event as `GET /v1/events` has it. A message `gap` says that events after the one that was named are not there any more. The stream ends
 /// when the session, the token or the role does by which it was asked for; a node has at most 48, and 16 of one user or token.

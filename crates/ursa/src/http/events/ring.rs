@@ -36,7 +36,7 @@ pub struct Ring {
 
 /// Some of the events of a node, the oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Page {
+pub(in crate::http) struct Page {
     pub(super) items: Vec<Event>,
     /// Events after the one that was named are not there any more, or it is none of this node's.
     pub(super) gap: bool,

@@ -14,7 +14,7 @@ fn items(list: &Value) -> Vec<Value> {
 
 /// What the node has seen by now: it takes its events while it is asked for something else.
 fn seen(rig: &Rig) -> Vec<Value> {
-    rig.get("/v1/nodes").json(200);
+    rig.get("/v1/volumes").json(200);
     items(&rig.get("/v1/events?limit=1000").json(200))
 }
 
