@@ -1,7 +1,13 @@
 //! Work for all volumes, in parts, so that requests of hosts come in between. What changes meanwhile is seen or not.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
 /// How many things are looked at in one turn of a core: some tens of microseconds of work, which is what a host's request may wait for it.
 pub const A_TURN: usize = 8;
+
+/// The same where one takes less than half a microsecond: nothing is made of it, it is only looked at.
+pub const A_QUICK_TURN: usize = 64;
 
 /// Calls `each` with a few items in each turn of this core.
 pub async fn for_each<T>(items: impl IntoIterator<Item = T>, mut each: impl FnMut(T)) {
@@ -13,6 +19,21 @@ pub async fn for_each<T>(items: impl IntoIterator<Item = T>, mut each: impl FnMu
     }
 }
 
+/// Calls `each` with [`A_QUICK_TURN`] of what the map has, in order, from behind `after` on. Gives the last of their keys, if there may be more: the next turn goes on behind it.
+pub fn look_at_some<K: Copy + Ord, V>(
+    map: &mut BTreeMap<K, V>,
+    after: Option<K>,
+    mut each: impl FnMut(K, &mut V),
+) -> Option<K> {
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let (mut looked_at, mut last) = (0, None);
+    for (key, value) in map.range_mut::<K, _>((from, Bound::Unbounded)).take(A_QUICK_TURN) {
+        each(*key, value);
+        (looked_at, last) = (looked_at + 1, Some(*key));
+    }
+    last.filter(|_| looked_at == A_QUICK_TURN)
+}
+
 /// What `of` makes of the items, a few in each turn of this core, but for those of which it makes nothing.
 pub async fn filter_map<T, R>(
     items: impl IntoIterator<Item = T>,
@@ -21,4 +42,62 @@ pub async fn filter_map<T, R>(
     let mut all = Vec::new();
     for_each(items, |item| all.extend(of(item))).await;
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many each turn looks at, where `meanwhile` happens after each.
+    fn turns(
+        map: &mut BTreeMap<usize, usize>,
+        mut meanwhile: impl FnMut(&mut BTreeMap<usize, usize>),
+    ) -> Vec<usize> {
+        let (mut turns, mut after) = (Vec::new(), None);
+        loop {
+            let mut looked_at = 0;
+            after = look_at_some(map, after, |_, looks| {
+                *looks += 1;
+                looked_at += 1;
+            });
+            turns.push(looked_at);
+            if after.is_none() {
+                return turns;
+            }
+            meanwhile(map);
+        }
+    }
+
+    fn of(count: usize) -> BTreeMap<usize, usize> {
+        (0..count).map(|key| (key, 0)).collect()
+    }
+
+    #[test]
+    fn each_is_looked_at_once_and_no_turn_looks_at_many() {
+        const MANY: usize = 2 * A_QUICK_TURN;
+        for (count, expected) in [
+            (0, vec![0]),
+            (1, vec![1]),
+            (A_QUICK_TURN - 1, vec![A_QUICK_TURN - 1]),
+            (A_QUICK_TURN, vec![A_QUICK_TURN, 0]),
+            (MANY + 3, vec![A_QUICK_TURN, A_QUICK_TURN, 3]),
+        ] {
+            let mut map = of(count);
+            assert_eq!(turns(&mut map, |_| {}), expected, "of {count}");
+            assert!(map.values().all(|looks| *looks == 1), "of {count}");
+        }
+    }
+
+    #[test]
+    fn what_stays_is_looked_at_once_whatever_comes_and_goes() {
+        let mut map = of(A_QUICK_TURN + 2);
+        // The one behind which the second turn goes on.
+        let last = A_QUICK_TURN - 1;
+        let looked_at = turns(&mut map, |map| {
+            map.remove(&last);
+            map.insert(A_QUICK_TURN + 7, 0);
+        });
+        assert_eq!(looked_at, [A_QUICK_TURN, 3]);
+        assert!(map.values().all(|looks| *looks == 1), "{map:?}");
+    }
 }

@@ -18,6 +18,7 @@ use crate::copies::{
     ADDED, Answer, Ask, ClusterError, CopyEntry, DroppedCopy, ForkState, Keeper, Leaves, NewCopy, NodeEntry,
     StandingEntry, SyncPause, VolumeEntry, json, node_key, volume_key, volume_name_key,
 };
+use crate::parts::A_TURN;
 use crate::shard::Shard;
 use crate::volume::VolumeId;
 
@@ -284,10 +285,13 @@ impl Control {
     pub(super) async fn tidy_copies(self: Rc<Control>, keeper: Rc<Keeper>) {
         while !keeper.is_stopping() {
             rt::sleep(TIDY_EVERY).await;
-            for entry in keeper.entries_here() {
-                self.rename_copy(&entry).await;
+            for (number, (id, name)) in keeper.names_here().into_iter().enumerate() {
+                if number > 0 && number.is_multiple_of(A_TURN) {
+                    rt::next_turn().await;
+                }
+                self.rename_copy(id, name).await;
             }
-            for (entry, dropped) in keeper.dropped_here() {
+            for (entry, dropped) in keeper.dropped_here().await {
                 if let Err(error) = self.drop_left_copy(&keeper, &entry, dropped).await {
                     tracing::warn!(volume = entry.name, %error, "the copy that was taken off this node could not be deleted yet");
                 }
@@ -296,13 +300,12 @@ impl Control {
         }
     }
 
-    async fn rename_copy(self: &Rc<Control>, entry: &VolumeEntry) {
-        let Some(id) = VolumeId::parse(&entry.id) else { return };
+    async fn rename_copy(self: &Rc<Control>, id: VolumeId, name: String) {
         let Some((pool, info)) = self.current_of(self.copies_of(id)) else { return };
-        if info.name == entry.name || info.copy.is_none() {
+        if info.name == name || info.copy.is_none() {
             return;
         }
-        let name = entry.name.clone();
+        let called = name.clone();
         let renamed =
             self.change(Work::new("renaming the copy of volume", &info.name), |changing| async move {
                 let things =
@@ -313,7 +316,7 @@ impl Control {
             });
         // A volume of this node alone may be called so. It does no harm: the record's names come first.
         if let Err(error) = renamed.await {
-            tracing::debug!(volume = entry.name, %error, "the pool calls its copy of a volume what it was called before");
+            tracing::debug!(volume = called, %error, "the pool calls its copy of a volume what it was called before");
         }
     }
 

@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use super::linked::Linked;
 use super::lock::LockMessage;
 use super::pace::Pace;
 use super::{Address, Keeper, SliceCopy, Traffic};
+use crate::parts::A_TURN;
 use crate::shard::Shard;
 use crate::volume::core_of;
 
@@ -180,7 +182,7 @@ impl Copies {
     pub async fn tick(self: Rc<Self>) {
         loop {
             rt::sleep(replica::TICK).await;
-            self.slices().iter().for_each(SliceCopy::tick);
+            self.for_each_slice(A_TURN, SliceCopy::tick).await;
         }
     }
 
@@ -279,6 +281,27 @@ impl Copies {
     /// The slices of this core.
     pub fn slices(&self) -> Vec<Rc<SliceCopy>> {
         self.slices.borrow().values().cloned().collect()
+    }
+
+    /// Calls `each` with the slices of this core, in the order of their addresses, so many in each turn of it. None is held in between: one that is held cannot be closed,
+    /// nor its volume deleted.
+    pub(super) async fn for_each_slice(&self, a_turn: usize, mut each: impl FnMut(&Rc<SliceCopy>)) {
+        let mut after: Option<Address> = None;
+        loop {
+            let part: Vec<Rc<SliceCopy>> = {
+                let slices = self.slices.borrow();
+                let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+                let rest = slices.range::<Address, _>((from, Bound::Unbounded));
+                rest.take(a_turn).map(|(_, copy)| Rc::clone(copy)).collect()
+            };
+            part.iter().for_each(&mut each);
+            if part.len() < a_turn {
+                return;
+            }
+            after = part.last().map(|copy| copy.address());
+            drop(part);
+            rt::next_turn().await;
+        }
     }
 
     /// A slice of this core.

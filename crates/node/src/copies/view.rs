@@ -1,10 +1,12 @@
 //! What the slices of a copy know together.
 
-use replica::{Replica, Slots, View};
+use replica::{Epoch, Replica, Slots, View};
 
 /// What one slice knows of the other copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceView {
+    /// The epoch in which it acts, and knows this; of several slices the earliest. `None`: in none.
+    pub epoch: Option<Epoch>,
     /// Outside, brought up to date from here, and missing little.
     pub caught_up: Slots,
     /// The same, and missing much. Who is neither is brought up to date by another node, or by nobody.
@@ -22,6 +24,7 @@ pub struct SliceView {
 impl SliceView {
     /// It is closed for a while: it finishes nothing.
     pub const CLOSED: SliceView = SliceView {
+        epoch: None,
         caught_up: Slots::NONE,
         behind: Slots::NONE,
         promotable: Slots::NONE,
@@ -33,6 +36,7 @@ impl SliceView {
     /// What this slice knows.
     pub fn of(replica: &Replica) -> SliceView {
         SliceView {
+            epoch: replica.config().map(|config| config.epoch),
             caught_up: replica.caught_up(),
             behind: replica.behind(),
             promotable: replica.promotable(),
@@ -46,6 +50,7 @@ impl SliceView {
     #[must_use]
     pub fn and(self, other: SliceView) -> SliceView {
         SliceView {
+            epoch: self.epoch.min(other.epoch),
             // Slices of one copy may be brought up to date by different nodes: each speaks for its own.
             caught_up: self.caught_up.or(other.caught_up),
             behind: self.behind.or(other.behind),
@@ -54,6 +59,12 @@ impl SliceView {
             starved: self.starved.or(other.starved),
             failed: self.failed || other.failed,
         }
+    }
+
+    /// What of it holds where the volume is acted in `epoch`: of who has come and gone since a slice looked, it says nothing any more.
+    #[must_use]
+    pub fn holds_in(self, epoch: Option<Epoch>) -> SliceView {
+        if self.epoch == epoch { self } else { SliceView { failed: self.failed, ..SliceView::CLOSED } }
     }
 
     /// As the steward wants it, with those that have said that they leave, and those that would keep writes waiting.
@@ -71,6 +82,7 @@ mod tests {
     fn slice(caught_up: u8, behind: u8) -> SliceView {
         let [caught_up, behind] = [caught_up, behind].map(Slots::from_bits);
         SliceView {
+            epoch: Some(Epoch(4)),
             caught_up,
             behind,
             promotable: Slots::from_bits(0b100),
@@ -90,5 +102,21 @@ mod tests {
         assert!(slice(0, 0).and(SliceView { failed: true, ..slice(0, 0) }).failed);
         let none = SliceView { promotable: Slots::NONE, ..slice(0, 0) };
         assert!(slice(0, 0).and(none).promotable.is_empty(), "all slices must have everything");
+    }
+
+    #[test]
+    fn what_was_known_in_another_epoch_counts_no_more_but_a_disk_that_failed_has_failed() {
+        let now = slice(0b010, 0);
+        assert_eq!(now.holds_in(Some(Epoch(4))), now);
+        for (view, epoch) in [
+            (now, Some(Epoch(6))),
+            (now, None),
+            (now.and(SliceView { epoch: Some(Epoch(3)), ..now }), Some(Epoch(4))),
+            (now.and(SliceView { epoch: None, ..now }), Some(Epoch(4))),
+        ] {
+            let holds = view.holds_in(epoch);
+            assert!(holds.promotable.is_empty() && holds.caught_up.is_empty() && !holds.failed, "{view:?}");
+            assert!(SliceView { failed: true, ..view }.holds_in(epoch).failed);
+        }
     }
 }

@@ -11,6 +11,9 @@ const VOLUMES: usize = 20;
 
 const _: () = assert!(VOLUMES > 2 * node::parts::A_TURN && !VOLUMES.is_multiple_of(node::parts::A_TURN));
 
+/// More than a turn looks at where each is only looked at.
+const MANY: usize = node::parts::A_QUICK_TURN + 6;
+
 fn names(all: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut all: Vec<String> = all.into_iter().collect();
     all.sort();
@@ -22,9 +25,9 @@ fn numbered(numbers: impl IntoIterator<Item = usize>) -> Vec<String> {
 }
 
 impl Cluster {
-    fn make_many(&self) {
-        self.control(0, |control| async move {
-            for name in numbered(0..VOLUMES) {
+    fn make_many(&self, count: usize) {
+        self.control(0, move |control| async move {
+            for name in numbered(0..count) {
                 let shape = Shape { kind: VolumeKind::Ram, ..Shape::thick() };
                 let (copies, size) = (Some(Placement::Count(2)), ByteLen(MIB));
                 let new = NewVolume { name, copies, size, ..new_volume(POOL, shape) };
@@ -33,12 +36,21 @@ impl Cluster {
         });
         self.world.run_for(Duration::from_millis(100));
     }
+
+    /// How many copies are in sync, of all volumes together.
+    fn all_in_sync(&self, index: usize) -> usize {
+        self.control(index, |control| async move {
+            let volumes = control.keeper().unwrap().volumes();
+            let copies = volumes.iter().flat_map(|volume| &volume.entry.copies);
+            copies.filter(|copy| copy.standing == node::copies::StandingEntry::InSync).count()
+        })
+    }
 }
 
 #[test]
 fn all_volumes_are_in_each_list() {
     let cluster = Cluster::new(1, 2, 1);
-    cluster.make_many();
+    cluster.make_many(VOLUMES);
     for index in [0, 1] {
         let lists = cluster.control(index, |control| async move {
             let here = control.volumes().await.into_iter().map(|volume| volume.info.name);
@@ -57,7 +69,7 @@ fn all_volumes_are_in_each_list() {
 fn what_stays_is_in_each_list_that_is_made_while_a_volume_goes() {
     each_seed(6, |seed| {
         let cluster = Cluster::new(seed, 2, 1);
-        cluster.make_many();
+        cluster.make_many(VOLUMES);
         let lists = cluster.control(0, |control| async move {
             let keeper = control.keeper().unwrap();
             let mut ids: Vec<VolumeId> = control.volume_names().await.into_keys().collect();
@@ -83,4 +95,18 @@ fn what_stays_is_in_each_list_that_is_made_while_a_volume_goes() {
         });
         assert!(lists > 3, "{lists}");
     });
+}
+
+/// Who proposes looks at some volumes in each turn: at all of them, one turn after the other.
+#[test]
+fn the_loss_of_a_node_and_its_return_are_seen_in_every_volume() {
+    let cluster = Cluster::new(1, 2, 2);
+    cluster.make_many(MANY);
+    assert_eq!(cluster.all_in_sync(0), 2 * MANY);
+    cluster.world.crash(cluster.servers[1]);
+    let gone = || cluster.all_in_sync(0) == MANY;
+    assert!(cluster.world.run_until(gone, Duration::from_secs(3)), "{}", cluster.all_in_sync(0));
+    cluster.start(1);
+    let back = || cluster.all_in_sync(0) == 2 * MANY;
+    assert!(cluster.world.run_until(back, Duration::from_secs(120)), "{}", cluster.all_in_sync(0));
 }

@@ -130,6 +130,9 @@ impl Keeper {
     }
 
     fn waiting(&self, volumes: &BTreeSet<u32>) -> Vec<Waiting> {
+        if volumes.is_empty() {
+            return Vec::new();
+        }
         let moved = self.last_moves();
         let kept = self.volumes.borrow();
         let in_sync: BTreeMap<u32, usize> = kept

@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use base::Instant;
 use proto::scsi::AccessState;
+use store::VolumeId;
 
-use super::Keeper;
+use super::{Keeper, Kept};
 use crate::copies::HOLD_MAX;
 use crate::copies::core::Copies;
+use crate::parts;
 use crate::shard::on_all_cores;
 
 /// For how long leases may be missing before it is shown: when another copy is lost it takes less, and a path that changes costs hosts more.
@@ -70,28 +72,24 @@ impl Keeper {
         let is_waiting = |doubt: Doubt| matches!(doubt, Doubt::Since(_) | Doubt::Shown(_));
         let asks = self.volumes.borrow().values().any(|kept| is_waiting(kept.doubt));
         let quorum = !asks || self.store.status(STATUS_DEADLINE).await.is_ok_and(|status| status.quorum);
-        let now = rt::now();
         let mut turned: Vec<(u32, bool)> = Vec::new();
         let mut shown = false;
-        for kept in self.volumes.borrow_mut().values_mut() {
-            let in_sync = kept.membership.active().is_some_and(|config| self.is_in_sync(kept, config));
-            let lacks = kept.open && in_sync && !self.serves(now, kept);
-            if kept.open && in_sync && !lacks {
-                kept.led = Some(now);
-            }
-            let before = kept.doubt;
-            kept.doubt = before.next(now, lacks, quorum);
-            shown |= before.state() != kept.doubt.state();
-            let given_up = kept.doubt == Doubt::GivenUp;
-            if given_up != (before == Doubt::GivenUp) {
-                turned.push((kept.entry.number, given_up));
-                if given_up {
-                    tracing::warn!(
-                        volume = kept.entry.name,
-                        "other copies have not been heard of for a while: initiators are told to use other nodes until they are again"
-                    );
+        let mut after: Option<VolumeId> = None;
+        loop {
+            let now = rt::now();
+            after = parts::look_at_some(&mut self.volumes.borrow_mut(), after, |_, kept| {
+                let before = kept.doubt;
+                self.look_at_leases_of(now, kept, quorum);
+                shown |= before.state() != kept.doubt.state();
+                let given_up = kept.doubt == Doubt::GivenUp;
+                if given_up != (before == Doubt::GivenUp) {
+                    turned.push((kept.entry.number, given_up));
                 }
+            });
+            if after.is_none() {
+                break;
             }
+            rt::next_turn().await;
         }
         if !turned.is_empty() {
             on_all_cores(move || {
@@ -109,6 +107,22 @@ impl Keeper {
         }
         if shown {
             self.show_paths().await;
+        }
+    }
+
+    fn look_at_leases_of(&self, now: Instant, kept: &mut Kept, quorum: bool) {
+        let in_sync = kept.membership.active().is_some_and(|config| self.is_in_sync(kept, config));
+        let lacks = kept.open && in_sync && !self.serves(now, kept);
+        if kept.open && in_sync && !lacks {
+            kept.led = Some(now);
+        }
+        let before = kept.doubt;
+        kept.doubt = before.next(now, lacks, quorum);
+        if kept.doubt == Doubt::GivenUp && before != Doubt::GivenUp {
+            tracing::warn!(
+                volume = kept.entry.name,
+                "other copies have not been heard of for a while: initiators are told to use other nodes until they are again"
+            );
         }
     }
 }

@@ -56,7 +56,7 @@ use super::entry::{
 };
 use super::message::{self, Heartbeat, Said};
 use super::progress::CopySync;
-use super::strategy::{ForkRecord, StrategyEntry};
+use super::strategy::{ForkRecord, StrategyEntry, strategy_key};
 use crate::control::{Control, show_capacity};
 use crate::port_numbers::NodeNumber;
 use crate::shard::on_all_cores;
@@ -153,6 +153,8 @@ struct Kept {
     led: Option<Instant>,
     /// Hosts are not served: what is here and what the record says are to be settled first.
     held: bool,
+    /// Where the record has what somebody has chosen for it: looked up twenty times a second.
+    strategy_key: String,
 }
 
 /// What is shown of a volume's copies.
@@ -530,6 +532,7 @@ impl Keeper {
             doubt: Doubt::default(),
             led: None,
             held: false,
+            strategy_key: strategy_key(id),
         });
         tracing::info!(
             volume = entry.name,

@@ -10,8 +10,7 @@ use store::VolumeId;
 use super::super::SliceCopy;
 use super::super::core::Copies;
 use super::super::entry::{
-    DELETED, DELETED_MAX, DeletedVolume, DroppedCopy, NODES, NodeEntry, VOLUMES, VolumeEntry, deleted_key,
-    node_key,
+    DELETED, DELETED_MAX, DeletedVolume, DroppedCopy, NODES, NodeEntry, VolumeEntry, deleted_key, node_key,
 };
 use super::super::strategy::{SplitEntry, split_key};
 use super::fork::detach;
@@ -89,36 +88,37 @@ impl Keeper {
         self.work.notify();
     }
 
-    /// The entries of volumes that have a copy here.
-    pub fn entries_here(&self) -> Vec<VolumeEntry> {
-        self.volumes.borrow().values().map(|kept| kept.entry.clone()).collect()
+    /// What the volumes are called that have a copy here.
+    pub fn names_here(&self) -> Vec<(VolumeId, String)> {
+        self.volumes.borrow().iter().map(|(id, kept)| (*id, kept.entry.name.clone())).collect()
     }
 
-    /// Copies that were taken off this node, which this life of it is to delete.
-    pub fn dropped_here(&self) -> Vec<(VolumeEntry, DroppedCopy)> {
+    /// Copies that were taken off this node, which this life of it is to delete; looked for in a few volumes in each turn of this core.
+    pub async fn dropped_here(&self) -> Vec<(VolumeEntry, DroppedCopy)> {
         let me = self.me();
         if !self.knows_this_life() {
             // Somebody may be about to give a copy to the life before.
             return Vec::new();
         }
-        let dropped = |entry: VolumeEntry| {
-            let dropped = entry.dropped.iter().find(|dropped| dropped.node == me.0).copied();
-            dropped.map(|dropped| (entry, dropped))
-        };
-        let closing = self.closing.borrow();
-        let is_closing =
-            |entry: &VolumeEntry| VolumeId::parse(&entry.id).is_some_and(|id| closing.contains(&id));
-        let volumes: Vec<VolumeEntry> = self.list(VOLUMES);
+        let is_closing = |id: VolumeId| self.closing.borrow().contains(&id);
         // What was written here alone is not deleted because somebody who did not know of it took the copy away.
         let is_split_here = |id: VolumeId| {
             let split = self.get::<SplitEntry>(&split_key(id));
             split.is_some_and(|(split, _)| split.keep.is_none() && split.node == me.0)
         };
-        let is_forked = |entry: &VolumeEntry| {
-            VolumeId::parse(&entry.id).is_some_and(|id| self.forks.has(id) || is_split_here(id))
+        let stays = |entry: &VolumeEntry| {
+            VolumeId::parse(&entry.id)
+                .is_some_and(|id| is_closing(id) || self.forks.has(id) || is_split_here(id))
         };
-        let those = volumes.into_iter().filter(|entry| !is_closing(entry) && !is_forked(entry));
-        those.filter_map(dropped).collect()
+        let mut all = Vec::new();
+        self.for_each_entry(|entry| {
+            let dropped = entry.dropped.iter().find(|dropped| dropped.node == me.0).copied();
+            if let Some(dropped) = dropped.filter(|_| !stays(&entry)) {
+                all.push((entry, dropped));
+            }
+        })
+        .await;
+        all
     }
 
     /// Whether the record, as far as this node has followed it, has this life of the node: then it is not an old one.

@@ -1,6 +1,6 @@
 //! What is to become of volumes when nodes are lost and return: thought over, and committed if nobody was quicker.
 
-use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,100 +9,163 @@ use cluster::Outcome;
 use replica::{NodeId, Proposal, Reason, Slot, Slots};
 use store::VolumeId;
 
+use super::super::SliceCopy;
 use super::super::core::Copies;
-use super::super::entry::{CopyEntry, DROPPED_MAX, DroppedCopy, StandingEntry, VolumeEntry, volume_key};
-use super::super::progress::KeptOut;
+use super::super::entry::{
+    CopyEntry, DROPPED_MAX, DroppedCopy, MAINTENANCE, StandingEntry, VolumeEntry, volume_key,
+};
+use super::super::progress::{KeptOut, SliceSync};
 use super::super::view::SliceView;
 use super::budget::Giving;
-use super::{Keeper, RECORD_DEADLINE, json};
+use super::{Keeper, Kept, RECORD_DEADLINE, json};
+use crate::parts::{self, A_QUICK_TURN};
 use crate::shard::on_all_cores;
 
+/// What the slices of a core know.
+struct OfCore {
+    core: u16,
+    /// Of each volume all of them together, by its number, in order.
+    views: Vec<(u32, SliceView)>,
+    /// Of copies that are not in sync.
+    syncs: Vec<SliceSync>,
+}
+
+impl OfCore {
+    async fn look() -> OfCore {
+        let mut of_core = OfCore { core: rt::core().0, views: Vec::new(), syncs: Vec::new() };
+        Copies::current().for_each_slice(A_QUICK_TURN, |copy| of_core.add(copy)).await;
+        of_core
+    }
+
+    fn add(&mut self, copy: &SliceCopy) {
+        let (volume, view) = (copy.address().volume, copy.view());
+        match self.views.last_mut() {
+            Some((last, known)) if *last == volume => *known = known.and(view),
+            _ => self.views.push((volume, view)),
+        }
+        self.syncs.extend(copy.syncs());
+    }
+}
+
+/// What the slices of each volume know together: by core, and there by the volume's number, in order.
+struct Views(Vec<Vec<(u32, SliceView)>>);
+
+impl Views {
+    fn of(&self, volume: u32) -> Option<SliceView> {
+        let on_core = |views: &Vec<(u32, SliceView)>| {
+            let index = views.binary_search_by_key(&volume, |(number, _)| *number).ok()?;
+            views.get(index).map(|(_, view)| *view)
+        };
+        self.0.iter().filter_map(on_core).reduce(SliceView::and)
+    }
+}
+
+/// What is the same for all volumes that are thought over in one turn.
+struct Look {
+    now: Instant,
+    /// Nodes that are in maintenance.
+    maintained: Vec<NodeId>,
+    /// Some volume may have to wait for what another node says of its forks.
+    may_wait: bool,
+}
+
 impl Keeper {
-    /// Proposes what stewards think of.
+    /// Proposes what stewards think of: twenty times a second for every volume, so some in each turn of this core.
     pub(super) async fn propose(self: &Rc<Self>) {
         let views = self.views().await;
-        let now = rt::now();
-        self.tell_syncs(now);
-        let proposals: Vec<(VolumeId, Proposal)> = {
-            let leases = self.copies.leases();
-            let mut volumes = self.volumes.borrow_mut();
-            let here = volumes.iter_mut().filter(|(id, kept)| {
-                (kept.open || kept.reopens) && !kept.proposing && !self.waits_for_word(now, **id, &kept.entry)
+        self.tell_syncs(rt::now());
+        let mut after: Option<VolumeId> = None;
+        loop {
+            let look = Look {
+                now: rt::now(),
+                maintained: self.in_maintenance(),
+                may_wait: self.may_wait_for_word(),
+            };
+            let mut proposals: Vec<(VolumeId, Proposal)> = Vec::new();
+            after = parts::look_at_some(&mut self.volumes.borrow_mut(), after, |id, kept| {
+                let proposal = self.stewarded(&look, &views, id, kept);
+                let proposal = proposal.or_else(|| self.dropped(&look, id, kept));
+                proposals.extend(proposal.map(|proposal| (id, proposal)));
             });
-            here.filter_map(|(id, kept)| {
-                let view = if kept.open { *views.get(&kept.entry.number)? } else { SliceView::CLOSED };
-                kept.failed = view.failed;
-                // Who cannot be let in yet need not be looked at: this is done for every volume, twenty times a second.
-                let unready = match view.caught_up.is_empty() {
-                    true => Slots::NONE,
-                    false => self.unready(now, &kept.entry),
-                };
-                let view = view.with(self.leaving(&kept.entry), unready);
-                let proposal = kept.steward.propose(now, &kept.membership, &leases, view)?;
-                let lost = proposal.reason == Reason::Alone && kept.blank;
-                (!lost).then_some((*id, proposal))
-            })
-            .collect()
-        };
-        for (id, proposal) in proposals.into_iter().chain(self.drop_copies()) {
-            self.commit_proposal(id, proposal);
+            // In the same turn: a configuration that is proposed follows the newest that is known when the entry that it changes is.
+            for (id, proposal) in proposals {
+                self.commit_proposal(id, proposal);
+            }
+            if after.is_none() {
+                return;
+            }
+            rt::next_turn().await;
         }
     }
 
+    /// What the steward of a volume thinks of.
+    fn stewarded(&self, look: &Look, views: &Views, id: VolumeId, kept: &mut Kept) -> Option<Proposal> {
+        if !(kept.open || kept.reopens) || kept.proposing || self.waits(look, id, kept) {
+            return None;
+        }
+        let view = if kept.open { views.of(kept.entry.number)? } else { SliceView::CLOSED };
+        let view = view.holds_in(kept.membership.active().map(|config| config.epoch));
+        kept.failed = view.failed;
+        // Who cannot be let in yet need not be looked at.
+        let unready = match view.caught_up.is_empty() {
+            true => Slots::NONE,
+            false => self.unready(look.now, &kept.entry),
+        };
+        let view = view.with(self.leaving(look, &kept.entry), unready);
+        let proposal = kept.steward.propose(look.now, &kept.membership, &self.copies.leases(), view)?;
+        let lost = proposal.reason == Reason::Alone && kept.blank;
+        (!lost).then_some(proposal)
+    }
+
+    /// That a copy which has left be no copy any more.
+    fn dropped(&self, look: &Look, id: VolumeId, kept: &Kept) -> Option<Proposal> {
+        let has_left =
+            |copy: &&CopyEntry| copy.standing == StandingEntry::Outside && kept.entry.is_to_leave(copy);
+        let slot = kept.entry.copies.iter().find(has_left)?.slot()?;
+        let config = kept.membership.newest()?;
+        let may = !kept.proposing
+            && kept.membership.active() == Some(config)
+            && self.is_in_sync(kept, config)
+            && !self.waits(look, id, kept);
+        may.then_some(())?;
+        Some(Proposal { config: config.drop_copy(slot).ok()?, slot, reason: Reason::Leaves })
+    }
+
+    fn waits(&self, look: &Look, id: VolumeId, kept: &Kept) -> bool {
+        look.may_wait && self.waits_for_word(look.now, id, kept)
+    }
+
     /// What the slices of each volume know together.
-    async fn views(&self) -> BTreeMap<u32, SliceView> {
-        let mut all: BTreeMap<u32, SliceView> = BTreeMap::new();
-        let mut syncs = Vec::new();
+    async fn views(&self) -> Views {
         let mut giving = Giving::default();
+        let (mut views, mut syncs) = (Vec::new(), Vec::new());
         if !self.volumes.borrow().is_empty() {
-            let by_core = on_all_cores(|| async {
-                let copies = Copies::current().slices();
-                copies
-                    .iter()
-                    .map(|copy| (rt::core(), copy.address().volume, copy.view(), copy.syncs()))
-                    .collect::<Vec<_>>()
-            });
-            for (core, volume, view, of_slice) in by_core.await.into_iter().flatten() {
-                all.entry(volume).and_modify(|known| *known = known.and(view)).or_insert(view);
-                giving.add(core.0, &of_slice);
-                syncs.extend(of_slice);
+            for of_core in on_all_cores(OfCore::look).await {
+                giving.add(of_core.core, &of_core.syncs);
+                views.push(of_core.views);
+                syncs.extend(of_core.syncs);
             }
         }
         self.note_syncs(rt::now(), &syncs);
         self.deal(rt::now(), giving).await;
-        all
+        Views(views)
     }
 
-    /// Proposes that copies which have left be no copies any more.
-    fn drop_copies(&self) -> Vec<(VolumeId, Proposal)> {
-        let (volumes, now) = (self.volumes.borrow(), rt::now());
-        let acting = volumes.iter().filter(|(id, kept)| {
-            let newest = kept.membership.newest();
-            !kept.proposing
-                && !self.waits_for_word(now, **id, &kept.entry)
-                && kept.membership.active() == newest
-                && newest.is_some_and(|config| self.is_in_sync(kept, config))
-        });
-        acting
-            .filter_map(|(id, kept)| {
-                let config = kept.membership.newest()?;
-                let left =
-                    kept.entry.copies.iter().find(|copy| {
-                        copy.standing == StandingEntry::Outside && kept.entry.is_to_leave(copy)
-                    })?;
-                let slot = left.slot()?;
-                Some((*id, Proposal { config: config.drop_copy(slot).ok()?, slot, reason: Reason::Leaves }))
-            })
-            .collect()
+    /// The nodes that are in maintenance.
+    fn in_maintenance(&self) -> Vec<NodeId> {
+        let record = self.record.borrow();
+        let from = record.entries.range::<str, _>((Bound::Included(MAINTENANCE), Bound::Unbounded));
+        let numbers = from.map_while(|(key, _)| key.strip_prefix(MAINTENANCE));
+        numbers.filter_map(|number| number.parse().ok().map(NodeId)).collect()
     }
 
-    fn leaving(&self, entry: &VolumeEntry) -> Slots {
+    fn leaving(&self, look: &Look, entry: &VolumeEntry) -> Slots {
         let peers = self.peers.borrow();
         let leaves = |copy: &&CopyEntry| {
             let said = peers.get(&NodeId(copy.node)).and_then(|peer| peer.leaving);
             said.is_some_and(|life| life.0 == copy.incarnation)
                 || entry.is_to_leave(copy)
-                || self.is_in_maintenance(NodeId(copy.node))
+                || look.maintained.contains(&NodeId(copy.node))
         };
         entry.copies.iter().filter(leaves).filter_map(CopyEntry::slot).collect()
     }

@@ -58,11 +58,13 @@ impl Keeper {
         if known.is_empty() && syncs.counted.is_empty() && syncs.progress.is_empty() {
             return;
         }
+        let is_behind = |copy: &CopyEntry| copy.standing != StandingEntry::InSync;
+        let behind = volumes.values().filter(|kept| kept.entry.copies.iter().any(is_behind));
         let entries: BTreeMap<u32, &VolumeEntry> =
-            volumes.values().map(|kept| (kept.entry.number, &kept.entry)).collect();
+            behind.map(|kept| (kept.entry.number, &kept.entry)).collect();
         let misses = |number: u32, slot: Slot| {
             let copy = entries.get(&number).and_then(|entry| entry.copy_in(slot));
-            copy.is_some_and(|copy| copy.standing != StandingEntry::InSync)
+            copy.is_some_and(is_behind)
         };
         syncs
             .progress
@@ -88,10 +90,7 @@ impl Keeper {
         if !self.syncs.borrow().told.is_none_or(due) {
             return;
         }
-        let reports: Vec<Report> = {
-            let volumes = self.volumes.borrow();
-            volumes.values().flat_map(|kept| self.own_reports(now, &kept.entry)).collect()
-        };
+        let reports = self.all_own_reports(now);
         let told = Told { at: now, something: !reports.is_empty(), gives };
         let before = self.syncs.borrow_mut().told.replace(told);
         // Once that there is nothing any more.
@@ -101,6 +100,14 @@ impl Keeper {
                 link.send(message::frame(message::SYNCS, 0, head.clone()));
             }
         }
+    }
+
+    fn all_own_reports(&self, now: Instant) -> Vec<Report> {
+        if self.syncs.borrow().progress.is_empty() {
+            return Vec::new();
+        }
+        let volumes = self.volumes.borrow();
+        volumes.values().flat_map(|kept| self.own_reports(now, &kept.entry)).collect()
     }
 
     fn own_reports(&self, now: Instant, volume: &VolumeEntry) -> Vec<Report> {
@@ -193,8 +200,7 @@ impl Keeper {
     /// Bytes that copies of the cluster's volumes miss, as far as this node has heard.
     pub fn missed_bytes(&self) -> u64 {
         let now = rt::now();
-        let volumes = self.volumes.borrow();
-        let own: Vec<Report> = volumes.values().flat_map(|kept| self.own_reports(now, &kept.entry)).collect();
+        let own = self.all_own_reports(now);
         let syncs = self.syncs.borrow();
         let heard = syncs.heard.values().flat_map(|heard| heard.fresh(now));
         let mut of_copies: BTreeMap<(u32, u8), Vec<&Report>> = BTreeMap::new();

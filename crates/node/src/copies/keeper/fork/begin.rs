@@ -21,7 +21,10 @@ use crate::shard::{Shard, on_all_cores};
 impl Keeper {
     /// Volumes with which this node may go on alone, as far as can be told without asking anybody.
     pub(super) fn candidates(&self, now: Instant) -> Vec<VolumeId> {
-        if self.stopping.get() {
+        let silent = |heard: Instant| now.since(heard) >= FORK_SILENCE;
+        // This is asked twenty times a second, and mostly all others are heard.
+        let is_any = self.peers.borrow().values().any(|peer| peer.heard.is_some_and(silent));
+        if self.stopping.get() || !is_any {
             return Vec::new();
         }
         let volumes = self.volumes.borrow();
@@ -31,7 +34,7 @@ impl Keeper {
             let quiet = self.peers.borrow().get(&other).and_then(|peer| peer.heard)?;
             let able = kept.open && !kept.held && kept.membership.active() == Some(config);
             (able
-                && now.since(quiet) >= FORK_SILENCE
+                && silent(quiet)
                 && self.is_in_sync(kept, config)
                 && self.agrees(&kept.entry)
                 && !self.forks.has(id))

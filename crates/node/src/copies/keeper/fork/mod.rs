@@ -18,6 +18,7 @@ mod settle;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ use super::super::message;
 use super::super::strategy::{
     ForkRecord, ForkSaid, SPLITS, STRATEGIES, SplitEntry, StrategyEntry, split_key, strategy_key,
 };
-use super::{Keeper, SliceCopy, json};
+use super::{Keeper, Kept, SliceCopy, json};
 use crate::canary::{Canary, makes};
 use crate::shard::on_all_cores;
 
@@ -165,13 +166,8 @@ async fn attach(number: u32) {
 impl Keeper {
     /// Tells the other node with which volumes this one has gone on alone; nothing in a cluster where nobody has agreed to that: its nodes may not know the word.
     pub(super) fn say_forks(&self, link: &Rc<Link>) {
-        let nobody = {
-            let record = self.record.borrow();
-            let mut from = record.entries.range(STRATEGIES.to_owned()..);
-            !from.next().is_some_and(|(key, _)| key.starts_with(STRATEGIES))
-        };
         let all = self.forks.all.borrow();
-        if nobody && all.is_empty() {
+        if !self.has_strategies() && all.is_empty() {
             return;
         }
         let said = |fork: &Fork| ForkSaid {
@@ -182,6 +178,13 @@ impl Keeper {
         };
         let word: Word = all.values().map(said).collect();
         link.send(message::frame(message::FORKS, 0, json(&word)));
+    }
+
+    /// Whether somebody has chosen a strategy for any volume.
+    fn has_strategies(&self) -> bool {
+        let record = self.record.borrow();
+        let mut from = record.entries.range::<str, _>((Bound::Included(STRATEGIES), Bound::Unbounded));
+        from.next().is_some_and(|(key, _)| key.starts_with(STRATEGIES))
     }
 
     /// What the other node says of its forks: of the life that the link leads to, and as long as that is up.
@@ -214,14 +217,20 @@ impl Keeper {
         of_it.any(|(id, fork)| !settled(id, fork)) && !makes(Canary::ForkLends)
     }
 
+    /// Whether [`Keeper::waits_for_word`] may be so of any volume: where it may not it need not be asked of each.
+    pub(super) fn may_wait_for_word(&self) -> bool {
+        self.has_strategies() || !self.forks.all.borrow().is_empty()
+    }
+
     /// Whether nothing is to be proposed for the volume now: this node has a fork of it, or the other one has or may have. What the record has out of sync cannot have gone on.
-    pub(super) fn waits_for_word(&self, now: Instant, id: VolumeId, entry: &VolumeEntry) -> bool {
+    pub(super) fn waits_for_word(&self, now: Instant, id: VolumeId, kept: &Kept) -> bool {
         if self.forks.has(id) {
             return true;
         }
-        if self.revision_of(&strategy_key(id)).is_none() || makes(Canary::GoOnUnheard) {
+        if self.revision_of(&kept.strategy_key).is_none() || makes(Canary::GoOnUnheard) {
             return false;
         }
+        let entry = &kept.entry;
         let peers = self.peers.borrow();
         let others = entry.copies.iter().filter(|copy| NodeId(copy.node) != self.me());
         others.filter(|copy| copy.standing == StandingEntry::InSync).any(|copy| {
