@@ -3,7 +3,11 @@
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// CPU time and turns of a core, for metrics. All values only grow.
+use base::Instant;
+
+use super::turns::{TurnCounters, Turns};
+
+/// CPU time and turns of a core, for metrics. All values only grow, but for the longest turn of late.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoreStats {
     /// CPU time of the thread.
@@ -16,6 +20,8 @@ pub struct CoreStats {
     pub enters: u64,
     /// Completions taken from the ring.
     pub completions: u64,
+    /// How long turns took.
+    pub turns: Turns,
 }
 
 /// The shared side of [`CoreStats`]. One writer, no order between the fields: they are for metrics.
@@ -29,6 +35,7 @@ pub(super) struct Counters {
     busy_turns: AtomicU64,
     enters: AtomicU64,
     completions: AtomicU64,
+    pub(super) turns: TurnCounters,
 }
 
 impl Counters {
@@ -70,6 +77,7 @@ impl Counters {
             busy_turns: self.busy_turns.load(Ordering::Relaxed),
             enters: self.enters.load(Ordering::Relaxed),
             completions: self.completions.load(Ordering::Relaxed),
+            turns: self.turns.read(Instant(read_clock(libc::CLOCK_MONOTONIC).unwrap_or_default())),
         }
     }
 }

@@ -44,38 +44,46 @@ pub(super) struct Cycle {
 impl Cycle {
     /// Runs until the node stops.
     pub(super) fn run(&mut self) {
+        let mut began = Monotonic.now();
         while !self.stopping.load(Ordering::Acquire) {
-            self.core.take_messages();
+            let told = self.core.take_messages();
             self.core.begin_turn();
             let ran = self.core.run_ready(TASKS_MAX);
             self.driver.relieve();
             self.busy_turns += u64::from(ran > 0);
             self.publish();
+            let now = Monotonic.now();
+            if told || ran > 0 {
+                self.counters.turns.record(began, now);
+            }
+            began = now;
             let next = self.core.timers.next_deadline();
-            if next.is_some_and(|deadline| deadline <= Monotonic.now()) {
-                self.core.fire_timers(Monotonic.now());
+            if next.is_some_and(|deadline| deadline <= now) {
+                self.core.fire_timers(now);
             }
             if self.core.has_ready() {
                 if self.driver.has_work() {
                     self.driver.turn();
                 }
             } else {
-                self.rest(next);
+                began = self.rest(now, next);
             }
         }
         self.publish();
     }
 
-    /// No task is ready: submits what they have asked for, and waits for something to happen.
-    fn rest(&mut self, deadline: Option<Instant>) {
+    /// No task is ready: submits what they have asked for, and waits for something to happen. Gives when it did: `now`, if it had already.
+    fn rest(&mut self, now: Instant, deadline: Option<Instant>) -> Instant {
         let look = self.idle.look();
         if look > Duration::ZERO && self.driver.has_work() && self.driver.turn() {
-            return;
+            return now;
         }
         let start = Monotonic.now();
         let until = deadline.map(|deadline| deadline.since(start));
-        if look > Duration::ZERO && self.look(start, until.map_or(look, |until| until.min(look))) {
-            return;
+        if look > Duration::ZERO
+            && let Some(found) = self.look(start, until.map_or(look, |until| until.min(look)))
+        {
+            return found;
         }
         self.doorbell.announce_sleep();
         // Anything sent before the announcement is found here, anything after it rings.
@@ -84,28 +92,31 @@ impl Cycle {
             self.driver.turn_sleeping(timeout);
         }
         self.doorbell.awake();
-        self.idle.ended(Monotonic.now().since(start));
+        let awake = Monotonic.now();
+        self.idle.ended(awake.since(start));
+        awake
     }
 
-    /// Looks for work in shared memory until `limit` is over; returns whether there is any.
-    fn look(&mut self, start: Instant, limit: Duration) -> bool {
+    /// Looks for work in shared memory until `limit` is over; returns when there was any.
+    fn look(&mut self, start: Instant, limit: Duration) -> Option<Instant> {
         loop {
             for _ in 0..LOOKS_PER_CLOCK {
                 if self.driver.has_work() || self.core.remote().has_mail() {
-                    let gap = Monotonic.now().since(start);
+                    let found = Monotonic.now();
+                    let gap = found.since(start);
                     self.polling_ns += gap.as_nanos() as u64;
                     self.idle.ended(gap);
                     if self.driver.has_work() {
                         self.driver.turn();
                     }
-                    return true;
+                    return Some(found);
                 }
                 std::hint::spin_loop();
             }
             let gap = Monotonic.now().since(start);
             if gap >= limit {
                 self.polling_ns += gap.as_nanos() as u64;
-                return false;
+                return None;
             }
             // Whoever else is to run on this processor (a guest, a client, another node) has work; this core only hopes for some.
             std::thread::yield_now();

@@ -15,7 +15,7 @@
 //! our `io_uring_enter` and interrupts nothing; `TASKRUN_FLAG` shows in shared memory that there is such work.
 //!
 //! [`driver`] has the ring and the operations in flight; [`receive_buffers`] the memory that connections
-//! receive into; [`doorbell`] the way one core wakes another.
+//! receive into; [`doorbell`] the way one core wakes another; [`turns`] counts how long turns take.
 
 mod address;
 mod counters;
@@ -32,6 +32,7 @@ mod running;
 mod sender;
 mod slice;
 mod stream;
+mod turns;
 
 pub use counters::CoreStats;
 pub use disk::{Disk, SharedDisk};
@@ -40,3 +41,4 @@ pub use receive_buffers::Received;
 pub(crate) use running::secret_bytes;
 pub use running::{Config, Running, StartError};
 pub use stream::{DetachedStream, Stream};
+pub use turns::{TURN_BUCKETS, Turns, turn_bound};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use rt::uring::{Config, Running};
+use rt::uring::{Config, Running, TURN_BUCKETS, turn_bound};
 
 use crate::{run, run_on};
 
@@ -158,6 +158,30 @@ fn the_stats_outlive_the_threads() {
     let stats = running.stats();
     running.join();
     assert!(stats[0].cpu > Duration::ZERO && stats[0].busy_turns > 0 && stats[0].enters > 0, "{stats:?}");
+}
+
+#[test]
+fn turns_are_timed_and_waits_are_none() {
+    const WORK: Duration = Duration::from_millis(60);
+    let config = Config { processors: vec![0], pin: false, poll: Duration::ZERO };
+    let running = Running::start(config, |_| async {
+        rt::sleep(Duration::from_millis(1200)).await;
+        // As work that ends no turn does.
+        std::thread::sleep(WORK);
+        rt::next_turn().await;
+    })
+    .unwrap();
+    let stats = running.stats_reader();
+    running.join();
+    let turns = stats()[0].turns;
+    let longer = |limit: Duration| {
+        let above = (0..TURN_BUCKETS).filter(|bucket| turn_bound(*bucket).is_none_or(|bound| bound > limit));
+        above.map(|bucket| turns.counts[bucket]).sum::<u64>()
+    };
+    assert!(longer(Duration::from_millis(50)) >= 1, "{turns:?}");
+    assert_eq!(longer(Duration::from_secs(1)), 0, "the core slept for longer than that: {turns:?}");
+    assert!(turns.longest >= WORK && turns.time >= turns.longest, "{turns:?}");
+    assert!(turns.counts.iter().sum::<u64>() >= 3, "{turns:?}");
 }
 
 #[test]

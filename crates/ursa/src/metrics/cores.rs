@@ -1,6 +1,6 @@
 //! What each core does.
 
-use rt::uring::CoreStats;
+use rt::uring::{CoreStats, Turns, turn_bound};
 
 use super::text::{Kind, Text};
 
@@ -24,4 +24,22 @@ pub(super) fn write(text: &mut Text, cores: &[CoreStats]) {
     count("ursa_core_busy_turns_total", "Turns of the core's loop that found work.", |core| core.busy_turns);
     count("ursa_core_enters_total", "Calls of io_uring_enter.", |core| core.enters);
     count("ursa_core_completions_total", "Completions taken from the ring.", |core| core.completions);
+    turns(text, cores);
+}
+
+fn turns(text: &mut Text, cores: &[CoreStats]) {
+    let help = "How long turns of the core's loop took that found work: a request waits for one at most before the core looks at it.";
+    let mut family = text.family("ursa_core_turn_seconds", Kind::Histogram, help);
+    for (core, stats) in cores.iter().enumerate() {
+        let Turns { counts, time, .. } = &stats.turns;
+        let buckets = counts.iter().enumerate();
+        let buckets =
+            buckets.map(|(index, count)| (turn_bound(index).map(|bound| bound.as_secs_f64()), *count));
+        family.histogram(&[("core", &core.to_string())], buckets, time.as_secs_f64());
+    }
+    let help = "The longest of them in the last half minute to minute.";
+    let mut family = text.family("ursa_core_longest_turn_seconds", Kind::Gauge, help);
+    for (core, stats) in cores.iter().enumerate() {
+        family.sample(&[("core", &core.to_string())], stats.turns.longest.as_secs_f64());
+    }
 }

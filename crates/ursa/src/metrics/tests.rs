@@ -9,7 +9,7 @@ use node::copies::{
 };
 use node::{Operation, UnitStats, VolumeId};
 use rt::CoreId;
-use rt::uring::CoreStats;
+use rt::uring::{CoreStats, TURN_BUCKETS, Turns};
 
 use super::process::Process;
 use super::snapshot::{Measured, Members, Snapshot};
@@ -270,12 +270,23 @@ ursa_logins_refused_total{status="0302"} 1
 
 #[test]
 fn a_core_is_a_label() {
-    let busy = CoreStats { cpu: Duration::from_millis(1500), enters: 7, ..CoreStats::default() };
+    let mut turns = Turns { time: Duration::from_millis(250), ..Turns::default() };
+    (turns.counts[0], turns.counts[4], turns.counts[TURN_BUCKETS - 1]) = (5, 2, 1);
+    turns.longest = Duration::from_micros(120);
+    let busy = CoreStats { cpu: Duration::from_millis(1500), enters: 7, turns, ..CoreStats::default() };
     let text = written(|text| cores::write(text, &[CoreStats::default(), busy]));
     for line in [
         r#"ursa_core_cpu_seconds_total{core="0"} 0"#,
         r#"ursa_core_cpu_seconds_total{core="1"} 1.5"#,
         r#"ursa_core_enters_total{core="1"} 7"#,
+        r#"ursa_core_turn_seconds_bucket{core="0",le="+Inf"} 0"#,
+        r#"ursa_core_turn_seconds_bucket{core="1",le="0.000005"} 5"#,
+        r#"ursa_core_turn_seconds_bucket{core="1",le="0.0001"} 7"#,
+        r#"ursa_core_turn_seconds_bucket{core="1",le="0.0005"} 7"#,
+        r#"ursa_core_turn_seconds_bucket{core="1",le="0.001"} 7"#,
+        r#"ursa_core_turn_seconds_bucket{core="1",le="+Inf"} 8"#,
+        r#"ursa_core_turn_seconds_sum{core="1"} 0.25"#,
+        r#"ursa_core_longest_turn_seconds{core="1"} 0.00012"#,
     ] {
         assert!(text.lines().any(|other| other == line), "{line} is not in {text}");
     }
