@@ -13,7 +13,7 @@ import { Rows } from '../parts/Rows'
 import { State } from '../parts/State'
 import { Tried } from '../parts/Tried'
 import { ursa } from '../words/command'
-import { nameOf } from '../words/health'
+import { downWord, nameOf } from '../words/health'
 import { unheard } from '../words/missing'
 import { NO_VOTES, etcdDecides } from '../words/record'
 import { duration, plural } from '../words/size'
@@ -94,7 +94,7 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
               </Text>
             </Table.Td>
             <Table.Td>
-              <State tone={!one.up ? 'critical' : one.maintenance ? 'warning' : 'ok'}>{!one.up ? 'down' : one.maintenance ? 'maintenance' : 'up'}</State>
+              <State tone={!one.up ? 'critical' : one.maintenance ? 'warning' : 'ok'}>{!one.up ? downWord(one) : one.maintenance ? 'maintenance' : 'up'}</State>
               {!one.up && one.maintenance && <Text size="xs">in maintenance</Text>}
             </Table.Td>
             {!etcd && (

@@ -9,6 +9,7 @@ import { State } from '../parts/State'
 import { useWidth } from '../parts/width'
 import { link } from '../route'
 import { type Between, SEEN, between, betweenWords } from '../words/between'
+import { downWord } from '../words/health'
 import { type HostPaths, hostPaths } from '../words/hostpaths'
 import { plural } from '../words/size'
 import { copyState } from '../words/sync'
@@ -106,7 +107,7 @@ function Picture({ nodes, pairs, volumes, hosts }: { nodes: ClusterNode[]; pairs
   const line = dark ? '#373a40' : '#dee2e6'
   const paper = dark ? '#25262b' : '#ffffff'
   const shorten = (name: string, most: number) => (name.length > most ? `${name.slice(0, most - 1)}…` : name)
-  const said = nodes.map((node) => `${node.name} is ${node.up ? 'up' : 'down'} with ${plural(node.in_sync, 'copy', 'copies')} in sync of ${node.copies}`).join('; ')
+  const said = nodes.map((node) => `${node.name} is ${node.up ? 'up' : downWord(node)} with ${plural(node.in_sync, 'copy', 'copies')} in sync of ${node.copies}`).join('; ')
   return (
     <div ref={ref} style={{ overflowX: 'auto' }}>
       {width > 0 && (
@@ -116,14 +117,14 @@ function Picture({ nodes, pairs, volumes, hosts }: { nodes: ClusterNode[]; pairs
             const at = x(node.id)
             const w = Math.min(column - 12, 170)
             return (
-              <a key={node.id} href={link('nodes')} aria-label={`${node.name}: ${node.up ? 'up' : 'down'}`}>
+              <a key={node.id} href={link('nodes')} aria-label={`${node.name}: ${node.up ? 'up' : downWord(node)}`}>
                 <line x1={at} y1={FOOT} x2={at} y2={height - 6} stroke={line} strokeWidth={1.5} />
                 <rect x={at - w / 2} y={28} width={w} height={56} rx={8} fill={dark ? '#25262b' : '#ffffff'} stroke={ink(tone)} strokeWidth={2} />
                 <text x={at} y={50} textAnchor="middle" fill={text} fontSize={14} fontWeight={650}>
                   {shorten(node.name, Math.floor(w / 9))}
                 </text>
                 <text x={at} y={70} textAnchor="middle" fill={ink(tone)} fontSize={12}>
-                  {!node.up ? 'down' : node.maintenance ? 'maintenance' : node.witness ? 'witness' : w < 110 ? 'up' : `up, ${node.in_sync}/${node.copies} in sync`}
+                  {!node.up ? downWord(node) : node.maintenance ? 'maintenance' : node.witness ? 'witness' : w < 110 ? 'up' : `up, ${node.in_sync}/${node.copies} in sync`}
                 </text>
                 {node.leads && (
                   <text x={at} y={20} textAnchor="middle" fill={dim} fontSize={11}>

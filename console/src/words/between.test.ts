@@ -47,3 +47,8 @@ it('says why links cannot be made, and what is not encrypted', () => {
   expect(linkLines(link(1, 2, 'up', { trouble, encrypted: false }))[2]).toBe('NOT ENCRYPTED')
   expect(linkLines(link(1, 2, 'up', { trouble }))).toHaveLength(2)
 })
+
+it('says that not all cores have said how their links are', () => {
+  expect(linkLines(link(1, 2, 'partly', { silent_cores: [2] }))[2]).toBe('A core has not answered (2): links may be up that are not counted')
+  expect(linkLines(link(1, 2, 'partly', { silent_cores: [1, 2] }))[2]).toBe('2 cores have not answered (1, 2): links may be up that are not counted')
+})

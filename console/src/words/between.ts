@@ -60,6 +60,8 @@ export function linkLines(link: NodeLink): string[] {
   const lines = [`Heartbeats: ${controlWords(link.control)}`, `Data: ${dataWords(link.replication)}`]
   if (!link.encrypted) lines.push('NOT ENCRYPTED')
   if (link.state !== 'up' && link.trouble) lines.push(`The last attempt failed: ${link.trouble}`)
+  const silent = link.silent_cores ?? []
+  if (silent.length > 0) lines.push(`${silent.length === 1 ? 'A core has' : `${silent.length} cores have`} not answered (${silent.join(', ')}): links may be up that are not counted`)
   return lines
 }
 

@@ -19,6 +19,16 @@ describe('health', () => {
     expect(found[0]?.cause).toContain('n3 (node 3) is down')
     expect(found[0]?.action).toContain('systemctl start ursa')
   })
+  it('has one cause for a node that is cut off from the asked one, which says what is known', () => {
+    const nodes = [node(1), node(2), node(3, { up: false, reached_by: [2] })]
+    const own = said('node 3 (n3) has not answered this node by any link for 12 seconds, and node 2 (n2) reaches it: look after the network', 1)
+    const missing = [{ node: 3, node_name: 'n3', reason: 'nothing is heard of it' }]
+    const found = findings({ ...well, nodes, problems: [own], missing })
+    expect(found.map((f) => f.cause)).toEqual(['n3 (node 3) does not answer n1 (node 1) by any link; n2 (node 2) reaches it.'])
+    expect(found[0]).toMatchObject({ key: 'cut off 3', severity: 'warning' })
+    const ofAnother = said('node 3 (n3) is up, but this node has not reached it', 2)
+    expect(findings({ ...well, nodes, problems: [own, ofAnother] })).toHaveLength(2)
+  })
   it('says that a sync mends itself, and puts what is worse first', () => {
     const db = volume('db', [[1, 'in_sync'], [2, 'joining']])
     db.copies![1]!.sync = { cause: 'its node was restarted', copied_bytes: 3, left_bytes: 1, total_bytes: 4, bytes_per_second: 1 }

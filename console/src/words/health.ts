@@ -45,7 +45,7 @@ export function volumeLink(volume: Volume): string {
 export function findings(observed: Observed): Finding[] {
   const found = [
     ...observed.volumes.flatMap(ofVolume),
-    ...(observed.nodes ?? []).flatMap(ofNode),
+    ...(observed.nodes ?? []).flatMap((node) => ofNode(node, observed.nodes ?? [])),
     // Where etcd has the record no node votes, and the node says itself what is the matter.
     ...(observed.node?.record?.place === 'etcd' ? [] : ofVotes(observed.nodes ?? [])),
     ...observed.pools.flatMap(ofPool),
@@ -71,10 +71,19 @@ export function allWell({ nodes, volumes, pools }: Observed): string {
   return `${parts.join(', ')}. Nothing is to be done.`
 }
 
-/** What nodes say themselves, unless it is about a pool of which it is said already; what several say alike (of etcd, say) once. */
-function ofProblems({ pools, problems }: Observed): Finding[] {
+/** Others reach it, and the node that was asked does not. */
+const isCutOff = (node: ClusterNode) => !node.up && (node.reached_by ?? []).length > 0
+
+/** What a node is that is not up. */
+export const downWord = (node: ClusterNode) => (isCutOff(node) ? 'cut off' : 'down')
+
+/** What nodes say themselves, unless it is about a pool, or a node that is cut off from the asked one, of which it is said already; what several say alike (of etcd, say) once. */
+function ofProblems({ nodes = [], pools, problems }: Observed): Finding[] {
   const bad = pools.filter((pool) => !isOpen(pool) && pool.state !== 'exported')
-  const isSaid = (problem: NodeProblem) => bad.some((pool) => pool.node === problem.node && problem.text.includes(`pool ${pool.name} `))
+  const here = nodes.find((node) => node.here)?.id
+  // The node's own sentence begins with whom it is about.
+  const isOfCutOff = ({ node: by, text }: NodeProblem) => by === here && nodes.some((node) => isCutOff(node) && text.startsWith(`node ${node.id} (${node.name}) `))
+  const isSaid = (problem: NodeProblem) => isOfCutOff(problem) || bad.some((pool) => pool.node === problem.node && problem.text.includes(`pool ${pool.name} `))
   const whoSays = new Map<string, string[]>()
   for (const problem of problems.filter((one) => !isSaid(one))) {
     const { text, node, node_name } = problem
@@ -135,7 +144,19 @@ function ofVolume(volume: Volume): Finding[] {
   return []
 }
 
-function ofNode(node: ClusterNode): Finding[] {
+function ofCutOff(node: ClusterNode, nodes: ClusterNode[]): Finding {
+  const named = (id: number) => nameOf(nodes.find((one) => one.id === id) ?? { id, name: '' })
+  const here = nodes.find((one) => one.here)
+  const by = (node.reached_by ?? []).map(named)
+  return {
+    key: `cut off ${node.id}`, severity: 'warning', link: '#/nodes',
+    cause: `${nameOf(node)} does not answer ${here ? nameOf(here) : 'the node that was asked'} by any link; ${listed(by)} ${by.length === 1 ? 'reaches' : 'reach'} it.`,
+    action: 'Look after the network between the two: cables, switches, firewalls, port 3270.',
+  }
+}
+
+function ofNode(node: ClusterNode, nodes: ClusterNode[]): Finding[] {
+  if (isCutOff(node)) return [ofCutOff(node, nodes)]
   if (node.up) {
     if (!node.maintenance) return []
     return [{

@@ -40,6 +40,10 @@ pub struct ClusterNode {
     pub here: bool,
     /// It was heard of within the last half second.
     pub up: bool,
+    /// The numbers of nodes that reach it, as they say themselves, though the node that was asked does not hear of it: then it is not down, but the network between the
+    /// two is cut. Absent if it is up, or nobody reaches it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reached_by: Vec<u16>,
     /// Its word counts in the cluster's record.
     pub votes: bool,
     /// It leads the record.

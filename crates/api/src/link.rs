@@ -25,6 +25,9 @@ pub struct Link {
     /// Why the last attempt to make one failed, if none has succeeded since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+    /// Cores of `node` that have not said within a second how their links are: some may be up that are not counted in `replication` and `state`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub silent_cores: Vec<u16>,
 }
 
 /// How the links with another node are.

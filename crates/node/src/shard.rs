@@ -330,10 +330,47 @@ where
     T: Send + 'static,
     F: Future<Output = T> + 'static,
 {
+    let answers = ask_each_core(CORE_DEADLINE, function).await;
+    answers.into_iter().map(|(core, answer)| answer.ok_or(SilentCore(core))).collect()
+}
+
+/// As [`on_all_cores`], for questions: what each core answers within `deadline`, by core. `None`: it has not.
+pub async fn ask_each_core<T, F>(
+    deadline: Duration,
+    function: impl Fn() -> F + Clone + Send + 'static,
+) -> Vec<(CoreId, Option<T>)>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + 'static,
+{
     let ask = |core| {
         let answer = rt::call(core, function.clone());
-        async move { rt::timeout(CORE_DEADLINE, answer).await.map_err(|rt::Elapsed| SilentCore(core)) }
+        async move { (core, rt::timeout(deadline, answer).await.ok()) }
     };
     let cores = (0..rt::cores()).map(|core| CoreId(core as u16));
-    rt::join_all(cores.map(ask)).await.into_iter().collect()
+    rt::join_all(cores.map(ask)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_that_does_not_answer_is_named_and_what_the_others_answer_is_kept() {
+        const DEADLINE: Duration = Duration::from_secs(1);
+        let world = rt::sim::World::new(1);
+        let node = world.add_node("node", 3, |_| std::future::pending());
+        let (answers, took) = world.block_on(node, CoreId(0), || async {
+            let began = rt::now();
+            let answers = ask_each_core(DEADLINE, || async {
+                if rt::core() == CoreId(1) {
+                    std::future::pending::<()>().await;
+                }
+                rt::core().0
+            });
+            (answers.await, rt::now() - began)
+        });
+        assert_eq!(answers, [(CoreId(0), Some(0)), (CoreId(1), None), (CoreId(2), Some(2))]);
+        assert!((DEADLINE..2 * DEADLINE).contains(&took), "{took:?}");
+    }
 }

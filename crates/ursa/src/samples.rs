@@ -48,6 +48,7 @@ pub fn node(id: u16) -> ClusterNode {
         name: format!("server{id}"),
         here: id == 1,
         up: true,
+        reached_by: Vec::new(),
         votes: true,
         leads: id == 1,
         witness: false,

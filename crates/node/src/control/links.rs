@@ -5,9 +5,15 @@ use std::time::Duration;
 
 use replica::NodeId;
 
-use super::{Control, ControlError};
-use crate::copies::{Copies, Linked};
-use crate::shard::ask_all_cores;
+use super::{Control, ControlError, SHOW_DEADLINE};
+use crate::copies::{Copies, Keeper, Linked};
+use crate::shard::ask_each_core;
+
+/// How long a core may take to say how its links are: it looks at a few figures. One that hangs is named, and what the others have is said, before another node that asks
+/// gives up.
+const LINKS_DEADLINE: Duration = Duration::from_secs(1);
+
+const _: () = assert!(LINKS_DEADLINE.as_millis() < SHOW_DEADLINE.as_millis());
 
 /// The links with another node, as this one sees them.
 #[derive(Clone, Debug)]
@@ -24,18 +30,22 @@ pub struct LinkStatus {
     pub encrypted: bool,
     /// Why the last attempt to make one failed, if none has succeeded since.
     pub trouble: Option<String>,
+    /// Cores of this node that have not said how their links are: some may be up that are not counted.
+    pub silent_cores: Vec<u16>,
 }
 
 impl Control {
-    /// The links with each of the other nodes, by number. Each core is asked for a few figures of its own.
+    /// The links with each of the other nodes, by number. Each core is asked for a few figures of its own, and not waited for if it does not answer.
     ///
     /// # Errors
-    /// [`ControlError::NoCluster`], [`ControlError::Core`].
+    /// [`ControlError::NoCluster`].
     pub async fn links(&self) -> Result<Vec<LinkStatus>, ControlError> {
         let keeper = self.keeper_or_why_not()?;
-        let by_core = ask_all_cores(|| async { Copies::current().linked() }).await?;
+        let by_core = ask_each_core(LINKS_DEADLINE, || async { Copies::current().linked() }).await;
+        let silent = by_core.iter().filter(|(_, answer)| answer.is_none());
+        let silent_cores: Vec<u16> = silent.map(|(core, _)| core.0).collect();
         let mut replication: BTreeMap<NodeId, Linked> = BTreeMap::new();
-        for (node, of_core) in by_core.into_iter().flatten() {
+        for (node, of_core) in by_core.into_iter().filter_map(|(_, answer)| answer).flatten() {
             replication.entry(node).or_default().merge(of_core);
         }
         let peers = keeper.links().peers();
@@ -56,12 +66,14 @@ impl Control {
                 replication,
                 encrypted,
                 trouble: trouble.remove(&node).flatten(),
+                silent_cores: silent_cores.clone(),
             }
         };
         Ok(others.map(status).collect())
     }
 
-    /// Which nodes are up and not reached from here, in sentences. A node that is down is none of them: that is said of it already.
+    /// Which nodes are up and not reached from here, in sentences. A node of which nobody hears is none of them: that is said of it already. Each begins with whom it is
+    /// about: where the asked node says so with its nodes (`reached_by`), people are told once.
     pub(super) fn link_problems(&self) -> Vec<String> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
         let cuts = keeper.cuts();
@@ -71,13 +83,33 @@ impl Control {
         let names = self.node_names();
         let sentence = |(node, lasts): (NodeId, Duration)| {
             let (name, seconds) = (names.get(&node.0)?, lasts.as_secs());
-            let who_says = if keeper.hears(node) { "" } else { ", as other nodes say" };
+            let known = if keeper.hears(node) {
+                format!("is up, but this node has not reached it for replication for {seconds} seconds")
+            } else {
+                let by = reached(&keeper, node, &names);
+                format!("has not answered this node by any link for {seconds} seconds{by}")
+            };
             Some(format!(
-                "node {} ({name}) is up{who_says}, but this node has not reached it for replication for {seconds} seconds: of a volume with copies on both, only one of \
-                 these can be in sync; look after the network between the two (cables, switches, firewalls, port 3270): `ursa node links` says which links are down and why",
+                "node {} ({name}) {known}: of a volume with copies on both, only one of these can be in sync; look after the network between the two (cables, switches, \
+                 firewalls, port 3270): `ursa node links` says which links are down and why",
                 node.0
             ))
         };
         cuts.into_iter().filter_map(sentence).collect()
+    }
+}
+
+/// `, and node 2 (san2) reaches it`.
+fn reached(keeper: &Keeper, node: NodeId, names: &BTreeMap<u16, String>) -> String {
+    let by = keeper.reached_by(node);
+    let named = |node: &NodeId| {
+        let name = names.get(&node.0).map(|name| format!(" ({name})")).unwrap_or_default();
+        format!("node {}{name}", node.0)
+    };
+    let by: Vec<String> = by.iter().map(named).collect();
+    match by.as_slice() {
+        [] => String::new(),
+        [one] => format!(", and {one} reaches it"),
+        several => format!(", and {} reach it", several.join(", ")),
     }
 }

@@ -69,6 +69,8 @@ pub struct NodeStatus {
     pub here: bool,
     /// It was heard of just now.
     pub up: bool,
+    /// If it was not: the nodes that are heard and say that they reach it.
+    pub reached_by: Vec<u16>,
     /// Its word counts in the cluster's record.
     pub votes: bool,
     /// It leads the record.
@@ -253,6 +255,10 @@ impl Control {
         let node = |(entry, up): (NodeEntry, bool)| NodeStatus {
             here: NodeId(entry.id) == keeper.me(),
             up,
+            reached_by: match up {
+                true => Vec::new(),
+                false => keeper.reached_by(NodeId(entry.id)).into_iter().map(|node| node.0).collect(),
+            },
             votes: status.as_ref().is_some_and(|status| status.voters.contains(&u64::from(entry.id))),
             leads: status.as_ref().is_some_and(|status| status.leader == Some(u64::from(entry.id))),
             copies: copies(entry.id).count(),

@@ -19,6 +19,13 @@ impl Cluster {
     fn problems(&self, index: usize) -> Vec<String> {
         self.control(index, |control| async move { control.problems() })
     }
+
+    /// The nodes that a node does not hear, and who reaches them.
+    fn not_heard(&self, index: usize) -> Vec<(u16, Vec<u16>)> {
+        let nodes = self.control(index, |control| async move { control.nodes().await.unwrap() });
+        let not_heard = nodes.into_iter().filter(|node| !node.up);
+        not_heard.map(|node| (node.entry.id, node.reached_by)).collect()
+    }
 }
 
 #[test]
@@ -46,6 +53,7 @@ fn a_cut_between_two_of_three_nodes_is_seen_by_both() {
                 let lately = Duration::from_secs(4)..Duration::from_secs(6);
                 assert!(lately.contains(&silence) && links.age.is_none(), "{link:?}");
             }
+            assert_eq!(link.silent_cores, [0; 0]);
         }
 
         // It may be that links are being made.
@@ -56,8 +64,11 @@ fn a_cut_between_two_of_three_nodes_is_seen_by_both() {
             let problems = cluster.problems(index);
             let [problem] = problems.as_slice() else { panic!("{problems:?}") };
             let begin = format!("node {other} (");
-            assert!(problem.starts_with(&begin) && problem.contains("as other nodes say"), "{problem}");
+            assert!(problem.starts_with(&begin) && problem.contains(") has not answered this node"), "{problem}");
+            assert!(problem.contains(", and node 1 (") && problem.contains(") reaches it: "), "{problem}");
+            assert_eq!(cluster.not_heard(index), [(other, vec![1])]);
         }
+        assert!(cluster.not_heard(0).is_empty());
 
         cluster.world.heal_all();
         let healed = || linked() == [[2, 3], [1, 3], [1, 2]];
@@ -78,6 +89,7 @@ fn nobody_complains_of_a_link_with_a_node_that_is_down() {
         for _ in 0..20 {
             cluster.world.run_for(Duration::from_secs(1));
             assert_eq!([0, 1].map(|index| cluster.problems(index)), [[""; 0]; 2]);
+            assert_eq!(cluster.not_heard(0), [(3, Vec::<u16>::new())], "nobody reaches it");
         }
         cluster.start(2);
         for _ in 0..20 {

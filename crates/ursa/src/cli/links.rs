@@ -33,9 +33,26 @@ pub fn text(links: &List<Link>) -> String {
         Some(format!("\n{node} with {peer}: the last attempt failed: {reason}\n"))
     };
     let troubles: String = items.iter().copied().filter_map(trouble).collect();
+    let silent: Vec<String> = items.iter().copied().filter_map(silent_cores).collect();
     table.text("There are no links: no other node is in the cluster.")
         + &troubles
+        + &without_repeats(silent.iter().collect()).into_iter().map(String::as_str).collect::<String>()
         + &missing_lines(&links.missing)
+}
+
+/// The same for all links of a node.
+fn silent_cores(link: &Link) -> Option<String> {
+    let cores: Vec<String> = link.silent_cores.iter().map(u16::to_string).collect();
+    let (word, have) = match cores.len() {
+        0 => return None,
+        1 => ("core", "has"),
+        _ => ("cores", "have"),
+    };
+    let node = end(link.node, &link.node_name);
+    Some(format!(
+        "\n{node}: {word} {} {have} not answered: links may be up that are not counted here\n",
+        cores.join(", ")
+    ))
 }
 
 fn end(number: u16, name: &str) -> String {
@@ -89,6 +106,7 @@ mod tests {
             replication,
             encrypted: true,
             trouble: (state != LinkState::Up).then(|| "no route to host".to_owned()),
+            silent_cores: if node == 1 { vec![2] } else { Vec::new() },
         };
         let whole = role(4, 4, Some(11_040), Some(0));
         let control = role(1, 1, Some(11_045), Some(0));
@@ -110,6 +128,8 @@ NODE       WITH       STATE   CONTROL                REPLICATION              BY
 1 server1 with 3 server3: the last attempt failed: no route to host
 
 2 server2 with 3 server3: the last attempt failed: no route to host
+
+1 server1: core 2 has not answered: links may be up that are not counted here
 
 MISSING: what node 3 (server3) has: nothing is heard of it
 "

@@ -298,6 +298,7 @@ fn table(nodes: &[ClusterNode]) -> String {
                 (true, true) => "maintenance".into(),
                 (true, false) => "yes".into(),
                 (false, true) => "NO (maintenance)".into(),
+                (false, false) if !node.reached_by.is_empty() => "CUT OFF".into(),
                 (false, false) => "NO".into(),
             },
             format!("{}{}", yes(node.votes), if node.preferred { " (preferred)" } else { "" }),
@@ -322,6 +323,7 @@ mod tests {
             name: format!("server{id}"),
             here: id == 1,
             up,
+            reached_by: if id == 4 { vec![3] } else { Vec::new() },
             votes: true,
             leads: id == 1,
             witness,
@@ -338,12 +340,18 @@ mod tests {
             portals: Vec::new(),
         };
         assert_eq!(
-            table(&[node(1, true, false), node(2, false, false), node(3, true, true)]),
+            table(&[
+                node(1, true, false),
+                node(2, false, false),
+                node(3, true, true),
+                node(4, false, false)
+            ]),
             "\
-NODE      NAME     UP   VOTES  LEADS  IN SYNC  ADDRESSES
-1 (here)  server1  yes  yes    yes    2 of 3   10.0.0.1:3270
-2         server2  NO   yes           2 of 3   10.0.0.2:3270 (replication)
-3         server3  yes  yes           witness  10.0.0.3:3270
+NODE      NAME     UP       VOTES  LEADS  IN SYNC  ADDRESSES
+1 (here)  server1  yes      yes    yes    2 of 3   10.0.0.1:3270
+2         server2  NO       yes           2 of 3   10.0.0.2:3270 (replication)
+3         server3  yes      yes           witness  10.0.0.3:3270
+4         server4  CUT OFF  yes           2 of 3   10.0.0.4:3270
 "
         );
     }

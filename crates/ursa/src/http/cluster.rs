@@ -335,8 +335,19 @@ fn link_address_of(field: &'static str, text: &str) -> Result<SocketAddr, Refusa
 }
 
 pub(super) fn shown(node: NodeStatus) -> ClusterNode {
-    let NodeStatus { entry, here, up, votes, leads, copies, in_sync, maintenance, preferred, link_roles } =
-        node;
+    let NodeStatus {
+        entry,
+        here,
+        up,
+        reached_by,
+        votes,
+        leads,
+        copies,
+        in_sync,
+        maintenance,
+        preferred,
+        link_roles,
+    } = node;
     let link_roles = link_roles.into_iter().map(|(address, role)| {
         let role = match role {
             copies::LinkRole::Replication => LinkRole::Replication,
@@ -350,6 +361,7 @@ pub(super) fn shown(node: NodeStatus) -> ClusterNode {
         name: entry.name,
         here,
         up,
+        reached_by,
         votes,
         leads,
         witness: entry.witness,

@@ -43,7 +43,7 @@ pub(super) async fn all(control: &Control) -> Result<Vec<Link>, ControlError> {
 }
 
 fn shown(node: u16, node_name: &str, link: LinkStatus) -> Link {
-    let LinkStatus { peer, peer_name, control, replication, encrypted, trouble } = link;
+    let LinkStatus { peer, peer_name, control, replication, encrypted, trouble, silent_cores } = link;
     Link {
         node,
         node_name: node_name.to_owned(),
@@ -54,6 +54,7 @@ fn shown(node: u16, node_name: &str, link: LinkStatus) -> Link {
         replication: of_role(replication),
         encrypted,
         trouble,
+        silent_cores,
     }
 }
 

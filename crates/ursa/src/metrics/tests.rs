@@ -160,6 +160,7 @@ fn member(id: u16, up: bool) -> NodeStatus {
         },
         here: id == 1,
         up,
+        reached_by: Vec::new(),
         votes: true,
         leads: id == 1,
         copies: 2,

@@ -58,6 +58,16 @@ impl Keeper {
         self.cuts.borrow_mut().note(now, &up, reached);
     }
 
+    /// Which nodes that are heard say that they reach this one.
+    pub fn reached_by(&self, node: NodeId) -> Vec<NodeId> {
+        let (now, peers) = (rt::now(), self.peers.borrow());
+        let reach = peers.iter().filter(|(other, peer)| {
+            let reached = peer.reached.as_ref().is_some_and(|reached| reached.contains(&node));
+            reached && **other != node && self.is_heard(now, **other)
+        });
+        reach.map(|(other, _)| *other).collect()
+    }
+
     /// Which nodes have been up for a while, and in all of that time some of the links with them, or all, were not, or never for long; and for how long.
     pub fn cuts(&self) -> Vec<(NodeId, Duration)> {
         self.cuts.borrow().lasting(rt::now())

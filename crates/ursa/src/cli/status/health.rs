@@ -55,7 +55,7 @@ pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
     // Of etcd the node says itself what is the matter.
     let in_etcd = observed.node.record.as_ref().is_some_and(|record| record.place == RecordPlace::Etcd);
     found.extend(of_votes(nodes).filter(|_| !in_etcd));
-    found.extend(nodes.iter().flat_map(of_node));
+    found.extend(nodes.iter().flat_map(|node| of_node(nodes, node)));
     found.extend(of_copies(observed));
     found.extend(of_changes(observed));
     found.extend(of_problems(observed));
@@ -65,12 +65,17 @@ pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
     found
 }
 
-/// What nodes say themselves, unless it is about a pool of which it is said already; what several say alike (of etcd, say) once.
+/// What nodes say themselves, unless it is about a pool, or a node that is cut off from the asked one, of which it is said already; what several say alike (of etcd, say) once.
 fn of_problems(observed: &Observed) -> Vec<Finding> {
     let bad = observed.pools.iter().filter(|pool| !is_well(pool));
     let bad: Vec<_> = bad.map(|pool| (pool.node, format!("pool {} ", pool.name))).collect();
+    let nodes = observed.nodes.as_deref().unwrap_or_default();
+    let here = nodes.iter().find(|node| node.here).map(|node| node.id);
+    let cut_off = nodes.iter().filter(|node| is_cut_off(node));
+    let cut_off: Vec<String> = cut_off.map(|node| format!("{} ", node_words(node.id, &node.name))).collect();
     let is_said = |problem: &NodeProblem| {
         bad.iter().any(|(node, name)| *node == problem.node && problem.text.contains(name.as_str()))
+            || problem.node == here && cut_off.iter().any(|name| problem.text.starts_with(name))
     };
     let mut who_says: Vec<(&str, Vec<String>)> = Vec::new();
     for problem in observed.problems.items.iter().filter(|problem| !is_said(problem)) {
@@ -148,7 +153,30 @@ fn of_volume(volume: &Volume) -> Option<Finding> {
     Some(degraded(cause, "Bring back the other node, or the link to it", "ursa node list".into()))
 }
 
-fn of_node(node: &ClusterNode) -> Option<Finding> {
+/// Others reach it, and the node that was asked does not.
+fn is_cut_off(node: &ClusterNode) -> bool {
+    !node.up && !node.reached_by.is_empty()
+}
+
+fn of_cut_off(nodes: &[ClusterNode], node: &ClusterNode) -> Finding {
+    let named = |id: u16| {
+        let name = nodes.iter().find(|node| node.id == id).map(|node| node.name.as_str());
+        node_words(id, name.unwrap_or_default())
+    };
+    let here = nodes.iter().find(|node| node.here);
+    let here = here.map_or("the node that was asked".into(), |node| named(node.id));
+    let by: Vec<String> = node.reached_by.iter().map(|id| named(*id)).collect();
+    let reach = if by.len() == 1 { "reaches" } else { "reach" };
+    let name = capital(&named(node.id));
+    let cause = format!("{name} does not answer {here} by any link; {} {reach} it.", by.join(", "));
+    let action = "Look after the network between the two (cables, switches, firewalls, port 3270)";
+    degraded(cause, action, "ursa node links".into())
+}
+
+fn of_node(nodes: &[ClusterNode], node: &ClusterNode) -> Option<Finding> {
+    if is_cut_off(node) {
+        return Some(of_cut_off(nodes, node));
+    }
     let name = node_words(node.id, &node.name);
     let end = format!("ursa node maintenance {} off", node.id);
     match (node.up, node.maintenance) {

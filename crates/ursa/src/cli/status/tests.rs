@@ -324,6 +324,32 @@ fn a_node_that_does_not_say_how_it_is_is_named_once() {
     assert_eq!(causes(&observed), ["Node 2 (server2) is down: nothing is heard of it."]);
 }
 
+/// It was said to be down by one cause, and up by another.
+#[test]
+fn a_node_that_is_cut_off_from_the_asked_one_is_one_cause_that_says_what_is_known() {
+    let mut observed = cluster();
+    let nodes = observed.nodes.as_mut().unwrap();
+    (nodes[1].up, nodes[1].reached_by) = (false, vec![3]);
+    let said = |text: &str, id: u16| NodeProblem {
+        text: text.into(),
+        node: Some(id),
+        node_name: Some(format!("server{id}")),
+    };
+    let rest = "has not answered this node by any link for 12 seconds, and node 3 (server3) reaches it: look after the network";
+    observed.problems.items = vec![said(&format!("node 2 (server2) {rest}"), 1)];
+    observed.problems.missing = vec![missing()];
+    let found = health::findings(&observed);
+    let [finding] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!(
+        finding.cause,
+        "Node 2 (server2) does not answer node 1 (server1) by any link; node 3 (server3) reaches it."
+    );
+    assert_eq!((finding.health, finding.command.as_str()), (Health::Degraded, "ursa node links"));
+    // What is cut off from others than the asked one only they say.
+    observed.problems.items.push(said("node 2 (server2) is up, but this node has not reached it", 3));
+    assert_eq!(health::findings(&observed).len(), 2);
+}
+
 #[test]
 fn what_is_judged_how() {
     let judged = |change: fn(&mut Observed)| {
