@@ -16,7 +16,7 @@ use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::copies::{
     ADDED, Answer, Ask, ClusterError, CopyEntry, DroppedCopy, ForkState, Keeper, Leaves, NewCopy, NodeEntry,
-    StandingEntry, SyncPause, VolumeEntry, json, node_key, volume_key, volume_name_key,
+    StandingEntry, SyncPause, VolumeEntry, json, node_key, volume_key,
 };
 use crate::parts::A_TURN;
 use crate::shard::Shard;
@@ -387,11 +387,7 @@ impl Control {
 }
 
 pub(super) fn entry_named(keeper: &Keeper, name: &str) -> Result<(VolumeId, VolumeEntry), ControlError> {
-    let not_found = || ControlError::not_found("volume", name);
-    let id = keeper.get::<String>(&volume_name_key(name)).map_or_else(|| name.to_owned(), |(id, _)| id);
-    let id = VolumeId::parse(&id).ok_or_else(not_found)?;
-    let (entry, _) = keeper.get::<VolumeEntry>(&volume_key(id)).ok_or_else(not_found)?;
-    Ok((id, entry))
+    keeper.entry_named(name).ok_or_else(|| ControlError::not_found("volume", name))
 }
 
 /// The entry with the intent to take the copy off its node. Those that were to leave for it stay: it may be put there again one day.

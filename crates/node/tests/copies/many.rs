@@ -66,6 +66,26 @@ fn all_volumes_are_in_each_list() {
 }
 
 #[test]
+fn a_volume_is_found_by_its_name_and_by_its_identity() {
+    let cluster = Cluster::new(1, 2, 1);
+    cluster.make_many(VOLUMES);
+    for index in [0, 1] {
+        cluster.control(index, |control| async move {
+            let keeper = control.keeper().unwrap();
+            for name in numbered(0..VOLUMES) {
+                let found = keeper.volume_named(&name).unwrap();
+                assert_eq!(found.entry.name, name);
+                let (id, entry) = keeper.entry_named(&found.entry.id).unwrap();
+                assert_eq!((id.to_string(), entry), (found.entry.id.clone(), found.entry));
+            }
+            for none in ["volume-99", "volume-0", "", "00000000000000000000000000000000"] {
+                assert!(keeper.volume_named(none).is_none(), "{none}");
+            }
+        });
+    }
+}
+
+#[test]
 fn what_stays_is_in_each_list_that_is_made_while_a_volume_goes() {
     each_seed(6, |seed| {
         let cluster = Cluster::new(seed, 2, 1);

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use store::VolumeId;
 
-use super::super::entry::{VOLUMES, VolumeEntry, volume_key};
+use super::super::entry::{VOLUMES, VolumeEntry, volume_key, volume_name_key};
 use super::{CopiesStatus, Keeper, parse};
 use crate::parts::A_TURN;
 
@@ -58,6 +58,19 @@ impl Keeper {
     pub fn volume(&self, id: VolumeId) -> Option<CopiesStatus> {
         let (entry, _) = self.get(&volume_key(id))?;
         Some(self.status_of(entry))
+    }
+
+    /// What the record has of the volume of this name or identity; `None`: it has none. A name comes first.
+    pub fn entry_named(&self, name: &str) -> Option<(VolumeId, VolumeEntry)> {
+        let id = self.get::<String>(&volume_name_key(name)).map_or_else(|| name.to_owned(), |(id, _)| id);
+        let id = VolumeId::parse(&id)?;
+        let (entry, _) = self.get(&volume_key(id))?;
+        Some((id, entry))
+    }
+
+    /// The copies of the volume of this name or identity; `None`: the record has no such volume.
+    pub fn volume_named(&self, name: &str) -> Option<CopiesStatus> {
+        self.entry_named(name).map(|(_, entry)| self.status_of(entry))
     }
 
     fn status_of(&self, entry: VolumeEntry) -> CopiesStatus {

@@ -118,7 +118,7 @@ pub(in crate::http) async fn remove_copy(
 
 /// Says what taking a copy away would do.
 async fn would_remove_copy(state: &State, name: String, node: u16) -> Result<Response, Refusal> {
-    let entry = state.call(move |control| async move { entry_of(&control, &name).await }).await?;
+    let entry = state.call(move |control| async move { entry_of(&control, &name) }).await?;
     let name = entry.name.clone();
     if !entry.copies.iter().any(|copy| copy.node == node) {
         return Err(ControlError::HasNoCopy { volume: name, node }.into());
@@ -137,12 +137,9 @@ async fn would_remove_copy(state: &State, name: String, node: u16) -> Result<Res
 }
 
 /// What the cluster's record has of a volume, be its copies here or not.
-async fn entry_of(control: &Control, name: &str) -> Result<VolumeEntry, ControlError> {
-    if let Some(keeper) = control.keeper() {
-        let is_meant = |entry: &VolumeEntry| entry.name == name || entry.id == name;
-        if let Some(volume) = keeper.volumes_in_parts(is_meant).await.pop() {
-            return Ok(volume.entry);
-        }
+fn entry_of(control: &Control, name: &str) -> Result<VolumeEntry, ControlError> {
+    if let Some((_, entry)) = control.keeper().and_then(|keeper| keeper.entry_named(name)) {
+        return Ok(entry);
     }
     Err(ControlError::NotReplicated(control.volume(name)?.info.name))
 }

@@ -135,8 +135,7 @@ pub(super) async fn one(
     name: &str,
 ) -> Result<Option<Result<Volume, Untold>>, ControlError> {
     let Some(keeper) = control.keeper() else { return Ok(None) };
-    let is_meant = |entry: &VolumeEntry| entry.name == name || entry.id == name;
-    let Some(status) = keeper.volumes_in_parts(is_meant).await.pop() else { return Ok(None) };
+    let Some(status) = keeper.volume_named(name) else { return Ok(None) };
     if let Some(told) = known.of(&status.entry.id) {
         return Ok(Some(Ok(seen_by(control, &status, &told))));
     }
