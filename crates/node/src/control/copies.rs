@@ -762,11 +762,20 @@ impl Control {
     /// Tells all units of copies how the nodes reach them, and initiators where the other nodes listen.
     pub(crate) async fn show_paths_of_copies(&self) {
         let Some(keeper) = self.keeper() else { return };
-        for (id, paths) in keeper.paths() {
-            if self.shown_paths.borrow().get(&id) != Some(&paths) {
-                self.shown_paths.borrow_mut().insert(id, paths.clone());
-                self.set_paths(id, paths).await;
+        let mut after = None;
+        loop {
+            let (some, next) = keeper.some_paths(after);
+            for (id, paths) in some {
+                if self.shown_paths.borrow().get(&id) != Some(&paths) {
+                    self.shown_paths.borrow_mut().insert(id, paths.clone());
+                    self.set_paths(id, paths).await;
+                }
             }
+            if next.is_none() {
+                break;
+            }
+            after = next;
+            rt::next_turn().await;
         }
         let others =
             keeper.nodes().into_iter().filter(|(node, _)| NodeId(node.id) != keeper.me() && !node.witness);

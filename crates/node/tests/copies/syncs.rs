@@ -106,7 +106,7 @@ fn what_one_node_has_given_is_not_given_again_by_another() {
 fn the_source_of_a_sync_is_not_the_best_way_if_there_is_another() {
     let states = |cluster: &Cluster, by: usize| -> Vec<AccessState> {
         cluster.control(by, move |control| async move {
-            let (_, paths) = control.keeper().unwrap().paths().remove(0);
+            let (_, paths) = control.keeper().unwrap().some_paths(None).0.remove(0);
             let mut ways: BTreeMap<usize, AccessState> =
                 paths.others.iter().map(|(node, way)| (usize::from(node.get()), way.state)).collect();
             ways.insert(by + 1, paths.own.state);

@@ -58,6 +58,7 @@ use super::message::{self, Heartbeat, Said};
 use super::progress::CopySync;
 use super::strategy::{ForkRecord, StrategyEntry, strategy_key};
 use crate::control::{Control, show_capacity};
+use crate::parts;
 use crate::port_numbers::NodeNumber;
 use crate::shard::on_all_cores;
 use crate::unit::{Paths, Way};
@@ -369,11 +370,15 @@ impl Keeper {
         self.is_heard(rt::now(), node)
     }
 
-    /// The ways to the volumes that have an open copy here.
-    pub fn paths(&self) -> Vec<(VolumeId, Paths)> {
-        let volumes = self.volumes.borrow();
-        let open = volumes.iter().filter(|(_, kept)| kept.open);
-        open.map(|(id, kept)| (*id, self.paths_to(kept))).collect()
+    /// The ways to some of the volumes that have an open copy here, those behind `after`; and where the next turn of this core goes on, if there may be more.
+    pub fn some_paths(&self, after: Option<VolumeId>) -> (Vec<(VolumeId, Paths)>, Option<VolumeId>) {
+        let mut some = Vec::new();
+        let next = parts::look_at_some(&mut self.volumes.borrow_mut(), after, |id, kept| {
+            if kept.open {
+                some.push((id, self.paths_to(kept)));
+            }
+        });
+        (some, next)
     }
 
     /// As this node acts. Hosts count on it: of a node through which the volume is said to be unavailable nothing takes effect any more.
