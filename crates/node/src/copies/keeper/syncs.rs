@@ -1,6 +1,7 @@
 //! How far copies are that are not in sync: watched here, told to the other nodes, and put together with what they say.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use base::Instant;
 use link::Frame;
@@ -9,8 +10,11 @@ use replica::{NodeId, Slot};
 use super::super::budget::Restraint;
 use super::super::entry::{CopyEntry, StandingEntry, VolumeEntry};
 use super::super::message;
-use super::super::progress::{CopySync, Heard, Local, Progress, REPORT_EVERY, Report, SliceSync, Who};
+use super::super::progress::{CopySync, Heard, Local, Part, Progress, REPORT_EVERY, Report, SliceSync, Who};
 use super::{Keeper, json};
+
+/// How often it is looked whether what was counted is still there, while nothing is under way.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 /// What this node and others know of copies that are not in sync. Volumes go by their numbers.
 #[derive(Default)]
@@ -19,6 +23,8 @@ pub(super) struct Syncs {
     progress: BTreeMap<(u32, Slot), Progress>,
     /// What has come of syncs from here, in this life, by copy.
     counted: BTreeMap<(u32, Slot), Counted>,
+    /// When that was counted last, if nothing was under way then: `None`, something was.
+    counted_at: Option<Instant>,
     /// What other nodes said last.
     heard: BTreeMap<NodeId, Heard>,
     /// When the others were last told.
@@ -49,12 +55,18 @@ struct Told {
 impl Keeper {
     /// Takes in what the slices of this node know now.
     pub(super) fn note_syncs(&self, now: Instant, slices: &[SliceSync]) {
+        let volumes = self.volumes.borrow();
+        let mut syncs = self.syncs.borrow_mut();
+        // After a sync of many volumes there is much that was counted, and it stays as it is.
+        let is_over = syncs.progress.is_empty() && slices.iter().all(|slice| slice.part == Part::None);
+        if is_over && syncs.counted_at.is_some_and(|at| now.since(at) < COUNT_EVERY) {
+            return;
+        }
+        syncs.counted_at = is_over.then_some(now);
         let mut known: BTreeMap<(u32, Slot), Local> = BTreeMap::new();
         for slice in slices {
             known.entry((slice.address.volume, slice.slot)).or_default().add(slice);
         }
-        let volumes = self.volumes.borrow();
-        let mut syncs = self.syncs.borrow_mut();
         if known.is_empty() && syncs.counted.is_empty() && syncs.progress.is_empty() {
             return;
         }
