@@ -13,7 +13,7 @@ import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { COLOR, State } from '../parts/State'
 import { keyOf } from '../words/events'
 import { type Forecast, forecast } from '../words/forecast'
-import type { Finding } from '../words/health'
+import { type Finding, lasting } from '../words/health'
 import { LOSS_TONE, type NodeLoss, lossesByNode } from '../words/losses'
 import { listed } from '../words/missing'
 import { duration, percent, plural, size } from '../words/size'
@@ -105,11 +105,16 @@ function FindingAlert({ finding }: { finding: Finding }) {
 
 function Since({ finding, inherit = false }: { finding: Finding; inherit?: boolean }) {
   const now = useNow()
-  const { at, bySight } = sinceOf(finding)
+  const at = sinceOf(finding)
   const age = duration(Math.max(0, now - at) / 1000)
+  const title = !finding.since
+    ? 'Since this page saw it first; it may be older.'
+    : finding.since.or_earlier
+      ? `Since ${new Date(at).toLocaleString()}, when the node was started, at least.`
+      : `Since ${new Date(at).toLocaleString()}`
   return (
-    <Text span size="xs" c={inherit ? 'inherit' : 'dimmed'} style={{ whiteSpace: 'nowrap' }} title={bySight ? 'Since this page saw it first; it may be older.' : new Date(at).toLocaleString()}>
-      {bySight ? `seen here for ${age}` : `for ${age}`}
+    <Text span size="xs" c={inherit ? 'inherit' : 'dimmed'} style={{ whiteSpace: 'nowrap' }} title={title}>
+      {lasting(age, finding.since)}
     </Text>
   )
 }

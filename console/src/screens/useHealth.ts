@@ -48,8 +48,7 @@ export function useHealth(): Health {
   return { found, severity: worst(found), well: allWell(observed), known, failed, at }
 }
 
-/** Since when a finding is there, in milliseconds since 1970, and whether the node says so or this page has only seen it then. */
-export function sinceOf(finding: Finding): { at: number; bySight: boolean } {
-  if (finding.since !== undefined) return { at: finding.since * 1000, bySight: false }
-  return { at: firstSeen.get(finding.key) ?? Date.now(), bySight: true }
+/** Since when a finding is there, in milliseconds since 1970: as the node says, else since this page has seen it. */
+export function sinceOf(finding: Finding): number {
+  return finding.since ? finding.since.at * 1000 : (firstSeen.get(finding.key) ?? Date.now())
 }

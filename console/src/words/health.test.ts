@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { NodeProblem, Pool } from '../api/types'
 import { node, volume } from './fixtures'
-import { allWell, findings, worst } from './health'
+import { type Observed, allWell, findings, lasting, worst } from './health'
 
 const pool: Pool = { name: 'default', state: 'online', disks: [], extent: 1, free: 50, total: 100, volumes: 1 }
 const well = { nodes: [node(1), node(2), node(3)], volumes: [volume('db', [[1, 'in_sync'], [2, 'in_sync']])], pools: [pool], problems: [], missing: [] }
@@ -28,6 +28,28 @@ describe('health', () => {
     expect(found[0]).toMatchObject({ key: 'cut off 3', severity: 'warning' })
     const ofAnother = said('node 3 (n3) is up, but this node has not reached it', 2)
     expect(findings({ ...well, nodes, problems: [own, ofAnother] })).toHaveLength(2)
+  })
+  it('says since when it is so, as nodes know it', () => {
+    const down = (id: number, at: number) => node(id, { up: false, down_since: { at } })
+    const since = (observed: Partial<Observed>) => Object.fromEntries(findings({ ...well, ...observed }).map((finding) => [finding.key, finding.since]))
+    expect(since({ nodes: [node(1), node(2, { maintenance: true, maintenance_since: 70 }), down(3, 50)] })).toEqual({ 'maintenance 2': { at: 70 }, 'down 3': { at: 50 } })
+    // A majority was there until the second was lost.
+    expect(since({ nodes: [node(1), down(2, 60), down(3, 50)] })['no majority']).toEqual({ at: 60 })
+    const behind = (name: string, at: number) => {
+      const one = volume(name, [[1, 'in_sync'], [2, 'outside']])
+      one.copies![1]!.sync = { bytes_per_second: 1, cause: 'its node was restarted', copied_bytes: 0, left_bytes: 5, total_bytes: 9, since: { at, or_earlier: true } }
+      return one
+    }
+    expect(since({ volumes: [behind('db', 40), behind('mail', 30)] })).toEqual({ 'running syncs': { at: 30, or_earlier: true } })
+    const problem = (text: string, id: number, at: number) => ({ ...said(text, id), since: { at } })
+    const problems = [problem('etcd cannot be used', 1, 20), problem('etcd cannot be used', 2, 10), problem('pool default is read-only', 1, 15)]
+    const broken: Pool = { ...pool, state: 'read_only', node: 1, node_name: 'n1' }
+    expect(Object.values(since({ pools: [broken], problems }))).toEqual([{ at: 15 }, { at: 10 }])
+    // Not known to the node: the page says since when it has seen it.
+    expect(since({ pools: [{ ...pool, free: 1 }] })).toEqual({ 'full default': undefined })
+  })
+  it('says how sure an age is', () => {
+    expect([lasting('3 min', { at: 5 }), lasting('3 min', { at: 5, or_earlier: true }), lasting('3 min', undefined)]).toEqual(['for 3 min', 'for at least 3 min', 'seen here for 3 min'])
   })
   it('says that a sync mends itself, and puts what is worse first', () => {
     const db = volume('db', [[1, 'in_sync'], [2, 'joining']])
@@ -84,7 +106,7 @@ describe('health', () => {
     behind.copies![1]!.sync = sync
     const found = findings({ ...well, volumes: [behind] })
     expect(found).toHaveLength(1)
-    expect(found[0]).toMatchObject({ severity: 'warning', since: 9, cause: 'The sync of db to node 2 is paused, by eva: the volume outlives fewer losses.' })
+    expect(found[0]).toMatchObject({ severity: 'warning', since: { at: 9 }, cause: 'The sync of db to node 2 is paused, by eva: the volume outlives fewer losses.' })
   })
   it('does not say the same twice', () => {
     const broken: Pool = { ...pool, state: 'read_only' }

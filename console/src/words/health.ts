@@ -1,6 +1,6 @@
 // What is wrong now: causes, the worst first, each with one thing to do about it.
 
-import type { ClusterNode, Missing, Node, NodeProblem, Pool, Volume } from '../api/types'
+import type { ClusterNode, Missing, Node, NodeProblem, Pool, Since, Volume } from '../api/types'
 import { listed } from './missing'
 import { plural } from './size'
 import { progress, syncsOf } from './sync'
@@ -17,8 +17,8 @@ export interface Finding {
   action: string
   /** Where in the console. */
   link?: string
-  /** Since when, in seconds since 1970, where the node says so. */
-  since?: number
+  /** Since when, where the node says so. */
+  since?: Since
 }
 
 export interface Observed {
@@ -48,7 +48,7 @@ export function findings(observed: Observed): Finding[] {
     ...(observed.nodes ?? []).flatMap((node) => ofNode(node, observed.nodes ?? [])),
     // Where etcd has the record no node votes, and the node says itself what is the matter.
     ...(observed.node?.record?.place === 'etcd' ? [] : ofVotes(observed.nodes ?? [])),
-    ...observed.pools.flatMap(ofPool),
+    ...observed.pools.flatMap((pool) => ofPool(pool, observed.problems)),
     ...ofCopies(observed),
     ...ofProblems(observed),
     ...ofMissing(observed),
@@ -61,6 +61,22 @@ export function worst(found: Finding[]): Severity {
 }
 
 const isOpen = (pool: Pool) => pool.state === 'online'
+
+/** Whether that is what a node says of the pool. */
+const isAbout = (problem: NodeProblem, pool: Pool) => pool.node === problem.node && problem.text.includes(`pool ${pool.name} `)
+
+const exactly = (at: number | null | undefined): Since | undefined => (at === undefined || at === null ? undefined : { at })
+
+/** Those that are known, the earliest first. */
+const known = (all: (Since | null | undefined)[]): Since[] => all.flatMap((since) => since ?? []).sort((a, b) => a.at - b.at)
+const first = (all: (Since | null | undefined)[]): Since | undefined => known(all)[0]
+const last = (all: (Since | null | undefined)[]): Since | undefined => known(all).at(-1)
+
+/** How long it is so, or since when the page has first seen it; `age` in seconds as words. */
+export function lasting(age: string, since: Since | undefined): string {
+  if (!since) return `seen here for ${age}`
+  return since.or_earlier ? `for at least ${age}` : `for ${age}`
+}
 
 /** What there is to say when nothing is found: no more than was asked. */
 export function allWell({ nodes, volumes, pools }: Observed): string {
@@ -83,17 +99,19 @@ function ofProblems({ nodes = [], pools, problems }: Observed): Finding[] {
   const here = nodes.find((node) => node.here)?.id
   // The node's own sentence begins with whom it is about.
   const isOfCutOff = ({ node: by, text }: NodeProblem) => by === here && nodes.some((node) => isCutOff(node) && text.startsWith(`node ${node.id} (${node.name}) `))
-  const isSaid = (problem: NodeProblem) => isOfCutOff(problem) || bad.some((pool) => pool.node === problem.node && problem.text.includes(`pool ${pool.name} `))
-  const whoSays = new Map<string, string[]>()
+  const isSaid = (problem: NodeProblem) => isOfCutOff(problem) || bad.some((pool) => isAbout(problem, pool))
+  const whoSays = new Map<string, { who: string[]; since: NodeProblem['since'][] }>()
   for (const problem of problems.filter((one) => !isSaid(one))) {
     const { text, node, node_name } = problem
     const who = node === undefined || node === null ? [] : [nameOf({ id: node, name: node_name ?? '' })]
-    whoSays.set(text, [...(whoSays.get(text) ?? []), ...who])
+    const { who: others, since } = whoSays.get(text) ?? { who: [], since: [] }
+    whoSays.set(text, { who: [...others, ...who], since: [...since, problem.since] })
   }
-  return [...whoSays].map(([text, who]) => ({
+  return [...whoSays].map(([text, { who, since }]) => ({
     // It is the same though it has gone on for longer.
     key: `problem ${[...who, text].join(' ').replace(/\d+ seconds/g, 'seconds')}`,
     severity: 'warning',
+    since: first(since),
     cause: who.length > 0 ? `${listed(who)}: ${text}` : text,
     action: `Follow what it says; the log of ${who.length > 0 ? listed(who) : 'the node'} has more (journalctl -u ursa).`,
   }))
@@ -114,7 +132,7 @@ function ofVolume(volume: Volume): Finding[] {
   const link = volumeLink(volume)
   if (volume.fork?.split) {
     return [{
-      key: `split ${volume.id}`, severity: 'critical', since: volume.fork.since, link,
+      key: `split ${volume.id}`, severity: 'critical', since: exactly(volume.fork.since), link,
       cause: `Volume ${volume.name} is split: both nodes have data that the other has not.`,
       action: 'Look at both sides, then decide whose data is kept.',
     }]
@@ -129,14 +147,15 @@ function ofVolume(volume: Volume): Finding[] {
   const copies = volume.copies ?? []
   if (copies.length > 0 && !copies.some((copy) => copy.state === 'in_sync')) {
     return [{
-      key: `none ${volume.id}`, severity: 'critical', link,
+      // Since the last of them is not.
+      key: `none ${volume.id}`, severity: 'critical', link, since: last(copies.map((copy) => copy.sync?.since)),
       cause: `No copy of volume ${volume.name} is in sync, and nobody serves it.`,
       action: 'Bring back the node that had the last copy in sync.',
     }]
   }
   if (volume.fork) {
     return [{
-      key: `fork ${volume.id}`, severity: 'warning', since: volume.fork.since, link,
+      key: `fork ${volume.id}`, severity: 'warning', since: exactly(volume.fork.since), link,
       cause: `Node ${volume.fork.node} goes on alone with volume ${volume.name}.`,
       action: 'Bring back the other node, or the link to it.',
     }]
@@ -160,13 +179,13 @@ function ofNode(node: ClusterNode, nodes: ClusterNode[]): Finding[] {
   if (node.up) {
     if (!node.maintenance) return []
     return [{
-      key: `maintenance ${node.id}`, severity: 'warning', link: '#/nodes',
+      key: `maintenance ${node.id}`, severity: 'warning', link: '#/nodes', since: exactly(node.maintenance_since),
       cause: `${nameOf(node)} is in maintenance: none of its copies is in sync.`,
       action: 'End its maintenance when the work on it is done.',
     }]
   }
   return [{
-    key: `down ${node.id}`, severity: node.maintenance ? 'warning' : 'critical', link: '#/nodes',
+    key: `down ${node.id}`, severity: node.maintenance ? 'warning' : 'critical', link: '#/nodes', since: node.down_since ?? undefined,
     cause: `${nameOf(node)} is down: nothing is heard of it.`,
     action: node.maintenance
       ? 'It is in maintenance: start it again when the work on it is done.'
@@ -178,8 +197,10 @@ function ofVotes(nodes: ClusterNode[]): Finding[] {
   const voters = nodes.filter((node) => node.votes)
   const up = voters.filter((node) => node.up).length
   if (voters.length > 0 && 2 * up <= voters.length) {
+    const down = known(voters.map((node) => node.down_since))
     return [{
-      key: 'no majority', severity: 'critical', link: '#/nodes',
+      // Since so many are down that the others are no majority.
+      key: 'no majority', severity: 'critical', link: '#/nodes', since: down[Math.ceil(voters.length / 2) - 1],
       cause: `Only ${up} of ${plural(voters.length, 'node that votes', 'nodes that vote')} are up: nothing can be changed, and no further node can be given up.`,
       action: 'Bring back the nodes that are down.',
     }]
@@ -194,8 +215,9 @@ function ofVotes(nodes: ClusterNode[]): Finding[] {
   return []
 }
 
-function ofPool(pool: Pool): Finding[] {
+function ofPool(pool: Pool, problems: NodeProblem[]): Finding[] {
   const failed = pool.disks.find((disk) => disk.failure)
+  const since = first(problems.filter((problem) => isAbout(problem, pool)).map((problem) => problem.since))
   const link = '#/pools'
   const name = pool.node_name ? `${pool.name} of ${pool.node_name}` : pool.name
   switch (pool.state) {
@@ -205,19 +227,19 @@ function ofPool(pool: Pool): Finding[] {
       return []
     case 'disk_failed':
       return [{
-        key: `pool ${name}`, severity: 'critical', link, since: failed?.failure?.since,
+        key: `pool ${name}`, severity: 'critical', link, since: exactly(failed?.failure?.since) ?? since,
         cause: `A disk of pool ${name} has failed${failed?.failure ? `: ${failed.path}: ${failed.failure.error}` : ''}.`,
         action: 'Look after the disk (dmesg), then reopen the pool.',
       }]
     case 'read_only':
       return [{
-        key: `pool ${name}`, severity: 'critical', link,
+        key: `pool ${name}`, severity: 'critical', link, since,
         cause: `Pool ${name} is read-only: its metadata could not be written.`,
         action: 'Look after its disks, then reopen the pool.',
       }]
     case 'unavailable':
       return [{
-        key: `pool ${name}`, severity: 'critical', link,
+        key: `pool ${name}`, severity: 'critical', link, since,
         cause: `Pool ${name} is unavailable${pool.reason ? `: ${pool.reason}` : ''}.`,
         action: 'Bring its disks back, then reopen the pool.',
       }]
@@ -244,7 +266,7 @@ function ofCopies({ volumes, nodes }: Observed): Finding[] {
   const stopped = paused[0]
   if (stopped) {
     found.push({
-      key: 'paused syncs', severity: 'warning', link: '#/jobs', since: Math.min(...paused.map(({ sync }) => sync.paused?.since ?? Infinity)),
+      key: 'paused syncs', severity: 'warning', link: '#/jobs', since: first(paused.map(({ sync }) => exactly(sync.paused?.since))),
       cause: paused.length === 1
         ? `The sync of ${stopped.volume.name} to node ${stopped.copy.node} is paused, by ${stopped.sync.paused?.by}: the volume outlives fewer losses.`
         : `${paused.length} syncs are paused: these volumes outlive fewer losses.`,
@@ -254,7 +276,7 @@ function ofCopies({ volumes, nodes }: Observed): Finding[] {
   const first = waiting[0]
   if (first) {
     found.push({
-      key: 'waiting syncs', severity: 'warning', link: waiting.length === 1 ? volumeLink(first.volume) : '#/jobs',
+      key: 'waiting syncs', severity: 'warning', since: first(waiting.map(({ sync }) => sync.since)), link: waiting.length === 1 ? volumeLink(first.volume) : '#/jobs',
       cause: waiting.length === 1
         ? `The copy of ${first.volume.name} on node ${first.copy.node} is not in sync and waits for ${first.sync.waits_for}.`
         : `${plural(waiting.length, 'copy', 'copies')} are not in sync and wait; the first, of ${first.volume.name}, for ${first.sync.waits_for}.`,
@@ -264,7 +286,7 @@ function ofCopies({ volumes, nodes }: Observed): Finding[] {
   if (running.length > 0) {
     const done = running.reduce((sum, { sync }) => sum + progress(sync), 0) / running.length
     found.push({
-      key: 'running syncs', severity: 'working', link: '#/jobs',
+      key: 'running syncs', severity: 'working', link: '#/jobs', since: first(running.map(({ sync }) => sync.since)),
       cause: `${plural(running.length, 'copy is', 'copies are')} being brought in sync (${Math.round(100 * done)} %).`,
       action: 'Nothing is to be done. Until then these volumes outlive fewer losses.',
     })

@@ -7,6 +7,8 @@ use std::net::{AddrParseError, IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::since::Since;
+
 /// Where nodes listen for each other unless they are told otherwise. Next to the API's 3280; IANA lists it for nothing that
 /// would be on such a machine.
 pub const LINK_PORT: u16 = 3270;
@@ -44,6 +46,9 @@ pub struct ClusterNode {
     /// two is cut. Absent if it is up, or nobody reaches it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reached_by: Vec<u16>,
+    /// Since when it was not heard of; absent: it is up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down_since: Option<Since>,
     /// Its word counts in the cluster's record.
     pub votes: bool,
     /// It leads the record.
@@ -57,6 +62,9 @@ pub struct ClusterNode {
     /// It is to be stopped: none of its copies is in sync, and no volume waits for it.
     #[serde(default)]
     pub maintenance: bool,
+    /// Since when, in seconds since 1970; absent: it is not, or a version of Ursa began it that did not note the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maintenance_since: Option<u64>,
     /// It decides alone while two nodes without a witness are the cluster.
     #[serde(default)]
     pub preferred: bool,

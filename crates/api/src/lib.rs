@@ -22,6 +22,7 @@ mod node;
 mod pool;
 mod problem;
 mod session;
+mod since;
 mod strategy;
 mod target;
 mod volume;
@@ -53,6 +54,7 @@ pub use self::pool::{
 };
 pub use self::problem::{Candidate, DryRun, Problem};
 pub use self::session::Session;
+pub use self::since::Since;
 pub use self::strategy::{
     ForkResolution, Strategy, StrategyChoice, StrategyChosen, VolumeFork, VolumeStrategy,
 };

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::cluster::{ClusterRecord, RecordPlace};
+use crate::since::Since;
 
 /// Whether the node serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -47,6 +48,9 @@ pub struct Node {
 pub struct NodeProblem {
     /// What is the matter and what to do, in a sentence.
     pub text: String,
+    /// Since when; absent: that is not known yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Since>,
     /// The number of the node that says so; absent without a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,

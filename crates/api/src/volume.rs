@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{SyncPaused, VolumeFork, VolumeStrategy};
+use crate::{Since, SyncPaused, VolumeFork, VolumeStrategy};
 
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -138,6 +138,9 @@ pub struct CopySync {
     pub seconds_left: Option<u64>,
     /// Why it missed writes.
     pub cause: String,
+    /// Since when it is not in sync.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Since>,
     /// What keeps it from going faster, if not the disks and the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_back_by: Option<SyncRestraint>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use replica::NodeId;
 
 use super::{Control, ControlError, SHOW_DEADLINE};
-use crate::copies::{Copies, Keeper, Linked};
+use crate::copies::{Copies, Linked};
 use crate::shard::ask_each_core;
 
 /// How long a core may take to say how its links are: it looks at a few figures. One that hangs is named, and what the others have is said, before another node that asks
@@ -70,46 +70,5 @@ impl Control {
             }
         };
         Ok(others.map(status).collect())
-    }
-
-    /// Which nodes are up and not reached from here, in sentences. A node of which nobody hears is none of them: that is said of it already. Each begins with whom it is
-    /// about: where the asked node says so with its nodes (`reached_by`), people are told once.
-    pub(super) fn link_problems(&self) -> Vec<String> {
-        let Some(keeper) = self.keeper() else { return Vec::new() };
-        let cuts = keeper.cuts();
-        if cuts.is_empty() {
-            return Vec::new();
-        }
-        let names = self.node_names();
-        let sentence = |(node, lasts): (NodeId, Duration)| {
-            let (name, seconds) = (names.get(&node.0)?, lasts.as_secs());
-            let known = if keeper.hears(node) {
-                format!("is up, but this node has not reached it for replication for {seconds} seconds")
-            } else {
-                let by = reached(&keeper, node, &names);
-                format!("has not answered this node by any link for {seconds} seconds{by}")
-            };
-            Some(format!(
-                "node {} ({name}) {known}: of a volume with copies on both, only one of these can be in sync; look after the network between the two (cables, switches, \
-                 firewalls, port 3270): `ursa node links` says which links are down and why",
-                node.0
-            ))
-        };
-        cuts.into_iter().filter_map(sentence).collect()
-    }
-}
-
-/// `, and node 2 (san2) reaches it`.
-fn reached(keeper: &Keeper, node: NodeId, names: &BTreeMap<u16, String>) -> String {
-    let by = keeper.reached_by(node);
-    let named = |node: &NodeId| {
-        let name = names.get(&node.0).map(|name| format!(" ({name})")).unwrap_or_default();
-        format!("node {}{name}", node.0)
-    };
-    let by: Vec<String> = by.iter().map(named).collect();
-    match by.as_slice() {
-        [] => String::new(),
-        [one] => format!(", and {one} reaches it"),
-        several => format!(", and {} reach it", several.join(", ")),
     }
 }

@@ -14,7 +14,7 @@ use super::cluster::{EnterError, Member, Place, try_to_listen};
 use super::record_place::RecordPlace;
 use super::{Control, ControlError};
 use crate::copies::{
-    ClusterError, CopyEntry, Keeper, LinkRole, LinkRoles, NodeEntry, SYNC_LIMIT_MIN, StandingEntry,
+    ClusterError, CopyEntry, Keeper, Lasting, LinkRole, LinkRoles, NodeEntry, SYNC_LIMIT_MIN, StandingEntry,
     VolumeEntry, json, link_roles_key, maintenance_key, node_key,
 };
 use crate::shard::Shard;
@@ -79,8 +79,12 @@ pub struct NodeStatus {
     pub copies: usize,
     /// How many of them are in sync.
     pub in_sync: usize,
+    /// How long nothing has been heard of it, if it is not up.
+    pub silent: Option<Lasting>,
     /// It is to be stopped, and has no copy in sync.
     pub maintenance: bool,
+    /// Since when, in seconds since 1970, if that was noted.
+    pub maintenance_since: Option<u64>,
     /// It decides alone where two nodes are a cluster.
     pub preferred: bool,
     /// What its addresses are kept for.
@@ -265,7 +269,9 @@ impl Control {
             in_sync: copies(entry.id)
                 .filter(|copy| copy.standing == crate::copies::StandingEntry::InSync)
                 .count(),
+            silent: if up { None } else { keeper.silence_of(NodeId(entry.id)) },
             maintenance: keeper.is_in_maintenance(NodeId(entry.id)),
+            maintenance_since: keeper.maintenance_since(NodeId(entry.id)),
             preferred: preferred == Some(entry.id),
             link_roles: keeper.link_roles(NodeId(entry.id)),
             entry,
@@ -398,7 +404,10 @@ impl Control {
         }
         let transaction = Keeper::transaction().expect(&key, revision);
         match (on, revision) {
-            (true, None) => keeper.commit(transaction.put(&key, json(&true))).await?,
+            (true, None) => {
+                let began = (Shard::current().config().unix_now)();
+                keeper.commit(transaction.put(&key, json(&began))).await?;
+            }
             (false, Some(_)) => keeper.commit(transaction.delete(&key)).await?,
             _ => {}
         }

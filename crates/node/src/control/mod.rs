@@ -25,6 +25,7 @@ mod reopening;
 mod showing;
 mod start;
 mod status;
+mod troubles;
 mod turns;
 mod verifying;
 mod volumes;
@@ -64,6 +65,7 @@ pub use self::start::{DefaultPool, StartError, Wanted};
 pub use self::status::{
     ClusterRecordStatus, RecordStatus, ReplicationStats, SessionStatus, StatsByCore, Traffic, VolumeStats,
 };
+pub use self::troubles::Trouble;
 use self::verifying::Verifications;
 pub use self::verifying::{Difference, Verification, VerificationState};
 pub(crate) use self::volumes::show_capacity;

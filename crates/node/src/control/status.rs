@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use proto::iscsi::target::CloseReason;
 use rt::CoreId;
-use store::MetadataState;
 
 use super::record_place::RecordPlace;
-use super::{Control, ControlError, FailedDisk, PoolStatus};
+use super::{Control, ControlError};
 use crate::config::RecordEngine;
 use crate::copies::{self, ClusterError, Copies, RECORD_DEADLINE, VolumeEntry};
 use crate::parts;
-use crate::record::{RecordError, RecordFault};
+use crate::record::RecordFault;
 use crate::shard::{Shard, ask_all_cores};
 use crate::unit::UnitStats;
 use crate::volume::VolumeId;
@@ -126,16 +125,6 @@ impl Control {
         RecordStatus { fault: record.fault().cloned(), latched: record.is_latched() }
     }
 
-    /// What somebody should look after now, in sentences.
-    pub fn problems(&self) -> Vec<String> {
-        let RecordStatus { fault, latched } = self.record();
-        let fault = fault.map(|fault| fault.to_string());
-        let latched = latched.then(|| RecordError::Latched.to_string());
-        let pools = self.pools().into_iter().flat_map(|pool| pool_problems(&pool));
-        let links = self.link_problems();
-        fault.into_iter().chain(latched).chain(self.record_problem()).chain(links).chain(pools).collect()
-    }
-
     /// How the cluster's record is; `None` without a cluster.
     ///
     /// # Errors
@@ -153,15 +142,6 @@ impl Control {
     /// Where a cluster has its record that this node is in, makes or joins.
     pub fn record_place(&self) -> RecordPlace {
         RecordPlace::configured()
-    }
-
-    /// What is the matter with etcd, where it has the cluster's record.
-    fn record_problem(&self) -> Option<String> {
-        let why = self.keeper()?.record_trouble()?;
-        Some(format!(
-            "etcd, which has the cluster's record, cannot be used ({why}): volumes go on with the copies that are in sync, but nothing can be changed, no lost node can be given \
-             up and no node that starts can serve volumes with copies; bring etcd back, or set `etcd` right"
-        ))
     }
 
     /// Ends a session. Its initiator may log in again.
@@ -232,22 +212,4 @@ impl Control {
         });
         Ok(StatsByCore(by_core.await?))
     }
-}
-
-fn pool_problems(pool: &PoolStatus) -> Vec<String> {
-    let name = &pool.name;
-    let open = match &pool.state {
-        Ok(open) => open,
-        Err(reason) => return vec![format!("pool {name} is not open: {reason}")],
-    };
-    let disk = |disk: &FailedDisk| {
-        let (path, error, age) = (disk.path.display(), &disk.error, disk.age.as_secs());
-        format!(
-            "disk {path} of pool {name} is out of service since a write or a flush failed {age} seconds ago ({error}): \
-             look after it, then `ursa pool reopen {name}`"
-        )
-    };
-    let read_only = format!("pool {name} takes no changes since its metadata could not be written");
-    let read_only = (open.metadata == MetadataState::Failed).then_some(read_only);
-    open.failed.iter().map(disk).chain(read_only).collect()
 }

@@ -27,7 +27,7 @@ pub fn node_key(id: NodeId) -> String {
     format!("{NODES}{:05}", id.0)
 }
 
-/// The key that is there while a node is in maintenance.
+/// The key that is there while a node is in maintenance; its value is since when, in seconds since 1970 (`true`: a version wrote it that did not note that).
 pub fn maintenance_key(id: NodeId) -> String {
     format!("{MAINTENANCE}{:05}", id.0)
 }

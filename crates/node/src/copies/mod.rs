@@ -35,7 +35,7 @@ pub use self::entry::{
 pub use replica::NodeId;
 
 pub use self::keeper::{
-    ClusterError, CopiesStatus, Counted, Engine, ForkShown, ForkState, Keeper, RECORD_DEADLINE, json,
+    ClusterError, CopiesStatus, Counted, Engine, ForkShown, ForkState, Keeper, Lasting, RECORD_DEADLINE, json,
 };
 pub use self::linked::Linked;
 pub use self::lock::RangeLock;

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::Address;
 use super::budget::Restraint;
 use super::entry::VolumeEntry;
+use super::keeper::Lasting;
 
 /// Over what time a rate is measured.
 const RATE_WINDOW: Duration = Duration::from_secs(5);
@@ -432,6 +433,8 @@ pub struct CopySync {
     pub held_back_by: Option<Restraint>,
     /// What it waits for, if it does; to be read after "waits for".
     pub waits_for: Option<String>,
+    /// How long the copy has not been in sync; `None`: nobody has looked.
+    pub lasts: Option<Lasting>,
 }
 
 impl CopySync {
@@ -458,6 +461,7 @@ impl CopySync {
             cause,
             held_back_by: sources.iter().filter_map(|report| report.held_back_by).max(),
             waits_for: if bytes_per_second == 0 { waiting() } else { None },
+            lasts: None,
         }
     }
 

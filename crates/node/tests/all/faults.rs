@@ -53,27 +53,29 @@ fn a_disk_that_failed_to_write_is_shown_until_the_node_starts_again() {
     rig.add(Shape::thick());
     let client = rig.client("client");
     let said = |rig: &Rig| {
-        let (pool, problems) =
-            rig.control(|control| async move { (control.pool(POOL).unwrap(), control.problems()) });
-        (pool.state.unwrap().failed, problems)
+        let (pool, troubles) =
+            rig.control(|control| async move { (control.pool(POOL).unwrap(), control.troubles()) });
+        (pool.state.unwrap().failed, troubles)
     };
-    assert!(matches!(said(&rig), (disks, problems) if disks.is_empty() && problems.is_empty()));
+    assert!(matches!(said(&rig), (disks, troubles) if disks.is_empty() && troubles.is_empty()));
     rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default().with_unwritable(0..64 * MIB));
     client.run(|portal| async move {
         write(&*log_in(portal, "client", 0).await, 0, 300, 1).await.unwrap_err();
     });
     rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default());
     rig.world.run_for(Duration::from_secs(90));
-    let (disks, problems) = said(&rig);
+    let (disks, troubles) = said(&rig);
     assert_eq!(disks.len(), 1);
     assert_eq!(
         (&*disks[0].path, disks[0].error.as_str()),
         (DISK.as_ref(), "Input/output error (os error 5)")
     );
     assert_eq!(disks[0].age.as_secs(), 90);
-    assert!(problems.len() == 1 && problems[0].contains(DISK) && problems[0].contains(POOL), "{problems:?}");
+    let [trouble] = troubles.as_slice() else { panic!("{troubles:?}") };
+    assert!(trouble.text.contains(DISK) && trouble.text.contains(POOL), "{trouble:?}");
+    assert_eq!(trouble.age, Some(disks[0].age));
     rig.power_cycle();
-    assert!(matches!(said(&rig), (disks, problems) if disks.is_empty() && problems.is_empty()));
+    assert!(matches!(said(&rig), (disks, troubles) if disks.is_empty() && troubles.is_empty()));
 }
 
 #[test]

@@ -17,7 +17,9 @@ impl Cluster {
     }
 
     fn problems(&self, index: usize) -> Vec<String> {
-        self.control(index, |control| async move { control.problems() })
+        self.control(index, |control| async move {
+            control.troubles().into_iter().map(|trouble| trouble.text).collect()
+        })
     }
 
     /// The nodes that a node does not hear, and who reaches them.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use api::{
-    Client, ClusterInit, ClusterJoin, ClusterNode, ClusterRecord, LinkFor, LinkRole, RecordPlace, SyncLimit,
-    TokenCreate,
+    Client, ClusterInit, ClusterJoin, ClusterNode, ClusterRecord, LinkFor, LinkRole, RecordPlace, Since,
+    SyncLimit, TokenCreate,
 };
 use clap::{Subcommand, ValueEnum};
 
@@ -12,7 +12,8 @@ use super::confirm::Confirm;
 use super::exit::CliError;
 use super::links;
 use super::output::Output;
-use super::table::{Table, list, size};
+use super::table::{Table, lasting, list, size};
+use crate::clock::unix_now;
 use crate::duration::parse_duration;
 use crate::size::{InvalidSize, Size};
 
@@ -177,7 +178,7 @@ impl Command {
                 client.join_cluster(&ClusterJoin { token: token.trim().to_owned(), listen, witness })?;
                 output.done("This node is in the cluster now: `ursa node list` shows it.")
             }
-            Command::List => output.show(&client.cluster_nodes()?, |nodes| table(nodes)),
+            Command::List => output.show(&client.cluster_nodes()?, |nodes| table(nodes, unix_now())),
             Command::Links { node } => output.show(&client.links_of(&node)?, links::text),
             Command::Maintenance { node, switch: Switch::On } => {
                 client.maintain_node(node, true)?;
@@ -287,20 +288,26 @@ fn with_role(node: &ClusterNode, address: &str) -> String {
     node.link_roles.get(address).map_or(address.to_owned(), |role| format!("{address} ({role})"))
 }
 
-fn table(nodes: &[ClusterNode]) -> String {
+/// Whether the node is up, and since when it is not, or is in maintenance.
+fn up(node: &ClusterNode, now: u64) -> String {
+    let (word, since) = match (node.up, node.maintenance) {
+        (true, false) => return "yes".into(),
+        (true, true) => ("maintenance", node.maintenance_since.map(Since::exactly)),
+        (false, true) => ("NO (maintenance)", node.down_since),
+        (false, false) if !node.reached_by.is_empty() => ("CUT OFF", node.down_since),
+        (false, false) => ("NO", node.down_since),
+    };
+    since.map_or(word.into(), |since| format!("{word}, {}", lasting(now, since)))
+}
+
+fn table(nodes: &[ClusterNode], now: u64) -> String {
     let mut table = Table::new(&["NODE", "NAME", "UP", "VOTES", "LEADS", "IN SYNC", "ADDRESSES"]);
     let yes = |is: bool| if is { "yes" } else { "" }.to_owned();
     for node in nodes {
         table.row([
             format!("{}{}", node.id, if node.here { " (here)" } else { "" }),
             node.name.clone(),
-            match (node.up, node.maintenance) {
-                (true, true) => "maintenance".into(),
-                (true, false) => "yes".into(),
-                (false, true) => "NO (maintenance)".into(),
-                (false, false) if !node.reached_by.is_empty() => "CUT OFF".into(),
-                (false, false) => "NO".into(),
-            },
+            up(node, now),
             format!("{}{}", yes(node.votes), if node.preferred { " (preferred)" } else { "" }),
             yes(node.leads),
             if node.witness { "witness".into() } else { format!("{} of {}", node.in_sync, node.copies) },
@@ -324,12 +331,14 @@ mod tests {
             here: id == 1,
             up,
             reached_by: if id == 4 { vec![3] } else { Vec::new() },
+            down_since: (!up).then(|| Since::exactly(815)),
             votes: true,
             leads: id == 1,
             witness,
             copies: 3,
             in_sync: 2,
             maintenance: false,
+            maintenance_since: None,
             preferred: false,
             addresses: vec![format!("10.0.0.{id}:3270")],
             link_roles: if id == 2 {
@@ -340,19 +349,29 @@ mod tests {
             portals: Vec::new(),
         };
         assert_eq!(
-            table(&[
-                node(1, true, false),
-                node(2, false, false),
-                node(3, true, true),
-                node(4, false, false)
-            ]),
+            table(
+                &[
+                    node(1, true, false),
+                    node(2, false, false),
+                    node(3, true, true),
+                    node(4, false, false)
+                ],
+                1000
+            ),
             "\
-NODE      NAME     UP       VOTES  LEADS  IN SYNC  ADDRESSES
-1 (here)  server1  yes      yes    yes    2 of 3   10.0.0.1:3270
-2         server2  NO       yes           2 of 3   10.0.0.2:3270 (replication)
-3         server3  yes      yes           witness  10.0.0.3:3270
-4         server4  CUT OFF  yes           2 of 3   10.0.0.4:3270
+NODE      NAME     UP                  VOTES  LEADS  IN SYNC  ADDRESSES
+1 (here)  server1  yes                 yes    yes    2 of 3   10.0.0.1:3270
+2         server2  NO, for 3m05s       yes           2 of 3   10.0.0.2:3270 (replication)
+3         server3  yes                 yes           witness  10.0.0.3:3270
+4         server4  CUT OFF, for 3m05s  yes           2 of 3   10.0.0.4:3270
 "
         );
+        let maintained = |up, maintenance_since| {
+            let node = ClusterNode { maintenance: true, maintenance_since, ..node(2, up, false) };
+            super::up(&node, 1000)
+        };
+        assert_eq!(maintained(true, Some(990)), "maintenance, for 10s");
+        assert_eq!(maintained(true, None), "maintenance");
+        assert_eq!(maintained(false, Some(5)), "NO (maintenance), for 3m05s");
     }
 }

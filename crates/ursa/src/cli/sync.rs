@@ -53,6 +53,7 @@ mod tests {
             bytes_per_second: 64 << 20,
             seconds_left: Some(48),
             cause: "its node was restarted".into(),
+            since: None,
             held_back_by: None,
             waits_for: None,
             paused: None,

@@ -1,5 +1,7 @@
 //! Tables: columns, no lines.
 
+use api::Since;
+
 use crate::size::Size;
 
 /// Rows under a head.
@@ -96,6 +98,13 @@ pub fn age(seconds: u64) -> String {
     }
 }
 
+/// How long something has been so, for people; `now` in seconds since 1970.
+pub fn lasting(now: u64, since: Since) -> String {
+    let at_least = if since.or_earlier { "at least " } else { "" };
+    // The node's clock may be ahead.
+    format!("for {at_least}{}", age(now.saturating_sub(since.at)))
+}
+
 /// A list for people.
 pub fn list<T: ToString>(items: impl IntoIterator<Item = T>, none: &str) -> String {
     let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
@@ -119,6 +128,8 @@ mod tests {
     fn quantities_are_short() {
         assert_eq!([size(0), size(10 << 30), size(1_234_567_890)], ["0", "10G", "1.1G"]);
         assert_eq!([age(9), age(61), age(7_260), age(90_000)], ["9s", "1m01s", "2h01m", "1d01h"]);
+        assert_eq!(lasting(185, Since::exactly(5)), "for 3m00s");
+        assert_eq!(lasting(4, Since { at: 5, or_earlier: true }), "for at least 0s");
         assert_eq!(fields([("a", "1\n2".into()), ("long", String::new())]), "a     1\n      2\nlong\n");
     }
 }

@@ -15,6 +15,7 @@ use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
+use super::beginnings::since;
 use super::dry_run::{self, Asked};
 use super::input::{Json, Parameters, Segments};
 use super::refusal::Refusal;
@@ -344,7 +345,9 @@ pub(super) fn shown(node: NodeStatus) -> ClusterNode {
         leads,
         copies,
         in_sync,
+        silent,
         maintenance,
+        maintenance_since,
         preferred,
         link_roles,
     } = node;
@@ -362,12 +365,14 @@ pub(super) fn shown(node: NodeStatus) -> ClusterNode {
         here,
         up,
         reached_by,
+        down_since: silent.map(since),
         votes,
         leads,
         witness: entry.witness,
         copies: copies as u64,
         in_sync: in_sync as u64,
         maintenance,
+        maintenance_since,
         preferred,
         addresses: texts(entry.addresses),
         link_roles: link_roles.collect(),

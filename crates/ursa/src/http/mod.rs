@@ -7,6 +7,7 @@
 
 mod access;
 mod audit;
+mod beginnings;
 mod certificate;
 mod cluster;
 mod console;

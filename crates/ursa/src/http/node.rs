@@ -29,9 +29,9 @@ pub(super) async fn health(Extracted(state): Extracted<State>) -> Result<Json<He
 /// What the node is, what is being changed, and what somebody should look after.
 #[utoipa::path(get, path = "/v1/node", tag = "node", operation_id = "show_node", responses((status = OK, description = "The node", body = Node)))]
 pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node>, Refusal> {
-    let access = Arc::clone(&state.access);
+    let opened = Arc::clone(&state.opened);
     let now = move |control: Rc<Control>| async move {
-        let problems = problems::sentences(&control, Some(&access));
+        let problems = problems::troubles(&control, &opened);
         let place = shown_place(control.record_place());
         Ok((control.changes(), problems, record(&control).await, place))
     };
@@ -44,7 +44,7 @@ pub(super) async fn show(Extracted(state): Extracted<State>) -> Result<Json<Node
         // A clock that was set back makes it zero.
         uptime: state.started.elapsed().unwrap_or_default().as_secs(),
         changes: changes.into_iter().map(shown).collect(),
-        problems,
+        problems: problems.into_iter().map(|trouble| trouble.text).collect(),
         record,
         record_place,
     }))

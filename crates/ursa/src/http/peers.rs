@@ -33,7 +33,7 @@ pub fn show(history: History, live: Arc<Live>, opened: Arc<Opened>, inquiries: A
                 POOLS => serde_json::to_string(&pools::all(&control)).ok(),
                 SESSIONS => serde_json::to_string(&sessions::all(&control).await.ok()?).ok(),
                 LINKS => serde_json::to_string(&links::all(&control).await.ok()?).ok(),
-                PROBLEMS => serde_json::to_string(&problems::all(&control, opened.access().as_deref())).ok(),
+                PROBLEMS => serde_json::to_string(&problems::all(&control, &opened)).ok(),
                 VOLUMES => serde_json::to_string(&volumes::of_ids(&control, rest).await).ok(),
                 LIVE => serde_json::to_string(&live.shown()).ok(),
                 HISTORY => history::shown(&control, &history, rest).await,

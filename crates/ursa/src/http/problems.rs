@@ -7,14 +7,18 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock, Weak};
 
 use ::node::Control;
+use ::node::control::Trouble;
 use api::{List, NodeProblem, Problem};
 use axum::extract::State as Extracted;
 
 use super::access::Access;
+use super::beginnings::Beginnings;
+use super::events::{AUDIT_UNAVAILABLE, CERTIFICATE_UNAVAILABLE};
 use super::input::Parameters;
 use super::peers::{self, Whose};
 use super::refusal::Refusal;
 use super::state::State;
+use crate::clock::unix_now;
 
 /// What somebody should look after on the node that is asked; with `node=all` on all nodes.
 ///
@@ -33,40 +37,51 @@ pub(super) async fn list(
     Extracted(state): Extracted<State>,
     Parameters(whose): Parameters<Whose>,
 ) -> Result<axum::Json<List<NodeProblem>>, Refusal> {
-    let access = Arc::clone(&state.access);
-    let own = move |control: Rc<Control>| async move { Ok(all(&control, Some(&access))) };
+    let opened = Arc::clone(&state.opened);
+    let own = move |control: Rc<Control>| async move { Ok(all(&control, &opened)) };
     Ok(axum::Json(peers::list(&state, whose.asked()?, peers::PROBLEMS, own).await?))
 }
 
 /// The problems of this node.
-pub(super) fn all(control: &Control, access: Option<&Access>) -> Vec<NodeProblem> {
+pub(super) fn all(control: &Control, opened: &Opened) -> Vec<NodeProblem> {
     let (node, node_name) = control.number_and_name();
-    let of_node = |text| NodeProblem { text, node, node_name: node_name.clone() };
-    sentences(control, access).into_iter().map(of_node).collect()
+    let now = unix_now();
+    let of_node = |trouble: Trouble| NodeProblem {
+        since: opened.beginnings.of(now, &trouble),
+        text: trouble.text,
+        node,
+        node_name: node_name.clone(),
+    };
+    troubles(control, opened).into_iter().map(of_node).collect()
 }
 
-/// The same, without whose they are.
-pub(super) fn sentences(control: &Control, access: Option<&Access>) -> Vec<String> {
-    let mut problems = control.problems();
-    if let Some(access) = access {
-        problems.extend(access.audit.known_trouble());
-        problems.extend(access.no_certificate.clone());
+/// What is the matter, without whose it is.
+pub(super) fn troubles(control: &Control, opened: &Opened) -> Vec<Trouble> {
+    let mut troubles = control.troubles();
+    if let Some(access) = opened.access() {
+        let audit = access.audit.known_trouble();
+        troubles.extend(audit.map(|why| Trouble::new(AUDIT_UNAVAILABLE.as_str(), "", why)));
+        let certificate = access.no_certificate.clone();
+        troubles.extend(certificate.map(|why| Trouble::new(CERTIFICATE_UNAVAILABLE.as_str(), "", why)));
     }
-    problems
+    troubles
 }
 
-/// What the HTTP interface knows, for nodes that ask over links: nothing before it is open, and when it has ended.
+/// What the HTTP interface knows, for nodes that ask over links, too: nothing before it is open, and when it has ended.
 #[derive(Default)]
-pub struct Opened(OnceLock<Weak<Access>>);
+pub struct Opened {
+    access: OnceLock<Weak<Access>>,
+    pub(super) beginnings: Beginnings,
+}
 
 impl Opened {
     /// The interface is open. Said once.
     pub fn tell(&self, access: &Arc<Access>) {
         // It is not opened twice.
-        let _ = self.0.set(Arc::downgrade(access));
+        let _ = self.access.set(Arc::downgrade(access));
     }
 
-    pub(super) fn access(&self) -> Option<Arc<Access>> {
-        self.0.get()?.upgrade()
+    fn access(&self) -> Option<Arc<Access>> {
+        self.access.get()?.upgrade()
     }
 }

@@ -15,6 +15,7 @@ use super::events::Ring as EventRing;
 use super::inquiries::Inquiries;
 use super::live::Live;
 use super::once::Answers;
+use super::problems::Opened;
 use super::refusal::Refusal;
 use super::stream::Streams;
 use super::volumes::Elsewhere;
@@ -35,6 +36,8 @@ pub struct State {
     pub core_stats: Arc<dyn Fn() -> Vec<CoreStats> + Send + Sync>,
     /// Who may ask.
     pub access: Arc<Access>,
+    /// What is asked of the interface on the node's cores.
+    pub opened: Arc<Opened>,
     /// What has happened.
     pub events: Arc<EventRing>,
     /// What other nodes have said of their volumes.

@@ -107,7 +107,7 @@ impl Seen {
             refused_logins: control.refused_logins(),
             pools: control.pools(),
             record: control.record(),
-            problems: control.problems().len(),
+            problems: control.troubles().len(),
             changes: control.changes().into_iter().map(|change| change.age).collect(),
             ..Snapshot::default()
         };

@@ -126,6 +126,7 @@ fn degraded() -> Snapshot {
         cause: "its node was restarted".into(),
         held_back_by: Some(Restraint::ClusterLimit),
         waits_for: None,
+        lasts: None,
     };
     let status = CopiesStatus {
         entry,
@@ -165,7 +166,9 @@ fn member(id: u16, up: bool) -> NodeStatus {
         leads: id == 1,
         copies: 2,
         in_sync: 1,
+        silent: None,
         maintenance: !up,
+        maintenance_since: None,
         preferred: false,
         link_roles: Default::default(),
     }

@@ -242,6 +242,7 @@ impl Http {
             started: SystemTime::now(),
             core_stats: Arc::clone(&control.core_stats),
             access,
+            opened: Arc::clone(&control.opened),
             events: Arc::new(EventRing::new(unix_now())),
             elsewhere: Elsewhere::default(),
             answers: Arc::default(),

@@ -12,6 +12,7 @@ mod doubt;
 mod engine;
 mod error;
 mod fork;
+mod lasting;
 mod leaving;
 mod linked;
 mod listing;
@@ -46,6 +47,8 @@ pub use self::engine::Engine;
 pub use self::error::ClusterError;
 pub use self::fork::{ForkShown, ForkState};
 use self::fork::{Forks, Word};
+pub use self::lasting::Lasting;
+use self::lasting::Outside;
 pub use self::syncs::Counted;
 use self::syncs::Syncs;
 use super::SliceCopy;
@@ -97,6 +100,7 @@ pub struct Keeper {
     last_question: Cell<u64>,
     syncs: RefCell<Syncs>,
     told: RefCell<telling::Told>,
+    outside: RefCell<Outside>,
     dealt: RefCell<Dealt>,
     engine: Engine,
     /// Volumes with which this node has gone on alone.
@@ -202,6 +206,7 @@ impl Keeper {
             last_question: Cell::new(0),
             syncs: RefCell::default(),
             told: RefCell::new(telling::Told::new(rt::now())),
+            outside: RefCell::new(Outside::new(rt::now())),
             dealt: RefCell::default(),
             engine,
             forks: Forks::new(rt::now(), forks),
@@ -563,6 +568,11 @@ impl Keeper {
     /// Whether the node is to be stopped: it has no copy in sync then.
     pub fn is_in_maintenance(&self, node: NodeId) -> bool {
         self.record.borrow().entries.contains_key(&maintenance_key(node))
+    }
+
+    /// Since when it is, in seconds since 1970; `None`: it is not, or a version began it that did not note the time.
+    pub fn maintenance_since(&self, node: NodeId) -> Option<u64> {
+        self.get::<serde_json::Value>(&maintenance_key(node))?.0.as_u64()
     }
 
     /// Has copies act in what they may act in now.

@@ -199,6 +199,7 @@ impl Keeper {
                     all.iter().filter(|report| report.slot == copy.slot).copied().collect();
                 let absent = || self.absence(now, copy);
                 let mut sync = CopySync::of(&of_copy, volume.cause(copy.slot).to_owned(), absent);
+                sync.lasts = Some(self.outside.borrow().lasts(now, volume.number, copy.slot));
                 if let Some(pause) = volume.paused.get(&copy.slot)
                     && sync.held_back_by == Some(Restraint::Paused)
                 {

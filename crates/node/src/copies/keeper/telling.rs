@@ -201,6 +201,7 @@ impl Keeper {
     }
 
     fn tell_volume(&self, pair: (Option<VolumeEntry>, Option<VolumeEntry>), tell: Teller<'_>) {
+        self.outside.borrow_mut().note(rt::now(), pair.0.as_ref(), pair.1.as_ref());
         let (before, now) = match pair {
             (None, None) => return,
             (None, Some(now)) => {

@@ -1,6 +1,8 @@
 //! What is wrong now: causes, the worst first, each with one thing to do about it. The console judges alike (`console/src/words/health.ts`).
 
-use api::{ClusterNode, CopyState, Missing, NodeProblem, Pool, PoolState, RecordPlace, Volume};
+use api::{
+    ClusterNode, CopyState, Missing, NodeProblem, Pool, PoolState, RecordPlace, Since, Volume, VolumeCopy,
+};
 use serde::Serialize;
 
 use super::Observed;
@@ -40,6 +42,15 @@ pub(super) struct Finding {
     pub(super) action: String,
     /// The command that does it, or shows more.
     pub(super) command: String,
+    /// Since when, where the node says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) since: Option<Since>,
+}
+
+impl Finding {
+    fn since(self, since: Option<Since>) -> Finding {
+        Finding { since, ..self }
+    }
 }
 
 /// A change that takes longer does not get what it needs: most take less than a second, none is waited for longer than 45.
@@ -51,7 +62,7 @@ const FREE_PERCENT_MIN: u64 = 5;
 pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
     let nodes = observed.nodes.as_deref().unwrap_or_default();
     let mut found: Vec<Finding> = observed.volumes.iter().flat_map(of_volume).collect();
-    found.extend(observed.pools.iter().flat_map(|pool| of_pool(pool, observed.nodes.is_some())));
+    found.extend(observed.pools.iter().flat_map(|pool| of_pool(pool, observed)));
     // Of etcd the node says itself what is the matter.
     let in_etcd = observed.node.record.as_ref().is_some_and(|record| record.place == RecordPlace::Etcd);
     found.extend(of_votes(nodes).filter(|_| !in_etcd));
@@ -67,25 +78,30 @@ pub(super) fn findings(observed: &Observed) -> Vec<Finding> {
 
 /// What nodes say themselves, unless it is about a pool, or a node that is cut off from the asked one, of which it is said already; what several say alike (of etcd, say) once.
 fn of_problems(observed: &Observed) -> Vec<Finding> {
-    let bad = observed.pools.iter().filter(|pool| !is_well(pool));
-    let bad: Vec<_> = bad.map(|pool| (pool.node, format!("pool {} ", pool.name))).collect();
+    let bad: Vec<&Pool> = observed.pools.iter().filter(|pool| !is_well(pool)).collect();
     let nodes = observed.nodes.as_deref().unwrap_or_default();
     let here = nodes.iter().find(|node| node.here).map(|node| node.id);
     let cut_off = nodes.iter().filter(|node| is_cut_off(node));
     let cut_off: Vec<String> = cut_off.map(|node| format!("{} ", node_words(node.id, &node.name))).collect();
     let is_said = |problem: &NodeProblem| {
-        bad.iter().any(|(node, name)| *node == problem.node && problem.text.contains(name.as_str()))
+        bad.iter().any(|pool| is_about(problem, pool))
             || problem.node == here && cut_off.iter().any(|name| problem.text.starts_with(name))
     };
-    let mut who_says: Vec<(&str, Vec<String>)> = Vec::new();
+    let mut who_says: Vec<(&str, Vec<String>, Vec<Since>)> = Vec::new();
     for problem in observed.problems.items.iter().filter(|problem| !is_said(problem)) {
         let who = problem.node.map(|id| node_words(id, problem.node_name.as_deref().unwrap_or_default()));
-        match who_says.iter_mut().find(|(text, _)| *text == problem.text) {
-            Some((_, nodes)) => nodes.extend(who),
-            None => who_says.push((problem.text.as_str(), who.into_iter().collect())),
+        match who_says.iter_mut().find(|(text, ..)| *text == problem.text) {
+            Some((_, nodes, since)) => {
+                nodes.extend(who);
+                since.extend(problem.since);
+            }
+            None => {
+                let (nodes, since) = (who.into_iter().collect(), problem.since.into_iter().collect());
+                who_says.push((problem.text.as_str(), nodes, since));
+            }
         }
     }
-    let finding = |(text, nodes): (&str, Vec<String>)| {
+    let finding = |(text, nodes, since): (&str, Vec<String>, Vec<Since>)| {
         let nodes = nodes.join(", ");
         let (cause, action) = match nodes.is_empty() {
             true => (text.to_owned(), "Follow what it says; the log has more".to_owned()),
@@ -94,7 +110,7 @@ fn of_problems(observed: &Observed) -> Vec<Finding> {
                 format!("Follow what it says; the log of {nodes} has more"),
             ),
         };
-        degraded(cause, &action, "journalctl -u ursa".into())
+        degraded(cause, &action, "journalctl -u ursa".into()).since(first(since))
     };
     who_says.into_iter().map(finding).collect()
 }
@@ -118,7 +134,7 @@ pub(super) fn worst(findings: &[Finding]) -> Health {
 }
 
 fn finding(health: Health, cause: String, action: &str, command: String) -> Finding {
-    Finding { health, cause, action: action.to_owned(), command }
+    Finding { health, cause, action: action.to_owned(), command, since: None }
 }
 
 fn lost(cause: String, action: &str, command: String) -> Finding {
@@ -137,7 +153,7 @@ fn of_volume(volume: &Volume) -> Option<Finding> {
         let cause = format!("Volume {name} is split: two nodes have data of it that the other has not.");
         let action = "Save what you need, then decide whose data is kept";
         let command = format!("ursa volume resolve-fork {name} --keep NODE --discard-other");
-        return Some(lost(cause, action, command));
+        return Some(lost(cause, action, command).since(fork_since(volume)));
     }
     // Another node may serve it though this one does not.
     if let Some(problem) = volume.problem.as_ref().filter(|_| !in_sync || volume.copies.len() < 2) {
@@ -146,11 +162,28 @@ fn of_volume(volume: &Volume) -> Option<Finding> {
     }
     if !volume.copies.is_empty() && !in_sync {
         let cause = format!("Nobody serves volume {name}: none of its copies is in sync.");
-        return Some(lost(cause, "Bring back the node that had the last copy in sync", show));
+        // Since the last of them is not.
+        let since = volume.copies.iter().filter_map(behind_since).max_by_key(|since| since.at);
+        return Some(lost(cause, "Bring back the node that had the last copy in sync", show).since(since));
     }
     let fork = volume.fork.as_ref()?;
     let cause = format!("Node {} goes on alone with volume {name}.", fork.node);
-    Some(degraded(cause, "Bring back the other node, or the link to it", "ursa node list".into()))
+    let found = degraded(cause, "Bring back the other node, or the link to it", "ursa node list".into());
+    Some(found.since(fork_since(volume)))
+}
+
+fn fork_since(volume: &Volume) -> Option<Since> {
+    volume.fork.as_ref().map(|fork| Since::exactly(fork.since))
+}
+
+/// Since when a copy is not in sync.
+fn behind_since(copy: &VolumeCopy) -> Option<Since> {
+    copy.sync.as_ref()?.since
+}
+
+/// The earliest.
+fn first(all: impl IntoIterator<Item = Since>) -> Option<Since> {
+    all.into_iter().min_by_key(|since| since.at)
 }
 
 /// Others reach it, and the node that was asked does not.
@@ -170,7 +203,7 @@ fn of_cut_off(nodes: &[ClusterNode], node: &ClusterNode) -> Finding {
     let name = capital(&named(node.id));
     let cause = format!("{name} does not answer {here} by any link; {} {reach} it.", by.join(", "));
     let action = "Look after the network between the two (cables, switches, firewalls, port 3270)";
-    degraded(cause, action, "ursa node links".into())
+    degraded(cause, action, "ursa node links".into()).since(node.down_since)
 }
 
 fn of_node(nodes: &[ClusterNode], node: &ClusterNode) -> Option<Finding> {
@@ -183,16 +216,18 @@ fn of_node(nodes: &[ClusterNode], node: &ClusterNode) -> Option<Finding> {
         (true, false) => None,
         (true, true) => {
             let cause = format!("{} is in maintenance: none of its copies is in sync.", capital(&name));
-            Some(degraded(cause, "End it when the work is done", end))
+            let since = node.maintenance_since.map(Since::exactly);
+            Some(degraded(cause, "End it when the work is done", end).since(since))
         }
         (false, true) => {
             let cause = format!("{} is in maintenance and stopped.", capital(&name));
-            Some(degraded(cause, "Start it again when the work is done, then end its maintenance", end))
+            let action = "Start it again when the work is done, then end its maintenance";
+            Some(degraded(cause, action, end).since(node.down_since))
         }
         (false, false) => {
             let cause = format!("{} is down: nothing is heard of it.", capital(&name));
             let action = format!("See whether its machine runs, and start Ursa there ({})", node.name);
-            Some(degraded(cause, &action, "systemctl start ursa".into()))
+            Some(degraded(cause, &action, "systemctl start ursa".into()).since(node.down_since))
         }
     }
 }
@@ -219,7 +254,13 @@ fn of_votes(nodes: &[ClusterNode]) -> Option<Finding> {
             "Only {up} of {all} nodes that vote are up: nothing can be changed, and no further node can be given up."
         ),
     };
-    Some(degraded(cause, "Bring back the nodes that are down", "ursa node list".into()))
+    // Since so many are down that the others are no majority.
+    let mut down: Vec<Since> =
+        nodes.iter().filter(|node| node.votes).filter_map(|node| node.down_since).collect();
+    down.sort_by_key(|since| since.at);
+    let since = all.div_ceil(2).checked_sub(1).and_then(|at| down.get(at).copied());
+    let found = degraded(cause, "Bring back the nodes that are down", "ursa node list".into());
+    Some(found.since(since))
 }
 
 /// Advice: it is what they were set up for.
@@ -236,7 +277,15 @@ fn is_well(pool: &Pool) -> bool {
     matches!(pool.state, PoolState::Online | PoolState::Exported)
 }
 
-fn of_pool(pool: &Pool, in_cluster: bool) -> Option<Finding> {
+/// Whether that is what a node says of the pool.
+fn is_about(problem: &NodeProblem, pool: &Pool) -> bool {
+    problem.node == pool.node && problem.text.contains(&format!("pool {} ", pool.name))
+}
+
+fn of_pool(pool: &Pool, observed: &Observed) -> Option<Finding> {
+    let in_cluster = observed.nodes.is_some();
+    let said = observed.problems.items.iter().filter(|problem| is_about(problem, pool));
+    let since = first(said.filter_map(|problem| problem.since));
     let name = &pool.name;
     let reopen = format!("ursa pool reopen {name}");
     // In a cluster other nodes may have copies of what is on it: what is not served is said of the volume.
@@ -249,15 +298,15 @@ fn of_pool(pool: &Pool, in_cluster: bool) -> Option<Finding> {
             let cause = format!("A disk of pool {name} is out of service{reason}.");
             let action =
                 "Look after the disk (dmesg); when it works again, or is replaced, open the pool again";
-            Some(finding(health, cause, action, reopen))
+            Some(finding(health, cause, action, reopen).since(since))
         }
         PoolState::ReadOnly => {
             let cause = format!("Pool {name} takes no changes: its metadata could not be written.");
-            Some(degraded(cause, "Look after its disks (dmesg), then open it again", reopen))
+            Some(degraded(cause, "Look after its disks (dmesg), then open it again", reopen).since(since))
         }
         PoolState::Unavailable => {
             let cause = format!("Pool {name} is not open{reason}.");
-            Some(finding(health, cause, "Bring its disks back, then open it", reopen))
+            Some(finding(health, cause, "Bring its disks back, then open it", reopen).since(since))
         }
     }
 }
@@ -279,12 +328,14 @@ fn of_copies(observed: &Observed) -> Vec<Finding> {
         let copies = volume.copies.iter().filter(|copy| copy.state != CopyState::InSync);
         copies.filter(|copy| observed.is_in_use(copy.node)).map(move |copy| (volume, copy))
     });
-    let is_paused =
-        |copy: &api::VolumeCopy| copy.sync.as_ref().and_then(|sync| sync.paused.as_ref()).is_some();
+    let is_paused = |copy: &VolumeCopy| copy.sync.as_ref().and_then(|sync| sync.paused.as_ref()).is_some();
     let (paused, outside): (Vec<_>, Vec<_>) = outside.partition(|(_, copy)| is_paused(copy));
-    let waits = |copy: &api::VolumeCopy| copy.sync.as_ref().is_some_and(|sync| sync.waits_for.is_some());
+    let waits = |copy: &VolumeCopy| copy.sync.as_ref().is_some_and(|sync| sync.waits_for.is_some());
     let (waiting, mending): (Vec<_>, Vec<_>) = outside.into_iter().partition(|(_, copy)| waits(copy));
     let show = |volume: &Volume| format!("ursa volume show {}", volume.name);
+    let since = |copies: &[(&Volume, &VolumeCopy)]| {
+        first(copies.iter().filter_map(|(_, copy)| behind_since(copy)))
+    };
     let mut found = Vec::new();
     if let [(volume, copy), more @ ..] = paused.as_slice() {
         let by = copy.sync.as_ref().and_then(|sync| sync.paused.as_ref()).map_or("-", |paused| &paused.by);
@@ -297,7 +348,9 @@ fn of_copies(observed: &Observed) -> Vec<Finding> {
             copy.node
         );
         let command = format!("ursa job resume copy.{}.{}", volume.id, copy.node);
-        found.push(degraded(cause, "Have it go on as soon as it may", command));
+        let pauses = paused.iter().filter_map(|(_, copy)| copy.sync.as_ref()?.paused.as_ref());
+        let since = first(pauses.map(|pause| Since::exactly(pause.since)));
+        found.push(degraded(cause, "Have it go on as soon as it may", command).since(since));
     }
     if let [(volume, copy), more @ ..] = waiting.as_slice() {
         let what = copy.sync.as_ref().and_then(|sync| sync.waits_for.as_deref()).unwrap_or_default();
@@ -306,14 +359,16 @@ fn of_copies(observed: &Observed) -> Vec<Finding> {
             "The copy of {} on node {} is not in sync and waits for {what}.{others}",
             volume.name, copy.node
         );
-        found.push(degraded(cause, "If it stays so, look after what it waits for", show(volume)));
+        let action = "If it stays so, look after what it waits for";
+        found.push(degraded(cause, action, show(volume)).since(since(&waiting)));
     }
     if let [(volume, copy), more @ ..] = mending.as_slice() {
         let cause = match more.len() {
             0 => format!("The copy of {} on node {} is being brought in sync.", volume.name, copy.node),
             more => format!("{} copies are being brought in sync.", more + 1),
         };
-        found.push(degraded(cause, "Nothing is to be done but wait", show(volume)));
+        let action = "Nothing is to be done but wait";
+        found.push(degraded(cause, action, show(volume)).since(since(&mending)));
     }
     found
 }

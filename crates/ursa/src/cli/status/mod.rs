@@ -19,6 +19,7 @@ use serde::Serialize;
 use self::health::{Finding, Health};
 use super::exit::{self, CliError};
 use super::output::Output;
+use crate::clock::unix_now;
 
 /// How to show it.
 #[derive(Args, Debug)]
@@ -40,6 +41,8 @@ struct Observed {
     volumes: Vec<Volume>,
     targets: Vec<Target>,
     sessions: usize,
+    /// When it was asked, in seconds since 1970.
+    asked_at: u64,
 }
 
 /// The same for programs.
@@ -102,6 +105,7 @@ impl Status {
             volumes: volumes?,
             targets: client.targets()?,
             sessions: client.sessions()?.len(),
+            asked_at: unix_now(),
         };
         let findings = health::findings(&observed);
         let report = observed.report(&findings);

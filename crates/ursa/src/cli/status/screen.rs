@@ -5,7 +5,7 @@ use api::{Change, ClusterNode, Pool, PoolState};
 use super::health::{Finding, Health};
 use super::{Observed, Report, Sync};
 use crate::cli::sync::sync_line;
-use crate::cli::table::{age, fields, list, size};
+use crate::cli::table::{age, fields, lasting, list, size};
 
 /// So many causes, syncs, losses, actions and pools are shown of each, so that it stays one screen.
 const LINES_MAX: usize = 6;
@@ -53,7 +53,7 @@ pub(super) fn text(observed: &Observed, report: &Report<'_>) -> String {
     fields([
         ("Node", what),
         ("Cluster", report.cluster.map_or("none".into(), cluster)),
-        ("State", state(report)),
+        ("State", state(report, observed.asked_at)),
         ("Scan", scan(observed, &report.syncs)),
         ("Losses", shortened(report.losses.clone(), "nothing: there is no volume")),
         ("Action", action(report.findings)),
@@ -95,9 +95,13 @@ fn cluster(nodes: &[ClusterNode]) -> String {
     )
 }
 
-fn state(report: &Report<'_>) -> String {
+fn state(report: &Report<'_>, now: u64) -> String {
     let causes = report.findings.iter().filter(|finding| finding.health != Health::Healthy);
-    let causes: Vec<String> = causes.map(|finding| finding.cause.clone()).collect();
+    let cause = |finding: &Finding| match finding.since {
+        Some(since) => format!("{} ({})", finding.cause, lasting(now, since)),
+        None => finding.cause.clone(),
+    };
+    let causes: Vec<String> = causes.map(cause).collect();
     match causes.is_empty() {
         true => word(report.health).to_owned(),
         false => format!("{}: {}", word(report.health), shortened(causes, "")),

@@ -2,7 +2,7 @@
 
 use api::{
     Change, ClusterNode, CopyState, CopySync, DiskFailure, List, Missing, Node, NodeProblem, Pool, PoolDisk,
-    PoolState, RecordPlace, SyncRestraint, VolumeCopy, VolumeFork,
+    PoolState, RecordPlace, Since, SyncRestraint, VolumeCopy, VolumeFork,
 };
 
 use super::health::{self, Health};
@@ -55,12 +55,13 @@ fn alone() -> Observed {
         volumes: vec![volume("db", Vec::new())],
         targets: Vec::new(),
         sessions: 1,
+        asked_at: 1000,
     }
 }
 
 /// What node `id` of a cluster says, or a node without one.
 fn problem(id: Option<u16>, text: &str) -> NodeProblem {
-    NodeProblem { text: text.into(), node: id, node_name: id.map(|id| format!("server{id}")) }
+    NodeProblem { text: text.into(), since: None, node: id, node_name: id.map(|id| format!("server{id}")) }
 }
 
 /// Three nodes with two volumes of two copies each.
@@ -85,6 +86,7 @@ fn sync() -> CopySync {
         bytes_per_second: 64 << 20,
         seconds_left: Some(48),
         cause: "its node was restarted".into(),
+        since: Some(Since { at: 880, or_earlier: true }),
         held_back_by: None,
         waits_for: None,
         paused: None,
@@ -158,7 +160,7 @@ fn a_copy_that_is_given_what_it_missed_degrades() {
         "\
 Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
 Cluster  3 of 3 nodes up, 3 of 4 copies in sync
-State    DEGRADED: The copy of db on node 2 is being brought in sync.
+State    DEGRADED: The copy of db on node 2 is being brought in sync. (for at least 2m00s)
 Scan     1 copy: 7G of 10G copied (70 %), 64M a second, 48s to go
          db on node 2: 3G of 10G left to copy, 64M a second, 48s to go; why: its node was restarted; held back by the cluster's limit (ursa node sync-limit)
 Losses   if node 1 is lost: db: nobody serves until it is back: it is the only copy in sync
@@ -181,7 +183,7 @@ fn a_node_that_is_down_degrades() {
         volume.copies[1] = copy(2, CopyState::Outside, None);
     }
     let nodes = observed.nodes.as_mut().unwrap();
-    (nodes[1].up, nodes[1].in_sync) = (false, 0);
+    (nodes[1].up, nodes[1].down_since, nodes[1].in_sync) = (false, Some(Since::exactly(815)), 0);
     shows(
         &observed,
         Health::Degraded,
@@ -189,7 +191,7 @@ fn a_node_that_is_down_degrades() {
         "\
 Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
 Cluster  2 of 3 nodes up, 2 of 4 copies in sync
-State    DEGRADED: Node 2 (server2) is down: nothing is heard of it.
+State    DEGRADED: Node 2 (server2) is down: nothing is heard of it. (for 3m05s)
 Scan     2 copies are not in sync, and nobody says how far they are
 Losses   if node 1 is lost: db, mail: nobody serves until it is back: it is the only copy in sync
 Action   See whether its machine runs, and start Ursa there (server2): systemctl start ursa
@@ -217,8 +219,8 @@ fn a_split_volume_is_a_loss_and_comes_first() {
         "\
 Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
 Cluster  2 of 2 nodes up, 4 of 4 copies in sync
-State    LOST: Volume mail is split: two nodes have data of it that the other has not.
-         The copy of db on node 2 is not in sync and waits for the link to node 2, of which nothing is heard.
+State    LOST: Volume mail is split: two nodes have data of it that the other has not. (for 16m31s)
+         The copy of db on node 2 is not in sync and waits for the link to node 2, of which nothing is heard. (for at least 2m00s)
 Scan     1 copy: 7G of 10G copied (70 %), 0 a second, nobody can say how long it takes
          db on node 2: 3G of 10G left to copy; why: its node was restarted; IT WAITS for the link to node 2, of which nothing is heard
 Losses   if node 1 is lost: db: nobody serves until it is back: it is the only copy in sync
@@ -281,11 +283,12 @@ fn missing() -> Missing {
 fn what_other_nodes_say_is_theirs_and_what_several_say_is_said_once() {
     let mut observed = cluster();
     observed.pools = vec![Pool { node: Some(1), ..pool(PoolState::ReadOnly) }];
+    let since = |at, problem| NodeProblem { since: Some(Since::exactly(at)), ..problem };
     observed.problems.items = vec![
-        problem(Some(1), "pool default takes no changes"),
-        problem(Some(1), "etcd cannot be used"),
+        since(910, problem(Some(1), "pool default takes no changes")),
+        since(990, problem(Some(1), "etcd cannot be used")),
         problem(Some(2), "pool default takes no changes"),
-        problem(Some(3), "etcd cannot be used"),
+        since(980, problem(Some(3), "etcd cannot be used")),
     ];
     shows(
         &observed,
@@ -294,8 +297,8 @@ fn what_other_nodes_say_is_theirs_and_what_several_say_is_said_once() {
         "\
 Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
 Cluster  3 of 3 nodes up, 4 of 4 copies in sync
-State    DEGRADED: Pool default takes no changes: its metadata could not be written.
-         Node 1 (server1), node 3 (server3): etcd cannot be used
+State    DEGRADED: Pool default takes no changes: its metadata could not be written. (for 1m30s)
+         Node 1 (server1), node 3 (server3): etcd cannot be used (for 20s)
          Node 2 (server2): pool default takes no changes
 Scan     nothing to copy: all copies are in sync
 Losses   if node 1 is lost: db, mail: goes on after about a second

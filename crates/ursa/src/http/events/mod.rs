@@ -4,7 +4,8 @@ mod merge;
 mod ring;
 
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ::node::Control;
 use ::node::events::{Code, Event as Happened, Severity};
@@ -23,9 +24,11 @@ use super::guard::Peer;
 use super::input::{Parameters, limit_of};
 use super::inquiries;
 use super::peers::{self, Asked, Whose};
+use super::problems;
 use super::refusal::Refusal;
 use super::state::State;
 use super::stream::{self, Gone, Messages, Reader};
+use crate::clock::unix_now;
 
 pub use self::ring::Ring;
 
@@ -62,6 +65,9 @@ const EVENTS_LEFT_OUT: Code =
 const OWN: [Code; 5] =
     [NODE_STARTED, LOGIN_SLOWED, AUDIT_UNAVAILABLE, CERTIFICATE_UNAVAILABLE, EVENTS_LEFT_OUT];
 
+/// How often it is looked what somebody should look after: since when it is so is noted.
+const TROUBLES_EVERY: Duration = Duration::from_secs(1);
+
 /// Events of an answer, unless told otherwise, and at most.
 const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 1000;
@@ -70,12 +76,21 @@ const LIMIT_MAX: usize = 1000;
 pub(super) async fn take_all(state: State) {
     let text = format!("{} serves", state.name);
     let mut started = Some(Happened::new(NODE_STARTED, &state.name, text));
+    let mut looked: Option<Instant> = None;
     loop {
-        let next = |control: Rc<Control>| async move {
+        let is_due = looked.is_none_or(|at| at.elapsed() >= TROUBLES_EVERY);
+        let opened = is_due.then(|| Arc::clone(&state.opened));
+        let next = move |control: Rc<Control>| async move {
             let number = control.keeper().map(|keeper| keeper.me().0);
-            (control.next_events().await, number)
+            let taken = Rc::clone(&control).next_events().await;
+            let troubles = opened.map(|opened| problems::troubles(&control, &opened));
+            (taken, number, troubles)
         };
-        let Ok((taken, number)) = state.node.call(next).await else { return state.events.close() };
+        let Ok((taken, number, troubles)) = state.node.call(next).await else { return state.events.close() };
+        if let Some(troubles) = troubles {
+            state.opened.beginnings.note(unix_now(), &troubles);
+            looked = Some(Instant::now());
+        }
         if let Some(started) = started.take() {
             state.events.tell(number, Duration::ZERO, started);
             if let Some(why) = state.access.no_certificate.clone() {

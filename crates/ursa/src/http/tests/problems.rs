@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::errands::{cluster_of, wait};
 use super::rig::Rig;
+use crate::clock::unix_now;
 
 fn told(rig: &Rig, path: &str) -> Value {
     rig.get(path).json(200)
@@ -15,12 +16,14 @@ fn any_node_tells_of_the_problems_of_all_and_who_does_not_answer() {
     let mut second = Rig::prepared(|dir| std::fs::write(dir.join("audit"), "in the way").unwrap());
     cluster_of(&first, &second);
     wait("a log that cannot be written", || {
-        told(&second, "/v1/problems")["items"].as_array().is_some_and(|items| !items.is_empty())
+        told(&second, "/v1/problems")["items"][0]["since"]["at"].is_u64()
     });
     let of_all = told(&first, "/v1/problems?node=all");
     let [problem] = of_all["items"].as_array().unwrap().as_slice() else { panic!("{of_all}") };
     assert_eq!((&problem["node"], &problem["node_name"]), (&json!(2), &json!("test")));
     assert!(problem["text"].as_str().unwrap().contains("audit log"), "{problem}");
+    let (since, now) = (problem["since"]["at"].as_u64().unwrap(), unix_now());
+    assert!((now - 60..=now).contains(&since), "{problem}");
     assert_eq!(of_all.get("missing"), None);
     assert_eq!(told(&first, "/v1/problems?node=2"), of_all);
     assert_eq!(told(&second, "/v1/problems"), of_all);
@@ -35,6 +38,11 @@ fn any_node_tells_of_the_problems_of_all_and_who_does_not_answer() {
 
     second.stop();
     wait("a node that is missed", || told(&first, "/v1/nodes")["items"][1]["up"] == false);
+    let nodes = told(&first, "/v1/nodes");
+    let (since, now) = (&nodes["items"][1]["down_since"], unix_now());
+    assert!((now - 60..=now).contains(&since["at"].as_u64().unwrap()), "{nodes}");
+    assert_eq!(since.get("or_earlier"), None, "it was heard of");
+    assert_eq!(nodes["items"][0].get("down_since"), None);
     let of_all = told(&first, "/v1/problems?node=all");
     let missing = json!({"node": 2, "node_name": "test", "reason": "nothing is heard of it"});
     assert_eq!(of_all, json!({"items": [], "missing": [missing]}));

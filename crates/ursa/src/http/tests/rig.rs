@@ -155,6 +155,7 @@ impl Rig {
             started: SystemTime::now(),
             core_stats: Arc::new(running.stats_reader()),
             access,
+            opened,
             events: Arc::new(EventRing::new(unix_now())),
             elsewhere: Elsewhere::default(),
             inquiries,

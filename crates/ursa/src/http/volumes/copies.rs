@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use ::node::copies::{CopiesStatus, Restraint, StandingEntry, SyncPause};
 use api::{CopyState, CopySync, SyncPaused, SyncRestraint, VolumeCopy};
 
+use crate::http::beginnings::since;
+
 /// The copies as the interface shows them.
 pub(super) fn shown(status: &CopiesStatus, names: &BTreeMap<u16, String>) -> Vec<VolumeCopy> {
     let here = status.here.map(|(slot, _)| slot.index());
@@ -28,6 +30,7 @@ fn sync(sync: &::node::copies::CopySync, paused: Option<&SyncPause>) -> CopySync
         bytes_per_second: sync.bytes_per_second,
         seconds_left: sync.seconds_left(),
         cause: sync.cause.clone(),
+        since: sync.lasts.map(since),
         held_back_by: sync.held_back_by.map(restraint),
         waits_for: sync.waits_for.clone(),
         paused: paused.map(|pause| SyncPaused { by: pause.by.clone(), since: pause.at }),

@@ -1,0 +1,134 @@
+//! What somebody should look after on this node, in sentences.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use replica::NodeId;
+use store::MetadataState;
+
+use super::status::RecordStatus;
+use super::{Control, FailedDisk, PoolStatus};
+use crate::copies::Keeper;
+use crate::events::code::{DISK_FAILED, POOL_CLOSED, POOL_READ_ONLY, RECORD_LOST};
+use crate::record::RecordError;
+
+/// Something that somebody should look after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// What kind of thing; that of its event, if it has one.
+    pub code: &'static str,
+    /// What it is about: with the code the same for as long as it is the same trouble.
+    pub subject: String,
+    /// What is the matter and what to do, in a sentence.
+    pub text: String,
+    /// How long it has been so, if that is known.
+    pub age: Option<Duration>,
+}
+
+impl Trouble {
+    /// One of which nobody knows when it began.
+    pub fn new(code: &'static str, subject: impl Into<String>, text: impl Into<String>) -> Trouble {
+        Trouble { code, subject: subject.into(), text: text.into(), age: None }
+    }
+
+    /// One that has been so for that long.
+    #[must_use]
+    pub fn lasting(self, age: Duration) -> Trouble {
+        Trouble { age: Some(age), ..self }
+    }
+}
+
+/// One of the two copies of the node's record was lost before this start.
+const RECORD_FAULT: &str = "record_fault";
+/// The node's record takes no changes.
+const RECORD_LATCHED: &str = "record_latched";
+/// A node is up and is not reached.
+const NODE_CUT_OFF: &str = "node_cut_off";
+
+impl Control {
+    /// What somebody should look after now.
+    pub fn troubles(&self) -> Vec<Trouble> {
+        let RecordStatus { fault, latched } = self.record();
+        let fault = fault.map(|fault| Trouble::new(RECORD_FAULT, "", fault.to_string()));
+        let latched = latched.then(|| Trouble::new(RECORD_LATCHED, "", RecordError::Latched.to_string()));
+        let pools = self.pools().into_iter().flat_map(|pool| of_pool(&pool));
+        let links = self.cut_off();
+        fault.into_iter().chain(latched).chain(self.record_lost()).chain(links).chain(pools).collect()
+    }
+
+    /// What is the matter with etcd, where it has the cluster's record.
+    fn record_lost(&self) -> Option<Trouble> {
+        let why = self.keeper()?.record_trouble()?;
+        let text = format!(
+            "etcd, which has the cluster's record, cannot be used ({why}): volumes go on with the copies that are in sync, but nothing can be changed, no lost node can be given \
+             up and no node that starts can serve volumes with copies; bring etcd back, or set `etcd` right"
+        );
+        Some(Trouble::new(RECORD_LOST.as_str(), "", text))
+    }
+
+    /// Which nodes are up and not reached from here. A node of which nobody hears is none of them: that is said of it already. Each text begins with whom it is about:
+    /// where the asked node says so with its nodes (`reached_by`), people are told once.
+    fn cut_off(&self) -> Vec<Trouble> {
+        let Some(keeper) = self.keeper() else { return Vec::new() };
+        let cuts = keeper.cuts();
+        if cuts.is_empty() {
+            return Vec::new();
+        }
+        let names = self.node_names();
+        let trouble = |(node, lasts): (NodeId, Duration)| {
+            let (name, seconds) = (names.get(&node.0)?, lasts.as_secs());
+            let known = if keeper.hears(node) {
+                format!("is up, but this node has not reached it for replication for {seconds} seconds")
+            } else {
+                let by = reached(&keeper, node, &names);
+                format!("has not answered this node by any link for {seconds} seconds{by}")
+            };
+            let text = format!(
+                "node {} ({name}) {known}: of a volume with copies on both, only one of these can be in sync; look after the network between the two (cables, switches, \
+                 firewalls, port 3270): `ursa node links` says which links are down and why",
+                node.0
+            );
+            Some(Trouble::new(NODE_CUT_OFF, node.0.to_string(), text).lasting(lasts))
+        };
+        cuts.into_iter().filter_map(trouble).collect()
+    }
+}
+
+/// `, and node 2 (san2) reaches it`.
+fn reached(keeper: &Keeper, node: NodeId, names: &BTreeMap<u16, String>) -> String {
+    let by = keeper.reached_by(node);
+    let named = |node: &NodeId| {
+        let name = names.get(&node.0).map(|name| format!(" ({name})")).unwrap_or_default();
+        format!("node {}{name}", node.0)
+    };
+    let by: Vec<String> = by.iter().map(named).collect();
+    match by.as_slice() {
+        [] => String::new(),
+        [one] => format!(", and {one} reaches it"),
+        several => format!(", and {} reach it", several.join(", ")),
+    }
+}
+
+fn of_pool(pool: &PoolStatus) -> Vec<Trouble> {
+    let name = &pool.name;
+    let open = match &pool.state {
+        Ok(open) => open,
+        Err(reason) => {
+            let text = format!("pool {name} is not open: {reason}");
+            return vec![Trouble::new(POOL_CLOSED.as_str(), name, text)];
+        }
+    };
+    let disk = |disk: &FailedDisk| {
+        let (path, error, age) = (disk.path.display(), &disk.error, disk.age.as_secs());
+        let text = format!(
+            "disk {path} of pool {name} is out of service since a write or a flush failed {age} seconds ago ({error}): \
+             look after it, then `ursa pool reopen {name}`"
+        );
+        Trouble::new(DISK_FAILED.as_str(), path.to_string(), text).lasting(disk.age)
+    };
+    let read_only = (open.metadata == MetadataState::Failed).then(|| {
+        let text = format!("pool {name} takes no changes since its metadata could not be written");
+        Trouble::new(POOL_READ_ONLY.as_str(), name, text)
+    });
+    open.failed.iter().map(disk).chain(read_only).collect()
+}

@@ -1,0 +1,136 @@
+//! How long it has been so that a node is not heard of, and that copies are not in sync: as this node has seen it in its life.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base::Instant;
+use replica::NodeId;
+
+use super::super::entry::{CopyEntry, StandingEntry, VolumeEntry};
+use super::Keeper;
+
+/// How long something has been so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lasting {
+    /// So long.
+    pub age: Duration,
+    /// It was so already when this node began to look: it may be longer.
+    pub at_least: bool,
+}
+
+/// Since when copies are not in sync, by the volume's number and the slot: of those that this node has seen begin to be so. As many as the record has copies, at most.
+pub(super) struct Outside {
+    /// When this node began to look.
+    began: Instant,
+    since: BTreeMap<(u32, u8), Instant>,
+}
+
+impl Outside {
+    /// Nothing yet.
+    pub(super) fn new(now: Instant) -> Outside {
+        Outside { began: now, since: BTreeMap::new() }
+    }
+
+    /// What the record has said of a volume until now, and says from now on.
+    pub(super) fn note(&mut self, now: Instant, before: Option<&VolumeEntry>, after: Option<&VolumeEntry>) {
+        for (number, copy) in behind(before) {
+            if !behind(after).any(|(_, other)| is_same(other, copy)) {
+                self.since.remove(&(number, copy.slot));
+            }
+        }
+        for (number, copy) in behind(after) {
+            if !behind(before).any(|(_, other)| is_same(other, copy)) {
+                self.since.insert((number, copy.slot), now);
+            }
+        }
+    }
+
+    /// How long a copy has not been in sync, which is not.
+    pub(super) fn lasts(&self, now: Instant, number: u32, slot: u8) -> Lasting {
+        self.lasting(now, self.since.get(&(number, slot)).copied())
+    }
+
+    fn lasting(&self, now: Instant, since: Option<Instant>) -> Lasting {
+        Lasting { age: now.since(since.unwrap_or(self.began)), at_least: since.is_none() }
+    }
+}
+
+/// The copies that are not in sync, with the volume's number.
+fn behind(entry: Option<&VolumeEntry>) -> impl Iterator<Item = (u32, &CopyEntry)> {
+    entry.into_iter().flat_map(|entry| {
+        let copies = entry.copies.iter().filter(|copy| copy.standing != StandingEntry::InSync);
+        copies.map(move |copy| (entry.number, copy))
+    })
+}
+
+fn is_same(a: &CopyEntry, b: &CopyEntry) -> bool {
+    (a.slot, a.node, a.made) == (b.slot, b.node, b.made)
+}
+
+impl Keeper {
+    /// How long nothing has been heard of a node; `None`: it was heard of just now.
+    pub fn silence_of(&self, node: NodeId) -> Option<Lasting> {
+        let now = rt::now();
+        if self.is_heard(now, node) {
+            return None;
+        }
+        let heard = self.peers.borrow().get(&node).and_then(|peer| peer.heard);
+        Some(self.outside.borrow().lasting(now, heard))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant(seconds * 1_000_000_000)
+    }
+
+    fn volume(copies: &[(u16, StandingEntry)]) -> VolumeEntry {
+        let copy = |(slot, (node, standing)): (usize, &(u16, StandingEntry))| CopyEntry {
+            slot: slot as u8,
+            node: *node,
+            standing: *standing,
+            incarnation: 1,
+            made: 1,
+            leaves: None,
+        };
+        VolumeEntry {
+            id: "ab".into(),
+            number: 7,
+            name: "db".into(),
+            size: 1 << 30,
+            epoch: 4,
+            copies: copies.iter().enumerate().map(copy).collect(),
+            reason: "-".into(),
+            dropped: Vec::new(),
+            missed: BTreeMap::new(),
+            paused: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn it_lasts_since_the_copy_left_and_until_it_is_in_sync() {
+        use StandingEntry::{InSync, Joining, Outside as Out};
+        let lasting = |seconds, at_least| Lasting { age: Duration::from_secs(seconds), at_least };
+        let whole = volume(&[(1, InSync), (2, InSync)]);
+        let out = volume(&[(1, InSync), (2, Out)]);
+        let joins = volume(&[(1, InSync), (2, Joining)]);
+        let mut outside = Outside::new(at(100));
+        assert_eq!(outside.lasts(at(105), 7, 1), lasting(5, true), "it was so before");
+        outside.note(at(110), Some(&whole), Some(&out));
+        outside.note(at(120), Some(&out), Some(&joins));
+        assert_eq!(outside.lasts(at(130), 7, 1), lasting(20, false), "to join is not to be in sync");
+        outside.note(at(140), Some(&joins), Some(&whole));
+        outside.note(at(150), Some(&whole), Some(&out));
+        assert_eq!(outside.lasts(at(151), 7, 1), lasting(1, false));
+        // Another copy comes into its place.
+        outside.note(at(160), Some(&out), Some(&volume(&[(1, InSync), (3, Out)])));
+        assert_eq!(outside.lasts(at(161), 7, 1), lasting(1, false));
+        outside.note(at(170), Some(&volume(&[(1, InSync), (3, Out)])), None);
+        assert!(outside.since.is_empty(), "the volume is gone");
+        outside.note(at(180), None, Some(&out));
+        assert_eq!(outside.since.len(), 1);
+    }
+}
