@@ -28,13 +28,13 @@ export const WIDTHS = [
 
 export type Look = (typeof WIDTHS)[number]
 
-export async function startBrowser(): Promise<Browser> {
-  return chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] })
+export async function startBrowser(options: string[] = []): Promise<Browser> {
+  return chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox', ...options] })
 }
 
 /** A page whose scripts must not fail, and which must load nothing from elsewhere. */
 export async function openPage(browser: Browser, look: Look, wrong: string[], login?: BrowserContextOptions['storageState']): Promise<Page> {
-  const context = await browser.newContext({ viewport: { width: look.width, height: look.height }, colorScheme: look.scheme, ignoreHTTPSErrors: true, ...(login ? { storageState: login } : {}) })
+  const context = await browser.newContext({ viewport: { width: look.width, height: look.height }, colorScheme: look.scheme, ...(login ? { storageState: login } : {}) })
   const page = await context.newPage()
   const files = FILES
   if (files !== undefined) {

@@ -23,16 +23,23 @@ export class TestNode {
   readonly number: number
   readonly address: string
   readonly dir: string
+  /** Where its API listens besides. */
+  private readonly also: string | undefined
   private process: ChildProcess | undefined
 
-  constructor(number: number, address: string, dir: string) {
+  constructor(number: number, address: string, dir: string, also?: string) {
     this.number = number
     this.address = address
     this.dir = dir
+    this.also = also
   }
 
   get url(): string {
     return `http://${this.address}:3280`
+  }
+  /** By TLS, which it speaks if it listens for other machines. */
+  get secureUrl(): string {
+    return `https://${this.address}:3280`
   }
   get log(): string {
     return join(this.dir, '..', `n${this.number}.log`)
@@ -41,7 +48,7 @@ export class TestNode {
   async start() {
     const log = openSync(this.log, 'a')
     const options = ['serve', '--data-dir', this.dir, '--name', `n${this.number}`, '--cores', '1', '--pool-size', POOL_SIZE,
-      '--iscsi-listen', `${this.address}:3260`, '--api-listen', `${this.address}:3280`]
+      '--iscsi-listen', `${this.address}:3260`, '--api-listen', [`${this.address}:3280`, ...(this.also ? [this.also] : [])].join()]
     this.process = spawn(BINARY, options, { stdio: ['ignore', log, log] })
     await until(`node ${this.number} answers`, async () => (await this.ask('GET', '/v1/health')).status === 200)
   }
@@ -88,13 +95,13 @@ export class Cluster {
   readonly nodes: TestNode[] = []
   private readonly dir = mkdtempSync(join(tmpdir(), 'ursa-console-'))
 
-  /** So many nodes, each for itself yet. */
-  static async start(count: number): Promise<Cluster> {
+  /** So many nodes, each for itself yet; `also`: where the API of the first one listens besides. */
+  static async start(count: number, also?: string): Promise<Cluster> {
     const cluster = new Cluster()
     // Somewhere of 127.64.0.0/10, so that runs side by side do not meet.
     const net = `127.${64 + Math.floor(Math.random() * 64)}.${Math.floor(Math.random() * 256)}`
     for (let number = 1; number <= count; number += 1) {
-      cluster.nodes.push(new TestNode(number, `${net}.${number}`, join(cluster.dir, `n${number}`)))
+      cluster.nodes.push(new TestNode(number, `${net}.${number}`, join(cluster.dir, `n${number}`), number === 1 ? also : undefined))
     }
     await Promise.all(cluster.nodes.map((node) => node.start()))
     return cluster

@@ -1,0 +1,148 @@
+// The console by TLS, as from another machine: with the certificate that the node makes at its first start, which the browser knows by its key and by nothing else.
+
+import { X509Certificate, createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { get } from 'node:https'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import type { Browser, Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
+import { WIDTHS, openPage, startBrowser, tellOf } from './browser'
+import { Cluster, PATIENCE_MS, type TestNode, expectStatus } from './cluster'
+
+const [LIGHT] = WIDTHS
+const PASSWORD = 'a few plain words'
+/** What a session is called by TLS: browsers keep a cookie of that name only if it is Secure, of this host alone, and for all its paths. */
+const COOKIE = '__Host-ursa_session'
+
+let cluster: Cluster
+let node: TestNode
+let certificate: X509Certificate
+let browser: Browser
+let page: Page
+const wrong: string[] = []
+
+/** A port that nobody listens at, on any address. */
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '0.0.0.0', resolve))
+  const address = server.address()
+  await new Promise((resolve) => server.close(resolve))
+  if (address === null || typeof address === 'string') throw new Error('the system gives no port')
+  return address.port
+}
+
+beforeAll(async () => {
+  // A node that listens for other machines speaks TLS, at each of its addresses.
+  cluster = await Cluster.start(1, `0.0.0.0:${await freePort()}`)
+  node = cluster.node(1)
+  certificate = new X509Certificate(readFileSync(join(node.dir, 'api', 'certificate.pem')))
+  const key = createHash('sha256').update(certificate.publicKey.export({ type: 'spki', format: 'der' })).digest('base64')
+  browser = await startBrowser([`--ignore-certificate-errors-spki-list=${key}`])
+  page = await openPage(browser, LIGHT, wrong)
+})
+
+afterEach(async ({ task }) => {
+  if (task.result?.state === 'fail' && page) await tellOf(page, task.name)
+})
+
+afterAll(async () => {
+  await browser?.close()
+  await cluster?.stop()
+})
+
+const cookies = async () => (await page.context().cookies(node.secureUrl)).map(({ name, domain, path, secure, httpOnly, sameSite }) => ({ name, domain, path, secure, httpOnly, sameSite }))
+
+it('is refused by a browser that does not know its certificate', async () => {
+  const stranger = await startBrowser()
+  try {
+    const theirs = await openPage(stranger, LIGHT, wrong)
+    await expect(theirs.goto(node.secureUrl)).rejects.toThrow(/ERR_CERT_/)
+  } finally {
+    await stranger.close()
+  }
+})
+
+it('names its address, and the node prints by what it is known', () => {
+  expect(certificate.checkIP(node.address)).toBe(node.address)
+  expect(readFileSync(node.log, 'utf8')).toContain(`certificate SHA-256 ${certificate.fingerprint256}`)
+})
+
+it('is set up by the link, into a session that never leaves TLS', async () => {
+  const token = /https:\S+#\/setup\?token=(\S+)/.exec(readFileSync(node.log, 'utf8'))?.[1]
+  expect(token, 'the address for other machines has a link of its own').toBeTruthy()
+  expect(await cookies()).toEqual([])
+  await page.goto(`${node.secureUrl}/#/setup?token=${token}`)
+  await page.getByRole('heading', { name: 'Set up Ursa' }).waitFor()
+  const field = (name: RegExp) => page.locator('input').and(page.getByLabel(name))
+  await field(/^Password(?! again)/).fill(PASSWORD)
+  await field(/^Password again/).fill(PASSWORD)
+  await page.getByRole('button', { name: 'Make the admin and log in' }).click()
+  await page.getByRole('heading', { name: 'Overview' }).waitFor()
+  expect(await cookies()).toEqual([{ name: COOKIE, domain: node.address, path: '/', secure: true, httpOnly: true, sameSite: 'Strict' }])
+  // The same port without TLS: a browser of this machine is answered there, and has no part in the session.
+  const plain = await page.context().newPage()
+  await plain.goto(node.url)
+  await plain.getByRole('heading', { name: 'Log in' }).waitFor()
+  await plain.close()
+})
+
+it('logs out, and in', async () => {
+  await logOut()
+  await logIn()
+  expect((await cookies()).map((cookie) => cookie.name)).toEqual([COOKIE])
+})
+
+it('shows what goes on, as it happens', async () => {
+  const streamed = page.waitForResponse((response) => new URL(response.url()).pathname === '/v1/live')
+  await page.goto('about:blank')
+  await page.goto(`${node.secureUrl}/#/`)
+  const stream = await streamed
+  expect([stream.status(), stream.headers()['content-type'], new URL(stream.url()).protocol]).toEqual([200, 'text/event-stream', 'https:'])
+  expect((await stream.securityDetails())?.protocol).toBe('TLS 1.3')
+  await page.getByText('This node is up and reports no problem').first().waitFor()
+  // Seconds that have come by the stream, and a change that the page has made.
+  await page.goto(`${node.secureUrl}/#/nodes`)
+  await page.getByRole('region', { name: 'Load per core' }).getByText(/\d %/).first().waitFor()
+  expectStatus(await node.ask('POST', '/v1/volumes', { name: 'mail', size: 32 * 2 ** 20 }))
+  await page.goto(`${node.secureUrl}/#/volumes/mail`)
+  await page.getByRole('button', { name: 'Grow' }).click()
+  await page.locator('input').and(page.getByLabel('New size')).fill('64M')
+  await page.getByRole('button', { name: 'Grow it' }).click()
+  await page.getByText('mail has 64M now. Hosts see it after a rescan.').first().waitFor()
+})
+
+it('is over when somebody logs out', async () => {
+  const secret = (await page.context().cookies(node.secureUrl)).find((cookie) => cookie.name === COOKIE)?.value ?? ''
+  expect(await statusWith(secret)).toBe(200)
+  await logOut()
+  expect(await cookies()).toEqual([])
+  expect(await statusWith(secret), 'for who has kept the cookie, too').toBe(401)
+  expect(wrong).toEqual([])
+})
+
+/** What a program is answered that knows the node by its certificate, and has this session's secret. */
+function statusWith(secret: string): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    const options = { ca: certificate.toString(), headers: { cookie: `${COOKIE}=${secret}` }, timeout: PATIENCE_MS }
+    const request = get(`${node.secureUrl}/v1/node`, options, (response) => {
+      response.resume()
+      resolve(response.statusCode)
+    })
+    request.on('timeout', () => request.destroy(new Error('no answer')))
+    request.on('error', reject)
+  })
+}
+
+async function logIn() {
+  await page.getByLabel('Name').fill('admin')
+  await page.locator('input[type=password]').fill(PASSWORD)
+  await page.getByRole('button', { name: 'Log in' }).click()
+  await page.getByRole('heading', { name: 'Overview' }).waitFor()
+}
+
+async function logOut() {
+  await page.getByRole('button', { name: 'You: admin' }).click()
+  await page.getByRole('menuitem', { name: 'Log out' }).click()
+  await page.getByRole('heading', { name: 'Log in' }).waitFor()
+}
