@@ -108,18 +108,56 @@ export async function shoot(page: Page, name: string) {
   await page.screenshot({ path: join(SHOTS, `${name}.png`), fullPage: true })
 }
 
-/** Looks at every screen in every look, and photographs it as `PREFIX-SCREEN-LOOK.png`; `volume`: one that is there, if any is. Returns what looks wrong. */
-export async function lookAtAll(browser: Browser, at: { url: string; volume?: string; login?: BrowserContextOptions['storageState']; prefix: string }, wrong: string[]): Promise<string[]> {
+/** Where it is looked, and what the pictures' names begin with. */
+export interface Place {
+  url: string
+  /** A volume that is there, if any is. */
+  volume?: string
+  login?: BrowserContextOptions['storageState']
+  prefix: string
+  /** Which screens; all of them unless told otherwise. */
+  screens?: string[]
+}
+
+/** Looks at every screen in every look, and photographs it as `PREFIX-SCREEN-LOOK.png`. Returns what looks wrong. */
+export async function lookAtAll(browser: Browser, at: Place, wrong: string[]): Promise<string[]> {
   const found: string[] = []
   for (const look of WIDTHS) {
     const page = await openPage(browser, look, wrong, at.login)
-    for (const screen of SCREENS) {
+    for (const screen of at.screens ?? SCREENS) {
       if (screen.includes('VOLUME') && at.volume === undefined) continue
       await page.goto(`${at.url}/#/${screen.replace('VOLUME', at.volume ?? '')}`)
       await settled(page)
       if (SHOTS !== undefined && ['', 'nodes', 'volumes/VOLUME'].includes(screen)) await page.waitForTimeout(FIRST_SECONDS_MS)
       await shoot(page, `${at.prefix}-${screen.replace('VOLUME', 'one').replaceAll('/', '-') || 'overview'}-${look.name}`)
       found.push(...(await looksWrong(page)).map((what) => `${at.prefix} ${screen} ${look.name}: ${what}`))
+    }
+    await page.context().close()
+  }
+  return found
+}
+
+/** A dialogue: what its picture is called, on which screen it is, and what opens it. */
+export interface Dialogue {
+  name: string
+  screen: string
+  open: (page: Page) => Promise<void>
+}
+
+/** Opens each of these in every look, and photographs it as `PREFIX-NAME-LOOK.png`. Nothing is done in them. Returns what looks wrong. */
+export async function lookAtDialogues(browser: Browser, at: Place, dialogues: Dialogue[], wrong: string[]): Promise<string[]> {
+  const found: string[] = []
+  for (const look of WIDTHS) {
+    const page = await openPage(browser, look, wrong, at.login)
+    for (const { name, screen, open } of dialogues) {
+      await page.goto('about:blank')
+      await page.goto(`${at.url}/#/${screen}`)
+      await settled(page)
+      await open(page)
+      await page.getByRole('dialog').first().waitFor()
+      await page.waitForTimeout(SETTLE_MS)
+      await shoot(page, `${at.prefix}-${name}-${look.name}`)
+      found.push(...(await looksWrong(page)).map((what) => `${at.prefix} ${name} ${look.name}: ${what}`))
     }
     await page.context().close()
   }

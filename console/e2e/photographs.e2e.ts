@@ -1,16 +1,44 @@
-// Photographs of every screen, in both themes, at 1280 and on a phone: of a fresh node, of a cluster at work, with a node down, and while it comes
-// back. To be looked at by people: `npm --prefix console run photographs` puts them into console/photographs (or where URSA_SHOTS says).
+// Photographs of every screen, in both themes, at 1280 and on a phone: of a fresh node, of a cluster at work, with a node down, while it comes back, with two
+// hundred volumes, of two nodes, and of a volume that is split; and of what is asked in dialogues. To be looked at by people: `npm --prefix console run
+// photographs` puts them into console/photographs (or where URSA_SHOTS says).
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import type { Browser, BrowserContextOptions } from 'playwright-core'
+import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { SHOTS, logIn, lookAtAll, startBrowser } from './browser'
+import { type Dialogue, SHOTS, logIn, lookAtAll, lookAtDialogues, startBrowser } from './browser'
 import { BINARY, Cluster, expectStatus, until } from './cluster'
 
 const PASSWORD = 'a few plain words'
 const MIB = 2 ** 20
 /** The pictures of one state of the cluster. */
 const DEADLINE_MS = 900_000
+/** So many volumes are a list that nobody sees at once; each of the least size that one has. */
+const MANY = 200
+
+const press = (name: string) => async (page: Page) => page.getByRole('button', { name, exact: true }).first().click()
+const choose = (menu: string, item: string, of?: string) => async (page: Page) => {
+  const within = of === undefined ? page : page.getByRole('region', { name: of })
+  await within.getByRole('button', { name: menu, exact: true }).first().click()
+  await page.getByRole('menuitem', { name: item }).click()
+}
+
+/** What is asked about a volume, and about the cluster. */
+const dialogues = (volume: string): Dialogue[] => [
+  { name: 'grow', screen: `volumes/${volume}`, open: press('Grow') },
+  { name: 'map', screen: `volumes/${volume}`, open: choose('More', 'Map it for a host group') },
+  { name: 'unmap', screen: `volumes/${volume}`, open: choose('More', 'Take it away from a host group') },
+  { name: 'rename', screen: `volumes/${volume}`, open: choose('More', 'Rename') },
+  { name: 'compare', screen: `volumes/${volume}`, open: choose('More', 'Compare its copies') },
+  { name: 'delete', screen: `volumes/${volume}`, open: choose('More', 'Delete') },
+  { name: 'invite', screen: 'nodes', open: press('Let a node join') },
+  { name: 'maintain', screen: 'nodes', open: press('Maintenance') },
+  { name: 'make-pool', screen: 'pools', open: press('Make a pool') },
+  { name: 'add-disk', screen: 'pools', open: choose('Change', 'Add a disk', 'default of n1') },
+  { name: 'export-pool', screen: 'pools', open: choose('Change', 'Export', 'default of n1') },
+  { name: 'make-host', screen: 'hosts', open: press('Make a host group') },
+  { name: 'make-user', screen: 'users', open: press('Make a user') },
+  { name: 'make-token', screen: 'users', open: press('Make a token') },
+]
 
 describe.skipIf(SHOTS === undefined)('photographs', () => {
   let cluster: Cluster
@@ -61,6 +89,11 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
     await photograph('work', 'mail')
   }, DEADLINE_MS)
 
+  it('of what is asked', async () => {
+    const place = { url: cluster.node(1).url, login, prefix: 'ask' }
+    expect(await lookAtDialogues(browser, place, dialogues('mail'), wrong)).toEqual([])
+  }, DEADLINE_MS)
+
   it('of a node that is down', async () => {
     await cluster.node(3).kill()
     const outside = async () => (await cluster.node(1).ask('GET', '/v1/volumes/mail')).body?.copies?.[1]?.state !== 'in_sync'
@@ -74,6 +107,86 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
     const syncs = async () => (await cluster.node(1).ask('GET', '/v1/jobs')).body?.items?.length > 0
     await until('it is brought in sync', syncs)
     await photograph('return', 'mail')
+  }, DEADLINE_MS)
+
+  it('of many volumes', async () => {
+    await ask('PUT', '/v1/cluster/sync-limit', { bytes_per_second: null })
+    const places = [[1, 2], [2, 3], [1, 3], [1, 2, 3], [2]]
+    for (let number = 1; number <= MANY; number += 1) {
+      const name = `guest-${String(number).padStart(3, '0')}`
+      const kind = number % 25 === 0 ? 'ram' : 'thick'
+      await ask('POST', '/v1/volumes', { name, size: MIB, kind, nodes: places[number % places.length], map: number % 10 !== 0, host: 'hypervisors' })
+    }
+    const many = { url: cluster.node(1).url, login, prefix: 'many', screens: ['', 'volumes', 'topology', 'hosts', 'nodes'] }
+    expect(await lookAtAll(browser, many, wrong)).toEqual([])
+    expect(wrong).toEqual([])
+  }, DEADLINE_MS)
+})
+
+describe.skipIf(SHOTS === undefined)('photographs of two nodes', () => {
+  let cluster: Cluster
+  let browser: Browser
+  const wrong: string[] = []
+
+  beforeAll(async () => {
+    ;[cluster, browser] = await Promise.all([Cluster.start(2), startBrowser()])
+    await cluster.join()
+  })
+  afterAll(async () => {
+    await browser?.close()
+    await cluster?.stop()
+  })
+
+  const ask = async (method: string, path: string, body?: unknown) => expectStatus(await cluster.node(1).ask(method, path, body))
+  const shown = async (number: number) => (await cluster.node(number).ask('GET', '/v1/volumes/mail')).body
+
+  /** A host writes to the volume through one node, as soon as that takes it. */
+  const write = (number: number) =>
+    until(`node ${number} takes writes`, async () => {
+      const host = spawn(BINARY, ['bench', 'run', `iscsi://${cluster.node(number).address}/iqn.2026-11.io.ursa:mail/0`, '-b', '64K', '-o', '2', '-w', '100', '-d', '1'], { stdio: 'ignore' })
+      return (await new Promise((resolve) => host.once('exit', resolve))) === 0
+    })
+
+  it('at work', async () => {
+    await ask('POST', '/v1/volumes', { name: 'mail', size: 64 * MIB, copies: 2 })
+    await ask('POST', '/v1/volumes', { name: 'orders-database', size: 128 * MIB, copies: 2 })
+    await until('both copies are in sync', async () => (await shown(2))?.copies?.every((copy: { state: string }) => copy.state === 'in_sync'))
+    await ask('PUT', '/v1/volumes/mail/strategy', { strategy: 'heartbeat', accept_split_brain: true, by: 'admin' })
+    await write(1)
+    const login = await logIn(browser, cluster.node(1), 'admin', wrong)
+    expect(await lookAtAll(browser, { url: cluster.node(1).url, login, prefix: 'two', volume: 'mail' }, wrong)).toEqual([])
+  }, DEADLINE_MS)
+
+  it('of a volume that is split', async () => {
+    // The second goes on alone and is lost; the first one, back, goes on, too: each has data that the other has not.
+    await until('the second node knows what was chosen', async () => (await shown(2))?.strategy?.strategy === 'heartbeat')
+    await cluster.node(1).kill()
+    await until('the second node goes on alone', async () => {
+      const volume = await shown(2)
+      return volume?.serving === true && volume.fork?.node === 2
+    })
+    await write(2)
+    await cluster.node(2).kill()
+    await cluster.node(1).start()
+    await until('the first node serves', async () => (await shown(1))?.serving === true)
+    await write(1)
+    await cluster.node(2).start()
+    await until('it is said to be split', async () => (await shown(1))?.fork?.split === true)
+    // Sessions end with their node.
+    const login = await logIn(browser, cluster.node(1), 'eva', wrong)
+    const place = { url: cluster.node(1).url, login, prefix: 'split', volume: 'mail' }
+    expect(await lookAtAll(browser, { ...place, screens: ['', 'volumes', 'volumes/VOLUME', 'topology', 'nodes', 'events'] }, wrong)).toEqual([])
+    const decide: Dialogue = {
+      name: 'decide',
+      screen: 'volumes/mail',
+      open: async (page) => {
+        await choose('More', 'Decide whose data is kept')(page)
+        await page.locator('input').and(page.getByLabel('Keep what this node has')).click()
+        await page.getByRole('option', { name: 'n2' }).click()
+        await page.getByText('What the other node alone has written is given up').first().waitFor()
+      },
+    }
+    expect(await lookAtDialogues(browser, place, [decide], wrong)).toEqual([])
     expect(wrong).toEqual([])
   }, DEADLINE_MS)
 })
