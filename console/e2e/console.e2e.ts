@@ -266,6 +266,7 @@ it('shows a node that was killed, what it means, and its return to the end of th
   await said('All is well')
   await cluster.node(3).kill()
   await said('n3 (node 3) is down: nothing is heard of it.')
+  await said(/^for (\d+ min )?\d+ s$/)
   await said(/systemctl start ursa/)
   await page.getByLabel('Health: 1 problem').waitFor()
   await shoot(page, 'down-overview')

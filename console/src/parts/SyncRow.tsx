@@ -1,5 +1,6 @@
 import { Box, Group, Progress, Text } from '@mantine/core'
 import { link } from '../route'
+import { lasting } from '../words/health'
 import { duration } from '../words/size'
 import { type RunningSync, progress, restraint, syncLine } from '../words/sync'
 import { useNow } from './clock'
@@ -31,7 +32,7 @@ export function SyncRow({ volume, copy, sync, at, named = false }: RunningSync &
         </Progress.Root>
       )}
       <Text size="xs" c="dimmed" mt={2}>
-        {sync.total_bytes > 0 && `${Math.round(100 * done)} % done. `}Why: {sync.cause}
+        {sync.total_bytes > 0 && `${Math.round(100 * done)} % done. `}Why: {sync.cause}{sync.since ? `; not in sync ${lasting(duration(now / 1000 - sync.since.at), sync.since)}` : ''}
         {held ? `; ${held}` : ''}
         {sync.paused ? `; paused ${duration(now / 1000 - sync.paused.since)} ago: it protects nothing until it is in sync (let it go on under “Jobs”)` : sync.waits_for ? `; waits for ${sync.waits_for}` : ''}
       </Text>

@@ -4,6 +4,7 @@ import { api, data } from '../api/client'
 import { useNode, useNodes, useSessions } from '../api/queries'
 import type { ClusterNode, LiveCore } from '../api/types'
 import { useLive } from '../live/live'
+import { useNow } from '../parts/clock'
 import { Ask, DeedButton, Said } from '../parts/deed'
 import { MissingNote } from '../parts/MissingNote'
 import { Facts, Panel } from '../parts/Panel'
@@ -13,7 +14,7 @@ import { Rows } from '../parts/Rows'
 import { State } from '../parts/State'
 import { Tried } from '../parts/Tried'
 import { ursa } from '../words/command'
-import { downWord, nameOf } from '../words/health'
+import { downWord, lasting, nameOf, nodeSince } from '../words/health'
 import { unheard } from '../words/missing'
 import { NO_VOTES, etcdDecides } from '../words/record'
 import { duration, plural } from '../words/size'
@@ -96,6 +97,7 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
             <Table.Td>
               <State tone={!one.up ? 'critical' : one.maintenance ? 'warning' : 'ok'}>{!one.up ? downWord(one) : one.maintenance ? 'maintenance' : 'up'}</State>
               {!one.up && one.maintenance && <Text size="xs">in maintenance</Text>}
+              <Lasting node={one} />
             </Table.Td>
             {!etcd && (
               <Table.Td>
@@ -157,6 +159,14 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
       <Invite opened={inviting} close={() => setInviting(false)} etcd={etcd} />
     </Panel>
   )
+}
+
+/** How long a node has been down, or in maintenance. */
+function Lasting({ node }: { node: ClusterNode }) {
+  const now = useNow()
+  const since = nodeSince(node)
+  if (!since) return null
+  return <Text size="xs" title={new Date(1000 * since.at).toLocaleString()}>{lasting(duration(now / 1000 - since.at), since)}</Text>
 }
 
 function Invite({ opened, close, etcd }: { opened: boolean; close: () => void; etcd: boolean }) {

@@ -72,6 +72,9 @@ const known = (all: (Since | null | undefined)[]): Since[] => all.flatMap((since
 const first = (all: (Since | null | undefined)[]): Since | undefined => known(all)[0]
 const last = (all: (Since | null | undefined)[]): Since | undefined => known(all).at(-1)
 
+/** Since when a node is down, or in maintenance. */
+export const nodeSince = (node: ClusterNode): Since | undefined => (node.up ? exactly(node.maintenance_since) : (node.down_since ?? undefined))
+
 /** How long it is so, or since when the page has first seen it; `age` in seconds as words. */
 export function lasting(age: string, since: Since | undefined): string {
   if (!since) return `seen here for ${age}`
@@ -168,7 +171,7 @@ function ofCutOff(node: ClusterNode, nodes: ClusterNode[]): Finding {
   const here = nodes.find((one) => one.here)
   const by = (node.reached_by ?? []).map(named)
   return {
-    key: `cut off ${node.id}`, severity: 'warning', link: '#/nodes',
+    key: `cut off ${node.id}`, severity: 'warning', link: '#/nodes', since: node.down_since ?? undefined,
     cause: `${nameOf(node)} does not answer ${here ? nameOf(here) : 'the node that was asked'} by any link; ${listed(by)} ${by.length === 1 ? 'reaches' : 'reach'} it.`,
     action: 'Look after the network between the two: cables, switches, firewalls, port 3270.',
   }
@@ -179,13 +182,13 @@ function ofNode(node: ClusterNode, nodes: ClusterNode[]): Finding[] {
   if (node.up) {
     if (!node.maintenance) return []
     return [{
-      key: `maintenance ${node.id}`, severity: 'warning', link: '#/nodes', since: exactly(node.maintenance_since),
+      key: `maintenance ${node.id}`, severity: 'warning', link: '#/nodes', since: nodeSince(node),
       cause: `${nameOf(node)} is in maintenance: none of its copies is in sync.`,
       action: 'End its maintenance when the work on it is done.',
     }]
   }
   return [{
-    key: `down ${node.id}`, severity: node.maintenance ? 'warning' : 'critical', link: '#/nodes', since: node.down_since ?? undefined,
+    key: `down ${node.id}`, severity: node.maintenance ? 'warning' : 'critical', link: '#/nodes', since: nodeSince(node),
     cause: `${nameOf(node)} is down: nothing is heard of it.`,
     action: node.maintenance
       ? 'It is in maintenance: start it again when the work on it is done.'
