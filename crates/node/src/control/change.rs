@@ -14,7 +14,7 @@ use std::time::Duration;
 use base::Instant;
 
 use super::turns::{Held, Thing, Turns};
-use super::{Control, ControlError};
+use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome};
 use crate::events::code::{
     CHANGE_FAILED, CHANGE_LATE, CLUSTER_FORCED, CLUSTER_JOINED, CLUSTER_MADE, HOST_CHANGED, HOST_DELETED,
     HOST_MADE, MAPS_CHANGED, POOL_EXPORTED, POOL_FORGOTTEN, POOL_GROWN, POOL_IMPORTED, POOL_MADE,
@@ -28,6 +28,9 @@ pub const CHANGE_DEADLINE: Duration = Duration::from_secs(45);
 
 /// How long a change waits for those before it. It has done nothing by then.
 pub const TURN_DEADLINE: Duration = Duration::from_secs(15);
+
+/// How long a change has taken whose end is noted: what is over in a moment nobody has seen, and would push out what somebody asks about.
+const NOTED_FROM: Duration = Duration::from_secs(1);
 
 /// What a change does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,6 +213,7 @@ impl Changing {
     fn ended(&self, error: Option<&ControlError>) {
         let mut under_way = self.control.changes.under_way.borrow_mut();
         under_way.retain(|change| !std::ptr::eq(&**change, self));
+        self.note_end(error);
         match error {
             None if !self.late.get() => self.tell(),
             Some(_) if !self.late.get() => {}
@@ -224,6 +228,21 @@ impl Changing {
                 self.control.events().tell(Event::new(CHANGE_FAILED, &self.work.name, text));
             }
         }
+    }
+
+    /// Notes how it has ended, if somebody may have seen it under way.
+    fn note_end(&self, error: Option<&ControlError>) {
+        let took = rt::now().since(self.began);
+        if took < NOTED_FROM && !self.late.get() {
+            return;
+        }
+        self.control.note_end(EndedJob {
+            work: EndedWork::Change { number: self.number },
+            subject: self.work.to_string(),
+            outcome: if error.is_none() { JobOutcome::Done } else { JobOutcome::Failed },
+            reason: error.map(ToString::to_string),
+            took: Some(took),
+        });
     }
 
     /// Tells that it is done, where the cluster's record does not.

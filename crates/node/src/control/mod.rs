@@ -8,6 +8,7 @@ mod access;
 mod change;
 mod cluster;
 mod copies;
+mod ended;
 mod error;
 mod forgetting;
 mod forks;
@@ -49,6 +50,9 @@ use self::change::Changes;
 pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work};
 pub use self::cluster::{EnterError, Member, Place};
 pub use self::copies::{CopyOpening, Placement};
+use self::ended::EndedJobs;
+pub(crate) use self::ended::note_ended_work;
+pub use self::ended::{EndedJob, EndedWork, JobOutcome};
 pub use self::error::ControlError;
 pub use self::forgetting::{LostMap, Muteness, PoolRemains};
 pub use self::forks::{ForkDecision, StrategyChange};
@@ -104,6 +108,7 @@ pub struct Control {
     being_made: RefCell<BTreeSet<VolumeId>>,
     events: Events,
     verifications: Verifications,
+    ended: EndedJobs,
 }
 
 /// A pool of the record.

@@ -14,6 +14,7 @@ use std::time::Duration;
 use store::{Host, HostId, NewDisk, OpenPool, Pool, RamBudget, StoreError};
 
 use super::change::{Changes, Changing, WaitsFor, Work};
+use super::ended::EndedJobs;
 use super::pools::{POOLS, PoolRecord};
 use super::predecessor::outlive;
 use super::turns::Thing;
@@ -119,6 +120,7 @@ impl Control {
             being_made: RefCell::default(),
             events: Events::default(),
             verifications: Verifications::default(),
+            ended: EndedJobs::default(),
         });
         if known.is_none() {
             let node = NodeRecord { id: id.to_string(), name: config.name.clone(), starting: true };

@@ -13,7 +13,7 @@ use replica::NodeId;
 use rt::sync::Semaphore;
 use store::VolumeId;
 
-use super::{Control, ControlError, VolumeStatus};
+use super::{Control, ControlError, EndedJob, EndedWork, JobOutcome, VolumeStatus};
 use crate::copies::{Answer, Ask, DIGEST_BYTES, Keeper, StandingEntry};
 use crate::events::code::COPIES_DIFFER;
 use crate::events::{Event, tell};
@@ -249,7 +249,8 @@ impl Control {
         turns.acquire(1).await;
         let Ok(VolumeStatus { info, .. }) = self.volume(&id.to_string()) else {
             turns.release(1);
-            return verifying.end();
+            verifying.end();
+            return self.note_compared(id, verifying.shown());
         };
         let slices =
             (0..info.stripe.slices()).map(|slice| (slice, info.stripe.slice_len(slice, info.capacity)));
@@ -282,6 +283,22 @@ impl Control {
             let text = format!("copies of volume {} differ in {} bytes", found.volume, found.different);
             tell(Event::new(COPIES_DIFFER, &found.volume, text));
         }
+        self.note_compared(id, found);
+    }
+
+    /// Notes how a comparison has ended.
+    fn note_compared(&self, volume: VolumeId, found: Verification) {
+        let (outcome, reason) = how_ended(&found);
+        let (subject, took) = (found.volume.clone(), Some(found.took));
+        // Where copies differ is not kept twice.
+        let found = Box::new(Verification { differences: Vec::new(), ..found });
+        self.note_end(EndedJob {
+            work: EndedWork::Verification { volume, found },
+            subject,
+            outcome,
+            reason,
+            took,
+        });
     }
 
     /// What differs in a part of a slice: where in the slice, how much, and on which nodes; or why that cannot be said.
@@ -307,6 +324,30 @@ impl Control {
             }
         }
         last
+    }
+}
+
+/// What has come of a comparison that has ended, and what somebody should know of it.
+fn how_ended(found: &Verification) -> (JobOutcome, Option<String>) {
+    let unchecked = (found.unchecked > 0).then(|| {
+        let why = found.problem.as_deref().unwrap_or("nobody knows why");
+        format!("{} bytes could not be compared: {why}", found.unchecked)
+    });
+    let differ = (found.different > 0).then(|| format!("copies differ in {} bytes", found.different));
+    let said = match (differ, unchecked) {
+        (Some(differ), Some(unchecked)) => Some(format!("{differ}; {unchecked}")),
+        (differ, unchecked) => differ.or(unchecked),
+    };
+    match found.state {
+        VerificationState::Stopped => {
+            let stopped = "it was stopped before its end";
+            (JobOutcome::Cancelled, Some(said.map_or(stopped.into(), |said| format!("{stopped}; {said}"))))
+        }
+        _ if found.done < found.total => {
+            (JobOutcome::Failed, Some("the volume has no copy on this node any more".into()))
+        }
+        _ if found.unchecked >= found.total => (JobOutcome::Failed, said),
+        _ => (JobOutcome::Done, said),
     }
 }
 
@@ -396,6 +437,30 @@ mod tests {
             differences,
             nodes: nodes.iter().copied().collect(),
         }
+    }
+
+    #[test]
+    fn how_a_comparison_has_ended_is_said() {
+        use VerificationState::{Done, Stopped};
+        assert_eq!(how_ended(&compared(Done, &[1, 2], &[])), (JobOutcome::Done, None));
+        let differ = "copies differ in 65536 bytes";
+        assert_eq!(how_ended(&compared(Done, &[1, 2], &[2])), (JobOutcome::Done, Some(differ.into())));
+        let (outcome, reason) = how_ended(&compared(Stopped, &[1, 2], &[2]));
+        assert_eq!(
+            (outcome, reason.as_deref()),
+            (JobOutcome::Cancelled, Some("it was stopped before its end; copies differ in 65536 bytes"))
+        );
+        let silent = |unchecked| Verification {
+            unchecked,
+            problem: Some("node 2 did not answer".into()),
+            ..compared(Done, &[1, 2], &[])
+        };
+        let (outcome, reason) = how_ended(&silent(512));
+        let said = "512 bytes could not be compared: node 2 did not answer";
+        assert_eq!((outcome, reason.as_deref()), (JobOutcome::Done, Some(said)));
+        assert_eq!(how_ended(&silent(1 << 20)).0, JobOutcome::Failed, "nothing was compared");
+        let gone = Verification { done: 0, ..compared(Done, &[1, 2], &[]) };
+        assert_eq!(how_ended(&gone).0, JobOutcome::Failed);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod slice;
 mod strategy;
 mod traffic;
 mod view;
+mod work;
 
 use std::fmt;
 use std::time::Duration;
@@ -43,6 +44,7 @@ pub use self::progress::CopySync;
 pub use self::slice::{CachePolicy, Opening, SliceCopy};
 pub use self::strategy::{ForkRecord, SplitEntry, Strategy, StrategyEntry, alone, split_key, strategy_key};
 pub use self::traffic::{Traffic, sum as sum_traffic};
+pub use self::work::{CopyEnd, CopyWork};
 
 /// How long a command waits for a copy that does not serve at the moment (R21). A lost node is given up after a lease's length, 1 s; initiators
 /// wait 5 s and more before they give up a path.

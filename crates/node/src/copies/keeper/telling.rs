@@ -14,7 +14,7 @@ use super::super::strategy::{SPLITS, STRATEGIES, SplitEntry, Strategy, StrategyE
 use super::proposals::describe;
 use super::{Keeper, parse};
 use crate::access::{HostGroup, LunMap, Target};
-use crate::control::{HOSTS, TARGETS};
+use crate::control::{HOSTS, TARGETS, note_ended_work};
 use crate::events::code::{
     COPY_ADDED, COPY_LOST, COPY_REMOVED, FORK_DECIDED, FORK_ENDED, FORK_FOUND, HOST_CHANGED, HOST_DELETED,
     HOST_MADE, MAINTENANCE_BEGAN, MAINTENANCE_ENDED, MAPS_CHANGED, NODE_JOINED, NODE_LOST, NODE_REMOVED,
@@ -202,6 +202,9 @@ impl Keeper {
 
     fn tell_volume(&self, pair: (Option<VolumeEntry>, Option<VolumeEntry>), tell: Teller<'_>) {
         self.outside.borrow_mut().note(rt::now(), pair.0.as_ref(), pair.1.as_ref());
+        if let (Some(before), now) = &pair {
+            note_ended_work(before, now.as_ref());
+        }
         let (before, now) = match pair {
             (None, None) => return,
             (None, Some(now)) => {

@@ -1,0 +1,208 @@
+//! Jobs that have ended, as this node has seen it: kept for a while, for whoever asks how.
+//!
+//! An end is noted where it happens: where the cluster's record changes, a comparison comes to its end, a change is over. What is done with copies is the
+//! cluster's, and every node notes it; the rest is a node's own. A restart forgets all of it. Lives on core 0.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::mem::discriminant;
+use std::time::Duration;
+
+use base::Instant;
+
+use super::{Control, Verification};
+use crate::copies::{CopyWork, VolumeEntry};
+use crate::volume::VolumeId;
+
+/// How many are kept of each kind ([`EndedWork`]): some 400 bytes each. A node that returns may end thousands of syncs; they push out no comparison.
+const KEPT_MAX: usize = 100;
+
+/// How long they are kept.
+const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What has come of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobOutcome {
+    /// It was done to its end.
+    Done,
+    /// It could not be done.
+    Failed,
+    /// Somebody has taken it back, or what it was about away.
+    Cancelled,
+}
+
+/// A job that has ended.
+#[derive(Clone, Debug)]
+pub struct EndedJob {
+    /// What it was.
+    pub work: EndedWork,
+    /// A volume's name when it ended; of a change in words what was changed.
+    pub subject: String,
+    /// What has come of it.
+    pub outcome: JobOutcome,
+    /// Why, if it is not what was asked for, and what somebody should know of it.
+    pub reason: Option<String>,
+    /// How long it has taken, where that is known.
+    pub took: Option<Duration>,
+}
+
+/// What a job was.
+#[derive(Clone, Debug)]
+pub enum EndedWork {
+    /// Something was done with a copy.
+    Copy {
+        /// The volume's identity.
+        volume: String,
+        /// The number of the copy's node.
+        node: u16,
+        /// What was done.
+        work: CopyWork,
+        /// Why.
+        cause: Option<String>,
+    },
+    /// Copies were compared.
+    Verification {
+        /// The volume's identity.
+        volume: VolumeId,
+        /// What was found, without where.
+        found: Box<Verification>,
+    },
+    /// A change of this node.
+    Change {
+        /// Its number, in this life of the node.
+        number: u64,
+    },
+}
+
+/// Those that are remembered.
+#[derive(Default)]
+pub(super) struct EndedJobs(RefCell<VecDeque<(Instant, EndedJob)>>);
+
+impl EndedJobs {
+    fn note(&self, now: Instant, job: EndedJob) {
+        let mut kept = self.0.borrow_mut();
+        kept.retain(|(ended, _)| now.since(*ended) < KEPT_FOR);
+        let kind = discriminant(&job.work);
+        let is_alike = |(_, other): &(Instant, EndedJob)| discriminant(&other.work) == kind;
+        if kept.iter().filter(|other| is_alike(other)).count() >= KEPT_MAX
+            && let Some(oldest) = kept.iter().position(is_alike)
+        {
+            kept.remove(oldest);
+        }
+        kept.push_back((now, job));
+    }
+
+    /// Newest first, with how long ago they have ended.
+    fn kept(&self, now: Instant) -> Vec<(Duration, EndedJob)> {
+        let kept = self.0.borrow();
+        let ago = kept.iter().rev().map(|(ended, job)| (now.since(*ended), job));
+        ago.take_while(|(ago, _)| *ago < KEPT_FOR).map(|(ago, job)| (ago, job.clone())).collect()
+    }
+}
+
+impl Control {
+    /// Jobs that this node has seen end in the last 24 hours, newest first, with how long ago that was: the last hundred of each kind.
+    pub fn ended_jobs(&self) -> Vec<(Duration, EndedJob)> {
+        self.ended.kept(rt::now())
+    }
+
+    pub(super) fn note_end(&self, job: EndedJob) {
+        self.ended.note(rt::now(), job);
+    }
+}
+
+/// Notes what was done with copies of a volume and is not any more, since the record has `now` of it; `None`: it is gone. Nobody is there to note it while the node starts.
+pub(crate) fn note_ended_work(before: &VolumeEntry, now: Option<&VolumeEntry>) {
+    let ended = before.work_ended(now);
+    let Some(control) = Control::try_current().filter(|_| !ended.is_empty()) else { return };
+    let name = &now.unwrap_or(before).name;
+    for end in ended {
+        control.note_end(EndedJob {
+            work: EndedWork::Copy {
+                volume: before.id.clone(),
+                node: end.node,
+                work: end.work,
+                cause: end.cause,
+            },
+            subject: name.clone(),
+            outcome: end.outcome,
+            reason: end.reason.map(str::to_owned),
+            took: None,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(number: u64) -> EndedJob {
+        EndedJob {
+            work: EndedWork::Change { number },
+            subject: "growing volume \"db\"".into(),
+            outcome: JobOutcome::Done,
+            reason: None,
+            took: None,
+        }
+    }
+
+    fn sync(node: u16) -> EndedJob {
+        let work =
+            EndedWork::Copy { volume: "ab".into(), node, work: CopyWork::Sync, cause: Some("-".into()) };
+        EndedJob { work, ..change(0) }
+    }
+
+    fn numbers(kept: &[(Duration, EndedJob)]) -> Vec<u64> {
+        let number = |(_, job): &(Duration, EndedJob)| match job.work {
+            EndedWork::Change { number } => Some(number),
+            _ => None,
+        };
+        kept.iter().filter_map(number).collect()
+    }
+
+    fn at(seconds: u64) -> Instant {
+        Instant::default() + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_newest_comes_first_and_the_oldest_of_its_kind_goes() {
+        let ended = EndedJobs::default();
+        for number in 0..3 {
+            ended.note(at(number), change(number));
+        }
+        assert_eq!(numbers(&ended.kept(at(3))), [2, 1, 0]);
+        assert_eq!(ended.kept(at(3))[0].0, Duration::from_secs(1));
+        // However many syncs end, changes stay.
+        for node in 0..2 * KEPT_MAX as u16 {
+            ended.note(at(3), sync(node));
+        }
+        let kept = ended.kept(at(3));
+        assert_eq!((kept.len(), numbers(&kept)), (KEPT_MAX + 3, vec![2, 1, 0]));
+        let nodes: Vec<u16> = kept
+            .iter()
+            .filter_map(|(_, job)| match job.work {
+                EndedWork::Copy { node, .. } => Some(node),
+                _ => None,
+            })
+            .collect();
+        let last: Vec<u16> = (KEPT_MAX as u16..2 * KEPT_MAX as u16).rev().collect();
+        assert_eq!(nodes, last);
+        for number in 3..=KEPT_MAX as u64 {
+            ended.note(at(4), change(number));
+        }
+        let kept = numbers(&ended.kept(at(4)));
+        assert_eq!((kept.len(), kept.first(), kept.last()), (KEPT_MAX, Some(&(KEPT_MAX as u64)), Some(&1)));
+    }
+
+    #[test]
+    fn what_has_ended_long_ago_is_forgotten() {
+        let ended = EndedJobs::default();
+        ended.note(at(0), change(1));
+        ended.note(at(60), change(2));
+        let day = KEPT_FOR.as_secs();
+        assert_eq!(numbers(&ended.kept(at(day - 1))), [2, 1]);
+        assert_eq!(numbers(&ended.kept(at(day))), [2]);
+        ended.note(at(day + 60), change(3));
+        assert_eq!(ended.0.borrow().len(), 1, "and takes no room");
+    }
+}

@@ -1,0 +1,190 @@
+//! What is done with copies, as the cluster's record says it: they are brought in sync, or taken off their nodes. And how that has ended, which each change of the record says.
+
+use super::entry::{CopyEntry, Leaves, StandingEntry, VolumeEntry};
+use crate::control::JobOutcome;
+
+/// What is done with a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyWork {
+    /// It is given what it missed.
+    Sync,
+    /// It is new, and is given everything.
+    Add,
+    /// The same, and then another one is taken away.
+    Move {
+        /// The number of the node that has the other one.
+        from: u16,
+    },
+    /// It is taken off its node.
+    Remove,
+}
+
+/// Work on a copy that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyEnd {
+    /// The number of the copy's node.
+    pub node: u16,
+    /// What was done.
+    pub work: CopyWork,
+    /// What has come of it.
+    pub outcome: JobOutcome,
+    /// Why it is not what was asked for.
+    pub reason: Option<&'static str>,
+    /// Why the copy missed writes; `None`: that was not what was mended.
+    pub cause: Option<String>,
+}
+
+const DELETED: &str = "the volume was deleted";
+const TAKEN_AWAY: &str = "the copy was taken away before it was in sync";
+const STAYS: &str = "somebody has decided that the copy stays";
+
+impl VolumeEntry {
+    /// What is done with a copy of it; `None`: it is in sync, and stays.
+    pub fn work_on(&self, copy: &CopyEntry) -> Option<CopyWork> {
+        if self.is_to_leave(copy) {
+            return Some(CopyWork::Remove);
+        }
+        if copy.standing == StandingEntry::InSync {
+            return None;
+        }
+        let leaves_for_it = self.copies.iter().find(|other| other.leaves == Some(Leaves::After(copy.node)));
+        Some(match leaves_for_it {
+            Some(other) => CopyWork::Move { from: other.node },
+            None if self.is_new(copy.slot) => CopyWork::Add,
+            None => CopyWork::Sync,
+        })
+    }
+
+    /// What was done with copies of it and is not any more, since the record has `now` of it; `None`: it is gone.
+    pub fn work_ended(&self, now: Option<&VolumeEntry>) -> Vec<CopyEnd> {
+        self.copies.iter().filter_map(|copy| self.end_of(copy, now)).collect()
+    }
+
+    fn end_of(&self, copy: &CopyEntry, now: Option<&VolumeEntry>) -> Option<CopyEnd> {
+        let work = self.work_on(copy)?;
+        let is_removed = work == CopyWork::Remove;
+        let end = |outcome, reason| {
+            let cause = (!is_removed).then(|| self.cause(copy.slot).to_owned());
+            Some(CopyEnd { node: copy.node, work, outcome, reason, cause })
+        };
+        let Some(now) = now else {
+            let outcome = if is_removed { JobOutcome::Done } else { JobOutcome::Cancelled };
+            return end(outcome, Some(DELETED));
+        };
+        let is_same =
+            |other: &&CopyEntry| (other.slot, other.node, other.made) == (copy.slot, copy.node, copy.made);
+        let Some(later) = now.copies.iter().find(is_same) else {
+            // That its making was taken back was noted: this is the rest of it.
+            let is_rest = copy.standing != StandingEntry::InSync && self.is_new(copy.slot);
+            return match is_removed {
+                true if is_rest => None,
+                true => end(JobOutcome::Done, None),
+                false => end(JobOutcome::Cancelled, Some(TAKEN_AWAY)),
+            };
+        };
+        match (is_removed, now.work_on(later)) {
+            (true, Some(CopyWork::Remove)) => None,
+            (true, _) => end(JobOutcome::Cancelled, Some(STAYS)),
+            (false, None) => end(JobOutcome::Done, None),
+            (false, Some(CopyWork::Remove)) => end(JobOutcome::Cancelled, Some(TAKEN_AWAY)),
+            // It goes on, if only for another reason.
+            (false, Some(_)) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn entry(copies: &[(u16, StandingEntry, Option<Leaves>)], missed: &[(u8, &str)]) -> VolumeEntry {
+        let copy =
+            |(slot, (node, standing, leaves)): (usize, &(u16, StandingEntry, Option<Leaves>))| CopyEntry {
+                slot: slot as u8,
+                node: *node,
+                standing: *standing,
+                incarnation: 1,
+                made: 1,
+                leaves: *leaves,
+            };
+        VolumeEntry {
+            id: "ab".into(),
+            number: 1,
+            name: "db".into(),
+            size: 1 << 30,
+            epoch: 4,
+            copies: copies.iter().enumerate().map(copy).collect(),
+            reason: "-".into(),
+            dropped: Vec::new(),
+            missed: missed.iter().map(|(slot, why)| (*slot, (*why).to_owned())).collect(),
+            paused: BTreeMap::new(),
+        }
+    }
+
+    use StandingEntry::{InSync, Joining, Outside};
+
+    const MISSED: [(u8, &str); 1] = [(1, "its node was restarted")];
+
+    fn ends(before: &VolumeEntry, now: Option<&VolumeEntry>) -> Vec<(u16, CopyWork, JobOutcome)> {
+        let ends = before.work_ended(now).into_iter();
+        ends.map(|end| (end.node, end.work, end.outcome)).collect()
+    }
+
+    #[test]
+    fn what_is_done_with_a_copy_follows_from_the_record() {
+        let work = |entry: &VolumeEntry, at: usize| entry.work_on(&entry.copies[at]);
+        let behind = entry(&[(1, InSync, None), (2, Joining, None)], &MISSED);
+        assert_eq!((work(&behind, 0), work(&behind, 1)), (None, Some(CopyWork::Sync)));
+        assert_eq!(work(&entry(&[(1, InSync, None), (2, Outside, None)], &[]), 1), Some(CopyWork::Add));
+        let moves = entry(&[(1, InSync, Some(Leaves::After(2))), (2, Outside, None)], &[]);
+        assert_eq!((work(&moves, 0), work(&moves, 1)), (None, Some(CopyWork::Move { from: 1 })));
+        let moved = entry(&[(1, InSync, Some(Leaves::After(2))), (2, InSync, None)], &[]);
+        assert_eq!((work(&moved, 0), work(&moved, 1)), (Some(CopyWork::Remove), None));
+    }
+
+    #[test]
+    fn a_copy_that_comes_in_sync_is_the_end_of_its_sync() {
+        let before = entry(&[(1, InSync, None), (2, Outside, None)], &MISSED);
+        let joins = entry(&[(1, InSync, None), (2, Joining, None)], &MISSED);
+        let after = entry(&[(1, InSync, None), (2, InSync, None)], &[]);
+        assert_eq!(ends(&before, Some(&joins)), [], "it goes on");
+        assert_eq!(ends(&joins, Some(&after)), [(2, CopyWork::Sync, JobOutcome::Done)]);
+        assert_eq!(joins.work_ended(Some(&after))[0].cause.as_deref(), Some(MISSED[0].1));
+        assert_eq!(ends(&after, Some(&before)), [], "that is a beginning");
+        let moves = entry(&[(1, InSync, Some(Leaves::After(2))), (2, Joining, None)], &[]);
+        let moved = entry(&[(1, InSync, Some(Leaves::After(2))), (2, InSync, None)], &[]);
+        assert_eq!(ends(&moves, Some(&moved)), [(2, CopyWork::Move { from: 1 }, JobOutcome::Done)]);
+        let alone = entry(&[(2, InSync, None)], &[]);
+        assert_eq!(ends(&moved, Some(&alone)), [(1, CopyWork::Remove, JobOutcome::Done)]);
+    }
+
+    #[test]
+    fn what_is_taken_back_is_told_once() {
+        let added = entry(&[(1, InSync, None), (2, Outside, None)], &[]);
+        let leaves = entry(&[(1, InSync, None), (2, Outside, Some(Leaves::Now))], &[]);
+        let without = entry(&[(1, InSync, None)], &[]);
+        let cancelled = [(2, CopyWork::Add, JobOutcome::Cancelled)];
+        assert_eq!(ends(&added, Some(&leaves)), cancelled);
+        assert_eq!(ends(&leaves, Some(&without)), []);
+        assert_eq!(ends(&added, Some(&without)), cancelled, "this node has not seen what was between");
+        assert_eq!(ends(&added, None), cancelled);
+        // One that had been in sync is taken away, or stays.
+        let leaves = entry(&[(1, InSync, None), (2, InSync, Some(Leaves::Now))], &[]);
+        let out = entry(&[(1, InSync, None), (2, Outside, Some(Leaves::Now))], &MISSED);
+        assert_eq!(ends(&leaves, Some(&out)), []);
+        assert_eq!(ends(&out, Some(&without)), [(2, CopyWork::Remove, JobOutcome::Done)]);
+        assert_eq!(ends(&out, None), [(2, CopyWork::Remove, JobOutcome::Done)]);
+        let stays = entry(&[(1, InSync, None), (2, Outside, None)], &MISSED);
+        assert_eq!(ends(&out, Some(&stays)), [(2, CopyWork::Remove, JobOutcome::Cancelled)]);
+    }
+
+    #[test]
+    fn another_copy_on_the_same_node_is_another_one() {
+        let before = entry(&[(1, InSync, None), (2, Outside, None)], &MISSED);
+        let mut after = entry(&[(1, InSync, None), (2, Outside, None)], &[]);
+        after.copies[1].made = 5;
+        assert_eq!(ends(&before, Some(&after)), [(2, CopyWork::Sync, JobOutcome::Cancelled)]);
+    }
+}
