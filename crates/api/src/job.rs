@@ -7,19 +7,19 @@ use utoipa::ToSchema;
 
 use crate::SyncRestraint;
 
-/// Work under way. When it is over it is gone from the list: events tell how it ended.
+/// Work under way, or that has ended lately. What has ended is kept for a day, a hundred jobs of each kind, until the node that tells of it is restarted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Job {
-    /// What it is found by.
+    /// What it is found by. A copy or a volume that is worked on again has the same; a node's changes are numbered anew after a restart.
     #[schema(example = "copy.2f1c7f3a9d1b4c55a0e2f6d47b8c9e10.3")]
     pub id: String,
     /// What is done.
     pub kind: JobKind,
     /// To what: a volume's name, or in words what is changed.
     pub subject: String,
-    /// Whether it gets on.
+    /// Whether it gets on, or how it has ended.
     pub state: JobState,
-    /// The number of the node whose copy it is about; absent: it is about no copy.
+    /// The number of the node whose copy it is about, or that compares or changes something; absent: one in no cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u16>,
     /// The number of the node that a copy moves from.
@@ -61,6 +61,36 @@ pub struct Job {
     /// Who has paused it, and when; absent if nobody has. `POST .../resume` ends that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<SyncPaused>,
+    /// When and how it has ended; absent: it is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<JobEnd>,
+}
+
+/// When and how a job has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobEnd {
+    /// In seconds since 1970, by the clock of the node that tells of it.
+    pub at: u64,
+    /// How many seconds it has taken, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_s: Option<u64>,
+    /// Why it is not what was asked for, or what somebody should know of it, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What was found by a comparison, without where copies differ: the volume's last comparison says that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<JobFound>,
+}
+
+/// What a comparison of copies has found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobFound {
+    /// Everything was compared, and is equal.
+    pub equal: bool,
+    /// Bytes that differ.
+    pub different_bytes: u64,
+    /// Bytes that could not be compared.
+    pub unchecked_bytes: u64,
 }
 
 /// Who has paused a sync, and when.
@@ -86,7 +116,7 @@ pub enum JobKind {
     RemoveCopy,
     /// Copies of a volume are compared.
     Verify,
-    /// Another change of the node that was asked.
+    /// Another change of a node.
     Change,
 }
 
@@ -103,7 +133,7 @@ impl fmt::Display for JobKind {
     }
 }
 
-/// Whether work gets on.
+/// Whether work gets on, or how it has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
@@ -113,6 +143,12 @@ pub enum JobState {
     Waiting,
     /// Somebody has paused it.
     Paused,
+    /// It was done to its end.
+    Ended,
+    /// It could not be done.
+    Failed,
+    /// It was taken back, or what it was about was taken away.
+    Cancelled,
 }
 
 impl fmt::Display for JobState {
@@ -121,6 +157,9 @@ impl fmt::Display for JobState {
             JobState::Running => "running",
             JobState::Waiting => "waiting",
             JobState::Paused => "paused",
+            JobState::Ended => "ended",
+            JobState::Failed => "failed",
+            JobState::Cancelled => "cancelled",
         })
     }
 }

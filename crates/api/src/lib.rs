@@ -42,7 +42,7 @@ pub use self::cluster::{
 pub use self::event::{Event, Events, EventsQuery, Severity};
 pub use self::history::{History, HistoryQuery, HistorySeries, HistoryUnit};
 pub use self::host::{Host, HostChange, HostCreate};
-pub use self::job::{Job, JobKind, JobState, SyncPaused};
+pub use self::job::{Job, JobEnd, JobFound, JobKind, JobState, SyncPaused};
 pub use self::link::{Link, LinkState, RoleLinks};
 pub use self::list::{List, Missing};
 pub use self::live::{LiveCore, LiveFlow, LiveSample, LiveVolume};

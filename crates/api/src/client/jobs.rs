@@ -2,7 +2,7 @@
 
 use super::path::{segment, with_query};
 use super::{Client, Result};
-use crate::{Events, EventsQuery, History, HistoryQuery, Job};
+use crate::{Events, EventsQuery, History, HistoryQuery, Job, List};
 
 /// What happens.
 impl Client {
@@ -40,14 +40,22 @@ impl Client {
     }
 }
 
-/// What is under way.
+/// What is under way, and what has ended.
 impl Client {
-    /// All jobs.
+    /// Jobs of the cluster and of the node that is asked: those under way, or those that have `ended`, newest first.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn jobs(&self) -> Result<Vec<Job>> {
-        self.list("/v1/jobs")
+    pub fn jobs(&self, ended: bool) -> Result<Vec<Job>> {
+        self.list(&format!("/v1/jobs?ended={ended}"))
+    }
+
+    /// As [`Client::jobs`], with those of another node instead of the one that is asked, by its number, or of `all`.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn jobs_of(&self, node: &str, ended: bool) -> Result<List<Job>> {
+        self.get(&format!("/v1/jobs?ended={ended}&node={}", segment(node)))
     }
 
     /// One job.

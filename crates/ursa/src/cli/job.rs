@@ -1,20 +1,27 @@
 //! `ursa job`.
 
-use api::{Client, Job};
+use api::{Client, Job, JobEnd, List};
 use clap::Subcommand;
 
 use super::exit::CliError;
 use super::output::Output;
 use super::sync::restraint;
-use super::table::{Table, age, fields, size};
+use super::table::{Table, age, fields, missing_lines, size};
 use crate::clock::utc;
 
 /// What to do with jobs.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List what is under way: syncs, copies that are added, moved or taken away, changes
-    List,
-    /// Show one job
+    /// List what is under way: syncs, copies that are added, moved or taken away, all over the cluster; comparisons and changes of the node that is asked
+    List {
+        /// Comparisons and changes of another node of the cluster, by its number, or of all
+        #[arg(long, value_name = "NUMBER|all")]
+        node: Option<String>,
+        /// What has ended in the last day instead, newest first, as far as nodes that were not restarted since know
+        #[arg(long)]
+        ended: bool,
+    },
+    /// Show one job of any node, or how it has ended
     Show {
         /// What it is found by
         id: String,
@@ -43,7 +50,13 @@ impl Command {
     /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
-            Command::List => output.show(&client.jobs()?, |jobs| table(jobs)),
+            Command::List { node: None, ended } => {
+                output.show(&client.jobs(ended)?, |jobs| listed(jobs, ended))
+            }
+            Command::List { node: Some(node), ended } => {
+                let text = |jobs: &List<Job>| listed(&jobs.items, ended) + &missing_lines(&jobs.missing);
+                output.show(&client.jobs_of(&node, ended)?, text)
+            }
             Command::Show { id } => output.show(&client.job(&id)?, text),
             Command::Cancel { id } => {
                 client.cancel_job(&id)?;
@@ -63,6 +76,10 @@ fn progress(job: &Job) -> String {
     or_dash(job.progress.map(|progress| format!("{:.0}%", progress * 100.0)))
 }
 
+fn listed(jobs: &[Job], ended: bool) -> String {
+    if ended { ended_table(jobs) } else { table(jobs) }
+}
+
 fn table(jobs: &[Job]) -> String {
     let mut table =
         Table::new(&["ID", "WHAT", "OF", "NODE", "DONE", "OF BYTES", "A SECOND", "TO GO", "NOTE"]);
@@ -80,6 +97,41 @@ fn table(jobs: &[Job]) -> String {
         ]);
     }
     table.text("Nothing is under way.")
+}
+
+fn ended_table(jobs: &[Job]) -> String {
+    let mut table = Table::new(&["ID", "WHAT", "OF", "NODE", "STATE", "ENDED", "TOOK", "NOTE"]);
+    for job in jobs {
+        table.row([
+            job.id.clone(),
+            job.kind.to_string(),
+            job.subject.escape_debug().to_string(),
+            or_dash(job.node.map(|node| node.to_string())),
+            job.state.to_string(),
+            ended_at(job),
+            took(job),
+            reason(job),
+        ]);
+    }
+    table.text("Nothing has ended in the last day, as far as is known.")
+}
+
+fn ended_at(job: &Job) -> String {
+    or_dash(job.ended.as_ref().map(|end| utc(end.at)))
+}
+
+fn took(job: &Job) -> String {
+    or_dash(job.ended.as_ref().and_then(|end| end.took_s).map(age))
+}
+
+/// What has come of it, beyond that it has ended.
+fn reason(job: &Job) -> String {
+    let of_end = |end: &JobEnd| match (&end.reason, &end.found) {
+        (Some(reason), _) => Some(reason.clone()),
+        (None, Some(found)) if found.equal => Some("all was compared, and is equal".to_owned()),
+        (None, _) => None,
+    };
+    or_dash(job.ended.as_ref().and_then(of_end))
 }
 
 fn paused(job: &Job) -> Option<String> {
@@ -114,5 +166,42 @@ fn text(job: &Job) -> String {
         ("Waits for", or_dash(job.waits_for.clone())),
         ("Paused", paused(job).unwrap_or_else(|| "no".into())),
         ("Can be taken back", if job.can_be_cancelled { "yes" } else { "no" }.into()),
+        ("Ended", ended_at(job)),
+        ("Took", took(job)),
+        ("What came of it", reason(job)),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn ended() -> Job {
+        serde_json::from_value(json!({
+            "id": "verify.ab.2", "kind": "verify", "subject": "db", "state": "ended", "node": 2, "can_be_cancelled": false,
+            "ended": {"at": 1_795_348_984_u64, "took_s": 61, "found": {"equal": true, "different_bytes": 0, "unchecked_bytes": 0}},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn how_a_job_has_ended_is_listed() {
+        let equal = ended();
+        let mut differ = ended();
+        let end = differ.ended.as_mut().unwrap();
+        end.reason = Some("copies differ in 512 bytes".into());
+        let text = listed(&[equal.clone(), differ], true);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0].split_whitespace().collect::<Vec<&str>>()[4..], ["STATE", "ENDED", "TOOK", "NOTE"]);
+        assert!(lines[1].contains("verify.ab.2") && lines[1].contains("1m01s"), "{text}");
+        assert!(lines[1].ends_with("all was compared, and is equal"), "{text}");
+        assert!(lines[2].ends_with("copies differ in 512 bytes"), "{text}");
+        assert!(listed(&[], true).starts_with("Nothing has ended"));
+        assert_eq!(listed(&[], false), "Nothing is under way.\n");
+        let shown = super::text(&equal);
+        assert!(shown.contains("State              ended\n"), "{shown}");
+        assert!(shown.contains("What came of it    all was compared, and is equal\n"), "{shown}");
+    }
 }

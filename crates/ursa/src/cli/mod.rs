@@ -143,7 +143,7 @@ enum Command {
     /// Tokens: what scripts and monitoring prove themselves with
     #[command(subcommand)]
     Token(token::Command),
-    /// Jobs: what is under way
+    /// Jobs: what is under way, and how it has ended
     #[command(subcommand)]
     Job(job::Command),
     /// Show what has happened, and what happens

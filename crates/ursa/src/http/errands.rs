@@ -1,8 +1,8 @@
-//! Errands: changes of volumes that this node has no copy of, and what is asked of another node's pools and sessions. A node that has the volume, or the one that is named, carries them out, and its
+//! Errands: changes of volumes that this node has no copy of, and what is asked of another node's pools, sessions and jobs. A node that has the volume, or the one that is named, carries them out, and its
 //! answer is given.
 //!
 //! The node that was asked lets in who asks and writes down what was done ([`super::access`]). The one that carries out takes an errand from a node of its cluster, over their link, and from nobody
-//! else. Only calls of [`OF_VOLUMES`] and [`OF_NODES`] are carried out so. Their role is looked at again, so that a node that is out of date about a call gives no more rights than this one would.
+//! else. Only calls of [`OF_VOLUMES`], [`OF_NODES`] and [`OF_JOBS`] are carried out so. Their role is looked at again, so that a node that is out of date about a call gives no more rights than this one would.
 //!
 //! Those of [`OF_NODES`] name disks and files of the machine that carries them out, and some are an administrator's: it takes the other one's word for who asks. Users and their roles are of the whole cluster,
 //! in its record, which every node may write: one that somebody has taken over can make itself an administrator there, and log in wherever it reaches the API. What is done so to a machine is written down
@@ -16,7 +16,7 @@ use api::{Candidate, Problem, Volume};
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State as Extracted};
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
@@ -31,6 +31,7 @@ use super::audit::Deed;
 use super::deadline::REQUEST_DEADLINE;
 use super::dry_run;
 use super::input::whole;
+use super::jobs;
 use super::refusal::{Refusal, RefusalCode};
 use super::state::State;
 use super::there;
@@ -60,8 +61,16 @@ const OF_NODES: [(&str, &str); 9] = [
     ("POST", "/v1/pools/{name}/reopen"),
 ];
 
+/// Calls about a job: if it is a node's own, the node that its id names carries them out ([`jobs::id`]).
+const OF_JOBS: [(&str, &str); 4] = [
+    ("GET", "/v1/jobs/{id}"),
+    ("DELETE", "/v1/jobs/{id}"),
+    ("POST", "/v1/jobs/{id}/pause"),
+    ("POST", "/v1/jobs/{id}/resume"),
+];
+
 /// Headers of an answer that are given back.
-const HEADERS: [HeaderName; 2] = [CONTENT_TYPE, RETRY_AFTER];
+const HEADERS: [HeaderName; 3] = [CONTENT_TYPE, RETRY_AFTER, LOCATION];
 
 /// Errands that are carried out at a time, and as many wait: each holds its body and its answer, some KiB.
 const AT_ONCE_MAX: usize = 64;
@@ -101,6 +110,8 @@ enum About {
     Volume(String),
     /// What is this node's own.
     Node(u16),
+    /// A job of this node, if there is such a node.
+    Job(u16),
 }
 
 /// An errand on its way from core 0 to those who carry it out.
@@ -239,12 +250,13 @@ async fn admit(Extracted(state): Extracted<State>, request: Request, next: Next)
     response
 }
 
-/// Which of [`OF_VOLUMES`] and [`OF_NODES`] it is.
+/// Which of [`OF_VOLUMES`], [`OF_NODES`] and [`OF_JOBS`] it is.
 fn call_of(request: &Request) -> Option<(&'static str, &'static str)> {
     let route = request.extensions().get::<MatchedPath>()?.as_str();
     // A HEAD is carried out as a GET whose answer is not sent.
     let asked = if *request.method() == Method::HEAD { "GET" } else { request.method().as_str() };
-    OF_VOLUMES.into_iter().chain(OF_NODES).find(|(method, path)| *method == asked && *path == route)
+    let mut calls = OF_VOLUMES.into_iter().chain(OF_NODES).chain(OF_JOBS);
+    calls.find(|(method, path)| *method == asked && *path == route)
 }
 
 /// Passes on what this node cannot do because it has no copy of the volume, or is not the node that is named.
@@ -261,6 +273,7 @@ pub(super) async fn pass_on(Extracted(state): Extracted<State>, request: Request
     };
     let about = match node {
         Some(node) => Some(About::Node(node)),
+        None if OF_JOBS.contains(&call) => node_of_job(&mut parts).await.map(About::Job),
         None => volume_of(call, &mut parts, &body).await.map(About::Volume),
     };
     let answered = match about {
@@ -282,8 +295,18 @@ async fn volume_of(call: (&str, &str), parts: &mut Parts, body: &Bytes) -> Optio
     if call == MAP {
         return Some(serde_json::from_slice::<Named>(body).ok()?.volume);
     }
+    in_path("name", parts).await
+}
+
+/// The node whose own the job is that a call is about, if it is a node's.
+async fn node_of_job(parts: &mut Parts) -> Option<u16> {
+    jobs::id::node_of(&in_path("id", parts).await?)
+}
+
+/// What a call's path has in this place.
+async fn in_path(place: &str, parts: &mut Parts) -> Option<String> {
     let in_path = RawPathParams::from_request_parts(parts, &()).await.ok()?;
-    in_path.iter().find(|(name, _)| *name == "name").map(|(_, value)| value.to_owned())
+    in_path.iter().find(|(name, _)| *name == place).map(|(_, value)| value.to_owned())
 }
 
 /// The answer, unless it is this node that should give it.
@@ -297,7 +320,7 @@ async fn at_another_node(
     let body = match (std::str::from_utf8(body), &about) {
         (Ok(body), _) => body.to_owned(),
         // It is no JSON: this node says so.
-        (Err(_), About::Volume(_)) => return None,
+        (Err(_), About::Volume(_) | About::Job(_)) => return None,
         (Err(_), About::Node(_)) => {
             let detail = "the body is no JSON: it is not written in UTF-8";
             return Some(Refusal::new(StatusCode::BAD_REQUEST, "json_syntax", detail).into_response());
@@ -317,7 +340,9 @@ async fn at_another_node(
     let pass = move |control: Rc<Control>| async move {
         let passage = match to {
             About::Volume(volume) => control.pass_on(&volume, &errand).await,
-            About::Node(node) => control.pass_on_to(node, &errand).await?,
+            // There is no such job: this node says so.
+            About::Job(node) if !control.node_names().contains_key(&node) => Passage::Stays,
+            About::Node(node) | About::Job(node) => control.pass_on_to(node, &errand).await?,
         };
         Ok((passage, control.node_names()))
     };
@@ -359,7 +384,7 @@ impl About {
                 ),
                 "see `ursa node list`, bring one of these nodes back or mend its links, and ask again",
             ),
-            About::Node(_) => (
+            About::Node(_) | About::Job(_) => (
                 "node_unreachable",
                 format!("the node whose it is has not begun it ({all}); nothing was done"),
                 "see `ursa node list`, bring the node back or mend its links, and ask again; or ask that node itself",
@@ -381,6 +406,10 @@ impl About {
                 format!(
                     "look before you repeat it: `ursa pool list --node {node}`, `ursa session list --node {node}`, `ursa events`"
                 ),
+            ),
+            About::Job(node) => (
+                String::new(),
+                format!("look before you repeat it: `ursa job list --node {node}`, with and without `--ended`"),
             ),
         };
         let detail = format!("{who}{whose} was asked to do it, and it is not known whether it has: {reason}");
@@ -461,8 +490,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_carried_out_wherever_a_copy_is_names_nothing_of_a_machine() {
-        for (method, path) in OF_VOLUMES {
+    fn what_no_query_has_to_say_names_nothing_of_a_machine() {
+        for (method, path) in OF_VOLUMES.into_iter().chain(OF_JOBS) {
             let needed =
                 needs().find(|(of, route, _)| (*of, *route) == (method, path)).map(|(.., need)| need);
             let is_no_administrators = matches!(needed, Some(Need::Role(role)) if role <= Role::Operator);

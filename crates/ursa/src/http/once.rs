@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
-use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
@@ -18,13 +18,13 @@ use super::access::Caller;
 use super::input::whole;
 use super::refusal::Refusal;
 
-/// The header.
-const KEY: &str = "idempotency-key";
+/// The header. `POST`s that need a role take it; others have no caller whose it could be.
+pub(super) const KEY: &str = "Idempotency-Key";
 /// An answer that was given before has it.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// The longest key: a UUID has 36 bytes.
-const KEY_BYTES_MAX: usize = 128;
+pub(super) const KEY_BYTES_MAX: usize = 128;
 /// Keys that are remembered, and for how long. With [`ANSWER_BYTES_MAX`] 16 MiB at the very most; an answer has some 1 KiB.
 const KEYS_MAX: usize = 1024;
 const VALID: Duration = Duration::from_secs(24 * 60 * 60);
@@ -50,6 +50,7 @@ struct Entry {
 struct Answer {
     status: StatusCode,
     content_type: Option<HeaderValue>,
+    location: Option<HeaderValue>,
     /// `None`: it is not remembered.
     body: Option<Bytes>,
 }
@@ -107,6 +108,7 @@ impl Answers {
         let answer = Answer {
             status: parts.status,
             content_type: parts.headers.get(CONTENT_TYPE).cloned(),
+            location: parts.headers.get(LOCATION).cloned(),
             body: (body.len() <= ANSWER_BYTES_MAX && !has_secret).then(|| body.clone()),
         };
         if let Some(entry) = self.entries().get_mut(&under_way.name) {
@@ -183,6 +185,9 @@ fn replay(answer: Answer) -> Response {
     if let Some(content_type) = answer.content_type {
         response.headers_mut().insert(CONTENT_TYPE, content_type);
     }
+    if let Some(location) = answer.location {
+        response.headers_mut().insert(LOCATION, location);
+    }
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     response
 }
@@ -197,7 +202,8 @@ mod tests {
 
     fn done(answers: &Answers, now: Instant, key: &str) {
         let Ok(Begun::Now(mut begun)) = answers.begin(now, name(key), [1; 32]) else { panic!("{key}") };
-        let answer = Answer { status: StatusCode::CREATED, content_type: None, body: Some(Bytes::new()) };
+        let body = Some(Bytes::new());
+        let answer = Answer { status: StatusCode::CREATED, content_type: None, location: None, body };
         answers.entries().get_mut(&begun.name).unwrap().answer = Some(answer);
         begun.is_kept = true;
     }

@@ -19,7 +19,7 @@ use super::live::Live;
 use super::problems::Opened;
 use super::refusal::Refusal;
 use super::state::State;
-use super::{history, links, pools, problems, sessions, volumes};
+use super::{history, jobs, links, pools, problems, sessions, volumes};
 use crate::history::History;
 
 /// Answers what another node asks for.
@@ -34,6 +34,8 @@ pub fn show(history: History, live: Arc<Live>, opened: Arc<Opened>, inquiries: A
                 SESSIONS => serde_json::to_string(&sessions::all(&control).await.ok()?).ok(),
                 LINKS => serde_json::to_string(&links::all(&control).await.ok()?).ok(),
                 PROBLEMS => serde_json::to_string(&problems::all(&control, &opened)).ok(),
+                JOBS => serde_json::to_string(&jobs::own(&control)).ok(),
+                ENDED_JOBS => serde_json::to_string(&jobs::own_ended(&control)).ok(),
                 VOLUMES => serde_json::to_string(&volumes::of_ids(&control, rest).await).ok(),
                 LIVE => serde_json::to_string(&live.shown()).ok(),
                 HISTORY => history::shown(&control, &history, rest).await,
@@ -49,6 +51,8 @@ pub(super) const POOLS: &str = "pools";
 pub(super) const SESSIONS: &str = "sessions";
 pub(super) const LINKS: &str = "links";
 pub(super) const PROBLEMS: &str = "problems";
+pub(super) const JOBS: &str = "jobs";
+pub(super) const ENDED_JOBS: &str = "ended-jobs";
 pub(super) const VOLUMES: &str = "volumes";
 pub(super) const HISTORY: &str = "history";
 pub(super) const LIVE: &str = "live";

@@ -1,10 +1,15 @@
-//! Parameters of 64 bits. utoipa says `int64` of them, which ends at half of what they take; its feature for other formats (`non_strict_integers`) writes `u-int64`,
+//! What is said of parameters besides what calls say themselves: how far those of 64 bits go, and the header that has a `POST` carried out once.
+//!
+//! utoipa says `int64` of them, which ends at half of what they take; its feature for other formats (`non_strict_integers`) writes `u-int64`,
 //! which nobody knows. `uint64` is in OpenAPI's registry of formats; `maximum` is for those who do not know it either.
 
 use utoipa::Number;
-use utoipa::openapi::path::Operation;
-use utoipa::openapi::schema::Object;
-use utoipa::openapi::{KnownFormat, RefOr, Schema, SchemaFormat};
+use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
+use utoipa::openapi::{KnownFormat, RefOr, Required, Schema, SchemaFormat};
+
+use crate::http::access::Need;
+use crate::http::once::{KEY, KEY_BYTES_MAX};
 
 const FORMAT: &str = "uint64";
 
@@ -19,6 +24,23 @@ pub(super) fn say(operation: &mut Operation) {
             schema.maximum = schema.maximum.take().or(Some(Number::UInt(usize::MAX)));
         }
     }
+}
+
+/// Says of a call that has it that it takes the header with which it is carried out once ([`crate::http::once`]).
+pub(super) fn say_key(method: &str, operation: &mut Operation, need: Need) {
+    if method != "POST" || need == Need::Nothing {
+        return;
+    }
+    let description = "Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day";
+    let text = ObjectBuilder::new().schema_type(Type::String).min_length(Some(1));
+    let key = ParameterBuilder::new()
+        .name(KEY)
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(description))
+        .schema(Some(text.max_length(Some(KEY_BYTES_MAX))))
+        .build();
+    operation.parameters.get_or_insert_default().push(RefOr::T(key));
 }
 
 const _: () = assert!(usize::MAX as u64 == u64::MAX, "it is the largest number of 64 bits, too");
@@ -48,5 +70,24 @@ mod tests {
         let header = schema("/v1/events/stream", "last-event-id");
         assert_eq!((&header["format"], &header["maximum"]), (&whole["format"], &whole["maximum"]));
         assert_eq!(schema("/v1/history", "points")["maximum"], 1000, "it has one of its own");
+    }
+
+    #[test]
+    fn calls_that_are_carried_out_once_say_so() {
+        let mut document = crate::http::api().into_openapi();
+        say_of_each(&mut document);
+        let document: Value = serde_json::to_value(&document).unwrap();
+        let keys = |method: &str, path: &str| {
+            let parameters = document["paths"][path][method]["parameters"].as_array();
+            let is_key = |one: &&Value| one["name"] == "Idempotency-Key" && one["in"] == "header";
+            parameters.into_iter().flatten().filter(is_key).cloned().collect::<Vec<Value>>()
+        };
+        for path in ["/v1/volumes", "/v1/volumes/{name}/verify", "/v1/tokens", "/v1/pools/{name}/reopen"] {
+            let [key]: [Value; 1] = keys("post", path).try_into().unwrap();
+            assert_eq!((&key["required"], &key["schema"]["maxLength"]), (&json!(false), &json!(128)), "{path}");
+        }
+        for (method, path) in [("get", "/v1/volumes"), ("delete", "/v1/jobs/{id}"), ("post", "/v1/login")] {
+            assert!(keys(method, path).is_empty(), "{method} {path}");
+        }
     }
 }

@@ -14,6 +14,7 @@ use super::creation::candidates_for;
 use super::named;
 use crate::http::dry_run::{self, Asked};
 use crate::http::input::{Json, Parameters, Segments};
+use crate::http::jobs::id;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
@@ -27,7 +28,7 @@ use crate::http::state::State;
     request_body = CopyCreate,
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
-        (status = ACCEPTED, description = "The volume; the copy is being made", body = Volume),
+        (status = ACCEPTED, description = "The volume; the copy is being made", body = Volume, headers(("Location" = String, description = "Where it is told how far that is, and how it has ended: a job"))),
         (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_cluster`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -48,7 +49,9 @@ pub(in crate::http) async fn add_copy(
         control.add_copy(&name, AddedCopy { node, pool, instead_of }).await?;
         control.volume(&name).map(|volume| named(&control, volume))
     };
-    Ok((StatusCode::ACCEPTED, axum::Json(state.call(add).await?)).into_response())
+    let volume = state.call(add).await?;
+    let job = id::of_copy(&volume.id, node);
+    Ok((StatusCode::ACCEPTED, id::location(&job), axum::Json(volume)).into_response())
 }
 
 /// Says what adding a copy would do.
@@ -98,7 +101,7 @@ async fn would_add_copy(state: &State, name: String, copy: CopyCreate) -> Result
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
-        (status = ACCEPTED, description = "It is done as soon as the other copies have agreed"),
+        (status = ACCEPTED, description = "It is done as soon as the other copies have agreed", headers(("Location" = String, description = "Where it is told whether it is done: a job"))),
         (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`no_cluster`, `only_in_sync`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -112,8 +115,17 @@ pub(in crate::http) async fn remove_copy(
     if dry_run {
         return would_remove_copy(&state, name, node).await;
     }
-    let done = state.call(move |control| async move { control.remove_copy(&name, node).await }).await?;
-    Ok(if done { StatusCode::NO_CONTENT } else { StatusCode::ACCEPTED }.into_response())
+    let remove = move |control: Rc<Control>| async move {
+        if control.remove_copy(&name, node).await? {
+            return Ok(None);
+        }
+        // What the record has no more is gone.
+        Ok(entry_of(&control, &name).await.ok())
+    };
+    Ok(match state.call(remove).await? {
+        None => StatusCode::NO_CONTENT.into_response(),
+        Some(entry) => (StatusCode::ACCEPTED, id::location(&id::of_copy(&entry.id, node))).into_response(),
+    })
 }
 
 /// Says what taking a copy away would do.

@@ -8,8 +8,10 @@ use ::node::control;
 use api::{Difference, Problem, Verification, VerificationState};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 
 use crate::http::input::Segments;
+use crate::http::jobs::id;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
@@ -20,13 +22,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Compares the copies of a volume that are in sync, by SHA-256, while hosts use it.
 ///
 /// Part by part: hosts' commands to the part that is being read wait for some milliseconds. What differs is looked at three times. One that is under way is not begun again. If the node
-/// that is asked has no copy in sync, one that has does it. It is a job of that node, which can be cancelled there.
+/// that is asked has no copy in sync, one that has does it. It is a job of that node, which every node tells of and cancels.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/verify", tag = "volumes", operation_id = "verify_volume",
     params(("name" = String, Path, description = "The volume's name or identity")),
     responses(
         (status = OK, description = "What was found", body = Verification),
-        (status = ACCEPTED, description = "How far it is: ask for it again", body = Verification),
+        (status = ACCEPTED, description = "How far it is: ask for it again", body = Verification, headers(("Location" = String, description = "Where it is told how far it is, and how it has ended: a job"))),
         (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`not_replicated`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -34,20 +36,25 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub(in crate::http) async fn begin(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-) -> Result<(StatusCode, axum::Json<Verification>), Refusal> {
+) -> Result<Response, Refusal> {
     let begin = |control: Rc<Control>| async move {
+        let (node, _) = control.number_and_name();
+        let job = id::of_verification(control.volume(&name)?.info.id, node);
         let mut found = control.begin_verification(&name)?;
         let until = rt::now() + ANSWER_WITHIN;
         while found.state == control::VerificationState::Running && rt::now() < until {
             rt::sleep(LOOK_EVERY).await;
             found = control.verification(&name)?.unwrap_or(found);
         }
-        Ok(shown(found))
+        Ok((shown(found), job))
     };
-    let found = state.call(begin).await?;
-    let status =
-        if found.state == VerificationState::Running { StatusCode::ACCEPTED } else { StatusCode::OK };
-    Ok((status, axum::Json(found)))
+    let (found, job) = state.call(begin).await?;
+    Ok(match found.state {
+        VerificationState::Running => {
+            (StatusCode::ACCEPTED, id::location(&job), axum::Json(found)).into_response()
+        }
+        VerificationState::Done | VerificationState::Stopped => axum::Json(found).into_response(),
+    })
 }
 
 /// What has come of the last comparison of a volume's copies, since this node was started.

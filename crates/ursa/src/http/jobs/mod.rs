@@ -1,0 +1,326 @@
+//! Jobs: work that takes its time, as the cluster's record and its nodes know it. Nothing is kept of them here.
+//!
+//! What is done with copies is the cluster's, and every node tells of it. Comparisons and changes are a node's own: others ask it for them ([`super::peers`]), and have it do
+//! what is to be done with one ([`super::errands`]). How jobs have ended each node remembers for itself (`Control::ended_jobs`).
+
+pub(super) mod id;
+mod shown;
+
+use std::cmp::Reverse;
+use std::rc::Rc;
+use std::time::Duration;
+
+use ::node::control::{ChangeStatus, EndedJob, EndedWork, Verification};
+use ::node::copies::{CopiesStatus, VolumeEntry};
+use ::node::{Control, VolumeId};
+use api::{Job, JobKind, JobState, List, Problem};
+use axum::Extension;
+use axum::extract::State as Extracted;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use self::id::volume_of;
+use self::shown::{of_change, of_ended, of_verification, of_volume};
+use super::access::Caller;
+use super::input::{Parameters, Segments};
+use super::peers::{ENDED_JOBS, JOBS, Whose, ask};
+use super::refusal::Refusal;
+use super::state::State;
+use crate::clock::unix_now;
+
+/// Which jobs.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Which {
+    /// The number of a node, or `all`: whose comparisons and changes; absent: those of the node that is asked. What is done with copies is the cluster's, and always told.
+    #[serde(default)]
+    node: Option<String>,
+    /// Those that have ended lately, newest first, instead of those under way.
+    #[serde(default)]
+    ended: bool,
+}
+
+/// What is under way: what is done with copies of the whole cluster, and comparisons and changes of the node that is asked; with `node=all` those of all nodes.
+///
+/// With `ended=true` what has ended: in the last 24 hours, the last hundred of each kind (copies, comparisons, changes that took longer than a second), since the node that tells of it was started. Of
+/// what was done with copies the node that is asked tells.
+#[utoipa::path(
+    get, path = "/v1/jobs", tag = "jobs", operation_id = "list_jobs",
+    params(Which),
+    responses(
+        (status = OK, description = "All of it", body = List<Job>),
+        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn list(
+    Extracted(state): Extracted<State>,
+    Parameters(Which { node, ended }): Parameters<Which>,
+) -> Result<axum::Json<List<Job>>, Refusal> {
+    let asked = Whose { node }.asked()?;
+    let gather = move |control: Rc<Control>| async move {
+        let (of_this, others) = asked.of(&control);
+        let (known, kind) = match ended {
+            true => (Known::ended(&control), ENDED_JOBS),
+            false => (Known::under_way(&control).await, JOBS),
+        };
+        let questions = others.into_iter().map(|node| (node, kind.to_owned())).collect();
+        Ok((known, of_this, ask(&control, questions).await?))
+    };
+    let (known, of_this, answers) = state.call(gather).await?;
+    let mut items = if of_this { known } else { known.of_cluster() }.shown();
+    let (theirs, missing) = answers.read::<Job>();
+    items.extend(theirs);
+    // Stable: what is under way stays as it is.
+    items.sort_by_key(|job| Reverse(job.ended.as_ref().map(|end| end.at)));
+    Ok(axum::Json(List { items, missing }))
+}
+
+/// One job, of any node, under way or as it has ended. What has ended is known for a day, until the node that tells of it is restarted.
+#[utoipa::path(
+    get, path = "/v1/jobs/{id}", tag = "jobs", operation_id = "show_job",
+    params(("id" = String, Path, description = "What it is found by")),
+    responses(
+        (status = OK, description = "The job", body = Job),
+        (status = NOT_FOUND, description = "`job_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`: it is another node's, which is not reached", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn show(
+    Extracted(state): Extracted<State>,
+    Segments(id): Segments<String>,
+) -> Result<axum::Json<Job>, Refusal> {
+    Ok(axum::Json(find(&state, &id).await?))
+}
+
+/// Takes a job back: a copy that is added or moved is taken away again, one that is to leave stays.
+#[utoipa::path(
+    delete, path = "/v1/jobs/{id}", tag = "jobs", operation_id = "cancel_job",
+    params(("id" = String, Path, description = "What it is found by")),
+    responses(
+        (status = NO_CONTENT, description = "It is taken back; what it has left is tidied up by itself"),
+        (status = NOT_FOUND, description = "`job_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`job_not_cancellable`; `job_ended`, `copy_in_sync`: it is over; `forked`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`; `node_unreachable`: it is another node's, which is not reached", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn cancel(
+    Extracted(state): Extracted<State>,
+    Segments(id): Segments<String>,
+) -> Result<StatusCode, Refusal> {
+    let job = find_under_way(&state, &id).await?;
+    let (volume, node) = (volume_of(&job.id).to_owned(), job.node.unwrap_or_default());
+    match job.kind {
+        JobKind::AddCopy | JobKind::MoveCopy => {
+            state.call(move |control| async move { control.cancel_copy(&volume, node).await }).await?;
+        }
+        JobKind::RemoveCopy => {
+            state.call(move |control| async move { control.keep_copy(&volume, node).await }).await?;
+        }
+        JobKind::Verify => {
+            let id = VolumeId::parse(&volume);
+            let stop = move |control: Rc<Control>| async move {
+                id.into_iter().for_each(|id| control.stop_verification(id));
+                Ok(())
+            };
+            state.call(stop).await?;
+        }
+        JobKind::Sync => {
+            let (volume, node) = (job.subject, job.node.unwrap_or_default());
+            let detail = format!(
+                "the copy of volume {volume:?} on node {node} has to be brought up to date, or it protects nothing"
+            );
+            return Err(Refusal::new(StatusCode::CONFLICT, "job_not_cancellable", detail).hint(format!(
+                "pause it, make it slower with `ursa node sync-limit`, or take the copy away: `ursa volume copy remove {volume} --on {node}`"
+            )));
+        }
+        JobKind::Change => {
+            let detail = format!("{} goes on to its end: half of it would be worse", job.subject);
+            return Err(Refusal::new(StatusCode::CONFLICT, "job_not_cancellable", detail)
+                .hint("see what it waits for"));
+        }
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Has a sync stand still until it is resumed, over restarts of nodes, too. What is noted of what the copy misses is kept.
+///
+/// The copy protects nothing until it is in sync: the volume survives fewer losses meanwhile. One that takes new writes already comes in sync all the same.
+/// A sync that is paused already stays so.
+#[utoipa::path(
+    post, path = "/v1/jobs/{id}/pause", tag = "jobs", operation_id = "pause_job",
+    params(("id" = String, Path, description = "What it is found by")),
+    responses(
+        (status = OK, description = "The job", body = Job),
+        (status = NOT_FOUND, description = "`job_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`job_not_pausable`: it is no sync, or nearly done; `job_ended`; `forked`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn pause(
+    Extracted(state): Extracted<State>,
+    Extension(caller): Extension<Caller>,
+    Segments(id): Segments<String>,
+) -> Result<axum::Json<Job>, Refusal> {
+    let job = find_under_way(&state, &id).await?;
+    if job.paused.is_some() {
+        return Ok(axum::Json(job));
+    }
+    if !job.can_be_paused {
+        return Err(not_pausable(&job));
+    }
+    let (volume, node) = (volume_of(&job.id).to_owned(), job.node.unwrap_or_default());
+    let pause =
+        move |control: Rc<Control>| async move { control.pause_sync(&volume, node, &caller.name).await };
+    state.call(pause).await?;
+    Ok(axum::Json(find(&state, &id).await?))
+}
+
+/// Has a sync go on that was paused. One that is not stays as it is.
+#[utoipa::path(
+    post, path = "/v1/jobs/{id}/resume", tag = "jobs", operation_id = "resume_job",
+    params(("id" = String, Path, description = "What it is found by")),
+    responses(
+        (status = OK, description = "The job", body = Job),
+        (status = NOT_FOUND, description = "`job_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`job_not_pausable`: it is no sync; `job_ended`; `forked`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn resume(
+    Extracted(state): Extracted<State>,
+    Segments(id): Segments<String>,
+) -> Result<axum::Json<Job>, Refusal> {
+    let job = find_under_way(&state, &id).await?;
+    if job.paused.is_none() {
+        let is_sync = matches!(job.kind, JobKind::Sync | JobKind::AddCopy | JobKind::MoveCopy);
+        return if is_sync { Ok(axum::Json(job)) } else { Err(not_pausable(&job)) };
+    }
+    let (volume, node) = (volume_of(&job.id).to_owned(), job.node.unwrap_or_default());
+    state.call(move |control| async move { control.resume_sync(&volume, node).await }).await?;
+    // It may be over by now.
+    let now = find(&state, &id).await;
+    let done = Job { state: JobState::Running, paused: None, waits_for: None, ..job };
+    Ok(axum::Json(now.unwrap_or(done)))
+}
+
+fn not_pausable(job: &Job) -> Refusal {
+    let detail = match job.kind {
+        JobKind::Change | JobKind::RemoveCopy | JobKind::Verify => {
+            format!("{} is no sync: only what is copied can be paused", job.subject)
+        }
+        _ => format!(
+            "the copy of volume {:?} takes new writes already and has nearly all: it comes in sync",
+            job.subject
+        ),
+    };
+    Refusal::new(StatusCode::CONFLICT, "job_not_pausable", detail)
+}
+
+/// The job that is found by this: the one under way, or the last one that has ended.
+async fn find(state: &State, id: &str) -> Result<Job, Refusal> {
+    let look = |control: Rc<Control>| async move {
+        let under_way = Known::under_way(&control).await;
+        // Afterwards: what ends meanwhile is in one of them at least.
+        Ok(Known { ended: control.ended_jobs(), ..under_way })
+    };
+    let known = state.call(look).await?;
+    known.shown().into_iter().find(|job| job.id == id).ok_or_else(|| {
+        let detail = format!("no job {id:?} is under way, or known to have ended");
+        Refusal::new(StatusCode::NOT_FOUND, "job_not_found", detail).hint(
+            "what has ended is known for a day, until the node is restarted: see `ursa job list --ended --node all`, and `ursa events` for what has happened",
+        )
+    })
+}
+
+/// As [`find`]; one that has ended is refused.
+async fn find_under_way(state: &State, id: &str) -> Result<Job, Refusal> {
+    let job = find(state, id).await?;
+    if job.ended.is_none() {
+        return Ok(job);
+    }
+    let how = match job.state {
+        JobState::Failed => "has failed",
+        JobState::Cancelled => "was taken back",
+        _ => "has ended",
+    };
+    let detail = format!("job {id:?} {how} already");
+    Err(Refusal::new(StatusCode::CONFLICT, "job_ended", detail).hint(format!("`ursa job show {id}` says how")))
+}
+
+/// What this node knows of jobs.
+#[derive(Default)]
+struct Known {
+    /// This node's number; `None` without a cluster.
+    node: Option<u16>,
+    /// Volumes of the cluster with copies that something is done with.
+    volumes: Vec<CopiesStatus>,
+    /// Comparisons of this node.
+    comparisons: Vec<(VolumeId, Verification)>,
+    /// Changes of this node.
+    changes: Vec<ChangeStatus>,
+    /// What has ended, of the cluster and of this node, newest first, and how long ago.
+    ended: Vec<(Duration, EndedJob)>,
+}
+
+impl Known {
+    async fn under_way(control: &Control) -> Known {
+        let volumes = match control.keeper() {
+            Some(keeper) => keeper.volumes_in_parts(has_job).await,
+            None => Vec::new(),
+        };
+        Known { volumes, ..Known::own(control) }
+    }
+
+    /// What is under way that is this node's own.
+    fn own(control: &Control) -> Known {
+        let (node, _) = control.number_and_name();
+        let (comparisons, changes) = (control.verifications(), control.changes());
+        Known { node, comparisons, changes, ..Known::default() }
+    }
+
+    fn ended(control: &Control) -> Known {
+        let (node, _) = control.number_and_name();
+        Known { node, ended: control.ended_jobs(), ..Known::default() }
+    }
+
+    /// Without what is this node's own.
+    fn of_cluster(self) -> Known {
+        let ended = self.ended.into_iter().filter(|(_, job)| is_of_cluster(job)).collect();
+        Known { node: self.node, volumes: self.volumes, ended, ..Known::default() }
+    }
+
+    /// As the API tells of it. Not for the node's core, where there may be much of it.
+    fn shown(self) -> Vec<Job> {
+        let (node, now) = (self.node, unix_now());
+        let copies = self.volumes.iter().flat_map(of_volume);
+        let comparisons = self.comparisons.into_iter().map(|(id, found)| of_verification(id, found, node));
+        let changes = self.changes.into_iter().map(|change| of_change(change, node));
+        let ended = self.ended.into_iter();
+        let ended = ended.map(|(ago, job)| of_ended(job, node, now.saturating_sub(ago.as_secs())));
+        copies.chain(comparisons).chain(changes).chain(ended).collect()
+    }
+}
+
+/// What is under way that is this node's own, for other nodes.
+pub(super) fn own(control: &Control) -> Vec<Job> {
+    Known::own(control).shown()
+}
+
+/// What has ended that was this node's own, for other nodes.
+pub(super) fn own_ended(control: &Control) -> Vec<Job> {
+    let mut known = Known::ended(control);
+    known.ended.retain(|(_, job)| !is_of_cluster(job));
+    known.shown()
+}
+
+fn has_job(entry: &VolumeEntry) -> bool {
+    entry.copies.iter().any(|copy| entry.work_on(copy).is_some())
+}
+
+fn is_of_cluster(job: &EndedJob) -> bool {
+    matches!(job.work, EndedWork::Copy { .. })
+}

@@ -1,0 +1,302 @@
+//! Jobs, as the API tells of them.
+
+use ::node::VolumeId;
+use ::node::control::{ChangeStatus, EndedJob, EndedWork, JobOutcome, Verification};
+use ::node::copies::{CopiesStatus, CopyEntry, CopyWork, StandingEntry};
+use api::{Job, JobEnd, JobFound, JobKind, JobState, SyncPaused};
+
+use super::id;
+use crate::http::volumes::copies::restraint;
+
+/// What is done with copies of a volume.
+pub(super) fn of_volume(volume: &CopiesStatus) -> Vec<Job> {
+    let entry = &volume.entry;
+    let job = |copy: &CopyEntry| {
+        let (kind, from_node) = kind_of(entry.work_on(copy)?);
+        let leaves = kind == JobKind::RemoveCopy;
+        let sync = volume.syncs.get(&copy.slot).filter(|_| !leaves);
+        let waits_for = match leaves {
+            true => Some("the other copies, to go on without it".to_owned()),
+            false => sync.and_then(|sync| sync.waits_for.clone()),
+        };
+        let paused = entry.paused.get(&copy.slot).filter(|_| !leaves);
+        // Who takes new writes already is given the rest.
+        let stands = copy.standing == StandingEntry::Outside && !leaves;
+        let done = sync.map(|sync| sync.total_bytes.saturating_sub(sync.left_bytes));
+        let state = match (&waits_for, paused) {
+            (_, Some(_)) if stands => JobState::Paused,
+            (Some(_), _) => JobState::Waiting,
+            (None, _) => JobState::Running,
+        };
+        Some(Job {
+            node: Some(copy.node),
+            from_node,
+            progress: sync
+                .zip(done)
+                .filter(|(sync, _)| sync.total_bytes > 0)
+                .map(|(sync, done)| done as f64 / sync.total_bytes as f64),
+            bytes_done: done,
+            bytes_total: sync.map(|sync| sync.total_bytes),
+            rate: sync.map(|sync| sync.bytes_per_second),
+            eta_s: sync.and_then(|sync| sync.seconds_left()),
+            cause: (!leaves).then(|| entry.cause(copy.slot).to_owned()),
+            held_back_by: sync.and_then(|sync| sync.held_back_by).map(restraint),
+            waits_for,
+            can_be_cancelled: kind != JobKind::Sync,
+            can_be_paused: stands && paused.is_none(),
+            paused: paused.map(|pause| SyncPaused { by: pause.by.clone(), since: pause.at }),
+            ..plain(id::of_copy(&entry.id, copy.node), kind, entry.name.clone(), state)
+        })
+    };
+    entry.copies.iter().filter_map(job).collect()
+}
+
+/// A comparison of the node with this number.
+pub(super) fn of_verification(id: VolumeId, found: Verification, node: Option<u16>) -> Job {
+    let rate = (found.done * 1000).checked_div(found.took.as_millis() as u64).unwrap_or_default();
+    let state = if found.done == 0 { JobState::Waiting } else { JobState::Running };
+    Job {
+        node,
+        progress: Some(part_done(&found)),
+        bytes_done: Some(found.done),
+        bytes_total: Some(found.total),
+        rate: Some(rate),
+        eta_s: found.total.saturating_sub(found.done).checked_div(rate),
+        age_s: Some(found.age.as_secs()),
+        waits_for: (found.done == 0).then(|| "its turn".to_owned()),
+        can_be_cancelled: true,
+        ..plain(id::of_verification(id, node), JobKind::Verify, found.volume, state)
+    }
+}
+
+/// A change of the node with this number.
+pub(super) fn of_change(change: ChangeStatus, node: Option<u16>) -> Job {
+    let (id, subject) = (id::of_change(change.number, node), change.work.to_string());
+    Job {
+        node,
+        age_s: Some(change.age.as_secs()),
+        waits_for: Some(change.waits_for.to_string()),
+        ..plain(id, JobKind::Change, subject, JobState::Waiting)
+    }
+}
+
+/// What has ended at this time, in seconds since 1970; `here` is the number of this node.
+pub(super) fn of_ended(job: EndedJob, here: Option<u16>, at: u64) -> Job {
+    let EndedJob { work, subject, outcome, reason, took } = job;
+    let state = match outcome {
+        JobOutcome::Done => JobState::Ended,
+        JobOutcome::Failed => JobState::Failed,
+        JobOutcome::Cancelled => JobState::Cancelled,
+    };
+    let end = JobEnd { at, took_s: took.map(|took| took.as_secs()), reason, found: None };
+    match work {
+        EndedWork::Copy { volume, node, work, cause } => {
+            let (kind, from_node) = kind_of(work);
+            let progress = (outcome == JobOutcome::Done && kind != JobKind::RemoveCopy).then_some(1.0);
+            let id = id::of_copy(&volume, node);
+            let ended = Some(end);
+            Job { node: Some(node), from_node, progress, cause, ended, ..plain(id, kind, subject, state) }
+        }
+        EndedWork::Verification { volume, found } => {
+            let end = JobEnd {
+                found: Some(JobFound {
+                    equal: found.is_equal(),
+                    different_bytes: found.different,
+                    unchecked_bytes: found.unchecked,
+                }),
+                ..end
+            };
+            Job {
+                node: here,
+                progress: Some(part_done(&found)),
+                bytes_done: Some(found.done),
+                bytes_total: Some(found.total),
+                ended: Some(end),
+                ..plain(id::of_verification(volume, here), JobKind::Verify, subject, state)
+            }
+        }
+        EndedWork::Change { number } => Job {
+            node: here,
+            ended: Some(end),
+            ..plain(id::of_change(number, here), JobKind::Change, subject, state)
+        },
+    }
+}
+
+/// What is done, and the node that a copy moves from.
+fn kind_of(work: CopyWork) -> (JobKind, Option<u16>) {
+    match work {
+        CopyWork::Sync => (JobKind::Sync, None),
+        CopyWork::Add => (JobKind::AddCopy, None),
+        CopyWork::Move { from } => (JobKind::MoveCopy, Some(from)),
+        CopyWork::Remove => (JobKind::RemoveCopy, None),
+    }
+}
+
+/// A volume that was made larger meanwhile has more than it had.
+fn part_done(found: &Verification) -> f64 {
+    (found.done as f64 / found.total.max(1) as f64).min(1.0)
+}
+
+/// A job of which nothing else is known.
+fn plain(id: String, kind: JobKind, subject: String, state: JobState) -> Job {
+    Job {
+        id,
+        kind,
+        subject,
+        state,
+        node: None,
+        from_node: None,
+        progress: None,
+        bytes_done: None,
+        bytes_total: None,
+        rate: None,
+        eta_s: None,
+        age_s: None,
+        cause: None,
+        held_back_by: None,
+        waits_for: None,
+        can_be_cancelled: false,
+        can_be_paused: false,
+        paused: None,
+        ended: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use ::node::control::VerificationState;
+    use ::node::copies::{CopySync, Leaves, Restraint, SyncPause, VolumeEntry};
+    use api::SyncRestraint;
+
+    use super::*;
+
+    fn volume(copies: &[(u16, StandingEntry, Option<Leaves>)], missed: &[(u8, &str)]) -> CopiesStatus {
+        let copy =
+            |(slot, (node, standing, leaves)): (usize, &(u16, StandingEntry, Option<Leaves>))| CopyEntry {
+                slot: slot as u8,
+                node: *node,
+                standing: *standing,
+                incarnation: 1,
+                made: 1,
+                leaves: *leaves,
+            };
+        let entry = VolumeEntry {
+            id: "ab".into(),
+            number: 1,
+            name: "db".into(),
+            size: 1 << 30,
+            epoch: 4,
+            copies: copies.iter().enumerate().map(copy).collect(),
+            reason: "-".into(),
+            dropped: Vec::new(),
+            missed: missed.iter().map(|(slot, why)| (*slot, (*why).to_owned())).collect(),
+            paused: BTreeMap::new(),
+        };
+        let sync = CopySync {
+            total_bytes: 400,
+            left_bytes: 100,
+            copied_bytes: 300,
+            bytes_per_second: 50,
+            ..CopySync::default()
+        };
+        let behind = entry.copies.iter().filter(|copy| copy.standing != StandingEntry::InSync);
+        let syncs: BTreeMap<u8, CopySync> = behind.map(|copy| (copy.slot, sync.clone())).collect();
+        CopiesStatus { entry, here: None, serving: false, syncs, strategy: None, fork: None }
+    }
+
+    use StandingEntry::{InSync, Joining, Outside};
+
+    #[test]
+    fn what_becomes_of_a_copy_is_a_job() {
+        assert!(of_volume(&volume(&[(1, InSync, None), (2, InSync, None)], &[])).is_empty());
+        let sync =
+            of_volume(&volume(&[(1, InSync, None), (2, Joining, None)], &[(1, "its node was restarted")]));
+        assert_eq!((sync.len(), sync[0].kind, sync[0].node), (1, JobKind::Sync, Some(2)));
+        assert_eq!((sync[0].progress, sync[0].bytes_done, sync[0].eta_s), (Some(0.75), Some(300), Some(2)));
+        assert_eq!(sync[0].cause.as_deref(), Some("its node was restarted"));
+        assert!(!sync[0].can_be_cancelled);
+        let added = of_volume(&volume(&[(1, InSync, None), (2, Outside, None)], &[]));
+        assert_eq!((added[0].kind, added[0].can_be_cancelled), (JobKind::AddCopy, true));
+        let moved = of_volume(&volume(&[(1, InSync, Some(Leaves::After(2))), (2, Outside, None)], &[]));
+        assert_eq!((moved.len(), moved[0].kind, moved[0].from_node), (1, JobKind::MoveCopy, Some(1)));
+        let leaves = of_volume(&volume(&[(1, InSync, None), (2, InSync, Some(Leaves::Now))], &[]));
+        assert_eq!((leaves[0].kind, leaves[0].progress), (JobKind::RemoveCopy, None));
+        assert_eq!(id::volume_of(&leaves[0].id), "ab");
+    }
+
+    #[test]
+    fn a_sync_says_what_keeps_it_from_going_faster() {
+        let mut behind = volume(&[(1, InSync, None), (2, Outside, None)], &[]);
+        assert_eq!(of_volume(&behind)[0].held_back_by, None);
+        behind.syncs.get_mut(&1).unwrap().held_back_by = Some(Restraint::NodeLimit);
+        assert_eq!(of_volume(&behind)[0].held_back_by, Some(SyncRestraint::NodeLimit));
+        // What goes is given nothing.
+        behind.entry.copies[1].leaves = Some(Leaves::Now);
+        assert_eq!(of_volume(&behind)[0].held_back_by, None);
+    }
+
+    #[test]
+    fn a_paused_sync_says_who_has_paused_it() {
+        let pause = || SyncPause { by: "eva".into(), at: 9 };
+        let mut behind = volume(&[(1, InSync, None), (2, Outside, None)], &[(1, "its node was restarted")]);
+        let job = |volume: &CopiesStatus| of_volume(volume).remove(0);
+        assert_eq!((job(&behind).state, job(&behind).can_be_paused), (JobState::Running, true));
+        behind.entry.paused.insert(1, pause());
+        let paused = job(&behind);
+        assert_eq!((paused.state, paused.can_be_paused), (JobState::Paused, false));
+        assert_eq!(paused.paused, Some(SyncPaused { by: "eva".into(), since: 9 }));
+        // What takes new writes already ends, and what leaves is given nothing.
+        behind.entry.copies[1].standing = Joining;
+        assert_eq!((job(&behind).state, job(&behind).can_be_paused), (JobState::Running, false));
+        behind.entry.copies[1].leaves = Some(Leaves::Now);
+        assert_eq!((job(&behind).state, job(&behind).paused), (JobState::Waiting, None));
+    }
+
+    #[test]
+    fn how_a_job_has_ended_is_said() {
+        let found = Verification {
+            volume: "db".into(),
+            state: VerificationState::Done,
+            age: Duration::from_secs(9),
+            took: Duration::from_secs(7),
+            total: 4096,
+            done: 4096,
+            unchecked: 0,
+            problem: None,
+            different: 512,
+            differences: Vec::new(),
+            nodes: [1, 2].into(),
+        };
+        let compared = EndedJob {
+            work: EndedWork::Verification { volume: VolumeId([5; 16]), found: Box::new(found) },
+            subject: "db".into(),
+            outcome: JobOutcome::Done,
+            reason: Some("copies differ in 512 bytes".into()),
+            took: Some(Duration::from_secs(7)),
+        };
+        let job = of_ended(compared.clone(), Some(2), 1000);
+        assert_eq!((job.state, job.node, job.can_be_cancelled), (JobState::Ended, Some(2), false));
+        assert_eq!(id::node_of(&job.id), Some(2));
+        let end = job.ended.unwrap();
+        assert_eq!((end.at, end.took_s), (1000, Some(7)));
+        assert_eq!(end.reason.as_deref(), Some("copies differ in 512 bytes"));
+        assert_eq!(end.found, Some(JobFound { equal: false, different_bytes: 512, unchecked_bytes: 0 }));
+
+        let work = CopyWork::Move { from: 1 };
+        let work = EndedWork::Copy { volume: "ab".into(), node: 3, work, cause: Some("-".into()) };
+        let moved = EndedJob { work, outcome: JobOutcome::Cancelled, ..compared.clone() };
+        let job = of_ended(moved, Some(2), 1000);
+        assert_eq!((job.id.as_str(), job.kind), ("copy.ab.3", JobKind::MoveCopy));
+        assert_eq!((job.state, job.ended.is_some()), (JobState::Cancelled, true));
+        assert_eq!((job.node, job.from_node, job.progress), (Some(3), Some(1), None));
+
+        let work = EndedWork::Change { number: 7 };
+        let change = EndedJob { work, outcome: JobOutcome::Failed, ..compared };
+        let job = of_ended(change, None, 1000);
+        assert_eq!((job.id.as_str(), job.node, job.state), ("change.7", None, JobState::Failed));
+    }
+}
