@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::thread;
 use std::time::Duration;
 
 use e2e::Node;
@@ -209,6 +210,62 @@ fn one_node_tells_what_was_done_and_has_happened_on_all() {
     let deeds = audit(&nodes);
     let joined = |deed: &Value| deed["node"] == 3 && deed["action"] == "POST /v1/cluster/join";
     assert!(deeds["items"].as_array().expect("a list").iter().any(joined), "from before: {deeds}");
+}
+
+/// What node 2 does is seen and taken back through node 1, and how it has ended is told by all.
+#[test]
+fn a_comparison_of_another_node_is_seen_and_its_end_is_told() {
+    let nodes = cluster_of_three();
+    let create = ["volume", "create", "db", "--size", "512M", "--on", "2,3", "--target", TARGET];
+    nodes[0].ursa(&create).expect_ok();
+    wait_until_in_sync(&nodes[0], "db");
+    let volume = nodes[0].ursa_json(&["volume", "show", "db"])["id"].as_str().expect("it has one").to_owned();
+    let http = Http::viewer(&nodes[0]);
+    let under_way = || -> Option<Value> {
+        let jobs = http.get("/v1/jobs?node=all");
+        jobs["items"].as_array()?.iter().find(|job| job["kind"] == "verify").cloned()
+    };
+    let id = format!("verify.{volume}.2");
+    let path = format!("/v1/jobs/{id}");
+
+    thread::scope(|scope| {
+        let compared = scope.spawn(|| nodes[1].ursa_json(&["volume", "verify", "db"]));
+        wait(LIMIT, "node 1 sees it", || under_way().is_some_and(|job| job["node"] == 2 && job["id"] == *id));
+        assert_eq!(compared.join().expect("it does not panic")["equal"], true);
+    });
+    let job = http.get(&path);
+    assert_eq!((&job["state"], &job["ended"]["found"]["equal"]), (&Value::from("ended"), &Value::from(true)));
+    assert_eq!(under_way(), None);
+
+    thread::scope(|scope| {
+        let compared = scope.spawn(|| nodes[1].ursa(&["volume", "verify", "db"]));
+        wait(LIMIT, "node 1 sees it again", || under_way().is_some());
+        nodes[0].ursa(&["job", "cancel", &id, "--yes"]).expect_ok();
+        assert!(!compared.join().expect("it does not panic").ok(), "not all was compared");
+    });
+    let shown = nodes[0].ursa(&["job", "show", &id]).expect_ok();
+    assert!(shown.contains("cancelled") && shown.contains("it was stopped"), "{shown}");
+    let states = |node: &Node| -> Vec<Value> {
+        let ended = node.ursa_json(&["job", "list", "--ended", "--node", "all"]);
+        let of_verify = ended["items"].as_array().into_iter().flatten().filter(|job| job["id"] == *id);
+        of_verify.map(|job| job["state"].clone()).collect()
+    };
+    for node in &nodes {
+        assert_eq!(states(node), ["cancelled", "ended"]);
+    }
+
+    // What is done with copies every node has seen itself.
+    nodes[0].ursa(&["volume", "copy", "remove", "db", "--on", "3", "--yes"]).expect_ok();
+    let copy = format!("copy.{volume}.3");
+    for node in &nodes {
+        let has_ended = || {
+            let shown = node.ursa(&["job", "show", &copy]);
+            shown.ok() && shown.output.contains("remove_copy") && shown.output.contains("ended")
+        };
+        wait(LIMIT, "its end is told", has_ended);
+        let listed = node.ursa(&["job", "list", "--ended"]).expect_ok();
+        assert!(listed.contains(&copy), "{listed}");
+    }
 }
 
 /// The nodes that a volume has copies on.

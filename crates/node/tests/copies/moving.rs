@@ -1,7 +1,7 @@
 //! Copies that are added, taken off their nodes and moved while hosts use the volume.
 
-use node::control::{AddedCopy, ControlError};
-use node::copies::StandingEntry;
+use node::control::{AddedCopy, ControlError, EndedWork, JobOutcome};
+use node::copies::{CopyWork, StandingEntry};
 
 use super::*;
 
@@ -28,6 +28,17 @@ impl Cluster {
         self.control(by, |control| async move {
             let volumes = control.keeper().unwrap().volumes();
             volumes[0].entry.copies.iter().map(|copy| copy.node).collect()
+        })
+    }
+
+    /// How what was done with copies has ended, as a node has seen it, newest first.
+    fn ends(&self, by: usize) -> Vec<(u16, CopyWork, JobOutcome)> {
+        self.control(by, |control| async move {
+            let end = |(_, job): (Duration, node::control::EndedJob)| match job.work {
+                EndedWork::Copy { node, work, .. } => Some((node, work, job.outcome)),
+                _ => None,
+            };
+            control.ended_jobs().into_iter().filter_map(end).collect()
         })
     }
 
@@ -122,6 +133,22 @@ fn a_copy_moves_and_leaves_when_the_new_one_is_in_sync() {
         cluster.wait_until("the copy has moved back", || cluster.nodes_of_copies(0) == [1]);
         cluster.assert_all(0, 2);
     });
+}
+
+/// Nodes that have no copy have seen it, too.
+#[test]
+fn how_a_move_has_ended_every_node_remembers() {
+    let cluster = Cluster::new(1, 3, 2);
+    cluster.add_volume(VolumeKind::Thick, 1);
+    cluster.try_add_copy(0, 2, Some(1)).unwrap();
+    let has_moved = || (0..3).all(|by| cluster.nodes_of_copies(by) == [2]);
+    cluster.wait_until("the copy has moved", has_moved);
+    for by in 0..3 {
+        let ends = cluster.ends(by);
+        let moved = (2, CopyWork::Move { from: 1 }, JobOutcome::Done);
+        assert_eq!(ends.iter().filter(|end| **end == moved).count(), 1, "node {}: {ends:?}", by + 1);
+        assert!(ends.iter().all(|(.., outcome)| *outcome == JobOutcome::Done), "{ends:?}");
+    }
 }
 
 /// What is written while nobody is in a slot is noted for nobody: whoever gets the slot must take nothing of what its disk has, and nobody's map,

@@ -1,6 +1,6 @@
 //! Copies are compared while hosts use them, and what differs is found.
 
-use node::control::{Verification, VerificationState};
+use node::control::{EndedWork, JobOutcome, Verification, VerificationState};
 
 use super::*;
 
@@ -14,6 +14,15 @@ impl Cluster {
                 found = control.verification(name).unwrap().unwrap();
             }
             found
+        })
+    }
+
+    /// How the comparisons have ended that a node remembers, newest first.
+    fn ended_comparisons(&self, by: usize) -> Vec<JobOutcome> {
+        self.control(by, |control| async move {
+            let ended = control.ended_jobs().into_iter().map(|(_, job)| job);
+            let compared = ended.filter(|job| matches!(job.work, EndedWork::Verification { .. }));
+            compared.map(|job| job.outcome).collect()
         })
     }
 }
@@ -109,6 +118,8 @@ fn a_node_that_is_not_in_sync_compares_nothing() {
     assert!(problem.contains("is not in sync"), "{problem}");
     cluster.wait_until_in_sync(0, 2);
     assert!(cluster.verify(1).is_equal());
+    assert_eq!(cluster.ended_comparisons(1), [JobOutcome::Done, JobOutcome::Failed]);
+    assert!(cluster.ended_comparisons(0).is_empty(), "they are their node's own");
 }
 
 /// A comparison says what it could not compare, and goes on with who is left.

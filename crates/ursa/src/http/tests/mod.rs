@@ -7,6 +7,7 @@ mod events;
 mod happened;
 mod history;
 mod hosts;
+mod jobs;
 mod links;
 mod node;
 mod once;
