@@ -406,6 +406,8 @@ it('takes back a copy that is being added, after it has asked', async () => {
   await button('Take it back').click()
   await until('the copy is taken back', async () => (await copies()) === 2)
   await said('No copy is being brought in sync.')
+  await page.getByLabel('Lately ended').getByText(/on n2: a copy more/).first().waitFor()
+  await page.getByLabel('Lately ended').getByText('taken back').first().waitFor()
 })
 
 it('moves a copy by the wizard', async () => {

@@ -140,13 +140,23 @@ const eventsOf = (node: OfNode) =>
 export const useEvents = (node: OfNode = 'all') => useQuery({ ...eventsOf(node), select: itemsOf })
 export const useMissingEvents = (node: OfNode = 'all') => useQuery({ ...eventsOf(node), select: missingOf }).data ?? NONE
 
-/** What is under way: copies of the whole cluster, and changes of the node that is asked. */
-export const useJobs = () =>
-  useQuery({
-    queryKey: ['jobs'],
-    queryFn: async () => (await data(api.GET('/v1/jobs'))).items,
-    refetchInterval: SOON,
-  })
+const JOBS = queryOptions({
+  queryKey: ['jobs', 'all'],
+  queryFn: () => data(api.GET('/v1/jobs', { params: { query: { node: 'all' } } })),
+  refetchInterval: SOON,
+})
+const ENDED_JOBS = queryOptions({
+  queryKey: ['jobs', 'ended'],
+  queryFn: () => data(api.GET('/v1/jobs', { params: { query: { node: 'all', ended: true } } })),
+  refetchInterval: SOON * 2,
+})
+
+/** What is under way: copies of the whole cluster, and comparisons and changes of all nodes. */
+export const useJobs = () => useQuery({ ...JOBS, select: itemsOf })
+/** What has ended in the last day, newest first. */
+export const useEndedJobs = () => useQuery({ ...ENDED_JOBS, select: itemsOf })
+/** The nodes whose comparisons and changes are not in the list, and why. */
+export const useMissingJobs = () => useQuery({ ...JOBS, select: missingOf }).data ?? NONE
 
 /** What nodes have kept of the last `seconds`, in at most so many points; of all nodes, or without a cluster of this one. */
 export const useHistory = (series: string[], seconds: number, points: number, cluster: boolean) =>

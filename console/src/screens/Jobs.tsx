@@ -1,10 +1,12 @@
 import { Stack, Text, Title } from '@mantine/core'
 import { useState } from 'react'
 import { api, data } from '../api/client'
-import { useJobs, useNode, useNodes } from '../api/queries'
-import type { Job } from '../api/types'
+import { useEndedJobs, useJobs, useMissingJobs, useNodes } from '../api/queries'
+import type { ClusterNode, Job } from '../api/types'
 import { Ask, DeedButton, Said, useDoing } from '../parts/deed'
+import { EndedJobRow } from '../parts/EndedJobRow'
 import { JobRow } from '../parts/JobRow'
+import { MissingNote } from '../parts/MissingNote'
 import { Panel } from '../parts/Panel'
 import { Empty, ProblemAlert } from '../parts/Problem'
 import { SyncLimit } from '../parts/SyncLimit'
@@ -14,10 +16,13 @@ import { plural } from '../words/size'
 
 /** So many of a kind are shown. */
 const JOBS_MAX = 100
+/** So many that have ended are shown. */
+const ENDED_MAX = 20
 
 export function Jobs() {
   const jobs = useJobs()
-  const node = useNode()
+  const ended = useEndedJobs()
+  const missing = useMissingJobs()
   const known = useNodes().data
   const cluster = known !== null && known !== undefined
   const nodes = known ?? []
@@ -59,7 +64,8 @@ export function Jobs() {
         Jobs
       </Title>
       {jobs.error && <ProblemAlert error={jobs.error} what="What is under way cannot be read" />}
-      <Panel title="Copies" at={jobs.dataUpdatedAt} note="Of the whole cluster: copies that are brought in sync, added, moved or taken away. Times to go count what hosts add meanwhile. How a job has ended stands in the events.">
+      <MissingNote what="Comparisons and changes" missing={missing} />
+      <Panel title="Copies" at={jobs.dataUpdatedAt} note="Of the whole cluster: copies that are brought in sync, added, moved, taken away or compared. Times to go count what hosts add meanwhile.">
         {!jobs.data ? (
           <Empty>The node is being asked.</Empty>
         ) : copies.length === 0 ? (
@@ -69,9 +75,10 @@ export function Jobs() {
         )}
       </Panel>
       {cluster && <SyncLimit />}
-      <Panel title="Changes under way" at={jobs.dataUpdatedAt} note={`Of node ${node.data?.name ?? ''}, which this page asks. One that waits for a disk goes on when the disk answers, and holds up no change of anything else.`}>
+      <Panel title="Changes under way" at={jobs.dataUpdatedAt} note="Of all nodes. One that waits for a disk goes on when the disk answers, and holds up no change of anything else.">
         {changes.length === 0 ? <Empty>No change is under way.</Empty> : rows(changes)}
       </Panel>
+      <EndedPanel nodes={nodes} ended={ended} />
       {stopping && (
         <Ask
           opened
@@ -100,6 +107,29 @@ export function Jobs() {
         </Ask>
       )}
     </Stack>
+  )
+}
+
+function EndedPanel({ nodes, ended }: { nodes: ClusterNode[]; ended: ReturnType<typeof useEndedJobs> }) {
+  const all = ended.data ?? []
+  return (
+    <Panel title="Lately ended" at={ended.dataUpdatedAt} note="In the last day; a node that was restarted since has forgotten what it has seen end. Changes that took less than a second are not noted.">
+      {ended.error ? (
+        <ProblemAlert error={ended.error} what="What has ended cannot be read" />
+      ) : !ended.data ? (
+        <Empty>The node is being asked.</Empty>
+      ) : all.length === 0 ? (
+        <Empty>Nothing has ended in the last day, as far as is known.</Empty>
+      ) : (
+        <Stack gap="sm">
+          {all.slice(0, ENDED_MAX).map((job, place) => (
+            // A volume that is compared again has a job of the same name again.
+            <EndedJobRow key={`${job.id} ${place}`} job={job} nodes={nodes} />
+          ))}
+          {all.length > ENDED_MAX && <Text size="sm" c="dimmed">{plural(all.length - ENDED_MAX, 'more is', 'more are')} listed by {ursa('job', 'list', '--ended', '--node', 'all')}.</Text>}
+        </Stack>
+      )}
+    </Panel>
   )
 }
 

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import type { Job } from '../api/types'
 import { node } from './fixtures'
-import { cancelMeaning, jobLine, jobWhy, jobWord } from './job'
+import { cancelMeaning, endLine, endState, endWhy, endWord, jobLine, jobWhy, jobWord } from './job'
 import { elsewhere, missingLine } from './missing'
 
 const job = (more: Partial<Job> = {}): Job => ({ id: 'copy.1', kind: 'sync', subject: 'db', state: 'running', node: 2, can_be_cancelled: false, ...more })
@@ -13,6 +13,32 @@ it('says what is done, and with which nodes', () => {
   expect(jobWord(job({ state: 'paused', paused: { by: 'eva', since: 9 } }), nodes)).toBe('on n2: paused by eva')
   expect(jobWord(job({ kind: 'move_copy', from_node: 1 }), nodes)).toBe('from n1 to n2: a copy is being moved')
   expect(jobWord(job({ kind: 'remove_copy' }), nodes)).toBe('on n2: a copy is to be taken away')
+  expect(jobWord(job({ kind: 'verify' }), nodes)).toBe('its copies are being compared, by n2')
+  expect(jobWord(job({ kind: 'change', state: 'waiting' }), nodes)).toBe('on n2: waits')
+  expect(jobWord(job({ kind: 'change', state: 'waiting', node: null }), [])).toBe('waits')
+})
+
+it('says what has ended, and how', () => {
+  const cause = 'its node was restarted'
+  const moved = job({ kind: 'move_copy', from_node: 1, state: 'ended', cause, ended: { at: 40 } })
+  expect(endWord(moved, nodes)).toBe('from n1 to n2: the move of a copy')
+  expect(endState(moved)).toEqual({ word: 'done', tone: 'ok' })
+  expect(endLine(moved, 100)).toBe('1 min ago')
+  expect(endWhy(moved)).toBe('Why: its node was restarted.')
+  const added = job({ kind: 'add_copy', state: 'cancelled', ended: { at: 40, reason: 'the volume was deleted' } })
+  expect(endState(added)).toEqual({ word: 'taken back', tone: 'off' })
+  expect(endWhy(added)).toBe('the volume was deleted.')
+  expect(endWord(job({ kind: 'change', node: null }), [])).toBe('')
+})
+
+it('says what a comparison has found', () => {
+  const compared = (different_bytes: number, unchecked_bytes = 0) => job({ kind: 'verify', state: 'ended', ended: { at: 40, took_s: 48, found: { equal: different_bytes + unchecked_bytes === 0, different_bytes, unchecked_bytes } } })
+  expect(endWord(compared(0), nodes)).toBe('the comparison of its copies, by n2')
+  expect(endLine(compared(0), 45)).toBe('5 s ago, took 48 s')
+  expect(endState(compared(0))).toEqual({ word: 'equal', tone: 'ok' })
+  expect(endState(compared(512))).toEqual({ word: 'copies differ', tone: 'critical' })
+  expect(endState(compared(0, 512))).toEqual({ word: 'not all compared', tone: 'warning' })
+  expect(endState({ ...compared(0, 512), state: 'failed' })).toEqual({ word: 'failed', tone: 'warning' })
 })
 
 it('says how far it is, and leaves out what is not known', () => {

@@ -6,7 +6,7 @@ import { restraint, toGo } from './sync'
 
 /** What is done, with whom: `moves from n1 to n2`. */
 export function jobWord(job: Job, nodes: ClusterNode[]): string {
-  const name = (id: number | null | undefined) => nodes.find((node) => node.id === id)?.name || `node ${id ?? '?'}`
+  const name = (id: number | null | undefined) => named(id, nodes)
   const waits = job.state === 'waiting'
   if (job.paused && job.state === 'paused') return `on ${name(job.node)}: paused by ${job.paused.by}`
   switch (job.kind) {
@@ -19,10 +19,52 @@ export function jobWord(job: Job, nodes: ClusterNode[]): string {
     case 'remove_copy':
       return `on ${name(job.node)}: a copy is to be taken away`
     case 'verify':
-      return waits ? 'waits for its turn to be compared' : 'its copies are being compared'
+      return `${waits ? 'waits for its turn to be compared' : 'its copies are being compared'}${known(job.node) ? `, by ${name(job.node)}` : ''}`
     case 'change':
-      return waits ? 'waits' : 'under way'
+      return `${known(job.node) ? `on ${name(job.node)}: ` : ''}${waits ? 'waits' : 'under way'}`
   }
+}
+
+/** What has ended, with whom: `from n1 to n2: the move of a copy`. */
+export function endWord(job: Job, nodes: ClusterNode[]): string {
+  const name = (id: number | null | undefined) => named(id, nodes)
+  switch (job.kind) {
+    case 'sync':
+      return `on ${name(job.node)}: the sync of a copy`
+    case 'add_copy':
+      return `on ${name(job.node)}: a copy more`
+    case 'move_copy':
+      return `from ${name(job.from_node)} to ${name(job.node)}: the move of a copy`
+    case 'remove_copy':
+      return `on ${name(job.node)}: the removal of a copy`
+    case 'verify':
+      return `the comparison of its copies${known(job.node) ? `, by ${name(job.node)}` : ''}`
+    case 'change':
+      return known(job.node) ? `on ${name(job.node)}` : ''
+  }
+}
+
+/** How it has ended, in a word, and how bad that is. */
+export function endState(job: Job): { word: string; tone: 'ok' | 'warning' | 'critical' | 'off' } {
+  if (job.state === 'cancelled') return { word: 'taken back', tone: 'off' }
+  if (job.state === 'failed') return { word: 'failed', tone: 'warning' }
+  const found = job.ended?.found
+  if (found && found.different_bytes > 0) return { word: 'copies differ', tone: 'critical' }
+  if (found && !found.equal) return { word: 'not all compared', tone: 'warning' }
+  return { word: found ? 'equal' : 'done', tone: 'ok' }
+}
+
+/** `12 min ago, took 48 s`. `now`: in seconds since 1970. */
+export function endLine(job: Job, now: number): string {
+  if (!job.ended) return ''
+  const ago = `${duration(now - job.ended.at)} ago`
+  return known(job.ended.took_s) ? `${ago}, took ${duration(job.ended.took_s)}` : ago
+}
+
+/** Why it was done, and what somebody should know of its end. */
+export function endWhy(job: Job): string {
+  const parts = [job.cause ? `Why: ${job.cause}` : undefined, job.ended?.reason].filter(Boolean)
+  return parts.length > 0 ? `${parts.join('; ')}.` : ''
 }
 
 /** `3GiB of 10GiB done, 64MiB/s, 48 s to go`; what is not known is left out. `age`: how long ago that was so, in seconds. */
@@ -64,6 +106,10 @@ export function cancelMeaning(job: Job): string {
     default:
       return 'The copy that is being made is taken away again; the others stay as they are. Nothing that hosts have written is lost.'
   }
+}
+
+function named(id: number | null | undefined, nodes: ClusterNode[]): string {
+  return nodes.find((node) => node.id === id)?.name || `node ${id ?? '?'}`
 }
 
 function known<T>(value: T | null | undefined): value is T {

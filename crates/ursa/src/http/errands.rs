@@ -409,7 +409,9 @@ impl About {
             ),
             About::Job(node) => (
                 String::new(),
-                format!("look before you repeat it: `ursa job list --node {node}`, with and without `--ended`"),
+                format!(
+                    "look before you repeat it: `ursa job list --node {node}`, with and without `--ended`"
+                ),
             ),
         };
         let detail = format!("{who}{whose} was asked to do it, and it is not known whether it has: {reason}");
