@@ -99,6 +99,8 @@ impl fmt::Display for WaitsFor {
 pub struct ChangeStatus {
     /// Its number, in this life of the node.
     pub number: u64,
+    /// The number of the node in its cluster, if it is in one.
+    pub node: Option<u16>,
     /// What it does.
     pub work: Work,
     /// How long it has been under way.
@@ -258,14 +260,24 @@ impl Changing {
     fn busy(&self, first: Work) -> ControlError {
         // The oldest, if several do the same.
         let status = self.control.changes().into_iter().find(|change| change.work == first);
-        let ended =
-            || ChangeStatus { number: 0, work: first, age: Duration::ZERO, waits_for: WaitsFor::Cores };
+        let ended = || ChangeStatus {
+            number: 0,
+            node: self.node(),
+            work: first,
+            age: Duration::ZERO,
+            waits_for: WaitsFor::Cores,
+        };
         ControlError::Busy { work: self.work.clone(), first: Box::new(status.unwrap_or_else(ended)) }
+    }
+
+    fn node(&self) -> Option<u16> {
+        self.control.keeper().map(|keeper| keeper.me().0)
     }
 
     fn status(&self) -> ChangeStatus {
         ChangeStatus {
             number: self.number,
+            node: self.node(),
             work: self.work.clone(),
             age: rt::now().since(self.began),
             waits_for: self.waits_for.borrow().clone(),

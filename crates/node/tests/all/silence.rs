@@ -6,7 +6,8 @@ use std::time::Duration;
 use base::{BlockCount, BlockSize, ByteLen, Lba};
 use initiator::{Lun, Session};
 use node::control::{
-    CHANGE_DEADLINE, Control, ControlError, MapSpec, NewVolume, TURN_DEADLINE, TargetSpec, WaitsFor,
+    CHANGE_DEADLINE, Control, ControlError, EndedJob, JobOutcome, MapSpec, NewVolume, TURN_DEADLINE,
+    TargetSpec, WaitsFor,
 };
 use node::{Config, Handle};
 use rt::sim::{DiskLatency, NodeStatus};
@@ -175,6 +176,14 @@ fn a_volume_that_is_made_on_a_silent_disk_is_there_when_it_answers() {
         rig.world.run_for(2 * HOUR);
         let late = rig.control(|control| async move { control.volume("late") }).unwrap();
         assert_eq!(late.maps, [(TARGET.to_owned(), 7, "any".to_owned())]);
+        // Who was told that it goes on learns how it has ended.
+        let ended = rig.control(|control| async move { control.ended_jobs() });
+        let is_done =
+            |job: &EndedJob| job.subject == "making volume \"late\"" && job.outcome == JobOutcome::Done;
+        let done: Vec<_> = ended.iter().map(|(_, job)| job).filter(|job| is_done(job)).collect();
+        assert_eq!(done.len(), 1, "{ended:?}");
+        assert!(done[0].took.is_some_and(|took| took > CHANGE_DEADLINE), "{done:?}");
+        assert!(!ended.iter().any(|(_, job)| job.subject.contains("third")), "what is quick is not noted");
     });
 }
 

@@ -15,7 +15,7 @@ pub(in crate::http) fn of_verification(volume: VolumeId, node: Option<u16>) -> S
 }
 
 /// Of a change of a node, which may be in no cluster.
-pub(super) fn of_change(number: u64, node: Option<u16>) -> String {
+pub(in crate::http) fn of_change(number: u64, node: Option<u16>) -> String {
     with_node(format!("change.{number}"), node)
 }
 
@@ -40,9 +40,14 @@ pub(in crate::http) fn node_of(id: &str) -> Option<u16> {
     }
 }
 
+/// Where a job is told of.
+pub(in crate::http) fn path(id: &str) -> String {
+    format!("/v1/jobs/{id}")
+}
+
 /// The header that says where it is told how far the job is, and how it has ended.
 pub(in crate::http) fn location(id: &str) -> [(HeaderName, String); 1] {
-    [(LOCATION, format!("/v1/jobs/{id}"))]
+    [(LOCATION, path(id))]
 }
 
 #[cfg(test)]

@@ -298,7 +298,7 @@ impl Known {
         let (node, now) = (self.node, unix_now());
         let copies = self.volumes.iter().flat_map(of_volume);
         let comparisons = self.comparisons.into_iter().map(|(id, found)| of_verification(id, found, node));
-        let changes = self.changes.into_iter().map(|change| of_change(change, node));
+        let changes = self.changes.into_iter().map(of_change);
         let ended = self.ended.into_iter();
         let ended = ended.map(|(ago, job)| of_ended(job, node, now.saturating_sub(ago.as_secs())));
         copies.chain(comparisons).chain(changes).chain(ended).collect()

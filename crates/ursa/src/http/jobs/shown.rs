@@ -69,11 +69,11 @@ pub(super) fn of_verification(id: VolumeId, found: Verification, node: Option<u1
     }
 }
 
-/// A change of the node with this number.
-pub(super) fn of_change(change: ChangeStatus, node: Option<u16>) -> Job {
-    let (id, subject) = (id::of_change(change.number, node), change.work.to_string());
+/// A change of a node.
+pub(super) fn of_change(change: ChangeStatus) -> Job {
+    let (id, subject) = (id::of_change(change.number, change.node), change.work.to_string());
     Job {
-        node,
+        node: change.node,
         age_s: Some(change.age.as_secs()),
         waits_for: Some(change.waits_for.to_string()),
         ..plain(id, JobKind::Change, subject, JobState::Waiting)

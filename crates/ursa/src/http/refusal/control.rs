@@ -5,6 +5,7 @@ use ::node::control::{ChangeStatus, ControlError, WaitsFor};
 use axum::http::StatusCode;
 
 use super::{Refusal, cluster, store, with_causes};
+use crate::http::jobs::id;
 
 const NOT_FOUND: StatusCode = StatusCode::NOT_FOUND;
 const CONFLICT: StatusCode = StatusCode::CONFLICT;
@@ -90,12 +91,14 @@ impl From<ControlError> for Refusal {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).hint(advice(&waits_for))
             }
             E::Unfinished(change) => {
-                let ChangeStatus { work, age, waits_for, .. } = *change;
+                let ChangeStatus { number, node, work, age, waits_for } = *change;
                 let seconds = age.as_secs();
                 let detail = format!(
                     "{work} has not ended within {seconds} seconds and goes on: it waits for {waits_for}"
                 );
-                Refusal::new(StatusCode::GATEWAY_TIMEOUT, "unfinished", detail).hint(advice(&waits_for))
+                let (id, advice) = (id::of_change(number, node), advice(&waits_for));
+                let hint = format!("{advice}, and `ursa job show {id}` what becomes of this");
+                Refusal::new(StatusCode::GATEWAY_TIMEOUT, "unfinished", detail).hint(hint).job(id)
             }
             E::Core(_) => Refusal::new(StatusCode::GATEWAY_TIMEOUT, "core_silent", error.to_string()),
             E::WouldShrink { volume, from, to } => {

@@ -9,9 +9,11 @@ use std::error::Error;
 
 use ::node::NotRunning;
 use api::{Candidate, Problem};
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+
+use super::jobs::id;
 
 /// When to ask again where nothing better is known, in seconds: what is in the way of a change lasts as long as another change, or a node that returns.
 const RETRY_AFTER_SECONDS: u64 = 2;
@@ -22,6 +24,8 @@ pub struct Refusal {
     problem: Box<Problem>,
     /// After how many seconds it makes sense to ask again.
     retry_after: Option<u64>,
+    /// What goes on all the same: the id of a job.
+    job: Option<String>,
 }
 
 /// Why a request was refused, beside its answer: for the audit log.
@@ -46,7 +50,7 @@ impl Refusal {
             field: None,
             candidates: Vec::new(),
         };
-        Refusal { problem: Box::new(problem), retry_after: None }
+        Refusal { problem: Box::new(problem), retry_after: None, job: None }
     }
 
     /// With what to do about it.
@@ -73,6 +77,12 @@ impl Refusal {
         self
     }
 
+    /// With the job that goes on all the same, by its id.
+    pub fn job(mut self, id: String) -> Refusal {
+        self.job = Some(id);
+        self
+    }
+
     /// The problem document.
     pub fn problem(&self) -> &Problem {
         &self.problem
@@ -96,7 +106,7 @@ impl Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let (status, Refusal { problem, retry_after }) = (self.status(), self);
+        let (status, Refusal { problem, retry_after, job }) = (self.status(), self);
         // Whoever likes could fill the log with what is not looked at.
         if status.is_server_error() && !was_not_looked_at(&problem.code) {
             tracing::warn!(code = problem.code, detail = problem.detail, "a request failed");
@@ -113,6 +123,9 @@ impl IntoResponse for Refusal {
         let of_status = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_SECONDS);
         if let Some(seconds) = retry_after.or(of_status) {
             headers.insert(RETRY_AFTER, seconds.into());
+        }
+        if let Some(path) = job.and_then(|id| HeaderValue::try_from(id::path(&id)).ok()) {
+            headers.insert(LOCATION, path);
         }
         response
     }
