@@ -55,6 +55,38 @@ pub struct HistorySeries {
     pub points: Vec<Option<f64>>,
 }
 
+/// When a pool is full if it is filled as in the last days.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Forecast {
+    /// The pool's name.
+    pub pool: String,
+    /// The number of the node that has it; absent without a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u16>,
+    /// The name of that node; absent without a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
+    /// How long a time is known of, in seconds: of the last seven days.
+    pub known_s: u64,
+    /// Bytes that were added a day, on average; 0: it does not get fuller. Absent: too little is known for a forecast.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growth_per_day: Option<u64>,
+    /// Seconds until it is full; absent: no end is in sight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_in_s: Option<u64>,
+    /// Seconds: four of five times it is full no sooner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soonest_s: Option<u64>,
+    /// Seconds: nor later. Absent: it grew so unevenly that it may never be full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latest_s: Option<u64>,
+    /// It may be full within a month.
+    pub soon: bool,
+    /// All of this in a sentence or two.
+    #[schema(example = "Over the last 7 d 10GiB a day were added. If it goes on so, it is full in about 9 weeks (it grew evenly).")]
+    pub text: String,
+}
+
 /// What the points of a series count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -78,3 +78,24 @@ mod tests {
         );
     }
 }
+
+/// What a machine that uses volumes runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostSystem {
+    /// Linux with open-iscsi and dm-multipath.
+    Linux,
+    /// VMware ESXi.
+    Esxi,
+    /// Windows.
+    Windows,
+    /// Proxmox VE.
+    Proxmox,
+}
+
+/// How to set up a machine that uses volumes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HostSetup {
+    /// A script with a word on each setting, to be pasted as a whole or in parts. It asks for the CHAP secret if there is one.
+    pub text: String,
+}

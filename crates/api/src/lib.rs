@@ -40,8 +40,8 @@ pub use self::cluster::{
     link_address,
 };
 pub use self::event::{Event, Events, EventsQuery, Severity};
-pub use self::history::{History, HistoryQuery, HistorySeries, HistoryUnit};
-pub use self::host::{Host, HostChange, HostCreate};
+pub use self::history::{Forecast, History, HistoryQuery, HistorySeries, HistoryUnit};
+pub use self::host::{Host, HostChange, HostCreate, HostSetup, HostSystem};
 pub use self::job::{Job, JobEnd, JobFound, JobKind, JobState, SyncPaused};
 pub use self::link::{Link, LinkState, RoleLinks};
 pub use self::list::{List, Missing};

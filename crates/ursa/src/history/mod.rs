@@ -6,6 +6,7 @@
 //! Bounded: [`FINE`] and [`COARSE`] together are 12 MiB on the disk, whatever the node has. Of volumes nothing is kept one by one: a thousand of them would take 13 times as
 //! much as everything else. That is what Prometheus is for.
 
+mod forecast;
 mod ring;
 mod row;
 
@@ -17,6 +18,7 @@ use std::{fs, io};
 use rt::sync::{Sender, oneshot};
 use serde::{Deserialize, Serialize};
 
+pub use self::forecast::{Filling, Outlook};
 use self::ring::{Ring, Shape};
 use self::row::Mean;
 pub use self::row::{POOLS_MAX, PoolUse, Row, Value};

@@ -1,70 +1,61 @@
 //! Linux hosts: open-iscsi, dm-multipath, udev. The text is a shell script, so that all of it, or a part, can be pasted.
 
-use clap::Args;
+use super::Setup;
+use super::words::{shell_word, with_port};
 
-/// For which target, and by which ways.
-#[derive(Args, Debug)]
-pub struct Linux {
-    /// The target's iSCSI name
-    #[arg(long, value_name = "IQN", default_value = "iqn.2026-11.io.ursa:NAME")]
-    target: String,
-    /// An address of the node; repeat it for each network that the host shall use
-    #[arg(long = "portal", value_name = "ADDRESS[:PORT]", default_value = "SERVER")]
-    portals: Vec<String>,
+/// The script.
+pub(super) fn text(setup: &Setup) -> String {
+    let several = setup.has_several_ways();
+    let mut text = INSTALL.to_owned();
+    text.push_str(if several { SEVERAL_WAYS } else { ONE_WAY });
+    text.push_str(&log_in(setup, if several { 5 } else { 120 }));
+    if several {
+        text.push_str(MULTIPATH);
+    }
+    text.push_str(UDEV);
+    text.push_str(if several { CHECK_SEVERAL } else { CHECK_ONE });
+    text
 }
 
-impl Linux {
-    /// The script.
-    pub fn text(&self) -> String {
-        let several = self.portals.len() > 1;
-        let mut text = INSTALL.to_owned();
-        text.push_str(if several { SEVERAL_WAYS } else { ONE_WAY });
-        text.push_str(&self.log_in(if several { 5 } else { 120 }));
-        if several {
-            text.push_str(MULTIPATH);
-        }
-        text.push_str(UDEV);
-        text.push_str(if several { CHECK_SEVERAL } else { CHECK_ONE });
-        text
-    }
-
-    fn log_in(&self, replacement_timeout: u32) -> String {
-        let portals: Vec<String> = self.portals.iter().map(|portal| with_port(portal)).collect();
-        let discover: String = portals
-            .iter()
-            .map(|portal| format!("sudo iscsiadm -m discovery -t sendtargets -p {portal}\n"))
-            .collect();
-        let settings = [
-            ("node.startup", "automatic".to_owned()),
-            ("node.session.timeo.replacement_timeout", replacement_timeout.to_string()),
-            ("node.conn[0].timeo.noop_out_interval", "5".into()),
-            ("node.conn[0].timeo.noop_out_timeout", "5".into()),
-            ("node.session.cmds_max", "128".into()),
-            ("node.session.queue_depth", "128".into()),
-        ];
-        let target = &self.target;
-        let set: String = settings
-            .iter()
-            .map(|(name, value)| {
-                format!("sudo iscsiadm -m node -T {target} -o update -n '{name}' -v {value}\n")
-            })
-            .collect();
-        format!("{discover}{set}sudo iscsiadm -m node -T {target} --login\n\n")
-    }
+fn log_in(setup: &Setup, replacement_timeout: u32) -> String {
+    let discover: String = setup
+        .portals
+        .iter()
+        .map(|portal| format!("sudo iscsiadm -m discovery -t sendtargets -p {}\n", with_port(portal)))
+        .collect();
+    let settings = [
+        ("node.startup", "automatic".to_owned()),
+        ("node.session.timeo.replacement_timeout", replacement_timeout.to_string()),
+        ("node.conn[0].timeo.noop_out_interval", "5".into()),
+        ("node.conn[0].timeo.noop_out_timeout", "5".into()),
+        ("node.session.cmds_max", "128".into()),
+        ("node.session.queue_depth", "128".into()),
+    ];
+    let target = &setup.target;
+    let set: String = settings
+        .iter()
+        .map(|(name, value)| {
+            format!("sudo iscsiadm -m node -T {target} -o update -n '{name}' -v {value}\n")
+        })
+        .collect();
+    let chap = setup.chap_user.as_deref().map(|user| chap(target, user)).unwrap_or_default();
+    format!("{discover}{set}{chap}sudo iscsiadm -m node -T {target} --login\n\n")
 }
 
-/// With the port that iSCSI has if none is named.
-fn with_port(portal: &str) -> String {
-    let has_port = match portal.rsplit_once(':') {
-        // An IPv6 address has its port behind the brackets.
-        Some((host, _)) => !host.contains(':') || host.ends_with(']'),
-        None => false,
-    };
-    match has_port {
-        true => portal.to_owned(),
-        false if portal.contains(':') && !portal.starts_with('[') => format!("[{portal}]:3260"),
-        false => format!("{portal}:3260"),
-    }
+/// Asks for the secret: no text has it.
+fn chap(target: &str, user: &str) -> String {
+    let settings = [
+        ("authmethod", "CHAP".to_owned()),
+        ("username", shell_word(user)),
+        ("password", "\"$SECRET\"".to_owned()),
+    ];
+    let set: String = settings
+        .iter()
+        .map(|(name, value)| {
+            format!("sudo iscsiadm -m node -T {target} -o update -n node.session.auth.{name} -v {value}\n")
+        })
+        .collect();
+    format!("read -rsp 'CHAP secret: ' SECRET; echo\n{set}")
 }
 
 const INSTALL: &str = "\
@@ -150,33 +141,3 @@ const CHECK_SEVERAL: &str = "\
 sudo iscsiadm -m session -P 1
 sudo multipath -ll
 ";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn text(portals: &[&str]) -> String {
-        let portals = portals.iter().map(|&portal| portal.to_owned()).collect();
-        Linux { target: "iqn.2026-11.io.ursa:db".into(), portals }.text()
-    }
-
-    #[test]
-    fn the_text_is_what_it_was() {
-        assert_eq!(text(&["10.1.1.5"]), include_str!("one-way.golden.sh"));
-        assert_eq!(text(&["10.1.1.5", "10.1.2.5:3261"]), include_str!("two-ways.golden.sh"));
-    }
-
-    #[test]
-    fn a_portal_gets_its_port() {
-        for (given, with_port) in [
-            ("10.1.1.5", "10.1.1.5:3260"),
-            ("10.1.1.5:3261", "10.1.1.5:3261"),
-            ("san.example.org", "san.example.org:3260"),
-            ("fd00::5", "[fd00::5]:3260"),
-            ("[fd00::5]", "[fd00::5]:3260"),
-            ("[fd00::5]:3261", "[fd00::5]:3261"),
-        ] {
-            assert_eq!(super::with_port(given), with_port);
-        }
-    }
-}

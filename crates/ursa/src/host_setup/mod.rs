@@ -1,21 +1,122 @@
-//! `ursa host-setup`: settings for the machines that use volumes.
+//! `ursa host-setup` and `GET /v1/host-setup`: settings for the machines that use volumes, one text for both.
 
+mod esxi;
 mod linux;
+mod proxmox;
+mod windows;
+mod words;
 
-use clap::Subcommand;
+use api::HostSystem;
+use clap::{Args, Subcommand};
+
+pub use self::words::{UnfitWord, plain, user};
 
 /// For which system.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// open-iscsi, dm-multipath and udev
-    Linux(linux::Linux),
+    Linux(Setup),
+    /// VMware ESXi: its software initiator, all paths at once, timeouts
+    Esxi(Setup),
+    /// Windows: its initiator and MPIO, in PowerShell
+    Windows(Setup),
+    /// Proxmox VE: its nodes as Linux hosts, and LVM that all of them share
+    Proxmox(Setup),
+}
+
+/// For which target, and by which ways.
+#[derive(Args, Debug)]
+pub struct Setup {
+    /// The target's iSCSI name
+    #[arg(long, value_name = "IQN", default_value = "iqn.2026-11.io.ursa:NAME", value_parser = plain)]
+    pub target: String,
+    /// An address of the node; repeat it for each network that the host shall use
+    #[arg(long = "portal", value_name = "ADDRESS[:PORT]", default_value = "SERVER", value_parser = plain)]
+    pub portals: Vec<String>,
+    /// The name that the host proves itself with, if its host group has a CHAP secret; the script asks for the secret
+    #[arg(long, value_name = "NAME", value_parser = user)]
+    pub chap_user: Option<String>,
+    /// The volume's NAA name, as `ursa volume show` has it; only Proxmox VE's script uses it
+    #[arg(long, value_name = "HEX", value_parser = plain)]
+    pub naa: Option<String>,
+}
+
+impl Setup {
+    fn has_several_ways(&self) -> bool {
+        self.portals.len() > 1
+    }
 }
 
 impl Command {
     /// The settings, with a word on each.
     pub fn text(&self) -> String {
-        match self {
-            Command::Linux(linux) => linux.text(),
+        let (system, setup) = match self {
+            Command::Linux(setup) => (HostSystem::Linux, setup),
+            Command::Esxi(setup) => (HostSystem::Esxi, setup),
+            Command::Windows(setup) => (HostSystem::Windows, setup),
+            Command::Proxmox(setup) => (HostSystem::Proxmox, setup),
+        };
+        text(system, setup)
+    }
+}
+
+/// The settings, with a word on each, ready to paste.
+pub fn text(system: HostSystem, setup: &Setup) -> String {
+    match system {
+        HostSystem::Linux => linux::text(setup),
+        HostSystem::Esxi => esxi::text(setup),
+        HostSystem::Windows => windows::text(setup),
+        HostSystem::Proxmox => proxmox::text(setup),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &[&str] = &["10.1.1.5"];
+    const TWO: &[&str] = &["10.1.1.5", "10.1.2.5:3261"];
+
+    fn setup(portals: &[&str], chap_user: Option<&str>) -> Setup {
+        Setup {
+            target: "iqn.2026-11.io.ursa:db".into(),
+            portals: portals.iter().map(|&portal| portal.to_owned()).collect(),
+            chap_user: chap_user.map(str::to_owned),
+            naa: Some("6abc".into()),
         }
+    }
+
+    #[test]
+    fn the_texts_are_what_they_were() {
+        let text = |system, portals, user| super::text(system, &setup(portals, user));
+        assert_eq!(text(HostSystem::Linux, ONE, None), include_str!("one-way.golden.sh"));
+        assert_eq!(text(HostSystem::Linux, TWO, None), include_str!("two-ways.golden.sh"));
+        assert_eq!(text(HostSystem::Esxi, TWO, Some("web")), include_str!("esxi.golden.sh"));
+        assert_eq!(text(HostSystem::Windows, ONE, None), include_str!("windows-one-way.golden.ps1"));
+        assert_eq!(text(HostSystem::Windows, TWO, Some("web")), include_str!("windows-two-ways.golden.ps1"));
+        assert_eq!(text(HostSystem::Proxmox, TWO, Some("web")), include_str!("proxmox.golden.sh"));
+    }
+
+    #[test]
+    fn each_names_the_target_and_every_portal_and_asks_for_the_secret() {
+        for system in [HostSystem::Linux, HostSystem::Esxi, HostSystem::Windows, HostSystem::Proxmox] {
+            let text = text(system, &setup(&["10.1.1.5", "[fd00::5]:3261"], Some("web")));
+            for part in ["iqn.2026-11.io.ursa:db", "10.1.1.5", "fd00::5", "3261", "web", "CHAP secret"] {
+                assert!(text.contains(part), "{system:?}: {part}");
+            }
+            let without = super::text(system, &setup(ONE, None));
+            assert!(!without.contains("SECRET") && !without.contains("$Secret"), "{system:?}");
+        }
+    }
+
+    #[test]
+    fn proxmox_takes_the_device_that_there_is() {
+        let text = |portals, naa: Option<&str>| {
+            let naa = naa.map(str::to_owned);
+            super::text(HostSystem::Proxmox, &Setup { naa, ..setup(portals, None) })
+        };
+        assert!(text(TWO, Some("6abc")).contains("pvcreate /dev/disk/by-id/dm-uuid-mpath-36abc\n"));
+        assert!(text(ONE, Some("6abc")).contains("pvcreate /dev/disk/by-id/wwn-0x6abc\n"));
+        assert!(text(ONE, None).contains("pvcreate /dev/disk/by-id/wwn-0xNAA\n"));
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ::node::control::ControlError;
 use ::node::{Control, Operation, UnitStats};
-use api::{History as Answer, HistorySeries, HistoryUnit, Problem};
+use api::{History as Answer, HistorySeries, HistoryUnit, Missing, Problem};
 use axum::Json;
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
 use super::input::Parameters;
-use super::peers::{self, HISTORY, Whose};
+use super::peers::{self, Asked, HISTORY, Whose};
 use super::refusal::Refusal;
 use super::state::State;
 use crate::clock::unix_now;
@@ -114,8 +114,22 @@ pub(super) async fn show(
     }
     let series = names(wanted.series.as_deref())?;
     let asked = Whose { node: wanted.node }.asked()?;
-    let question = Question { window: Window::of(now, from, to, points), series };
-    let Window { from, step, .. } = question.window;
+    let window = Window::of(now, from, to, points);
+    let (series, missing) = gather(&state, asked, window, series).await?;
+    Ok(Json(Answer { from: window.from, step_s: window.step, series, missing }))
+}
+
+/// These series of the nodes that are asked, and which of these do not answer.
+///
+/// # Errors
+/// A node that is none; what this node has kept cannot be read now.
+pub(super) async fn gather(
+    state: &State,
+    asked: Asked,
+    window: Window,
+    series: BTreeSet<String>,
+) -> Result<(Vec<HistorySeries>, Vec<Missing>), Refusal> {
+    let question = Question { window, series };
     let history = state.history.clone();
     let gather = move |control: Rc<Control>| async move {
         let (of_this, others) = asked.of(&control);
@@ -133,7 +147,7 @@ pub(super) async fn show(
     })?;
     let (theirs, missing) = answers.read::<HistorySeries>();
     series.extend(theirs);
-    Ok(Json(Answer { from, step_s: step, series, missing }))
+    Ok((series, missing))
 }
 
 /// For another node that asks.

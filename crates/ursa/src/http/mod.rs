@@ -15,8 +15,10 @@ mod deadline;
 mod dry_run;
 mod errands;
 mod events;
+mod forecasts;
 mod guard;
 mod history;
+mod host_setup;
 mod hosts;
 mod input;
 mod inquiries;
@@ -111,6 +113,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(targets::delete_map))
         .routes(routes!(hosts::list, hosts::create))
         .routes(routes!(hosts::show, hosts::change, hosts::delete))
+        .routes(routes!(host_setup::show))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::end))
         .routes(routes!(jobs::list))
@@ -121,6 +124,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(events::follow))
         .routes(routes!(live::follow))
         .routes(routes!(history::show))
+        .routes(routes!(forecasts::list))
         .routes(routes!(people::login::state))
         .merge(of_strangers())
         .routes(routes!(people::login::log_out))

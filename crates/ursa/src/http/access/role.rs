@@ -54,6 +54,8 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("GET",    "/v1/events/stream", VIEWER),
     ("GET",    "/v1/live", VIEWER),
     ("GET",    "/v1/history", VIEWER),
+    ("GET",    "/v1/forecasts", VIEWER),
+    ("GET",    "/v1/host-setup", VIEWER),
 
     ("PUT",    "/v1/nodes/{id}/maintenance", OPERATOR),
     ("PUT",    "/v1/nodes/{id}/links", OPERATOR),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::rig::{MIB, Rig};
 use crate::clock::unix_now;
-use crate::history::{EVERY, Row, Value as Kept};
+use crate::history::{EVERY, PoolUse, Row, Value as Kept};
 use crate::http::history;
 
 /// What is measured comes after ten seconds, or fifteen where the clock has it so.
@@ -87,4 +87,29 @@ fn a_node_measures_itself() {
     let named = shown["series"].as_array().unwrap().iter().filter(|series| series["pool"] == "default");
     assert_eq!(named.count(), 2);
     assert!(rig.dir().join("history/10s").metadata().unwrap().len() > 0);
+}
+
+#[test]
+fn when_a_pool_is_full_is_told_by_what_was_kept() {
+    let rig = Rig::new();
+    assert_eq!(rig.get("/v1/forecasts").json(200)["items"], json!([]), "nothing was kept yet");
+    let pool = rig.get("/v1/pools/default").json(200);
+    let id = u128::from_str_radix(pool["id"].as_str().unwrap(), 16).unwrap();
+    // An eighth of the pool a day, for two days.
+    let (now, size, hours) = (unix_now() / 60 * 60, pool["total"].as_u64().unwrap(), 48);
+    for hour in 0..=hours {
+        let pools = vec![PoolUse { id, used: size / 8 / 24 * hour, size }];
+        let at = now - (hours - hour) * 3600;
+        rig.state.history.keep(Row { at, step: EVERY, values: Default::default(), pools });
+        // The thread answers when it has kept what came before.
+        rig.get("/v1/history?series=cpu").json(200);
+    }
+    let forecast = rig.get("/v1/forecasts?node=all").json(200)["items"][0].clone();
+    assert_eq!(forecast["known_s"], hours * 3600, "{forecast}");
+    assert_eq!((&forecast["pool"], &forecast["soon"]), (&json!("default"), &json!(true)));
+    let days = forecast["full_in_s"].as_f64().unwrap() / 86_400.0;
+    assert!((days - 6.0).abs() < 0.5, "{forecast}");
+    assert!(forecast["text"].as_str().unwrap().contains("full in about 6 days"), "{forecast}");
+    rig.get("/v1/forecasts?node=x").refused(400, "query_invalid");
+    rig.get("/v1/forecasts?node=2").refused(409, "no_cluster");
 }

@@ -76,3 +76,31 @@ fn a_secret_stays_until_it_is_taken_away() {
     assert_eq!(rig.put("/v1/hosts/h", json!({"chap": null})).json(200)["chap_user"], json!(null));
     assert_eq!(secret(), None);
 }
+
+#[test]
+fn what_a_host_needs_is_told_ready_to_paste() {
+    let rig = Rig::new();
+    let text = |query: &str| rig.get(&format!("/v1/host-setup?{query}")).json(200)["text"].clone();
+    let linux = text("system=linux&target=iqn.2026-11.io.ursa:db&portals=10.1.1.5,10.1.2.5:3261");
+    assert_eq!(linux, include_str!("../../host_setup/two-ways.golden.sh"), "as the command line has it");
+    let esxi = text("system=esxi&target=iqn.2026-11.io.ursa:db&portals=10.1.1.5,10.1.2.5:3261&chap_user=web");
+    assert_eq!(esxi, include_str!("../../host_setup/esxi.golden.sh"));
+    let proxmox = text("system=proxmox&target=iqn.2026-11.io.ursa:db&portals=10.1.1.5&naa=6abc");
+    assert!(proxmox.as_str().unwrap().contains("wwn-0x6abc"), "{proxmox}");
+    for query in [
+        "",
+        "system=linux&target=iqn.a",
+        "system=amiga&target=iqn.a&portals=a",
+        "system=linux&target=iqn.a&portals=",
+        "system=linux&target=iqn.a&portals=a,,b",
+        "system=linux&target=iqn.a%3Breboot&portals=a",
+        "system=linux&target=iqn.a&portals=a%0Areboot",
+        "system=linux&target=iqn.a&portals=a&chap_user=a%0Areboot",
+        "system=linux&target=iqn.a&portals=a&colour=blue",
+    ] {
+        rig.get(&format!("/v1/host-setup?{query}")).refused(400, "query_invalid");
+    }
+    let many = vec!["a"; 65].join(",");
+    let path = format!("/v1/host-setup?system=linux&target=iqn.a&portals={many}");
+    rig.get(&path).refused(400, "query_invalid");
+}

@@ -1,0 +1,277 @@
+//! When a pool is full if it goes on as in the time that was kept: a straight line, and how much that may be wrong.
+//!
+//! The time is divided into equal parts. What was added in each of them on average says what to expect; how different they were, how far to trust that (Student's t).
+
+/// The time is divided into so many parts.
+const PARTS_MIN: u64 = 4;
+const PARTS_MAX: u64 = 7;
+/// Four of five times the true mean is within so many standard errors, by how many parts there are: from [`PARTS_MIN`] on.
+const LIKELY: [f64; (PARTS_MAX - PARTS_MIN + 1) as usize] = [1.64, 1.53, 1.48, 1.44];
+
+const HOUR: u64 = 3600;
+const DAY: u64 = 24 * HOUR;
+/// Less than this says nothing about days to come.
+const KNOWN_MIN: u64 = 4 * HOUR;
+/// So little says little about weeks to come.
+const KNOWN_LITTLE: u64 = 2 * DAY;
+/// What is full by then is warned of.
+const SOON: f64 = 30.0 * DAY as f64;
+/// What is further away is not told.
+const FAR: f64 = 3.0 * YEAR;
+const YEAR: f64 = 365.0 * DAY as f64;
+/// Less than this part of a pool in a year is nothing.
+const NOTHING: f64 = 0.001;
+
+/// How full a pool was.
+#[derive(Clone, Copy, Debug)]
+pub struct Filling<'a> {
+    /// Seconds between two values.
+    pub step: u64,
+    /// Bytes that volumes took; `None`: nothing was kept then.
+    pub used: &'a [Option<f64>],
+    /// Bytes that volumes can take now.
+    pub size: f64,
+}
+
+/// What is to be expected of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Forecast {
+    /// Seconds between the first value that is known and the last one.
+    pub known: u64,
+    /// How it goes on.
+    pub outlook: Outlook,
+}
+
+/// How it goes on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outlook {
+    /// Too little is known.
+    Unknown,
+    /// Nothing was added.
+    Still,
+    /// As much was taken away as was added, or more.
+    NotFuller,
+    /// It gets fuller.
+    Fuller {
+        /// Bytes a day.
+        growth: f64,
+        /// Seconds until it is full.
+        likely: f64,
+        /// Seconds: four of five times it is no sooner.
+        soonest: f64,
+        /// Seconds: nor later. Infinite: it may not get fuller at all.
+        latest: f64,
+    },
+}
+
+impl Filling<'_> {
+    /// If it goes on like this.
+    pub fn forecast(&self) -> Forecast {
+        let at = |(n, used): (u64, &Option<f64>)| Some((n * self.step, (*used)?));
+        let known: Vec<(u64, f64)> = (0..).zip(self.used).filter_map(at).collect();
+        let (Some(&(from, _)), Some(&(to, used))) = (known.first(), known.last()) else {
+            return Forecast { known: 0, outlook: Outlook::Unknown };
+        };
+        let span = to - from;
+        let outlook = match span < KNOWN_MIN || known.len() as u64 <= PARTS_MIN {
+            true => Outlook::Unknown,
+            false => self.outlook(&growth_of_parts(&known, from, span), span, used),
+        };
+        Forecast { known: span, outlook }
+    }
+
+    /// By what was added in each part of the time.
+    fn outlook(&self, growth: &[f64], span: u64, used: f64) -> Outlook {
+        let parts = growth.len() as f64;
+        let seconds = span as f64 / parts;
+        let least = self.size * NOTHING / YEAR * seconds;
+        if growth.iter().all(|one| one.abs() <= least) {
+            return Outlook::Still;
+        }
+        let mean = growth.iter().sum::<f64>() / parts;
+        if mean <= least {
+            return Outlook::NotFuller;
+        }
+        let squares: f64 = growth.iter().map(|one| (one - mean).powi(2)).sum();
+        let margin = (squares / (parts - 1.0) / parts).sqrt() * LIKELY[growth.len() - PARTS_MIN as usize];
+        let left = (self.size - used).max(0.0);
+        let time = |rate: f64| if rate > 0.0 { left / rate * seconds } else { f64::INFINITY };
+        Outlook::Fuller {
+            growth: mean / seconds * DAY as f64,
+            likely: time(mean),
+            soonest: time(mean + margin),
+            latest: time(mean - margin),
+        }
+    }
+}
+
+/// What was added in each part of the time.
+fn growth_of_parts(known: &[(u64, f64)], from: u64, span: u64) -> Vec<f64> {
+    let parts = (span / DAY).clamp(PARTS_MIN, PARTS_MAX);
+    // The last value that was known by then: the first one is known at the beginning.
+    let edge = |part: u64| {
+        let time = from + span * part / parts;
+        known[known.partition_point(|(at, _)| *at <= time) - 1].1
+    };
+    (0..parts).map(|part| edge(part + 1) - edge(part)).collect()
+}
+
+impl Forecast {
+    /// It may be full within a month.
+    pub fn is_soon(&self) -> bool {
+        matches!(self.outlook, Outlook::Fuller { likely, .. } if likely < SOON)
+    }
+
+    /// In a sentence or two.
+    pub fn text(&self) -> String {
+        let past = format!("Over the last {}", duration(self.known));
+        match self.outlook {
+            Outlook::Unknown => {
+                let has = if self.known == 0 { "hardly any".to_owned() } else { duration(self.known) };
+                format!("No forecast yet: it needs {} of history, and has {has}.", duration(KNOWN_MIN))
+            }
+            Outlook::Still => format!("{past} nothing was added to it: no end is in sight."),
+            Outlook::NotFuller => format!("{past} it did not get fuller: no end is in sight."),
+            Outlook::Fuller { growth, likely, soonest, latest } => {
+                let rough = match self.known < KNOWN_LITTLE {
+                    true => " So little history says little about weeks.",
+                    false => "",
+                };
+                let growth = size(growth);
+                if soonest > FAR {
+                    return format!(
+                        "{past} {growth} a day were added: full in years, if it goes on so.{rough}"
+                    );
+                }
+                let likely = if likely > FAR { "years".to_owned() } else { rounded(likely) };
+                let range = range(soonest, latest);
+                format!(
+                    "{past} {growth} a day were added. If it goes on so, it is full in about {likely} ({range}).{rough}"
+                )
+            }
+        }
+    }
+}
+
+fn range(soonest: f64, latest: f64) -> String {
+    let (soonest, until) = (rounded(soonest), rounded(latest));
+    if latest > FAR {
+        return format!("perhaps in {soonest}, perhaps never: it grew too unevenly to say");
+    }
+    match soonest == until {
+        true => "it grew evenly".to_owned(),
+        false => format!("likely between {soonest} and {until}, as unevenly as it grew"),
+    }
+}
+
+/// A time to come, no more exact than it can be known: `9 days`, `5 weeks`, `8 months`.
+fn rounded(seconds: f64) -> String {
+    let days = seconds / DAY as f64;
+    let (many, unit) = match days {
+        ..1.0 => return "less than a day".to_owned(),
+        ..14.0 => (days, "day"),
+        ..90.0 => (days / 7.0, "week"),
+        ..730.0 => (days / 30.4, "month"),
+        _ => (days / 365.0, "year"),
+    };
+    let many = many.round();
+    format!("{many} {unit}{}", if many == 1.0 { "" } else { "s" })
+}
+
+/// A time that has passed: `40 min`, `2 h`, `1 d 22 h`.
+fn duration(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / DAY, seconds / HOUR % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, _) => format!("{minutes} min"),
+        (0, _, 0) => format!("{hours} h"),
+        (0, _, _) => format!("{hours} h {minutes} min"),
+        (_, 0, _) => format!("{days} d"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+/// Bytes: `1.5GiB`, three digits at most.
+fn size(bytes: f64) -> String {
+    let (mut value, mut unit) = (bytes, 0);
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    while value >= 1023.5 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let text = if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}") };
+    format!("{}{}", text.strip_suffix(".0").unwrap_or(&text), units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: f64 = (1u64 << 30) as f64;
+
+    /// Of a pool of 1000 GiB that had so many GiB taken hour by hour.
+    fn hours(many: u64, used: impl Fn(u64) -> Option<f64>) -> Forecast {
+        let used: Vec<Option<f64>> = (0..many).map(|hour| used(hour).map(|gib| gib * GIB)).collect();
+        Filling { step: HOUR, used: &used, size: 1000.0 * GIB }.forecast()
+    }
+
+    #[test]
+    fn a_straight_line_is_followed() {
+        let forecast = hours(169, |hour| Some(300.0 + hour as f64 / 24.0 * 10.0));
+        let text = "Over the last 7 d 10GiB a day were added. If it goes on so, it is full in about 9 weeks (it grew evenly).";
+        assert_eq!(forecast.text(), text);
+        assert!(!forecast.is_soon());
+        let Outlook::Fuller { growth, likely, soonest, latest } = forecast.outlook else {
+            panic!("{forecast:?}")
+        };
+        assert!((growth / GIB - 10.0).abs() < 0.01 && (likely / DAY as f64 - 63.0).abs() < 0.1);
+        assert!(soonest <= likely && likely <= latest && latest - soonest < HOUR as f64);
+    }
+
+    #[test]
+    fn what_grew_unevenly_may_be_full_sooner_or_later() {
+        let days = [5.0, 15.0, 5.0, 15.0, 10.0, 5.0, 15.0];
+        let steps = hours(169, |hour| {
+            let (day, of_day) = ((hour / 24) as usize, (hour % 24) as f64 / 24.0);
+            let today = days.get(day).copied().unwrap_or_default();
+            Some(300.0 + days[..day].iter().sum::<f64>() + of_day * today)
+        });
+        let text = steps.text();
+        assert!(text.contains("full in about 9 weeks (likely between 7 weeks and 12 weeks, as un"), "{text}");
+        let once = hours(169, |hour| Some(if hour < 100 { 300.0 } else { 370.0 })).text();
+        assert!(once.contains("perhaps never: it grew too unevenly to say"), "{once}");
+    }
+
+    #[test]
+    fn what_may_be_full_soon_is_said_to_be() {
+        assert!(hours(169, |hour| Some(700.0 + hour as f64)).is_soon());
+        let full = hours(169, |hour| Some(850.0 + hour as f64));
+        assert!(full.is_soon() && full.text().contains("less than a day"), "{}", full.text());
+    }
+
+    #[test]
+    fn nothing_is_said_that_nobody_can_know() {
+        let few = hours(3, |_| Some(1.0));
+        assert_eq!(few.text(), "No forecast yet: it needs 4 h of history, and has 2 h.");
+        assert_eq!((few.outlook, few.is_soon()), (Outlook::Unknown, false));
+        for none in [hours(0, |_| None), hours(9, |_| None), hours(1, |_| Some(1.0))] {
+            assert_eq!(none.text(), "No forecast yet: it needs 4 h of history, and has hardly any.");
+        }
+        let half = hours(48, |hour| (hour % 2 == 1).then_some(1.0));
+        assert_eq!(half.text(), "Over the last 1 d 22 h nothing was added to it: no end is in sight.");
+        let less = hours(48, |hour| Some(90.0 - hour as f64));
+        assert_eq!(less.text(), "Over the last 1 d 23 h it did not get fuller: no end is in sight.");
+        let short = hours(13, |hour| Some(hour as f64)).text();
+        assert!(short.ends_with("So little history says little about weeks."), "{short}");
+        let slow = hours(169, |hour| Some(1.0 + hour as f64 / 1000.0)).text();
+        assert!(slow.contains("a day were added: full in years, if it goes on so."), "{slow}");
+    }
+
+    #[test]
+    fn quantities_are_short() {
+        let sizes = [512.0, 1536.0, 10.0 * GIB, 123.4 * GIB, 1023.9 * GIB].map(size);
+        assert_eq!(sizes, ["512B", "1.5KiB", "10GiB", "123GiB", "1TiB"]);
+        let day = DAY as f64;
+        let times = [0.5, 1.4, 9.0, 20.0, 100.0, 800.0].map(|days| rounded(days * day));
+        assert_eq!(times, ["less than a day", "1 day", "9 days", "3 weeks", "3 months", "2 years"]);
+    }
+}

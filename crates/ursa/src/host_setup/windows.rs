@@ -1,0 +1,61 @@
+//! Windows: its initiator, and MPIO where there are several ways.
+
+use super::Setup;
+use super::words::{address_and_port, powershell_word};
+
+/// The script.
+pub(super) fn text(setup: &Setup) -> String {
+    let several = setup.has_several_ways();
+    let target = powershell_word(&setup.target);
+    let (ask, chap) = match &setup.chap_user {
+        None => ("", String::new()),
+        Some(user) => (
+            "$Secret = Read-Host 'CHAP secret (12 to 16 characters)'\n",
+            format!(
+                " -AuthenticationType ONEWAYCHAP -ChapUsername {} -ChapSecret $Secret",
+                powershell_word(user)
+            ),
+        ),
+    };
+    let (mut portals, mut connect) = (String::new(), String::new());
+    for (address, port) in setup.portals.iter().map(|portal| address_and_port(portal)) {
+        portals += &format!(
+            "New-IscsiTargetPortal -TargetPortalAddress {address} -TargetPortalPortNumber {port}\n"
+        );
+        connect += &format!(
+            "Connect-IscsiTarget -NodeAddress {target} -TargetPortalAddress {address} -TargetPortalPortNumber {port} -IsPersistent $true -IsMultipathEnabled ${several}{chap}\n"
+        );
+    }
+    let (disks, look) = if several { (SEVERAL_WAYS, LOOK_SEVERAL) } else { (ONE_WAY, LOOK_ONE) };
+    format!("{INITIATOR}\n{disks}\n# 3. Log in, now and at each start.\n{ask}{portals}{connect}\n{look}")
+}
+
+const INITIATOR: &str = "\
+# Windows host for Ursa volumes: in PowerShell, as administrator.
+
+# 1. The initiator. Its name, which the host group wants, is in the last line.
+Set-Service -Name MSiSCSI -StartupType Automatic
+Start-Service -Name MSiSCSI
+(Get-InitiatorPort | Where-Object ConnectionType -eq 'iSCSI').NodeAddress
+";
+
+const SEVERAL_WAYS: &str = "\
+# 2. One disk of all ways to a volume (MPIO). The first time Windows has to be restarted after these lines; go on then.
+Install-WindowsFeature -Name Multipath-IO -IncludeManagementTools
+Enable-MSDSMAutomaticClaim -BusType iSCSI
+# A way that is dead is found within 10 seconds and forgotten after 60; a disk waits 60 seconds for its last way.
+Set-MPIOSetting -NewPathVerificationState Enabled -NewPathVerificationPeriod 10 -NewPDORemovePeriod 60 -NewDiskTimeout 60
+";
+
+const ONE_WAY: &str = r"# 2. With one way only: the disk waits 60 seconds for the server to come back.
+Set-ItemProperty -Path 'HKLM:\SYSTEM\CurrentControlSet\Services\Disk' -Name TimeOutValue -Value 60
+";
+
+const LOOK_ONE: &str = r#"# 4. Look. A new disk is made ready under "Disk Management", or with Initialize-Disk.
+Get-Disk | Where-Object FriendlyName -like 'URSA*'
+"#;
+
+const LOOK_SEVERAL: &str = r#"# 4. Look: each volume is one disk; mpclaim lists its ways. A new disk is made ready under "Disk Management", or with Initialize-Disk.
+Get-Disk | Where-Object FriendlyName -like 'URSA*'
+mpclaim -s -d
+"#;

@@ -1,0 +1,115 @@
+//! What goes into the texts: names and addresses that are pasted into shells, so that nothing in them may mean anything there.
+
+/// A text cannot be a word of a command.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnfitWord {
+    /// A name or an address has other characters than these have.
+    #[error("{0:?} is no name or address: write letters, digits, and - . _ : [ ] %")]
+    Plain(String),
+    /// A CHAP name that no line can have.
+    #[error("{0:?} is no CHAP name: it is empty, or has line breaks or other control characters")]
+    User(String),
+}
+
+/// An iSCSI name, an NAA name, or an address with or without a port: of characters that mean nothing to a shell.
+///
+/// # Errors
+/// [`UnfitWord::Plain`].
+pub fn plain(text: &str) -> Result<String, UnfitWord> {
+    let fits = |c: char| c.is_alphanumeric() || "-._:[]%".contains(c);
+    match !text.is_empty() && text.chars().all(fits) {
+        true => Ok(text.to_owned()),
+        false => Err(UnfitWord::Plain(text.to_owned())),
+    }
+}
+
+/// A CHAP name, which is quoted where it is used.
+///
+/// # Errors
+/// [`UnfitWord::User`].
+pub fn user(text: &str) -> Result<String, UnfitWord> {
+    match !text.is_empty() && !text.chars().any(char::is_control) {
+        true => Ok(text.to_owned()),
+        false => Err(UnfitWord::User(text.to_owned())),
+    }
+}
+
+/// A word as POSIX shells take it.
+pub(super) fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    match word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// A word as PowerShell takes it: there typographic quotation marks end a word, too (about_Quoting_Rules).
+pub(super) fn powershell_word(word: &str) -> String {
+    let mut quoted = String::from("'");
+    for c in word.chars() {
+        quoted.push(c);
+        if "'\u{2018}\u{2019}\u{201a}\u{201b}".contains(c) {
+            quoted.push(c);
+        }
+    }
+    quoted + "'"
+}
+
+/// With the port that iSCSI has if none is named.
+pub(super) fn with_port(portal: &str) -> String {
+    let has_port = match portal.rsplit_once(':') {
+        // An IPv6 address has its port behind the brackets.
+        Some((host, _)) => !host.contains(':') || host.ends_with(']'),
+        None => false,
+    };
+    match has_port {
+        true => portal.to_owned(),
+        false if portal.contains(':') && !portal.starts_with('[') => format!("[{portal}]:3260"),
+        false => format!("{portal}:3260"),
+    }
+}
+
+/// The address, without brackets, and the port.
+pub(super) fn address_and_port(portal: &str) -> (String, String) {
+    let whole = with_port(portal);
+    let (address, port) = whole.rsplit_once(':').expect("with_port has put one there");
+    (address.trim_start_matches('[').trim_end_matches(']').to_owned(), port.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_portal_gets_its_port() {
+        for (given, whole, address) in [
+            ("10.1.1.5", "10.1.1.5:3260", "10.1.1.5"),
+            ("10.1.1.5:3261", "10.1.1.5:3261", "10.1.1.5"),
+            ("san.example.org", "san.example.org:3260", "san.example.org"),
+            ("fd00::5", "[fd00::5]:3260", "fd00::5"),
+            ("[fd00::5]", "[fd00::5]:3260", "fd00::5"),
+            ("[fd00::5]:3261", "[fd00::5]:3261", "fd00::5"),
+        ] {
+            assert_eq!(with_port(given), whole);
+            let port = whole.rsplit(':').next().unwrap();
+            assert_eq!(address_and_port(given), (address.to_owned(), port.to_owned()));
+        }
+    }
+
+    #[test]
+    fn nothing_that_means_something_to_a_shell_gets_into_one() {
+        for good in ["iqn.2026-11.io.ursa:db", "10.1.1.5:3260", "[fe80::1%eth0]:3260", "SERVER", "san_1"] {
+            assert_eq!(plain(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "a b", "a;reboot", "$(reboot)", "a\nreboot", "a'", "a\"", "`a`", "a|b", "a,b"] {
+            assert_eq!(plain(bad), Err(UnfitWord::Plain(bad.into())), "{bad:?}");
+        }
+        for bad in ["", "a\nb", "a\u{7f}"] {
+            assert!(user(bad).is_err(), "{bad:?}");
+        }
+        let name = user("O'Neil & sons").unwrap();
+        assert_eq!(shell_word(&name), r"'O'\''Neil & sons'");
+        assert_eq!((shell_word("web"), powershell_word("web")), ("web".into(), "'web'".into()));
+        assert_eq!(powershell_word("a'b\u{2019}c"), "'a''b\u{2019}\u{2019}c'");
+    }
+}

@@ -1,0 +1,124 @@
+//! When pools are full if they are filled as in the last days: from what nodes have kept of that.
+
+use api::{Forecast, HistorySeries, List, Problem};
+use axum::Json;
+use axum::extract::State as Extracted;
+
+use super::history;
+use super::input::Parameters;
+use super::peers::Whose;
+use super::refusal::Refusal;
+use super::state::State;
+use crate::clock::unix_now;
+use crate::history::{Filling, Outlook, Window};
+
+/// All that is kept.
+const SECONDS: u64 = 7 * 86_400;
+/// One an hour.
+const POINTS: u32 = 7 * 24 + 1;
+/// What is asked of nodes.
+const USED: &str = "pool_used_bytes";
+const SIZE: &str = "pool_size_bytes";
+
+/// When pools of the node that is asked, or of others, are full if they are filled as in the last days.
+///
+/// A straight line through what was kept of the last seven days, four hours at least; how uneven that was says how far it may be wrong. Of each of a node's first 16
+/// pools that was open some time in these days.
+#[utoipa::path(
+    get, path = "/v1/forecasts", tag = "pools", operation_id = "list_forecasts",
+    params(Whose),
+    responses(
+        (status = OK, description = "One a pool", body = List<Forecast>),
+        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = SERVICE_UNAVAILABLE, description = "`history_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn list(
+    Extracted(state): Extracted<State>,
+    Parameters(whose): Parameters<Whose>,
+) -> Result<Json<List<Forecast>>, Refusal> {
+    let now = unix_now();
+    let window = Window::of(now, now.saturating_sub(SECONDS), now, POINTS);
+    let wanted = [USED, SIZE].map(str::to_owned).into();
+    let (series, missing) = history::gather(&state, whose.asked()?, window, wanted).await?;
+    Ok(Json(List { items: forecasts(&series, window.step), missing }))
+}
+
+fn forecasts(series: &[HistorySeries], step: u32) -> Vec<Forecast> {
+    let of = |name: &'static str| series.iter().filter(move |one| one.series == name);
+    let of_pool = |used: &HistorySeries| {
+        let pool = used.pool.clone()?;
+        let size = of(SIZE).find(|size| size.node == used.node && size.pool == used.pool)?;
+        let size = size.points.iter().copied().flatten().next_back()?;
+        let forecast = Filling { step: step.into(), used: &used.points, size }.forecast();
+        let (growth, times) = match forecast.outlook {
+            Outlook::Unknown => (None, None),
+            Outlook::Still | Outlook::NotFuller => (Some(0.0), None),
+            Outlook::Fuller { growth, likely, soonest, latest } => {
+                (Some(growth), Some((likely, soonest, latest)))
+            }
+        };
+        let time = |seconds: f64| seconds.is_finite().then_some(seconds.round() as u64);
+        Some(Forecast {
+            pool,
+            node: used.node,
+            node_name: used.node_name.clone(),
+            known_s: forecast.known,
+            growth_per_day: growth.map(|bytes| bytes.round() as u64),
+            full_in_s: times.and_then(|(likely, ..)| time(likely)),
+            soonest_s: times.and_then(|(_, soonest, _)| time(soonest)),
+            latest_s: times.and_then(|(.., latest)| time(latest)),
+            soon: forecast.is_soon(),
+            text: forecast.text(),
+        })
+    };
+    of(USED).filter_map(of_pool).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use api::HistoryUnit;
+
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+    /// Four days: parts of the same length.
+    const HOURS: u64 = 97;
+
+    fn series(series: &str, node: u16, points: impl Fn(u64) -> u64) -> HistorySeries {
+        HistorySeries {
+            node: Some(node),
+            node_name: Some(format!("san{node}")),
+            series: series.into(),
+            pool: Some("fast".into()),
+            unit: HistoryUnit::Bytes,
+            points: (0..HOURS).map(|hour| Some(points(hour) as f64)).collect(),
+        }
+    }
+
+    #[test]
+    fn each_pool_is_told_of_by_its_own_figures() {
+        let all = [
+            series(USED, 1, |hour| hour * GIB),
+            series(SIZE, 1, |_| 200 * GIB),
+            series(USED, 2, |_| 5 * GIB),
+            series(SIZE, 2, |hour| (10 + hour) * GIB),
+            // Its size is not known.
+            series(USED, 3, |hour| hour * GIB),
+        ];
+        let [first, second]: [Forecast; 2] = forecasts(&all, 3600).try_into().unwrap();
+        let whose = (first.pool.as_str(), first.node, first.node_name.as_deref());
+        assert_eq!(whose, ("fast", Some(1), Some("san1")));
+        assert_eq!((first.known_s, first.soon), ((HOURS - 1) * 3600, true));
+        let about = |is: Option<u64>, wanted: u64| is.unwrap().abs_diff(wanted) <= wanted / 50;
+        assert!(about(first.growth_per_day, 24 * GIB), "{first:?}");
+        // 104 GiB are left, and an hour takes one of them.
+        for time in [first.full_in_s, first.soonest_s, first.latest_s] {
+            assert!(about(time, 104 * 3600), "{first:?}");
+        }
+        assert_eq!((second.node, second.growth_per_day, second.full_in_s), (Some(2), Some(0), None));
+        assert!(!second.soon && second.text.contains("nothing was added"), "{second:?}");
+    }
+}
