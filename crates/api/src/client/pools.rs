@@ -2,7 +2,7 @@
 
 use super::path::{of_node, segment};
 use super::{Client, Result};
-use crate::{DryRun, List, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains};
+use crate::{DryRun, Forecast, List, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains};
 
 /// Pools: of the node of this number, or of the one that is asked.
 impl Client {
@@ -28,6 +28,17 @@ impl Client {
     /// See [`ClientError`](super::ClientError).
     pub fn pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
         self.get(&of_node(format!("/v1/pools/{}", segment(name)), node))
+    }
+
+    /// When the pools of a node are full if they are filled as in the last days: of the node of this number, or of `all`; `None`: of the one that is asked.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn forecasts(&self, node: Option<&str>) -> Result<List<Forecast>> {
+        match node {
+            Some(node) => self.get(&format!("/v1/forecasts?node={}", segment(node))),
+            None => self.get("/v1/forecasts"),
+        }
     }
 
     /// Makes a pool.

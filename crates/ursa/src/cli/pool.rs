@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use api::{
-    Client, DiskFailure, List, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains,
-    PoolState, RemainingDisk, RemainingMap, RemainingVolume,
+    Client, DiskFailure, Forecast, List, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport,
+    PoolRemains, PoolState, RemainingDisk, RemainingMap, RemainingVolume,
 };
 use clap::{Args, Subcommand};
 
@@ -66,6 +66,12 @@ pub enum Command {
         name: String,
         #[command(flatten)]
         of: OfNode,
+    },
+    /// Say when pools are full if they are filled as in the last days
+    Forecast {
+        /// Those of another node of the cluster, by its number, or of all
+        #[arg(long, value_name = "NUMBER|all")]
+        node: Option<String>,
     },
     /// Open a pool that was made on another server or earlier
     Import {
@@ -150,7 +156,11 @@ impl Command {
             }
             Command::List { node: None } => output.show(&client.pools()?, |pools| table(pools)),
             Command::List { node: Some(node) } => output.show(&client.pools_of(&node)?, of_nodes),
-            Command::Show { name, of } => output.show(&client.pool(&name, of.node)?, one),
+            Command::Show { name, of } => {
+                let text = |pool: &Pool| one(pool) + &forecast_of(client, &name, of);
+                output.show(&client.pool(&name, of.node)?, text)
+            }
+            Command::Forecast { node } => output.show(&client.forecasts(node.as_deref())?, forecasts),
             Command::Import { paths, name, force, of } => {
                 let import = PoolImport { paths: absolute(&paths, of)?, name, force };
                 output.show(&client.import_pool(&import, of.node)?, one)
@@ -279,6 +289,27 @@ fn one(pool: &Pool) -> String {
         ("Disks", disks.join("\n")),
         ("Identity", pool.id.clone().unwrap_or_default()),
     ])
+}
+
+/// What a pool's forecast says; nothing where there is none, or the node cannot tell now: the pool is shown all the same.
+fn forecast_of(client: &Client, pool: &str, of: OfNode) -> String {
+    let node = of.node.map(|node| node.to_string());
+    let forecasts = client.forecasts(node.as_deref()).map(|list| list.items).unwrap_or_default();
+    let forecast = forecasts.into_iter().find(|forecast| forecast.pool == pool);
+    forecast.map(|forecast| fields([("Forecast", forecast.text)])).unwrap_or_default()
+}
+
+fn forecasts(forecasts: &List<Forecast>) -> String {
+    let mut table = Table::new(&["NODE", "NAME", "FORECAST"]);
+    for forecast in &forecasts.items {
+        let warning = if forecast.soon { "SOON FULL. " } else { "" };
+        table.row([
+            forecast.node_name.clone().unwrap_or_else(|| "-".into()),
+            forecast.pool.clone(),
+            format!("{warning}{}", forecast.text),
+        ]);
+    }
+    table.text("Nothing was kept of pools yet: it takes some seconds.") + &missing_lines(&forecasts.missing)
 }
 
 fn state(state: PoolState) -> &'static str {

@@ -7,7 +7,7 @@ use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
 use super::secret::password;
-use super::table::Table;
+use super::table::{Table, fields};
 use crate::clock::utc;
 
 /// What to do with users.
@@ -38,6 +38,8 @@ pub enum Command {
     },
     /// List users
     List,
+    /// Show as whom a node knows this command line, and what it may do
+    Whoami,
     /// Delete a user; its sessions end, tokens that it has made stay
     Delete {
         /// Its name
@@ -103,6 +105,13 @@ impl Command {
                 })
             }
             Command::List => output.show(&client.users()?, |users| table(users)),
+            Command::Whoami => output.show(&client.who_am_i()?, |me| {
+                fields([
+                    ("Name", me.name.clone()),
+                    ("Role", me.role.to_string()),
+                    ("Proved by", me.by.to_string()),
+                ])
+            }),
             Command::Delete { name, confirm } => {
                 if confirm.go_on(output, &format!("Delete user {name}"), true)? {
                     client.delete_user(&name)?;

@@ -53,6 +53,37 @@ fn answers_are_tables_json_or_yaml() {
 }
 
 #[test]
+fn how_to_set_up_hosts_is_printed_without_a_node() {
+    for (system, says) in [
+        ("linux", "sudo iscsiadm -m discovery -t sendtargets -p 10.1.1.5:3260"),
+        ("esxi", "--address=10.1.1.5:3260"),
+        ("windows", "-TargetPortalAddress 10.1.1.5 -TargetPortalPortNumber 3260"),
+        ("proxmox", "pvesm add lvm ursa-db"),
+    ] {
+        let arguments = ["host-setup", system, "--target", "iqn.2026-11.io.ursa:db", "--portal", "10.1.1.5"];
+        let output = ursa(&arguments).args(["--chap-user", "O'Neil"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.contains(says), "{system}: {text}");
+        assert!(text.contains("'O'\\''Neil'") || text.contains("'O''Neil'"), "{system}: {text}");
+    }
+    let bad = ursa(&["host-setup", "linux", "--portal", "10.1.1.5;reboot"]).output().unwrap();
+    let message = String::from_utf8(bad.stderr).unwrap();
+    assert!(bad.status.code() == Some(2) && message.contains("no name or address"), "{message}");
+}
+
+#[test]
+fn a_pool_is_told_of_and_so_is_who_asks() {
+    let node = Node::start(&[]);
+    let text = node.ok(&["pool", "forecast"]);
+    assert!(text.contains("Nothing was kept") || text.contains("No forecast yet"), "{text}");
+    assert!(node.json(&["pool", "forecast", "--node", "all"])["items"].is_array());
+    assert!(node.refused(1, &["pool", "forecast", "--node", "2"]).contains("cluster"));
+    let me = node.json(&["user", "whoami"]);
+    assert_eq!((&me["role"], &me["by"]), (&json!("admin"), &json!("local")));
+    assert!(node.ok(&["user", "whoami"]).contains("Proved by  local"));
+}
+
+#[test]
 fn targets_maps_and_pools() {
     let node = Node::start(&[]);
     let target = "iqn.2026-11.example:shared";
