@@ -3,6 +3,7 @@
 import { QueryClient, queryOptions, useQuery } from '@tanstack/react-query'
 import type { Role } from './access'
 import { Refusal, api, data, json } from './client'
+import type { paths } from './schema'
 import type { ClusterNode, Missing } from './types'
 
 export const queries = new QueryClient({
@@ -18,6 +19,7 @@ export const queries = new QueryClient({
 
 const SOON = 2000
 const LATER = 10_000
+const MINUTE = 60_000
 /** From so many volumes on the list is asked for less often. */
 const MANY = 200
 
@@ -169,6 +171,21 @@ export const useHistory = (series: string[], seconds: number, points: number, cl
     },
     refetchInterval: LATER,
   })
+
+/** When pools are full if they are filled as in the last days. It takes a node some reading, and changes slowly. */
+export const useForecasts = () =>
+  useQuery({
+    queryKey: ['forecasts', 'all'],
+    queryFn: async () => (await data(api.GET('/v1/forecasts', { params: { query: { node: 'all' } } }))).items,
+    staleTime: MINUTE,
+    refetchInterval: MINUTE,
+  })
+
+export type HostSetupWanted = paths['/v1/host-setup']['get']['parameters']['query']
+
+/** What a host needs to use volumes of a target. */
+export const useHostSetup = (query: HostSetupWanted) =>
+  useQuery({ queryKey: ['host-setup', query], queryFn: () => data(api.GET('/v1/host-setup', { params: { query } })), staleTime: Infinity })
 
 export interface User {
   name: string

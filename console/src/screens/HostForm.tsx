@@ -4,9 +4,7 @@ import { api, data } from '../api/client'
 import type { Host } from '../api/types'
 import { Ask, Said } from '../parts/deed'
 import { ursa } from '../words/command'
-
-/** Bytes of a CHAP secret, as the API has it. */
-const SECRET_MIN = 12
+import { SECRET_HINT, isIscsiName, isTooShort } from '../words/iscsi'
 
 /** Makes a host group, or changes one. */
 export function HostForm({ host, close }: { host?: Host; close: () => void }) {
@@ -16,9 +14,9 @@ export function HostForm({ host, close }: { host?: Host; close: () => void }) {
   const [chap, setChap] = useState<'none' | 'keep' | 'new'>(host?.chap_user ? 'keep' : 'none')
   const [user, setUser] = useState(host?.chap_user ?? '')
   const [secret, setSecret] = useState('')
-  const short = secret !== '' && new TextEncoder().encode(secret).length < SECRET_MIN
+  const short = isTooShort(secret)
   const wrongName = name !== '' && !/^[A-Za-z0-9_.-]{1,63}$/.test(name)
-  const wrongInitiator = initiators.find((one) => !/^(iqn|eui|naa)\./.test(one))
+  const wrongInitiator = initiators.find((one) => !isIscsiName(one))
   const ready = name !== '' && !wrongName && !wrongInitiator && (chap !== 'new' || (user !== '' && secret !== '' && !short))
   const sent = chap === 'new' ? { user, secret } : undefined
   const options = [
@@ -55,7 +53,7 @@ export function HostForm({ host, close }: { host?: Host; close: () => void }) {
       {chap === 'new' && (
         <>
           <TextInput label="CHAP name" value={user} onChange={(event) => setUser(event.currentTarget.value)} autoComplete="off" />
-          <PasswordInput label="Secret" description="12 to 255 bytes; Windows takes no more than 16. It is never shown again." value={secret} onChange={(event) => setSecret(event.currentTarget.value)} error={short && '12 bytes at least'} autoComplete="new-password" />
+          <PasswordInput label="Secret" description={SECRET_HINT} value={secret} onChange={(event) => setSecret(event.currentTarget.value)} error={short && '12 bytes at least'} autoComplete="new-password" />
         </>
       )}
     </Ask>

@@ -1,7 +1,7 @@
 import { Alert, Group, MultiSelect, Select, Stack, Table, Tabs, Text, Title } from '@mantine/core'
 import { useMemo, useState } from 'react'
 import { api, data } from '../api/client'
-import { useHosts, useMissingSessions, useNode, useNodes, useSessions, useTargets, useVolumes } from '../api/queries'
+import { type HostSetupWanted, useHostSetup, useHosts, useMissingSessions, useNode, useNodes, useSessions, useTargets, useVolumes } from '../api/queries'
 import type { Host, Session, Target } from '../api/types'
 import { Ask, DeedButton, Said } from '../parts/deed'
 import { MissingNote } from '../parts/MissingNote'
@@ -12,10 +12,10 @@ import { Rows } from '../parts/Rows'
 import { link, useRoute } from '../route'
 import { onNode, ursa } from '../words/command'
 import { elsewhere } from '../words/missing'
-import { type System, hostSetup } from '../words/hostsetup'
 import { targetFor } from '../words/hosttarget'
 import { duration, plural, size } from '../words/size'
 import { HostForm } from './HostForm'
+import { TargetForm } from './TargetForm'
 
 export function Hosts() {
   const { query } = useRoute()
@@ -92,6 +92,8 @@ function Groups() {
   )
 }
 
+type System = HostSetupWanted['system']
+
 const SYSTEMS: { value: System; label: string }[] = [
   { value: 'linux', label: 'Linux' },
   { value: 'esxi', label: 'VMware ESXi' },
@@ -149,7 +151,7 @@ function SetupPanel({ wanted }: { wanted?: string }) {
           ) : !target ? (
             targets.error ? <ProblemAlert error={targets.error} what="The targets cannot be listed" /> : <Empty>The targets are being asked for.</Empty>
           ) : used.length > 0 ? (
-            <Paste text={hostSetup(system, { target: target.name, portals: used, naa: volume?.naa, chapUser })} label={system === 'linux' ? ursa('host-setup', 'linux', '--target', target.name, ...used.flatMap((portal) => ['--portal', portal])) : `For ${volume ? `volume ${volume.name}` : target.name}`} maxHeight={360} />
+            <Script system={system} target={target.name} portals={used} naa={volume?.naa} chapUser={chapUser} />
           ) : (
             <Empty>Choose one address at least.</Empty>
           )}
@@ -162,19 +164,31 @@ function SetupPanel({ wanted }: { wanted?: string }) {
   )
 }
 
+/** What the node says, which is what the command line prints. */
+function Script({ system, target, portals, naa, chapUser }: { system: System; target: string; portals: string[]; naa?: string; chapUser?: string }) {
+  const setup = useHostSetup({ system, target, portals: portals.join(), naa, chap_user: chapUser })
+  const options = [...portals.flatMap((portal) => ['--portal', portal]), ...(chapUser ? ['--chap-user', chapUser] : []), ...(system === 'proxmox' && naa ? ['--naa', naa] : [])]
+  if (setup.error) return <ProblemAlert error={setup.error} what="It cannot be said how to set it up" />
+  if (!setup.data) return <Empty>The node is being asked.</Empty>
+  return <Paste text={setup.data.text} label={ursa('host-setup', system, '--target', target, ...options)} maxHeight={360} />
+}
+
 function Targets() {
   const targets = useTargets()
   const volumes = useVolumes()
   const [doomed, setDoomed] = useState<Target>()
-  if (!targets.data || targets.data.length === 0) return null
+  const [making, setMaking] = useState(false)
+  if (!targets.data) return null
   return (
-    <Panel title="Targets" at={targets.dataUpdatedAt} note="What initiators log in to. A target is made with its first volume.">
+    <Panel title="Targets" at={targets.dataUpdatedAt} right={<DeedButton size="compact-sm" onClick={() => setMaking(true)}>Make a target</DeedButton>} note="What initiators log in to. A volume gets one of its own when it is made, unless another one is named.">
+      {targets.data.length === 0 && <Empty>There is no target yet: it is made with the first volume.</Empty>}
       <Rows width={640} head={['Target', 'LUNs', '']}>
         {targets.data.map((target) => (
           <Table.Tr key={target.name}>
             <Table.Td style={{ overflowWrap: 'anywhere' }}>
               {target.name}
               {target.alias && <Text size="xs" c="dimmed">{target.alias}</Text>}
+              {target.chap_user && <Text size="xs" c="dimmed">proves itself as {target.chap_user}</Text>}
             </Table.Td>
             <Table.Td>
               {target.maps.length === 0
@@ -196,6 +210,7 @@ function Targets() {
           </Table.Tr>
         ))}
       </Rows>
+      {making && <TargetForm close={() => setMaking(false)} />}
       {doomed && (
         <Ask opened close={() => setDoomed(undefined)} title={`Delete target ${doomed.name}`} label="Delete it" danger typed={doomed.maps.length > 0 ? doomed.name.replace(/^.*:/, '') : undefined} command={ursa('target', 'delete', doomed.name, doomed.maps.length > 0 ? '--force' : undefined)} act={() => data(api.DELETE('/v1/targets/{name}', { params: { path: { name: doomed.name }, query: { force: doomed.maps.length > 0 } } }))} done="The target is deleted.">
           <Said>{doomed.maps.length > 0 ? `Its sessions end, and its ${plural(doomed.maps.length, 'LUN')} cannot be seen by it any more. The volumes stay.` : 'It has no LUNs.'}</Said>

@@ -1,4 +1,4 @@
-import { Group, Progress, SimpleGrid, Stack, Switch, Table, Text, TextInput, Title } from '@mantine/core'
+import { Group, NumberInput, Progress, SimpleGrid, Stack, Switch, Table, Text, TextInput, Title } from '@mantine/core'
 import { useState } from 'react'
 import { api, data } from '../api/client'
 import { useNode, useNodes, useSessions } from '../api/queries'
@@ -79,6 +79,7 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
   const [chosen, setChosen] = useState<{ node: ClusterNode; what: 'maintain' | 'remove' }>()
   const [inviting, setInviting] = useState(false)
   const [preferring, setPreferring] = useState<ClusterNode>()
+  const [unpreferring, setUnpreferring] = useState<ClusterNode>()
   const two = nodes.length === 2
   const close = () => setChosen(undefined)
   const node = chosen?.node
@@ -115,9 +116,14 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
                 <DeedButton size="compact-sm" variant="default" onClick={() => setChosen({ node: one, what: 'maintain' })}>
                   {one.maintenance ? 'End maintenance' : 'Maintenance'}
                 </DeedButton>
-                {two && !etcd && !one.witness && (
-                  <DeedButton deed="administer" size="compact-sm" variant="default" because={one.preferred ? 'It decides already.' : undefined} onClick={() => setPreferring(one)}>
+                {two && !etcd && !one.witness && !one.preferred && (
+                  <DeedButton deed="administer" size="compact-sm" variant="default" onClick={() => setPreferring(one)}>
                     Let it decide
+                  </DeedButton>
+                )}
+                {!etcd && one.preferred && (
+                  <DeedButton deed="administer" size="compact-sm" variant="default" onClick={() => setUnpreferring(one)}>
+                    Prefer it no longer
                   </DeedButton>
                 )}
                 <DeedButton deed="administer" size="compact-sm" variant="default" because={one.here ? 'A node cannot take itself out: open the console of another one.' : one.copies > 0 ? 'It has copies of volumes: move them away before.' : undefined} onClick={() => setChosen({ node: one, what: 'remove' })}>
@@ -156,6 +162,11 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
           <Said>Of two nodes without a witness one decides: when the other is lost, it goes on; when it is lost itself, the other waits for it.</Said>
         </Ask>
       )}
+      {unpreferring && (
+        <Ask opened close={() => setUnpreferring(undefined)} title={`Prefer ${nameOf(unpreferring)} no longer`} label="Prefer none" command={ursa('node', 'prefer', 'none')} act={() => data(api.PUT('/v1/cluster/preferred', { body: { node: null } }))} done="No node is preferred.">
+          <Said>Of two nodes without a witness one decides all the same: the one that does now goes on with it. With three that vote a majority decides, whoever is preferred.</Said>
+        </Ask>
+      )}
       <Invite opened={inviting} close={() => setInviting(false)} etcd={etcd} />
     </Panel>
   )
@@ -171,6 +182,8 @@ function Lasting({ node }: { node: ClusterNode }) {
 
 function Invite({ opened, close, etcd }: { opened: boolean; close: () => void; etcd: boolean }) {
   const [token, setToken] = useState<string>()
+  const [hours, setHours] = useState<number | string>(1)
+  const valid = typeof hours === 'number' && hours > 0 ? hours : 1
   return (
     <Ask
       opened={opened}
@@ -181,10 +194,11 @@ function Invite({ opened, close, etcd }: { opened: boolean; close: () => void; e
       title="Let a node join"
       label={token ? 'Make another token' : 'Make a token'}
       stays
-      command="ursa node token"
-      act={async () => setToken((await data(api.POST('/v1/cluster/tokens', { body: {} }))).token)}
+      command={ursa('node', 'token', ...(valid === 1 ? [] : ['--valid', `${valid}h`]))}
+      act={async () => setToken((await data(api.POST('/v1/cluster/tokens', { body: { valid_seconds: valid * 3600 } }))).token)}
     >
-      <Said>A token is a secret that lets one node in, once, within an hour, and until this node is restarted. Only the node that made the cluster makes tokens. A node that joins must have no targets and host groups of its own{etcd ? ', and the same etcd in its settings' : ''}.</Said>
+      <Said>A token is a secret that lets one node in, once, for so many hours, and until this node is restarted. Only the node that made the cluster makes tokens. A node that joins must have no targets and host groups of its own{etcd ? ', and the same etcd in its settings' : ''}.</Said>
+      <NumberInput label="Good for so many hours" description="168 at most: seven days" value={hours} onChange={setHours} min={1} max={168} allowDecimal={false} w={240} />
       {token && <Paste label={`On the node that is to join, with an address of it that this one reaches${etcd ? '' : ' (for a witness add --witness)'}`} text={`ursa node join ${token} --listen ADDRESS`} />}
     </Ask>
   )

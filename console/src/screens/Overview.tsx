@@ -1,6 +1,5 @@
 import { Alert, Anchor, Box, Group, Progress, SimpleGrid, Stack, Text, Title } from '@mantine/core'
-import { useMemo } from 'react'
-import { useEvents, useHistory, useJobs, useMissingEvents, useMissingPools, useMissingSessions, useMissingVolumes, useNode, useNodes, usePools, useSessions, useVolumes } from '../api/queries'
+import { useEvents, useForecasts, useJobs, useMissingEvents, useMissingPools, useMissingSessions, useMissingVolumes, useNode, useNodes, usePools, useSessions, useVolumes } from '../api/queries'
 import type { ClusterNode, Pool, Volume } from '../api/types'
 import { Age } from '../parts/Age'
 import { useNow } from '../parts/clock'
@@ -12,7 +11,6 @@ import { Figure, Panel } from '../parts/Panel'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { COLOR, State } from '../parts/State'
 import { keyOf } from '../words/events'
-import { type Forecast, forecast } from '../words/forecast'
 import { type Finding, lasting } from '../words/health'
 import { LOSS_TONE, type NodeLoss, lossesByNode } from '../words/losses'
 import { listed } from '../words/missing'
@@ -153,25 +151,9 @@ function LossPanel({ volumes, nodes, at }: { volumes?: Volume[]; nodes?: Cluster
   )
 }
 
-const WEEK = 7 * 86_400
-const HOURS_OF_WEEK = 7 * 24
-
-/** When pools are full if it goes on like this. */
-function useForecasts(): (pool: Pool) => Forecast | undefined {
-  const nodes = useNodes()
-  const kept = useHistory(['pool_used_bytes'], WEEK, HOURS_OF_WEEK, Array.isArray(nodes.data))
-  return useMemo(() => {
-    const { series = [], from = 0, step_s: step = 1 } = kept.data ?? {}
-    const of = new Map(series.map((one) => [`${one.node ?? ''} ${one.pool ?? ''}`, one.points]))
-    return (pool) => {
-      if (!kept.data || pool.total === 0) return undefined
-      return forecast({ from, step, used: of.get(`${pool.node ?? ''} ${pool.name}`) ?? [], size: pool.total })
-    }
-  }, [kept.data])
-}
-
 function CapacityPanel({ pools, at }: { pools?: Pool[]; at: number }) {
   const forecasts = useForecasts()
+  const forecastOf = (pool: Pool) => forecasts.data?.find((one) => one.pool === pool.name && one.node === pool.node)
   const missing = useMissingPools()
   return (
     <Panel title="Capacity" at={at}>
@@ -184,7 +166,7 @@ function CapacityPanel({ pools, at }: { pools?: Pool[]; at: number }) {
         </Empty>
       ) : (
         <Stack gap="sm">
-          {pools.map((pool) => ({ pool, filling: forecasts(pool) })).map(({ pool, filling }) => (
+          {pools.map((pool) => ({ pool, filling: forecastOf(pool) })).map(({ pool, filling }) => (
             <Box key={`${pool.node ?? ''} ${pool.name}`}>
               <Group justify="space-between" gap="xs">
                 <Text size="sm">
@@ -204,9 +186,9 @@ function CapacityPanel({ pools, at }: { pools?: Pool[]; at: number }) {
                 />
               </Progress.Root>
               <Text size="xs" c="dimmed" mt={2}>
-                {percent(pool.total - pool.free, pool.total)} taken by {plural(pool.volumes, 'volume')}. {filling?.text}
+                {percent(pool.total - pool.free, pool.total)} taken by {plural(pool.volumes, 'volume')}. {pool.total > 0 && forecasts.data && (filling?.text ?? 'No forecast yet.')}
               </Text>
-              {filling?.soon && <State tone="warning">full within a month, if it goes on so</State>}
+              {pool.total > 0 && filling?.soon && <State tone="warning">full within a month, if it goes on so</State>}
             </Box>
           ))}
         </Stack>

@@ -180,6 +180,10 @@ function OnNode({ chosen, choose }: { chosen: string | null; choose: (node: stri
   return <Select label="Node" description="Whose disks they are" data={nodes.map((one) => ({ value: String(one.id), label: nameOf(one), disabled: !one.up }))} value={chosen ?? (here ? String(here.id) : null)} onChange={choose} allowDeselect={false} />
 }
 
+function Reserve({ reserve, set }: { reserve: boolean; set: (reserve: boolean) => void }) {
+  return <Checkbox label="Take their space now" description="So that the file system cannot run out of it later; otherwise it is taken as volumes are written" checked={reserve} onChange={(event) => set(event.currentTarget.checked)} />
+}
+
 const PATHS = 'Paths on the node, by /dev/disk/by-id/ (/dev/sdb may be another disk after the next start); Enter after each'
 
 function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
@@ -187,6 +191,7 @@ function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
   const [paths, setPaths] = useState<string[]>([])
   const [file, setFile] = useState(false)
   const [text, setText] = useState('')
+  const [reserve, setReserve] = useState(false)
   const [wipe, setWipe] = useState(false)
   const [chosen, setChosen] = useState<string | null>(null)
   const node = chosen === null ? undefined : Number(chosen)
@@ -200,15 +205,16 @@ function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
       label="Make it"
       danger={wipe}
       ready={/^[A-Za-z0-9_.-]{1,63}$/.test(name) && paths.length > 0 && !relative && (!file || bytes !== undefined)}
-      command={ursa('pool', 'create', name || 'NAME', ...(paths.length ? paths : ['DISK']), ...(file ? ['--size', bytes ? exactSize(bytes) : 'SIZE'] : []), ...(wipe ? ['--wipe'] : []), ...onNode(node))}
-      act={() => data(api.POST('/v1/pools', { params: { query: { node } }, body: { name, disks: paths.map((path) => (file ? { path, size: bytes } : { path })), wipe } }))}
+      command={ursa('pool', 'create', name || 'NAME', ...(paths.length ? paths : ['DISK']), ...(file ? ['--size', bytes ? exactSize(bytes) : 'SIZE', reserve ? '--reserve' : undefined] : []), ...(wipe ? ['--wipe'] : []), ...onNode(node))}
+      act={() => data(api.POST('/v1/pools', { params: { query: { node } }, body: { name, disks: paths.map((path) => (file ? { path, size: bytes, reserve } : { path })), wipe } }))}
       done={`Pool ${name} is made: volumes can be made on it.`}
     >
       <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={name !== '' && !/^[A-Za-z0-9_.-]{1,63}$/.test(name) && 'Only letters, digits, - _ and . ; 63 at most'} data-autofocus />
       <OnNode chosen={chosen} choose={setChosen} />
       <TagsInput label="Disks" description={PATHS} value={paths} onChange={setPaths} error={relative && `${relative} is no absolute path`} acceptValueOnBlur />
-      <Switch label="Make files of that name" description="Sparse files in a file system, to try things out; otherwise the devices or files exist" checked={file} onChange={(event) => setFile(event.currentTarget.checked)} />
+      <Switch label="Make files of that name" description="In a file system, to try things out; otherwise the devices or files exist" checked={file} onChange={(event) => setFile(event.currentTarget.checked)} />
       {file && <TextInput label="Size of each" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'As 100G'} />}
+      {file && <Reserve reserve={reserve} set={setReserve} />}
       <Checkbox label="Overwrite what the disks hold" description="Otherwise a disk with anything on it is refused" checked={wipe} onChange={(event) => setWipe(event.currentTarget.checked)} />
     </Ask>
   )
@@ -244,6 +250,7 @@ function ImportPool({ opened, close }: { opened: boolean; close: () => void }) {
 function AddDisk({ pool, there, close }: { pool: Pool; there: number | undefined; close: () => void }) {
   const [path, setPath] = useState('')
   const [text, setText] = useState('')
+  const [reserve, setReserve] = useState(false)
   const [wipe, setWipe] = useState(false)
   const bytes = parseSize(text)
   return (
@@ -254,13 +261,14 @@ function AddDisk({ pool, there, close }: { pool: Pool; there: number | undefined
       label="Add it"
       danger={wipe}
       ready={path.startsWith('/') && (text === '' || bytes !== undefined)}
-      command={ursa('pool', 'add-disk', pool.name, path || 'DISK', ...(bytes ? ['--size', exactSize(bytes)] : []), ...(wipe ? ['--wipe'] : []), ...onNode(there))}
-      act={() => data(api.POST('/v1/pools/{name}/disks', { params: { path: { name: pool.name }, query: { node: there } }, body: { path, wipe, ...(bytes ? { size: bytes } : {}) } }))}
+      command={ursa('pool', 'add-disk', pool.name, path || 'DISK', ...(bytes ? ['--size', exactSize(bytes), reserve ? '--reserve' : undefined] : []), ...(wipe ? ['--wipe'] : []), ...onNode(there))}
+      act={() => data(api.POST('/v1/pools/{name}/disks', { params: { path: { name: pool.name }, query: { node: there } }, body: { path, wipe, ...(bytes ? { size: bytes, reserve } : {}) } }))}
       done={`Pool ${pool.name} has a disk more.`}
     >
       <Said>While it is in use: volumes stay where they are. A disk cannot be taken out again, and the pool needs all of its disks.</Said>
       <TextInput label="Disk" description="By /dev/disk/by-id/" value={path} onChange={(event) => setPath(event.currentTarget.value)} error={path !== '' && !path.startsWith('/') && 'An absolute path'} data-autofocus />
       <TextInput label="Size" description="Only to make a file of that size; empty: the disk exists" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'As 100G'} />
+      {bytes !== undefined && <Reserve reserve={reserve} set={setReserve} />}
       <Checkbox label="Overwrite what the disk holds" checked={wipe} onChange={(event) => setWipe(event.currentTarget.checked)} />
     </Ask>
   )

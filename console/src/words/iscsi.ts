@@ -1,0 +1,16 @@
+// Names and secrets of iSCSI, as the API has them.
+
+/** Bytes of a CHAP secret. */
+const SECRET_MIN = 12
+
+export const SECRET_HINT = '12 to 255 bytes; Windows takes no more than 16. It is never shown again.'
+
+/** It has been begun, and is not long enough. */
+export function isTooShort(secret: string): boolean {
+  return secret !== '' && new TextEncoder().encode(secret).length < SECRET_MIN
+}
+
+/** As far as can be told at a glance; the node knows all of it. */
+export function isIscsiName(name: string): boolean {
+  return /^(iqn|eui|naa)\../.test(name)
+}
