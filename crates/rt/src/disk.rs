@@ -107,6 +107,18 @@ impl Disk {
         }
     }
 
+    /// Whether a file of `size` bytes could be made at `path` ([`OpenOptions::create`]), as far as that is seen without making it.
+    ///
+    /// # Errors
+    /// As [`Disk::open`].
+    pub fn check_new(path: &Path, size: u64, reserve: bool) -> Result<(), OpenError> {
+        if sim::is_current() {
+            sim::Disk::check_new(path, size, reserve)
+        } else {
+            uring::Disk::check_new(path, size, reserve)
+        }
+    }
+
     /// The same open disk for use on other cores: send the function there and call it. A failure latches all of them.
     pub fn share(&self) -> Box<dyn Fn() -> Disk + Send + Sync> {
         match &self.0 {

@@ -42,8 +42,8 @@ pub use error::{MissingDisk, SliceError, StoreError};
 pub use geometry::{DISK_BYTES_MIN, DISKS_MAX, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, EXTENTS_MAX};
 pub use id::{ClusterId, DiskId, HostId, PoolId, VolumeId};
 pub use pool::{
-    CreateOptions, DiskUsage, MetadataState, NewDisk, OpenPool, Pool, Probe, ProbedContents, Usage,
-    VolumeInfo, VolumeSpec, probe,
+    CreateOptions, DiskUsage, FoundPool, LookedAt, MetadataState, NewDisk, OpenPool, Pool, Probe,
+    ProbedContents, Usage, VolumeInfo, VolumeSpec, probe,
 };
 pub use ram::RamSlice;
 pub use signature::Content;

@@ -229,21 +229,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::ClusterWorks`]: a majority is reached.
     pub async fn force_new_cluster(self: &Rc<Control>) -> Result<(), ControlError> {
-        let keeper = self.keeper_or_why_not()?;
-        if !keeper.nodes_vote() {
-            return Err(ControlError::RecordInEtcd {
-                what: "nothing of a node makes a new cluster",
-                instead: "volumes go on without etcd; if it is lost for good, restore it from its newest backup, as docs/use/cluster.md says",
-            });
-        }
-        // A read that only a majority can answer; and nobody else must be there who could be one.
-        let works = keeper.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok();
-        let there = keeper.nodes().into_iter().find(|(node, up)| *up && NodeId(node.id) != keeper.me());
-        match (works, there) {
-            (true, _) => return Err(ControlError::ClusterWorks),
-            (false, Some((node, _))) => return Err(ControlError::NodeIsThere(node.id)),
-            (false, None) => {}
-        }
+        self.check_new_cluster().await?;
         let control = Rc::clone(self);
         self.change(Work::new("making a new cluster of", &self.host.name), |changing| async move {
             let _record = changing.hold([Thing::Record]).await?;
@@ -255,6 +241,29 @@ impl Control {
             control.commit(&changing, vec![set(CLUSTER.into(), &Place { force_new: true, ..place })]).await
         })
         .await
+    }
+
+    /// Whether this node could be made a cluster of its own; gives the numbers of the nodes that would be given up.
+    ///
+    /// # Errors
+    /// As [`Control::force_new_cluster`].
+    pub async fn check_new_cluster(&self) -> Result<Vec<u16>, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        if !keeper.nodes_vote() {
+            return Err(ControlError::RecordInEtcd {
+                what: "nothing of a node makes a new cluster",
+                instead: "volumes go on without etcd; if it is lost for good, restore it from its newest backup, as docs/use/cluster.md says",
+            });
+        }
+        // A read that only a majority can answer; and nobody else must be there who could be one.
+        let works = keeper.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok();
+        let mut others = keeper.nodes();
+        others.retain(|(node, _)| NodeId(node.id) != keeper.me());
+        match (works, others.iter().find(|(_, up)| *up)) {
+            (true, _) => Err(ControlError::ClusterWorks),
+            (false, Some((node, _))) => Err(ControlError::NodeIsThere(node.id)),
+            (false, None) => Ok(others.into_iter().map(|(node, _)| node.id).collect()),
+        }
     }
 
     /// Goes on with the cluster that the node is in, at the start.

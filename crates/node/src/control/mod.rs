@@ -10,6 +10,7 @@ mod cluster;
 mod copies;
 mod ended;
 mod error;
+mod foreseen;
 mod forgetting;
 mod forks;
 mod links;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use store::{CreateOptions, DiskUsage, MetadataState, NewDisk, OpenPool, Pool, StoreError, Usage};
+use store::{CreateOptions, DiskUsage, FoundPool, MetadataState, NewDisk, OpenPool, Pool, StoreError, Usage};
 
 use super::change::{Changing, WaitsFor, Work};
 use super::turns::Thing;
@@ -119,9 +119,7 @@ impl Control {
         self.change(Work::new("making pool", &spec.name), |changing| async move {
             let name: VolumeName = spec.name.parse()?;
             let _pool = changing.hold([Thing::Pool(name.to_string())]).await?;
-            if control.pools.borrow().contains_key(name.as_str()) {
-                return Err(ControlError::Exists { kind: "pool", name: name.into() });
-            }
+            control.check_pool_is_new(name.as_str())?;
             let paths: Vec<PathBuf> = spec.disks.iter().map(|disk| disk.path.clone()).collect();
             let options = CreateOptions {
                 name: name.into(),
@@ -135,6 +133,14 @@ impl Control {
             control.adopt_pool(&changing, paths, pool).await
         })
         .await
+    }
+
+    /// Whether there is no pool of this name.
+    pub(super) fn check_pool_is_new(&self, name: &str) -> Result<(), ControlError> {
+        match self.pools.borrow().contains_key(name) {
+            true => Err(ControlError::Exists { kind: "pool", name: name.to_owned() }),
+            false => Ok(()),
+        }
     }
 
     /// Opens a pool that another server, or an earlier life of this one, has made; also one of this node that could not
@@ -154,7 +160,8 @@ impl Control {
             let names = pool.volumes().into_iter().map(|volume| Thing::VolumeName(volume.name));
             let things: Vec<Thing> = names.chain([Thing::Pool(name.clone())]).collect();
             let held = changing.hold(things).await;
-            let _names = match held.and_then(|held| control.check_names(&pool, &name).map(|()| held)) {
+            let named = |held| control.check_names(&pool.as_found(), &name).map(|()| held);
+            let _names = match held.and_then(named) {
                 Ok(held) => held,
                 Err(refused) => {
                     changing.waits_for(WaitsFor::Disks(paths));
@@ -175,12 +182,12 @@ impl Control {
     }
 
     /// Whether the record means this pool by `name`.
-    fn is_recorded_as(&self, pool: &Pool, name: &str, known: &KnownPool) -> bool {
+    fn is_recorded_as(&self, pool: &FoundPool, name: &str, known: &KnownPool) -> bool {
         let record: Option<PoolRecord> = self.record.borrow().get(&key(name));
         match record.and_then(|record| record.id) {
-            Some(id) => id == pool.id().to_string(),
+            Some(id) => id == pool.id.to_string(),
             // Written by a version that did not note it.
-            None => known.paths.iter().collect::<BTreeSet<_>>() == pool.paths().iter().collect(),
+            None => known.paths.iter().collect::<BTreeSet<_>>() == pool.paths.iter().collect(),
         }
     }
 
@@ -367,7 +374,7 @@ impl Control {
     }
 
     /// The names of a pool that is to be imported, and of its volumes, are free.
-    fn check_names(&self, pool: &Pool, name: &str) -> Result<(), ControlError> {
+    pub(super) fn check_names(&self, pool: &FoundPool, name: &str) -> Result<(), ControlError> {
         match self.pools.borrow().get(name) {
             Some(known) if known.open().is_some() => {
                 return Err(ControlError::Exists { kind: "pool", name: name.to_owned() });
@@ -378,9 +385,9 @@ impl Control {
             }
             _ => {}
         }
-        let taken = pool.volumes().into_iter().find(|volume| self.volume_named(&volume.name).is_ok());
+        let taken = pool.contents.volumes.iter().find(|volume| self.volume_named(&volume.name).is_ok());
         match taken {
-            Some(volume) => Err(ControlError::Exists { kind: "volume", name: volume.name }),
+            Some(volume) => Err(ControlError::Exists { kind: "volume", name: volume.name.clone() }),
             None => Ok(()),
         }
     }

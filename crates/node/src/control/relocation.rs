@@ -145,11 +145,7 @@ impl Control {
         let keeper = self.keeper_or_why_not()?;
         let (id, _) = entry_named(&keeper, volume)?;
         self.change_entry(&keeper, id, Some(node), |entry| {
-            copy_on(entry, node)?;
-            let others = entry.copies.iter().filter(|copy| copy.node != node && !entry.is_to_leave(copy));
-            if !others.into_iter().any(|copy| copy.standing == StandingEntry::InSync) {
-                return Err(ControlError::OnlyInSync { volume: entry.name.clone(), node });
-            }
+            in_sync_without(entry, node)?;
             Ok((without_copy(entry, node), None))
         })
         .await?;
@@ -160,6 +156,16 @@ impl Control {
         Ok(keeper.until(GONE_DEADLINE, gone).await)
     }
 
+    /// Whether a copy could be taken off its node; gives how many in sync would be left.
+    ///
+    /// # Errors
+    /// As [`Control::remove_copy`], but for what the record says.
+    pub fn check_removed_copy(&self, entry: &VolumeEntry, node: u16) -> Result<usize, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        check_settled(&keeper, entry, Some(node))?;
+        in_sync_without(entry, node)
+    }
+
     /// Takes back that a volume gets a copy on a node; one that was to leave for it stays. The new copy is taken away by itself.
     ///
     /// # Errors
@@ -168,13 +174,21 @@ impl Control {
         let keeper = self.keeper_or_why_not()?;
         let (id, _) = entry_named(&keeper, volume)?;
         let cancelled = self.change_entry(&keeper, id, Some(node), |entry| {
-            copy_on(entry, node)?;
-            if entry.copy_on(NodeId(node)).is_some_and(|(_, copy)| copy.standing == StandingEntry::InSync) {
-                return Err(ControlError::CopyInSync { volume: entry.name.clone(), node });
-            }
+            not_in_sync(entry, node)?;
             Ok((without_copy(entry, node), None))
         });
         cancelled.await.map(drop)
+    }
+
+    /// Whether it could be taken back that a volume gets a copy on a node.
+    ///
+    /// # Errors
+    /// As [`Control::cancel_copy`], but for what the record says.
+    pub fn check_cancelled_copy(&self, volume: &str, node: u16) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let (_, entry) = entry_named(&keeper, volume)?;
+        check_settled(&keeper, &entry, Some(node))?;
+        not_in_sync(&entry, node)
     }
 
     /// Has a copy stay that is to be taken off its node and is still there. It is brought up to date by itself.
@@ -191,6 +205,17 @@ impl Control {
             Ok((next, None))
         });
         kept.await.map(drop)
+    }
+
+    /// Whether a copy could stay that is to be taken off its node.
+    ///
+    /// # Errors
+    /// As [`Control::keep_copy`], but for what the record says.
+    pub fn check_kept_copy(&self, volume: &str, node: u16) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let (_, entry) = entry_named(&keeper, volume)?;
+        check_settled(&keeper, &entry, None)?;
+        copy_on(&entry, node)
     }
 
     /// Has a copy that is not in sync be given nothing of what it misses until that is resumed: over restarts, too. What is noted of what it misses is
@@ -259,13 +284,7 @@ impl Control {
             let (entry, revision) = keeper
                 .get::<VolumeEntry>(&key)
                 .ok_or_else(|| ControlError::not_found("volume", &id.to_string()))?;
-            if let Some(fork) = keeper.fork_of(&entry) {
-                // One that came later has to go before what the node alone has can be kept.
-                let third = leaves.is_some_and(|node| node != fork.node) && entry.copies.len() > 2;
-                if !third || fork.state != ForkState::Split {
-                    return Err(ControlError::Forked(entry.name));
-                }
-            }
+            check_settled(keeper, &entry, leaves)?;
             let (next, also) = change(&entry)?;
             let mut transaction = Keeper::transaction().expect(&key, Some(revision)).put(&key, json(&next));
             if let Some((key, revision)) = also {
@@ -401,6 +420,37 @@ fn without_copy(entry: &VolumeEntry, node: u16) -> VolumeEntry {
         }
     }
     next
+}
+
+/// Whether no node has gone on alone with a volume, or `leaves` is a node whose copy may be taken away all the same.
+fn check_settled(keeper: &Keeper, entry: &VolumeEntry, leaves: Option<u16>) -> Result<(), ControlError> {
+    let Some(fork) = keeper.fork_of(entry) else { return Ok(()) };
+    // One that came later has to go before what the node alone has can be kept.
+    let third = leaves.is_some_and(|node| node != fork.node) && entry.copies.len() > 2;
+    match third && fork.state == ForkState::Split {
+        true => Ok(()),
+        false => Err(ControlError::Forked(entry.name.clone())),
+    }
+}
+
+/// How many copies in sync are left without that of a node: one at least.
+fn in_sync_without(entry: &VolumeEntry, node: u16) -> Result<usize, ControlError> {
+    copy_on(entry, node)?;
+    let others = entry.copies.iter().filter(|copy| copy.node != node && !entry.is_to_leave(copy));
+    match others.filter(|copy| copy.standing == StandingEntry::InSync).count() {
+        0 => Err(ControlError::OnlyInSync { volume: entry.name.clone(), node }),
+        left => Ok(left),
+    }
+}
+
+fn not_in_sync(entry: &VolumeEntry, node: u16) -> Result<(), ControlError> {
+    copy_on(entry, node)?;
+    match entry.copy_on(NodeId(node)) {
+        Some((_, copy)) if copy.standing == StandingEntry::InSync => {
+            Err(ControlError::CopyInSync { volume: entry.name.clone(), node })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn copy_on(entry: &VolumeEntry, node: u16) -> Result<(), ControlError> {

@@ -51,6 +51,18 @@ impl Control {
         .await
     }
 
+    /// Whether a pool could be reopened; gives the names of its volumes if it is open, and is to be closed before.
+    ///
+    /// # Errors
+    /// As [`Control::reopen_pool`], but for what only its disks can say.
+    pub fn check_reopening(&self, name: &str) -> Result<Option<Vec<String>>, ControlError> {
+        let open = self.pool_that_fails(name)?;
+        if let Some(pool) = &open {
+            self.check_nothing_forgotten(pool)?;
+        }
+        Ok(open.map(|pool| pool.volumes().into_iter().map(|volume| volume.name).collect()))
+    }
+
     /// A pool that must be reopened; if it is open, that it is to be closed before.
     fn pool_that_fails(&self, name: &str) -> Result<Option<Pool>, ControlError> {
         if self.is_awaited(name) {

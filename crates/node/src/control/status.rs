@@ -119,6 +119,18 @@ impl Control {
         Ok(all)
     }
 
+    /// One session, and how many commands it has under way: of those that have come, whose answers have not gone out.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`], [`ControlError::Core`].
+    pub async fn session(&self, tsih: u16) -> Result<(SessionStatus, usize), ControlError> {
+        let by_core = ask_all_cores(move || async move {
+            Shard::current().session(tsih).map(|session| (session.status(), session.commands_under_way()))
+        });
+        let found = by_core.await?.into_iter().flatten().next();
+        found.ok_or_else(|| ControlError::not_found("session", &tsih.to_string()))
+    }
+
     /// How the node's record is.
     pub fn record(&self) -> RecordStatus {
         let record = self.record.borrow();

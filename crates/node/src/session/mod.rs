@@ -22,7 +22,7 @@ use std::task::{Context, Poll, Waker};
 
 use base::Instant;
 use proto::iscsi::target::{
-    self as iscsi, CloseReason, Command, CommandId, ConnectionId, Event, TargetRecord,
+    self as iscsi, CloseReason, Command, CommandId, ConnectionId, Event, TargetRecord, TaskCensus,
 };
 use proto::scsi::limits::TRANSFER_BYTES_MAX;
 use proto::scsi::{ItNexus, Lun, NexusId, Outcome, Request, Status, Step, UnitAttention, absent};
@@ -193,6 +193,12 @@ impl Session {
                 bytes_sent: counters.bytes_sent,
             },
         }
+    }
+
+    /// How many of its commands have come, and have not been answered completely.
+    pub fn commands_under_way(&self) -> usize {
+        let TaskCensus { collecting, refusing, running, answering } = self.brain.borrow().census();
+        collecting + refusing + running + answering
     }
 
     /// What it sees now.

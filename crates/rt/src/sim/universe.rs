@@ -336,6 +336,16 @@ impl Universe {
         Ok(file)
     }
 
+    pub(super) fn check_new_disk(
+        &self,
+        node: NodeId,
+        path: &Path,
+        size: u64,
+        reserve: bool,
+    ) -> Result<(), OpenError> {
+        self.shelf.borrow().check_new(node, path, size, reserve)
+    }
+
     pub(super) fn remove_disk(&self, node: NodeId, path: &Path, disk: DiskNumber) {
         self.shelf.borrow_mut().remove_if(node, path, disk);
     }

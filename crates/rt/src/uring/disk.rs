@@ -98,6 +98,14 @@ impl Disk {
         Ok(Disk { driver: driver::current(), file })
     }
 
+    /// See [`crate::Disk::check_new`].
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn check_new(path: &Path, size: u64, reserve: bool) -> Result<(), OpenError> {
+        open::check_new(path, size, reserve)
+    }
+
     /// See [`crate::Disk::share`].
     pub fn share(&self) -> SharedDisk {
         SharedDisk(Arc::clone(&self.file))

@@ -56,10 +56,29 @@ pub(super) async fn open(path: &Path, options: OpenOptions) -> Result<Arc<OpenFi
     }
     run(&file, opcode::Fsync::new(file.fd()).build()).await.map_err(|error| system(path, error))?;
     // The name is durable only when its directory is.
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent).and_then(|directory| directory.sync_all()).map_err(|error| system(path, error))?;
+    File::open(parent(path)).and_then(|directory| directory.sync_all()).map_err(|error| system(path, error))?;
     std::mem::forget(created);
     Ok(file)
+}
+
+/// Whether [`open`] could make a file there.
+pub(super) fn check_new(path: &Path, size: u64, reserve: bool) -> Result<(), OpenError> {
+    let failed = |code| Err(system(path, io::Error::from_raw_os_error(code)));
+    // A link that leads nowhere is in the way, too.
+    if path.symlink_metadata().is_ok() {
+        return failed(libc::EEXIST);
+    }
+    let directory = File::open(parent(path)).map_err(|error| system(path, error))?;
+    if !directory.metadata().map_err(|error| system(path, error))?.is_dir() {
+        return failed(libc::ENOTDIR);
+    }
+    let free = free_space(&directory).map_err(|error| system(path, error))?;
+    if reserve && free < size { failed(libc::ENOSPC) } else { Ok(()) }
+}
+
+/// The directory of a file.
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn open_existing(path: &Path, read_only: bool) -> Result<Arc<OpenFile>, OpenError> {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use base::Buf;
 
 use super::commit::{Step, Superblocks, write_and_flush};
-use super::create::{MadeFiles, clear_metadata, open_new};
+use super::create::{LookedAt, MadeFiles, clear_metadata, look_at, open_new};
 use super::layout::Layout;
 use super::{Inner, MetadataState, NewDisk};
 use crate::catalog::Catalog;
@@ -26,6 +26,18 @@ impl Inner {
             made.remove();
         }
         added
+    }
+
+    /// Whether a disk could be added, and what would be overwritten.
+    pub(super) async fn check_disk(&self, new: NewDisk, wipe: bool) -> Result<LookedAt, StoreError> {
+        self.writable()?;
+        if self.closing.get() {
+            return Err(StoreError::Exported(self.id));
+        }
+        self.room_for_a_disk()?;
+        let looked_at = look_at(std::slice::from_ref(&new), wipe).await?.pop().ok_or(StoreError::NoDisks)?;
+        self.lay_out(&new, looked_at.size.0)?;
+        Ok(looked_at)
     }
 
     async fn add_disk_of(

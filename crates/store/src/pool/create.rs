@@ -1,13 +1,14 @@
 //! Making a pool.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use base::{Buf, ByteLen};
-use rt::{Disk, Durability};
+use rt::{Disk, Durability, OpenError};
 
 use super::layout::Layout;
+use super::open::{ProbedContents, probe};
 use super::{Inner, Parts, Pool, Superblocks};
 use crate::budget::RamBudget;
 use crate::catalog::{Catalog, Host, is_name};
@@ -43,6 +44,19 @@ pub struct CreateOptions {
     pub ram: RamBudget,
 }
 
+/// A disk that a pool could get, as it is.
+#[derive(Clone, Debug)]
+pub struct LookedAt {
+    /// Where it is, or would be made.
+    pub path: PathBuf,
+    /// Its size.
+    pub size: ByteLen,
+    /// What it holds; `None`: it would be made.
+    pub holds: Option<Content>,
+    /// If it is a disk of another pool: what that tells of itself.
+    pub pool: Option<ProbedContents>,
+}
+
 /// How much is cleared at once.
 const CLEAR_BYTES: u64 = 1 << 20;
 
@@ -50,20 +64,33 @@ const CLEAR_BYTES: u64 = 1 << 20;
 const TAIL_LOOKED_AT_BYTES: u64 = 64 << 10;
 
 pub(super) async fn create(disks: Vec<NewDisk>, options: CreateOptions) -> Result<Pool, StoreError> {
-    if !is_name(&options.name) {
-        return Err(StoreError::NameInvalid(options.name));
-    }
-    match disks.len() {
-        0 => return Err(StoreError::NoDisks),
-        count if count > DISKS_MAX => return Err(StoreError::TooManyDisks),
-        _ => {}
-    }
+    check_names(&disks, &options.name)?;
     let mut made = MadeFiles::default();
     let created = create_on(disks, options, &mut made).await;
     if created.is_err() {
         made.remove();
     }
     created
+}
+
+/// Whether a pool could be made so, and what would be overwritten.
+pub(super) async fn check(disks: &[NewDisk], name: &str, wipe: bool) -> Result<Vec<LookedAt>, StoreError> {
+    check_names(disks, name)?;
+    let looked_at = look_at(disks, wipe).await?;
+    let sizes: Vec<(&Path, u64)> = looked_at.iter().map(|disk| (disk.path.as_path(), disk.size.0)).collect();
+    lay_out(&sizes, None)?;
+    Ok(looked_at)
+}
+
+fn check_names(disks: &[NewDisk], name: &str) -> Result<(), StoreError> {
+    if !is_name(name) {
+        return Err(StoreError::NameInvalid(name.to_owned()));
+    }
+    match disks.len() {
+        0 => Err(StoreError::NoDisks),
+        count if count > DISKS_MAX => Err(StoreError::TooManyDisks),
+        _ => Ok(()),
+    }
 }
 
 async fn create_on(
@@ -75,7 +102,8 @@ async fn create_on(
     for new in &disks {
         opened.push((open_new(new, options.wipe, made).await?, new.path.clone()));
     }
-    let geometry = lay_out(&opened, options.extent)?;
+    let sizes: Vec<(&Path, u64)> = opened.iter().map(|(disk, path)| (path.as_path(), disk.size())).collect();
+    let geometry = lay_out(&sizes, options.extent)?;
     let ids = opened.iter().map(|_| DiskId::random()).collect();
     let disks = opened.into_iter().map(|(disk, path)| Rc::new(PoolDisk::new(disk, path))).collect();
     let layout = Layout { disks: CoreDisks::new(disks), ids, geometry };
@@ -129,34 +157,83 @@ pub(super) async fn open_new(new: &NewDisk, wipe: bool, made: &mut MadeFiles) ->
     if new.create.is_some() || wipe {
         return Ok(disk);
     }
-    let size = disk.size() / SUPERBLOCK_BYTES * SUPERBLOCK_BYTES;
-    let failed = |source| StoreError::Disk { path: new.path.clone(), source };
-    let start =
-        disk.read(0, Buf::uncleared(size.min(LOOKED_AT_BYTES as u64) as usize)).await.map_err(failed)?;
-    let mut found = Content::detect(&start);
-    if found == Content::Nothing {
-        let len = size.min(TAIL_LOOKED_AT_BYTES);
-        let end = disk.read(size - len, Buf::uncleared(len as usize)).await.map_err(failed)?;
-        let tail = (end.len()).saturating_sub(2 * SUPERBLOCK_BYTES as usize);
-        found = match Content::detect(&end[tail..]) {
-            Content::Nothing if end.iter().any(|byte| *byte != 0) => Content::Data,
-            found => found,
-        };
-    }
-    match found {
+    match content_of(&disk, &new.path).await? {
         Content::Nothing => Ok(disk),
         found => Err(StoreError::NotEmpty { path: new.path.clone(), found }),
     }
 }
 
-fn lay_out(disks: &[(Disk, PathBuf)], extent: Option<ByteLen>) -> Result<Vec<Geometry>, StoreError> {
-    let sizes: Vec<u64> = disks.iter().map(|(disk, _)| disk.size()).collect();
-    if let Some(((disk, path), _)) =
-        disks.iter().zip(&sizes).find(|(_, size)| **size < geometry::DISK_BYTES_MIN)
-    {
-        let (path, size, needed) = (path.clone(), disk.size(), geometry::DISK_BYTES_MIN);
-        return Err(StoreError::DiskTooSmall { path, size, needed });
+/// What is on a disk, as far as is looked.
+async fn content_of(disk: &Disk, path: &Path) -> Result<Content, StoreError> {
+    let size = disk.size() / SUPERBLOCK_BYTES * SUPERBLOCK_BYTES;
+    let failed = |source| StoreError::Disk { path: path.to_owned(), source };
+    let start =
+        disk.read(0, Buf::uncleared(size.min(LOOKED_AT_BYTES as u64) as usize)).await.map_err(failed)?;
+    let found = Content::detect(&start);
+    if found != Content::Nothing {
+        return Ok(found);
     }
+    let len = size.min(TAIL_LOOKED_AT_BYTES);
+    let end = disk.read(size - len, Buf::uncleared(len as usize)).await.map_err(failed)?;
+    let tail = (end.len()).saturating_sub(2 * SUPERBLOCK_BYTES as usize);
+    Ok(match Content::detect(&end[tail..]) {
+        Content::Nothing if end.iter().any(|byte| *byte != 0) => Content::Data,
+        found => found,
+    })
+}
+
+/// Looks at disks that a pool could get, and refuses those that it could not. Nothing is written, and no file is made.
+pub(super) async fn look_at(disks: &[NewDisk], wipe: bool) -> Result<Vec<LookedAt>, StoreError> {
+    // All stay open until the last one is: one that is named twice is in use.
+    let mut open = Vec::new();
+    let mut looked_at: Vec<LookedAt> = Vec::new();
+    for new in disks {
+        let path = new.path.clone();
+        let disk = match new.create {
+            Some(size) => {
+                check_new(new, size, &looked_at)?;
+                LookedAt { path, size, holds: None, pool: None }
+            }
+            None => {
+                let disk = open_new(new, wipe, &mut MadeFiles::default()).await?;
+                // Who overwrites what cannot be read is not refused.
+                let holds = match wipe {
+                    true => content_of(&disk, &path).await.unwrap_or(Content::Data),
+                    false => Content::Nothing,
+                };
+                let size = ByteLen(disk.size());
+                open.push(disk);
+                LookedAt { path, size, holds: Some(holds), pool: None }
+            }
+        };
+        looked_at.push(disk);
+    }
+    drop(open);
+    for disk in looked_at.iter_mut().filter(|disk| disk.holds == Some(Content::Pool)) {
+        disk.pool = probe(&disk.path).await.ok().and_then(|found| found.contents);
+    }
+    Ok(looked_at)
+}
+
+/// Whether a file could be made for this disk, after `others`.
+fn check_new(new: &NewDisk, size: ByteLen, others: &[LookedAt]) -> Result<(), StoreError> {
+    if others.iter().any(|other| other.path == new.path) {
+        let source = std::io::ErrorKind::AlreadyExists.into();
+        return Err(OpenError::System { path: new.path.clone(), source }.into());
+    }
+    Ok(Disk::check_new(&new.path, size.0, new.reserve)?)
+}
+
+fn too_small((path, size): (&Path, u64), needed: u64) -> StoreError {
+    StoreError::DiskTooSmall { path: path.to_owned(), size, needed }
+}
+
+/// How disks of these sizes are laid out.
+fn lay_out(disks: &[(&Path, u64)], extent: Option<ByteLen>) -> Result<Vec<Geometry>, StoreError> {
+    if let Some(disk) = disks.iter().find(|(_, size)| *size < geometry::DISK_BYTES_MIN) {
+        return Err(too_small(*disk, geometry::DISK_BYTES_MIN));
+    }
+    let sizes: Vec<u64> = disks.iter().map(|(_, size)| *size).collect();
     let extent_bytes = extent.map_or_else(|| geometry::extent_bytes_for(&sizes), |extent| extent.0);
     if !extent_bytes.is_power_of_two()
         || !(geometry::EXTENT_BYTES_MIN..=geometry::EXTENT_BYTES_MAX).contains(&extent_bytes)
@@ -165,12 +242,11 @@ fn lay_out(disks: &[(Disk, PathBuf)], extent: Option<ByteLen>) -> Result<Vec<Geo
     }
     let slot_bytes =
         geometry::slot_bytes_for(&sizes, extent_bytes).ok_or(StoreError::ExtentSize(extent_bytes))?;
-    let lay_out = |((disk, path), size): (&(Disk, PathBuf), &u64)| {
-        let needed = Geometry::bytes_min(extent_bytes, slot_bytes);
-        let too_small = || StoreError::DiskTooSmall { path: path.clone(), size: disk.size(), needed };
-        Geometry::new(*size, extent_bytes, slot_bytes).ok_or_else(too_small)
+    let needed = Geometry::bytes_min(extent_bytes, slot_bytes);
+    let lay_out = |disk: &(&Path, u64)| {
+        Geometry::new(disk.1, extent_bytes, slot_bytes).ok_or_else(|| too_small(*disk, needed))
     };
-    disks.iter().zip(&sizes).map(lay_out).collect()
+    disks.iter().map(lay_out).collect()
 }
 
 impl Host {

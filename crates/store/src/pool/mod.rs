@@ -35,9 +35,9 @@ use crate::id::{DiskId, PoolId, VolumeId};
 use crate::superblock::Version;
 
 use commit::Superblocks;
-pub use create::{CreateOptions, NewDisk};
+pub use create::{CreateOptions, LookedAt, NewDisk};
 use layout::Layout;
-pub use open::{OpenPool, Probe, ProbedContents, probe};
+pub use open::{FoundPool, OpenPool, Probe, ProbedContents, probe};
 pub use volumes::{VolumeInfo, VolumeSpec};
 
 /// Disks of a pool that have a copy of the metadata, both ends each: the first ones. Three, so that two may be
@@ -142,6 +142,26 @@ impl Pool {
         create::create(disks, options).await
     }
 
+    /// Whether [`Pool::create`] could make a pool so, as far as that is seen without doing it, and what it would overwrite. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`Pool::create`].
+    pub async fn check_create(
+        disks: &[NewDisk],
+        name: &str,
+        wipe: bool,
+    ) -> Result<Vec<LookedAt>, StoreError> {
+        create::check(disks, name, wipe).await
+    }
+
+    /// Whether [`Pool::open`] could open the pool of these disks, and what it is. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`Pool::open`].
+    pub async fn check_open(paths: &[PathBuf], options: &OpenPool) -> Result<FoundPool, StoreError> {
+        open::check(paths, options).await
+    }
+
     /// Opens the pool of all these disks, in any order.
     ///
     /// # Errors
@@ -154,6 +174,13 @@ impl Pool {
     /// Who it is.
     pub fn id(&self) -> PoolId {
         self.0.id
+    }
+
+    /// What it is, as [`Pool::check_open`] says it of one that is not open.
+    pub fn as_found(&self) -> FoundPool {
+        let catalog = self.0.state.borrow().catalog.clone();
+        let contents = ProbedContents::of(catalog, self.0.extent_bytes);
+        FoundPool { id: self.id(), paths: self.paths(), contents }
     }
 
     /// What it is called.
@@ -194,6 +221,14 @@ impl Pool {
     pub async fn add_disk(&self, disk: NewDisk, wipe: bool) -> Result<(), StoreError> {
         let inner = Rc::clone(&self.0);
         to_the_end(async move { inner.add_disk(disk, wipe).await }).await
+    }
+
+    /// Whether [`Pool::add_disk`] could add a disk, as far as that is seen without doing it, and what it would overwrite. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`Pool::add_disk`].
+    pub async fn check_disk(&self, disk: NewDisk, wipe: bool) -> Result<LookedAt, StoreError> {
+        self.0.check_disk(disk, wipe).await
     }
 
     /// How full it is.

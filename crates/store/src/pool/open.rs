@@ -62,6 +62,13 @@ pub struct ProbedContents {
     pub volumes: Vec<VolumeInfo>,
 }
 
+impl ProbedContents {
+    pub(super) fn of(catalog: Catalog, extent_bytes: u64) -> ProbedContents {
+        let volumes = volumes::infos(&catalog, extent_bytes);
+        ProbedContents { name: catalog.name, host: catalog.host, exported: catalog.exported, volumes }
+    }
+}
+
 /// Looks at a disk without changing it.
 ///
 /// # Errors
@@ -71,8 +78,7 @@ pub async fn probe(path: &Path) -> Result<Probe, StoreError> {
     let superblock = member.superblock;
     let contents = newest_catalog(std::slice::from_ref(&member)).await.and_then(|found| {
         let catalog = found.decode(superblock.geometry.extent_bytes).ok()?;
-        let volumes = volumes::infos(&catalog, superblock.geometry.extent_bytes);
-        Some(ProbedContents { name: catalog.name, host: catalog.host, exported: catalog.exported, volumes })
+        Some(ProbedContents::of(catalog, superblock.geometry.extent_bytes))
     });
     Ok(Probe {
         pool: superblock.pool,
@@ -84,7 +90,53 @@ pub async fn probe(path: &Path) -> Result<Probe, StoreError> {
     })
 }
 
+/// A pool that could be opened.
+#[derive(Clone, Debug)]
+pub struct FoundPool {
+    /// Who it is.
+    pub id: PoolId,
+    /// Where its disks are here, in the pool's order.
+    pub paths: Vec<PathBuf>,
+    /// What its metadata says.
+    pub contents: ProbedContents,
+}
+
+/// Whether the pool of these disks could be opened, and what it is.
+pub(super) async fn check(paths: &[PathBuf], options: &OpenPool) -> Result<FoundPool, StoreError> {
+    let Assembled { members, catalog, .. } = assemble(paths, options).await?;
+    let Superblock { pool, geometry, .. } = members[0].superblock;
+    let paths = members.iter().map(|member| member.path.clone()).collect();
+    Ok(FoundPool { id: pool, paths, contents: ProbedContents::of(catalog, geometry.extent_bytes) })
+}
+
 pub(super) async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, StoreError> {
+    let Assembled { members, generation, catalog } = assemble(paths, &options).await?;
+    let inner = Rc::new(Inner::new(Parts {
+        id: members[0].superblock.pool,
+        layout: Layout {
+            ids: members.iter().map(|member| member.superblock.disk).collect(),
+            geometry: members.iter().map(|member| member.superblock.geometry).collect(),
+            disks: CoreDisks::new(members.into_iter().map(Member::into_disk).collect()),
+        },
+        ram: options.ram,
+        generation,
+        catalog: catalog.clone(),
+    }));
+    // Says that it is ours now, and brings all copies of the metadata to one generation again.
+    let catalog = Catalog { host: options.host.cut(), exported: false, ..catalog };
+    inner.commit(catalog, Superblocks::OfAllDisks).await?;
+    Ok(Pool(inner))
+}
+
+/// A pool that may be opened: at least one disk, in the pool's order.
+struct Assembled {
+    members: Vec<Member>,
+    generation: u64,
+    catalog: Catalog,
+}
+
+/// Opens all of a pool's disks, and looks whether they are all there and the pool is ours to open. Nothing is written.
+async fn assemble(paths: &[PathBuf], options: &OpenPool) -> Result<Assembled, StoreError> {
     let mut members = Vec::new();
     for path in paths {
         members.push(Member::open(path, false).await?);
@@ -123,21 +175,7 @@ pub(super) async fn open(paths: &[PathBuf], options: OpenPool) -> Result<Pool, S
     if !catalog.exported && catalog.host.id != options.host.id && !options.force {
         return Err(StoreError::UsedElsewhere { pool: first.pool, host: catalog.host });
     }
-    let inner = Rc::new(Inner::new(Parts {
-        id: first.pool,
-        layout: Layout {
-            ids: members.iter().map(|member| member.superblock.disk).collect(),
-            geometry: members.iter().map(|member| member.superblock.geometry).collect(),
-            disks: CoreDisks::new(members.into_iter().map(Member::into_disk).collect()),
-        },
-        ram: options.ram,
-        generation,
-        catalog: catalog.clone(),
-    }));
-    // Says that it is ours now, and brings all copies of the metadata to one generation again.
-    let catalog = Catalog { host: options.host.cut(), exported: false, ..catalog };
-    inner.commit(catalog, Superblocks::OfAllDisks).await?;
-    Ok(Pool(inner))
+    Ok(Assembled { members, generation, catalog })
 }
 
 /// A disk that says that it belongs to a pool.
@@ -222,20 +260,20 @@ async fn not_a_pool(disk: &Disk, path: &Path) -> StoreError {
 }
 
 /// A generation of the catalogue that was found whole.
-struct Found {
+struct Generation {
     version: Version,
     generation: u64,
     catalog: Vec<u8>,
 }
 
-impl Found {
+impl Generation {
     fn decode(&self, extent_bytes: u64) -> Result<Catalog, Malformed> {
         Catalog::decode(self.version, &self.catalog, extent_bytes)
     }
 }
 
 /// The newest whole catalogue on any of the disks.
-async fn newest_catalog(members: &[Member]) -> Option<Found> {
+async fn newest_catalog(members: &[Member]) -> Option<Generation> {
     let mut candidates = Vec::new();
     for member in members.iter().filter(|member| usize::from(member.superblock.index) < METADATA_DISKS) {
         for (end, parity) in End::BOTH.into_iter().flat_map(|end| [(end, 0), (end, 1)]) {
@@ -257,7 +295,7 @@ async fn newest_catalog(members: &[Member]) -> Option<Found> {
         }
         if let Some(catalog) = slot::decode(header, &bytes) {
             let Header { version, generation, .. } = header;
-            return Some(Found { version, generation, catalog: catalog.to_vec() });
+            return Some(Generation { version, generation, catalog: catalog.to_vec() });
         }
     }
     None

@@ -70,6 +70,15 @@ impl Disk {
         Ok(disk)
     }
 
+    /// See [`crate::Disk::check_new`].
+    ///
+    /// # Errors
+    /// As [`Disk::open`].
+    pub fn check_new(path: &Path, size: u64, reserve: bool) -> Result<(), OpenError> {
+        let (universe, node) = universe::current();
+        universe.check_new_disk(node, path, size, reserve)
+    }
+
     /// See [`crate::Disk::share`].
     pub fn share(&self) -> SharedDisk {
         SharedDisk(Arc::clone(&self.file))

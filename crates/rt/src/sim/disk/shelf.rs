@@ -143,6 +143,23 @@ impl Shelf {
         Some(size.saturating_sub(used))
     }
 
+    /// Whether a file could be made there.
+    pub(in crate::sim) fn check_new(
+        &self,
+        node: NodeId,
+        path: &Path,
+        size: u64,
+        reserve: bool,
+    ) -> Result<(), OpenError> {
+        let code = match () {
+            () if self.paths.contains_key(&(node, path.to_owned())) => libc::EEXIST,
+            () if !size.is_multiple_of(u64::from(FILE_BLOCK)) => libc::EINVAL,
+            () if reserve && self.free(node).is_some_and(|free| free < size) => libc::ENOSPC,
+            () => return Ok(()),
+        };
+        Err(OpenError::System { path: path.to_owned(), source: io::Error::from_raw_os_error(code) })
+    }
+
     pub(in crate::sim) fn open(
         &mut self,
         node: NodeId,

@@ -1,0 +1,69 @@
+//! What a change of pools would do, seen before it is made: disks are read, and nothing is written.
+//!
+//! A disk may hang. So looking at disks is a change under way, too, which nobody waits for without end; it holds nothing that others wait for.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use store::{FoundPool, LookedAt, NewDisk, OpenPool, Pool};
+
+use super::change::{WaitsFor, Work};
+use super::{Control, ControlError, ImportSpec, PoolSpec};
+use crate::access::VolumeName;
+
+/// What it does, for who looks what is under way.
+const LOOKING: &str = "looking at disks for pool";
+
+impl Control {
+    /// Whether a pool could be made so; gives its disks, and what they hold.
+    ///
+    /// # Errors
+    /// As [`Control::create_pool`], but for what only the making shows.
+    pub async fn check_new_pool(self: &Rc<Control>, spec: PoolSpec) -> Result<Vec<LookedAt>, ControlError> {
+        let name: VolumeName = spec.name.parse()?;
+        self.check_pool_is_new(name.as_str())?;
+        let paths: Vec<PathBuf> = spec.disks.iter().map(|disk| disk.path.clone()).collect();
+        self.change(Work::new(LOOKING, &spec.name), |changing| async move {
+            changing.waits_for(WaitsFor::Disks(paths));
+            Ok(Pool::check_create(&spec.disks, name.as_str(), spec.wipe).await?)
+        })
+        .await
+    }
+
+    /// Whether a pool could be imported so; gives what it is.
+    ///
+    /// # Errors
+    /// As [`Control::import_pool`].
+    pub async fn check_import(self: &Rc<Control>, import: ImportSpec) -> Result<FoundPool, ControlError> {
+        let ImportSpec { paths, name, force } = import;
+        let name = name.map(|name| name.parse::<VolumeName>()).transpose()?;
+        let options = OpenPool { force, ..self.opening_pool() };
+        let disks = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+        let look = self.change(Work::new(LOOKING, &disks), |changing| async move {
+            changing.waits_for(WaitsFor::Disks(paths.clone()));
+            Ok(Pool::check_open(&paths, &options).await?)
+        });
+        let found = look.await?;
+        let name = name.map_or_else(|| found.contents.name.clone(), String::from);
+        self.check_names(&found, &name)?;
+        Ok(found)
+    }
+
+    /// Whether a disk could be added to a pool so; gives what it holds.
+    ///
+    /// # Errors
+    /// As [`Control::add_disk`], but for what only the adding shows.
+    pub async fn check_added_disk(
+        self: &Rc<Control>,
+        name: &str,
+        disk: NewDisk,
+        wipe: bool,
+    ) -> Result<LookedAt, ControlError> {
+        let pool = self.pool_named(name)?;
+        self.change(Work::new(LOOKING, name), |changing| async move {
+            changing.waits_for(WaitsFor::Disks(vec![disk.path.clone()]));
+            Ok(pool.check_disk(disk, wipe).await?)
+        })
+        .await
+    }
+}
