@@ -90,12 +90,29 @@ impl Client {
         self.done(self.authorized(self.agent.post(self.address("/v1/cluster/force-new"))).send_empty())
     }
 
+    /// What making the node a cluster of its own would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_force_new_cluster(&self) -> Result<DryRun> {
+        self.would_post("/v1/cluster/force-new?dry_run=true")
+    }
+
     /// Begins or ends a node's maintenance.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
     pub fn maintain_node(&self, node: u16, on: bool) -> Result<()> {
         self.put(&format!("/v1/nodes/{node}/maintenance"), &Maintenance { on })
+    }
+
+    /// What beginning or ending a node's maintenance would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_maintain_node(&self, node: u16, on: bool) -> Result<DryRun> {
+        let url = self.address(&format!("/v1/nodes/{node}/maintenance?dry_run=true"));
+        self.json(self.authorized(self.agent.put(url)).send_json(Maintenance { on }))
     }
 
     /// Takes another node out of the cluster for good.
@@ -111,7 +128,6 @@ impl Client {
     /// # Errors
     /// See [`ClientError`](super::ClientError): as it would be refused.
     pub fn would_remove_node(&self, id: u16) -> Result<DryRun> {
-        let url = self.address(&format!("/v1/nodes/{id}?dry_run=true"));
-        self.json(self.authorized(self.agent.delete(url)).call())
+        self.would_delete(&format!("/v1/nodes/{id}?dry_run=true"))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::path::{segment, with_query};
 use super::{Client, Result};
-use crate::{Events, EventsQuery, History, HistoryQuery, Job, List};
+use crate::{DryRun, Events, EventsQuery, History, HistoryQuery, Job, List};
 
 /// What happens.
 impl Client {
@@ -72,6 +72,14 @@ impl Client {
     /// See [`ClientError`](super::ClientError).
     pub fn cancel_job(&self, id: &str) -> Result<()> {
         self.delete(&format!("/v1/jobs/{}", segment(id)))
+    }
+
+    /// What taking a job back would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_cancel_job(&self, id: &str) -> Result<DryRun> {
+        self.would_delete(&format!("/v1/jobs/{}?dry_run=true", segment(id)))
     }
 
     /// Has a sync stand still until it is resumed.

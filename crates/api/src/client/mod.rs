@@ -26,7 +26,7 @@ use ureq::{Agent, Body, RequestBuilder};
 pub use self::error::ClientError;
 use self::path::segment;
 pub use self::tls::{Fingerprint, Trust, TrustError};
-use crate::{Health, List, LocalCredential, Node, NodeProblem, Problem};
+use crate::{DryRun, Health, List, LocalCredential, Node, NodeProblem, Problem};
 
 /// Loopback answers at once or not at all; a slow tunnel is allowed for.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -167,6 +167,16 @@ impl Client {
 
     fn put(&self, path: &str, body: &impl Serialize) -> Result<()> {
         self.done(self.authorized(self.agent.put(self.address(path))).send_json(body))
+    }
+
+    /// What a call without a body would do; `path` asks for that.
+    fn would_post(&self, path: &str) -> Result<DryRun> {
+        self.json(self.authorized(self.agent.post(self.address(path))).send_empty())
+    }
+
+    /// What deleting would do; `path` asks for that.
+    fn would_delete(&self, path: &str) -> Result<DryRun> {
+        self.json(self.authorized(self.agent.delete(self.address(path))).call())
     }
 
     fn delete(&self, path: &str) -> Result<()> {

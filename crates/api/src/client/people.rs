@@ -3,8 +3,8 @@
 use super::path::{segment, with_query};
 use super::{Client, Result};
 use crate::{
-    ApiToken, ApiTokenCreate, ApiTokenMade, AuditEntry, AuditQuery, List, User, UserChange, UserCreate,
-    WhoAmI,
+    ApiToken, ApiTokenCreate, ApiTokenMade, AuditEntry, AuditQuery, DryRun, List, User, UserChange,
+    UserCreate, WhoAmI,
 };
 
 /// Who may do what.
@@ -50,6 +50,14 @@ impl Client {
         self.delete(&format!("/v1/users/{}", segment(name)))
     }
 
+    /// What deleting a user would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_delete_user(&self, name: &str) -> Result<DryRun> {
+        self.would_delete(&format!("/v1/users/{}?dry_run=true", segment(name)))
+    }
+
     /// All tokens for scripts.
     ///
     /// # Errors
@@ -72,6 +80,14 @@ impl Client {
     /// See [`ClientError`](super::ClientError).
     pub fn delete_api_token(&self, id: &str) -> Result<()> {
         self.delete(&format!("/v1/tokens/{}", segment(id)))
+    }
+
+    /// What deleting a token would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_delete_api_token(&self, id: &str) -> Result<DryRun> {
+        self.would_delete(&format!("/v1/tokens/{}?dry_run=true", segment(id)))
     }
 
     /// What was done on the node, or on others, the newest first.

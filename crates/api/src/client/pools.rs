@@ -49,12 +49,28 @@ impl Client {
         self.post(&of_node("/v1/pools".into(), node), pool)
     }
 
+    /// What making a pool would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_create_pool(&self, pool: &PoolCreate, node: Option<u16>) -> Result<DryRun> {
+        self.post(&of_node("/v1/pools?dry_run=true".into(), node), pool)
+    }
+
     /// Opens a pool that was made elsewhere or earlier.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
     pub fn import_pool(&self, import: &PoolImport, node: Option<u16>) -> Result<Pool> {
         self.post(&of_node("/v1/pools/import".into(), node), import)
+    }
+
+    /// What importing a pool would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_import_pool(&self, import: &PoolImport, node: Option<u16>) -> Result<DryRun> {
+        self.post(&of_node("/v1/pools/import?dry_run=true".into(), node), import)
     }
 
     /// Closes a pool so that another server may import it.
@@ -66,12 +82,28 @@ impl Client {
         self.done(self.authorized(self.agent.post(url)).send_empty())
     }
 
+    /// What exporting a pool would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_export_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
+        self.would_post(&of_node(format!("/v1/pools/{}/export?dry_run=true", segment(name)), node))
+    }
+
     /// Adds a disk to a pool.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
     pub fn add_disk(&self, pool: &str, disk: &PoolAddDisk, node: Option<u16>) -> Result<Pool> {
         self.post(&of_node(format!("/v1/pools/{}/disks", segment(pool)), node), disk)
+    }
+
+    /// What adding a disk to a pool would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_add_disk(&self, pool: &str, disk: &PoolAddDisk, node: Option<u16>) -> Result<DryRun> {
+        self.post(&of_node(format!("/v1/pools/{}/disks?dry_run=true", segment(pool)), node), disk)
     }
 
     /// Closes a pool that does not work, and opens it again.
@@ -81,6 +113,14 @@ impl Client {
     pub fn reopen_pool(&self, name: &str, node: Option<u16>) -> Result<Pool> {
         let url = self.address(&of_node(format!("/v1/pools/{}/reopen", segment(name)), node));
         self.json(self.authorized(self.agent.post(url)).send_empty())
+    }
+
+    /// What reopening a pool would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_reopen_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
+        self.would_post(&of_node(format!("/v1/pools/{}/reopen?dry_run=true", segment(name)), node))
     }
 
     /// What forgetting a pool would leave behind.

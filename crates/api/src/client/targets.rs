@@ -2,7 +2,9 @@
 
 use super::path::{of_node, segment};
 use super::{Client, Result};
-use crate::{Host, HostChange, HostCreate, List, MapCreate, Session, Target, TargetCreate, TargetMap};
+use crate::{
+    DryRun, Host, HostChange, HostCreate, List, MapCreate, Session, Target, TargetCreate, TargetMap,
+};
 
 /// Targets and LUN maps.
 impl Client {
@@ -38,6 +40,14 @@ impl Client {
         self.delete(&format!("/v1/targets/{}?force={force}", segment(name)))
     }
 
+    /// What deleting a target would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_delete_target(&self, name: &str, force: bool) -> Result<DryRun> {
+        self.would_delete(&format!("/v1/targets/{}?dry_run=true&force={force}", segment(name)))
+    }
+
     /// Makes a volume a LUN of a target.
     ///
     /// # Errors
@@ -53,6 +63,15 @@ impl Client {
     pub fn delete_map(&self, target: &str, lun: u16, host: Option<&str>) -> Result<()> {
         let host = host.map_or(String::new(), |host| format!("?host={}", segment(host)));
         self.delete(&format!("/v1/targets/{}/maps/{lun}{host}", segment(target)))
+    }
+
+    /// What taking a LUN away would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_delete_map(&self, target: &str, lun: u16, host: Option<&str>) -> Result<DryRun> {
+        let host = host.map_or(String::new(), |host| format!("&host={}", segment(host)));
+        self.would_delete(&format!("/v1/targets/{}/maps/{lun}?dry_run=true{host}", segment(target)))
     }
 }
 
@@ -98,6 +117,14 @@ impl Client {
     pub fn delete_host(&self, name: &str) -> Result<()> {
         self.delete(&format!("/v1/hosts/{}", segment(name)))
     }
+
+    /// What deleting a host group would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_delete_host(&self, name: &str) -> Result<DryRun> {
+        self.would_delete(&format!("/v1/hosts/{}?dry_run=true", segment(name)))
+    }
 }
 
 /// Sessions.
@@ -124,5 +151,13 @@ impl Client {
     /// See [`ClientError`](super::ClientError).
     pub fn end_session(&self, tsih: u16, node: Option<u16>) -> Result<()> {
         self.delete(&of_node(format!("/v1/sessions/{tsih}"), node))
+    }
+
+    /// What ending a session would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_end_session(&self, tsih: u16, node: Option<u16>) -> Result<DryRun> {
+        self.would_delete(&of_node(format!("/v1/sessions/{tsih}?dry_run=true"), node))
     }
 }

@@ -80,6 +80,22 @@ impl Client {
         self.delete(&format!("/v1/volumes/{}/copies/{node}", segment(name)))
     }
 
+    /// What adding or moving a copy would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_add_copy(&self, name: &str, copy: &CopyCreate) -> Result<DryRun> {
+        self.post(&format!("/v1/volumes/{}/copies?dry_run=true", segment(name)), copy)
+    }
+
+    /// What taking a copy off a node would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_remove_copy(&self, name: &str, node: u16) -> Result<DryRun> {
+        self.would_delete(&format!("/v1/volumes/{}/copies/{node}?dry_run=true", segment(name)))
+    }
+
     /// Chooses what becomes of a volume whose nodes do not hear of each other.
     ///
     /// # Errors
@@ -112,5 +128,13 @@ impl Client {
     /// See [`ClientError`](super::ClientError).
     pub fn delete_volume(&self, name: &str, force: bool) -> Result<()> {
         self.delete(&format!("/v1/volumes/{}?force={force}", segment(name)))
+    }
+
+    /// What deleting a volume would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_delete_volume(&self, name: &str, force: bool) -> Result<DryRun> {
+        self.would_delete(&format!("/v1/volumes/{}?dry_run=true&force={force}", segment(name)))
     }
 }

@@ -11,6 +11,17 @@ use super::change::{WaitsFor, Work};
 use super::{Control, ControlError, ImportSpec, PoolSpec};
 use crate::access::VolumeName;
 
+/// A pool that could be imported.
+#[derive(Clone, Debug)]
+pub struct Importable {
+    /// What it is.
+    pub pool: FoundPool,
+    /// What it would be called.
+    pub name: String,
+    /// The other server that used it last, and has not exported it.
+    pub used_by: Option<String>,
+}
+
 /// What it does, for who looks what is under way.
 const LOOKING: &str = "looking at disks for pool";
 
@@ -34,7 +45,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::import_pool`].
-    pub async fn check_import(self: &Rc<Control>, import: ImportSpec) -> Result<FoundPool, ControlError> {
+    pub async fn check_import(self: &Rc<Control>, import: ImportSpec) -> Result<Importable, ControlError> {
         let ImportSpec { paths, name, force } = import;
         let name = name.map(|name| name.parse::<VolumeName>()).transpose()?;
         let options = OpenPool { force, ..self.opening_pool() };
@@ -43,10 +54,12 @@ impl Control {
             changing.waits_for(WaitsFor::Disks(paths.clone()));
             Ok(Pool::check_open(&paths, &options).await?)
         });
-        let found = look.await?;
-        let name = name.map_or_else(|| found.contents.name.clone(), String::from);
-        self.check_names(&found, &name)?;
-        Ok(found)
+        let pool = look.await?;
+        let name = name.map_or_else(|| pool.contents.name.clone(), String::from);
+        self.check_names(&pool, &name)?;
+        let host = &pool.contents.host;
+        let used_by = (!pool.contents.exported && host.id != self.host.id).then(|| host.name.clone());
+        Ok(Importable { pool, name, used_by })
     }
 
     /// Whether a disk could be added to a pool so; gives what it holds.

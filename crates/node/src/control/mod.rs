@@ -55,6 +55,7 @@ use self::ended::EndedJobs;
 pub(crate) use self::ended::note_ended_work;
 pub use self::ended::{EndedJob, EndedWork, JobOutcome};
 pub use self::error::ControlError;
+pub use self::foreseen::Importable;
 pub use self::forgetting::{LostMap, Muteness, PoolRemains};
 pub use self::forks::{ForkDecision, StrategyChange};
 pub use self::links::LinkStatus;

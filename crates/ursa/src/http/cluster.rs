@@ -304,14 +304,34 @@ pub(super) async fn limit_syncs(
 /// All other nodes are given up, and must never be started with what they have: they join as new ones. Only for when the nodes that vote are lost for good.
 #[utoipa::path(
     post, path = "/v1/cluster/force-new", tag = "cluster", operation_id = "force_new_cluster",
+    params(Asked),
     responses(
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = ACCEPTED, description = "It is done when the node is started next"),
         (status = CONFLICT, description = "`no_cluster`, `cluster_works`, `node_is_up`, `record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
-pub(super) async fn force_new(Extracted(state): Extracted<State>) -> Result<StatusCode, Refusal> {
+pub(super) async fn force_new(
+    Extracted(state): Extracted<State>,
+    Parameters(Asked { dry_run }): Parameters<Asked>,
+) -> Result<Response, Refusal> {
+    if dry_run {
+        let given_up = state.call(|control| async move { control.check_new_cluster().await }).await?;
+        return Ok(dry_run::would(would_force_new(&given_up), Vec::new()));
+    }
     state.call(|control| async move { control.force_new_cluster().await }).await?;
-    Ok(StatusCode::ACCEPTED)
+    Ok(StatusCode::ACCEPTED.into_response())
+}
+
+/// What making this node a cluster of its own would do.
+fn would_force_new(given_up: &[u16]) -> Vec<String> {
+    let mut steps =
+        vec!["with its next start this node is a cluster of its own, with all that it has".to_owned()];
+    steps.extend(given_up.iter().map(|node| {
+        format!("node {node} is given up: what it has and this node has not is lost, and it must never be started again with it")
+    }));
+    steps.push("volumes whose copy here is not in sync are not served".to_owned());
+    steps
 }
 
 /// Addresses that other nodes can connect to.
@@ -391,5 +411,12 @@ mod tests {
         assert_eq!(would(None).len(), 1);
         assert_eq!(would(Some(1))[1], "its vote goes with it: 1 other node votes now");
         assert_eq!(would(Some(2))[1], "its vote goes with it: 2 other nodes vote now");
+    }
+
+    #[test]
+    fn who_forces_a_new_cluster_is_told_who_is_given_up() {
+        let would = would_force_new(&[2, 3]);
+        assert_eq!(would.len(), 4);
+        assert!(would[1].starts_with("node 2 is given up") && would[2].starts_with("node 3 is given up"));
     }
 }

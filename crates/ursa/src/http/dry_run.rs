@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::refusal::Refusal;
 
 /// Calls that can say what they would do.
-const CALLS: [(&str, &str); 15] = [
+const CALLS: [(&str, &str); 23] = [
     ("POST", "/v1/volumes"),
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
@@ -24,11 +24,19 @@ const CALLS: [(&str, &str); 15] = [
     ("DELETE", "/v1/targets/{name}"),
     ("DELETE", "/v1/targets/{name}/maps/{lun}"),
     ("DELETE", "/v1/hosts/{name}"),
+    ("DELETE", "/v1/sessions/{tsih}"),
+    ("POST", "/v1/pools"),
+    ("POST", "/v1/pools/import"),
+    ("POST", "/v1/pools/{name}/disks"),
     ("POST", "/v1/pools/{name}/export"),
+    ("POST", "/v1/pools/{name}/reopen"),
     ("POST", "/v1/pools/{name}/forget"),
+    ("DELETE", "/v1/jobs/{id}"),
     ("DELETE", "/v1/users/{name}"),
+    ("DELETE", "/v1/tokens/{id}"),
     ("PUT", "/v1/nodes/{id}/maintenance"),
     ("DELETE", "/v1/nodes/{id}"),
+    ("POST", "/v1/cluster/force-new"),
 ];
 
 /// What is answered where it is 200 to both.

@@ -1,5 +1,7 @@
 //! Pools.
 
+mod would;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -20,7 +22,7 @@ use axum::response::{IntoResponse, Response};
 use base::ByteLen;
 use store::{MetadataState, VolumeInfo};
 
-use super::dry_run;
+use super::dry_run::Answer;
 use super::input::{Json, Parameters, Segments};
 use super::peers::{self, Whose};
 use super::refusal::{Refusal, with_causes};
@@ -77,9 +79,10 @@ pub(super) async fn show(
 /// Makes a pool of disks.
 #[utoipa::path(
     post, path = "/v1/pools", tag = "pools", operation_id = "create_pool",
-    params(OfNode),
+    params(AskedOfNode),
     request_body = PoolCreate,
     responses(
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = CREATED, description = "The pool", body = Pool),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`pool_exists`, `disk_not_empty`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -88,21 +91,25 @@ pub(super) async fn show(
 )]
 pub(super) async fn create(
     Extracted(state): Extracted<State>,
-    Parameters(OfNode { node }): Parameters<OfNode>,
+    Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
     Json(new): Json<PoolCreate>,
-) -> Result<(StatusCode, axum::Json<Pool>), Refusal> {
+) -> Result<Response, Refusal> {
     let disks = new.disks.into_iter().map(|disk| new_disk(disk, "disks")).collect::<Result<_, _>>()?;
     let spec = PoolSpec { name: new.name, disks, wipe: new.wipe };
+    if dry_run {
+        return would::create(&state, node, spec).await;
+    }
     let pool = with(&state, node, |control| async move { control.create_pool(spec).await }).await?;
-    Ok((StatusCode::CREATED, axum::Json(pool)))
+    Ok(made(pool))
 }
 
 /// Opens a pool that another server, or an earlier life of this one, has made.
 #[utoipa::path(
     post, path = "/v1/pools/import", tag = "pools", operation_id = "import_pool",
-    params(OfNode),
+    params(AskedOfNode),
     request_body = PoolImport,
     responses(
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = CREATED, description = "The pool", body = Pool),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`pool_exists`, `volume_exists`, `pool_used_elsewhere`, `pool_damaged`, `disks_missing`, `wrong_disks`, `pool_version`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -111,13 +118,16 @@ pub(super) async fn create(
 )]
 pub(super) async fn import(
     Extracted(state): Extracted<State>,
-    Parameters(OfNode { node }): Parameters<OfNode>,
+    Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
     Json(import): Json<PoolImport>,
-) -> Result<(StatusCode, axum::Json<Pool>), Refusal> {
+) -> Result<Response, Refusal> {
     let paths = import.paths.into_iter().map(|path| absolute(path, "paths")).collect::<Result<_, _>>()?;
     let import = ImportSpec { paths, name: import.name, force: import.force };
+    if dry_run {
+        return would::import(&state, node, import).await;
+    }
     let pool = with(&state, node, |control| async move { control.import_pool(import).await }).await?;
-    Ok((StatusCode::CREATED, axum::Json(pool)))
+    Ok(made(pool))
 }
 
 /// Closes a pool so that another server may import it. Its volumes must not be mapped.
@@ -137,7 +147,7 @@ pub(super) async fn export(
     Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
 ) -> Result<Response, Refusal> {
     if dry_run {
-        return would_export(&state, node, name).await;
+        return would::export(&state, node, name).await;
     }
     let export = move |control: Rc<Control>| async move {
         control.check_is_here(node)?;
@@ -147,30 +157,15 @@ pub(super) async fn export(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Says what exporting a pool would do.
-async fn would_export(state: &State, node: Option<u16>, name: String) -> Result<Response, Refusal> {
-    let pool = name.clone();
-    let check = move |control: Rc<Control>| async move {
-        control.check_is_here(node)?;
-        control.check_export(&pool)
-    };
-    let volumes = state.call(check).await?;
-    let mut steps = vec![format!("pool {name} is closed, and another server may import it")];
-    if !volumes.is_empty() {
-        let volumes = volumes.join(", ");
-        steps.push(format!("what is on it is not served by this node any more: volumes {volumes}"));
-    }
-    Ok(dry_run::would(steps, Vec::new()))
-}
-
 /// Adds a disk to a pool, while it is in use.
 ///
 /// Volumes stay where they are; new ones, and what volumes grow by, go where most is left.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/disks", tag = "pools", operation_id = "add_disk",
-    params(("name" = String, Path, description = "The pool's name"), OfNode),
+    params(("name" = String, Path, description = "The pool's name"), AskedOfNode),
     request_body = PoolAddDisk,
     responses(
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = CREATED, description = "The pool", body = Pool),
         (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`disk_not_empty`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -181,12 +176,15 @@ async fn would_export(state: &State, node: Option<u16>, name: String) -> Result<
 pub(super) async fn add_disk(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(OfNode { node }): Parameters<OfNode>,
+    Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
     Json(PoolAddDisk { path, size, reserve, wipe }): Json<PoolAddDisk>,
-) -> Result<(StatusCode, axum::Json<Pool>), Refusal> {
+) -> Result<Response, Refusal> {
     let disk = new_disk(NewDisk { path, size, reserve }, "path")?;
+    if dry_run {
+        return would::add_disk(&state, node, name, disk, wipe).await;
+    }
     let add = move |control: Rc<Control>| async move { control.add_disk(&name, disk, wipe).await };
-    Ok((StatusCode::CREATED, axum::Json(with(&state, node, add).await?)))
+    Ok(made(with(&state, node, add).await?))
 }
 
 /// Closes a pool that does not work (a disk failed to write, or it could not be opened), and opens it again.
@@ -195,9 +193,9 @@ pub(super) async fn add_disk(
 /// told so by a unit attention. If it cannot be opened it is `unavailable` then, and can be tried again.
 #[utoipa::path(
     post, path = "/v1/pools/{name}/reopen", tag = "pools", operation_id = "reopen_pool",
-    params(("name" = String, Path, description = "The pool's name"), OfNode),
+    params(("name" = String, Path, description = "The pool's name"), AskedOfNode),
     responses(
-        (status = OK, description = "The pool", body = Pool),
+        (status = OK, description = "The pool; with `dry_run`: what would be done", body = Answer<Pool>),
         (status = NOT_FOUND, description = "`pool_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`pool_works`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`pool_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -206,10 +204,13 @@ pub(super) async fn add_disk(
 pub(super) async fn reopen(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(OfNode { node }): Parameters<OfNode>,
-) -> Result<axum::Json<Pool>, Refusal> {
+    Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
+) -> Result<Response, Refusal> {
+    if dry_run {
+        return would::reopen(&state, node, name).await;
+    }
     let pool = with(&state, node, move |control| async move { control.reopen_pool(&name).await }).await?;
-    Ok(axum::Json(pool))
+    Ok(axum::Json(pool).into_response())
 }
 
 /// What forgetting a pool that cannot be used would leave behind.
@@ -258,13 +259,7 @@ pub(super) async fn forget(
     Json(PoolForget { unmap }): Json<PoolForget>,
 ) -> Result<Response, Refusal> {
     if dry_run {
-        let pool = name.clone();
-        let check = move |control: Rc<Control>| async move {
-            control.check_is_here(node)?;
-            control.check_forgetting(&pool, unmap).await
-        };
-        let remains = remaining(state.call(check).await?);
-        return Ok(dry_run::would(would_forget(&name, &remains, unmap), Vec::new()));
+        return would::forget(&state, node, name, unmap).await;
     }
     let forget = move |control: Rc<Control>| async move {
         control.check_is_here(node)?;
@@ -274,34 +269,8 @@ pub(super) async fn forget(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// What forgetting a pool would do.
-fn would_forget(name: &str, remains: &PoolRemains, unmap: bool) -> Vec<String> {
-    let mut steps = vec![format!(
-        "this node knows nothing of pool {name} any more; its disks are not touched, and it can be imported again"
-    )];
-    let mute = remains.disks.iter().filter_map(|disk| {
-        Some(format!("{} does not tell what is on it: {}", disk.path, disk.problem.as_ref()?))
-    });
-    steps.extend(mute);
-    match &remains.volumes {
-        None => steps.push("none of its disks tells which volumes are forgotten with it".into()),
-        Some(volumes) => {
-            let of = |volume: &RemainingVolume| {
-                format!("volume {} is forgotten with it, with {} bytes", volume.name, volume.size)
-            };
-            steps.extend(volumes.iter().map(of));
-        }
-    }
-    let what = match unmap {
-        true => "is taken away",
-        false => "stays, without effect until the pool is imported again",
-    };
-    let map = |map: &RemainingMap| {
-        let RemainingMap { target, lun, host, .. } = map;
-        format!("LUN {lun} of target {target} for host {host} {what}")
-    };
-    steps.extend(remains.maps.iter().map(map));
-    steps
+fn made(pool: Pool) -> Response {
+    (StatusCode::CREATED, axum::Json(pool)).into_response()
 }
 
 /// What this node's control does with a pool, and the pool then; whose it is is said if a node was named.
@@ -430,42 +399,4 @@ fn open_pool(name: String, open: Open) -> Pool {
 
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_forgets_a_pool_is_told_what_is_lost_from_sight() {
-        let remains = |volumes| PoolRemains {
-            disks: vec![RemainingDisk {
-                path: "/dev/sdb".into(),
-                problem: Some("it does not answer".into()),
-            }],
-            volumes,
-            maps: vec![RemainingMap {
-                target: "iqn.t".into(),
-                lun: 3,
-                host: "local".into(),
-                volume_id: "v".into(),
-            }],
-        };
-        let untold = would_forget("main", &remains(None), false);
-        let said = [
-            "this node knows nothing of pool main any more; its disks are not touched, and it can be imported again",
-            "/dev/sdb does not tell what is on it: it does not answer",
-            "none of its disks tells which volumes are forgotten with it",
-            "LUN 3 of target iqn.t for host local stays, without effect until the pool is imported again",
-        ];
-        assert_eq!(untold, said);
-        let volume = RemainingVolume { id: "v".into(), name: "db".into(), size: 4096 };
-        let told = would_forget("main", &remains(Some(vec![volume])), true);
-        let said = [
-            "volume db is forgotten with it, with 4096 bytes",
-            "LUN 3 of target iqn.t for host local is taken away",
-        ];
-        assert_eq!(told[2..], said);
-        assert_eq!(would_forget("main", &remains(Some(Vec::new())), true).len(), 3);
-    }
 }

@@ -4,15 +4,17 @@ use std::rc::Rc;
 
 use ::node::Control;
 use ::node::control::{ControlError, SessionStatus};
-use api::{List, Problem, Session};
+use api::{DryRun, List, Problem, Session};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 
+use super::dry_run;
 use super::input::{Parameters, Segments};
 use super::peers::{self, Whose};
 use super::refusal::Refusal;
 use super::state::State;
-use super::there::OfNode;
+use super::there::AskedOfNode;
 
 /// All sessions with the node that is asked, by number; with `node=all` those with all nodes.
 ///
@@ -45,8 +47,9 @@ pub(super) async fn all(control: &Control) -> Result<Vec<Session>, ControlError>
 /// Ends a session in an orderly way; with `node`, one with that node. Its initiator may log in again.
 #[utoipa::path(
     delete, path = "/v1/sessions/{tsih}", tag = "sessions", operation_id = "end_session",
-    params(("tsih" = u16, Path, description = "The session's number"), OfNode),
+    params(("tsih" = u16, Path, description = "The session's number"), AskedOfNode),
     responses(
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
         (status = NOT_FOUND, description = "`session_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -54,14 +57,42 @@ pub(super) async fn all(control: &Control) -> Result<Vec<Session>, ControlError>
 pub(super) async fn end(
     Extracted(state): Extracted<State>,
     Segments(tsih): Segments<u16>,
-    Parameters(OfNode { node }): Parameters<OfNode>,
-) -> Result<StatusCode, Refusal> {
+    Parameters(AskedOfNode { node, dry_run }): Parameters<AskedOfNode>,
+) -> Result<Response, Refusal> {
+    if dry_run {
+        let look = move |control: Rc<Control>| async move {
+            control.check_is_here(node)?;
+            control.session(tsih).await
+        };
+        let (session, commands) = state.call(look).await?;
+        return Ok(dry_run::would(would_end(&session, commands), Vec::new()));
+    }
     let end = move |control: Rc<Control>| async move {
         control.check_is_here(node)?;
         control.end_session(tsih).await
     };
     state.call(end).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// What ending a session would do; so many of its commands are under way.
+fn would_end(session: &SessionStatus, commands: usize) -> Vec<String> {
+    let SessionStatus { tsih, initiator, addresses, target, .. } = session;
+    let from = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let from = if from.is_empty() { String::new() } else { format!(" from {from}") };
+    let with = target.as_ref().map_or("for discovery".to_owned(), |target| format!("with target {target}"));
+    let under_way = match commands {
+        0 => "no command is under way".to_owned(),
+        1 => "1 command is under way: if it has not ended by then, its initiator sends it again".to_owned(),
+        _ => format!(
+            "{commands} commands are under way: those that have not ended by then, their initiator sends again"
+        ),
+    };
+    vec![
+        format!("session {tsih} of {initiator}{from}, {with}, ends: its initiator is asked to log out, and cut off if it does not"),
+        under_way,
+        format!("{initiator} may log in again by itself, at once: what keeps it out is to take its LUNs away"),
+    ]
 }
 
 fn shown(session: SessionStatus) -> Session {
@@ -79,5 +110,39 @@ fn shown(session: SessionStatus) -> Session {
         bytes_sent: session.traffic.bytes_sent,
         node: None,
         node_name: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use ::node::control::Traffic;
+    use rt::CoreId;
+
+    use super::*;
+
+    #[test]
+    fn who_ends_a_session_is_told_whose_it_is_and_what_it_has_under_way() {
+        let mut session = SessionStatus {
+            tsih: 7,
+            initiator: "iqn.i".into(),
+            alias: None,
+            isid: [0; 6],
+            target: Some("iqn.t".into()),
+            core: CoreId(0),
+            addresses: vec![SocketAddr::from(([10, 0, 0, 7], 9))],
+            age: Duration::ZERO,
+            traffic: Traffic::default(),
+        };
+        let said = would_end(&session, 0);
+        assert!(said[0].starts_with("session 7 of iqn.i from 10.0.0.7:9, with target iqn.t, ends:"), "{said:?}");
+        assert_eq!(said[1], "no command is under way");
+        assert!(said[2].starts_with("iqn.i may log in again by itself"), "{said:?}");
+        assert!(would_end(&session, 1)[1].starts_with("1 command is under way"));
+        assert!(would_end(&session, 2)[1].starts_with("2 commands are under way"));
+        (session.target, session.addresses) = (None, Vec::new());
+        assert!(would_end(&session, 0)[0].starts_with("session 7 of iqn.i, for discovery, ends:"));
     }
 }

@@ -5,6 +5,7 @@
 
 pub(super) mod id;
 mod shown;
+mod would;
 
 use std::cmp::Reverse;
 use std::rc::Rc;
@@ -13,16 +14,18 @@ use std::time::Duration;
 use ::node::control::{ChangeStatus, EndedJob, EndedWork, Verification};
 use ::node::copies::{CopiesStatus, VolumeEntry};
 use ::node::{Control, VolumeId};
-use api::{Job, JobKind, JobState, List, Problem};
+use api::{DryRun, Job, JobKind, JobState, List, Problem};
 use axum::Extension;
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use self::id::volume_of;
 use self::shown::{of_change, of_ended, of_verification, of_volume};
 use super::access::Caller;
+use super::dry_run::Asked;
 use super::input::{Parameters, Segments};
 use super::peers::{ENDED_JOBS, JOBS, Whose, ask};
 use super::refusal::Refusal;
@@ -99,8 +102,9 @@ pub(super) async fn show(
 /// Takes a job back: a copy that is added or moved is taken away again, one that is to leave stays.
 #[utoipa::path(
     delete, path = "/v1/jobs/{id}", tag = "jobs", operation_id = "cancel_job",
-    params(("id" = String, Path, description = "What it is found by")),
+    params(("id" = String, Path, description = "What it is found by"), Asked),
     responses(
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "It is taken back; what it has left is tidied up by itself"),
         (status = NOT_FOUND, description = "`job_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`job_not_cancellable`; `job_ended`, `copy_in_sync`: it is over; `forked`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -110,8 +114,12 @@ pub(super) async fn show(
 pub(super) async fn cancel(
     Extracted(state): Extracted<State>,
     Segments(id): Segments<String>,
-) -> Result<StatusCode, Refusal> {
+    Parameters(Asked { dry_run }): Parameters<Asked>,
+) -> Result<Response, Refusal> {
     let job = find_under_way(&state, &id).await?;
+    if dry_run {
+        return would::cancel(&state, &job).await;
+    }
     let (volume, node) = (volume_of(&job.id).to_owned(), job.node.unwrap_or_default());
     match job.kind {
         JobKind::AddCopy | JobKind::MoveCopy => {
@@ -128,22 +136,9 @@ pub(super) async fn cancel(
             };
             state.call(stop).await?;
         }
-        JobKind::Sync => {
-            let (volume, node) = (job.subject, job.node.unwrap_or_default());
-            let detail = format!(
-                "the copy of volume {volume:?} on node {node} has to be brought up to date, or it protects nothing"
-            );
-            return Err(Refusal::new(StatusCode::CONFLICT, "job_not_cancellable", detail).hint(format!(
-                "pause it, make it slower with `ursa node sync-limit`, or take the copy away: `ursa volume copy remove {volume} --on {node}`"
-            )));
-        }
-        JobKind::Change => {
-            let detail = format!("{} goes on to its end: half of it would be worse", job.subject);
-            return Err(Refusal::new(StatusCode::CONFLICT, "job_not_cancellable", detail)
-                .hint("see what it waits for"));
-        }
+        JobKind::Sync | JobKind::Change => return Err(would::not_cancellable(&job)),
     }
-    Ok(StatusCode::NO_CONTENT)
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Has a sync stand still until it is resumed, over restarts of nodes, too. What is noted of what the copy misses is kept.

@@ -1,15 +1,20 @@
 //! Tokens for scripts.
 
+use std::rc::Rc;
+
+use ::node::Control;
 use ::node::access::HostName;
 use ::node::control::{self, ControlError};
-use api::{ApiToken, ApiTokenCreate, ApiTokenMade, List, Problem};
+use api::{ApiToken, ApiTokenCreate, ApiTokenMade, DryRun, List, Problem};
 use axum::Extension;
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 
 use crate::clock::unix_now;
 use crate::http::access::{Caller, Digested, draw, draw_id, kept_role, shown_role, token_text};
-use crate::http::input::{Json, Segments};
+use crate::http::dry_run::{self, Asked};
+use crate::http::input::{Json, Parameters, Segments};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
 
@@ -64,8 +69,9 @@ pub(in crate::http) async fn create(
 /// Deletes a token: nobody gets in with it any more, on any node.
 #[utoipa::path(
     delete, path = "/v1/tokens/{id}", tag = "access", operation_id = "delete_token",
-    params(("id" = String, Path, description = "What the token is known by")),
+    params(("id" = String, Path, description = "What the token is known by"), Asked),
     responses(
+        (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Done"),
         (status = NOT_FOUND, description = "`token_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -73,9 +79,26 @@ pub(in crate::http) async fn create(
 pub(in crate::http) async fn delete(
     Extracted(state): Extracted<State>,
     Segments(id): Segments<String>,
-) -> Result<StatusCode, Refusal> {
+    Parameters(Asked { dry_run }): Parameters<Asked>,
+) -> Result<Response, Refusal> {
+    if dry_run {
+        let known = move |control: Rc<Control>| async move {
+            control.api_token(&id).ok_or_else(|| ControlError::not_found("token", &id))
+        };
+        return Ok(dry_run::would(would_delete(&state.call(known).await?), Vec::new()));
+    }
     state.call(move |control| async move { control.delete_api_token(&id).await }).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// What deleting a token would do.
+fn would_delete(token: &control::ApiToken) -> Vec<String> {
+    let control::ApiToken { id, name, role, made_by, .. } = token;
+    let role = shown_role(*role);
+    vec![
+        format!("token {name} ({id}, {role}), which {made_by} has made, is deleted"),
+        "nobody gets in with it any more, on any node: what uses it is refused".to_owned(),
+    ]
 }
 
 fn shown(token: control::ApiToken) -> ApiToken {

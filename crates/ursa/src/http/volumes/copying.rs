@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ::node::Control;
 use ::node::control::{AddedCopy, ControlError};
-use ::node::copies::{StandingEntry, VolumeEntry};
+use ::node::copies::VolumeEntry;
 use api::{CopyCreate, DryRun, Problem, Volume, VolumeCreate, VolumeKind};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -120,7 +120,7 @@ pub(in crate::http) async fn remove_copy(
             return Ok(None);
         }
         // What the record has no more is gone.
-        Ok(entry_of(&control, &name).await.ok())
+        Ok(entry_of(&control, &name).ok())
     };
     Ok(match state.call(remove).await? {
         None => StatusCode::NO_CONTENT.into_response(),
@@ -130,21 +130,17 @@ pub(in crate::http) async fn remove_copy(
 
 /// Says what taking a copy away would do.
 async fn would_remove_copy(state: &State, name: String, node: u16) -> Result<Response, Refusal> {
-    let entry = state.call(move |control| async move { entry_of(&control, &name) }).await?;
-    let name = entry.name.clone();
-    if !entry.copies.iter().any(|copy| copy.node == node) {
-        return Err(ControlError::HasNoCopy { volume: name, node }.into());
-    }
-    let rest: Vec<_> =
-        entry.copies.iter().filter(|copy| copy.node != node && !entry.is_to_leave(copy)).collect();
-    let in_sync = rest.iter().filter(|copy| copy.standing == StandingEntry::InSync).count();
-    if in_sync == 0 {
-        return Err(ControlError::OnlyInSync { volume: name, node }.into());
-    }
-    let steps = vec![
-        format!("the copy of volume {name} on node {node} is deleted"),
-        format!("{in_sync} copies in sync are left"),
-    ];
+    let check = move |control: Rc<Control>| async move {
+        let entry = entry_of(&control, &name)?;
+        let left = control.check_removed_copy(&entry, node)?;
+        Ok((entry.name, left))
+    };
+    let (name, left) = state.call(check).await?;
+    let left = match left {
+        1 => "1 copy in sync is left: the next loss stops the volume".to_owned(),
+        _ => format!("{left} copies in sync are left"),
+    };
+    let steps = vec![format!("the copy of volume {name} on node {node} is deleted"), left];
     Ok(dry_run::would(steps, Vec::new()))
 }
 

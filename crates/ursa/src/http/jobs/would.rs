@@ -1,0 +1,114 @@
+//! What taking a job back would do, or why it cannot be taken back.
+
+use std::rc::Rc;
+
+use ::node::Control;
+use api::{Job, JobKind};
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::id::volume_of;
+use crate::http::dry_run;
+use crate::http::refusal::Refusal;
+use crate::http::state::State;
+
+/// Says what taking a job back would do.
+pub(super) async fn cancel(state: &State, job: &Job) -> Result<Response, Refusal> {
+    let (volume, node) = (volume_of(&job.id).to_owned(), job.node.unwrap_or_default());
+    match job.kind {
+        JobKind::AddCopy | JobKind::MoveCopy => {
+            let check =
+                move |control: Rc<Control>| async move { control.check_cancelled_copy(&volume, node) };
+            state.call(check).await?;
+        }
+        JobKind::RemoveCopy => {
+            state.call(move |control| async move { control.check_kept_copy(&volume, node) }).await?;
+        }
+        JobKind::Verify => {}
+        JobKind::Sync | JobKind::Change => return Err(not_cancellable(job)),
+    }
+    Ok(dry_run::would(cancelling(job), Vec::new()))
+}
+
+fn cancelling(job: &Job) -> Vec<String> {
+    let (volume, node) = (&job.subject, job.node.unwrap_or_default());
+    match (job.kind, job.from_node) {
+        (JobKind::RemoveCopy, _) => vec![
+            format!("the copy of volume {volume} on node {node} stays"),
+            "it is given what it has missed, if it has missed anything".to_owned(),
+        ],
+        (JobKind::Verify, _) => {
+            vec![format!("the comparison of the copies of volume {volume} ends before all is compared")]
+        }
+        (_, from) => {
+            let done = job.bytes_done.map(|bytes| format!(", with the {bytes} bytes that it has got"));
+            let done = done.unwrap_or_default();
+            let mut steps =
+                vec![format!("the new copy of volume {volume} on node {node} is taken away{done}")];
+            steps.extend(from.map(|from| format!("the one on node {from} stays")));
+            steps
+        }
+    }
+}
+
+/// Why a job of a kind that always goes on to its end is not taken back.
+pub(super) fn not_cancellable(job: &Job) -> Refusal {
+    let (detail, hint) = match job.kind {
+        JobKind::Sync => {
+            let (volume, node) = (&job.subject, job.node.unwrap_or_default());
+            let detail = format!(
+                "the copy of volume {volume:?} on node {node} has to be brought up to date, or it protects nothing"
+            );
+            let hint = format!(
+                "pause it, make it slower with `ursa node sync-limit`, or take the copy away: `ursa volume copy remove {volume} --on {node}`"
+            );
+            (detail, hint)
+        }
+        _ => (
+            format!("{} goes on to its end: half of it would be worse", job.subject),
+            "see what it waits for".to_owned(),
+        ),
+    };
+    Refusal::new(StatusCode::CONFLICT, "job_not_cancellable", detail).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use api::JobState;
+
+    use super::*;
+
+    fn job(kind: JobKind, from_node: Option<u16>) -> Job {
+        Job {
+            id: "copy.ab.3".into(),
+            kind,
+            subject: "db".into(),
+            state: JobState::Running,
+            node: Some(3),
+            from_node,
+            progress: None,
+            bytes_done: Some(4096),
+            bytes_total: None,
+            rate: None,
+            eta_s: None,
+            age_s: None,
+            cause: None,
+            held_back_by: None,
+            waits_for: None,
+            can_be_cancelled: true,
+            can_be_paused: false,
+            paused: None,
+            ended: None,
+        }
+    }
+
+    #[test]
+    fn who_takes_a_job_back_is_told_what_goes_and_what_stays() {
+        let added = "the new copy of volume db on node 3 is taken away, with the 4096 bytes that it has got";
+        assert_eq!(cancelling(&job(JobKind::AddCopy, None)), [added]);
+        assert_eq!(cancelling(&job(JobKind::MoveCopy, Some(1))), [added, "the one on node 1 stays"]);
+        let stays = cancelling(&job(JobKind::RemoveCopy, None));
+        assert_eq!(stays[0], "the copy of volume db on node 3 stays");
+        assert!(cancelling(&job(JobKind::Verify, None))[0].contains("ends before all is compared"));
+    }
+}

@@ -1,0 +1,264 @@
+//! What would be done with pools, step by step. The node refuses it as it would refuse to do it, and does nothing.
+
+use std::rc::Rc;
+
+use ::node::Control;
+use ::node::control::{ControlError, ImportSpec, Importable, PoolSpec};
+use api::{PoolRemains, RemainingMap, RemainingVolume};
+use axum::response::Response;
+use store::{Content, LookedAt, NewDisk, ProbedContents};
+
+use super::{remaining, text};
+use crate::http::dry_run;
+use crate::http::refusal::Refusal;
+use crate::http::state::State;
+
+/// What making a pool would do.
+pub(super) async fn create(state: &State, node: Option<u16>, spec: PoolSpec) -> Result<Response, Refusal> {
+    let name = spec.name.clone();
+    let reserved: Vec<bool> = spec.disks.iter().map(|disk| disk.reserve).collect();
+    let disks = looked(state, node, |control| async move { control.check_new_pool(spec).await }).await?;
+    let taken = disks.iter().zip(reserved).map(|(disk, reserve)| taking(disk, reserve, &name));
+    let made = format!("pool {name} is there then, for new volumes");
+    Ok(dry_run::would(taken.chain([made]).collect(), Vec::new()))
+}
+
+/// What importing a pool would do.
+pub(super) async fn import(
+    state: &State,
+    node: Option<u16>,
+    import: ImportSpec,
+) -> Result<Response, Refusal> {
+    let found = looked(state, node, |control| async move { control.check_import(import).await }).await?;
+    Ok(dry_run::would(importing(&found), Vec::new()))
+}
+
+/// What exporting a pool would do.
+pub(super) async fn export(state: &State, node: Option<u16>, name: String) -> Result<Response, Refusal> {
+    let pool = name.clone();
+    let volumes = looked(state, node, move |control| async move { control.check_export(&pool) }).await?;
+    let mut steps = vec![format!("pool {name} is closed, and another server may import it")];
+    if !volumes.is_empty() {
+        let volumes = volumes.join(", ");
+        steps.push(format!("what is on it is not served by this node any more: volumes {volumes}"));
+    }
+    Ok(dry_run::would(steps, Vec::new()))
+}
+
+/// What adding a disk to a pool would do.
+pub(super) async fn add_disk(
+    state: &State,
+    node: Option<u16>,
+    name: String,
+    disk: NewDisk,
+    wipe: bool,
+) -> Result<Response, Refusal> {
+    let (pool, reserve) = (name.clone(), disk.reserve);
+    let check = move |control: Rc<Control>| async move { control.check_added_disk(&pool, disk, wipe).await };
+    let disk = looked(state, node, check).await?;
+    let steps = vec![
+        taking(&disk, reserve, &name),
+        format!("it cannot be taken out again: pool {name} needs it from then on"),
+    ];
+    Ok(dry_run::would(steps, Vec::new()))
+}
+
+/// What reopening a pool would do.
+pub(super) async fn reopen(state: &State, node: Option<u16>, name: String) -> Result<Response, Refusal> {
+    let pool = name.clone();
+    let volumes = looked(state, node, move |control| async move { control.check_reopening(&pool) }).await?;
+    Ok(dry_run::would(reopening(&name, volumes.as_deref()), Vec::new()))
+}
+
+/// What forgetting a pool would do.
+pub(super) async fn forget(
+    state: &State,
+    node: Option<u16>,
+    name: String,
+    unmap: bool,
+) -> Result<Response, Refusal> {
+    let pool = name.clone();
+    let check = move |control: Rc<Control>| async move { control.check_forgetting(&pool, unmap).await };
+    let remains = remaining(looked(state, node, check).await?);
+    Ok(dry_run::would(forgetting(&name, &remains, unmap), Vec::new()))
+}
+
+/// What this node's control says, if it is this node that is meant.
+async fn looked<T, F>(
+    state: &State,
+    node: Option<u16>,
+    look: impl FnOnce(Rc<Control>) -> F + Send + 'static,
+) -> Result<T, Refusal>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, ControlError>> + 'static,
+{
+    let look = move |control: Rc<Control>| async move {
+        control.check_is_here(node)?;
+        look(control).await
+    };
+    state.call(look).await
+}
+
+/// What becomes of a disk that a pool gets.
+fn taking(disk: &LookedAt, reserve: bool, pool: &str) -> String {
+    let (path, bytes) = (text(&disk.path), disk.size.0);
+    let becomes = format!("{path} ({bytes} bytes) becomes a disk of pool {pool}");
+    match (&disk.holds, &disk.pool) {
+        (None, _) if reserve => {
+            format!("{path} is made for pool {pool}, a file of {bytes} bytes that takes its space now")
+        }
+        (None, _) => format!("{path} is made for pool {pool}, a file of {bytes} bytes"),
+        (Some(Content::Nothing), _) => format!("{becomes}; it is empty"),
+        (Some(_), Some(held)) => format!("{becomes}, and what is on it is destroyed: {}", of_pool(held)),
+        (Some(held), None) => format!("{becomes}, and what is on it is destroyed: {held}"),
+    }
+}
+
+/// What a disk says that is one of a pool.
+fn of_pool(ProbedContents { name, host, exported, volumes }: &ProbedContents) -> String {
+    let used = if *exported { "has exported" } else { "used last" };
+    let volumes = match volumes.iter().map(|volume| volume.name.as_str()).collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "without volumes".to_owned(),
+        volumes => format!("with volumes {volumes}"),
+    };
+    format!("a disk of pool {name}, which {} {used}, {volumes}", host.name)
+}
+
+fn importing(Importable { pool, name, used_by }: &Importable) -> Vec<String> {
+    let paths = pool.paths.iter().map(|path| text(path)).collect::<Vec<_>>().join(", ");
+    let called = match pool.contents.name == *name {
+        true => String::new(),
+        false => format!(", and is called {name} from then on"),
+    };
+    let before = &pool.contents.name;
+    let mut steps = vec![format!("pool {before} of {paths} is opened for this node{called}")];
+    steps.extend(used_by.iter().map(|host| {
+        format!(
+            "it is taken from {host}, which used it last and has not exported it: if that server is on, both write to it, and what is on it is destroyed"
+        )
+    }));
+    let volumes = &pool.contents.volumes;
+    steps.extend(volumes.iter().map(|volume| format!("volume {} is there with it", volume.name)));
+    steps
+}
+
+/// What reopening a pool would do; `volumes` are those on it if it is open.
+fn reopening(name: &str, volumes: Option<&[String]>) -> Vec<String> {
+    let Some(volumes) = volumes else { return vec![format!("pool {name} is opened, if its disks answer")] };
+    let mut steps = vec![format!("pool {name} is closed, and opened again as after a power cut")];
+    if !volumes.is_empty() {
+        let volumes = volumes.join(", ");
+        steps.push(format!("hosts stay logged in, and find the LUNs of volumes {volumes} busy meanwhile"));
+        steps.push("what hosts have written and not flushed may be lost, and they are told so".to_owned());
+    }
+    steps
+}
+
+/// What forgetting a pool would leave.
+fn forgetting(name: &str, remains: &PoolRemains, unmap: bool) -> Vec<String> {
+    let mut steps = vec![format!(
+        "this node knows nothing of pool {name} any more; its disks are not touched, and it can be imported again"
+    )];
+    let mute = remains.disks.iter().filter_map(|disk| {
+        Some(format!("{} does not tell what is on it: {}", disk.path, disk.problem.as_ref()?))
+    });
+    steps.extend(mute);
+    match &remains.volumes {
+        None => steps.push("none of its disks tells which volumes are forgotten with it".into()),
+        Some(volumes) => {
+            let of = |volume: &RemainingVolume| {
+                format!("volume {} is forgotten with it, with {} bytes", volume.name, volume.size)
+            };
+            steps.extend(volumes.iter().map(of));
+        }
+    }
+    let what = match unmap {
+        true => "is taken away",
+        false => "stays, without effect until the pool is imported again",
+    };
+    let map = |map: &RemainingMap| {
+        let RemainingMap { target, lun, host, .. } = map;
+        format!("LUN {lun} of target {target} for host {host} {what}")
+    };
+    steps.extend(remains.maps.iter().map(map));
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use api::RemainingDisk;
+    use base::ByteLen;
+    use store::{Host, HostId};
+
+    use super::*;
+
+    #[test]
+    fn who_forgets_a_pool_is_told_what_is_lost_from_sight() {
+        let remains = |volumes| PoolRemains {
+            disks: vec![RemainingDisk {
+                path: "/dev/sdb".into(),
+                problem: Some("it does not answer".into()),
+            }],
+            volumes,
+            maps: vec![RemainingMap {
+                target: "iqn.t".into(),
+                lun: 3,
+                host: "local".into(),
+                volume_id: "v".into(),
+            }],
+        };
+        let untold = forgetting("main", &remains(None), false);
+        let said = [
+            "this node knows nothing of pool main any more; its disks are not touched, and it can be imported again",
+            "/dev/sdb does not tell what is on it: it does not answer",
+            "none of its disks tells which volumes are forgotten with it",
+            "LUN 3 of target iqn.t for host local stays, without effect until the pool is imported again",
+        ];
+        assert_eq!(untold, said);
+        let volume = RemainingVolume { id: "v".into(), name: "db".into(), size: 4096 };
+        let told = forgetting("main", &remains(Some(vec![volume])), true);
+        let said = [
+            "volume db is forgotten with it, with 4096 bytes",
+            "LUN 3 of target iqn.t for host local is taken away",
+        ];
+        assert_eq!(told[2..], said);
+        assert_eq!(forgetting("main", &remains(Some(Vec::new())), true).len(), 3);
+    }
+
+    fn disk(holds: Option<Content>, pool: Option<ProbedContents>) -> LookedAt {
+        LookedAt { path: PathBuf::from("/dev/sdb"), size: ByteLen(4096), holds, pool }
+    }
+
+    #[test]
+    fn who_makes_a_pool_is_told_what_its_disks_hold() {
+        let said = |disk: &LookedAt| taking(disk, false, "main");
+        assert_eq!(said(&disk(None, None)), "/dev/sdb is made for pool main, a file of 4096 bytes");
+        assert!(taking(&disk(None, None), true, "main").ends_with("takes its space now"));
+        let becomes = "/dev/sdb (4096 bytes) becomes a disk of pool main";
+        assert_eq!(said(&disk(Some(Content::Nothing), None)), format!("{becomes}; it is empty"));
+        let destroyed = format!("{becomes}, and what is on it is destroyed: ");
+        let file_system = disk(Some(Content::Known("an XFS file system")), None);
+        assert_eq!(said(&file_system), format!("{destroyed}an XFS file system"));
+        let held = |exported| ProbedContents {
+            name: "old".into(),
+            host: Host { id: HostId([1; 16]), name: "san7".into() },
+            exported,
+            volumes: Vec::new(),
+        };
+        let of_pool = |exported| said(&disk(Some(Content::Pool), Some(held(exported))));
+        let used = format!("{destroyed}a disk of pool old, which san7 used last, without volumes");
+        assert_eq!(of_pool(false), used);
+        assert!(of_pool(true).contains("which san7 has exported"));
+    }
+
+    #[test]
+    fn who_reopens_a_pool_is_told_what_hosts_notice() {
+        assert_eq!(reopening("main", None), ["pool main is opened, if its disks answer"]);
+        assert_eq!(reopening("main", Some(&[])).len(), 1);
+        let told = reopening("main", Some(&["db".into()]));
+        assert!(told[1].contains("volumes db busy") && told[2].contains("may be lost"), "{told:?}");
+    }
+}
