@@ -48,7 +48,7 @@ fn a_volume_is_changed_through_a_node_that_has_no_copy() {
         })
         .collect();
     assert_eq!(names, [format!("{TARGET} mail"), format!("{SECOND} mail")].into());
-    done(&nodes, &["map", "delete", SECOND, "0"]);
+    done(&nodes, &["map", "delete", SECOND, "0", "--yes"]);
 
     // A copy goes, and comes again.
     done(&nodes, &["volume", "copy", "remove", "mail", "--on", "2", "--yes"]);

@@ -8,7 +8,7 @@ use clap::Args;
 use super::exit::CliError;
 use super::output::Output;
 
-/// What every command that destroys something takes.
+/// What every command that destroys something or takes it away takes.
 #[derive(Args, Debug)]
 pub struct Confirm {
     /// Do not ask
@@ -26,32 +26,25 @@ impl Confirm {
         self.dry_run
     }
 
-    /// Whether to go on. `what` is a sentence without a full stop; only if it `destroys` something it is asked about.
+    /// Whether to go on with what no single call of the node does. `what` is a sentence without a full stop; only if it `destroys` something it is asked about.
     ///
     /// # Errors
     /// [`CliError::Declined`], [`CliError::Unconfirmed`].
-    pub fn go_on(&self, output: &Output, what: &str, destroys: bool) -> Result<bool, CliError> {
-        if self.dry_run {
-            output.text(&format!("Would do: {what}. Nothing was changed.\n"))?;
-            return Ok(false);
-        }
+    pub fn go_on(&self, what: &str, destroys: bool) -> Result<bool, CliError> {
         if self.yes || !destroys {
             return Ok(true);
         }
         if !io::stdin().is_terminal() {
             return Err(CliError::Unconfirmed(what.to_owned()));
         }
-        let mut answer = String::new();
-        let mut terminal = io::stderr();
-        let asked = write!(terminal, "{what}. Go on? [y/N] ").and_then(|()| terminal.flush());
-        asked.and_then(|()| io::stdin().lock().read_line(&mut answer)).map_err(CliError::Print)?;
-        if matches!(answer.trim(), "y" | "Y" | "yes") { Ok(true) } else { Err(CliError::Declined) }
+        ask(&format!("{what}. "))
     }
 
-    /// As [`Confirm::go_on`]; what would be done is said by the node, too, which refuses it as it would refuse to do it.
+    /// Whether to go on with `what`, as in "Delete volume db". If it `destroys` something or takes it away, the node says before what it would do, and that is
+    /// asked about; with `--dry-run` it is shown, and that is all.
     ///
     /// # Errors
-    /// As [`Confirm::go_on`], and what the node refuses.
+    /// As [`Confirm::go_on`]; and what the node refuses, as it would refuse to do it.
     pub fn go_on_if(
         &self,
         output: &Output,
@@ -59,11 +52,60 @@ impl Confirm {
         destroys: bool,
         would: impl FnOnce() -> Result<DryRun, ClientError>,
     ) -> Result<bool, CliError> {
-        if !self.dry_run {
-            return self.go_on(output, what, destroys);
+        if self.dry_run {
+            show_would(output, what, &would()?)?;
+            return Ok(false);
         }
-        let steps: String = would()?.would.iter().map(|step| format!("  - {step}\n")).collect();
-        output.text(&format!("Would do: {what}. Nothing was changed.\nStep by step:\n{steps}"))?;
-        Ok(false)
+        if self.yes || !destroys {
+            return Ok(true);
+        }
+        let would = would()?;
+        if !io::stdin().is_terminal() {
+            return Err(CliError::Unconfirmed(format!("{what}: {}", would.would.join("; "))));
+        }
+        ask(&told(what, &would))
+    }
+}
+
+/// Shows what the node says that it would do.
+///
+/// # Errors
+/// [`CliError::Print`].
+pub fn show_would(output: &Output, what: &str, would: &DryRun) -> Result<(), CliError> {
+    output.show(would, |would| format!("Would do: {}Nothing was changed.\n", told(what, would)))
+}
+
+fn told(what: &str, DryRun { would, .. }: &DryRun) -> String {
+    let steps: String = would.iter().map(|step| format!("  - {step}\n")).collect();
+    format!("{what}\n{steps}")
+}
+
+/// Asks whoever sits at the terminal.
+fn ask(about: &str) -> Result<bool, CliError> {
+    let mut answer = String::new();
+    let mut terminal = io::stderr();
+    let asked = write!(terminal, "{about}Go on? [y/N] ").and_then(|()| terminal.flush());
+    asked.and_then(|()| io::stdin().lock().read_line(&mut answer)).map_err(CliError::Print)?;
+    if matches!(answer.trim(), "y" | "Y" | "yes") { Ok(true) } else { Err(CliError::Declined) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::output::Format;
+    use super::*;
+
+    #[test]
+    fn what_the_node_says_is_shown_step_by_step() {
+        let would = DryRun { would: vec!["a goes".into(), "b stays".into()], candidates: Vec::new() };
+        assert_eq!(told("Delete a", &would), "Delete a\n  - a goes\n  - b stays\n");
+    }
+
+    #[test]
+    fn the_node_is_asked_only_where_somebody_is_to_be_told() {
+        let output = Output::new(Format::Table);
+        let unasked = || -> Result<DryRun, ClientError> { panic!("nobody is told") };
+        let confirm = |yes| Confirm { yes, dry_run: false };
+        assert!(confirm(true).go_on_if(&output, "Delete a", true, unasked).unwrap());
+        assert!(confirm(false).go_on_if(&output, "Make a", false, unasked).unwrap());
     }
 }

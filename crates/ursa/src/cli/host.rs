@@ -3,6 +3,7 @@
 use api::{Client, Host, HostChange, HostCreate};
 use clap::{Args, Subcommand};
 
+use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
 use super::secret::ChapArgs;
@@ -49,6 +50,8 @@ pub enum Command {
     Delete {
         /// Its name
         name: String,
+        #[command(flatten)]
+        confirm: Confirm,
     },
 }
 
@@ -89,9 +92,13 @@ impl Command {
             }
             Command::List => output.show(&client.hosts()?, |hosts| table(hosts)),
             Command::Show { name } => output.show(&client.host(&name)?, one),
-            Command::Delete { name } => {
-                client.delete_host(&name)?;
-                output.done(&format!("Host {name} is deleted."))
+            Command::Delete { name, confirm } => {
+                let what = format!("Delete host {name}");
+                if confirm.go_on_if(output, &what, true, || client.would_delete_host(&name))? {
+                    client.delete_host(&name)?;
+                    output.done(&format!("Host {name} is deleted."))?;
+                }
+                Ok(())
             }
         }
     }

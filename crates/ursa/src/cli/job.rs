@@ -3,6 +3,7 @@
 use api::{Client, Job, JobEnd, List};
 use clap::Subcommand;
 
+use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
 use super::sync::restraint;
@@ -30,6 +31,8 @@ pub enum Command {
     Cancel {
         /// What it is found by
         id: String,
+        #[command(flatten)]
+        confirm: Confirm,
     },
     /// Have a sync stand still until it is resumed, over restarts, too; until it is in sync the copy protects nothing
     Pause {
@@ -58,9 +61,13 @@ impl Command {
                 output.show(&client.jobs_of(&node, ended)?, text)
             }
             Command::Show { id } => output.show(&client.job(&id)?, text),
-            Command::Cancel { id } => {
-                client.cancel_job(&id)?;
-                output.done(&format!("Job {id} is taken back."))
+            Command::Cancel { id, confirm } => {
+                let what = format!("Take job {id} back");
+                if confirm.go_on_if(output, &what, true, || client.would_cancel_job(&id))? {
+                    client.cancel_job(&id)?;
+                    output.done(&format!("Job {id} is taken back."))?;
+                }
+                Ok(())
             }
             Command::Pause { id } => output.show(&client.pause_job(&id)?, text),
             Command::Resume { id } => output.show(&client.resume_job(&id)?, text),

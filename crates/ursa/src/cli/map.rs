@@ -5,6 +5,7 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use super::attach::attach_lines;
+use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
 use super::table::Table;
@@ -34,6 +35,8 @@ pub enum Command {
         /// From this host group only
         #[arg(long)]
         host: Option<String>,
+        #[command(flatten)]
+        confirm: Confirm,
     },
     /// List LUN maps
     List,
@@ -61,10 +64,16 @@ impl Command {
                 let listed = Listed { target, map };
                 output.show(&listed, |listed| created(listed, &attach_lines(&portals, &listed.target, local)))
             }
-            Command::Delete { target, lun, host } => {
-                client.delete_map(&target, lun, host.as_deref())?;
-                let whose = host.map_or(String::new(), |host| format!(" for host {host}"));
-                output.done(&format!("LUN {lun} of {target} is no more{whose}; the volume is still there."))
+            Command::Delete { target, lun, host, confirm } => {
+                let whose = host.as_ref().map_or(String::new(), |host| format!(" for host {host}"));
+                let what = format!("Take LUN {lun} of {target} away{whose}");
+                let would = || client.would_delete_map(&target, lun, host.as_deref());
+                if confirm.go_on_if(output, &what, true, would)? {
+                    client.delete_map(&target, lun, host.as_deref())?;
+                    let done = format!("LUN {lun} of {target} is no more{whose}; the volume is still there.");
+                    output.done(&done)?;
+                }
+                Ok(())
             }
             Command::List => {
                 let all = |target: api::Target| {

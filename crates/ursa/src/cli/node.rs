@@ -8,7 +8,7 @@ use api::{
 };
 use clap::{Subcommand, ValueEnum};
 
-use super::confirm::Confirm;
+use super::confirm::{Confirm, show_would};
 use super::exit::CliError;
 use super::links;
 use super::output::Output;
@@ -60,6 +60,9 @@ pub enum Command {
         /// Begin or end it
         #[arg(value_enum)]
         switch: Switch,
+        /// Only show what would be done
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Keep an address of a node for one kind of links: the data of volumes, or heartbeats and the cluster's record
     Link {
@@ -180,21 +183,28 @@ impl Command {
             }
             Command::List => output.show(&client.cluster_nodes()?, |nodes| table(nodes, unix_now())),
             Command::Links { node } => output.show(&client.links_of(&node)?, links::text),
-            Command::Maintenance { node, switch: Switch::On } => {
+            Command::Maintenance { node, switch, dry_run: true } => {
+                let (on, what) = match switch {
+                    Switch::On => (true, format!("Begin the maintenance of node {node}")),
+                    Switch::Off => (false, format!("End the maintenance of node {node}")),
+                };
+                show_would(output, &what, &client.would_maintain_node(node, on)?)
+            }
+            Command::Maintenance { node, switch: Switch::On, .. } => {
                 client.maintain_node(node, true)?;
                 let left = client.cluster_nodes()?.into_iter().find(|other| other.id == node);
                 let left = left.map_or(0, |node| node.in_sync);
                 output.done(&maintained(node, left))
             }
-            Command::Maintenance { node, switch: Switch::Off } => {
+            Command::Maintenance { node, switch: Switch::Off, .. } => {
                 client.maintain_node(node, false)?;
                 output.done(&format!(
                     "Node {node} is used again: its copies are being given what they missed (`ursa node list`)."
                 ))
             }
             Command::ForceNewCluster { confirm } => {
-                let what = "Make this node a cluster of its own and give up all other nodes, which must never be started again with what they have";
-                if confirm.go_on(output, what, true)? {
+                let what = "Make this node a cluster of its own";
+                if confirm.go_on_if(output, what, true, || client.would_force_new_cluster())? {
                     client.force_new_cluster()?;
                     output.done(
                         "Restart ursa on this node: then it is a cluster of its own. Let the other machines join it as new nodes.",
@@ -227,9 +237,7 @@ impl Command {
                 output.done(limited(bytes_per_second).trim_end())
             }
             Command::Remove { node, confirm } => {
-                let what = format!(
-                    "Take node {node} out of the cluster for good: it cannot come back but as a new node"
-                );
+                let what = format!("Take node {node} out of the cluster");
                 if confirm.go_on_if(output, &what, true, || client.would_remove_node(node))? {
                     client.remove_node(node)?;
                     output.done(&format!("Node {node} is none of the cluster any more."))?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use api::{
     Client, DiskFailure, Forecast, List, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport,
-    PoolRemains, PoolState, RemainingDisk, RemainingMap, RemainingVolume,
+    PoolState,
 };
 use clap::{Args, Subcommand};
 
@@ -86,6 +86,8 @@ pub enum Command {
         force: bool,
         #[command(flatten)]
         of: OfNode,
+        #[command(flatten)]
+        confirm: Confirm,
     },
     /// Close a pool so that another server may import it
     Export {
@@ -93,6 +95,8 @@ pub enum Command {
         name: String,
         #[command(flatten)]
         of: OfNode,
+        #[command(flatten)]
+        confirm: Confirm,
     },
     /// Close a pool that does not work and open it again, without a restart of the node
     Reopen {
@@ -100,6 +104,8 @@ pub enum Command {
         name: String,
         #[command(flatten)]
         of: OfNode,
+        #[command(flatten)]
+        confirm: Confirm,
     },
     /// Add a disk to a pool, while it is in use
     AddDisk {
@@ -145,14 +151,12 @@ impl Command {
             Command::Create { name, paths, size, reserve, wipe, of, confirm } => {
                 let paths = absolute(&paths, of)?;
                 let what = format!("Make pool {name} of {}", paths.join(", ") + &of.text());
-                let what = if wipe { format!("{what} and destroy everything on them") } else { what };
-                if !confirm.go_on(output, &what, wipe)? {
-                    return Ok(());
-                }
                 let disk = |path| NewDisk { path, size: size.map(|size| size.0), reserve };
-                let disks = paths.into_iter().map(disk).collect();
-                let pool = client.create_pool(&PoolCreate { name, disks, wipe }, of.node)?;
-                output.show(&pool, one)
+                let pool = PoolCreate { name, disks: paths.into_iter().map(disk).collect(), wipe };
+                if confirm.go_on_if(output, &what, wipe, || client.would_create_pool(&pool, of.node))? {
+                    output.show(&client.create_pool(&pool, of.node)?, one)?;
+                }
+                Ok(())
             }
             Command::List { node: None } => output.show(&client.pools()?, |pools| table(pools)),
             Command::List { node: Some(node) } => output.show(&client.pools_of(&node)?, of_nodes),
@@ -161,30 +165,44 @@ impl Command {
                 output.show(&client.pool(&name, of.node)?, text)
             }
             Command::Forecast { node } => output.show(&client.forecasts(node.as_deref())?, forecasts),
-            Command::Import { paths, name, force, of } => {
+            Command::Import { paths, name, force, of, confirm } => {
                 let import = PoolImport { paths: absolute(&paths, of)?, name, force };
-                output.show(&client.import_pool(&import, of.node)?, one)
+                let what = format!("Import the pool of {}", import.paths.join(", ") + &of.text());
+                if confirm.go_on_if(output, &what, force, || client.would_import_pool(&import, of.node))? {
+                    output.show(&client.import_pool(&import, of.node)?, one)?;
+                }
+                Ok(())
             }
-            Command::Export { name, of } => {
-                client.export_pool(&name, of.node)?;
-                output.done(&format!("Pool {name}{} is closed; another server can import it.", of.text()))
+            Command::Export { name, of, confirm } => {
+                let pool = format!("{name}{}", of.text());
+                let what = format!("Export pool {pool}");
+                if confirm.go_on_if(output, &what, true, || client.would_export_pool(&name, of.node))? {
+                    client.export_pool(&name, of.node)?;
+                    output.done(&format!("Pool {pool} is closed; another server can import it."))?;
+                }
+                Ok(())
             }
-            Command::Reopen { name, of } => output.show(&client.reopen_pool(&name, of.node)?, one),
+            Command::Reopen { name, of, confirm } => {
+                let what = format!("Reopen pool {name}{}", of.text());
+                // Hosts notice nothing more of one that is not open.
+                let is_open = client.pool(&name, of.node)?.state != PoolState::Unavailable;
+                if confirm.go_on_if(output, &what, is_open, || client.would_reopen_pool(&name, of.node))? {
+                    output.show(&client.reopen_pool(&name, of.node)?, one)?;
+                }
+                Ok(())
+            }
             Command::AddDisk { name, path, size, reserve, wipe, of, confirm } => {
                 let path = absolute_path(&path, of)?;
-                let what =
-                    format!("Add {path} to pool {name}{}, from which it cannot be taken again", of.text());
-                let what = if wipe { format!("{what}, and destroy everything on it") } else { what };
-                if !confirm.go_on(output, &what, wipe)? {
-                    return Ok(());
-                }
+                let what = format!("Add {path} to pool {name}{}", of.text());
                 let disk = PoolAddDisk { path, size: size.map(|size| size.0), reserve, wipe };
-                output.show(&client.add_disk(&name, &disk, of.node)?, one)
+                if confirm.go_on_if(output, &what, wipe, || client.would_add_disk(&name, &disk, of.node))? {
+                    output.show(&client.add_disk(&name, &disk, of.node)?, one)?;
+                }
+                Ok(())
             }
             Command::Forget { name, unmap, of, confirm } => {
-                let remains = client.pool_remains(&name, of.node)?;
                 let how = PoolForget { unmap };
-                let what = forgetting(&format!("{name}{}", of.text()), &remains, unmap);
+                let what = format!("Forget pool {name}{}", of.text());
                 let would = || client.would_forget_pool(&name, &how, of.node);
                 if confirm.go_on_if(output, &what, true, would)? {
                     client.forget_pool(&name, &how, of.node)?;
@@ -194,28 +212,6 @@ impl Command {
             }
         }
     }
-}
-
-/// What would be lost from sight.
-fn forgetting(name: &str, remains: &PoolRemains, unmap: bool) -> String {
-    let disk = |disk: &RemainingDisk| match &disk.problem {
-        Some(problem) => format!("{} ({problem})", disk.path),
-        None => disk.path.clone(),
-    };
-    let disks = list(remains.disks.iter().map(disk), "no disks");
-    let volume = |volume: &RemainingVolume| format!("{} ({})", volume.name, size(volume.size));
-    let volumes = match &remains.volumes {
-        None => "None of its disks tells which volumes are on it".to_owned(),
-        Some(volumes) => format!("On it: {}", list(volumes.iter().map(volume), "no volumes")),
-    };
-    let map = |map: &RemainingMap| format!("LUN {} of {} for {}", map.lun, map.target, map.host);
-    let maps = list(remains.maps.iter().map(map), "");
-    let maps = match (maps.as_str(), unmap) {
-        ("", _) => String::new(),
-        (maps, true) => format!(". With these LUN maps: {maps}"),
-        (maps, false) => format!(". These LUN maps stay, without effect until it is imported again: {maps}"),
-    };
-    format!("Forget pool {name} of {disks}. {volumes}; its disks are not touched{maps}")
 }
 
 fn absolute(paths: &[PathBuf], of: OfNode) -> Result<Vec<String>, CliError> {

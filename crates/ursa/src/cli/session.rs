@@ -3,6 +3,7 @@
 use api::{Client, List, Session};
 use clap::Subcommand;
 
+use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
 use super::table::{Table, age, list, missing_lines, size};
@@ -23,6 +24,8 @@ pub enum Command {
         /// The number of the node of the cluster that it is with [default: the one that is asked]
         #[arg(long, value_name = "NUMBER")]
         node: Option<u16>,
+        #[command(flatten)]
+        confirm: Confirm,
     },
 }
 
@@ -39,9 +42,14 @@ impl Command {
                     |sessions: &List<Session>| table(&sessions.items) + &missing_lines(&sessions.missing);
                 output.show(&client.sessions_of(&node)?, text)
             }
-            Command::End { tsih, node } => {
-                client.end_session(tsih, node)?;
-                output.done(&format!("Session {tsih} is asked to end."))
+            Command::End { tsih, node, confirm } => {
+                let of = node.map(|node| format!(" of node {node}")).unwrap_or_default();
+                let what = format!("End session {tsih}{of}");
+                if confirm.go_on_if(output, &what, true, || client.would_end_session(tsih, node))? {
+                    client.end_session(tsih, node)?;
+                    output.done(&format!("Session {tsih} is asked to end."))?;
+                }
+                Ok(())
             }
         }
     }

@@ -56,10 +56,8 @@ impl Command {
             Command::List => output.show(&client.targets()?, |targets| table(targets)),
             Command::Show { name } => output.show(&client.target(&name)?, one),
             Command::Delete { name, force, confirm } => {
-                let target = client.target(&name)?;
-                let luns = target.maps.len();
-                let what = format!("Delete target {name} with {luns} LUNs and end its sessions");
-                if confirm.go_on(output, &what, luns > 0)? {
+                let what = format!("Delete target {name}");
+                if confirm.go_on_if(output, &what, true, || client.would_delete_target(&name, force))? {
                     client.delete_target(&name, force)?;
                     output.done(&format!("Target {name} is deleted."))?;
                 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use api::{ApiToken, ApiTokenCreate, Client};
 use clap::Subcommand;
 
+use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
 use super::table::Table;
@@ -32,6 +33,8 @@ pub enum Command {
     Delete {
         /// What `ursa token list` shows as its ID
         id: String,
+        #[command(flatten)]
+        confirm: Confirm,
     },
 }
 
@@ -49,9 +52,13 @@ impl Command {
                 output.show(&made, |made| format!("{}\n", made.secret))
             }
             Command::List => output.show(&client.api_tokens()?, |tokens| table(tokens)),
-            Command::Delete { id } => {
-                client.delete_api_token(&id)?;
-                output.done(&format!("Token {id} is deleted."))
+            Command::Delete { id, confirm } => {
+                let what = format!("Delete token {id}");
+                if confirm.go_on_if(output, &what, true, || client.would_delete_api_token(&id))? {
+                    client.delete_api_token(&id)?;
+                    output.done(&format!("Token {id} is deleted."))?;
+                }
+                Ok(())
             }
         }
     }

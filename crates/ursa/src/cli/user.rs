@@ -113,7 +113,8 @@ impl Command {
                 ])
             }),
             Command::Delete { name, confirm } => {
-                if confirm.go_on(output, &format!("Delete user {name}"), true)? {
+                let what = format!("Delete user {name}");
+                if confirm.go_on_if(output, &what, true, || client.would_delete_user(&name))? {
                     client.delete_user(&name)?;
                     output.done(&format!("User {name} is deleted."))?;
                 }

@@ -164,7 +164,9 @@ impl Command {
             Command::ResolveFork(resolution) => resolution.run(client, output),
             Command::Delete { name, force, confirm } => {
                 let volume = client.volume(&name)?;
-                if confirm.go_on(output, &deletion(&volume), true)? {
+                let what = format!("Delete volume {}", volume.name);
+                let would = || client.would_delete_volume(&volume.id, force);
+                if confirm.go_on_if(output, &what, true, would)? {
                     client.delete_volume(&volume.id, force)?;
                     output.done(&format!("Volume {} is deleted.", volume.name))?;
                 }
@@ -236,17 +238,6 @@ fn resized(volume: &Volume) -> String {
         volume.name,
         size(volume.size)
     )
-}
-
-fn deletion(volume: &Volume) -> String {
-    let maps = match volume.maps.as_slice() {
-        [] => "It is not mapped".to_owned(),
-        maps => format!(
-            "It is mapped as {}",
-            list(maps.iter().map(|map| format!("LUN {} of {} for {}", map.lun, map.target, map.host)), "-")
-        ),
-    };
-    format!("Delete volume {} ({}) with all its data. {maps}", volume.name, size(volume.size))
 }
 
 fn table(volumes: &[Volume]) -> String {

@@ -137,7 +137,8 @@ mod tests {
             traffic: Traffic::default(),
         };
         let said = would_end(&session, 0);
-        assert!(said[0].starts_with("session 7 of iqn.i from 10.0.0.7:9, with target iqn.t, ends:"), "{said:?}");
+        let whose = "session 7 of iqn.i from 10.0.0.7:9, with target iqn.t, ends:";
+        assert!(said[0].starts_with(whose), "{said:?}");
         assert_eq!(said[1], "no command is under way");
         assert!(said[2].starts_with("iqn.i may log in again by itself"), "{said:?}");
         assert!(would_end(&session, 1)[1].starts_with("1 command is under way"));

@@ -57,7 +57,7 @@ fn a_token_may_what_its_role_may() {
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("needs the role operator"), "{text}");
     let id = node.json(&["token", "list"])[0]["id"].as_str().unwrap().to_owned();
-    node.ok(&["token", "delete", &id]);
+    node.ok(&["token", "delete", &id, "--yes"]);
     let (code, text) = with_token(&node, viewer.trim(), &["volume", "list"]);
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("there is no such token"), "{text}");

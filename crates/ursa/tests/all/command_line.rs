@@ -26,8 +26,12 @@ fn a_volume_from_its_making_to_its_end() {
     node.ok(&["volume", "rename", "db", "mail"]);
     assert_eq!(node.json(&["volume", "show", "mail"])["size"], json!(2u64 << 30));
 
-    assert!(node.ok(&["volume", "delete", "mail", "--dry-run"]).contains("LUN 0 of iqn.2026-11.io.ursa:db"));
-    assert!(node.refused(2, &["volume", "delete", "mail"]).contains("--yes"));
+    let would = node.ok(&["volume", "delete", "mail", "--force", "--dry-run"]);
+    let taken = "  - LUN 0 of target iqn.2026-11.io.ursa:db for host local is taken away\n";
+    assert!(would.contains(taken) && would.ends_with("Nothing was changed.\n"), "{would}");
+    assert!(node.refused(1, &["volume", "delete", "mail", "--dry-run"]).contains("force"));
+    let unasked = node.refused(2, &["volume", "delete", "mail", "--force"]);
+    assert!(unasked.contains("--yes") && unasked.contains("volume mail is deleted"), "{unasked}");
     assert!(node.refused(1, &["volume", "delete", "mail", "--yes"]).contains("force"));
     node.ok(&["volume", "delete", "mail", "--yes", "--force"]);
     assert_eq!(node.json(&["volume", "list"]), json!([]));
@@ -95,7 +99,7 @@ fn targets_maps_and_pools() {
     let luns: Vec<_> = maps.as_array().unwrap().iter().map(|map| (&map["volume"], &map["lun"])).collect();
     assert_eq!(luns, [(&json!("a"), &json!(0)), (&json!("b"), &json!(1))]);
     assert!(node.ok(&["map", "list"]).contains("iqn.2026-11.example:shared  1    b       local"));
-    node.ok(&["map", "delete", target, "1"]);
+    node.ok(&["map", "delete", target, "1", "--yes"]);
     assert!(node.refused(1, &["target", "delete", target, "--yes"]).contains("force"));
     node.ok(&["target", "delete", target, "--yes", "--force"]);
 
@@ -104,10 +108,52 @@ fn targets_maps_and_pools() {
     let pool = node.json(&["pool", "create", "second", path, "--size", "1G"]);
     assert_eq!((&pool["state"], &pool["disks"][0]["path"]), (&json!("online"), &json!(path)));
     node.ok(&["volume", "create", "c", "--size", "16M", "--pool", "second", "--no-map"]);
-    node.ok(&["pool", "export", "second"]);
+    node.ok(&["pool", "export", "second", "--yes"]);
     assert_eq!(node.json(&["pool", "list"]).as_array().unwrap().len(), 1);
     assert_eq!(node.json(&["pool", "import", path])["volumes"], json!(1));
     assert_eq!(node.json(&["volume", "show", "c"])["pool"], json!("second"));
+}
+
+#[test]
+fn who_destroys_something_is_told_by_the_node_and_asked() {
+    let node = Node::start(&[]);
+    node.ok(&["volume", "create", "db", "--size", "16M"]);
+    node.ok(&["host", "create", "web", "--address", "10.1.0.0/16"]);
+    node.ok(&["token", "create", "backup", "--role", "viewer"]);
+    let id = node.json(&["token", "list"])[0]["id"].as_str().unwrap().to_owned();
+    let target = "iqn.2026-11.io.ursa:db";
+    let commands: [(&[&str], &str); 5] = [
+        (&["map", "delete", target, "0"], "host local has volume db as LUN 0"),
+        (&["target", "delete", target, "--force"], "target iqn.2026-11.io.ursa:db is deleted"),
+        (&["volume", "delete", "db", "--force"], "volume db is deleted"),
+        (&["host", "delete", "web"], "host group web is deleted"),
+        (&["token", "delete", &id], "nobody gets in with it any more"),
+    ];
+    for (command, step) in commands {
+        let unasked = node.refused(2, command);
+        assert!(unasked.contains(step) && unasked.contains("--yes"), "{command:?}: {unasked}");
+        let would = node.ok(&[command, &["--dry-run"]].concat());
+        assert!(would.contains(step) && would.ends_with("Nothing was changed.\n"), "{command:?}: {would}");
+        let told = node.json(&[command, &["--dry-run"]].concat());
+        assert!(told["would"].to_string().contains(step), "{command:?}: {told}");
+    }
+    let nothing: [&[&str]; 3] =
+        [&["user", "delete", "eva"], &["session", "end", "9"], &["job", "cancel", "change.9"]];
+    for command in nothing {
+        let refused = node.refused(1, command);
+        assert!(refused.contains("there is no"), "{command:?}: {refused}");
+        assert_eq!(refused, node.refused(1, &[command, &["--yes"]].concat()), "{command:?}");
+    }
+    // Nothing of that was done.
+    assert_eq!(node.json(&["volume", "show", "db"])["maps"][0]["lun"], 0);
+    assert_eq!(node.json(&["host", "show", "web"])["addresses"], json!(["10.1.0.0/16"]));
+    // The first two go with the volume.
+    for (command, _) in &commands[2..] {
+        node.ok(&[*command, &["--yes"]].concat());
+    }
+    assert_eq!(node.json(&["volume", "list"]), json!([]));
+    assert_eq!(node.json(&["token", "list"]), json!([]));
+    node.refused(1, &["host", "show", "web"]);
 }
 
 #[test]

@@ -116,7 +116,9 @@ fn pools_and_sessions_of_another_node_are_worked_with_from_here() {
     second.refused(1, &there(&["pool", "reopen", "far"]));
     let refused = second.refused(1, &there(&["pool", "forget", "far", "--yes"]));
     assert!(refused.contains("open"), "{refused}");
-    let closed = second.ok(&there(&["pool", "export", "far"]));
+    let unasked = second.refused(2, &there(&["pool", "export", "far"]));
+    assert!(unasked.contains("pool far is closed") && unasked.contains("--yes"), "{unasked}");
+    let closed = second.ok(&there(&["pool", "export", "far", "--yes"]));
     assert_eq!(closed, "Pool far of node 1 is closed; another server can import it.\n");
     assert_eq!(first.json(&["pool", "list"]).as_array().unwrap().len(), 1);
     assert_eq!(second.json(&there(&["pool", "import", &disk, &more]))["name"], "far");

@@ -82,7 +82,7 @@ fn a_first_start_that_was_cut_off_does_not_hinder_the_next() {
 #[test]
 fn the_default_pool_is_made_once() {
     let node = Node::start(&[]);
-    node.ok(&["pool", "export", "default"]);
+    node.ok(&["pool", "export", "default", "--yes"]);
     let node = Node::start_in(node.kill(), &[]);
     assert_eq!(node.json(&["pool", "list"]), json!([]));
     assert!(node.refused(1, &["volume", "create", "a", "--size", "1G"]).contains("ursa pool create"));

@@ -41,19 +41,16 @@ fn a_pool_that_is_gone_is_forgotten_and_comes_back() {
         "Forget pool second",
         &file,
         "No such file",
-        "None of its disks tells",
         "its disks are not touched",
-        "stay, without effect",
-        &format!("LUN 0 of {TARGET} for local"),
+        &format!("LUN 0 of target {TARGET} for host local stays, without effect"),
         "Nothing was changed",
-        // As the node says it.
         "- this node knows nothing of pool second any more",
         "- none of its disks tells which volumes are forgotten with it",
     ] {
         assert!(would.contains(part), "{part:?} is not in: {would}");
     }
     let unasked = node.refused(2, &["pool", "forget", "second"]);
-    assert!(unasked.contains("--yes"), "{unasked}");
+    assert!(unasked.contains("--yes") && unasked.contains("knows nothing of pool second"), "{unasked}");
     assert_eq!(node.json(&["pool", "list"]).as_array().unwrap().len(), 2);
 
     assert_eq!(node.ok(&["pool", "forget", "second", "--yes"]), "Pool second is forgotten.\n");
@@ -68,7 +65,8 @@ fn a_pool_is_forgotten_with_the_maps_of_its_volumes() {
     let (node, file) = with_second_pool();
     let (node, away) = lose_file(node, &file);
     let would = node.ok(&["pool", "forget", "second", "--unmap", "--dry-run"]);
-    assert!(would.contains(&format!("With these LUN maps: LUN 0 of {TARGET}")), "{would}");
+    let taken = format!("- LUN 0 of target {TARGET} for host local is taken away");
+    assert!(would.contains(&taken), "{would}");
     node.ok(&["pool", "forget", "second", "--unmap", "--yes"]);
     assert_eq!(node.json(&["target", "show", TARGET])["maps"], json!([]));
     node.ok(&["pool", "import", &away]);
@@ -80,7 +78,8 @@ fn a_pool_gets_a_disk_more() {
     let (node, file) = with_second_pool();
     let more = node.directory.path().join("more.img").to_str().unwrap().to_owned();
     let would = node.ok(&["pool", "add-disk", "second", &more, "--size", "2G", "--dry-run"]);
-    assert!(would.contains(&format!("Add {more} to pool second")), "{would}");
+    assert!(would.contains(&format!("- {more} is made for pool second")), "{would}");
+    assert!(!Path::new(&more).exists(), "that was only asked");
     node.refused(1, &["volume", "create", "big", "--size", "2G", "--pool", "second"]);
     let pool = node.json(&["pool", "add-disk", "second", &more, "--size", "2G"]);
     assert_eq!(pool["disks"].as_array().unwrap().len(), 2);
@@ -89,6 +88,10 @@ fn a_pool_gets_a_disk_more() {
     node.ok(&["volume", "resize", "db", "500M"]);
     let refused = node.refused(1, &["pool", "add-disk", "second", &more]);
     assert!(refused.contains("in use"), "{refused}");
+    for taken in [&more, &file] {
+        let refused = node.refused(1, &["pool", "create", "third", taken, "--wipe"]);
+        assert!(refused.contains("in use"), "the node says so before it is asked: {refused}");
+    }
     let before = node.json(&["pool", "show", "second"]);
     let node = Node::start_in(node.kill(), &[]);
     assert_eq!(node.json(&["pool", "show", "second"]), before);

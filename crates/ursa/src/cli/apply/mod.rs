@@ -113,7 +113,7 @@ impl Apply {
             [] => "Apply the file".to_owned(),
             destroyed => format!("Apply the file, and for that {}", destroyed.join("; ")),
         };
-        if !self.confirm.go_on(output, &what, !destroyed.is_empty())? {
+        if !self.confirm.go_on(&what, !destroyed.is_empty())? {
             return Ok(());
         }
         carry_out(&plan, client, output)

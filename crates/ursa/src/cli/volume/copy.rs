@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use api::{Client, CopyCreate, CopyState, Volume};
+use api::{Client, ClientError, CopyCreate, CopyState, DryRun, Volume};
 use clap::Subcommand;
 
 use super::super::confirm::Confirm;
@@ -79,8 +79,8 @@ impl Command {
                 output.show(&added, |volume| begun(volume, node, None))
             }
             Command::Remove { volume, node, confirm } => {
-                let what = format!("Take the copy of volume {volume} off node {node}, and delete it there");
-                if confirm.go_on(output, &what, true)? {
+                let what = format!("Take the copy of volume {volume} off node {node}");
+                if confirm.go_on_if(output, &what, true, || client.would_remove_copy(&volume, node))? {
                     client.remove_copy(&volume, node)?;
                     output.done(&format!(
                         "Volume {volume} has no copy on node {node} any more, which deletes it: at once, or when it is back."
@@ -94,18 +94,33 @@ impl Command {
                 output.show(&moved, |volume| begun(volume, to, Some(from)))
             }
             Command::Replace { volume, node, pool, confirm } => {
-                let what = format!(
-                    "Give up the copy of volume {volume} on node {node} as it is, and make it anew from the others"
-                );
-                if confirm.go_on(output, &what, true)? {
-                    let volume = client.volume(&volume)?.id;
-                    let added = replace(client, &volume, node, pool, || {})?;
+                let known = client.volume(&volume)?;
+                let what = format!("Make the copy of volume {} on node {node} anew", known.name);
+                let would = || would_replace(client, &known, node, pool.clone());
+                if confirm.go_on_if(output, &what, true, would)? {
+                    let added = replace(client, &known.id, node, pool, || {})?;
                     output.show(&added, |volume| begun(volume, node, None))?;
                 }
                 Ok(())
             }
         }
     }
+}
+
+/// What [`replace`] would do: two things, of which the node says one at a time.
+fn would_replace(
+    client: &Client,
+    volume: &Volume,
+    node: u16,
+    pool: Option<String>,
+) -> Result<DryRun, ClientError> {
+    if !volume.copies.iter().any(|copy| copy.node == node) {
+        return client.would_add_copy(&volume.id, &CopyCreate { node, pool, instead_of: None });
+    }
+    let mut would = client.would_remove_copy(&volume.id, node)?;
+    let place = pool.map(|pool| format!(", in pool {pool}")).unwrap_or_default();
+    would.would.push(format!("then one is made there anew{place}, and given all data by the others"));
+    Ok(would)
 }
 
 /// Takes the copy away, unless an earlier attempt has, and makes it anew in that pool. `gone` is called in between.

@@ -84,18 +84,7 @@ impl Resolution {
     /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         let volume = client.volume(&self.volume)?;
-        let others: Vec<String> = volume
-            .copies
-            .iter()
-            .filter(|copy| copy.node != self.keep)
-            .map(|copy| copy.node.to_string())
-            .collect();
-        let what = format!(
-            "Keep what node {} has of volume {}, and give up for good what node {} alone has written",
-            self.keep,
-            volume.name,
-            others.join(", ")
-        );
+        let what = format!("Keep what node {} has of volume {}", self.keep, volume.name);
         let resolution = ForkResolution { keep: self.keep, discard_other: true };
         let would = || client.would_resolve_fork(&volume.id, &resolution);
         if self.confirm.go_on_if(output, &what, !self.discard_other, would)? {

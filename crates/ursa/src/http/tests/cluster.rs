@@ -13,6 +13,7 @@ fn a_node_alone_is_in_no_cluster() {
     rig.post("/v1/cluster/tokens", json!({})).refused(409, "no_cluster");
     rig.delete("/v1/nodes/2").refused(409, "no_cluster");
     rig.delete("/v1/nodes/2?dry_run=true").refused(409, "no_cluster");
+    rig.post("/v1/cluster/force-new?dry_run=true", json!({})).refused(409, "no_cluster");
     let new = json!({"name": "db", "size": MIB, "copies": 2});
     rig.post("/v1/volumes", new).refused(409, "no_cluster");
     let volume = rig.post("/v1/volumes", json!({"name": "db", "size": MIB})).json(201);
@@ -92,6 +93,7 @@ fn a_cluster_of_one_has_volumes_with_one_copy() {
     }
 
     rig.post("/v1/cluster/force-new", json!({})).refused(409, "cluster_works");
+    rig.post("/v1/cluster/force-new?dry_run=true", json!({})).refused(409, "cluster_works");
     rig.put("/v1/nodes/1/maintenance", json!({"on": true})).refused(409, "only_in_sync");
     rig.put("/v1/nodes/1/maintenance?dry_run=true", json!({"on": true})).refused(409, "only_in_sync");
     let would = rig.put("/v1/nodes/1/maintenance?dry_run=true", json!({"on": false})).json(200);

@@ -298,6 +298,7 @@ fn pools_of_another_node_are_worked_with_through_the_one_that_is_asked() {
     let text = Request::post("/v1/pools/far/disks?node=1").body(Body::from(vec![0xff])).unwrap();
     second.send(text).refused(400, "json_syntax");
     second.post("/v1/pools/far/reopen?node=1", json!({})).refused(409, "pool_works");
+    second.post("/v1/pools/far/reopen?node=1&dry_run=true", json!({})).refused(409, "pool_works");
     second.get("/v1/pools/far/remains?node=1").refused(409, "pool_open");
     second.post("/v1/pools/far/forget?node=1", json!({})).refused(409, "pool_open");
     second.post("/v1/pools/far/forget?node=1&dry_run=true", json!({})).refused(409, "pool_open");
@@ -308,6 +309,9 @@ fn pools_of_another_node_are_worked_with_through_the_one_that_is_asked() {
     second.post("/v1/pools/far/export?node=1", json!({})).empty(204);
     assert_eq!(first.names("/v1/pools"), ["default"]);
     let paths = json!({"paths": [first.path("far.pool"), first.path("more.pool")]});
+    let would = second.post("/v1/pools/import?node=1&dry_run=true", paths.clone()).json(200);
+    assert!(would["would"][0].as_str().unwrap().starts_with("pool far of "), "{would}");
+    assert_eq!(first.names("/v1/pools"), ["default"]);
     assert_eq!(second.post("/v1/pools/import?node=1", paths).json(201)["node"], 1);
     assert_eq!((first.names("/v1/pools"), second.names("/v1/pools")), (far_too(), vec!["default".into()]));
 
@@ -357,6 +361,9 @@ fn a_session_with_another_node_is_ended_through_the_one_that_is_asked() {
     end("").refused(404, "session_not_found");
     end("?node=2").refused(404, "session_not_found");
     end("?node=7").refused(404, "node_not_found");
+    let would = end("?node=1&dry_run=true").json(200);
+    let whose = format!("session {number} of ");
+    assert!(would["would"][0].as_str().unwrap().starts_with(&whose), "{would}");
     assert_eq!(sessions().len(), 1);
     end("?node=1").empty(204);
     wait("it has ended", || sessions().is_empty());

@@ -4,6 +4,7 @@ mod access;
 mod cluster;
 mod errands;
 mod events;
+mod foreseen;
 mod happened;
 mod history;
 mod hosts;

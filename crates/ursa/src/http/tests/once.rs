@@ -88,7 +88,7 @@ fn what_would_be_done_is_said_and_not_done() {
     rig.get("/v1/hosts/a").json(200);
     rig.delete("/v1/hosts/local?dry_run=true").refused(409, "host_built_in");
     rig.put("/v1/nodes/1/maintenance?dry_run=true", json!({"on": true})).refused(409, "no_cluster");
-    rig.delete("/v1/sessions/1?dry_run=true").refused(422, "dry_run_not_possible");
+    rig.delete("/v1/sessions/1?dry_run=true").refused(404, "session_not_found");
     rig.patch("/v1/volumes/db?dry_run=1", json!({"name": "x"})).refused(400, "query_invalid");
     assert_eq!(rig.names("/v1/volumes"), ["db"]);
 }

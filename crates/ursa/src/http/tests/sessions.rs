@@ -52,6 +52,14 @@ fn a_session_is_shown_counted_and_ended() {
     }
 
     let tsih = session["tsih"].as_u64().unwrap();
+    rig.delete(&format!("/v1/sessions/{}?dry_run=true", tsih ^ 0x8000)).refused(404, "session_not_found");
+    rig.delete(&format!("/v1/sessions/{tsih}?dry_run=true&node=1")).refused(409, "no_cluster");
+    let would = rig.delete(&format!("/v1/sessions/{tsih}?dry_run=true")).json(200);
+    let first = would["would"][0].as_str().unwrap();
+    let whose = format!("session {tsih} of {INITIATOR} from 127.0.0.1:");
+    assert!(first.starts_with(&whose) && first.contains(&format!("with target {TARGET}")), "{would}");
+    assert_eq!(would["would"][1], "no command is under way");
+    assert_eq!(rig.get("/v1/sessions").json(200)["items"].as_array().unwrap().len(), 1);
     rig.delete(&format!("/v1/sessions/{tsih}")).empty(204);
     rig.delete(&format!("/v1/sessions/{}", tsih ^ 0x8000)).refused(404, "session_not_found");
     // It ends when the initiator has logged out, or soon by itself.

@@ -1,0 +1,138 @@
+//! What would be done is said before, is refused as it would be, and is not done.
+
+use serde_json::{Value, json};
+
+use super::rig::{Answer, MIB, Rig};
+
+/// What the dry run says, step by step.
+#[track_caller]
+fn would(answer: &Answer) -> Vec<String> {
+    let told = answer.json(200);
+    let steps = told["would"].as_array().unwrap();
+    steps.iter().map(|step| step.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn who_makes_a_pool_is_told_what_its_disks_hold() {
+    let rig = Rig::new();
+    let (new, used) = (rig.path("new"), rig.path("used"));
+    std::fs::write(&used, vec![7; 32 << 20]).unwrap();
+    let pool = |name: &str, disks: Value, wipe: bool| json!({"name": name, "disks": disks, "wipe": wipe});
+    let told = |body: &Value| rig.post("/v1/pools?dry_run=true", body.clone());
+
+    let made = pool("fast", json!([{"path": new, "size": 32 * MIB}]), false);
+    let said = [
+        format!("{new} is made for pool fast, a file of {} bytes", 32 * MIB),
+        "pool fast is there then, for new volumes".to_owned(),
+    ];
+    assert_eq!(would(&told(&made)), said);
+    assert!(!std::path::Path::new(&new).exists(), "nothing was done");
+    let wiped = pool("fast", json!([{"path": used}]), true);
+    let unknown = "becomes a disk of pool fast, and what is on it is destroyed: unknown data";
+    assert!(would(&told(&wiped))[0].ends_with(unknown));
+    assert_eq!(std::fs::read(&used).unwrap(), vec![7; 32 << 20], "nothing was done");
+    assert_eq!(rig.names("/v1/pools"), ["default"]);
+
+    // As it would be refused.
+    let twice = json!([{"path": new, "size": 32 * MIB}, {"path": new, "size": 32 * MIB}]);
+    let refused = [
+        (pool("default", json!([{"path": new, "size": 32 * MIB}]), false), 409, "pool_exists"),
+        (pool("no name", json!([{"path": new, "size": 32 * MIB}]), false), 422, "name_invalid"),
+        (pool("fast", json!([]), false), 422, "no_disks"),
+        (pool("fast", json!([{"path": used}]), false), 409, "disk_not_empty"),
+        (pool("fast", json!([{"path": rig.path("missing")}]), false), 422, "disk_unusable"),
+        (pool("fast", json!([{"path": rig.path("no/such"), "size": 32 * MIB}]), false), 422, "disk_unusable"),
+        (pool("fast", json!([{"path": used, "size": 32 * MIB}]), true), 422, "disk_unusable"),
+        (pool("fast", json!([{"path": used}, {"path": used}]), true), 422, "disk_unusable"),
+        (pool("fast", twice, false), 422, "disk_unusable"),
+        (pool("fast", json!([{"path": rig.path("default.pool")}]), true), 422, "disk_unusable"),
+        (pool("fast", json!([{"path": new, "size": MIB}]), false), 422, "disk_too_small"),
+        (pool("fast", json!([{"path": "relative"}]), false), 422, "field_invalid"),
+    ];
+    for (body, status, code) in refused {
+        told(&body).refused(status, code);
+        rig.post("/v1/pools", body).refused(status, code);
+    }
+
+    // What is said to be possible is; and a disk of a pool says which.
+    rig.post("/v1/pools", wiped).json(201);
+    rig.post("/v1/volumes", json!({"name": "db", "size": MIB, "pool": "fast", "map": false})).json(201);
+    rig.post("/v1/pools/fast/export", json!({})).empty(204);
+    let again = pool("other", json!([{"path": used}]), true);
+    let held = "a disk of pool fast, which test has exported, with volumes db";
+    assert!(would(&told(&again))[0].ends_with(held), "{:?}", would(&told(&again)));
+    rig.post("/v1/pools/import", json!({"paths": [used]})).json(201);
+    assert_eq!(rig.names("/v1/volumes"), ["db"]);
+}
+
+#[test]
+fn who_imports_a_pool_is_told_what_comes_and_from_whom_it_is_taken() {
+    let (rig, other) = (Rig::new(), Rig::new());
+    let path = other.path("far");
+    let told = |import: Value| rig.post("/v1/pools/import?dry_run=true", import);
+    other.post("/v1/pools", json!({"name": "far", "disks": [{"path": path, "size": 32 * MIB}]})).json(201);
+    other.post("/v1/volumes", json!({"name": "db", "size": MIB, "pool": "far", "map": false})).json(201);
+    // While the other one has it open.
+    told(json!({"paths": [path], "force": true})).refused(422, "disk_unusable");
+    // As it was when the other one was lost.
+    let lost = rig.path("lost");
+    std::fs::copy(&path, &lost).unwrap();
+    let import = |force: bool| json!({"paths": [lost], "force": force});
+    let before = std::fs::read(&lost).unwrap();
+    told(import(false)).refused(409, "pool_used_elsewhere");
+    let steps = would(&told(import(true)));
+    assert_eq!(steps[0], format!("pool far of {lost} is opened for this node"));
+    assert!(steps[1].starts_with("it is taken from test, which used it last and has not exported it"));
+    assert_eq!(steps[2], "volume db is there with it");
+    let renamed = json!({"paths": [lost], "force": true, "name": "near"});
+    assert!(would(&told(renamed))[0].ends_with("and is called near from then on"));
+    told(json!({"paths": [lost], "force": true, "name": "default"})).refused(409, "pool_exists");
+    told(json!({"paths": [lost], "force": true, "name": "no name"})).refused(422, "name_invalid");
+    told(json!({"paths": [rig.path("missing")]})).refused(422, "disk_unusable");
+    told(json!({"paths": []})).refused(422, "no_disks");
+    assert!(std::fs::read(&lost).unwrap() == before, "nothing was written");
+    assert_eq!(rig.names("/v1/pools"), ["default"]);
+
+    rig.post("/v1/volumes", json!({"name": "db", "size": MIB, "map": false})).json(201);
+    told(import(true)).refused(409, "volume_exists");
+    rig.delete("/v1/volumes/db").empty(204);
+    rig.post("/v1/pools/import", import(true)).json(201);
+}
+
+#[test]
+fn who_adds_a_disk_is_told_that_it_stays() {
+    let rig = Rig::new();
+    let (new, used) = (rig.path("new"), rig.path("used"));
+    std::fs::write(&used, vec![7; 32 << 20]).unwrap();
+    let before = rig.get("/v1/pools/default").json(200);
+    let told = |pool: &str, disk: Value| rig.post(&format!("/v1/pools/{pool}/disks?dry_run=true"), disk);
+    let steps = would(&told("default", json!({"path": new, "size": 64 * MIB})));
+    assert_eq!(steps[0], format!("{new} is made for pool default, a file of {} bytes", 64 * MIB));
+    assert!(steps[1].starts_with("it cannot be taken out again"), "{steps:?}");
+    let steps = would(&told("default", json!({"path": used, "wipe": true})));
+    assert!(steps[0].ends_with("what is on it is destroyed: unknown data"), "{steps:?}");
+    told("none", json!({"path": new, "size": 64 * MIB})).refused(404, "pool_not_found");
+    told("default", json!({"path": used})).refused(409, "disk_not_empty");
+    told("default", json!({"path": new, "size": MIB / 8})).refused(422, "disk_too_small");
+    told("default", json!({"path": rig.path("missing")})).refused(422, "disk_unusable");
+    told("default", json!({"path": "relative"})).refused(422, "field_invalid");
+    rig.post("/v1/pools/default/reopen?dry_run=true", json!({})).refused(409, "pool_works");
+    rig.post("/v1/pools/none/reopen?dry_run=true", json!({})).refused(404, "pool_not_found");
+    assert_eq!(rig.get("/v1/pools/default").json(200), before, "nothing was done");
+    assert!(!std::path::Path::new(&new).exists());
+}
+
+#[test]
+fn who_deletes_a_token_is_told_whose_it_is() {
+    let rig = Rig::new();
+    let made = rig.post("/v1/tokens", json!({"name": "backup", "role": "viewer"})).json(201);
+    let id = made["id"].as_str().unwrap();
+    let steps = would(&rig.delete(&format!("/v1/tokens/{id}?dry_run=true")));
+    assert_eq!(steps[0], format!("token backup ({id}, viewer), which local has made, is deleted"));
+    assert_eq!(steps.len(), 2);
+    assert_eq!(rig.names("/v1/tokens"), ["backup"]);
+    rig.delete("/v1/tokens/none?dry_run=true").refused(404, "token_not_found");
+    rig.delete("/v1/jobs/change.99?dry_run=true").refused(404, "job_not_found");
+    rig.delete(&format!("/v1/tokens/{id}")).empty(204);
+    rig.delete(&format!("/v1/tokens/{id}?dry_run=true")).refused(404, "token_not_found");
+}
