@@ -9,6 +9,7 @@ import { Panel } from '../parts/Panel'
 import { Paste } from '../parts/Paste'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
+import { Tried } from '../parts/Tried'
 import { link, useRoute } from '../route'
 import { onNode, ursa } from '../words/command'
 import { elsewhere } from '../words/missing'
@@ -86,6 +87,7 @@ function Groups() {
       {doomed && (
         <Ask opened close={() => setDoomed(undefined)} title={`Delete host group ${doomed.name}`} label="Delete it" danger command={ursa('host', 'delete', doomed.name)} act={() => data(api.DELETE('/v1/hosts/{name}', { params: { path: { name: doomed.name } } }))} done={`Host group ${doomed.name} is deleted.`}>
           <Said>Nothing is mapped for it: no host loses a volume.</Said>
+          <Tried method="DELETE" path={`/v1/hosts/${encodeURIComponent(doomed.name)}`} failure="It cannot be deleted" />
         </Ask>
       )}
     </Panel>
@@ -214,6 +216,7 @@ function Targets() {
       {doomed && (
         <Ask opened close={() => setDoomed(undefined)} title={`Delete target ${doomed.name}`} label="Delete it" danger typed={doomed.maps.length > 0 ? doomed.name.replace(/^.*:/, '') : undefined} command={ursa('target', 'delete', doomed.name, doomed.maps.length > 0 ? '--force' : undefined)} act={() => data(api.DELETE('/v1/targets/{name}', { params: { path: { name: doomed.name }, query: { force: doomed.maps.length > 0 } } }))} done="The target is deleted.">
           <Said>{doomed.maps.length > 0 ? `Its sessions end, and its ${plural(doomed.maps.length, 'LUN')} cannot be seen by it any more. The volumes stay.` : 'It has no LUNs.'}</Said>
+          <Tried method="DELETE" path={`/v1/targets/${encodeURIComponent(doomed.name)}?force=${doomed.maps.length > 0}`} failure="It cannot be deleted" />
         </Ask>
       )}
     </Panel>
@@ -258,7 +261,8 @@ function Sessions() {
       )}
       {doomed && (
         <Ask opened close={() => setDoomed(undefined)} title="End a session" label="End it" danger command={ursa('session', 'end', doomed.tsih, ...onNode(there))} act={() => data(api.DELETE('/v1/sessions/{tsih}', { params: { path: { tsih: doomed.tsih }, query: { node: there } } }))} done="The initiator was asked to log out.">
-          <Said>{doomed.initiator} is asked to log out, and may log in again at once. To keep it out, take the volume away from its host group.</Said>
+          <Tried method="DELETE" path={`/v1/sessions/${doomed.tsih}${there === undefined ? '' : `?node=${there}`}`} failure="It cannot be ended" />
+          <Said>To keep it out, take the volume away from its host group.</Said>
         </Ask>
       )}
     </Panel>

@@ -10,6 +10,7 @@ import { MissingNote } from '../parts/MissingNote'
 import { Panel } from '../parts/Panel'
 import { Empty, ProblemAlert } from '../parts/Problem'
 import { SyncLimit } from '../parts/SyncLimit'
+import { Tried } from '../parts/Tried'
 import { ursa } from '../words/command'
 import { PAUSE_MEANING, cancelMeaning, jobWord } from '../words/job'
 import { plural } from '../words/size'
@@ -104,6 +105,7 @@ export function Jobs() {
           done="The job is taken back."
         >
           <Said>{cancelMeaning(doomed)}</Said>
+          <Tried method="DELETE" path={`/v1/jobs/${encodeURIComponent(doomed.id)}`} failure="It cannot be taken back" />
         </Ask>
       )}
     </Stack>

@@ -150,6 +150,7 @@ function ClusterNodes({ nodes, at, etcd }: { nodes: ClusterNode[]; at: number; e
                 ? 'Its copies are given what they missed, by themselves.'
                 : 'Its copies leave what is in sync, and hosts go on through the other nodes; then it can be stopped. It gets no new copies meanwhile, and stays in maintenance until you end it, over restarts, too. It is refused while a volume has no other copy in sync.'}
             </Said>
+            <Tried method="PUT" path={`/v1/nodes/${node.id}/maintenance`} body={{ on: !node.maintenance }} failure="It cannot be done now" />
           </Ask>
           <Ask opened={chosen?.what === 'remove'} close={close} title={`Take ${nameOf(node)} out of the cluster`} label="Take it out for good" danger typed={node.name || String(node.id)} command={ursa('node', 'remove', node.id)} act={() => data(api.DELETE('/v1/nodes/{id}', { params: { path: { id: node.id } } }))} done={`${nameOf(node)} is not of the cluster any more.`}>
             <Said>For good: its number is never given again. To come back it must be made anew and join with a token.</Said>

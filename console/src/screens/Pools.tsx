@@ -60,6 +60,7 @@ export function Pools() {
       {chosen?.deed === 'reopen' && (
         <Ask opened close={close} title={`Reopen pool ${chosen.pool.name}`} label="Reopen it" command={ursa('pool', 'reopen', chosen.pool.name, ...onNode(there))} act={() => data(api.POST('/v1/pools/{name}/reopen', { params: { path: { name: chosen.pool.name }, query: { node: there } } }))} done={`Pool ${chosen.pool.name} is open again.`}>
           <Said>Look after its disks first (dmesg). Its metadata is read anew, as after a power cut; initiators stay logged in, and find their LUNs busy meanwhile. What they wrote and did not flush before the disk failed may be lost: check file systems that were in use (fsck).</Said>
+          <Tried path={tryPath(chosen.pool, 'reopen', there)} failure="It cannot be reopened" />
         </Ask>
       )}
       {chosen?.deed === 'export' && (
@@ -168,8 +169,12 @@ function DiskRow({ disk, open }: { disk: PoolDisk; open: boolean }) {
 }
 
 /** Where it is asked what a deed would do with a pool. */
-function tryPath(pool: Pool, deed: 'export' | 'forget', there: number | undefined): string {
-  return `/v1/pools/${encodeURIComponent(pool.name)}/${deed}${there === undefined ? '' : `?node=${there}`}`
+function tryPath(pool: Pool, deed: 'disks' | 'export' | 'forget' | 'reopen', there: number | undefined): string {
+  return ofNode(`/v1/pools/${encodeURIComponent(pool.name)}/${deed}`, there)
+}
+
+function ofNode(path: string, node: number | undefined): string {
+  return node === undefined ? path : `${path}?node=${node}`
 }
 
 /** Whose disks they are; null: those of the node that is asked. */
@@ -197,6 +202,8 @@ function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
   const node = chosen === null ? undefined : Number(chosen)
   const bytes = parseSize(text)
   const relative = paths.find((path) => !path.startsWith('/'))
+  const ready = /^[A-Za-z0-9_.-]{1,63}$/.test(name) && paths.length > 0 && !relative && (!file || bytes !== undefined)
+  const body = { name, disks: paths.map((path) => (file ? { path, size: bytes, reserve } : { path })), wipe }
   return (
     <Ask
       opened={opened}
@@ -204,9 +211,9 @@ function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
       title="Make a pool"
       label="Make it"
       danger={wipe}
-      ready={/^[A-Za-z0-9_.-]{1,63}$/.test(name) && paths.length > 0 && !relative && (!file || bytes !== undefined)}
+      ready={ready}
       command={ursa('pool', 'create', name || 'NAME', ...(paths.length ? paths : ['DISK']), ...(file ? ['--size', bytes ? exactSize(bytes) : 'SIZE', reserve ? '--reserve' : undefined] : []), ...(wipe ? ['--wipe'] : []), ...onNode(node))}
-      act={() => data(api.POST('/v1/pools', { params: { query: { node } }, body: { name, disks: paths.map((path) => (file ? { path, size: bytes, reserve } : { path })), wipe } }))}
+      act={() => data(api.POST('/v1/pools', { params: { query: { node } }, body }))}
       done={`Pool ${name} is made: volumes can be made on it.`}
     >
       <TextInput label="Name" value={name} onChange={(event) => setName(event.currentTarget.value)} error={name !== '' && !/^[A-Za-z0-9_.-]{1,63}$/.test(name) && 'Only letters, digits, - _ and . ; 63 at most'} data-autofocus />
@@ -216,6 +223,7 @@ function MakePool({ opened, close }: { opened: boolean; close: () => void }) {
       {file && <TextInput label="Size of each" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'As 100G'} />}
       {file && <Reserve reserve={reserve} set={setReserve} />}
       <Checkbox label="Overwrite what the disks hold" description="Otherwise a disk with anything on it is refused" checked={wipe} onChange={(event) => setWipe(event.currentTarget.checked)} />
+      {ready && wipe && <Tried path={ofNode('/v1/pools', node)} body={body} failure="It cannot be made so" />}
     </Ask>
   )
 }
@@ -226,6 +234,7 @@ function ImportPool({ opened, close }: { opened: boolean; close: () => void }) {
   const [force, setForce] = useState(false)
   const [chosen, setChosen] = useState<string | null>(null)
   const node = chosen === null ? undefined : Number(chosen)
+  const body = { paths, force, ...(name ? { name } : {}) }
   return (
     <Ask
       opened={opened}
@@ -235,7 +244,7 @@ function ImportPool({ opened, close }: { opened: boolean; close: () => void }) {
       danger={force}
       ready={paths.length > 0}
       command={ursa('pool', 'import', ...(paths.length ? paths : ['DISK']), ...(name ? ['--name', name] : []), ...(force ? ['--force'] : []), ...onNode(node))}
-      act={() => data(api.POST('/v1/pools/import', { params: { query: { node } }, body: { paths, force, ...(name ? { name } : {}) } }))}
+      act={() => data(api.POST('/v1/pools/import', { params: { query: { node } }, body }))}
       done="The pool is open."
     >
       <Said>A pool that another server has exported, or that was forgotten here. All of its disks are needed.</Said>
@@ -243,6 +252,7 @@ function ImportPool({ opened, close }: { opened: boolean; close: () => void }) {
       <TagsInput label="Disks" description={PATHS} value={paths} onChange={setPaths} acceptValueOnBlur data-autofocus />
       <TextInput label="Name" description="Empty: as it is called" value={name} onChange={(event) => setName(event.currentTarget.value)} />
       <Checkbox label="Though another server has not given it away" description="Only if that server is certainly off: two servers on one pool destroy it" checked={force} onChange={(event) => setForce(event.currentTarget.checked)} />
+      {paths.length > 0 && force && <Tried path={ofNode('/v1/pools/import', node)} body={body} failure="It cannot be imported so" />}
     </Ask>
   )
 }
@@ -253,6 +263,8 @@ function AddDisk({ pool, there, close }: { pool: Pool; there: number | undefined
   const [reserve, setReserve] = useState(false)
   const [wipe, setWipe] = useState(false)
   const bytes = parseSize(text)
+  const ready = path.startsWith('/') && (text === '' || bytes !== undefined)
+  const body = { path, wipe, ...(bytes ? { size: bytes, reserve } : {}) }
   return (
     <Ask
       opened
@@ -260,9 +272,9 @@ function AddDisk({ pool, there, close }: { pool: Pool; there: number | undefined
       title={`Add a disk to pool ${pool.name}`}
       label="Add it"
       danger={wipe}
-      ready={path.startsWith('/') && (text === '' || bytes !== undefined)}
+      ready={ready}
       command={ursa('pool', 'add-disk', pool.name, path || 'DISK', ...(bytes ? ['--size', exactSize(bytes), reserve ? '--reserve' : undefined] : []), ...(wipe ? ['--wipe'] : []), ...onNode(there))}
-      act={() => data(api.POST('/v1/pools/{name}/disks', { params: { path: { name: pool.name }, query: { node: there } }, body: { path, wipe, ...(bytes ? { size: bytes, reserve } : {}) } }))}
+      act={() => data(api.POST('/v1/pools/{name}/disks', { params: { path: { name: pool.name }, query: { node: there } }, body }))}
       done={`Pool ${pool.name} has a disk more.`}
     >
       <Said>While it is in use: volumes stay where they are. A disk cannot be taken out again, and the pool needs all of its disks.</Said>
@@ -270,6 +282,7 @@ function AddDisk({ pool, there, close }: { pool: Pool; there: number | undefined
       <TextInput label="Size" description="Only to make a file of that size; empty: the disk exists" value={text} onChange={(event) => setText(event.currentTarget.value)} error={text !== '' && bytes === undefined && 'As 100G'} />
       {bytes !== undefined && <Reserve reserve={reserve} set={setReserve} />}
       <Checkbox label="Overwrite what the disk holds" checked={wipe} onChange={(event) => setWipe(event.currentTarget.checked)} />
+      {ready && wipe && <Tried path={tryPath(pool, 'disks', there)} body={body} failure="It cannot be added so" />}
     </Ask>
   )
 }

@@ -10,6 +10,7 @@ import { Panel } from '../parts/Panel'
 import { Paste } from '../parts/Paste'
 import { Empty, ProblemAlert } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
+import { Tried } from '../parts/Tried'
 import { ursa } from '../words/command'
 import { duration } from '../words/size'
 import { PASSWORD_MIN } from './Setup'
@@ -116,7 +117,7 @@ function UsersPanel({ me }: { me: string }) {
       {form && <UserForm key={form.user?.name ?? ''} user={form.user} close={() => setForm(undefined)} />}
       {doomed && (
         <Ask opened close={() => setDoomed(undefined)} title={`Delete user ${doomed.name}`} label="Delete it" danger command={ursa('user', 'delete', doomed.name)} act={() => json('DELETE', `/v1/users/${encodeURIComponent(doomed.name)}`)} done={`User ${doomed.name} is deleted.`}>
-          <Said>Its sessions end at once; tokens that it has made stay.</Said>
+          <Tried method="DELETE" path={`/v1/users/${encodeURIComponent(doomed.name)}`} failure="It cannot be deleted" />
         </Ask>
       )}
     </Panel>
@@ -187,7 +188,7 @@ function TokensPanel() {
       {making && <MakeToken close={() => setMaking(false)} />}
       {doomed && (
         <Ask opened close={() => setDoomed(undefined)} title={`Delete token ${doomed.name}`} label="Delete it" danger command={ursa('token', 'delete', doomed.id)} act={() => json('DELETE', `/v1/tokens/${encodeURIComponent(doomed.id)}`)} done={`Nobody gets in with ${doomed.name} any more.`}>
-          <Said>What uses it is refused from now on.</Said>
+          <Tried method="DELETE" path={`/v1/tokens/${encodeURIComponent(doomed.id)}`} failure="It cannot be deleted" />
         </Ask>
       )}
     </Panel>

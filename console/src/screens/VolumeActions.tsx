@@ -156,6 +156,7 @@ function Unmap({ volume, opened, close }: Dialogue) {
     >
       <Said>Hosts of that group lose the disk at once, whether they use it or not. Its data stays.</Said>
       <Select label="Map" data={volume.maps.map((one, at) => ({ value: key(at), label: `${one.host}: LUN ${one.lun} of ${one.target}` }))} value={chosen} onChange={setChosen} />
+      {map && <Tried method="DELETE" path={`/v1/targets/${encodeURIComponent(map.target)}/maps/${map.lun}?host=${encodeURIComponent(map.host)}`} failure="It cannot be taken away" />}
     </Ask>
   )
 }
@@ -258,6 +259,7 @@ function Delete({ volume, opened, close }: Dialogue) {
         {size(volume.size)} of data {(volume.copies ?? []).length > 1 ? `and all ${volume.copies?.length} copies of it ` : ''}are gone for good.{' '}
         {mapped ? `It is taken away from ${[...new Set(volume.maps.map((map) => map.host))].join(', ')}.` : 'Nobody sees it now.'}
       </Said>
+      <Tried method="DELETE" path={`/v1/volumes/${volume.id}?force=${mapped}`} failure="It cannot be deleted" />
     </Ask>
   )
 }

@@ -12,6 +12,7 @@ use super::{remaining, text};
 use crate::http::dry_run;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
+use crate::size::Size;
 
 /// What making a pool would do.
 pub(super) async fn create(state: &State, node: Option<u16>, spec: PoolSpec) -> Result<Response, Refusal> {
@@ -102,13 +103,13 @@ where
 
 /// What becomes of a disk that a pool gets.
 fn taking(disk: &LookedAt, reserve: bool, pool: &str) -> String {
-    let (path, bytes) = (text(&disk.path), disk.size.0);
-    let becomes = format!("{path} ({bytes} bytes) becomes a disk of pool {pool}");
+    let (path, size) = (text(&disk.path), Size(disk.size.0));
+    let becomes = format!("{path} ({size}) becomes a disk of pool {pool}");
     match (&disk.holds, &disk.pool) {
         (None, _) if reserve => {
-            format!("{path} is made for pool {pool}, a file of {bytes} bytes that takes its space now")
+            format!("{path} is made for pool {pool}, a file of {size} that takes its space now")
         }
-        (None, _) => format!("{path} is made for pool {pool}, a file of {bytes} bytes"),
+        (None, _) => format!("{path} is made for pool {pool}, a file of {size}"),
         (Some(Content::Nothing), _) => format!("{becomes}; it is empty"),
         (Some(_), Some(held)) => format!("{becomes}, and what is on it is destroyed: {}", of_pool(held)),
         (Some(held), None) => format!("{becomes}, and what is on it is destroyed: {held}"),
@@ -235,9 +236,9 @@ mod tests {
     #[test]
     fn who_makes_a_pool_is_told_what_its_disks_hold() {
         let said = |disk: &LookedAt| taking(disk, false, "main");
-        assert_eq!(said(&disk(None, None)), "/dev/sdb is made for pool main, a file of 4096 bytes");
+        assert_eq!(said(&disk(None, None)), "/dev/sdb is made for pool main, a file of 4K");
         assert!(taking(&disk(None, None), true, "main").ends_with("takes its space now"));
-        let becomes = "/dev/sdb (4096 bytes) becomes a disk of pool main";
+        let becomes = "/dev/sdb (4K) becomes a disk of pool main";
         assert_eq!(said(&disk(Some(Content::Nothing), None)), format!("{becomes}; it is empty"));
         let destroyed = format!("{becomes}, and what is on it is destroyed: ");
         let file_system = disk(Some(Content::Known("an XFS file system")), None);

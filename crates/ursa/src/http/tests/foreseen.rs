@@ -22,7 +22,7 @@ fn who_makes_a_pool_is_told_what_its_disks_hold() {
 
     let made = pool("fast", json!([{"path": new, "size": 32 * MIB}]), false);
     let said = [
-        format!("{new} is made for pool fast, a file of {} bytes", 32 * MIB),
+        format!("{new} is made for pool fast, a file of 32M"),
         "pool fast is there then, for new volumes".to_owned(),
     ];
     assert_eq!(would(&told(&made)), said);
@@ -107,7 +107,7 @@ fn who_adds_a_disk_is_told_that_it_stays() {
     let before = rig.get("/v1/pools/default").json(200);
     let told = |pool: &str, disk: Value| rig.post(&format!("/v1/pools/{pool}/disks?dry_run=true"), disk);
     let steps = would(&told("default", json!({"path": new, "size": 64 * MIB})));
-    assert_eq!(steps[0], format!("{new} is made for pool default, a file of {} bytes", 64 * MIB));
+    assert_eq!(steps[0], format!("{new} is made for pool default, a file of 64M"));
     assert!(steps[1].starts_with("it cannot be taken out again"), "{steps:?}");
     let steps = would(&told("default", json!({"path": used, "wipe": true})));
     assert!(steps[0].ends_with("what is on it is destroyed: unknown data"), "{steps:?}");

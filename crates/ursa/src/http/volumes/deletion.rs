@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use ::node::Control;
 use ::node::control::ControlError;
+use ::node::{Control, VolumeId};
 use api::{DryRun, Problem, default_target};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -15,6 +15,7 @@ use crate::http::dry_run;
 use crate::http::input::{Parameters, Segments};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
+use crate::size::Size;
 
 /// How to delete.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -62,7 +63,13 @@ async fn deleted(control: Rc<Control>, name: String, force: bool) -> Result<(), 
 
 /// Says what deleting a volume would do.
 async fn would_delete(state: &State, name: String, force: bool) -> Result<Response, Refusal> {
-    let volume = state.call(move |control| async move { control.volume(&name) }).await?;
+    let look = move |control: Rc<Control>| async move {
+        let volume = control.volume(&name)?;
+        let target = default_target(&volume.info.name);
+        let goes = goes_with(&control, &target, volume.info.id);
+        Ok((volume, goes.then_some(target)))
+    };
+    let (volume, target) = state.call(look).await?;
     if let Some((target, lun, _)) = volume.maps.first().filter(|_| !force) {
         let mapped = ControlError::Mapped { volume: volume.info.name, target: target.clone(), lun: *lun };
         return Err(mapped.into());
@@ -73,18 +80,24 @@ async fn would_delete(state: &State, name: String, force: bool) -> Result<Respon
         .iter()
         .map(|(target, lun, host)| format!("LUN {lun} of target {target} for host {host} is taken away"))
         .collect();
+    steps.extend(target.map(|target| format!("target {target}, which was made with it, is deleted")));
+    let data = Size(volume.info.capacity.0);
     match &volume.copies {
-        None => {
-            steps.push(format!("volume {name} is deleted, with {} bytes of data", volume.info.capacity.0))
-        }
+        None => steps.push(format!("volume {name} is deleted, with {data} of data")),
         Some(copies) => {
             let nodes: Vec<String> = copies.entry.copies.iter().map(|copy| copy.node.to_string()).collect();
             let nodes = nodes.join(", ");
-            steps.push(format!(
-                "volume {name} is deleted, with {} bytes of data, on nodes {nodes}",
-                volume.info.capacity.0
-            ));
+            steps.push(format!("volume {name} is deleted, with {data} of data, on nodes {nodes}"));
         }
     }
     Ok(dry_run::would(steps, Vec::new()))
+}
+
+/// Whether a target is of no use without this volume: it was made with it, and nothing else was done to it.
+fn goes_with(control: &Control, target: &str, volume: VolumeId) -> bool {
+    let access = control.access();
+    access.target(target).is_some_and(|target| {
+        let is_bare = target.alias.is_none() && target.chap.is_none();
+        is_bare && target.maps.iter().all(|map| map.volume == volume)
+    })
 }
