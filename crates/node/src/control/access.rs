@@ -72,6 +72,17 @@ impl Place {
 const SECRET_BYTES_MIN: usize = 12;
 const SECRET_BYTES_MAX: usize = 255;
 
+fn check_host(host: &HostGroup) -> Result<(), ControlError> {
+    if host.is_built_in() {
+        return Err(ControlError::BuiltIn(host.name.to_string()));
+    }
+    check_chap(host.chap.as_ref())?;
+    for initiator in &host.initiators {
+        let _: TargetName = initiator.parse()?;
+    }
+    Ok(())
+}
+
 fn check_chap(chap: Option<&ChapSecret>) -> Result<(), ControlError> {
     let Some(chap) = chap else { return Ok(()) };
     if !(SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&chap.secret.len()) {
@@ -171,13 +182,7 @@ impl Control {
     /// # Errors
     /// Names and addresses that are none, a secret that cannot be; with `new`, a name that is taken.
     pub async fn set_host(self: &Rc<Control>, host: HostGroup, new: bool) -> Result<(), ControlError> {
-        if host.is_built_in() {
-            return Err(ControlError::BuiltIn(host.name.into()));
-        }
-        check_chap(host.chap.as_ref())?;
-        for initiator in &host.initiators {
-            let _: TargetName = initiator.parse()?;
-        }
+        check_host(&host)?;
         let control = Rc::clone(self);
         let doing = if new { "making host" } else { "changing host" };
         self.change(Work::new(doing, host.name.as_str()), |changing| async move {
@@ -189,6 +194,18 @@ impl Control {
             }
         })
         .await
+    }
+
+    /// Whether a host group could be changed to this; gives how many LUNs are mapped for it.
+    ///
+    /// # Errors
+    /// As [`Control::set_host`].
+    pub fn check_changed_host(&self, host: &HostGroup) -> Result<usize, ControlError> {
+        check_host(host)?;
+        let access = self.access();
+        let name = host.name.as_str();
+        access.host(name).ok_or_else(|| ControlError::not_found("host", name))?;
+        Ok(access.targets().flat_map(|target| &target.maps).filter(|map| map.host == host.name).count())
     }
 
     /// Deletes a host group.

@@ -259,9 +259,10 @@ impl Control {
         let works = keeper.store().get(CLUSTER, RECORD_DEADLINE).await.is_ok();
         let mut others = keeper.nodes();
         others.retain(|(node, _)| NodeId(node.id) != keeper.me());
-        match (works, others.iter().find(|(_, up)| *up)) {
+        let there = others.iter().find(|(_, up)| *up).map(|(node, _)| node.id);
+        match (works, there) {
             (true, _) => Err(ControlError::ClusterWorks),
-            (false, Some((node, _))) => Err(ControlError::NodeIsThere(node.id)),
+            (false, Some(node)) => Err(ControlError::NodeIsThere(node)),
             (false, None) => Ok(others.into_iter().map(|(node, _)| node.id).collect()),
         }
     }

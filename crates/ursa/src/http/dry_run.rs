@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::refusal::Refusal;
 
 /// Calls that can say what they would do.
-const CALLS: [(&str, &str); 23] = [
+const CALLS: [(&str, &str); 25] = [
     ("POST", "/v1/volumes"),
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
@@ -23,6 +23,7 @@ const CALLS: [(&str, &str); 23] = [
     ("PUT", "/v1/volumes/{name}/fork"),
     ("DELETE", "/v1/targets/{name}"),
     ("DELETE", "/v1/targets/{name}/maps/{lun}"),
+    ("PUT", "/v1/hosts/{name}"),
     ("DELETE", "/v1/hosts/{name}"),
     ("DELETE", "/v1/sessions/{tsih}"),
     ("POST", "/v1/pools"),
@@ -32,6 +33,7 @@ const CALLS: [(&str, &str); 23] = [
     ("POST", "/v1/pools/{name}/reopen"),
     ("POST", "/v1/pools/{name}/forget"),
     ("DELETE", "/v1/jobs/{id}"),
+    ("PATCH", "/v1/users/{name}"),
     ("DELETE", "/v1/users/{name}"),
     ("DELETE", "/v1/tokens/{id}"),
     ("PUT", "/v1/nodes/{id}/maintenance"),

@@ -8,7 +8,7 @@ use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use super::dry_run::{self, Asked};
+use super::dry_run::{self, Answer, Asked};
 use super::input::{Json, Parameters, Segments};
 use super::refusal::Refusal;
 use super::state::State;
@@ -66,10 +66,10 @@ pub(super) async fn create(
 /// Changes a host group to what is sent. A `chap` that is absent stays as it is; `null` takes it away.
 #[utoipa::path(
     put, path = "/v1/hosts/{name}", tag = "hosts", operation_id = "change_host",
-    params(("name" = String, Path, description = "The host group's name")),
+    params(("name" = String, Path, description = "The host group's name"), Asked),
     request_body = HostChange,
     responses(
-        (status = OK, description = "The host group", body = Host),
+        (status = OK, description = "The host group; with `dry_run`: what would be done", body = Answer<Host>),
         (status = NOT_FOUND, description = "`host_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`host_built_in`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -78,20 +78,67 @@ pub(super) async fn create(
 pub(super) async fn change(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
+    Parameters(Asked { dry_run }): Parameters<Asked>,
     Json(change): Json<HostChange>,
-) -> Result<axum::Json<Host>, Refusal> {
+) -> Result<axum::Json<Answer<Host>>, Refusal> {
     let addresses = addresses(&change.addresses)?;
     let host = state.call(move |control| async move {
         let before = known(&control, &name)?;
         let chap = match change.chap {
-            None => before.chap,
+            None => before.chap.clone(),
             Some(chap) => chap.map(secret),
         };
-        let group = HostGroup { name: before.name, initiators: change.initiators, addresses, chap };
+        let group = HostGroup { name: before.name.clone(), initiators: change.initiators, addresses, chap };
+        if dry_run {
+            let luns = control.check_changed_host(&group)?;
+            let would = would_change(&before, &group, luns);
+            return Ok(Answer::Would(DryRun { would, candidates: Vec::new() }));
+        }
         control.set_host(group.clone(), false).await?;
-        Ok(group)
+        Ok(Answer::Done(shown(&group)))
     });
-    Ok(axum::Json(shown(&host.await?)))
+    Ok(axum::Json(host.await?))
+}
+
+/// What changing a host group would do, for which so many LUNs are mapped.
+fn would_change(before: &HostGroup, after: &HostGroup, luns: usize) -> Vec<String> {
+    let (before, after, has_other_secret) = (shown(before), shown(after), before.chap != after.chap);
+    let (names, is_narrower) = members("initiator", &before.initiators, &after.initiators);
+    let (addresses, is_nearer) = members("address", &before.addresses, &after.addresses);
+    let mut steps = [names, addresses].concat();
+    if has_other_secret {
+        steps.push(match after.chap_user {
+            Some(user) => format!("it has another secret, as {user}: hosts need it from their next login on"),
+            None => "it has no secret any more: who fits its names and addresses belongs to it".to_owned(),
+        });
+    }
+    if (is_narrower || is_nearer) && luns > 0 {
+        let luns = if luns == 1 { "1 LUN".to_owned() } else { format!("{luns} LUNs") };
+        steps.push(format!("hosts that do not belong to it any more lose what is mapped for it: {luns}"));
+    }
+    if steps.is_empty() {
+        steps.push(format!("nothing: host group {} is so already", after.name));
+    }
+    steps
+}
+
+/// Who belongs to a host group by its names, or by its addresses, and whether somebody does no more. None of them is any.
+fn members(kind: &str, before: &[String], after: &[String]) -> (Vec<String>, bool) {
+    let without = |all: &[String], others: &[String]| -> Vec<String> {
+        all.iter().filter(|one| !others.contains(one)).cloned().collect()
+    };
+    let (gone, new) = (without(before, after), without(after, before));
+    match (before, after) {
+        ([], []) => (Vec::new(), false),
+        (_, []) => (vec![format!("any {kind} belongs to it")], false),
+        ([], _) => (vec![format!("no other {kind} belongs to it than {}", after.join(", "))], true),
+        _ => {
+            let gone_ones = (!gone.is_empty())
+                .then(|| format!("{kind} {} does not belong to it any more", gone.join(", ")));
+            let new_ones = (!new.is_empty()).then(|| format!("{kind} {} belongs to it", new.join(", ")));
+            (gone_ones.into_iter().chain(new_ones).collect(), !gone.is_empty())
+        }
+    }
 }
 
 /// Deletes a host group that no map names.

@@ -90,7 +90,12 @@ fn files_are_made_once_and_outlive_their_node() {
             Disk::open(Path::new("/f"), OpenOptions::default()).await,
             Err(OpenError::System { source, .. }) if source.kind() == std::io::ErrorKind::NotFound
         ));
+        Disk::check_new(Path::new("/f"), SIZE, false).unwrap();
         let file = create("/f", SIZE).await.unwrap();
+        assert!(matches!(
+            Disk::check_new(Path::new("/f"), SIZE, false),
+            Err(OpenError::System { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists
+        ));
         file.write(8192, bytes(3, 4096), Durability::Durable).await.unwrap();
         assert_eq!(file.allocated(0, SIZE, 9).await.unwrap(), [(8192, 4096)]);
         assert!(matches!(
@@ -116,6 +121,8 @@ fn a_full_file_system_refuses_and_does_not_latch() {
     world.set_space(node, Some(16384));
     world.block_on(node, CoreId(0), || async {
         let options = OpenOptions { create: Some(SIZE), reserve: true, read_only: false };
+        assert!(Disk::check_new(Path::new("/r"), SIZE, true).is_err());
+        Disk::check_new(Path::new("/r"), SIZE, false).unwrap();
         assert!(Disk::open(Path::new("/r"), options).await.is_err());
         let file = create("/f", SIZE).await.unwrap();
         file.write(0, bytes(1, 16384), Durability::Cached).await.unwrap();

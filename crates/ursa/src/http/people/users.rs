@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::login::{hashed, new_user};
 use crate::http::access::{kept_role, shown_role};
-use crate::http::dry_run::{self, Asked};
+use crate::http::dry_run::{self, Answer, Asked};
 use crate::http::input::{Json, Parameters, Segments};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
@@ -55,10 +55,10 @@ pub(in crate::http) async fn create(
 /// Gives a user another role or password; its sessions end, on all nodes.
 #[utoipa::path(
     patch, path = "/v1/users/{name}", tag = "access", operation_id = "change_user",
-    params(("name" = String, Path, description = "The user's name")),
+    params(("name" = String, Path, description = "The user's name"), Asked),
     request_body = UserChange,
     responses(
-        (status = OK, description = "The user", body = User),
+        (status = OK, description = "The user; with `dry_run`: what would be done", body = Answer<User>),
         (status = NOT_FOUND, description = "`user_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = CONFLICT, description = "`last_admin`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`name_invalid`, `field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
@@ -67,15 +67,31 @@ pub(in crate::http) async fn create(
 pub(in crate::http) async fn change(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
+    Parameters(Asked { dry_run }): Parameters<Asked>,
     Json(UserChange { role, password }): Json<UserChange>,
-) -> Result<axum::Json<User>, Refusal> {
+) -> Result<axum::Json<Answer<User>>, Refusal> {
+    let has_other_password = password.is_some();
     let password = match password {
         Some(password) => Some(hashed(&state, "password", password).await?),
         None => None,
     };
     let change = Change::Set { name, role: role.map(kept_role), password };
+    if dry_run {
+        let user = state.call(move |control| async move { control.check_user_change(change) }).await?;
+        let would = would_change(&shown(user), role, has_other_password);
+        return Ok(axum::Json(Answer::Would(DryRun { would, candidates: Vec::new() })));
+    }
     let user = state.call(move |control| async move { control.change_user(change).await }).await?;
-    Ok(axum::Json(shown(user)))
+    Ok(axum::Json(Answer::Done(shown(user))))
+}
+
+/// What changing a user would do, who is like this then.
+fn would_change(user: &User, role: Option<Role>, has_other_password: bool) -> Vec<String> {
+    let name = &user.name;
+    let role = role.map(|role| format!("user {name} has the role {role}"));
+    let password = has_other_password.then(|| format!("user {name} has another password"));
+    let ended = format!("the sessions of user {name} end, on all nodes");
+    role.into_iter().chain(password).chain([ended]).collect()
 }
 
 /// Deletes a user; its sessions end, on all nodes. Tokens that it has made stay.

@@ -123,6 +123,52 @@ fn who_adds_a_disk_is_told_that_it_stays() {
 }
 
 #[test]
+fn who_changes_a_host_group_or_a_user_is_told_who_is_shut_out() {
+    let rig = Rig::new();
+    let (one, two) = ("iqn.2026-11.example:1", "iqn.2026-11.example:2");
+    rig.post("/v1/hosts", json!({"name": "web", "initiators": [one], "addresses": ["10.0.0.0/8"]})).json(201);
+    rig.post("/v1/volumes", json!({"name": "db", "size": MIB, "host": "web"})).json(201);
+    let before = rig.get("/v1/hosts/web").json(200);
+    let told = |change: Value| rig.put("/v1/hosts/web?dry_run=true", change);
+    let steps = would(&told(json!({"initiators": [two], "addresses": []})));
+    let said = [
+        format!("initiator {one} does not belong to it any more"),
+        format!("initiator {two} belongs to it"),
+        "any address belongs to it".to_owned(),
+        "hosts that do not belong to it any more lose what is mapped for it: 1 LUN".to_owned(),
+    ];
+    assert_eq!(steps, said);
+    let same = json!({"initiators": [one], "addresses": ["10.0.0.0/8"]});
+    assert_eq!(would(&told(same)), ["nothing: host group web is so already"]);
+    let chap = json!({"user": "web", "secret": "opensesame123"});
+    let secret = json!({"initiators": [one], "addresses": ["10.0.0.0/8"], "chap": chap});
+    assert!(would(&told(secret))[0].starts_with("it has another secret, as web"));
+    told(json!({"initiators": ["x"], "addresses": []})).refused(422, "name_invalid");
+    told(json!({"initiators": [], "addresses": ["x"]})).refused(422, "field_invalid");
+    rig.put("/v1/hosts/local?dry_run=true", json!({"initiators": [], "addresses": []}))
+        .refused(409, "host_built_in");
+    rig.put("/v1/hosts/none?dry_run=true", json!({"initiators": [], "addresses": []}))
+        .refused(404, "host_not_found");
+    assert_eq!(rig.get("/v1/hosts/web").json(200), before, "nothing was done");
+
+    for (name, role) in [("eva", "admin"), ("tom", "viewer")] {
+        let user = json!({"name": name, "role": role, "password": "correct horse battery"});
+        rig.post("/v1/users", user).json(201);
+    }
+    let told = |name: &str, change: Value| rig.patch(&format!("/v1/users/{name}?dry_run=true"), change);
+    let ended = "the sessions of user tom end, on all nodes";
+    let steps = would(&told("tom", json!({"role": "operator"})));
+    assert_eq!(steps, ["user tom has the role operator", ended]);
+    let steps = would(&told("tom", json!({"password": "another horse battery"})));
+    assert_eq!(steps, ["user tom has another password", ended]);
+    told("tom", json!({"password": "short"})).refused(422, "field_invalid");
+    told("eva", json!({"role": "viewer"})).refused(409, "last_admin");
+    told("none", json!({"role": "viewer"})).refused(404, "user_not_found");
+    let users = rig.get("/v1/users").json(200);
+    assert_eq!(users["items"][1]["role"], "viewer", "{users}");
+}
+
+#[test]
 fn who_deletes_a_token_is_told_whose_it_is() {
     let rig = Rig::new();
     let made = rig.post("/v1/tokens", json!({"name": "backup", "role": "viewer"})).json(201);
