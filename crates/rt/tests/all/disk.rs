@@ -237,7 +237,8 @@ fn reserved_space_is_taken_and_reads_zero() {
         // More than a file can have: refused, and nothing is left behind.
         let path = directory.join("huge");
         assert!(matches!(Disk::check_new(&path, 1 << 62, true), Err(OpenError::System { .. })));
-        assert!(matches!(Disk::check_new(&directory.join("no/such"), 0, false), Err(OpenError::System { .. })));
+        let nowhere = Disk::check_new(&directory.join("no/such"), 0, false);
+        assert!(matches!(nowhere, Err(OpenError::System { .. })));
         Disk::check_new(&path, 1 << 62, false).unwrap();
         let refused = Disk::open(&path, OpenOptions { reserve: true, ..create(1 << 62) }).await;
         assert!(matches!(refused, Err(OpenError::System { .. })));

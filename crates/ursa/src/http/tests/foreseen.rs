@@ -30,7 +30,7 @@ fn who_makes_a_pool_is_told_what_its_disks_hold() {
     let wiped = pool("fast", json!([{"path": used}]), true);
     let unknown = "becomes a disk of pool fast, and what is on it is destroyed: unknown data";
     assert!(would(&told(&wiped))[0].ends_with(unknown));
-    assert_eq!(std::fs::read(&used).unwrap(), vec![7; 32 << 20], "nothing was done");
+    assert!(std::fs::read(&used).unwrap() == vec![7; 32 << 20], "nothing was done");
     assert_eq!(rig.names("/v1/pools"), ["default"]);
 
     // As it would be refused.
