@@ -10,7 +10,7 @@ use crate::{Since, SyncPaused, VolumeFork, VolumeStrategy};
 pub struct Volume {
     /// Its identity for ever: also its SCSI serial number.
     pub id: String,
-    /// Its name, unique in the node.
+    /// Its name: unique in the cluster with copies, else in the node that has it.
     pub name: String,
     /// Its pool. Empty if it was made on other nodes a moment ago, no pool was named, and none of them has answered since.
     pub pool: String,
@@ -38,9 +38,15 @@ pub struct Volume {
     /// Whether hosts can read and write it through this node now.
     #[serde(default = "yes")]
     pub serving: bool,
-    /// Its copies, by slot; empty if it is on this node alone and no other one knows of it.
+    /// Its copies, by slot; empty if one node alone has it, and it is not in the cluster's record.
     #[serde(default)]
     pub copies: Vec<VolumeCopy>,
+    /// The number of the node that alone has it; absent with copies, and without a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u16>,
+    /// The name of that node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
     /// How often it has changed which copies are in sync; absent without copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,

@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use super::path::segment;
+use super::path::{of_node, segment};
 use super::{Client, Result};
 use crate::{
-    CopyCreate, DryRun, ForkResolution, StrategyChoice, StrategyChosen, Verification, VerificationState,
+    CopyCreate, DryRun, ForkResolution, List, StrategyChoice, StrategyChosen, Verification, VerificationState,
     Volume, VolumeChange, VolumeCreate,
 };
 
@@ -15,12 +15,12 @@ const VERIFICATION_EVERY: Duration = Duration::from_millis(500);
 
 /// Volumes.
 impl Client {
-    /// All volumes, by name.
+    /// All volumes of the cluster, by name: those with copies, and those that nodes have alone; and which nodes do not say what they have.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn volumes(&self) -> Result<Vec<Volume>> {
-        self.list("/v1/volumes")
+    pub fn volumes(&self) -> Result<List<Volume>> {
+        self.get("/v1/volumes")
     }
 
     /// One volume, by name or identity.
@@ -28,7 +28,15 @@ impl Client {
     /// # Errors
     /// See [`ClientError`](super::ClientError).
     pub fn volume(&self, name: &str) -> Result<Volume> {
-        self.get(&format!("/v1/volumes/{}", segment(name)))
+        self.volume_of(name, None)
+    }
+
+    /// What the node of this number calls so; `None`: the one that is asked goes first.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn volume_of(&self, name: &str, node: Option<u16>) -> Result<Volume> {
+        self.get(&of_node(format!("/v1/volumes/{}", segment(name)), node))
     }
 
     /// Makes a volume, and maps it unless told otherwise.
@@ -39,12 +47,12 @@ impl Client {
         self.post("/v1/volumes", volume)
     }
 
-    /// Grows or renames a volume.
+    /// Grows or renames a volume: that of the node of this number, if it is not the cluster's.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn change_volume(&self, name: &str, change: &VolumeChange) -> Result<Volume> {
-        let url = self.address(&format!("/v1/volumes/{}", segment(name)));
+    pub fn change_volume(&self, name: &str, change: &VolumeChange, node: Option<u16>) -> Result<Volume> {
+        let url = self.address(&of_node(format!("/v1/volumes/{}", segment(name)), node));
         self.json(self.authorized(self.agent.patch(url)).send_json(change))
     }
 
@@ -122,7 +130,7 @@ impl Client {
         self.json(self.authorized(self.agent.put(url)).send_json(resolution))
     }
 
-    /// Deletes a volume with all its data; with `force`, its maps, too.
+    /// Deletes a volume with all its data; with `force`, its maps, too. By name it may be another node's than the one that was shown: by identity it is not.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).

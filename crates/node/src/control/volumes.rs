@@ -101,6 +101,30 @@ impl Control {
         self.open_pools().into_iter().map(|pool| (pool.name(), pool.volume_ids())).collect()
     }
 
+    /// The first volumes behind `after`, by identity, that this node alone has: made without copies, and in no record. A few in each turn of this core.
+    pub async fn volumes_alone(&self, after: Option<VolumeId>, at_most: usize) -> Vec<VolumeStatus> {
+        let pools = self.volume_ids();
+        let of_pool = |(pool, ids): &(String, Vec<VolumeId>)| {
+            let ids = ids.iter().filter(|id| Some(**id) > after);
+            ids.map(|id| (*id, pool.as_str())).collect::<Vec<_>>()
+        };
+        let mut ids: Vec<(VolumeId, &str)> = pools.iter().flat_map(of_pool).collect();
+        ids.sort_unstable();
+        // It may be closed meanwhile, and is not kept.
+        let info = |id, pool| self.pool_named(pool).ok()?.volume(id).filter(|info| info.copy.is_none());
+        let mut all = Vec::new();
+        for (number, (id, pool)) in ids.into_iter().enumerate() {
+            if all.len() == at_most {
+                break;
+            }
+            if number > 0 && number.is_multiple_of(parts::A_TURN) {
+                rt::next_turn().await;
+            }
+            all.extend(info(id, pool).map(|info| self.volume_status(info, pool)));
+        }
+        all
+    }
+
     /// What volumes are called: those of open pools, and those of the cluster.
     pub async fn volume_names(&self) -> BTreeMap<VolumeId, String> {
         let mut all = BTreeMap::new();

@@ -9,6 +9,7 @@ use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
 use super::table::Table;
+use super::volume::OfNode;
 
 /// What to do with LUN maps.
 #[derive(Debug, Subcommand)]
@@ -25,6 +26,8 @@ pub enum Command {
         /// The logical unit number [default: the lowest that is free]
         #[arg(long, value_name = "N")]
         lun: Option<u16>,
+        #[command(flatten)]
+        of: OfNode,
     },
     /// Take a LUN away
     Delete {
@@ -57,9 +60,9 @@ impl Command {
     /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
-            Command::Create { target, volume, host, lun } => {
+            Command::Create { target, volume, host, lun, of } => {
                 let local = host == api::DEFAULT_HOST;
-                let map = client.create_map(&target, &MapCreate { volume, host: Some(host), lun })?;
+                let map = client.create_map(&target, &MapCreate { volume, host: Some(host), lun }, of.node)?;
                 let portals = client.node().map(|node| node.portals).unwrap_or_default();
                 let listed = Listed { target, map };
                 output.show(&listed, |listed| created(listed, &attach_lines(&portals, &listed.target, local)))

@@ -18,7 +18,7 @@ use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
 use super::sync::sync_line;
-use super::table::{Table, fields, list, size};
+use super::table::{Table, fields, list, missing_lines, size};
 use crate::size::Size;
 
 /// What to do with volumes.
@@ -32,6 +32,8 @@ pub enum Command {
     Show {
         /// Its name or identity
         name: String,
+        #[command(flatten)]
+        of: OfNode,
     },
     /// Make a volume larger, while it is in use
     Resize {
@@ -39,6 +41,8 @@ pub enum Command {
         name: String,
         /// Its new size
         size: Size,
+        #[command(flatten)]
+        of: OfNode,
     },
     /// Give a volume another name; hosts do not notice
     Rename {
@@ -46,6 +50,8 @@ pub enum Command {
         name: String,
         /// Its new name
         new_name: String,
+        #[command(flatten)]
+        of: OfNode,
     },
     /// Read all copies of a volume, and compare them
     Verify {
@@ -67,8 +73,18 @@ pub enum Command {
         #[arg(long)]
         force: bool,
         #[command(flatten)]
+        of: OfNode,
+        #[command(flatten)]
         confirm: Confirm,
     },
+}
+
+/// Of which node.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct OfNode {
+    /// The number of the node whose volume is meant, if several have one of that name alone [default: the one that is asked, then the cluster's, then the only one]
+    #[arg(long, value_name = "NUMBER")]
+    pub node: Option<u16>,
 }
 
 /// A volume to be made.
@@ -137,18 +153,22 @@ impl Command {
                 let portals = client.node().map(|node| node.portals).unwrap_or_default();
                 output.show(&volume, |volume| created(volume, &portals))
             }
-            Command::List => output.show(&client.volumes()?, |volumes| table(volumes)),
-            Command::Show { name } => {
-                let volume = client.volume(&name)?;
+            Command::List => {
+                let volumes = client.volumes()?;
+                // For programs it is a list, as it was when one node alone was asked: who is missing is in the API's answer.
+                output.show(&volumes.items, |items| table(items) + &missing_lines(&volumes.missing))
+            }
+            Command::Show { name, of } => {
+                let volume = client.volume_of(&name, of.node)?;
                 output.show(&volume, |volume| shown(volume, strategy::record_place(client)))
             }
-            Command::Resize { name, size } => {
+            Command::Resize { name, size, of } => {
                 let change = VolumeChange { size: Some(size.0), ..VolumeChange::default() };
-                output.show(&client.change_volume(&name, &change)?, resized)
+                output.show(&client.change_volume(&name, &change, of.node)?, resized)
             }
-            Command::Rename { name, new_name } => {
+            Command::Rename { name, new_name, of } => {
                 let change = VolumeChange { name: Some(new_name), ..VolumeChange::default() };
-                let volume = client.change_volume(&name, &change)?;
+                let volume = client.change_volume(&name, &change, of.node)?;
                 output.show(&volume, |volume| shown(volume, strategy::record_place(client)))
             }
             Command::Verify { name } => {
@@ -162,9 +182,10 @@ impl Command {
             Command::Copy(command) => command.run(client, output),
             Command::Strategy(choice) => choice.run(client, output),
             Command::ResolveFork(resolution) => resolution.run(client, output),
-            Command::Delete { name, force, confirm } => {
-                let volume = client.volume(&name)?;
-                let what = format!("Delete volume {}", volume.name);
+            Command::Delete { name, force, of, confirm } => {
+                let volume = client.volume_of(&name, of.node)?;
+                let of = alone_on(&volume).map(|node| format!(" of {node}")).unwrap_or_default();
+                let what = format!("Delete volume {}{of}", volume.name);
                 let would = || client.would_delete_volume(&volume.id, force);
                 if confirm.go_on_if(output, &what, true, would)? {
                     client.delete_volume(&volume.id, force)?;
@@ -240,30 +261,59 @@ fn resized(volume: &Volume) -> String {
     )
 }
 
+/// In which column it says where a volume is; without a cluster there is none.
+const ON: usize = 4;
+
 fn table(volumes: &[Volume]) -> String {
-    let mut table = Table::new(&["NAME", "SIZE", "KIND", "BLOCK", "POOL", "TARGET", "LUN", "HOST"]);
+    let in_cluster = volumes.iter().any(|volume| volume.node.is_some() || !volume.copies.is_empty());
+    let mut head = vec!["NAME", "SIZE", "KIND", "BLOCK", "ON", "POOL", "TARGET", "LUN", "HOST"];
+    if !in_cluster {
+        head.remove(ON);
+    }
+    let mut table = Table::new(&head);
     for volume in volumes {
         let (target, lun, host) = match volume.maps.as_slice() {
             [] => Default::default(),
             [map] => (map.target.clone(), map.lun.to_string(), map.host.clone()),
             maps => (format!("{} maps", maps.len()), String::new(), String::new()),
         };
-        table.row([
+        let mut cells = vec![
             volume.name.clone(),
             size(volume.size),
             kind(volume.kind).into(),
             volume.block_size.to_string(),
+            on(volume),
             volume.pool.clone(),
             target,
             lun,
             host,
-        ]);
+        ];
+        if !in_cluster {
+            cells.remove(ON);
+        }
+        table.cells(cells);
     }
     let mut text = table.text("There is no volume: make one with `ursa volume create NAME --size 10G`.");
     for volume in volumes.iter().filter(|volume| volume.problem.is_some()) {
-        text += &format!("\nVolume {} is NOT SERVED: see `ursa volume show {}`.", volume.name, volume.name);
+        let of = volume.node.map(|node| format!(" --node {node}")).unwrap_or_default();
+        text +=
+            &format!("\nVolume {} is NOT SERVED: see `ursa volume show {}{of}`.", volume.name, volume.name);
     }
     text
+}
+
+/// The numbers of the nodes that have it.
+fn on(volume: &Volume) -> String {
+    match volume.node {
+        Some(node) => format!("{node} alone"),
+        None => list(volume.copies.iter().map(|copy| copy.node), "-"),
+    }
+}
+
+/// The node that alone has it, for sentences.
+fn alone_on(volume: &Volume) -> Option<String> {
+    let node = volume.node?;
+    Some(format!("node {node} ({})", volume.node_name.as_deref().unwrap_or("-")))
 }
 
 fn shown(volume: &Volume, place: RecordPlace) -> String {
@@ -346,9 +396,15 @@ fn one(volume: &Volume) -> String {
         .iter()
         .map(|map| format!("LUN {} of {} for host {}", map.lun, map.target, map.host))
         .collect();
+    let on = match alone_on(volume) {
+        Some(node) => format!("{node} alone"),
+        None if volume.copies.is_empty() => "this node alone".into(),
+        None => format!("node {}: see Copies", on(volume)),
+    };
     fields([
         ("Volume", volume.name.clone()),
         ("Served", served(volume)),
+        ("On", on),
         ("Size", format!("{} ({} bytes)", size(volume.size), volume.size)),
         ("Kind", kind(volume.kind).into()),
         ("Blocks", format!("{} bytes, {} physical", volume.block_size, volume.physical_block_size)),
@@ -364,6 +420,7 @@ fn one(volume: &Volume) -> String {
 fn served(volume: &Volume) -> String {
     match (&volume.problem, volume.serving) {
         (Some(problem), _) => format!("NO: {problem}"),
+        (None, false) if volume.copies.is_empty() => "through the node that has it, not through this one".into(),
         (None, false) if !volume.copies.iter().any(|copy| copy.here) => {
             "not through this node, which has no copy".into()
         }

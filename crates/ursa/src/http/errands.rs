@@ -1,5 +1,5 @@
-//! Errands: changes of volumes that this node has no copy of, and what is asked of another node's pools, sessions and jobs. A node that has the volume, or the one that is named, carries them out, and its
-//! answer is given.
+//! Errands: changes of volumes that this node has no copy of, and what is asked of another node's pools, sessions and jobs. A node that has the volume, with a copy or alone, or the one that is named,
+//! carries them out, and its answer is given.
 //!
 //! The node that was asked lets in who asks and writes down what was done ([`super::access`]). The one that carries out takes an errand from a node of its cluster, over their link, and from nobody
 //! else. Only calls of [`OF_VOLUMES`], [`OF_NODES`] and [`OF_JOBS`] are carried out so. Their role is looked at again, so that a node that is out of date about a call gives no more rights than this one would.
@@ -34,9 +34,9 @@ use super::input::whole;
 use super::jobs;
 use super::refusal::{Refusal, RefusalCode};
 use super::state::State;
-use super::there;
+use super::{there, volumes};
 
-/// Calls that another node carries out if this one has no copy of the volume.
+/// Calls that another node carries out if this one does not have the volume, or if the query names that node.
 const OF_VOLUMES: [(&str, &str); 6] = [
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
@@ -262,7 +262,7 @@ fn call_of(request: &Request) -> Option<(&'static str, &'static str)> {
 /// Passes on what this node cannot do because it has no copy of the volume, or is not the node that is named.
 pub(super) async fn pass_on(Extracted(state): Extracted<State>, request: Request, next: Next) -> Response {
     let Some(call) = call_of(&request) else { return next.run(request).await };
-    let node = there::named(request.uri()).filter(|_| OF_NODES.contains(&call));
+    let node = there::named(request.uri());
     if node.is_none() && OF_NODES.contains(&call) {
         return next.run(request).await;
     }
@@ -339,16 +339,19 @@ async fn at_another_node(
     let (errand, to) = (written(&errand), about.clone());
     let pass = move |control: Rc<Control>| async move {
         let passage = match to {
-            About::Volume(volume) => control.pass_on(&volume, &errand).await,
+            About::Volume(volume) => match control.pass_on(&volume, &errand).await {
+                Passage::Stays => volumes::alone::pass_on(&control, &volume, &errand).await?,
+                passage => Ok(passage),
+            },
             // There is no such job: this node says so.
-            About::Job(node) if !control.node_names().contains_key(&node) => Passage::Stays,
-            About::Node(node) | About::Job(node) => control.pass_on_to(node, &errand).await?,
+            About::Job(node) if !control.node_names().contains_key(&node) => Ok(Passage::Stays),
+            About::Node(node) | About::Job(node) => Ok(control.pass_on_to(node, &errand).await?),
         };
         Ok((passage, control.node_names()))
     };
     let (passage, names) = match state.call(pass).await {
-        Ok(passed) => passed,
-        Err(refusal) => return Some(refusal.into_response()),
+        Ok((Ok(passage), names)) => (passage, names),
+        Ok((Err(refusal), _)) | Err(refusal) => return Some(refusal.into_response()),
     };
     let candidate = |(node, text): (u16, String)| Candidate {
         node: Some(node),
@@ -380,7 +383,7 @@ impl About {
             About::Volume(volume) => (
                 "copy_unreachable",
                 format!(
-                    "volume {volume:?} has no copy here that works, and no node that has one has begun it ({all}); nothing was done"
+                    "volume {volume:?} is not here, or its copy here does not work, and no node that has it has begun it ({all}); nothing was done"
                 ),
                 "see `ursa node list`, bring one of these nodes back or mend its links, and ask again",
             ),
@@ -398,13 +401,13 @@ impl About {
         let who = node.map_or("another node".into(), |node| format!("node {node}"));
         let (whose, hint) = match self {
             About::Volume(volume) => (
-                format!(", which has a copy of volume {volume:?},"),
+                format!(", which has volume {volume:?},"),
                 "look before you repeat it: `ursa volume show`, `ursa events`".to_owned(),
             ),
             About::Node(node) => (
                 String::new(),
                 format!(
-                    "look before you repeat it: `ursa pool list --node {node}`, `ursa session list --node {node}`, `ursa events`"
+                    "look before you repeat it: `ursa pool list --node {node}`, `ursa session list --node {node}`, `ursa volume list`, `ursa events`"
                 ),
             ),
             About::Job(node) => (
@@ -427,7 +430,7 @@ fn cut_off() -> Refusal {
 }
 
 fn no_errand() -> Refusal {
-    let detail = "the node whose it is, or that has a copy of the volume, does not carry this out for another one: they may be of different versions";
+    let detail = "the node whose it is, or that has the volume, does not carry this out for another one: they may be of different versions";
     Refusal::new(StatusCode::CONFLICT, "node_refused", detail).hint("ask that node itself")
 }
 
@@ -465,10 +468,10 @@ impl Outcome {
     }
 }
 
-/// What another node has said of a volume that has no copy on this one.
+/// What another node has said of a volume that has no copy on this one. If that node has it alone, its problem is the volume's.
 fn seen_from_here(mut volume: Volume) -> Volume {
     volume.serving = false;
-    volume.problem = None;
+    volume.problem = volume.problem.filter(|_| volume.node.is_some());
     volume.copies.iter_mut().for_each(|copy| copy.here = false);
     volume
 }
@@ -483,7 +486,7 @@ mod tests {
     #[test]
     fn what_names_something_of_a_machine_is_carried_out_where_the_query_says() {
         let document = serde_json::to_value(crate::http::api().into_openapi()).unwrap();
-        for (method, path) in OF_NODES {
+        for (method, path) in OF_NODES.into_iter().chain(OF_VOLUMES) {
             let call = &document["paths"][path][method.to_lowercase()];
             let parameters = call["parameters"].as_array().unwrap().iter();
             let by_node = parameters.filter(|one| one["name"] == "node" && one["in"] == "query").count();

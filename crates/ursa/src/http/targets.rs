@@ -17,6 +17,7 @@ use super::dry_run;
 use super::input::{Json, Parameters, Segments};
 use super::refusal::Refusal;
 use super::state::State;
+use super::there::OfNode;
 use super::volumes::deletion::Deletion;
 
 /// Which map of a LUN.
@@ -134,26 +135,28 @@ async fn sessions_with(control: &Control, target: &str) -> Result<Option<String>
     Ok((!names.is_empty()).then(|| format!("hosts that use it lose it: sessions{also} of {names}")))
 }
 
-/// Makes a volume a LUN of a target for a host group.
+/// Makes a volume a LUN of a target for a host group. `node` says of which node the volume is, if several have one of that name alone.
 #[utoipa::path(
     post, path = "/v1/targets/{name}/maps", tag = "targets", operation_id = "create_map",
-    params(("name" = String, Path, description = "The target's iSCSI name")),
+    params(("name" = String, Path, description = "The target's iSCSI name"), OfNode),
     request_body = MapCreate,
     responses(
         (status = CREATED, description = "The map", body = TargetMap),
-        (status = NOT_FOUND, description = "`target_not_found`, `volume_not_found`, `host_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`lun_taken`, `target_full`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`target_not_found`, `volume_not_found`, `host_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`lun_taken`, `target_full`, `volume_ambiguous`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn create_map(
     Extracted(state): Extracted<State>,
     Segments(target): Segments<String>,
+    Parameters(OfNode { node }): Parameters<OfNode>,
     Json(new): Json<MapCreate>,
 ) -> Result<(StatusCode, axum::Json<TargetMap>), Refusal> {
     let host = new.host.unwrap_or_else(|| DEFAULT_HOST.into());
     let spec = MapSpec { target, host: host.clone(), lun: new.lun };
     let map = state.call(move |control| async move {
+        control.check_is_here(node)?;
         let volume = control.volume(&new.volume)?.info;
         let lun = control.map(&new.volume, spec).await?;
         Ok(TargetMap { lun, volume: Some(volume.name), volume_id: volume.id.to_string(), host })

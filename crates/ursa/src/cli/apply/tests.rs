@@ -150,6 +150,15 @@ fn what_differs_is_changed() {
 }
 
 #[test]
+fn what_other_nodes_have_alone_is_in_no_file() {
+    let of = |node: Option<u16>| Volume { node, ..volume("old", &[]) };
+    let nodes = [node(1), node(2)];
+    let kept = [None, Some(1), Some(2)].map(|alone| super::is_in_question(&of(alone), &nodes));
+    assert_eq!(kept, [true, true, false], "node 1 is asked");
+    assert!(!super::is_in_question(&of(Some(2)), &[]), "nobody knows whose it is");
+}
+
+#[test]
 fn what_the_file_does_not_name_stays_unless_pruned() {
     let mut present = present();
     present.volumes.push(volume("old", &[]));

@@ -17,6 +17,7 @@ use crate::http::input::{Json, Parameters, Segments};
 use crate::http::jobs::id;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
+use crate::http::there::AskedOfNode;
 
 /// Adds a copy to a volume while it is in use, or moves one.
 ///
@@ -24,13 +25,13 @@ use crate::http::state::State;
 /// that node's copy is taken away then. Asked again after a 504 it goes on where it was.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/copies", tag = "volumes", operation_id = "add_copy",
-    params(("name" = String, Path, description = "The volume's name or identity"), Asked),
+    params(("name" = String, Path, description = "The volume's name or identity"), AskedOfNode),
     request_body = CopyCreate,
     responses(
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = ACCEPTED, description = "The volume; the copy is being made", body = Volume, headers(("Location" = String, description = "Where it is told how far that is, and how it has ended: a job"))),
-        (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `volume_ambiguous`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = GATEWAY_TIMEOUT, description = "`node_unanswered`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -38,14 +39,15 @@ use crate::http::state::State;
 pub(in crate::http) async fn add_copy(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(AskedOfNode { node: of_node, dry_run }): Parameters<AskedOfNode>,
     Json(copy): Json<CopyCreate>,
 ) -> Result<Response, Refusal> {
     if dry_run {
-        return would_add_copy(&state, name, copy).await;
+        return would_add_copy(&state, (of_node, name), copy).await;
     }
     let CopyCreate { node, pool, instead_of } = copy;
     let add = move |control: Rc<Control>| async move {
+        control.check_is_here(of_node)?;
         control.add_copy(&name, AddedCopy { node, pool, instead_of }).await?;
         control.volume(&name).map(|volume| named(&control, volume))
     };
@@ -55,8 +57,16 @@ pub(in crate::http) async fn add_copy(
 }
 
 /// Says what adding a copy would do.
-async fn would_add_copy(state: &State, name: String, copy: CopyCreate) -> Result<Response, Refusal> {
-    let volume = state.call(move |control| async move { control.volume(&name) }).await?;
+async fn would_add_copy(
+    state: &State,
+    (of_node, name): (Option<u16>, String),
+    copy: CopyCreate,
+) -> Result<Response, Refusal> {
+    let look = move |control: Rc<Control>| async move {
+        control.check_is_here(of_node)?;
+        control.volume(&name)
+    };
+    let volume = state.call(look).await?;
     let name = volume.info.name.clone();
     let Some(copies) = &volume.copies else { return Err(ControlError::NotReplicated(name).into()) };
     let has = |node: u16| copies.entry.copies.iter().any(|copy| copy.node == node);

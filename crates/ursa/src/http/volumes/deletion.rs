@@ -17,6 +17,22 @@ use crate::http::refusal::Refusal;
 use crate::http::state::State;
 use crate::size::Size;
 
+/// How to delete a volume, and of which node.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct VolumeDeletion {
+    /// Delete its LUN maps, too.
+    #[serde(default)]
+    force: bool,
+    /// The number of the node of the cluster that has it and does it; absent: the node that is asked.
+    #[serde(default)]
+    node: Option<u16>,
+    /// Say what would be done, and do nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
 /// How to delete.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -35,23 +51,27 @@ pub(in crate::http) struct Deletion {
 /// The target that was made with it goes, too, unless it has other maps or was given an alias or a secret.
 #[utoipa::path(
     delete, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "delete_volume",
-    params(("name" = String, Path, description = "The volume's name or identity"), Deletion),
+    params(("name" = String, Path, description = "The volume's name or identity"), VolumeDeletion),
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
-        (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`volume_mapped`, `volume_in_use`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`volume_mapped`, `volume_in_use`, `volume_ambiguous`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(in crate::http) async fn delete(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(Deletion { force, dry_run }): Parameters<Deletion>,
+    Parameters(VolumeDeletion { force, node, dry_run }): Parameters<VolumeDeletion>,
 ) -> Result<Response, Refusal> {
     if dry_run {
-        return would_delete(&state, name, force).await;
+        return would_delete(&state, (node, name), force).await;
     }
-    state.call(move |control| deleted(control, name, force)).await?;
+    let delete = move |control: Rc<Control>| async move {
+        control.check_is_here(node)?;
+        deleted(control, name, force).await
+    };
+    state.call(delete).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -62,8 +82,13 @@ async fn deleted(control: Rc<Control>, name: String, force: bool) -> Result<(), 
 }
 
 /// Says what deleting a volume would do.
-async fn would_delete(state: &State, name: String, force: bool) -> Result<Response, Refusal> {
+async fn would_delete(
+    state: &State,
+    (node, name): (Option<u16>, String),
+    force: bool,
+) -> Result<Response, Refusal> {
     let look = move |control: Rc<Control>| async move {
+        control.check_is_here(node)?;
         let volume = control.volume(&name)?;
         let target = default_target(&volume.info.name);
         let goes = goes_with(&control, &target, volume.info.id);

@@ -1,5 +1,6 @@
 //! Volumes.
 
+pub(super) mod alone;
 mod candidates;
 pub(super) mod change;
 pub(super) mod copies;
@@ -22,40 +23,49 @@ use axum::extract::State as Extracted;
 pub use self::elsewhere::Elsewhere;
 pub(super) use self::elsewhere::of_ids;
 use self::elsewhere::{There, Untold};
-use super::input::Segments;
+use super::input::{Parameters, Segments};
 use super::node::record;
 use super::refusal::Refusal;
 use super::state::State;
+use super::there::OfNode;
 use crate::loss::{Cluster, losses};
 
-/// All volumes of the cluster, by name, and those that this node alone knows of.
+/// All volumes of the cluster, by name: those with copies, and those that a node has alone (`node`). Of the latter, several nodes may have one of the same name.
 ///
-/// Of a volume without a copy on the node that is asked, `pool` is that of a node that has one. If that node does not answer in two seconds and nothing was known of the volume before, it is
-/// missing, and `missing` says so.
+/// Of a volume without a copy on the node that is asked, `pool` is that of a node that has one. `missing` names nodes that did not answer in two seconds: what they have alone is missing then, and so is a volume
+/// with copies of which nothing was known before.
 #[utoipa::path(get, path = "/v1/volumes", tag = "volumes", operation_id = "list_volumes", responses((status = OK, description = "All of them", body = List<Volume>)))]
 pub(super) async fn list(Extracted(state): Extracted<State>) -> Result<axum::Json<List<Volume>>, Refusal> {
     let everywhere = state.call(everywhere).await?;
-    let missing = elsewhere::learn(&state, &everywhere.there).await?;
-    Ok(axum::Json(List { items: everywhere.shown(&state.elsewhere), missing }))
+    // Both at once: a node that does not answer is waited for.
+    let (unknown, alone) =
+        tokio::join!(elsewhere::learn(&state, &everywhere.there), alone::of_others(&state));
+    let (mut missing, (alone, silent)) = (unknown?, alone?);
+    missing.extend(silent);
+    missing.sort_by_key(|one| one.node);
+    missing.dedup_by_key(|one| one.node);
+    Ok(axum::Json(List { items: everywhere.shown(&state.elsewhere, alone), missing }))
 }
 
 /// What the list of volumes is made of.
 struct Everywhere {
     here: Vec<VolumeStatus>,
     there: There,
+    me: Option<u16>,
     names: BTreeMap<u16, String>,
     nodes: Vec<ClusterNode>,
     record: Option<ClusterRecord>,
 }
 
 impl Everywhere {
-    /// All of it by name, but for volumes of which no node has told. Not for the node's core, which has requests of hosts to answer.
-    fn shown(self, known: &Elsewhere) -> Vec<Volume> {
+    /// All of it and what other nodes have alone, by name, but for volumes of which no node has told. Not for the node's core, which has requests of hosts to answer.
+    fn shown(self, known: &Elsewhere, alone: Vec<Volume>) -> Vec<Volume> {
         let cluster = Cluster { nodes: &self.nodes, record: self.record.as_ref() };
-        let here = self.here.into_iter().map(|volume| shown(volume, &self.names));
-        let mut items: Vec<Volume> = here.chain(self.there.shown(known, &self.names)).collect();
+        let here = self.here.into_iter().map(|volume| shown(volume, self.me, &self.names));
+        let mut items: Vec<Volume> =
+            here.chain(self.there.shown(known, &self.names)).chain(alone).collect();
         items.iter_mut().for_each(|volume| volume.losses = losses(volume, cluster));
-        items.sort_by(|a, b| a.name.cmp(&b.name));
+        items.sort_by(|a, b| (&a.name, a.node).cmp(&(&b.name, b.node)));
         items
     }
 }
@@ -71,7 +81,7 @@ async fn everywhere(control: Rc<Control>) -> Result<Everywhere, ControlError> {
         true => (nodes(&control).await, record(&control).await),
         false => (Vec::new(), None),
     };
-    Ok(Everywhere { here, there, names: control.node_names(), nodes, record })
+    Ok(Everywhere { here, there, me: number(&control), names: control.node_names(), nodes, record })
 }
 
 /// The nodes of the cluster; none if that cannot be said soon.
@@ -83,22 +93,48 @@ async fn nodes(control: &Control) -> Vec<ClusterNode> {
 }
 
 /// One volume, by name or identity.
+///
+/// Names of volumes that nodes have alone are each node's own. What is called so on the node that is asked goes first, or in the cluster's record; then what another node has alone. If several of these have one,
+/// `node` says which is meant, or its identity does: so it is with all calls that name a volume.
 #[utoipa::path(
     get, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "show_volume",
-    params(("name" = String, Path, description = "The volume's name or identity")),
+    params(("name" = String, Path, description = "The volume's name or identity"), OfNode),
     responses(
         (status = OK, description = "The volume", body = Volume),
-        (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`volume_ambiguous`: `candidates` names the nodes; `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`copy_unreachable`: it is there, and no node that has a copy tells of it", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(super) async fn show(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
+    Parameters(OfNode { node }): Parameters<OfNode>,
 ) -> Result<axum::Json<Volume>, Refusal> {
     let known = state.elsewhere.clone();
-    let find = |control: Rc<Control>| async move { found(control, known, &name).await };
-    Ok(axum::Json(state.call(find).await?.map_err(Untold::refusal)?))
+    let find = move |control: Rc<Control>| async move {
+        let asked = match node.filter(|node| number(&control) != Some(*node)) {
+            None => name,
+            // Of a volume with copies, that node's view is not asked for: only which volume it calls so.
+            Some(node) => match alone::called_at(&control, node, &name).await? {
+                Ok(volume) if volume.copies.is_empty() => return Ok(Ok(volume)),
+                Ok(volume) => volume.id,
+                Err(refusal) => return Ok(Err(refusal)),
+            },
+        };
+        let error = match found(Rc::clone(&control), known, &asked).await {
+            Ok(found) => return Ok(found.map_err(Untold::refusal)),
+            Err(error @ ControlError::NotFound { .. }) if node.is_none() => error,
+            Err(error) => return Err(error),
+        };
+        Ok(alone::Named::of_others(&control, &asked).await?.only_or(error))
+    };
+    Ok(axum::Json(state.call(find).await??))
+}
+
+/// The number of this node in its cluster.
+fn number(control: &Control) -> Option<u16> {
+    control.keeper().map(|keeper| keeper.me().0)
 }
 
 /// The volume of this name or identity, wherever its copies are, or that no node tells of it.
@@ -123,11 +159,14 @@ async fn found(
 }
 
 fn named(control: &Control, volume: VolumeStatus) -> Volume {
-    shown(volume, &control.node_names())
+    shown(volume, number(control), &control.node_names())
 }
 
-fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
+/// A volume of the node `me`.
+fn shown(volume: VolumeStatus, me: Option<u16>, names: &BTreeMap<u16, String>) -> Volume {
     let VolumeStatus { info, pool, maps, problem, copies } = volume;
+    // What has copies is the cluster's, also while its record does not say so here.
+    let node = me.filter(|_| info.copy.is_none());
     Volume {
         id: info.id.to_string(),
         name: info.name,
@@ -146,6 +185,8 @@ fn shown(volume: VolumeStatus, names: &BTreeMap<u16, String>) -> Volume {
         maps: maps.into_iter().map(map).collect(),
         serving: copies.as_ref().map_or(problem.is_none(), |copies| copies.serving),
         copies: copies.as_ref().map(|copies| copies::shown(copies, names)).unwrap_or_default(),
+        node,
+        node_name: node.and_then(|node| names.get(&node).cloned()),
         epoch: copies.as_ref().map(|copies| copies.entry.epoch),
         strategy: copies.as_ref().and_then(strategy::chosen),
         fork: copies.as_ref().and_then(strategy::fork),

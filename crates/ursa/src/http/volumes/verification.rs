@@ -10,10 +10,11 @@ use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use crate::http::input::Segments;
+use crate::http::input::{Parameters, Segments};
 use crate::http::jobs::id;
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
+use crate::http::there::OfNode;
 
 /// How long somebody who begins it waits for the end: small volumes need no second question.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -25,21 +26,23 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// that is asked has no copy in sync, one that has does it. It is a job of that node, which every node tells of and cancels.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/verify", tag = "volumes", operation_id = "verify_volume",
-    params(("name" = String, Path, description = "The volume's name or identity")),
+    params(("name" = String, Path, description = "The volume's name or identity"), OfNode),
     responses(
         (status = OK, description = "What was found", body = Verification),
         (status = ACCEPTED, description = "How far it is: ask for it again", body = Verification, headers(("Location" = String, description = "Where it is told how far it is, and how it has ended: a job"))),
-        (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`not_replicated`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`not_replicated`, `volume_ambiguous`, `no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(in crate::http) async fn begin(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
+    Parameters(OfNode { node }): Parameters<OfNode>,
 ) -> Result<Response, Refusal> {
-    let begin = |control: Rc<Control>| async move {
-        let (node, _) = control.number_and_name();
-        let job = id::of_verification(control.volume(&name)?.info.id, node);
+    let begin = move |control: Rc<Control>| async move {
+        control.check_is_here(node)?;
+        let (here, _) = control.number_and_name();
+        let job = id::of_verification(control.volume(&name)?.info.id, here);
         let mut found = control.begin_verification(&name)?;
         let until = rt::now() + ANSWER_WITHIN;
         while found.state == control::VerificationState::Running && rt::now() < until {
@@ -60,18 +63,22 @@ pub(in crate::http) async fn begin(
 /// What has come of the last comparison of a volume's copies, since this node was started.
 #[utoipa::path(
     get, path = "/v1/volumes/{name}/verify", tag = "volumes", operation_id = "show_verification",
-    params(("name" = String, Path, description = "The volume's name or identity")),
+    params(("name" = String, Path, description = "The volume's name or identity"), OfNode),
     responses(
         (status = OK, description = "What was found so far", body = Verification),
-        (status = NOT_FOUND, description = "`volume_not_found`, `not_verified`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`volume_not_found`, `not_verified`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
 pub(in crate::http) async fn show(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
+    Parameters(OfNode { node }): Parameters<OfNode>,
 ) -> Result<axum::Json<Verification>, Refusal> {
     let asked = name.clone();
-    let last = |control: Rc<Control>| async move { control.verification(&asked) };
+    let last = move |control: Rc<Control>| async move {
+        control.check_is_here(node)?;
+        control.verification(&asked)
+    };
     let found = state.call(last).await?.ok_or_else(|| {
         let detail = format!("the copies of volume {name:?} were not compared since this node was started");
         Refusal::new(StatusCode::NOT_FOUND, "not_verified", detail)
