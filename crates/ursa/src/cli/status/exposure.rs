@@ -1,5 +1,7 @@
 //! What can still be lost: what the loss of each node would do to volumes now.
 
+use std::collections::BTreeMap;
+
 use super::Observed;
 use crate::cli::table::list;
 use crate::loss::{Cluster, outcome};
@@ -28,16 +30,19 @@ pub(super) fn lines(observed: &Observed) -> Vec<String> {
             lines.push(format!("if node {} is lost: {}: {outcome}", node.id, named(&volumes)));
         }
     }
-    let alone: Vec<&str> = observed
-        .volumes
-        .iter()
-        .filter(|volume| volume.copies.is_empty())
-        .map(|volume| volume.name.as_str())
-        .collect();
-    if !alone.is_empty() {
+    // By the node that has them; without a cluster it is this one.
+    let mut alone: BTreeMap<Option<u16>, Vec<&str>> = BTreeMap::new();
+    for volume in observed.volumes.iter().filter(|volume| volume.copies.is_empty()) {
+        alone.entry(volume.node).or_default().push(&volume.name);
+    }
+    for (node, volumes) in alone {
+        let (lost, on) = match node {
+            Some(node) => (format!("node {node}"), "that"),
+            None => ("this node".into(), "this"),
+        };
         lines.push(format!(
-            "if this node is lost: {}: nobody serves until it is back: on this node alone",
-            named(&alone)
+            "if {lost} is lost: {}: nobody serves until it is back: on {on} node alone",
+            named(&volumes)
         ));
     }
     lines

@@ -119,13 +119,16 @@ fn of_problems(observed: &Observed) -> Vec<Finding> {
 fn of_missing(observed: &Observed) -> Vec<Finding> {
     let nodes = observed.nodes.as_deref().unwrap_or_default();
     let is_down = |id: u16| nodes.iter().any(|node| node.id == id && !node.up);
-    let missing = observed.problems.missing.iter().filter(|one| !is_down(one.node));
-    let finding = |one: &Missing| {
+    let finding = |one: &Missing, what: &str| {
         let name = node_words(one.node, &one.node_name);
-        let cause = format!("{} does not say how it is: {}.", capital(&name), one.reason);
+        let cause = format!("{} does not say {what}: {}.", capital(&name), one.reason);
         degraded(cause, &format!("Ask on its machine ({})", one.node_name), "ursa status".into())
     };
-    missing.map(finding).collect()
+    let silent = &observed.problems.missing;
+    let is_said = |id: u16| silent.iter().any(|one| one.node == id);
+    let how = silent.iter().filter(|one| !is_down(one.node)).map(|one| finding(one, "how it is"));
+    let what = observed.missing.iter().filter(|one| !is_down(one.node) && !is_said(one.node));
+    how.chain(what.map(|one| finding(one, "what it has"))).collect()
 }
 
 /// How it is altogether.
@@ -147,7 +150,8 @@ fn degraded(cause: String, action: &str, command: String) -> Finding {
 
 fn of_volume(volume: &Volume) -> Option<Finding> {
     let name = &volume.name;
-    let show = format!("ursa volume show {name}");
+    let of = volume.node.map(|node| format!(" --node {node}")).unwrap_or_default();
+    let show = format!("ursa volume show {name}{of}");
     let in_sync = volume.copies.iter().any(|copy| copy.state == CopyState::InSync);
     if volume.fork.as_ref().is_some_and(|fork| fork.split) {
         let cause = format!("Volume {name} is split: two nodes have data of it that the other has not.");
@@ -157,7 +161,8 @@ fn of_volume(volume: &Volume) -> Option<Finding> {
     }
     // Another node may serve it though this one does not.
     if let Some(problem) = volume.problem.as_ref().filter(|_| !in_sync || volume.copies.len() < 2) {
-        let cause = format!("Volume {name} is not served: {problem}");
+        let of = volume.node.map(|node| format!(" of node {node}")).unwrap_or_default();
+        let cause = format!("Volume {name}{of} is not served: {problem}");
         return Some(lost(cause, "See what it waits for", show));
     }
     if !volume.copies.is_empty() && !in_sync {
@@ -232,7 +237,7 @@ fn of_node(nodes: &[ClusterNode], node: &ClusterNode) -> Option<Finding> {
     }
 }
 
-fn node_words(id: u16, name: &str) -> String {
+pub(super) fn node_words(id: u16, name: &str) -> String {
     format!("node {id} ({name})")
 }
 
@@ -273,6 +278,21 @@ fn of_two(nodes: &[ClusterNode]) -> Option<Finding> {
     Some(finding(Health::Healthy, cause.into(), action, "ursa node token".into()))
 }
 
+/// `default of node 2 (server2)`; without a cluster the name alone.
+fn pool_words(pool: &Pool) -> String {
+    match pool.node {
+        Some(node) => {
+            format!("{} of {}", pool.name, node_words(node, pool.node_name.as_deref().unwrap_or("-")))
+        }
+        None => pool.name.clone(),
+    }
+}
+
+/// How a command names the node of a pool.
+pub(super) fn at_node(pool: &Pool) -> String {
+    pool.node.map(|node| format!(" --node {node}")).unwrap_or_default()
+}
+
 fn is_well(pool: &Pool) -> bool {
     matches!(pool.state, PoolState::Online | PoolState::Exported)
 }
@@ -286,8 +306,8 @@ fn of_pool(pool: &Pool, observed: &Observed) -> Option<Finding> {
     let in_cluster = observed.nodes.is_some();
     let said = observed.problems.items.iter().filter(|problem| is_about(problem, pool));
     let since = first(said.filter_map(|problem| problem.since));
-    let name = &pool.name;
-    let reopen = format!("ursa pool reopen {name}");
+    let (name, of) = (pool_words(pool), at_node(pool));
+    let reopen = format!("ursa pool reopen {}{of}", pool.name);
     // In a cluster other nodes may have copies of what is on it: what is not served is said of the volume.
     let health = if in_cluster { Health::Degraded } else { Health::Lost };
     let reason = pool.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -317,8 +337,8 @@ fn nearly_full(pool: &Pool) -> Option<Finding> {
     {
         return None;
     }
-    let cause = format!("Pool {} is nearly full: new volumes may not fit.", pool.name);
-    let command = format!("ursa pool add-disk {} DISK", pool.name);
+    let cause = format!("Pool {} is nearly full: new volumes may not fit.", pool_words(pool));
+    let command = format!("ursa pool add-disk {} DISK{}", pool.name, at_node(pool));
     Some(finding(Health::Healthy, cause, "Add a disk to it", command))
 }
 

@@ -8,10 +8,11 @@ mod tests;
 
 use std::panic::resume_unwind;
 use std::process::ExitCode;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use api::{
-    Client, ClientError, ClusterNode, CopyState, CopySync, List, Node, NodeProblem, Pool, Target, Volume,
+    Client, ClientError, ClusterNode, CopyState, CopySync, List, Missing, Node, NodeProblem, Pool, Target,
+    Volume,
 };
 use clap::Args;
 use serde::Serialize;
@@ -37,10 +38,13 @@ struct Observed {
     nodes: Option<Vec<ClusterNode>>,
     /// What all nodes say themselves, and which of them do not answer.
     problems: List<NodeProblem>,
+    /// Of all nodes, like volumes and sessions.
     pools: Vec<Pool>,
     volumes: Vec<Volume>,
     targets: Vec<Target>,
     sessions: usize,
+    /// Nodes whose pools, volumes or sessions are missing, by number.
+    missing: Vec<Missing>,
     /// When it was asked, in seconds since 1970.
     asked_at: u64,
 }
@@ -60,10 +64,13 @@ struct Report<'a> {
     syncs: Vec<Sync<'a>>,
     /// What the loss of each node would do now.
     losses: Vec<String>,
+    /// Of all nodes, like volumes and sessions.
     pools: &'a [Pool],
     volumes: usize,
     targets: usize,
     sessions: usize,
+    /// Nodes whose pools, volumes or sessions are missing.
+    missing: &'a [Missing],
 }
 
 /// A copy that is not in sync.
@@ -92,19 +99,26 @@ impl Status {
 
     fn run(&self, client: &Client, output: &Output) -> Result<Health, CliError> {
         let node = client.node()?;
-        // With each of these a node that does not answer is waited for, two seconds: both at once.
-        let (volumes, problems) = thread::scope(|scope| {
+        // With each of these a node that does not answer is waited for, two seconds: all at once.
+        let (volumes, problems, pools, sessions) = thread::scope(|scope| {
             let problems = scope.spawn(|| client.problems_of("all"));
-            (client.volumes(), problems.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            let pools = scope.spawn(|| client.pools_of("all"));
+            let sessions = scope.spawn(|| client.sessions_of("all"));
+            (client.volumes(), joined(problems), joined(pools), joined(sessions))
         });
+        let (volumes, pools, sessions) = (volumes?, pools?, sessions?);
+        let mut missing = [volumes.missing, pools.missing, sessions.missing].concat();
+        missing.sort_by_key(|one| one.node);
+        missing.dedup_by_key(|one| one.node);
         let observed = Observed {
             node,
             nodes: cluster(client)?,
             problems: problems?,
-            pools: client.pools()?,
-            volumes: volumes?,
+            pools: pools.items,
+            volumes: volumes.items,
             targets: client.targets()?,
-            sessions: client.sessions()?.len(),
+            sessions: sessions.items.len(),
+            missing,
             asked_at: unix_now(),
         };
         let findings = health::findings(&observed);
@@ -115,6 +129,10 @@ impl Status {
         })?;
         Ok(report.health)
     }
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// With `--check`: nobody answered, or not what was asked.
@@ -135,6 +153,7 @@ impl Observed {
             volumes: self.volumes.len(),
             targets: self.targets.len(),
             sessions: self.sessions,
+            missing: &self.missing,
         }
     }
 

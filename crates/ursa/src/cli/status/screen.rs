@@ -1,8 +1,11 @@
 //! The report in words, on one screen.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use api::{Change, ClusterNode, Pool, PoolState};
 
-use super::health::{Finding, Health};
+use super::health::{Finding, Health, at_node, node_words};
 use super::{Observed, Report, Sync};
 use crate::cli::sync::sync_line;
 use crate::cli::table::{age, fields, lasting, list, size};
@@ -40,11 +43,13 @@ pub(super) fn text(observed: &Observed, report: &Report<'_>) -> String {
         counted(node.cores, "core"),
         list(&node.portals, "-")
     );
+    let silent = list(report.missing.iter().map(|one| node_words(one.node, &one.node_name)), "");
     let has = format!(
-        "{}, {}, {}",
+        "{}, {}, {}{}",
         counted(report.volumes, "volume"),
         counted(report.targets, "target"),
-        counted(report.sessions, "session")
+        counted(report.sessions, "session"),
+        if silent.is_empty() { String::new() } else { format!("; NOT ALL: without {silent}") }
     );
     let change =
         |change: &Change| format!("{}, for {}: waits for {}", change.what, age(change.age), change.waits_for);
@@ -58,7 +63,7 @@ pub(super) fn text(observed: &Observed, report: &Report<'_>) -> String {
         ("Losses", shortened(report.losses.clone(), "nothing: there is no volume")),
         ("Action", action(report.findings)),
         ("Advice", shortened(advice.iter().map(|finding| finding.cause.clone()).collect(), "none")),
-        ("Pools", shortened(report.pools.iter().map(pool).collect(), "none")),
+        ("Pools", shortened(pools(report), "none")),
         ("Has", has),
         ("Changes", shortened(node.changes.iter().map(change).collect(), "none under way")),
     ])
@@ -158,9 +163,34 @@ fn action(findings: &[Finding]) -> String {
     shortened(lines, "none needed")
 }
 
+/// A line for each node with its pools, and for each whose pools are missing; without a cluster one for each pool.
+fn pools(report: &Report<'_>) -> Vec<String> {
+    let mut lines: BTreeMap<u16, String> = BTreeMap::new();
+    let mut here = Vec::new();
+    for one in report.pools {
+        let Some(node) = one.node else {
+            here.push(pool(one));
+            continue;
+        };
+        match lines.entry(node) {
+            Entry::Occupied(mut line) => *line.get_mut() += &format!("; {}", pool(one)),
+            Entry::Vacant(place) => {
+                let name = node_words(node, one.node_name.as_deref().unwrap_or("-"));
+                place.insert(format!("{name}: {}", pool(one)));
+            }
+        }
+    }
+    for one in report.missing {
+        let name = node_words(one.node, &one.node_name);
+        lines.entry(one.node).or_insert_with(|| format!("{name}: MISSING: {}", one.reason));
+    }
+    here.extend(lines.into_values());
+    here
+}
+
 fn pool(pool: &Pool) -> String {
     match pool.state {
         PoolState::Online => format!("{}: {} free of {}", pool.name, size(pool.free), size(pool.total)),
-        _ => format!("{}: see `ursa pool show {}`", pool.name, pool.name),
+        _ => format!("{}: see `ursa pool show {}{}`", pool.name, pool.name, at_node(pool)),
     }
 }

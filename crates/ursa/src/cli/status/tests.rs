@@ -2,7 +2,7 @@
 
 use api::{
     Change, ClusterNode, CopyState, CopySync, DiskFailure, List, Missing, Node, NodeProblem, Pool, PoolDisk,
-    PoolState, RecordPlace, Since, SyncRestraint, VolumeCopy, VolumeFork,
+    PoolState, RecordPlace, Since, SyncRestraint, Volume, VolumeCopy, VolumeFork,
 };
 
 use super::health::{self, Health};
@@ -55,6 +55,7 @@ fn alone() -> Observed {
         volumes: vec![volume("db", Vec::new())],
         targets: Vec::new(),
         sessions: 1,
+        missing: Vec::new(),
         asked_at: 1000,
     }
 }
@@ -275,6 +276,11 @@ Changes  deleting volume \"x\", for 6m40s: waits for an answer from /dev/sdb
     );
 }
 
+/// The pool of a node of a cluster.
+fn of_node(node: u16, state: PoolState) -> Pool {
+    Pool { node: Some(node), node_name: Some(format!("server{node}")), ..pool(state) }
+}
+
 fn missing() -> Missing {
     Missing { node: 2, node_name: "server2".into(), reason: "it did not answer within 2 s".into() }
 }
@@ -282,7 +288,7 @@ fn missing() -> Missing {
 #[test]
 fn what_other_nodes_say_is_theirs_and_what_several_say_is_said_once() {
     let mut observed = cluster();
-    observed.pools = vec![Pool { node: Some(1), ..pool(PoolState::ReadOnly) }];
+    observed.pools = vec![of_node(1, PoolState::ReadOnly)];
     let since = |at, problem| NodeProblem { since: Some(Since::exactly(at)), ..problem };
     observed.problems.items = vec![
         since(910, problem(Some(1), "pool default takes no changes")),
@@ -293,25 +299,64 @@ fn what_other_nodes_say_is_theirs_and_what_several_say_is_said_once() {
     shows(
         &observed,
         Health::Degraded,
-        "DEGRADED: Pool default takes no changes: its metadata could not be written. (2 more: `ursa status`)",
+        "DEGRADED: Pool default of node 1 (server1) takes no changes: its metadata could not be written. (2 more: `ursa status`)",
         "\
 Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
 Cluster  3 of 3 nodes up, 4 of 4 copies in sync
-State    DEGRADED: Pool default takes no changes: its metadata could not be written. (for 1m30s)
+State    DEGRADED: Pool default of node 1 (server1) takes no changes: its metadata could not be written. (for 1m30s)
          Node 1 (server1), node 3 (server3): etcd cannot be used (for 20s)
          Node 2 (server2): pool default takes no changes
 Scan     nothing to copy: all copies are in sync
 Losses   if node 1 is lost: db, mail: goes on after about a second
          if node 2 is lost: db, mail: goes on after about a second
-Action   Look after its disks (dmesg), then open it again: ursa pool reopen default
+Action   Look after its disks (dmesg), then open it again: ursa pool reopen default --node 1
          Follow what it says; the log of node 1 (server1), node 3 (server3) has more: journalctl -u ursa
          Follow what it says; the log of node 2 (server2) has more: journalctl -u ursa
 Advice   none
-Pools    default: see `ursa pool show default`
+Pools    node 1 (server1): default: see `ursa pool show default --node 1`
 Has      2 volumes, 0 targets, 1 session
 Changes  none under way
 ",
     );
+}
+
+#[test]
+fn what_all_nodes_have_is_told_and_who_does_not_say() {
+    let mut observed = cluster();
+    observed.pools = vec![
+        of_node(2, PoolState::Online),
+        of_node(1, PoolState::Online),
+        Pool { name: "fast".into(), ..of_node(1, PoolState::Exported) },
+    ];
+    observed.volumes.push(Volume { node: Some(2), ..volume("own", Vec::new()) });
+    observed.sessions = 5;
+    observed.missing = vec![Missing { node: 3, node_name: "server3".into(), ..missing() }];
+    shows(
+        &observed,
+        Health::Degraded,
+        "DEGRADED: Node 3 (server3) does not say what it has: it did not answer within 2 s.",
+        "\
+Node     server1, ursa 0.1.0, up 1d01h; 2 cores, iSCSI 0.0.0.0:3260
+Cluster  3 of 3 nodes up, 4 of 4 copies in sync
+State    DEGRADED: Node 3 (server3) does not say what it has: it did not answer within 2 s.
+Scan     nothing to copy: all copies are in sync
+Losses   if node 1 is lost: db, mail: goes on after about a second
+         if node 2 is lost: db, mail: goes on after about a second
+         if node 2 is lost: own: nobody serves until it is back: on that node alone
+Action   Ask on its machine (server3): ursa status
+Advice   none
+Pools    node 1 (server1): default: 80G free of 100G; fast: see `ursa pool show fast --node 1`
+         node 2 (server2): default: 80G free of 100G
+         node 3 (server3): MISSING: it did not answer within 2 s
+Has      3 volumes, 0 targets, 5 sessions; NOT ALL: without node 3 (server3)
+Changes  none under way
+",
+    );
+    // Of one that is down it is said once.
+    observed.nodes.as_mut().unwrap()[2].up = false;
+    let findings = health::findings(&observed);
+    let of_third = findings.iter().filter(|finding| finding.cause.starts_with("Node 3 ("));
+    assert_eq!(of_third.count(), 1, "{findings:?}");
 }
 
 #[test]
