@@ -43,7 +43,8 @@ const PLACES: Place[] = [
 
 export function Shell() {
   const [open, { toggle, close }] = useDisclosure()
-  const { path } = useRoute()
+  const route = useRoute()
+  const { path } = route
   const at = path.join('/')
   const shown = useRef(at)
   useEffect(() => {
@@ -90,7 +91,7 @@ export function Shell() {
         </AppShell.Section>
       </AppShell.Navbar>
       <AppShell.Main tabIndex={-1} style={{ outline: 'none' }}>
-        {screenAt(path)}
+        {screenAt(route)}
       </AppShell.Main>
     </AppShell>
   )

@@ -87,17 +87,18 @@ export const useProblems = () => useQuery({ ...PROBLEMS, select: itemsOf })
 /** The links between nodes, as each of them sees its own; not asked for without a cluster. */
 export const useLinks = (cluster: boolean) => useQuery({ ...LINKS, select: itemsOf, enabled: cluster })
 
-/** The nodes whose volumes, pools, sessions, problems or links are not in the list, and why. */
+/** The nodes whose volumes (those that they have alone), pools, sessions, problems or links are not in the list, and why. */
 export const useMissingVolumes = () => useQuery({ ...VOLUMES, select: missingOf }).data ?? NONE
 export const useMissingPools = () => useQuery({ ...POOLS, select: missingOf }).data ?? NONE
 export const useMissingSessions = () => useQuery({ ...SESSIONS, select: missingOf }).data ?? NONE
 export const useMissingProblems = () => useQuery({ ...PROBLEMS, select: missingOf }).data ?? NONE
 export const useMissingLinks = (cluster: boolean) => useQuery({ ...LINKS, select: missingOf, enabled: cluster }).data ?? NONE
 
-export const useVolume = (name: string) =>
+/** A volume by name, or what the node of this number calls so. */
+export const useVolume = (name: string, node?: number) =>
   useQuery({
-    queryKey: ['volumes', name],
-    queryFn: () => data(api.GET('/v1/volumes/{name}', { params: { path: { name } } })),
+    queryKey: ['volumes', name, node],
+    queryFn: () => data(api.GET('/v1/volumes/{name}', { params: { path: { name }, query: node === undefined ? {} : { node } } })),
     refetchInterval: SOON,
   })
 

@@ -2,7 +2,7 @@ import { Alert, Group, MultiSelect, Select, Stack, Table, Tabs, Text, Title } fr
 import { useMemo, useState } from 'react'
 import { api, data } from '../api/client'
 import { type HostSetupWanted, useHostSetup, useHosts, useMissingSessions, useNode, useNodes, useSessions, useTargets, useVolumes } from '../api/queries'
-import type { Host, Session, Target } from '../api/types'
+import type { ClusterNode, Host, Session, Target } from '../api/types'
 import { Ask, DeedButton, Said } from '../parts/deed'
 import { MissingNote } from '../parts/MissingNote'
 import { Panel } from '../parts/Panel'
@@ -10,11 +10,12 @@ import { Paste } from '../parts/Paste'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
 import { Tried } from '../parts/Tried'
-import { link, useRoute } from '../route'
+import { useRoute } from '../route'
 import { onNode, ursa } from '../words/command'
 import { elsewhere } from '../words/missing'
 import { targetFor } from '../words/hosttarget'
 import { duration, plural, size } from '../words/size'
+import { volumeLink } from '../words/volume'
 import { HostForm } from './HostForm'
 import { TargetForm } from './TargetForm'
 
@@ -103,7 +104,7 @@ const SYSTEMS: { value: System; label: string }[] = [
   { value: 'proxmox', label: 'Proxmox VE' },
 ]
 
-/** `wanted`: the name of the volume that a host is to use, if one was named. */
+/** `wanted`: the name or identity of the volume that a host is to use, if one was named. */
 function SetupPanel({ wanted }: { wanted?: string }) {
   const targets = useTargets()
   const volumes = useVolumes()
@@ -113,7 +114,7 @@ function SetupPanel({ wanted }: { wanted?: string }) {
   const [chosen, setChosen] = useState<string>()
   const [system, setSystem] = useState<System>('linux')
   const [portals, setPortals] = useState<string[]>()
-  const asked = volumes.data?.find((one) => one.name === wanted)
+  const asked = volumes.data?.find((one) => one.id === wanted) ?? volumes.data?.find((one) => one.name === wanted)
   // A volume that was asked for and is not known yet is waited for: else another one's target would be shown for a moment.
   const target = targets.data && (wanted === undefined || !volumes.isPending || chosen) ? targetFor(targets.data, { target: chosen, volume: asked }) : undefined
   const seen = volumes.data?.filter((one) => one.maps.some((map) => map.target === target?.name)) ?? []
@@ -122,7 +123,8 @@ function SetupPanel({ wanted }: { wanted?: string }) {
   // Those of nodes with a copy of the volume; what a node says when it listens everywhere is replaced by how this page reaches it.
   const known = useMemo(() => {
     const copies = volume?.copies ?? []
-    const all = nodes.data ? nodes.data.filter((one) => !one.witness && (copies.length === 0 ? one.here : copies.some((copy) => copy.node === one.id))).flatMap((one) => one.portals) : (node.data?.portals ?? [])
+    const has = (one: ClusterNode) => (copies.length > 0 ? copies.some((copy) => copy.node === one.id) : typeof volume?.node === 'number' ? one.id === volume.node : one.here)
+    const all = nodes.data ? nodes.data.filter((one) => !one.witness && has(one)).flatMap((one) => one.portals) : (node.data?.portals ?? [])
     return [...new Set(all.map((portal) => portal.replace(/^(0\.0\.0\.0|\[::\])(?=:)/, location.hostname)))]
   }, [nodes.data, node.data, volume])
   const used = portals?.filter((portal) => known.includes(portal)) ?? known
@@ -149,7 +151,7 @@ function SetupPanel({ wanted }: { wanted?: string }) {
             <Alert color="yellow">This target has no LUNs: a host that logs in there finds nothing, until a volume is mapped to it (under the volume, “More”).</Alert>
           )}
           {asked && !target ? (
-            <Empty>No host group sees volume <To href={link('volumes', asked.name)}>{asked.name}</To>: map it for one first, there under “More”. Or choose another target.</Empty>
+            <Empty>No host group sees volume <To href={volumeLink(asked)}>{asked.name}</To>: map it for one first, there under “More”. Or choose another target.</Empty>
           ) : !target ? (
             targets.error ? <ProblemAlert error={targets.error} what="The targets cannot be listed" /> : <Empty>The targets are being asked for.</Empty>
           ) : used.length > 0 ? (
@@ -199,7 +201,7 @@ function Targets() {
                     const volume = volumes.data?.find((one) => one.id === map.volume_id)
                     return (
                       <Text size="sm" key={`${map.lun} ${map.host}`}>
-                        {map.lun}: {volume ? <To href={link('volumes', volume.name)}>{volume.name}</To> : (map.volume ?? 'a volume of another node')} for {map.host}
+                        {map.lun}: {volume ? <To href={volumeLink(volume)}>{volume.name}</To> : (map.volume ?? 'a volume of another node')} for {map.host}
                       </Text>
                     )
                   })}

@@ -15,15 +15,16 @@ import { SyncRow } from '../parts/SyncRow'
 import { link } from '../route'
 import { keyOf } from '../words/events'
 import { LOSS_TONE } from '../words/losses'
+import { elsewhere } from '../words/missing'
 import { agreement, etcdDecides } from '../words/record'
 import { size } from '../words/size'
 import { copyStateMeaning, syncsOf } from '../words/sync'
-import { isElsewhere, volumeState } from '../words/volume'
+import { aloneOn, isElsewhere, volumeState } from '../words/volume'
 import { VolumeActions } from './VolumeActions'
 import { PathsPanel } from './VolumePaths'
 
-export function VolumeScreen({ name }: { name: string }) {
-  const volume = useVolume(name)
+export function VolumeScreen({ name, node }: { name: string; node?: number }) {
+  const volume = useVolume(name, node)
   const nodes = useNodes()
   const samples = useLiveVolume(volume.data?.id)
   if (!volume.data) {
@@ -68,7 +69,7 @@ export function VolumeScreen({ name }: { name: string }) {
         <LossPanel volume={one} at={at} />
       </SimpleGrid>
       <LivePanel title="Load now" what="do with it" samples={samples} />
-      <HistogramPanel name={one.name} />
+      <HistogramPanel volume={one} />
       <PathsPanel volume={one} nodes={nodes.data ?? undefined} at={at} />
       <EventsPanel volume={one} />
       <FactsPanel volume={one} at={at} />
@@ -93,8 +94,16 @@ export function NoVolume({ name, error }: { name: string; error: unknown }) {
   )
 }
 
-function HistogramPanel({ name }: { name: string }) {
-  const counted = useCounted(name)
+function HistogramPanel({ volume }: { volume: Volume }) {
+  const counted = useCounted(volume.name)
+  const nodes = useNodes()
+  if (elsewhere(volume, nodes.data) !== undefined) {
+    return (
+      <Panel title="How long requests take">
+        <Empty>Requests to it go through {aloneOn(volume)} alone, which counts them: the histogram is in that node’s own console. Rates and mean times are above.</Empty>
+      </Panel>
+    )
+  }
   return (
     <Panel title="How long requests take" at={counted.at} note="Through the node that this page asks, since this page looks: from the arrival of all data of a request to its answer.">
       {counted.problem && !counted.of ? <ProblemAlert error={counted.problem} what="No figures" /> : <Histogram of={counted.of} />}
@@ -108,7 +117,7 @@ function CopiesPanel({ volume, nodes, at }: { volume: Volume; nodes?: ClusterNod
     <Panel title="Copies" at={at}>
       {copies.length === 0 ? (
         <Empty>
-          It is on this node alone, and the others do not know of it. A volume that shall outlive a node is made with copies:{' '}
+          It is on {aloneOn(volume)} alone, in no record of the cluster: other nodes see it as long as that one answers. A volume that shall outlive a node is made with copies:{' '}
           <To href="#/create">create one with two or three</To>, and copy the data over on a host.
         </Empty>
       ) : (
@@ -153,7 +162,7 @@ function LossPanel({ volume, at }: { volume: Volume; at: number }) {
     <Panel title="What happens if a node fails" at={at}>
       {copies.length === 0 ? (
         <Text size="sm">
-          {volume.kind === 'ram' ? 'Its data is lost when this node is restarted: it is in memory, and has no other copy.' : 'If this node is lost, nobody can use it until the node is back: it has no other copy.'}
+          {volume.kind === 'ram' ? `Its data is lost when ${aloneOn(volume)} is restarted: it is in memory, and has no other copy.` : `If ${aloneOn(volume)} is lost, nobody can use it until the node is back: it has no other copy.`}
         </Text>
       ) : losses.length === 0 ? (
         <Empty>That cannot be said now: the node that this page asks does not know how the others are.</Empty>

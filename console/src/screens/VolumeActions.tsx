@@ -7,8 +7,9 @@ import type { Verification, Volume } from '../api/types'
 import { Ask, DeedButton, Said } from '../parts/deed'
 import { Tried } from '../parts/Tried'
 import { go, link } from '../route'
-import { ursa } from '../words/command'
+import { onNode, ursa } from '../words/command'
 import { exactSize, parseSize, size } from '../words/size'
+import { aloneAt, aloneOn, volumeLink } from '../words/volume'
 
 type Open = 'grow' | 'rename' | 'map' | 'unmap' | 'verify' | 'fork' | 'delete'
 
@@ -22,7 +23,7 @@ export function VolumeActions({ volume }: { volume: Volume }) {
       <DeedButton variant="default" onClick={() => setOpen('grow')}>
         Grow
       </DeedButton>
-      <DeedButton variant="default" href={`${link('volumes', volume.name)}/copies`} because={copies.length === 0 ? 'It is on this node alone; a volume that has copies is made so.' : undefined}>
+      <DeedButton variant="default" href={`${link('volumes', volume.name)}/copies`} because={copies.length === 0 ? `It is on ${aloneOn(volume)} alone; a volume that has copies is made so.` : undefined}>
         Copies
       </DeedButton>
       <Menu position="bottom-end" disabled={forbidden !== undefined}>
@@ -58,6 +59,7 @@ interface Dialogue {
   close: () => void
 }
 
+// By its identity: another node may have one of the same name.
 const path = (volume: Volume) => ({ params: { path: { name: volume.id } } })
 
 function Grow({ volume, opened, close }: Dialogue) {
@@ -71,7 +73,7 @@ function Grow({ volume, opened, close }: Dialogue) {
       title={`Grow ${volume.name}`}
       label="Grow it"
       ready={bytes !== undefined && !wrong}
-      command={ursa('volume', 'resize', volume.name, bytes ? exactSize(bytes) : 'SIZE')}
+      command={ursa('volume', 'resize', volume.name, bytes ? exactSize(bytes) : 'SIZE', ...onNode(aloneAt(volume)))}
       act={() => data(api.PATCH('/v1/volumes/{name}', { ...path(volume), body: { size: bytes } }))}
       done={`${volume.name} has ${text} now. Hosts see it after a rescan.`}
     >
@@ -90,10 +92,10 @@ function Rename({ volume, opened, close }: Dialogue) {
       title={`Rename ${volume.name}`}
       label="Rename it"
       ready={name !== '' && name !== volume.name}
-      command={ursa('volume', 'rename', volume.name, name || 'NEW-NAME')}
+      command={ursa('volume', 'rename', volume.name, name || 'NEW-NAME', ...onNode(aloneAt(volume)))}
       act={async () => {
         await data(api.PATCH('/v1/volumes/{name}', { ...path(volume), body: { name } }))
-        go(link('volumes', name))
+        go(volumeLink({ ...volume, name }))
       }}
       done={`It is called ${name} now.`}
     >
@@ -119,7 +121,7 @@ function MapIt({ volume, opened, close }: Dialogue) {
       ready={host !== null && target !== ''}
       command={[
         ...(known ? [] : [`# if there is no such target yet:\n${ursa('target', 'create', target)}`]),
-        [ursa('map', 'create', target, volume.name, '--host', host ?? 'HOST'), number === undefined ? '' : `--lun ${number}`].join(' ').trim(),
+        ursa('map', 'create', target, volume.name, '--host', host ?? 'HOST', ...(number === undefined ? [] : ['--lun', number]), ...onNode(aloneAt(volume))),
       ].join('\n')}
       act={async () => {
         if (!known) {
@@ -248,7 +250,7 @@ function Delete({ volume, opened, close }: Dialogue) {
       label="Delete it with all its data"
       danger
       typed={volume.name}
-      command={`${ursa('volume', 'delete', volume.name)}${mapped ? ' --force' : ''}`}
+      command={ursa('volume', 'delete', volume.name, mapped ? '--force' : '', ...onNode(aloneAt(volume)))}
       act={async () => {
         await data(api.DELETE('/v1/volumes/{name}', { params: { path: { name: volume.id }, query: { force: mapped } } }))
         go('#/volumes')
@@ -257,6 +259,7 @@ function Delete({ volume, opened, close }: Dialogue) {
     >
       <Said>
         {size(volume.size)} of data {(volume.copies ?? []).length > 1 ? `and all ${volume.copies?.length} copies of it ` : ''}are gone for good.{' '}
+        {typeof volume.node === 'number' && `${aloneOn(volume)} alone has it. `}
         {mapped ? `It is taken away from ${[...new Set(volume.maps.map((map) => map.host))].join(', ')}.` : 'Nobody sees it now.'}
       </Said>
       <Tried method="DELETE" path={`/v1/volumes/${volume.id}?force=${mapped}`} failure="It cannot be deleted" />

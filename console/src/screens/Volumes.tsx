@@ -10,9 +10,9 @@ import { MissingNote } from '../parts/MissingNote'
 import { Empty, ProblemAlert, To } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
 import { State } from '../parts/State'
-import { go, link } from '../route'
+import { go } from '../route'
 import { count, plural, rate, size } from '../words/size'
-import { copiesWord, kindWord, volumeState } from '../words/volume'
+import { copiesWord, kindWord, nodesWord, volumeLink, volumeState } from '../words/volume'
 
 type Filter = 'all' | 'attention' | 'busy'
 type Order = 'name' | 'size' | 'load'
@@ -30,6 +30,7 @@ export function Volumes() {
   const [filter, setFilter] = useState<Filter>('all')
   const [on, setOn] = useState<string | null>(null)
   const [order, setOrder] = useState<Order>('name')
+  const several = (nodes.data?.length ?? 0) > 1
   const all = volumes.data
   const attention = all?.filter((volume) => volumeState(volume).tone !== 'ok').length ?? 0
   const shown = useMemo(() => {
@@ -41,9 +42,9 @@ export function Volumes() {
     const found = (all ?? []).filter(
       (volume) =>
         (filter !== 'attention' || volumeState(volume).tone !== 'ok') &&
-        (on === null || (volume.copies ?? []).some((copy) => String(copy.node) === on)) &&
+        (on === null || String(volume.node) === on || (volume.copies ?? []).some((copy) => String(copy.node) === on)) &&
         (filter !== 'busy' || load(volume) > 0) &&
-        (wanted === '' || [volume.name, volume.pool, volume.kind, ...volume.maps.flatMap((map) => [map.target, map.host]), ...(volume.copies ?? []).map((copy) => copy.node_name)].some((field) => field.toLowerCase().includes(wanted))),
+        (wanted === '' || [volume.name, volume.pool, volume.kind, ...volume.maps.flatMap((map) => [map.target, map.host]), nodesWord(volume)].some((field) => field.toLowerCase().includes(wanted))),
     )
     if (order === 'size') found.sort((a, b) => b.size - a.size)
     if (order === 'load') found.sort((a, b) => load(b) - load(a))
@@ -82,7 +83,7 @@ export function Volumes() {
                 { value: 'busy', label: 'In use now' },
               ]}
             />
-            {(nodes.data?.length ?? 0) > 1 && (
+            {several && (
               <Select
                 aria-label="On which node"
                 placeholder="On any node"
@@ -105,9 +106,9 @@ export function Volumes() {
             />
             <Age at={volumes.dataUpdatedAt} live />
           </Group>
-          <Rows width={760} head={['Name', 'State', 'Size', 'Kind', 'Copies', 'Seen by', { right: 'Requests a second' }, { right: 'Bandwidth' }]} hover>
+          <Rows width={several ? 860 : 760} head={['Name', 'State', 'Size', 'Kind', 'Copies', several && 'On', 'Seen by', { right: 'Requests a second' }, { right: 'Bandwidth' }]} hover>
             {shown.slice(0, ROWS_MAX).map((volume) => (
-              <Row key={volume.id} volume={volume} now={live.volumes.get(volume.id)} />
+              <Row key={volume.id} volume={volume} now={live.volumes.get(volume.id)} several={several} />
             ))}
           </Rows>
           {all && shown.length === 0 && <Empty>No volume of {all.length} is like that. Change the filter.</Empty>}
@@ -118,9 +119,9 @@ export function Volumes() {
   )
 }
 
-function Row({ volume, now }: { volume: Volume; now?: Sample }) {
+function Row({ volume, now, several }: { volume: Volume; now?: Sample; several: boolean }) {
   const { tone, word, why } = volumeState(volume)
-  const to = link('volumes', volume.name)
+  const to = volumeLink(volume)
   const hosts = [...new Set(volume.maps.map((map) => map.host))]
   return (
     <Table.Tr data-link onClick={() => go(to)}>
@@ -135,6 +136,7 @@ function Row({ volume, now }: { volume: Volume; now?: Sample }) {
       <Table.Td style={{ whiteSpace: 'nowrap' }}>{size(volume.size)}</Table.Td>
       <Table.Td style={{ whiteSpace: 'nowrap' }}>{kindWord(volume.kind)}</Table.Td>
       <Table.Td style={{ whiteSpace: 'nowrap' }}>{copiesWord(volume)}</Table.Td>
+      {several && <Table.Td>{nodesWord(volume)}</Table.Td>}
       <Table.Td>{hosts.length > 0 ? hosts.join(', ') : <Text span size="sm" c="dimmed">nobody yet</Text>}</Table.Td>
       <Table.Td ta="right">{count(now ? now.reads + now.writes : 0)}</Table.Td>
       <Table.Td ta="right" style={{ whiteSpace: 'nowrap' }}>{rate(now ? now.readBytes + now.writeBytes : 0)}</Table.Td>

@@ -3,6 +3,7 @@
 import { Text } from '@mantine/core'
 import type { ReactNode } from 'react'
 import { Empty, To } from '../parts/Problem'
+import type { Route } from '../route'
 import { Copies } from './Copies'
 import { CreateVolume } from './CreateVolume'
 import { Events } from './Events'
@@ -16,7 +17,7 @@ import { Users } from './Users'
 import { VolumeScreen } from './Volume'
 import { Volumes } from './Volumes'
 
-export function screenAt(path: string[]): ReactNode {
+export function screenAt({ path, query }: Route): ReactNode {
   const [place, name, part] = path
   switch (place) {
     case undefined:
@@ -25,7 +26,7 @@ export function screenAt(path: string[]): ReactNode {
       return <Overview />
     case 'volumes':
       if (name === undefined) return <Volumes />
-      return part === 'copies' ? <Copies key={name} name={name} /> : <VolumeScreen key={name} name={name} />
+      return part === 'copies' ? <Copies key={name} name={name} /> : <VolumeScreen key={`${name} ${query.get('node')}`} name={name} node={numberOf(query.get('node'))} />
     case 'create':
       return <CreateVolume />
     case 'topology':
@@ -50,4 +51,9 @@ export function screenAt(path: string[]): ReactNode {
         </Empty>
       )
   }
+}
+
+/** The number of a node in a link; undefined if there is none. */
+function numberOf(text: string | null): number | undefined {
+  return text !== null && /^\d{1,5}$/.test(text) ? Number(text) : undefined
 }

@@ -4,6 +4,7 @@ import type { ClusterNode, Missing, Node, NodeProblem, Pool, Since, Volume } fro
 import { listed } from './missing'
 import { plural } from './size'
 import { progress, syncsOf } from './sync'
+import { aloneOn, volumeLink } from './volume'
 
 /** From well to the worst. `working` mends itself: nothing is to be done but wait. */
 export type Severity = 'ok' | 'working' | 'warning' | 'critical'
@@ -36,10 +37,6 @@ export interface Observed {
 const RANK: Record<Severity, number> = { critical: 0, warning: 1, working: 2, ok: 3 }
 
 export const nameOf = (node: Pick<ClusterNode, 'id' | 'name'>): string => (node.name ? `${node.name} (node ${node.id})` : `node ${node.id}`)
-
-export function volumeLink(volume: Volume): string {
-  return `#/volumes/${encodeURIComponent(volume.name)}`
-}
 
 /** All findings, the worst first. */
 export function findings(observed: Observed): Finding[] {
@@ -143,7 +140,7 @@ function ofVolume(volume: Volume): Finding[] {
   if (volume.problem) {
     return [{
       key: `problem ${volume.id}`, severity: 'critical', link,
-      cause: `Volume ${volume.name} is not served: ${volume.problem}`,
+      cause: `Volume ${volume.name}${typeof volume.node === 'number' ? ` of ${aloneOn(volume)}` : ''} is not served: ${volume.problem}`,
       action: 'Open the volume: it says what it waits for.',
     }]
   }

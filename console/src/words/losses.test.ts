@@ -13,6 +13,12 @@ describe('the loss of a node', () => {
     expect(two).toMatchObject({ outcome: 'goes_on', stops: [], goesOn: 1 })
     expect(other).toMatchObject({ outcome: 'nothing', stops: [], goesOn: 0 })
   })
+  it('is the loss of what that node alone has', () => {
+    const own = volume('own', [], { node: 2, node_name: 'n2', kind: 'ram' })
+    const [one, two] = lossesByNode([own], [node(1), node(2)])
+    expect(one).toMatchObject({ outcome: 'nothing', lost: [] })
+    expect(two).toMatchObject({ outcome: 'data_lost', lost: ['own'] })
+  })
   it('is as bad as the worst of them, and names what is concerned', () => {
     const stops = volume('a', [[1, 'in_sync'], [2, 'outside']], { losses: losses('stops', 'nothing') })
     const lost = volume('b', [[1, 'in_sync']], { kind: 'ram', losses: losses('data_lost') })

@@ -29,10 +29,10 @@ export function lossesByNode(volumes: Volume[], nodes: ClusterNode[]): NodeLoss[
   return nodes.map((node) => {
     const result: NodeLoss = { node, outcome: node.up ? 'nothing' : 'down_now', stops: [], lost: [], goesOn: 0 }
     for (const volume of volumes) {
-      // A volume of one node alone, which no other knows, is known to that node only: the one that was asked.
+      // Of a volume of one node alone no losses are said: it is that node's.
       const alone = (volume.copies ?? []).length === 0
       const found = alone
-        ? node.here
+        ? (volume.node ?? undefined) === undefined ? node.here : volume.node === node.id
           ? ({ outcome: volume.kind === 'ram' ? 'data_lost' : 'stops' } as const)
           : undefined
         : volume.losses?.find((loss) => loss.node === node.id)

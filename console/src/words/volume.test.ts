@@ -1,10 +1,23 @@
 import { expect, it } from 'vitest'
 import { node, volume } from './fixtures'
-import { volumeState } from './volume'
+import { aloneOn, isElsewhere, nodesWord, volumeLink, volumeState } from './volume'
 
 it('takes no offence at a volume whose copies are all on other nodes', () => {
   expect(node(1).here).toBe(true)
   expect(volumeState(volume('db', [[2, 'in_sync'], [3, 'in_sync']], { serving: false })).tone).toBe('ok')
   expect(volumeState(volume('db', [[2, 'in_sync'], [3, 'outside']], { serving: false })).word).toBe('degraded')
   expect(volumeState(volume('db', [[1, 'in_sync'], [3, 'in_sync']], { serving: false })).word).toBe('not here')
+})
+
+it('says of a volume that a node has alone which node that is', () => {
+  const there = volume('my db', [], { node: 2, node_name: 'n2', serving: false })
+  expect(volumeState(there).tone).toBe('ok')
+  expect([isElsewhere(there), aloneOn(there), nodesWord(there), volumeLink(there)]).toEqual([true, 'n2 (node 2)', 'n2', '#/volumes/my%20db?node=2'])
+  expect(volumeState({ ...there, problem: 'its pool is not open' }).word).toBe('not served')
+  const here = volume('db', [], { node: 1, node_name: 'n1' })
+  expect([isElsewhere(here), volumeLink(here)]).toEqual([false, '#/volumes/db?node=1'])
+  const single = volume('db', [])
+  expect([isElsewhere(single), aloneOn(single), nodesWord(single), volumeLink(single)]).toEqual([false, 'this node', 'this node', '#/volumes/db'])
+  expect(nodesWord(volume('db', [[1, 'in_sync'], [3, 'outside']]))).toBe('n1, n3')
+  expect(volumeLink(volume('db', [[1, 'in_sync']]))).toBe('#/volumes/db')
 })

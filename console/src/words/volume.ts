@@ -1,6 +1,7 @@
 // The state of a volume in a word.
 
 import type { Volume } from '../api/types'
+import { link } from '../route'
 import type { Severity } from './health'
 
 export function volumeState(volume: Volume): { tone: Severity; word: string; why: string } {
@@ -19,12 +20,35 @@ export function volumeState(volume: Volume): { tone: Severity; word: string; why
   return { tone: 'ok', word: 'in sync', why: copies.length > 0 ? 'All copies are in sync.' : 'It is served, by one node alone.' }
 }
 
-/** Whether it has copies, and none on the node that was asked, which then need not serve it. */
-export const isElsewhere = (volume: Volume) => (volume.copies ?? []).length > 0 && !(volume.copies ?? []).some((copy) => copy.here)
+/** Whether nothing of it is on the node that was asked, which then need not serve it: its copies are on others, or another one has it alone. */
+export function isElsewhere(volume: Volume): boolean {
+  const copies = volume.copies ?? []
+  if (copies.length > 0) return !copies.some((copy) => copy.here)
+  return typeof volume.node === 'number' && volume.serving === false
+}
+
+/** The node that has it alone: `n2 (node 2)`; without a cluster there is one. */
+export const aloneOn = (volume: Volume) => (typeof volume.node === 'number' ? `${volume.node_name ?? 'a node'} (node ${volume.node})` : 'this node')
+
+/** The number of the node that has it alone. Its name is that node's own: what names it in a command names the node, too. */
+export const aloneAt = (volume: Volume): number | undefined => volume.node ?? undefined
+
+/** Where the console shows it. */
+export function volumeLink(volume: Volume): string {
+  const node = aloneAt(volume)
+  return `${link('volumes', volume.name)}${node === undefined ? '' : `?node=${node}`}`
+}
+
+/** The nodes that have it, by name. */
+export function nodesWord(volume: Volume): string {
+  const copies = volume.copies ?? []
+  if (copies.length === 0) return volume.node_name ?? 'this node'
+  return copies.map((copy) => copy.node_name || `node ${copy.node}`).join(', ')
+}
 
 export function copiesWord(volume: Volume): string {
   const copies = volume.copies ?? []
-  if (copies.length === 0) return 'one, on this node'
+  if (copies.length === 0) return 'one alone'
   return `${copies.filter((copy) => copy.state === 'in_sync').length} of ${copies.length} in sync`
 }
 
