@@ -300,7 +300,7 @@ pub struct VolumeCreate {
     #[schema(maximum = 255)]
     pub lun: Option<u16>,
     /// On how many nodes it has a copy, this one among them if it can. Absent, like `nodes`: on this node alone, and
-    /// no other one knows of it. One copy makes it the cluster's, too.
+    /// in no record of the cluster. One copy makes it the cluster's, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 4)]
     pub copies: Option<u8>,

@@ -104,6 +104,56 @@ fn a_volume_is_changed_through_a_node_that_has_no_copy() {
     wait(LIMIT, "it has moved", || on(&nodes[2], "other") == [3]);
 }
 
+/// Node 1 is told all of it; node 2, later node 3, has the volume, which is in no record.
+#[test]
+fn a_volume_that_a_node_has_alone_is_worked_with_through_another() {
+    let mut nodes = cluster_of_three();
+    let done = |nodes: &[Node; 3], arguments: &[&str]| nodes[0].ursa(arguments).expect_ok();
+    let told = |nodes: &[Node; 3], arguments: &[&str]| nodes[0].ursa_json(arguments);
+    nodes[1].ursa(&["volume", "create", "own", "--size", "32M", "--no-map"]).expect_ok();
+
+    let shown = told(&nodes, &["volume", "show", "own"]);
+    assert_eq!((&shown["node"], &shown["serving"]), (&Value::from(2), &Value::from(false)), "{shown}");
+    assert_eq!(told(&nodes, &["volume", "list"])[0]["id"], shown["id"]);
+    assert!(done(&nodes, &["volume", "list"]).contains("2 alone"));
+    let grown = told(&nodes, &["volume", "resize", "own", "48M"]);
+    assert_eq!(grown["size"], 48 << 20, "{grown}");
+    assert_eq!(nodes[1].ursa_json(&["volume", "show", "own"])["size"], 48 << 20);
+    done(&nodes, &["target", "create", TARGET]);
+    let mapped = told(&nodes, &["map", "create", TARGET, "own", "--host", "any"]);
+    assert_eq!(mapped["volume_id"], shown["id"], "{mapped}");
+
+    // Another node has one of that name, too: nobody guesses which is meant.
+    nodes[2].ursa(&["volume", "create", "own", "--size", "16M", "--no-map"]).expect_ok();
+    let said = nodes[0].ursa(&["volume", "resize", "own", "64M"]);
+    assert!(!said.ok() && said.output.contains("--node"), "{said}");
+    assert_eq!(told(&nodes, &["volume", "show", "own", "--node", "3"])["size"], 16 << 20);
+    assert_eq!(told(&nodes, &["volume", "rename", "own", "third", "--node", "3"])["name"], "third");
+    assert_eq!(nodes[2].ursa_json(&["volume", "show", "third"])["size"], 16 << 20);
+
+    let status = told(&nodes, &["status"]);
+    let pools: BTreeSet<u64> =
+        status["pools"].as_array().into_iter().flatten().filter_map(|pool| pool["node"].as_u64()).collect();
+    assert_eq!((pools, &status["volumes"]), ([1, 2, 3].into(), &Value::from(2)), "{status}");
+    let losses = status["losses"].to_string();
+    assert!(losses.contains("if node 2 is lost: own") && losses.contains("if node 3 is lost: third"), "{losses}");
+
+    // A file is about the cluster and the node that takes it: pruning leaves alone what others have.
+    let file = nodes[0].data_dir().join("nothing.toml");
+    fs::write(&file, "").expect("a file can be written");
+    done(&nodes, &["apply", "-f", file.to_str().expect("our own path"), "--prune", "--yes"]);
+    assert!(nodes[1].ursa(&["volume", "show", "own"]).ok() && nodes[2].ursa(&["volume", "show", "third"]).ok());
+
+    done(&nodes, &["volume", "delete", "own", "--force", "--yes"]);
+    for node in &nodes {
+        assert!(!node.ursa(&["volume", "show", "own"]).ok(), "it is gone");
+    }
+    nodes[2].kill();
+    let is_missed = || nodes[0].ursa(&["volume", "list"]).output.contains("MISSING: what node 3");
+    wait(LIMIT, "it is said whose are missing", is_missed);
+    assert!(done(&nodes, &["status"]).contains("NOT ALL: without node 3"));
+}
+
 /// What goes on, and what has gone on, on all nodes is told by one; and who is missing.
 #[test]
 fn one_node_tells_what_goes_on_on_all() {

@@ -110,7 +110,7 @@ pub struct Create {
     /// Over how many slices, and so cores, it is striped: a power of two [default: one a core]
     #[arg(long, value_name = "N")]
     slices: Option<u16>,
-    /// On how many nodes of the cluster it has a copy [default: on this node alone, unknown to the others]
+    /// On how many nodes of the cluster it has a copy [default: on this node alone, and in no record of the cluster]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=4))]
     copies: Option<u8>,
     /// On which nodes, by number: 1,2

@@ -30,7 +30,7 @@ pub(super) fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Where another node can be told to find this one: its links listen there in a moment.
-fn free_address() -> String {
+pub(super) fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
