@@ -26,7 +26,7 @@ use ureq::{Agent, Body, RequestBuilder};
 pub use self::error::ClientError;
 use self::path::segment;
 pub use self::tls::{Fingerprint, Trust, TrustError};
-use crate::{DryRun, Health, List, LocalCredential, Node, NodeProblem, Problem};
+use crate::{DryRun, Health, List, LiveSample, LocalCredential, Node, NodeProblem, Problem};
 
 /// Loopback answers at once or not at all; a slow tunnel is allowed for.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -115,6 +115,14 @@ impl Client {
     /// See [`ClientError`].
     pub fn problems_of(&self, node: &str) -> Result<List<NodeProblem>> {
         self.get(&format!("/v1/problems?node={}", segment(node)))
+    }
+
+    /// What another node of the cluster, by its number, or `all` have done in the last second. A node that has not been asked just before has nothing to tell yet.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn live_samples(&self, node: &str) -> Result<List<LiveSample>> {
+        self.get(&format!("/v1/live/sample?node={}", segment(node)))
     }
 
     /// Its metrics, as Prometheus reads them.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use ::node::control::VolumeStats;
 use ::node::{Control, Operation, UnitStats, VolumeId};
-use api::{LiveCore, LiveSample, LiveVolume, Problem};
+use api::{List, LiveCore, LiveSample, LiveVolume, Problem};
 use axum::Extension;
 use axum::extract::State as Extracted;
 use axum::http::HeaderMap;
@@ -26,7 +26,7 @@ use self::others::{Others, Told};
 use super::access::Caller;
 use super::guard::Peer;
 use super::input::Parameters;
-use super::peers::{Asked, Whose};
+use super::peers::{self, Asked, LIVE, Whose};
 use super::refusal::Refusal;
 use super::state::State;
 use super::stream::{self, Gone, Messages, Reader};
@@ -124,6 +124,28 @@ pub(super) async fn follow(
     stream::answer(&state, Reader { caller, peer, headers }, move |messages| {
         send_all(of_state, messages, all)
     })
+}
+
+/// What the node that is asked has done in the last second; with `node` another one, or `all`.
+///
+/// Nodes take samples only while somebody asks: one that has not been asked within five seconds has none yet, and one a second or two later.
+#[utoipa::path(
+    get, path = "/v1/live/sample", tag = "node", operation_id = "show_live",
+    params(Whose),
+    responses(
+        (status = OK, description = "One of each node that has one", body = List<LiveSample>),
+        (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+    ),
+)]
+pub(super) async fn show(
+    Extracted(state): Extracted<State>,
+    Parameters(whose): Parameters<Whose>,
+) -> Result<axum::Json<List<LiveSample>>, Refusal> {
+    let live = Arc::clone(&state.live);
+    let own = move |_: Rc<Control>| async move { Ok(live.shown()) };
+    Ok(axum::Json(peers::list(&state, whose.asked()?, LIVE, own).await?))
 }
 
 async fn send_all(state: State, messages: Messages, all: bool) -> Result<(), Gone> {

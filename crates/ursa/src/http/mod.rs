@@ -123,6 +123,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(events::list))
         .routes(routes!(events::follow))
         .routes(routes!(live::follow))
+        .routes(routes!(live::show))
         .routes(routes!(history::show))
         .routes(routes!(forecasts::list))
         .routes(routes!(people::login::state))

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use api::Session;
+use api::{Missing, Session};
 use serde::Serialize;
 
+use super::live::Live;
 use super::series::{Series, series};
 
 /// Counters at one moment.
@@ -22,6 +23,8 @@ pub(super) struct Sample {
     copies: BTreeMap<(String, u16), CopyGauges>,
     cores: BTreeMap<u32, CoreCounters>,
     sessions: Vec<Session>,
+    /// What is read of other nodes instead of counters.
+    live: Option<Live>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -66,6 +69,9 @@ pub(super) struct Frame {
     pub(super) version: String,
     /// What somebody should look after.
     pub(super) problems: u64,
+    /// Nodes that were asked, too, and did not answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) missing: Vec<Missing>,
     /// Nodes of the cluster that are up, and all; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) nodes: Option<(usize, usize)>,
@@ -116,6 +122,9 @@ pub(super) struct PathRow {
     pub(super) initiator: String,
     pub(super) from: String,
     pub(super) target: String,
+    /// The number of its node, where several are shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) node: Option<u16>,
     pub(super) core: u16,
     /// Seconds.
     pub(super) age: u64,
@@ -127,13 +136,17 @@ pub(super) struct PathRow {
 /// A core.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct CoreRow {
+    /// The number of its node, where several are shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) node: Option<u16>,
     pub(super) core: u32,
     /// Of its time, what it worked.
     pub(super) busy: f64,
     /// And what it looked for work.
     pub(super) polling: f64,
-    pub(super) enters: f64,
-    pub(super) completions: f64,
+    /// Absent of other nodes, which do not tell.
+    pub(super) enters: Option<f64>,
+    pub(super) completions: Option<f64>,
 }
 
 impl Sample {
@@ -149,11 +162,17 @@ impl Sample {
             copies: BTreeMap::new(),
             cores: BTreeMap::new(),
             sessions,
+            live: None,
         };
         for series in series(metrics) {
             sample.take(&series);
         }
         sample
+    }
+
+    /// What other nodes tell.
+    pub(super) fn live(at: Instant, live: Live, sessions: Vec<Session>) -> Sample {
+        Sample { live: Some(live), ..Sample::new(at, "", sessions) }
     }
 
     /// `None`: it has not the labels that it should have.
@@ -226,17 +245,22 @@ impl Frame {
         let seconds = after.at.saturating_duration_since(before.at).as_secs_f64().max(0.001);
         let up = after.nodes.values().filter(|up| **up).count();
         let rates = Rates { seconds };
-        Frame {
+        let mut frame = Frame {
             node: after.node.clone(),
             version: after.version.clone(),
             problems: after.problems,
+            missing: Vec::new(),
             nodes: (!after.nodes.is_empty()).then_some((up, after.nodes.len())),
             seconds,
             volumes: volumes(before, after, &rates),
             copies: copies(after),
             paths: paths(before, after, &rates),
             cores: cores(before, after, &rates),
+        };
+        if let Some(live) = &after.live {
+            live.fill(&mut frame);
         }
+        frame
     }
 }
 
@@ -331,15 +355,19 @@ fn copies(after: &Sample) -> Vec<CopyRow> {
 }
 
 fn paths(before: &Sample, after: &Sample, rates: &Rates) -> Vec<PathRow> {
+    let of_several = after.live.as_ref().is_some_and(|live| live.node.is_none());
     let row = |now: &Session| {
         // Numbers are used again: another session has begun since.
-        let is_it = |was: &&Session| was.tsih == now.tsih && was.isid == now.isid && was.age <= now.age;
+        let is_it = |was: &&Session| {
+            (was.node, was.tsih, &was.isid) == (now.node, now.tsih, &now.isid) && was.age <= now.age
+        };
         let was = before.sessions.iter().find(is_it);
         let of = |count: fn(&Session) -> u64| rates.of(was.map_or(0, count) as f64, count(now) as f64);
         PathRow {
             initiator: now.initiator.clone(),
             from: now.addresses.join(" "),
             target: now.target.clone().unwrap_or_else(|| "(discovery)".into()),
+            node: now.node.filter(|_| of_several),
             core: now.core,
             age: now.age,
             commands: of(|session| session.commands),
@@ -355,12 +383,13 @@ fn cores(before: &Sample, after: &Sample, rates: &Rates) -> Vec<CoreRow> {
         let was = before.cores.get(core).cloned().unwrap_or_default();
         let (cpu, polling) = (rates.of(was.cpu, now.cpu), rates.of(was.polling, now.polling));
         CoreRow {
+            node: None,
             core: *core,
             // Looking for work is measured by the clock, work by the processor: one may be a little more than the other.
             busy: (cpu - polling).clamp(0.0, 1.0),
             polling: polling.clamp(0.0, 1.0),
-            enters: rates.of(was.enters, now.enters),
-            completions: rates.of(was.completions, now.completions),
+            enters: Some(rates.of(was.enters, now.enters)),
+            completions: Some(rates.of(was.completions, now.completions)),
         }
     };
     after.cores.iter().map(row).collect()

@@ -4,6 +4,7 @@
 //! keep keys waiting; two readings make a [`Frame`], which [`screen`] shows. `--once` shows one and ends.
 
 mod frame;
+mod live;
 mod screen;
 mod series;
 mod terminal;
@@ -18,6 +19,7 @@ use api::{Client, ClientError};
 use clap::Args;
 
 use self::frame::{Frame, Sample};
+use self::live::Whose;
 use self::view::{View, Views};
 use super::exit::CliError;
 use super::output::Output;
@@ -34,6 +36,16 @@ pub struct Top {
     /// Print one reading as text (-o json: all of it) and end
     #[arg(long)]
     once: bool,
+    /// What another node of the cluster does, by its number, or all of them together [default: the one that is asked]
+    #[arg(long, value_name = "NUMBER|all")]
+    node: Option<String>,
+}
+
+/// Where figures are read.
+struct Source {
+    client: Client,
+    /// `None`: counters of the node that is asked.
+    others: Option<Whose>,
 }
 
 impl Top {
@@ -44,19 +56,26 @@ impl Top {
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         let interval = Duration::from_secs(self.interval);
         let views = Views::new(self.view);
+        let mut source = Source { client: client.clone(), others: self.node.map(Whose::new) };
         if !self.once && output.is_for_people() {
-            return terminal::run(client, views, interval);
+            return terminal::run(source, views, interval);
         }
-        let before = read(client)?;
+        let before = source.read()?;
         thread::sleep(interval);
-        let frame = Frame::between(&before, &read(client)?);
+        let frame = Frame::between(&before, &source.read()?);
         output.show(&frame, |frame| screen::text(frame, &views))
     }
 }
 
-/// Reads all counters.
-fn read(client: &Client) -> Result<Sample, ClientError> {
-    let sessions = client.sessions()?;
-    let metrics = client.metrics()?;
-    Ok(Sample::new(Instant::now(), &metrics, sessions))
+impl Source {
+    /// Reads all counters, or what other nodes tell.
+    fn read(&mut self) -> Result<Sample, ClientError> {
+        let client = &self.client;
+        if let Some(others) = &mut self.others {
+            return others.read(client);
+        }
+        let sessions = client.sessions()?;
+        let metrics = client.metrics()?;
+        Ok(Sample::new(Instant::now(), &metrics, sessions))
+    }
 }

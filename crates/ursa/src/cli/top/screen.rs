@@ -7,6 +7,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Table, Widget};
 
 use super::frame::Frame;
+use super::live::missing;
 use super::view::{Grid, Tone, View, Views, bytes, count};
 
 /// Rows of the head, and of the keys.
@@ -78,7 +79,10 @@ impl Screen<'_> {
     fn head(&self, area: Rect, buffer: &mut Buffer) {
         let frame = self.frame;
         let sum = |of: fn(&super::frame::VolumeRow) -> f64| frame.volumes.iter().map(of).sum::<f64>();
-        let mut first = format!("{}, ursa {}", frame.node, frame.version);
+        let mut first = frame.node.clone();
+        if !frame.version.is_empty() {
+            first += &format!(", ursa {}", frame.version);
+        }
         if let Some((up, all)) = frame.nodes {
             first += &format!(", {up} of {all} nodes up");
         }
@@ -96,6 +100,8 @@ impl Screen<'_> {
             first.push(Span::styled(format!("   {trouble}"), bad));
         } else if self.views.paused {
             first.push(Span::styled("   PAUSED", bold));
+        } else if !frame.missing.is_empty() {
+            first.push(Span::styled(format!("   MISSING: {}", missing(&frame.missing)), bad));
         } else if frame.problems > 0 {
             first.push(Span::styled(format!("   {} PROBLEMS: ursa status", frame.problems), bad));
         }

@@ -7,15 +7,15 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use api::{Client, ClientError};
+use api::ClientError;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::super::exit::CliError;
 use super::super::table::age;
+use super::Source;
 use super::frame::{Frame, Sample};
-use super::read;
 use super::screen::{Screen, table_rows};
 use super::view::{Asked, Views};
 
@@ -32,14 +32,14 @@ impl Drop for Taken {
 }
 
 /// Shows what the node does until somebody leaves, or a signal comes.
-pub(super) fn run(client: &Client, mut views: Views, interval: Duration) -> Result<(), CliError> {
+pub(super) fn run(mut source: Source, mut views: Views, interval: Duration) -> Result<(), CliError> {
     if !io::stdout().is_terminal() {
         return Err(CliError::NoTerminal);
     }
     // Whoever cannot be asked at all is told so on the terminal as it was.
-    let mut before = read(client)?;
+    let mut before = source.read()?;
     let mut frame = Frame::between(&before, &before);
-    let readings = readings(client.clone(), interval);
+    let readings = readings(source, interval);
     let ended = ended().map_err(CliError::Terminal)?;
     let mut taken = Taken(ratatui::try_init().map_err(CliError::Terminal)?);
     let mut heard = Instant::now();
@@ -86,12 +86,12 @@ pub(super) fn run(client: &Client, mut views: Views, interval: Duration) -> Resu
 }
 
 /// Reads again and again, in a thread of its own, for as long as somebody listens.
-fn readings(client: Client, interval: Duration) -> Receiver<Result<Sample, ClientError>> {
+fn readings(mut source: Source, interval: Duration) -> Receiver<Result<Sample, ClientError>> {
     let (taken, readings) = mpsc::channel();
     thread::spawn(move || {
         loop {
             thread::sleep(interval);
-            if taken.send(read(&client)).is_err() {
+            if taken.send(source.read()).is_err() {
                 return;
             }
         }

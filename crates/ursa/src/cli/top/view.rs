@@ -144,7 +144,7 @@ impl Views {
                     (true, true) => Tone::Working,
                     (true, false) => Tone::Plain,
                 };
-                grid(&VOLUMES, &frame.volumes, order, tone, "No volume is on this node.")
+                grid(&VOLUMES, &frame.volumes, order, tone, "No volume is there.")
             }
             View::Copies => {
                 let tone = |row: &CopyRow| match (row.state.as_str(), row.waits || row.done.is_none()) {
@@ -155,7 +155,7 @@ impl Views {
                 grid(&COPIES, &frame.copies, order, tone, "No volume here has copies on several nodes.")
             }
             View::Paths => grid(&PATHS, &frame.paths, order, |_| Tone::Plain, "Nobody is logged in."),
-            View::Cores => grid(&CORES, &frame.cores, order, |_| Tone::Plain, "The node names no cores."),
+            View::Cores => grid(&CORES, &frame.cores, order, |_| Tone::Plain, "No core is named."),
         }
     }
 }
@@ -272,7 +272,12 @@ static PATHS: [Column<PathRow>; 8] = [
     name!("INITIATOR", initiator),
     name!("FROM", from),
     name!("TARGET", target),
-    name!("CORE", core),
+    Column {
+        title: "CORE",
+        number: false,
+        text: |row| core(row.node, u32::from(row.core)),
+        order: |a, b| (a.node, a.core).cmp(&(b.node, b.core)),
+    },
     Column { title: "AGE", number: true, text: |row| age(row.age), order: |a, b| b.age.cmp(&a.age) },
     number!("COMMANDS", count, |row| row.commands),
     number!("RECEIVED/S", bytes, |row| row.bytes_received),
@@ -280,12 +285,26 @@ static PATHS: [Column<PathRow>; 8] = [
 ];
 
 static CORES: [Column<CoreRow>; 5] = [
-    name!("CORE", core),
+    Column {
+        title: "CORE",
+        number: false,
+        text: |row| core(row.node, row.core),
+        order: |a, b| (a.node, a.core).cmp(&(b.node, b.core)),
+    },
     number!("BUSY", share, |row| row.busy),
     number!("POLLING", share, |row| row.polling),
-    number!("ENTERS/S", count, |row| row.enters),
-    number!("COMPLETIONS/S", count, |row| row.completions),
+    number!("ENTERS/S", known, |row| row.enters),
+    number!("COMPLETIONS/S", known, |row| row.completions),
 ];
+
+/// A core's number; behind its node's where several nodes are shown.
+fn core(node: Option<u16>, core: u32) -> String {
+    node.map_or_else(|| core.to_string(), |node| format!("{node}:{core}"))
+}
+
+fn known(value: Option<f64>) -> String {
+    value.map_or("-".into(), count)
+}
 
 /// Operations a second, in three digits or so.
 pub(super) fn count(value: f64) -> String {

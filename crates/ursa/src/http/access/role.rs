@@ -53,6 +53,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("GET",    "/v1/events", VIEWER),
     ("GET",    "/v1/events/stream", VIEWER),
     ("GET",    "/v1/live", VIEWER),
+    ("GET",    "/v1/live/sample", VIEWER),
     ("GET",    "/v1/history", VIEWER),
     ("GET",    "/v1/forecasts", VIEWER),
     ("GET",    "/v1/host-setup", VIEWER),

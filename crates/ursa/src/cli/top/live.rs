@@ -1,0 +1,205 @@
+//! What other nodes do: the live figures that every node tells of all, with their sessions, and what is known of volumes and their copies. What a core asks of its kernel they do not tell.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use api::{
+    Client, ClientError, ClusterNode, CopyState, List, LiveFlow, LiveSample, LiveVolume, Missing, Volume,
+    VolumeCopy,
+};
+
+use super::frame::{CopyRow, CoreRow, Frame, Sample, VolumeRow};
+
+/// Until nodes have a sample that have not been asked just before: they take one a second.
+const FIRST_WITHIN: Duration = Duration::from_secs(4);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often it is asked for volumes and their copies: that is long where there are many.
+const VOLUMES_EVERY: Duration = Duration::from_secs(5);
+
+/// Whose figures are read: of a node by its number, or of all.
+pub(super) struct Whose {
+    node: String,
+    /// When it was asked for volumes last, and what there was.
+    volumes: Option<(Instant, Arc<Vec<Volume>>)>,
+}
+
+/// One reading.
+#[derive(Debug)]
+pub(super) struct Live {
+    /// The only node; `None`: all of them.
+    pub(super) node: Option<u16>,
+    pub(super) samples: List<LiveSample>,
+    pub(super) volumes: Arc<Vec<Volume>>,
+    /// Empty without a cluster.
+    pub(super) nodes: Vec<ClusterNode>,
+    pub(super) problems: u64,
+}
+
+impl Whose {
+    pub(super) fn new(node: String) -> Whose {
+        Whose { node, volumes: None }
+    }
+
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// See [`ClientError`]: also a node that there is not.
+    pub(super) fn read(&mut self, client: &Client) -> Result<Sample, ClientError> {
+        let node = self.node.as_str();
+        let nodes = match client.cluster_nodes() {
+            Err(error) if error.problem().is_some_and(|problem| problem.code == "no_cluster") => Vec::new(),
+            nodes => nodes?,
+        };
+        let wanted = if node == "all" { nodes.len().max(1) } else { 1 };
+        let until = Instant::now() + FIRST_WITHIN;
+        let samples = loop {
+            let samples = client.live_samples(node)?;
+            if samples.items.len() + samples.missing.len() >= wanted || Instant::now() >= until {
+                break samples;
+            }
+            thread::sleep(LOOK_EVERY);
+        };
+        let sessions = client.sessions_of(node)?.items;
+        let problems = client.problems_of(node)?.items.len() as u64;
+        let node = node.parse().ok();
+        let live = Live { node, samples, volumes: self.volumes(client)?, nodes, problems };
+        Ok(Sample::live(Instant::now(), live, sessions))
+    }
+
+    fn volumes(&mut self, client: &Client) -> Result<Arc<Vec<Volume>>, ClientError> {
+        if let Some((_, volumes)) = self.volumes.as_ref().filter(|(at, _)| at.elapsed() < VOLUMES_EVERY) {
+            return Ok(Arc::clone(volumes));
+        }
+        let volumes = Arc::new(client.volumes()?.items);
+        self.volumes = Some((Instant::now(), Arc::clone(&volumes)));
+        Ok(volumes)
+    }
+}
+
+impl Live {
+    /// Says all in a frame that sessions do not.
+    pub(super) fn fill(&self, frame: &mut Frame) {
+        let (up, all) = (self.nodes.iter().filter(|node| node.up).count(), self.nodes.len());
+        frame.node = self.name();
+        frame.nodes = (all > 0).then_some((up, all));
+        frame.problems = self.problems;
+        frame.missing = self.samples.missing.clone();
+        frame.volumes = self.volume_rows();
+        let of_volume = |volume: &Volume| volume.copies.iter().map(|copy| copy_row(volume, copy)).collect::<Vec<_>>();
+        frame.copies = self.shown().flat_map(of_volume).collect();
+        frame.cores = self.samples.items.iter().flat_map(|sample| self.core_rows(sample)).collect();
+    }
+
+    fn name(&self) -> String {
+        match self.node {
+            Some(id) => {
+                let node = self.nodes.iter().find(|node| node.id == id);
+                format!("node {id} ({})", node.map_or("-", |node| node.name.as_str()))
+            }
+            None => "all nodes".into(),
+        }
+    }
+
+    /// The volumes that these nodes have.
+    fn shown(&self) -> impl Iterator<Item = &Volume> {
+        self.volumes.iter().filter(|volume| self.node.is_none_or(|node| is_on(volume, node)))
+    }
+
+    /// A row for each volume, with what goes through all of these nodes.
+    fn volume_rows(&self) -> Vec<VolumeRow> {
+        let mut rows: BTreeMap<&str, VolumeRow> =
+            self.shown().map(|volume| (volume.id.as_str(), volume_row(volume, self.node))).collect();
+        for done in self.samples.items.iter().flat_map(|sample| &sample.volumes) {
+            // One that was made since somebody asked for volumes.
+            let unknown = || VolumeRow { volume: done.name.clone(), serving: true, ..VolumeRow::default() };
+            add(rows.entry(&done.id).or_insert_with(unknown), done);
+        }
+        let mut rows: Vec<VolumeRow> = rows.into_values().collect();
+        rows.sort_by(|a, b| a.volume.cmp(&b.volume));
+        rows
+    }
+
+    fn core_rows(&self, sample: &LiveSample) -> impl Iterator<Item = CoreRow> {
+        let node = sample.node.filter(|_| self.node.is_none());
+        sample.cores.iter().zip(0..).map(move |(now, core)| CoreRow {
+            node,
+            core,
+            busy: (now.cpu - now.polling).clamp(0.0, 1.0),
+            polling: now.polling.clamp(0.0, 1.0),
+            enters: None,
+            completions: None,
+        })
+    }
+}
+
+fn is_on(volume: &Volume, node: u16) -> bool {
+    volume.node == Some(node) || volume.copies.iter().any(|copy| copy.node == node)
+}
+
+/// Without load. It is served by a node whose copy is in sync, or that has it alone.
+fn volume_row(volume: &Volume, node: Option<u16>) -> VolumeRow {
+    let in_sync = || volume.copies.iter().filter(|copy| copy.state == CopyState::InSync);
+    let serves = |copy: &VolumeCopy| node.is_none_or(|node| copy.node == node);
+    VolumeRow {
+        volume: volume.name.clone(),
+        serving: match volume.copies.is_empty() {
+            true => volume.problem.is_none(),
+            false => in_sync().any(serves),
+        },
+        copies: volume.copies.len(),
+        copies_in_sync: in_sync().count(),
+        ..VolumeRow::default()
+    }
+}
+
+/// Adds what goes through one node.
+fn add(row: &mut VolumeRow, done: &LiveVolume) {
+    let LiveVolume { read, write, .. } = done;
+    row.read_seconds = mean((row.reads, row.read_seconds), read);
+    row.write_seconds = mean((row.writes, row.write_seconds), write);
+    row.reads += read.operations;
+    row.writes += write.operations;
+    row.bytes_read += read.bytes;
+    row.bytes_written += write.bytes;
+    // Of several the longest: no more than one in a hundred of all took longer.
+    let p99 = [read.p99_us, write.p99_us].into_iter().flatten().map(|us| us / 1e6);
+    row.p99_seconds = p99.chain(row.p99_seconds).reduce(f64::max);
+}
+
+/// How long one takes on average, with those of another node.
+fn mean((operations, seconds): (f64, Option<f64>), more: &LiveFlow) -> Option<f64> {
+    let Some(us) = more.mean_us else { return seconds };
+    let all = operations + more.operations;
+    let sum = seconds.unwrap_or(0.0) * operations + us / 1e6 * more.operations;
+    (all > 0.0).then(|| sum / all)
+}
+
+fn copy_row(volume: &Volume, copy: &VolumeCopy) -> CopyRow {
+    let sync = copy.sync.as_ref();
+    let total = sync.map(|sync| sync.total_bytes as f64).filter(|total| *total > 0.0);
+    let left = sync.map(|sync| sync.left_bytes as f64);
+    CopyRow {
+        volume: volume.name.clone(),
+        node: copy.node,
+        state: match copy.state {
+            CopyState::InSync => "in_sync",
+            CopyState::Joining => "joining",
+            CopyState::Outside => "outside",
+        }
+        .into(),
+        done: total.zip(left).map(|(total, left)| ((total - left) / total).clamp(0.0, 1.0)),
+        bytes_left: left,
+        bytes_per_second: sync.map(|sync| sync.bytes_per_second as f64),
+        seconds_left: sync.and_then(|sync| sync.seconds_left).map(|seconds| seconds as f64),
+        waits: sync.is_some_and(|sync| sync.waits_for.is_some()),
+        cause: sync.map(|sync| sync.cause.clone()).unwrap_or_default(),
+    }
+}
+
+/// Nodes that are missing, for the head of a screen.
+pub(super) fn missing(of: &[Missing]) -> String {
+    let each = |one: &Missing| format!("node {} ({})", one.node, one.reason);
+    of.iter().map(each).collect::<Vec<_>>().join(", ")
+}
