@@ -187,6 +187,14 @@ fn one_node_tells_what_goes_on_on_all() {
     assert_eq!(is_missing, [1], "{history}");
     assert_eq!(measured(), [2, 3].into());
 
+    let frame = nodes[2].ursa_json(&["top", "--once", "--node", "2"]);
+    assert!(frame["node"].as_str().is_some_and(|node| node.starts_with("node 2 (")), "{frame}");
+    assert!(!frame["cores"].as_array().expect("cores").is_empty(), "{frame}");
+    let frame = nodes[2].ursa_json(&["top", "--once", "--node", "all"]);
+    let on: BTreeSet<u64> =
+        frame["cores"].as_array().expect("cores").iter().filter_map(|core| core["node"].as_u64()).collect();
+    assert_eq!((on, &frame["missing"][0]["node"]), ([2, 3].into(), &Value::from(1)), "{frame}");
+
     let told = nodes[2].ursa_json(&["history", "cpu", "--node", "all"]);
     assert_eq!(
         (&told["missing"][0]["node"], &told["series"][0]["series"]),

@@ -104,7 +104,8 @@ impl Live {
 
     /// The volumes that these nodes have.
     fn shown(&self) -> impl Iterator<Item = &Volume> {
-        self.volumes.iter().filter(|volume| self.node.is_none_or(|node| is_on(volume, node)))
+        let of = self.node;
+        self.volumes.iter().filter(move |volume| of.is_none_or(|node| is_on(volume, node)))
     }
 
     /// A row for each volume, with what goes through all of these nodes.

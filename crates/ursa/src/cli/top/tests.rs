@@ -1,13 +1,15 @@
 use std::time::{Duration, Instant};
 
-use api::Session;
+use api::{CopyState, List, LiveCore, LiveFlow, LiveSample, LiveVolume, Missing, Session, Volume};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::frame::{Frame, Sample};
+use super::live::Live;
 use super::screen::{Screen, lines, text};
 use super::view::{Asked, View, Views, bytes, count};
+use crate::samples;
 
 /// What a node says after so many seconds of the same work: 1,000 reads of 4 KiB and 100 writes of 64 KiB a second of `db`.
 fn metrics(seconds: u64) -> String {
@@ -259,4 +261,81 @@ fn figures_are_short() {
     assert_eq!(counts, ["0", "0.5", "100", "1234", "123.5k", "2.35M"]);
     let sizes = [0.0, 999.0, 4_096_000.0, 10_737_418_240.0].map(bytes);
     assert_eq!(sizes, ["0", "999", "3.9M", "10G"]);
+}
+
+/// A second of a node: `db` is read, in so many microseconds.
+fn sample(node: u16, reads: f64, us: f64) -> LiveSample {
+    let read = LiveFlow { operations: reads, bytes: reads * 4096.0, mean_us: Some(us), p99_us: Some(2.0 * us) };
+    let db = LiveVolume { id: "id of db".into(), name: "db".into(), read, write: LiveFlow::default() };
+    let cores = vec![LiveCore { cpu: 0.75, polling: 0.25 }];
+    LiveSample { seconds: 1.0, node: Some(node), cores, volumes: vec![db], ..LiveSample::default() }
+}
+
+/// What nodes 1 and 2 tell; `own` is on node 2 alone.
+fn others(node: Option<u16>, samples: Vec<LiveSample>) -> Frame {
+    let copies = [CopyState::InSync, CopyState::Outside];
+    let copies = copies.into_iter().enumerate().map(|(slot, state)| samples::copy(slot, slot as u16 + 1, state));
+    let db = samples::volume("db", copies.collect());
+    let own = Volume { node: Some(2), ..samples::volume("own", Vec::new()) };
+    let reading = |commands: u64| {
+        let live = Live {
+            node,
+            samples: List {
+                items: samples.clone(),
+                missing: vec![Missing { node: 3, node_name: "server3".into(), reason: "it is late".into() }],
+            },
+            volumes: vec![db.clone(), own.clone()].into(),
+            nodes: vec![samples::node(1), samples::node(2)],
+            problems: 0,
+        };
+        (live, vec![Session { node: Some(2), ..session(commands) }])
+    };
+    let start = Instant::now();
+    let [before, after] = [(start, 1000), (start + Duration::from_secs(1), 1500)].map(|(at, commands)| {
+        let (live, sessions) = reading(commands);
+        Sample::live(at, live, sessions)
+    });
+    Frame::between(&before, &after)
+}
+
+#[test]
+fn what_all_nodes_do_is_summed_up() {
+    let frame = others(None, vec![sample(1, 100.0, 100.0), sample(2, 300.0, 200.0)]);
+    let expected = "\
+all nodes, 2 of 2 nodes up   MISSING: node 3 (it is late)
+400 reads, 0 writes a second; 1.6M a second read, 0 written
+[volumes]  copies   paths   cores
+VOLUME   IOPS*   READS   WRITES   READ/S   WRITTEN/S   READ   WRITE    P99
+db         400     400        0     1.6M           0  175us       -  400us
+own          0       0        0        0           0      -       -      -
+";
+    let shown = text(&frame, &Views::new(View::Volumes));
+    assert_eq!(shown, expected, "\n{shown}");
+    let volumes: Vec<(bool, usize, usize)> =
+        frame.volumes.iter().map(|row| (row.serving, row.copies, row.copies_in_sync)).collect();
+    assert_eq!(volumes, [(true, 2, 1), (true, 0, 0)]);
+    assert_eq!((frame.copies[1].node, frame.copies[1].state.as_str()), (2, "outside"));
+    assert_eq!((frame.paths[0].node, frame.paths[0].commands), (Some(2), 500.0));
+    let shown = text(&frame, &Views::new(View::Cores));
+    let table: Vec<&str> = shown.lines().skip(3).collect();
+    assert_eq!(
+        table,
+        [
+            "CORE*   BUSY   POLLING   ENTERS/S   COMPLETIONS/S",
+            "1:0     50 %      25 %          -               -",
+            "2:0     50 %      25 %          -               -",
+        ]
+    );
+}
+
+#[test]
+fn what_one_node_does_is_its_own() {
+    let frame = others(Some(1), vec![sample(1, 100.0, 100.0)]);
+    assert_eq!(frame.node, "node 1 (server1)");
+    assert_eq!(frame.volumes.iter().map(|row| row.volume.as_str()).collect::<Vec<_>>(), ["db"]);
+    assert_eq!((frame.paths[0].node, frame.cores[0].node), (None, None), "there is one");
+    let second = others(Some(2), Vec::new());
+    let served: Vec<(&str, bool)> =
+        second.volumes.iter().map(|row| (row.volume.as_str(), row.serving)).collect();
+    assert_eq!(served, [("db", false), ("own", true)], "its copy is not in sync");
 }

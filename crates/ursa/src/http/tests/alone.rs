@@ -146,3 +146,28 @@ fn many_are_told_page_by_page() {
     let expected: Vec<String> = (0..MANY).map(|number| format!("v{number:03}")).collect();
     assert_eq!((names, found.get("missing")), (expected.iter().map(String::as_str).collect(), None));
 }
+
+#[test]
+fn live_figures_of_others_are_read_one_by_one() {
+    let (mut first, second) = (Rig::new(), Rig::new());
+    cluster_of(&first, &second);
+    let nodes = |query: &str| -> Vec<u64> {
+        let found = second.get(&format!("/v1/live/sample{query}")).json(200);
+        found["items"].as_array().unwrap().iter().map(|sample| sample["node"].as_u64().unwrap()).collect()
+    };
+    // Whoever asks has the nodes begin. A rig samples only while something is sent to it.
+    wait("this node has a sample", || nodes("") == [2]);
+    wait("the other one has one, too", || {
+        let _ = first.get("/v1/live/sample");
+        nodes("?node=1") == [1]
+    });
+    wait("both have one", || {
+        let _ = first.get("/v1/live/sample");
+        nodes("?node=all") == [2, 1]
+    });
+    second.get("/v1/live/sample?node=7").refused(404, "node_not_found");
+    second.get("/v1/live/sample?node=x").refused(400, "query_invalid");
+    first.stop();
+    let found = second.get("/v1/live/sample?node=all").json(200);
+    assert_eq!(found["missing"][0]["node"], 1, "{found}");
+}
