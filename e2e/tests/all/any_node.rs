@@ -136,13 +136,17 @@ fn a_volume_that_a_node_has_alone_is_worked_with_through_another() {
         status["pools"].as_array().into_iter().flatten().filter_map(|pool| pool["node"].as_u64()).collect();
     assert_eq!((pools, &status["volumes"]), ([1, 2, 3].into(), &Value::from(2)), "{status}");
     let losses = status["losses"].to_string();
-    assert!(losses.contains("if node 2 is lost: own") && losses.contains("if node 3 is lost: third"), "{losses}");
+    for lost in ["if node 2 is lost: own", "if node 3 is lost: third"] {
+        assert!(losses.contains(lost), "{losses}");
+    }
 
     // A file is about the cluster and the node that takes it: pruning leaves alone what others have.
     let file = nodes[0].data_dir().join("nothing.toml");
     fs::write(&file, "").expect("a file can be written");
     done(&nodes, &["apply", "-f", file.to_str().expect("our own path"), "--prune", "--yes"]);
-    assert!(nodes[1].ursa(&["volume", "show", "own"]).ok() && nodes[2].ursa(&["volume", "show", "third"]).ok());
+    for (node, volume) in [(1, "own"), (2, "third")] {
+        assert!(nodes[node].ursa(&["volume", "show", volume]).ok(), "{volume} is still there");
+    }
 
     done(&nodes, &["volume", "delete", "own", "--force", "--yes"]);
     for node in &nodes {

@@ -104,11 +104,11 @@ impl Control {
     /// The first volumes behind `after`, by identity, that this node alone has: made without copies, and in no record. A few in each turn of this core.
     pub async fn volumes_alone(&self, after: Option<VolumeId>, at_most: usize) -> Vec<VolumeStatus> {
         let pools = self.volume_ids();
-        let of_pool = |(pool, ids): &(String, Vec<VolumeId>)| {
-            let ids = ids.iter().filter(|id| Some(**id) > after);
-            ids.map(|id| (*id, pool.as_str())).collect::<Vec<_>>()
-        };
-        let mut ids: Vec<(VolumeId, &str)> = pools.iter().flat_map(of_pool).collect();
+        let mut ids: Vec<(VolumeId, &str)> = Vec::new();
+        for (pool, of_pool) in &pools {
+            let behind = of_pool.iter().filter(|id| Some(**id) > after);
+            ids.extend(behind.map(|id| (*id, pool.as_str())));
+        }
         ids.sort_unstable();
         // It may be closed meanwhile, and is not kept.
         let info = |id, pool| self.pool_named(pool).ok()?.volume(id).filter(|info| info.copy.is_none());

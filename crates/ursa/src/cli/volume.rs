@@ -420,7 +420,9 @@ fn one(volume: &Volume) -> String {
 fn served(volume: &Volume) -> String {
     match (&volume.problem, volume.serving) {
         (Some(problem), _) => format!("NO: {problem}"),
-        (None, false) if volume.copies.is_empty() => "through the node that has it, not through this one".into(),
+        (None, false) if volume.copies.is_empty() => {
+            "through the node that has it, not through this one".into()
+        }
         (None, false) if !volume.copies.iter().any(|copy| copy.here) => {
             "not through this node, which has no copy".into()
         }

@@ -87,8 +87,8 @@ impl Live {
         frame.problems = self.problems;
         frame.missing = self.samples.missing.clone();
         frame.volumes = self.volume_rows();
-        let of_volume = |volume: &Volume| volume.copies.iter().map(|copy| copy_row(volume, copy)).collect::<Vec<_>>();
-        frame.copies = self.shown().flat_map(of_volume).collect();
+        let copies = self.shown().flat_map(|volume| volume.copies.iter().map(move |copy| (volume, copy)));
+        frame.copies = copies.map(|(volume, copy)| copy_row(volume, copy)).collect();
         frame.cores = self.samples.items.iter().flat_map(|sample| self.core_rows(sample)).collect();
     }
 

@@ -265,7 +265,8 @@ fn figures_are_short() {
 
 /// A second of a node: `db` is read, in so many microseconds.
 fn sample(node: u16, reads: f64, us: f64) -> LiveSample {
-    let read = LiveFlow { operations: reads, bytes: reads * 4096.0, mean_us: Some(us), p99_us: Some(2.0 * us) };
+    let (mean_us, p99_us) = (Some(us), Some(2.0 * us));
+    let read = LiveFlow { operations: reads, bytes: reads * 4096.0, mean_us, p99_us };
     let db = LiveVolume { id: "id of db".into(), name: "db".into(), read, write: LiveFlow::default() };
     let cores = vec![LiveCore { cpu: 0.75, polling: 0.25 }];
     LiveSample { seconds: 1.0, node: Some(node), cores, volumes: vec![db], ..LiveSample::default() }
@@ -273,9 +274,8 @@ fn sample(node: u16, reads: f64, us: f64) -> LiveSample {
 
 /// What nodes 1 and 2 tell; `own` is on node 2 alone.
 fn others(node: Option<u16>, samples: Vec<LiveSample>) -> Frame {
-    let copies = [CopyState::InSync, CopyState::Outside];
-    let copies = copies.into_iter().enumerate().map(|(slot, state)| samples::copy(slot, slot as u16 + 1, state));
-    let db = samples::volume("db", copies.collect());
+    let copies = vec![samples::copy(0, 1, CopyState::InSync), samples::copy(1, 2, CopyState::Outside)];
+    let db = samples::volume("db", copies);
     let own = Volume { node: Some(2), ..samples::volume("own", Vec::new()) };
     let reading = |commands: u64| {
         let live = Live {

@@ -121,7 +121,11 @@ fn what_fits_volumes_of_several_nodes_is_refused_until_the_node_is_named() {
     assert!(problem["hint"].as_str().unwrap().contains("--node 1"), "{problem}");
     assert_eq!(size(&third, "db"), 4 * MIB, "it is shown all the same");
     let found = list(&third);
-    assert_eq!((&found["items"][0]["name"], &found["missing"][0]["node"]), (&json!("db"), &json!(2)), "{found}");
+    assert_eq!(
+        (&found["items"][0]["name"], &found["missing"][0]["node"]),
+        (&json!("db"), &json!(2)),
+        "{found}"
+    );
     let problem = third.get("/v1/volumes/mail").refused(404, "volume_not_found");
     assert!(problem["hint"].as_str().unwrap().contains("node 2"), "{problem}");
     assert_eq!(third.patch("/v1/volumes/db?node=1", json!({"name": "x"})).json(200)["name"], "x");
@@ -137,7 +141,8 @@ fn many_are_told_page_by_page() {
     let (first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
     for number in 0..MANY {
-        let new = json!({"name": format!("v{number:03}"), "size": 65536, "kind": "ram", "slices": 1, "map": false});
+        let name = format!("v{number:03}");
+        let new = json!({"name": name, "size": 65536, "kind": "ram", "slices": 1, "map": false});
         first.post("/v1/volumes", new).json(201);
     }
     let found = list(&second);

@@ -111,7 +111,8 @@ pub(super) async fn called_at(
         (Some(volume), _) => Ok(seen_from_here(volume)),
         (None, None) => Err(ControlError::not_found("volume", name).into()),
         (None, Some(silent)) => {
-            let detail = format!("what node {node} ({}) has is not known: {}", silent.node_name, silent.reason);
+            let Missing { node_name, reason, .. } = silent;
+            let detail = format!("what node {node} ({node_name}) has is not known: {reason}");
             Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "node_unreachable", detail)
                 .hint("see `ursa node list`, and bring the node back or mend its links"))
         }
@@ -193,14 +194,18 @@ impl Named {
             silent(missing)
         );
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "node_unreachable", detail)
-            .hint(format!("say that the one of node {node} is meant (`--node {node}`, `?node={node}`), or name it by its identity"))
+            .hint(format!(
+                "say that the one of node {node} is meant (`--node {node}`, `?node={node}`), or name it by its identity"
+            ))
             .candidates(vec![candidate(only)])
     }
 }
 
 /// Who has not said what it has.
 fn silent(missing: &[Missing]) -> String {
-    let each = |one: &Missing| format!("node {} ({}) does not answer ({})", one.node, one.node_name, one.reason);
+    let each = |Missing { node, node_name, reason }: &Missing| {
+        format!("node {node} ({node_name}) does not answer ({reason})")
+    };
     missing.iter().map(each).collect::<Vec<_>>().join(", ")
 }
 
@@ -210,7 +215,7 @@ fn candidate(volume: &Volume) -> Candidate {
         node_name: volume.node_name.clone().unwrap_or_default(),
         pool: Some(volume.pool.clone()),
         rule: None,
-        text: format!("it has one of {} bytes, made {}; its identity is {}", volume.size, volume.created, volume.id),
+        text: format!("it has one of {} bytes; its identity is {}", volume.size, volume.id),
     }
 }
 
@@ -248,7 +253,8 @@ mod tests {
     }
 
     fn found(name: &str, nodes: &[u16], silent: &[u16]) -> Named {
-        let missing = |node: &u16| Missing { node: *node, node_name: "x".into(), reason: "it is late".into() };
+        let missing =
+            |node: &u16| Missing { node: *node, node_name: "x".into(), reason: "it is late".into() };
         Named {
             name: name.into(),
             volumes: nodes.iter().map(|node| of_node(*node, &node.to_string())).collect(),
