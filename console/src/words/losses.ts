@@ -31,8 +31,9 @@ export function lossesByNode(volumes: Volume[], nodes: ClusterNode[]): NodeLoss[
     for (const volume of volumes) {
       // Of a volume of one node alone no losses are said: it is that node's.
       const alone = (volume.copies ?? []).length === 0
+      const own = typeof volume.node === 'number' ? volume.node === node.id : node.here
       const found = alone
-        ? (volume.node ?? undefined) === undefined ? node.here : volume.node === node.id
+        ? own
           ? ({ outcome: volume.kind === 'ram' ? 'data_lost' : 'stops' } as const)
           : undefined
         : volume.losses?.find((loss) => loss.node === node.id)

@@ -180,7 +180,10 @@ impl Named {
 
     fn ambiguous(&self) -> Refusal {
         let name = &self.name;
-        let detail = format!("several nodes have a volume {name:?} of their own; nothing was done");
+        let node = |found: Candidate| format!("node {} ({})", found.node.unwrap_or_default(), found.node_name);
+        let nodes: Vec<String> = self.volumes.iter().map(candidate).map(node).collect();
+        let nodes = nodes.join(", ");
+        let detail = format!("several nodes have a volume {name:?} of their own, {nodes}; nothing was done");
         Refusal::new(StatusCode::CONFLICT, "volume_ambiguous", detail)
             .hint("say which node's is meant (`--node`, `?node=`), or name it by its identity: `ursa volume list`")
             .candidates(self.volumes.iter().map(candidate).collect())

@@ -62,8 +62,7 @@ impl Everywhere {
     fn shown(self, known: &Elsewhere, alone: Vec<Volume>) -> Vec<Volume> {
         let cluster = Cluster { nodes: &self.nodes, record: self.record.as_ref() };
         let here = self.here.into_iter().map(|volume| shown(volume, self.me, &self.names));
-        let mut items: Vec<Volume> =
-            here.chain(self.there.shown(known, &self.names)).chain(alone).collect();
+        let mut items: Vec<Volume> = here.chain(self.there.shown(known, &self.names)).chain(alone).collect();
         items.iter_mut().for_each(|volume| volume.losses = losses(volume, cluster));
         items.sort_by(|a, b| (&a.name, a.node).cmp(&(&b.name, b.node)));
         items
