@@ -26,7 +26,7 @@ fn what_a_node_has_alone_is_seen_and_changed_through_another() {
 
     let mut there = made.clone();
     there["serving"] = json!(false);
-    assert_eq!(list(&second), json!({"items": [there]}), "as its node tells, but not served through this one");
+    assert_eq!(list(&second), json!({"items": [there]}), "as its node tells, but not served here");
     assert_eq!(list(&first), json!({"items": [made]}));
     let id = made["id"].as_str().unwrap();
     for path in ["own", id, "own?node=1"] {

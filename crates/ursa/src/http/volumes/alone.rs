@@ -180,13 +180,13 @@ impl Named {
 
     fn ambiguous(&self) -> Refusal {
         let name = &self.name;
-        let node = |found: Candidate| format!("node {} ({})", found.node.unwrap_or_default(), found.node_name);
-        let nodes: Vec<String> = self.volumes.iter().map(candidate).map(node).collect();
-        let nodes = nodes.join(", ");
+        let candidates: Vec<Candidate> = self.volumes.iter().map(candidate).collect();
+        let node = |of: &Candidate| format!("node {} ({})", of.node.unwrap_or_default(), of.node_name);
+        let nodes = candidates.iter().map(node).collect::<Vec<_>>().join(", ");
         let detail = format!("several nodes have a volume {name:?} of their own, {nodes}; nothing was done");
         Refusal::new(StatusCode::CONFLICT, "volume_ambiguous", detail)
-            .hint("say which node's is meant (`--node`, `?node=`), or name it by its identity: `ursa volume list`")
-            .candidates(self.volumes.iter().map(candidate).collect())
+            .hint("say which node's is meant (`--node`, `?node=`), or name it by its identity (`ursa volume show`)")
+            .candidates(candidates)
     }
 
     fn uncertain(&self, only: &Volume) -> Refusal {
