@@ -1,8 +1,8 @@
 // How long requests to a volume took since somebody looks at it: the difference of what the node has counted.
 
 import { useEffect, useState } from 'react'
-import { raw } from '../api/client'
-import { type VolumeCounters, between, parseMetrics } from './metrics'
+import { api, data, raw } from '../api/client'
+import { type Counters, type VolumeCounters, between, parseMetrics } from './metrics'
 
 /** How often is looked. What a node with many volumes has counted is long. */
 const EVERY_MS = 2000
@@ -14,7 +14,15 @@ export interface Counted {
   problem?: unknown
 }
 
-export function useCounted(volume: string): Counted {
+/** What the node that is asked has counted; of a volume that another one has alone, by its identity, what that one has. */
+async function counters(volume: string, alone?: number): Promise<VolumeCounters | undefined> {
+  if (alone === undefined) return parseMetrics(await (await raw('/metrics')).text(), [volume]).volumes.get(volume)
+  const told = await data(api.GET('/v1/volumes/{name}/counters', { params: { path: { name: volume }, query: { node: alone } } }))
+  const of = ({ latencies, ...sums }: typeof told.read): Counters => ({ ...sums, buckets: latencies.map(({ bound, operations }) => [bound ?? Infinity, operations]) })
+  return { read: of(told.read), write: of(told.write) }
+}
+
+export function useCounted(volume: string, alone?: number): Counted {
   const [counted, setCounted] = useState<Counted>({ at: 0 })
   useEffect(() => {
     let begun: VolumeCounters | undefined
@@ -23,7 +31,7 @@ export function useCounted(volume: string): Counted {
     async function look() {
       try {
         if (!document.hidden) {
-          const now = parseMetrics(await (await raw('/metrics')).text(), [volume]).volumes.get(volume)
+          const now = await counters(volume, alone)
           begun ??= now
           const of = now && { read: between(begun?.read, now.read), write: between(begun?.write, now.write) }
           if (!gone) setCounted({ of, at: Date.now() })
@@ -38,6 +46,6 @@ export function useCounted(volume: string): Counted {
       gone = true
       window.clearTimeout(timer)
     }
-  }, [volume])
+  }, [volume, alone])
   return counted
 }

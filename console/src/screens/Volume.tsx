@@ -95,19 +95,11 @@ export function NoVolume({ name, error }: { name: string; error: unknown }) {
 }
 
 function HistogramPanel({ volume }: { volume: Volume }) {
-  const nodes = useNodes()
-  if (elsewhere(volume, nodes.data) === undefined) return <CountedPanel name={volume.name} />
+  const there = elsewhere(volume, useNodes().data)
+  const counted = useCounted(there === undefined ? volume.name : volume.id, there)
+  const through = there === undefined ? 'the node that this page asks' : aloneOn(volume)
   return (
-    <Panel title="How long requests take">
-      <Empty>Requests to it go through {aloneOn(volume)} alone, which counts them: the histogram is in that node’s own console. Rates and mean times are above.</Empty>
-    </Panel>
-  )
-}
-
-function CountedPanel({ name }: { name: string }) {
-  const counted = useCounted(name)
-  return (
-    <Panel title="How long requests take" at={counted.at} note="Through the node that this page asks, since this page looks: from the arrival of all data of a request to its answer.">
+    <Panel title="How long requests take" at={counted.at} note={`Through ${through}, since this page looks: from the arrival of all data of a request to its answer.`}>
       {counted.problem && !counted.of ? <ProblemAlert error={counted.problem} what="No figures" /> : <Histogram of={counted.of} />}
     </Panel>
   )

@@ -10,6 +10,7 @@ mod access;
 mod chap;
 mod client;
 mod cluster;
+mod counters;
 mod event;
 mod history;
 mod host;
@@ -39,6 +40,7 @@ pub use self::cluster::{
     Maintenance, Preference, RecordPlace, SyncLimit, TOKEN_SECONDS, TOKEN_SECONDS_MAX, TokenCreate,
     link_address,
 };
+pub use self::counters::{FlowCounters, LatencyBucket, VolumeCounters};
 pub use self::event::{Event, Events, EventsQuery, Severity};
 pub use self::history::{Forecast, History, HistoryQuery, HistorySeries, HistoryUnit};
 pub use self::host::{Host, HostChange, HostCreate, HostSetup, HostSystem};

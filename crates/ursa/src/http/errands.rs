@@ -37,9 +37,10 @@ use super::state::State;
 use super::{there, volumes};
 
 /// Calls that another node carries out if this one does not have the volume, or if the query names that node.
-const OF_VOLUMES: [(&str, &str); 6] = [
+const OF_VOLUMES: [(&str, &str); 7] = [
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
+    ("GET", "/v1/volumes/{name}/counters"),
     ("POST", "/v1/volumes/{name}/verify"),
     ("GET", "/v1/volumes/{name}/verify"),
     ("POST", "/v1/volumes/{name}/copies"),

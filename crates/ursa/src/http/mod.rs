@@ -102,6 +102,7 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(pools::forget))
         .routes(routes!(volumes::list, volumes::creation::create))
         .routes(routes!(volumes::show, volumes::change::change, volumes::deletion::delete))
+        .routes(routes!(volumes::counters::show))
         .routes(routes!(volumes::verification::begin, volumes::verification::show))
         .routes(routes!(volumes::copying::add_copy))
         .routes(routes!(volumes::copying::remove_copy))

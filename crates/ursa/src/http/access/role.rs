@@ -43,6 +43,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("GET",    "/v1/pools/{name}/remains", VIEWER),
     ("GET",    "/v1/volumes", VIEWER),
     ("GET",    "/v1/volumes/{name}", VIEWER),
+    ("GET",    "/v1/volumes/{name}/counters", VIEWER),
     ("GET",    "/v1/targets", VIEWER),
     ("GET",    "/v1/targets/{name}", VIEWER),
     ("GET",    "/v1/hosts", VIEWER),

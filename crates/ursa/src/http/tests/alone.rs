@@ -39,6 +39,10 @@ fn what_a_node_has_alone_is_seen_and_changed_through_another() {
         rig.get("/v1/volumes/own?node=all").refused(400, "query_invalid");
     }
 
+    let counted = second.get("/v1/volumes/own/counters").json(200);
+    assert_eq!((&counted["node"], &counted["read"]["operations"]), (&json!(1), &json!(0)), "{counted}");
+    second.get("/v1/volumes/own/counters?node=2").refused(404, "volume_not_found");
+
     let would = second.patch("/v1/volumes/own?dry_run=true", json!({"size": 6 * MIB})).json(200);
     assert!(would["would"][0].as_str().unwrap().contains("grows"), "{would}");
     let changed = second.patch("/v1/volumes/own", json!({"size": 6 * MIB, "name": "mine"})).json(200);

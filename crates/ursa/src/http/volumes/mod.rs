@@ -5,6 +5,7 @@ mod candidates;
 pub(super) mod change;
 pub(super) mod copies;
 pub(super) mod copying;
+pub(super) mod counters;
 pub(super) mod creation;
 pub(super) mod deletion;
 mod elsewhere;
