@@ -83,7 +83,9 @@ pub struct Forecast {
     /// It may be full within a month.
     pub soon: bool,
     /// All of this in a sentence or two.
-    #[schema(example = "Over the last 7 d 10GiB a day were added. If it goes on so, it is full in about 9 weeks (it grew evenly).")]
+    #[schema(
+        example = "Over the last 7 d 10GiB a day were added. If it goes on so, it is full in about 9 weeks (it grew evenly)."
+    )]
     pub text: String,
 }
 

@@ -253,9 +253,7 @@ fn one_node_tells_what_was_done_and_has_happened_on_all() {
         };
         events.filter(is_meant).map(numbers).collect()
     };
-    wait(LIMIT, "all have seen it, and it is told once", || {
-        tellers("target_made", None) == [vec![1, 2, 3]]
-    });
+    wait(LIMIT, "all have seen it, and it is told once", || tellers("target_made", None) == [vec![1, 2, 3]]);
 
     nodes[2].kill();
     wait(LIMIT, "both miss it", || {

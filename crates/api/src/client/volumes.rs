@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::path::{of_node, segment};
 use super::{Client, Result};
 use crate::{
-    CopyCreate, DryRun, ForkResolution, List, StrategyChoice, StrategyChosen, Verification, VerificationState,
-    Volume, VolumeChange, VolumeCreate,
+    CopyCreate, DryRun, ForkResolution, List, StrategyChoice, StrategyChosen, Verification,
+    VerificationState, Volume, VolumeChange, VolumeCreate,
 };
 
 /// How often it is looked how far a comparison of copies is.

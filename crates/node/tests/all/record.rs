@@ -38,9 +38,7 @@ fn listing(rig: &Rig) -> Listing {
 
 /// What an administrator should look after.
 fn problems(rig: &Rig) -> Vec<String> {
-    rig.control(|control| async move {
-        control.troubles().into_iter().map(|trouble| trouble.text).collect()
-    })
+    rig.control(|control| async move { control.troubles().into_iter().map(|trouble| trouble.text).collect() })
 }
 
 /// A node that finds these disks.

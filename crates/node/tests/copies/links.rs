@@ -66,7 +66,10 @@ fn a_cut_between_two_of_three_nodes_is_seen_by_both() {
             let problems = cluster.problems(index);
             let [problem] = problems.as_slice() else { panic!("{problems:?}") };
             let begin = format!("node {other} (");
-            assert!(problem.starts_with(&begin) && problem.contains(") has not answered this node"), "{problem}");
+            assert!(
+                problem.starts_with(&begin) && problem.contains(") has not answered this node"),
+                "{problem}"
+            );
             assert!(problem.contains(", and node 1 (") && problem.contains(") reaches it: "), "{problem}");
             assert_eq!(cluster.not_heard(index), [(other, vec![1])]);
         }

@@ -56,7 +56,9 @@ pub(super) async fn open(path: &Path, options: OpenOptions) -> Result<Arc<OpenFi
     }
     run(&file, opcode::Fsync::new(file.fd()).build()).await.map_err(|error| system(path, error))?;
     // The name is durable only when its directory is.
-    File::open(parent(path)).and_then(|directory| directory.sync_all()).map_err(|error| system(path, error))?;
+    File::open(parent(path))
+        .and_then(|directory| directory.sync_all())
+        .map_err(|error| system(path, error))?;
     std::mem::forget(created);
     Ok(file)
 }

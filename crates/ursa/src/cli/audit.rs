@@ -100,7 +100,7 @@ mod tests {
             node_name: Some("san2".into()),
         };
         assert_eq!(
-            table_of_nodes(&[entry.clone()]),
+            table_of_nodes(std::slice::from_ref(&entry)),
             "NODE  ID  AT                    WHO    BY  FROM               WHAT                              RESULT\n\
              san2  7   2027-01-15 08:00:00Z  alice  -   through node san1  POST /v1/pools/old/export?node=2  409 pool_in_use\n"
         );

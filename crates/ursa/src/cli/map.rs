@@ -62,7 +62,8 @@ impl Command {
         match self {
             Command::Create { target, volume, host, lun, of } => {
                 let local = host == api::DEFAULT_HOST;
-                let map = client.create_map(&target, &MapCreate { volume, host: Some(host), lun }, of.node)?;
+                let map =
+                    client.create_map(&target, &MapCreate { volume, host: Some(host), lun }, of.node)?;
                 let portals = client.node().map(|node| node.portals).unwrap_or_default();
                 let listed = Listed { target, map };
                 output.show(&listed, |listed| created(listed, &attach_lines(&portals, &listed.target, local)))

@@ -358,12 +358,7 @@ mod tests {
         };
         assert_eq!(
             table(
-                &[
-                    node(1, true, false),
-                    node(2, false, false),
-                    node(3, true, true),
-                    node(4, false, false)
-                ],
+                &[node(1, true, false), node(2, false, false), node(3, true, true), node(4, false, false)],
                 1000
             ),
             "\

@@ -34,9 +34,7 @@ fn log_in(setup: &Setup, replacement_timeout: u32) -> String {
     let target = &setup.target;
     let set: String = settings
         .iter()
-        .map(|(name, value)| {
-            format!("sudo iscsiadm -m node -T {target} -o update -n '{name}' -v {value}\n")
-        })
+        .map(|(name, value)| format!("sudo iscsiadm -m node -T {target} -o update -n '{name}' -v {value}\n"))
         .collect();
     let chap = setup.chap_user.as_deref().map(|user| chap(target, user)).unwrap_or_default();
     format!("{discover}{set}{chap}sudo iscsiadm -m node -T {target} --login\n\n")

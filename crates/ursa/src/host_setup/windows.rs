@@ -19,9 +19,8 @@ pub(super) fn text(setup: &Setup) -> String {
     };
     let (mut portals, mut connect) = (String::new(), String::new());
     for (address, port) in setup.portals.iter().map(|portal| address_and_port(portal)) {
-        portals += &format!(
-            "New-IscsiTargetPortal -TargetPortalAddress {address} -TargetPortalPortNumber {port}\n"
-        );
+        portals +=
+            &format!("New-IscsiTargetPortal -TargetPortalAddress {address} -TargetPortalPortNumber {port}\n");
         connect += &format!(
             "Connect-IscsiTarget -NodeAddress {target} -TargetPortalAddress {address} -TargetPortalPortNumber {port} -IsPersistent $true -IsMultipathEnabled ${several}{chap}\n"
         );

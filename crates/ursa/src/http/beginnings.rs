@@ -80,7 +80,11 @@ mod tests {
         beginnings.note(10, std::slice::from_ref(&old));
         beginnings.note(20, &[old.clone(), new.clone()]);
         beginnings.note(30, &[old.clone(), new.clone()]);
-        assert_eq!(beginnings.of(35, &old), Some(Since { at: 10, or_earlier: true }), "from before the start");
+        assert_eq!(
+            beginnings.of(35, &old),
+            Some(Since { at: 10, or_earlier: true }),
+            "from before the start"
+        );
         assert_eq!(beginnings.of(35, &new), Some(Since::exactly(20)));
         // It comes again: another one.
         beginnings.note(40, &[]);

@@ -89,9 +89,13 @@ fn would_end(session: &SessionStatus, commands: usize) -> Vec<String> {
         ),
     };
     vec![
-        format!("session {tsih} of {initiator}{from}, {with}, ends: its initiator is asked to log out, and cut off if it does not"),
+        format!(
+            "session {tsih} of {initiator}{from}, {with}, ends: its initiator is asked to log out, and cut off if it does not"
+        ),
         under_way,
-        format!("{initiator} may log in again by itself, at once: what keeps it out is to take its LUNs away"),
+        format!(
+            "{initiator} may log in again by itself, at once: what keeps it out is to take its LUNs away"
+        ),
     ]
 }
 

@@ -353,9 +353,8 @@ fn of_copies(observed: &Observed) -> Vec<Finding> {
     let waits = |copy: &VolumeCopy| copy.sync.as_ref().is_some_and(|sync| sync.waits_for.is_some());
     let (waiting, mending): (Vec<_>, Vec<_>) = outside.into_iter().partition(|(_, copy)| waits(copy));
     let show = |volume: &Volume| format!("ursa volume show {}", volume.name);
-    let since = |copies: &[(&Volume, &VolumeCopy)]| {
-        first(copies.iter().filter_map(|(_, copy)| behind_since(copy)))
-    };
+    let since =
+        |copies: &[(&Volume, &VolumeCopy)]| first(copies.iter().filter_map(|(_, copy)| behind_since(copy)));
     let mut found = Vec::new();
     if let [(volume, copy), more @ ..] = paused.as_slice() {
         let by = copy.sync.as_ref().and_then(|sync| sync.paused.as_ref()).map_or("-", |paused| &paused.by);

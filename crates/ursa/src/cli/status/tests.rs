@@ -379,6 +379,7 @@ fn a_node_that_is_cut_off_from_the_asked_one_is_one_cause_that_says_what_is_know
     let nodes = observed.nodes.as_mut().unwrap();
     (nodes[1].up, nodes[1].reached_by) = (false, vec![3]);
     let said = |text: &str, id: u16| NodeProblem {
+        since: None,
         text: text.into(),
         node: Some(id),
         node_name: Some(format!("server{id}")),

@@ -243,7 +243,8 @@ async fn find_under_way(state: &State, id: &str) -> Result<Job, Refusal> {
         _ => "has ended",
     };
     let detail = format!("job {id:?} {how} already");
-    Err(Refusal::new(StatusCode::CONFLICT, "job_ended", detail).hint(format!("`ursa job show {id}` says how")))
+    Err(Refusal::new(StatusCode::CONFLICT, "job_ended", detail)
+        .hint(format!("`ursa job show {id}` says how")))
 }
 
 /// What this node knows of jobs.

@@ -84,7 +84,11 @@ mod tests {
         };
         for path in ["/v1/volumes", "/v1/volumes/{name}/verify", "/v1/tokens", "/v1/pools/{name}/reopen"] {
             let [key]: [Value; 1] = keys("post", path).try_into().unwrap();
-            assert_eq!((&key["required"], &key["schema"]["maxLength"]), (&json!(false), &json!(128)), "{path}");
+            assert_eq!(
+                (&key["required"], &key["schema"]["maxLength"]),
+                (&json!(false), &json!(128)),
+                "{path}"
+            );
         }
         for (method, path) in [("get", "/v1/volumes"), ("delete", "/v1/jobs/{id}"), ("post", "/v1/login")] {
             assert!(keys(method, path).is_empty(), "{method} {path}");

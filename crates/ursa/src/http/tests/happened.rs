@@ -108,9 +108,9 @@ fn who_has_done_what_on_another_node_is_told_to_administrators() {
     assert_eq!(all.get("missing"), None);
     let deeds = items(&all);
     let on_hosts = |node: u64| -> Vec<String> {
-        let deeds = deeds.iter().filter(|deed| {
-            deed["node"] == node && deed["action"].as_str().unwrap().contains("/v1/hosts")
-        });
+        let deeds = deeds
+            .iter()
+            .filter(|deed| deed["node"] == node && deed["action"].as_str().unwrap().contains("/v1/hosts"));
         deeds.map(|deed| format!("{} {} {}", deed["node_name"], deed["action"], deed["status"])).collect()
     };
     assert_eq!(on_hosts(1), [r#""test" "POST /v1/hosts" 201"#]);
