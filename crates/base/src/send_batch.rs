@@ -56,6 +56,17 @@ impl SendBatch {
         }
     }
 
+    /// The last `len` bytes, to be changed in place (as by encrypting them).
+    ///
+    /// # Panics
+    /// If something else than copies was added since the first of them.
+    pub fn last_mut(&mut self, len: usize) -> &mut [u8] {
+        match self.parts.last() {
+            Some(Part::Small(range)) if range.len() >= len => &mut self.small[range.end - len..range.end],
+            _ => panic!("the last {len} bytes are not copies"),
+        }
+    }
+
     /// Adds a reference to `data`.
     pub fn push_shared(&mut self, data: SharedBuf) {
         if !data.is_empty() {
@@ -110,6 +121,27 @@ mod tests {
         assert_eq!(batch.to_vec(), b"abcdDATAef");
         batch.clear();
         assert!(batch.is_empty() && batch.iter().next().is_none());
+    }
+
+    #[test]
+    fn the_last_copies_can_be_changed() {
+        let mut batch = SendBatch::new();
+        batch.push_shared(Buf::copy_of(b"DATA").share());
+        batch.push(b"abc");
+        batch.push(b"def");
+        batch.last_mut(4).fill(b'x');
+        batch.push(b"g");
+        assert_eq!(batch.to_vec(), b"DATAabxxxxg");
+        assert_eq!(batch.last_mut(7), b"abxxxxg");
+    }
+
+    #[test]
+    #[should_panic(expected = "not copies")]
+    fn what_is_referred_to_cannot_be_changed() {
+        let mut batch = SendBatch::new();
+        batch.push_shared(Buf::copy_of(b"DATA").share());
+        batch.push(b"abc");
+        batch.last_mut(4);
     }
 
     #[test]

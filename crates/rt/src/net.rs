@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use base::{Buf, SendBatch};
@@ -84,7 +84,7 @@ enum StreamInner {
     Sim(sim::Stream),
 }
 
-/// Bytes that arrived. Drop it soon: the memory belongs to the core's receive ring.
+/// Bytes that arrived, to be read or changed in place (as by decrypting them). Drop it soon: the memory belongs to the core's receive ring.
 pub struct Received(ReceivedInner);
 
 enum ReceivedInner {
@@ -96,6 +96,15 @@ impl Deref for Received {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match &self.0 {
+            ReceivedInner::Uring(received) => received,
+            ReceivedInner::Sim(received) => received,
+        }
+    }
+}
+
+impl DerefMut for Received {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.0 {
             ReceivedInner::Uring(received) => received,
             ReceivedInner::Sim(received) => received,
         }

@@ -7,7 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -191,6 +191,22 @@ impl Deref for Received {
                 }
             }
             Memory::Own(bytes) => &bytes[self.start..self.end],
+        }
+    }
+}
+
+impl DerefMut for Received {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.memory {
+            Memory::Ring { buffers, buffer } => {
+                // SAFETY: as for `deref`; and a buffer that the kernel has filled is one `Received` until it is given back, which this
+                // borrows mutably: nobody else has these bytes.
+                unsafe {
+                    let first = buffers.address(*buffer).add(self.start);
+                    std::slice::from_raw_parts_mut(first, self.end - self.start)
+                }
+            }
+            Memory::Own(bytes) => &mut bytes[self.start..self.end],
         }
     }
 }

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -92,6 +92,12 @@ impl Deref for Received {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         &self.0
+    }
+}
+
+impl DerefMut for Received {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
     }
 }
 
