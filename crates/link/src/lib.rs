@@ -32,6 +32,8 @@ mod settings;
 mod tls;
 mod wire;
 
+#[cfg(fuzzing)]
+pub use self::tls::fuzzing;
 pub use credentials::{
     ClusterAuthority, CredentialsError, FileError, NodeCredentials, OpenToken, Secret, SecretDigest, Token,
     TokenError, UnixSeconds, Unredeemed,

@@ -314,7 +314,7 @@ impl Link {
                 }
                 continue;
             }
-            let received = stream.receive().await?;
+            let mut received = stream.receive().await?;
             self.received.set(true);
             self.heard.set(rt::now());
             if received.is_empty() {
@@ -322,7 +322,7 @@ impl Link {
             }
             match &self.tls {
                 None => self.hand_over(&mut decoder, &received, handler)?,
-                Some(_) => self.decrypt(&mut decoder, &received, handler)?,
+                Some(_) => self.decrypt(&mut decoder, &mut received, handler)?,
             }
         }
         Ok(())
@@ -343,11 +343,11 @@ impl Link {
         Ok(())
     }
 
-    /// As [`Link::hand_over`], of encrypted bytes.
+    /// As [`Link::hand_over`], of encrypted bytes, which are decrypted where they are.
     fn decrypt(
         self: &Rc<Link>,
         decoder: &mut Decoder,
-        received: &[u8],
+        received: &mut [u8],
         handler: &dyn Handler,
     ) -> Result<(), End> {
         let Some(tls) = &self.tls else { return Ok(()) };
@@ -438,10 +438,7 @@ impl Link {
                     room -= now.len();
                     rest = later;
                 }
-                if !part.is_empty() {
-                    tls.seal(&part)?;
-                }
-                tls.take_output(&mut sealed);
+                tls.seal(&part, &mut sealed)?;
                 room > 0
             };
             sealed = stream.send(sealed).await?;

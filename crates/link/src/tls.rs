@@ -1,24 +1,35 @@
 //! TLS 1.3 on a connection, as bytes: what arrived goes in, what is to be sent comes out.
 //!
+//! rustls does the handshake ([`handshake`]); the records behind it are done here ([`records`], which says why, and [`cipher`]), in place. On the wire
+//! it is TLS 1.3 as RFC 8446 has it: either side may be any other implementation.
+//!
 //! Both sides show a certificate that the cluster's authority has signed. There are no tickets and no resumption: a link is made seldom and
 //! lives long. Certificates do not expire, so no clock is read.
 
-use std::io::{self, BufRead, IoSlice, Read, Write};
+mod cipher;
+#[cfg(fuzzing)]
+pub mod fuzzing;
+mod handshake;
+mod records;
+
+use std::io::IoSlice;
 use std::sync::Arc;
 
 use base::SendBatch;
 use replica::NodeId;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::client::{Resumption, UnbufferedClientConnection, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::server::{ParsedCertificate, UnbufferedServerConnection, WebPkiClientVerifier};
 use rustls::time_provider::TimeProvider;
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, Connection, DigitallySignedStruct, InvalidMessage,
-    PeerIncompatible, RootCertStore, ServerConfig, ServerConnection, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, PeerIncompatible, RootCertStore, ServerConfig,
+    SignatureScheme,
 };
 
+use self::handshake::{Agreed, Handshake, Side};
+use self::records::Records;
 use crate::credentials::{fingerprint, server_name};
 use crate::{ClusterId, NodeCredentials, Token};
 
@@ -74,6 +85,7 @@ impl Configs {
             .with_webpki_verifier(servers)
             .with_client_auth_cert(chain(), credentials.private_key())?;
         client.resumption = Resumption::disabled();
+        client.enable_secret_extraction = true;
         let clients =
             WebPkiClientVerifier::builder_with_provider(trust_in(credentials.authority())?, provider());
         let clients = clients.build().map_err(|_| no_authority())?;
@@ -82,6 +94,7 @@ impl Configs {
             .with_client_cert_verifier(clients)
             .with_single_cert(chain(), credentials.private_key())?;
         server.send_tls13_tickets = 0;
+        server.enable_secret_extraction = true;
         // A node that joins knows the authority's certificate only by what its token says of it, so it is shown, too.
         let with_authority = vec![credentials.certificate().clone(), credentials.authority().clone()];
         let mut join = ServerConfig::builder_with_details(provider(), Arc::new(NoClock))
@@ -89,6 +102,7 @@ impl Configs {
             .with_no_client_auth()
             .with_single_cert(with_authority, credentials.private_key())?;
         join.send_tls13_tickets = 0;
+        join.enable_secret_extraction = true;
         Ok(Configs {
             cluster: credentials.cluster(),
             client: Arc::new(client),
@@ -99,18 +113,17 @@ impl Configs {
 
     /// To call this node, and no other.
     pub(crate) fn client(&self, node: NodeId) -> Result<Tls, rustls::Error> {
-        let name = server_name(self.cluster, node);
-        ClientConnection::new(Arc::clone(&self.client), name).map(|client| Tls::new(client.into()))
+        Tls::client(Arc::clone(&self.client), server_name(self.cluster, node))
     }
 
     /// To be called by a node that wants to join.
     pub(crate) fn join(&self) -> Result<Tls, rustls::Error> {
-        ServerConnection::new(Arc::clone(&self.join)).map(|server| Tls::new(server.into()))
+        Tls::server(Arc::clone(&self.join))
     }
 
     /// To be called by a node of the cluster.
     pub(crate) fn server(&self) -> Result<Tls, rustls::Error> {
-        ServerConnection::new(Arc::clone(&self.server)).map(|server| Tls::new(server.into()))
+        Tls::server(Arc::clone(&self.server))
     }
 }
 
@@ -123,8 +136,8 @@ pub(crate) fn joiner(token: &Token) -> Result<Tls, rustls::Error> {
         .with_custom_certificate_verifier(known)
         .with_no_client_auth();
     client.resumption = Resumption::disabled();
-    let name = server_name(token.cluster, token.member);
-    ClientConnection::new(Arc::new(client), name).map(|client| Tls::new(client.into()))
+    client.enable_secret_extraction = true;
+    Tls::client(Arc::new(client), server_name(token.cluster, token.member))
 }
 
 /// Trusts the authority whose certificate has this SHA-256, and those that it has signed.
@@ -205,7 +218,25 @@ pub(crate) fn advice(error: &rustls::Error) -> &'static str {
 }
 
 /// One connection's TLS.
-pub(crate) struct Tls(Box<Connection>);
+pub(crate) struct Tls {
+    stage: Stage,
+    is_client: bool,
+    /// The certificates that the other side has shown; none before the handshake is done.
+    peer_chain: Vec<CertificateDer<'static>>,
+    /// What the handshake is to send and nobody has taken.
+    output: Vec<u8>,
+    /// Why it is of no further use.
+    failed: Option<rustls::Error>,
+}
+
+enum Stage {
+    /// The two sides are not done with the handshake.
+    Handshake(Box<Handshake>),
+    /// They are.
+    Records(Box<Records>),
+    /// They have agreed on what is of no use here.
+    Over,
+}
 
 /// Why [`Tls::feed`] stopped.
 #[derive(Debug)]
@@ -216,86 +247,127 @@ pub(crate) enum FeedError<E> {
     User(E),
 }
 
+impl<E> From<rustls::Error> for FeedError<E> {
+    fn from(error: rustls::Error) -> FeedError<E> {
+        FeedError::Tls(error)
+    }
+}
+
 impl Tls {
-    fn new(connection: Connection) -> Tls {
-        let mut connection = Box::new(connection);
-        // What is put in is taken out at once, by `seal` and `feed`: their callers bound it.
-        connection.set_buffer_limit(None);
-        Tls(connection)
+    fn client(config: Arc<ClientConfig>, name: ServerName<'static>) -> Result<Tls, rustls::Error> {
+        Tls::begin(Side::Client(UnbufferedClientConnection::new(config, name)?))
+    }
+
+    fn server(config: Arc<ServerConfig>) -> Result<Tls, rustls::Error> {
+        Tls::begin(Side::Server(UnbufferedServerConnection::new(config)?))
+    }
+
+    fn begin(side: Side) -> Result<Tls, rustls::Error> {
+        let is_client = matches!(side, Side::Client(_));
+        let mut output = Vec::new();
+        let stage = Stage::Handshake(Box::new(Handshake::begin(side, &mut output)?));
+        Ok(Tls { stage, is_client, peer_chain: Vec::new(), output, failed: None })
     }
 
     /// Whether this side has called.
     pub(crate) fn is_client(&self) -> bool {
-        matches!(*self.0, Connection::Client(_))
+        self.is_client
     }
 
     /// Whether the two sides are not done with the handshake.
     pub(crate) fn is_handshaking(&self) -> bool {
-        self.0.is_handshaking()
+        !matches!(self.stage, Stage::Records(_))
     }
 
-    /// The certificates that the other side has shown.
+    /// The certificates that the other side has shown, once the handshake is done.
     pub(crate) fn peer_chain(&self) -> &[CertificateDer<'static>] {
-        self.0.peer_certificates().unwrap_or_default()
+        &self.peer_chain
     }
 
     /// Whether the other side has shown the certificate of this node.
     pub(crate) fn peer_is(&self, cluster: ClusterId, node: NodeId) -> bool {
-        let certificate = self.0.peer_certificates().and_then(|chain| chain.first());
-        certificate.is_some_and(|certificate| names(certificate, &server_name(cluster, node)))
+        self.peer_chain.first().is_some_and(|certificate| names(certificate, &server_name(cluster, node)))
     }
 
-    /// Takes in all of `bytes`; `plain` gets what they were, in pieces.
+    /// Takes in all of `bytes`, and decrypts them where they are; `plain` gets what they were, in pieces. What follows the end that the other side
+    /// has announced is ignored.
     ///
     /// # Errors
     /// If they are not TLS, or `plain` fails. The connection is of no further use, but for an alert that [`Tls::take_output`] may give.
     pub(crate) fn feed<E>(
         &mut self,
-        mut bytes: &[u8],
+        bytes: &mut [u8],
         mut plain: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), FeedError<E>> {
-        let strange = || FeedError::Tls(InvalidMessage::MessageTooLarge.into());
-        while !bytes.is_empty() {
-            let taken = self.0.read_tls(&mut bytes as &mut dyn Read).map_err(|_| strange())?;
-            self.0.process_new_packets().map_err(FeedError::Tls)?;
-            let mut reader = self.0.reader();
-            // It fails where nothing is there, and where the other side has closed: both are seen elsewhere.
-            while let Ok(chunk) = reader.fill_buf()
-                && !chunk.is_empty()
-            {
-                let len = chunk.len();
-                plain(chunk).map_err(FeedError::User)?;
-                reader.consume(len);
-            }
-            if taken == 0 {
-                // Behind the end that the other side has announced.
-                return Ok(());
-            }
+        if let Some(error) = &self.failed {
+            return Err(FeedError::Tls(error.clone()));
         }
-        Ok(())
+        let fed = self.take_in(bytes, &mut plain);
+        if let Err(FeedError::Tls(error)) = &fed {
+            self.failed = Some(error.clone());
+        }
+        fed
     }
 
-    /// Whether something is to be sent.
+    fn take_in<E>(
+        &mut self,
+        bytes: &mut [u8],
+        plain: &mut impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), FeedError<E>> {
+        match &mut self.stage {
+            Stage::Records(records) => return records.feed(bytes, plain),
+            Stage::Handshake(handshake) => {
+                if !handshake.feed(bytes, &mut self.output)? {
+                    return Ok(());
+                }
+            }
+            Stage::Over => return Ok(()),
+        }
+        let Stage::Handshake(handshake) = std::mem::replace(&mut self.stage, Stage::Over) else {
+            unreachable!("it was just matched");
+        };
+        let Agreed { records, peer_chain, mut behind } = handshake.finish()?;
+        self.peer_chain = peer_chain;
+        let mut records = Box::new(records);
+        let fed = records.feed(&mut behind, plain);
+        self.stage = Stage::Records(records);
+        fed
+    }
+
+    /// Whether something is to be sent that nobody has sealed.
     pub(crate) fn has_output(&self) -> bool {
-        self.0.wants_write()
+        !self.output.is_empty() || matches!(&self.stage, Stage::Records(records) if records.has_output())
     }
 
-    /// Encrypts `pieces`; [`Tls::take_output`] gives the result.
+    /// Adds `pieces`, encrypted, to `batch`, after what else is to be sent.
     ///
     /// # Errors
-    /// If the connection has failed.
-    pub(crate) fn seal(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
-        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let sealed = self.0.writer().write_vectored(pieces)?;
-        if sealed == len { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    /// If the connection has failed, or is not made yet. Nothing of `pieces` is in `batch` then.
+    pub(crate) fn seal(
+        &mut self,
+        pieces: &[IoSlice<'_>],
+        batch: &mut SendBatch,
+    ) -> Result<(), rustls::Error> {
+        self.take_output(batch)?;
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        match &mut self.stage {
+            Stage::Records(records) => records.seal(pieces, batch),
+            Stage::Handshake(_) | Stage::Over => Err(rustls::Error::HandshakeNotComplete),
+        }
     }
 
-    /// Adds what is to be sent to `batch`.
-    pub(crate) fn take_output(&mut self, batch: &mut SendBatch) {
-        while self.0.wants_write() {
-            if self.0.write_tls(&mut Pushed(batch)).is_err() {
-                unreachable!("a batch takes everything");
-            }
+    /// Adds what is to be sent besides data to `batch`.
+    ///
+    /// # Errors
+    /// If it cannot be encrypted.
+    pub(crate) fn take_output(&mut self, batch: &mut SendBatch) -> Result<(), rustls::Error> {
+        batch.push(&self.output);
+        self.output.clear();
+        match &mut self.stage {
+            Stage::Records(records) => records.take_output(batch),
+            Stage::Handshake(_) | Stage::Over => Ok(()),
         }
     }
 }
@@ -304,25 +376,6 @@ impl Tls {
 fn names(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
     ParsedCertificate::try_from(certificate)
         .is_ok_and(|parsed| rustls::client::verify_server_name(&parsed, name).is_ok())
-}
-
-/// A batch as something to write to.
-struct Pushed<'a>(&'a mut SendBatch);
-
-impl Write for Pushed<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.push(bytes);
-        Ok(bytes.len())
-    }
-
-    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        pieces.iter().for_each(|piece| self.0.push(piece));
-        Ok(pieces.iter().map(|piece| piece.len()).sum())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ impl Wire {
         let mut arrived = std::mem::take(&mut self.incoming);
         loop {
             let incoming = &mut self.incoming;
-            let fed = tls.feed(&arrived, |plain| keep(incoming, plain));
+            let fed = tls.feed(&mut arrived, |plain| keep(incoming, plain));
             // An alert says to the other side what is wrong.
             self.flush(&mut tls).await?;
             fed?;
@@ -85,10 +85,11 @@ impl Wire {
         }
     }
 
-    async fn flush(&self, tls: &mut Tls) -> io::Result<()> {
+    async fn flush(&self, tls: &mut Tls) -> Result<(), WireError> {
         let mut batch = SendBatch::new();
-        tls.take_output(&mut batch);
-        self.stream.send(batch).await.map(drop)
+        tls.take_output(&mut batch)?;
+        self.stream.send(batch).await?;
+        Ok(())
     }
 
     /// Sends bytes.
@@ -96,10 +97,7 @@ impl Wire {
         let mut batch = SendBatch::new();
         match &mut self.tls {
             None => batch.push(bytes),
-            Some(tls) => {
-                tls.seal(&[io::IoSlice::new(bytes)])?;
-                tls.take_output(&mut batch);
-            }
+            Some(tls) => tls.seal(&[io::IoSlice::new(bytes)], &mut batch)?,
         }
         self.stream.send(batch).await?;
         Ok(())
@@ -123,7 +121,7 @@ impl Wire {
     /// Waits until so many bytes are there.
     async fn fill(&mut self, len: usize) -> Result<(), WireError> {
         while self.incoming.len() < len {
-            let received = self.stream.receive().await?;
+            let mut received = self.stream.receive().await?;
             if received.is_empty() {
                 return Err(WireError::Closed);
             }
@@ -132,9 +130,9 @@ impl Wire {
                 keep(incoming, &received)?;
                 continue;
             };
-            let fed = tls.feed(&received, |plain| keep(incoming, plain));
+            let fed = tls.feed(&mut received, |plain| keep(incoming, plain));
             let mut batch = SendBatch::new();
-            tls.take_output(&mut batch);
+            tls.take_output(&mut batch)?;
             self.stream.send(batch).await?;
             fed?;
         }
