@@ -10,6 +10,7 @@ const NOT_IN_THE_CONSOLE: Record<string, string> = {
   health: 'for load balancers and monitoring: the console asks for the node itself',
   show_host: 'it is in the list of host groups',
   show_job: 'it is in the list of jobs',
+  show_live: 'it has the stream',
   show_pool: 'it is in the list of pools',
   show_target: 'it is in the list of targets',
   stream_events: 'it looks every two seconds',
@@ -23,8 +24,9 @@ const NOT_ON_THE_COMMAND_LINE: Record<string, string> = {
   log_out: 'it proves itself by a token',
   set_up: '`ursa user create` makes the first user, on the node itself',
   show_host_setup: '`ursa host-setup` has the text in itself, and needs no node',
+  show_pool_remains: '`ursa pool forget --dry-run` says it',
   stream_events: '`ursa events --follow` asks every second',
-  stream_live: '`ursa top` reads the metrics',
+  stream_live: '`ursa top` reads the metrics, and samples of other nodes',
 }
 
 /** Fields of requests that no screen sends. */

@@ -29,8 +29,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What was done on this node, and by whom; the newest first.
-         * @description Each node has the log of what was asked of it.
+         * What was done on the node that is asked, or on others, and by whom; the newest first.
+         * @description Each node has the log of what was asked of it. With `node=all` those of all nodes are put together by time. To go back, name the number of the last one as `before`, or, of all nodes, its time as `until`: those of that
+         *     second come again.
          */
         get: operations["list_audit"];
         put?: never;
@@ -172,7 +173,8 @@ export interface paths {
         };
         /**
          * What has happened, the oldest first.
-         * @description The node that is asked tells what it has seen: of the cluster's record what all nodes see, of sessions, pools and disks its own. It keeps the last 4,096.
+         * @description The node that is asked tells what it has seen: of the cluster's record what all nodes see, of sessions, pools and disks its own. It keeps the last 4,096. With `node=all` those of all nodes are put together by time; what
+         *     several tell is there once, and `seen_by` says who. To go back, name the time of the oldest one as `until`: those of that second come again.
          */
         get: operations["list_events"];
         put?: never;
@@ -191,11 +193,32 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What happens, as it happens (server-sent events).
+         * What the node that is asked sees happen, as it happens (server-sent events).
          * @description Messages `event` have an event as `GET /v1/events` has it. A message `gap` says that events after the one that was named are not there any more. The stream ends
          *     when the session, the token or the role does by which it was asked for; a node has at most 48, and 16 of one user or token.
          */
         get: operations["stream_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/forecasts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * When pools of the node that is asked, or of others, are full if they are filled as in the last days.
+         * @description A straight line through what was kept of the last seven days, four hours at least; how uneven that was says how far it may be wrong. Of each of a node's first 16
+         *     pools that was open some time in these days.
+         */
+        get: operations["list_forecasts"];
         put?: never;
         post?: never;
         delete?: never;
@@ -235,6 +258,26 @@ export interface paths {
          *     cores), `out_of_sync_bytes` (of all copies of the cluster, as far as the node has heard: of several nodes take the greatest), and of each of a node's first 16 pools `pool_used_bytes` and `pool_size_bytes`.
          */
         get: operations["show_history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/host-setup": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What a machine needs to use volumes of a target: initiator, all paths, timeouts, ready to paste.
+         * @description Nothing is looked up and nothing is changed: the text is that of `ursa host-setup` with the same names.
+         */
+        get: operations["show_host_setup"];
         put?: never;
         post?: never;
         delete?: never;
@@ -287,7 +330,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What is under way: copies of the whole cluster, and changes of the node that is asked. */
+        /**
+         * What is under way: what is done with copies of the whole cluster, and comparisons and changes of the node that is asked; with `node=all` those of all nodes.
+         * @description With `ended=true` what has ended: in the last 24 hours, the last hundred of each kind (copies, comparisons, changes that took longer than a second), since the node that tells of it was started. Of
+         *     what was done with copies the node that is asked tells.
+         */
         get: operations["list_jobs"];
         put?: never;
         post?: never;
@@ -304,7 +351,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One job. When it is over there is none any more. */
+        /** One job, of any node, under way or as it has ended. What has ended is known for a day, until the node that tells of it is restarted. */
         get: operations["show_job"];
         put?: never;
         post?: never;
@@ -386,6 +433,26 @@ export interface paths {
          *     node_name}`) that they do again; a sample of another node is left out now and then, or comes two seconds late.
          */
         get: operations["stream_live"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/live/sample": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What the node that is asked has done in the last second; with `node` another one, or `all`.
+         * @description Nodes take samples only while somebody asks: one that has not been asked within five seconds has none yet, and one a second or two later.
+         */
+        get: operations["show_live"];
         put?: never;
         post?: never;
         delete?: never;
@@ -817,7 +884,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a volume a LUN of a target for a host group. */
+        /** Makes a volume a LUN of a target for a host group. `node` says of which node the volume is, if several have one of that name alone. */
         post: operations["create_map"];
         delete?: never;
         options?: never;
@@ -921,9 +988,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * All volumes of the cluster, by name, and those that this node alone knows of.
-         * @description Of a volume without a copy on the node that is asked, `pool` is that of a node that has one. If that node does not answer in two seconds and nothing was known of the volume before, it is
-         *     missing, and `missing` says so.
+         * All volumes of the cluster, by name: those with copies, and those that a node has alone (`node`). Of the latter, several nodes may have one of the same name.
+         * @description Of a volume without a copy on the node that is asked, `pool` is that of a node that has one. `missing` names nodes that did not answer in two seconds: what they have alone is missing then, and so is a volume
+         *     with copies of which nothing was known before.
          */
         get: operations["list_volumes"];
         put?: never;
@@ -946,7 +1013,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One volume, by name or identity. */
+        /**
+         * One volume, by name or identity.
+         * @description Names of volumes that nodes have alone are each node's own. What is called so on the node that is asked goes first, or in the cluster's record; then what another node has alone. If several of these have one,
+         *     `node` says which is meant, or its identity does: so it is with all calls that name a volume.
+         */
         get: operations["show_volume"];
         put?: never;
         post?: never;
@@ -997,6 +1068,26 @@ export interface paths {
          * @description The last copy in sync stays. A node that is down deletes its copy when it is back.
          */
         delete: operations["remove_copy"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/volumes/{name}/counters": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What has gone through a node to a volume since it serves it: operations, bytes, and a histogram of latencies.
+         * @description Of the node that is asked; if it does not have the volume, of one that does.
+         */
+        get: operations["show_counters"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1056,7 +1147,7 @@ export interface paths {
         /**
          * Compares the copies of a volume that are in sync, by SHA-256, while hosts use it.
          * @description Part by part: hosts' commands to the part that is being read wait for some milliseconds. What differs is looked at three times. One that is under way is not begun again. If the node
-         *     that is asked has no copy in sync, one that has does it. It is a job of that node, which can be cancelled there.
+         *     that is asked has no copy in sync, one that has does it. It is a job of that node, which every node tells of and cancels.
          */
         post: operations["verify_volume"];
         delete?: never;
@@ -1094,9 +1185,76 @@ export interface components {
             setup_needed: boolean;
         };
         /** @description What is answered where it is 200 to both. */
+        Answer_Host: {
+            /**
+             * @description Where they may come from: addresses and ranges.
+             * @example [
+             *       "10.1.0.0/16"
+             *     ]
+             */
+            addresses: string[];
+            /** @description Whether it is always there and cannot be changed: `any` is everybody, `local` this machine. */
+            built_in: boolean;
+            /** @description The CHAP name that they prove themselves with; the secret is not shown. */
+            chap_user?: string | null;
+            /** @description iSCSI names of initiators. */
+            initiators: string[];
+            /** @description Its name, unique in the node. */
+            name: string;
+        } | components["schemas"]["DryRun"];
+        /** @description What is answered where it is 200 to both. */
+        Answer_Pool: {
+            /** @description Its disks. */
+            disks: components["schemas"]["PoolDisk"][];
+            /**
+             * Format: int64
+             * @description What volumes take in multiples of, in bytes.
+             */
+            extent: number;
+            /**
+             * Format: int64
+             * @description What is left, in bytes.
+             */
+            free: number;
+            /** @description Its identity; absent while it is not open. */
+            id?: string | null;
+            /** @description Its name, unique in the node. */
+            name: string;
+            /**
+             * Format: int32
+             * @description The number of the node that has it; absent without a cluster.
+             */
+            node?: number | null;
+            /** @description The name of that node. */
+            node_name?: string | null;
+            /** @description Why it is not open, or what is wrong with it. */
+            reason?: string | null;
+            /** @description Whether it can be used. */
+            state: components["schemas"]["PoolState"];
+            /**
+             * Format: int64
+             * @description What volumes can take altogether, in bytes.
+             */
+            total: number;
+            /** @description How many volumes it has. */
+            volumes: number;
+        } | components["schemas"]["DryRun"];
+        /** @description What is answered where it is 200 to both. */
         Answer_StrategyChosen: {
             /** @description A node is known by one address only: when that network is lost, both nodes go on. */
             one_way: boolean;
+        } | components["schemas"]["DryRun"];
+        /** @description What is answered where it is 200 to both. */
+        Answer_User: {
+            /**
+             * Format: int64
+             * @description When it was made, in seconds since 1970.
+             */
+            created: number;
+            /** @description The name, unique in the cluster. */
+            name: string;
+            /** @description What it may do. */
+            role: components["schemas"]["Role"];
         } | components["schemas"]["DryRun"];
         /** @description What is answered where it is 200 to both. */
         Answer_Volume: {
@@ -1105,7 +1263,7 @@ export interface components {
              * @description Its logical block in bytes: 512 or 4096.
              */
             block_size: number;
-            /** @description Its copies, by slot; empty if it is on this node alone and no other one knows of it. */
+            /** @description Its copies, by slot; empty if one node alone has it, and it is not in the cluster's record. */
             copies?: components["schemas"]["VolumeCopy"][];
             /**
              * Format: int64
@@ -1128,8 +1286,15 @@ export interface components {
             maps: components["schemas"]["VolumeMap"][];
             /** @description Its NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts. */
             naa: string;
-            /** @description Its name, unique in the node. */
+            /** @description Its name: unique in the cluster with copies, else in the node that has it. */
             name: string;
+            /**
+             * Format: int32
+             * @description The number of the node that alone has it; absent with copies, and without a cluster.
+             */
+            node?: number | null;
+            /** @description The name of that node. */
+            node_name?: string | null;
             /**
              * Format: int32
              * @description Its physical block in bytes.
@@ -1214,9 +1379,16 @@ export interface components {
             code?: string | null;
             /**
              * Format: int64
-             * @description Its number on this node: later ones have higher ones.
+             * @description Its number on its node: later ones have higher ones.
              */
             id: number;
+            /**
+             * Format: int32
+             * @description The number of the node whose log has it; absent: the node that was asked, of which alone was asked.
+             */
+            node?: number | null;
+            /** @description The name of that node. */
+            node_name?: string | null;
             /**
              * Format: int32
              * @description The HTTP status that it was answered with.
@@ -1313,6 +1485,7 @@ export interface components {
              * @description How many copies of volumes it has.
              */
             copies: number;
+            down_since?: components["schemas"]["Since"] | null;
             /** @description It is the one that was asked. */
             here: boolean;
             /**
@@ -1338,6 +1511,11 @@ export interface components {
             };
             /** @description It is to be stopped: none of its copies is in sync, and no volume waits for it. */
             maintenance?: boolean;
+            /**
+             * Format: int64
+             * @description Since when, in seconds since 1970; absent: it is not, or a version of Ursa began it that did not note the time.
+             */
+            maintenance_since?: number | null;
             /** @description Its name, for people. */
             name: string;
             /**
@@ -1349,6 +1527,11 @@ export interface components {
             portals: string[];
             /** @description It decides alone while two nodes without a witness are the cluster. */
             preferred?: boolean;
+            /**
+             * @description The numbers of nodes that reach it, as they say themselves, though the node that was asked does not hear of it: then it is not down, but the network between the
+             *     two is cut. Absent if it is up, or nobody reaches it.
+             */
+            reached_by?: number[];
             /** @description It was heard of within the last half second. */
             up: boolean;
             /** @description Its word counts in the cluster's record. */
@@ -1416,6 +1599,7 @@ export interface components {
              * @description How long it takes if it goes on like that; absent if nobody can say.
              */
             seconds_left?: number | null;
+            since?: components["schemas"]["Since"] | null;
             /**
              * Format: int64
              * @description Bytes that there were to copy when it began, with what hosts have written since. What it misses is counted in regions of 64 KiB.
@@ -1465,7 +1649,7 @@ export interface components {
             action?: string | null;
             /**
              * Format: int64
-             * @description When, in seconds since 1970, by the clock of the node that was asked.
+             * @description When, in seconds since 1970, by the clock of that node.
              */
             at: number;
             /**
@@ -1480,14 +1664,21 @@ export interface components {
             code: string;
             /**
              * Format: int64
-             * @description Its number: later ones have larger ones, also after a restart of the node. Each node numbers for itself.
+             * @description Its number: later ones have larger ones, also after a restart of the node. Each node numbers for itself: it is that of the first of `seen_by`.
              */
             id: number;
             /**
              * Format: int32
-             * @description The number of the node that it is about; absent: the node that was asked, which is in no cluster.
+             * @description The number of the node that it is about; absent: it is about none, or there is no cluster.
              */
             node?: number | null;
+            /**
+             * Format: int64
+             * @description The revision of the cluster's record that it tells of, which is the same whichever node tells it; absent: it is what a node knows or sees by itself.
+             */
+            revision?: number | null;
+            /** @description The numbers of the nodes that tell it, the first one first: several of what is the cluster's, if several were asked. Absent without a cluster. */
+            seen_by?: number[];
             /** @description How much it is. */
             severity: components["schemas"]["Severity"];
             /** @description What it has happened to: a name. */
@@ -1499,13 +1690,79 @@ export interface components {
         Events: {
             /** @description Events after the one that was named are not there any more, or it is none of this node's. */
             gap: boolean;
-            /** @description In the order of their numbers. */
+            /** @description In the order of their numbers; those of all nodes by time. */
             items: components["schemas"]["Event"][];
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
             /**
              * Format: int64
-             * @description What to name as `after` next: the number of the last event here, or of the last one of all.
+             * @description What to name as `after` next: the number of the last event here, or of the last one of all. Absent if all nodes were asked, since each numbers for itself, or if the one that was asked has not answered.
              */
-            next: number;
+            next?: number | null;
+        };
+        /** @description Reads or writes so far. */
+        FlowCounters: {
+            /**
+             * Format: int64
+             * @description Bytes of the blocks that they were about.
+             */
+            bytes: number;
+            /** @description How many took no longer than what, the shortest first. */
+            latencies: components["schemas"]["LatencyBucket"][];
+            /**
+             * Format: int64
+             * @description How many.
+             */
+            operations: number;
+            /**
+             * Format: double
+             * @description How long they took altogether, in seconds: each from the arrival of all its data to the answer.
+             */
+            seconds: number;
+        };
+        /** @description When a pool is full if it is filled as in the last days. */
+        Forecast: {
+            /**
+             * Format: int64
+             * @description Seconds until it is full; absent: no end is in sight.
+             */
+            full_in_s?: number | null;
+            /**
+             * Format: int64
+             * @description Bytes that were added a day, on average; 0: it does not get fuller. Absent: too little is known for a forecast.
+             */
+            growth_per_day?: number | null;
+            /**
+             * Format: int64
+             * @description How long a time is known of, in seconds: of the last seven days.
+             */
+            known_s: number;
+            /**
+             * Format: int64
+             * @description Seconds: nor later. Absent: it grew so unevenly that it may never be full.
+             */
+            latest_s?: number | null;
+            /**
+             * Format: int32
+             * @description The number of the node that has it; absent without a cluster.
+             */
+            node?: number | null;
+            /** @description The name of that node; absent without a cluster. */
+            node_name?: string | null;
+            /** @description The pool's name. */
+            pool: string;
+            /** @description It may be full within a month. */
+            soon: boolean;
+            /**
+             * Format: int64
+             * @description Seconds: four of five times it is full no sooner.
+             */
+            soonest_s?: number | null;
+            /**
+             * @description All of this in a sentence or two.
+             * @example Over the last 7 d 10GiB a day were added. If it goes on so, it is full in about 9 weeks (it grew evenly).
+             */
+            text: string;
         };
         /** @description Whose data is kept of a volume with which nodes have gone on alone. */
         ForkResolution: {
@@ -1609,7 +1866,12 @@ export interface components {
             /** @description Its name: 1 to 63 letters, digits, `-`, `_` and `.`. */
             name: string;
         };
-        /** @description Work under way. When it is over it is gone from the list: events tell how it ended. */
+        /** @description How to set up a machine that uses volumes. */
+        HostSetup: {
+            /** @description A script with a word on each setting, to be pasted as a whole or in parts. It asks for the CHAP secret if there is one. */
+            text: string;
+        };
+        /** @description Work under way, or that has ended lately. What has ended is kept for a day, a hundred jobs of each kind, until the node that tells of it is restarted. */
         Job: {
             /**
              * Format: int64
@@ -1632,6 +1894,7 @@ export interface components {
             can_be_paused?: boolean;
             /** @description Why it is done, in words. */
             cause?: string | null;
+            ended?: components["schemas"]["JobEnd"] | null;
             /**
              * Format: int64
              * @description Seconds to go if it goes on like that; absent if nobody can say.
@@ -1644,7 +1907,7 @@ export interface components {
             from_node?: number | null;
             held_back_by?: components["schemas"]["SyncRestraint"] | null;
             /**
-             * @description What it is found by.
+             * @description What it is found by. A copy or a volume that is worked on again has the same; a node's changes are numbered anew after a restart.
              * @example copy.2f1c7f3a9d1b4c55a0e2f6d47b8c9e10.3
              */
             id: string;
@@ -1652,7 +1915,7 @@ export interface components {
             kind: components["schemas"]["JobKind"];
             /**
              * Format: int32
-             * @description The number of the node whose copy it is about; absent: it is about no copy.
+             * @description The number of the node whose copy it is about, or that compares or changes something; absent: one in no cluster.
              */
             node?: number | null;
             paused?: components["schemas"]["SyncPaused"] | null;
@@ -1666,12 +1929,43 @@ export interface components {
              * @description Bytes a second, over the last five seconds.
              */
             rate?: number | null;
-            /** @description Whether it gets on. */
+            /** @description Whether it gets on, or how it has ended. */
             state: components["schemas"]["JobState"];
             /** @description To what: a volume's name, or in words what is changed. */
             subject: string;
             /** @description What it waits for; absent if it gets on. */
             waits_for?: string | null;
+        };
+        /** @description When and how a job has ended. */
+        JobEnd: {
+            /**
+             * Format: int64
+             * @description In seconds since 1970, by the clock of the node that tells of it.
+             */
+            at: number;
+            found?: components["schemas"]["JobFound"] | null;
+            /** @description Why it is not what was asked for, or what somebody should know of it, in words. */
+            reason?: string | null;
+            /**
+             * Format: int64
+             * @description How many seconds it has taken, where that is known.
+             */
+            took_s?: number | null;
+        };
+        /** @description What a comparison of copies has found. */
+        JobFound: {
+            /**
+             * Format: int64
+             * @description Bytes that differ.
+             */
+            different_bytes: number;
+            /** @description Everything was compared, and is equal. */
+            equal: boolean;
+            /**
+             * Format: int64
+             * @description Bytes that could not be compared.
+             */
+            unchecked_bytes: number;
         };
         /**
          * @description What is done.
@@ -1679,14 +1973,27 @@ export interface components {
          */
         JobKind: "sync" | "add_copy" | "move_copy" | "remove_copy" | "verify" | "change";
         /**
-         * @description Whether work gets on.
+         * @description Whether work gets on, or how it has ended.
          * @enum {string}
          */
-        JobState: "running" | "waiting" | "paused";
+        JobState: "running" | "waiting" | "paused" | "ended" | "failed" | "cancelled";
         /** @description What lets one node in, once. A secret: `Debug` hides it. */
         JoinToken: {
             /** @description The token. */
             token: string;
+        };
+        /** @description Operations that took no longer than some time. */
+        LatencyBucket: {
+            /**
+             * Format: double
+             * @description That time, in seconds; absent in the last one, which has all.
+             */
+            bound?: number | null;
+            /**
+             * Format: int64
+             * @description How many took no longer.
+             */
+            operations: number;
         };
         /** @description The links of a node with another one, as the first sees them. The other one may see them otherwise. */
         Link: {
@@ -1710,6 +2017,8 @@ export interface components {
             peer_name: string;
             /** @description Those for the data of volumes. */
             replication: components["schemas"]["RoleLinks"];
+            /** @description Cores of `node` that have not said within a second how their links are: some may be up that are not counted in `replication` and `state`. */
+            silent_cores?: number[];
             /** @description How they are, all together. */
             state: components["schemas"]["LinkState"];
             /** @description Why the last attempt to make one failed, if none has succeeded since. */
@@ -1778,9 +2087,16 @@ export interface components {
                 code?: string | null;
                 /**
                  * Format: int64
-                 * @description Its number on this node: later ones have higher ones.
+                 * @description Its number on its node: later ones have higher ones.
                  */
                 id: number;
+                /**
+                 * Format: int32
+                 * @description The number of the node whose log has it; absent: the node that was asked, of which alone was asked.
+                 */
+                node?: number | null;
+                /** @description The name of that node. */
+                node_name?: string | null;
                 /**
                  * Format: int32
                  * @description The HTTP status that it was answered with.
@@ -1808,6 +2124,7 @@ export interface components {
                  * @description How many copies of volumes it has.
                  */
                 copies: number;
+                down_since?: components["schemas"]["Since"] | null;
                 /** @description It is the one that was asked. */
                 here: boolean;
                 /**
@@ -1833,6 +2150,11 @@ export interface components {
                 };
                 /** @description It is to be stopped: none of its copies is in sync, and no volume waits for it. */
                 maintenance?: boolean;
+                /**
+                 * Format: int64
+                 * @description Since when, in seconds since 1970; absent: it is not, or a version of Ursa began it that did not note the time.
+                 */
+                maintenance_since?: number | null;
                 /** @description Its name, for people. */
                 name: string;
                 /**
@@ -1844,12 +2166,66 @@ export interface components {
                 portals: string[];
                 /** @description It decides alone while two nodes without a witness are the cluster. */
                 preferred?: boolean;
+                /**
+                 * @description The numbers of nodes that reach it, as they say themselves, though the node that was asked does not hear of it: then it is not down, but the network between the
+                 *     two is cut. Absent if it is up, or nobody reaches it.
+                 */
+                reached_by?: number[];
                 /** @description It was heard of within the last half second. */
                 up: boolean;
                 /** @description Its word counts in the cluster's record. */
                 votes: boolean;
                 /** @description It has a vote at most, and never a volume. */
                 witness: boolean;
+            }[];
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
+        };
+        /** @description Several of something. An object, so that it can grow fields. */
+        List_Forecast: {
+            /** @description In the order of their names or numbers. */
+            items: {
+                /**
+                 * Format: int64
+                 * @description Seconds until it is full; absent: no end is in sight.
+                 */
+                full_in_s?: number | null;
+                /**
+                 * Format: int64
+                 * @description Bytes that were added a day, on average; 0: it does not get fuller. Absent: too little is known for a forecast.
+                 */
+                growth_per_day?: number | null;
+                /**
+                 * Format: int64
+                 * @description How long a time is known of, in seconds: of the last seven days.
+                 */
+                known_s: number;
+                /**
+                 * Format: int64
+                 * @description Seconds: nor later. Absent: it grew so unevenly that it may never be full.
+                 */
+                latest_s?: number | null;
+                /**
+                 * Format: int32
+                 * @description The number of the node that has it; absent without a cluster.
+                 */
+                node?: number | null;
+                /** @description The name of that node; absent without a cluster. */
+                node_name?: string | null;
+                /** @description The pool's name. */
+                pool: string;
+                /** @description It may be full within a month. */
+                soon: boolean;
+                /**
+                 * Format: int64
+                 * @description Seconds: four of five times it is full no sooner.
+                 */
+                soonest_s?: number | null;
+                /**
+                 * @description All of this in a sentence or two.
+                 * @example Over the last 7 d 10GiB a day were added. If it goes on so, it is full in about 9 weeks (it grew evenly).
+                 */
+                text: string;
             }[];
             /** @description Nodes whose part is missing, and why. */
             missing?: components["schemas"]["Missing"][];
@@ -1902,6 +2278,7 @@ export interface components {
                 can_be_paused?: boolean;
                 /** @description Why it is done, in words. */
                 cause?: string | null;
+                ended?: components["schemas"]["JobEnd"] | null;
                 /**
                  * Format: int64
                  * @description Seconds to go if it goes on like that; absent if nobody can say.
@@ -1914,7 +2291,7 @@ export interface components {
                 from_node?: number | null;
                 held_back_by?: components["schemas"]["SyncRestraint"] | null;
                 /**
-                 * @description What it is found by.
+                 * @description What it is found by. A copy or a volume that is worked on again has the same; a node's changes are numbered anew after a restart.
                  * @example copy.2f1c7f3a9d1b4c55a0e2f6d47b8c9e10.3
                  */
                 id: string;
@@ -1922,7 +2299,7 @@ export interface components {
                 kind: components["schemas"]["JobKind"];
                 /**
                  * Format: int32
-                 * @description The number of the node whose copy it is about; absent: it is about no copy.
+                 * @description The number of the node whose copy it is about, or that compares or changes something; absent: one in no cluster.
                  */
                 node?: number | null;
                 paused?: components["schemas"]["SyncPaused"] | null;
@@ -1936,7 +2313,7 @@ export interface components {
                  * @description Bytes a second, over the last five seconds.
                  */
                 rate?: number | null;
-                /** @description Whether it gets on. */
+                /** @description Whether it gets on, or how it has ended. */
                 state: components["schemas"]["JobState"];
                 /** @description To what: a volume's name, or in words what is changed. */
                 subject: string;
@@ -1970,10 +2347,43 @@ export interface components {
                 peer_name: string;
                 /** @description Those for the data of volumes. */
                 replication: components["schemas"]["RoleLinks"];
+                /** @description Cores of `node` that have not said within a second how their links are: some may be up that are not counted in `replication` and `state`. */
+                silent_cores?: number[];
                 /** @description How they are, all together. */
                 state: components["schemas"]["LinkState"];
                 /** @description Why the last attempt to make one failed, if none has succeeded since. */
                 trouble?: string | null;
+            }[];
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
+        };
+        /** @description Several of something. An object, so that it can grow fields. */
+        List_LiveSample: {
+            /** @description In the order of their names or numbers. */
+            items: {
+                /**
+                 * Format: int64
+                 * @description When it ended, in seconds since 1970.
+                 */
+                at: number;
+                /** @description The node's cores, by number. */
+                cores: components["schemas"]["LiveCore"][];
+                /**
+                 * Format: int32
+                 * @description The number of the node; absent without a cluster.
+                 */
+                node?: number | null;
+                /** @description Reads of all volumes. */
+                read: components["schemas"]["LiveFlow"];
+                /**
+                 * Format: double
+                 * @description How long it was, in seconds.
+                 */
+                seconds: number;
+                /** @description Volumes that hosts have read or written through this node; the others have not. */
+                volumes: components["schemas"]["LiveVolume"][];
+                /** @description Writes of all volumes. */
+                write: components["schemas"]["LiveFlow"];
             }[];
             /** @description Nodes whose part is missing, and why. */
             missing?: components["schemas"]["Missing"][];
@@ -1989,6 +2399,7 @@ export interface components {
                 node?: number | null;
                 /** @description The name of that node. */
                 node_name?: string | null;
+                since?: components["schemas"]["Since"] | null;
                 /** @description What is the matter and what to do, in a sentence. */
                 text: string;
             }[];
@@ -2137,7 +2548,7 @@ export interface components {
                  * @description Its logical block in bytes: 512 or 4096.
                  */
                 block_size: number;
-                /** @description Its copies, by slot; empty if it is on this node alone and no other one knows of it. */
+                /** @description Its copies, by slot; empty if one node alone has it, and it is not in the cluster's record. */
                 copies?: components["schemas"]["VolumeCopy"][];
                 /**
                  * Format: int64
@@ -2160,8 +2571,15 @@ export interface components {
                 maps: components["schemas"]["VolumeMap"][];
                 /** @description Its NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts. */
                 naa: string;
-                /** @description Its name, unique in the node. */
+                /** @description Its name: unique in the cluster with copies, else in the node that has it. */
                 name: string;
+                /**
+                 * Format: int32
+                 * @description The number of the node that alone has it; absent with copies, and without a cluster.
+                 */
+                node?: number | null;
+                /** @description The name of that node. */
+                node_name?: string | null;
                 /**
                  * Format: int32
                  * @description Its physical block in bytes.
@@ -2380,6 +2798,7 @@ export interface components {
             node?: number | null;
             /** @description The name of that node. */
             node_name?: string | null;
+            since?: components["schemas"]["Since"] | null;
             /** @description What is the matter and what to do, in a sentence. */
             text: string;
         };
@@ -2681,6 +3100,16 @@ export interface components {
          * @enum {string}
          */
         Severity: "info" | "warning" | "critical";
+        /** @description Since when something is so, by the clock of the node that says it. */
+        Since: {
+            /**
+             * Format: int64
+             * @description In seconds since 1970.
+             */
+            at: number;
+            /** @description The node was started then, and it was so already. */
+            or_earlier?: boolean;
+        };
         /**
          * @description What a node does about a volume when it hears of nobody and cannot reach the cluster's record.
          * @enum {string}
@@ -2859,7 +3288,7 @@ export interface components {
              * @description Its logical block in bytes: 512 or 4096.
              */
             block_size: number;
-            /** @description Its copies, by slot; empty if it is on this node alone and no other one knows of it. */
+            /** @description Its copies, by slot; empty if one node alone has it, and it is not in the cluster's record. */
             copies?: components["schemas"]["VolumeCopy"][];
             /**
              * Format: int64
@@ -2882,8 +3311,15 @@ export interface components {
             maps: components["schemas"]["VolumeMap"][];
             /** @description Its NAA name in hexadecimal: `/dev/disk/by-id/wwn-0x...` on Linux hosts. */
             naa: string;
-            /** @description Its name, unique in the node. */
+            /** @description Its name: unique in the cluster with copies, else in the node that has it. */
             name: string;
+            /**
+             * Format: int32
+             * @description The number of the node that alone has it; absent with copies, and without a cluster.
+             */
+            node?: number | null;
+            /** @description The name of that node. */
+            node_name?: string | null;
             /**
              * Format: int32
              * @description Its physical block in bytes.
@@ -2946,6 +3382,18 @@ export interface components {
             state: components["schemas"]["CopyState"];
             sync?: components["schemas"]["CopySync"] | null;
         };
+        /** @description What has gone through a node to a volume since the node serves it. */
+        VolumeCounters: {
+            /**
+             * Format: int32
+             * @description The number of the node that has counted; absent without a cluster.
+             */
+            node?: number | null;
+            /** @description Reads. */
+            read: components["schemas"]["FlowCounters"];
+            /** @description Writes. */
+            write: components["schemas"]["FlowCounters"];
+        };
         /** @description A volume to be made, and the map that makes it usable. All of it is done or nothing. */
         VolumeCreate: {
             /**
@@ -2957,7 +3405,7 @@ export interface components {
             /**
              * Format: int32
              * @description On how many nodes it has a copy, this one among them if it can. Absent, like `nodes`: on this node alone, and
-             *     no other one knows of it. One copy makes it the cluster's, too.
+             *     in no record of the cluster. One copy makes it the cluster's, too.
              */
             copies?: number | null;
             /** @description The host group to map it for; absent: `local`. */
@@ -3095,7 +3543,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `unfinished` (it goes on), `node_unanswered`, `core_silent`, `timeout` */
+        /** @description `unfinished` (it goes on, as the job that `Location` names), `node_unanswered`, `core_silent`, `timeout` */
         Late: {
             headers: {
                 [name: string]: unknown;
@@ -3195,8 +3643,12 @@ export interface operations {
             query?: {
                 /** @description How many at most: 1 to 1000; 100 unless told otherwise. */
                 limit?: number;
-                /** @description Those before the one with this number. */
+                /** @description Those before the one with this number, of one node. */
                 before?: number;
+                /** @description Those that were written until then, in seconds since 1970. */
+                until?: number;
+                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -3224,6 +3676,24 @@ export interface operations {
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            /** @description `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             421: components["responses"]["Misdirected"];
             /** @description `audit_unreadable` */
             500: {
@@ -3241,7 +3711,10 @@ export interface operations {
     init_cluster: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3301,13 +3774,28 @@ export interface operations {
     };
     force_new_cluster: {
         parameters: {
-            query?: never;
-            header?: never;
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
         requestBody?: never;
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description It is done when the node is started next */
             202: {
                 headers: {
@@ -3339,7 +3827,10 @@ export interface operations {
     join_cluster: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3557,7 +4048,10 @@ export interface operations {
     create_token: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3609,10 +4103,14 @@ export interface operations {
     list_events: {
         parameters: {
             query?: {
-                /** @description Those after the one with this number; 0: the oldest that are kept; absent: the newest. */
+                /** @description Those after the one with this number, of one node; 0: the oldest that are kept; absent: the newest. */
                 after?: number;
+                /** @description The newest of those that have happened until then, in seconds since 1970; not with `after`. */
+                until?: number;
                 /** @description How many at most: 1 to 1000; 100 unless told otherwise. */
                 limit?: number;
+                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                node?: string;
             };
             header?: never;
             path?: never;
@@ -3640,6 +4138,24 @@ export interface operations {
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            /** @description `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             421: components["responses"]["Misdirected"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
@@ -3682,6 +4198,69 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             421: components["responses"]["Misdirected"];
             /** @description `too_many_streams` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Late"];
+        };
+    };
+    list_forecasts: {
+        parameters: {
+            query?: {
+                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                node?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One a pool */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_Forecast"];
+                };
+            };
+            /** @description `query_invalid` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            /** @description `history_unavailable` */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3796,6 +4375,51 @@ export interface operations {
             504: components["responses"]["Late"];
         };
     };
+    show_host_setup: {
+        parameters: {
+            query: {
+                /** @description What it runs. */
+                system: "linux" | "esxi" | "windows" | "proxmox";
+                /** @description The target's iSCSI name. */
+                target: string;
+                /** @description Addresses of nodes, with or without a port, separated by commas: one for each network that the machine shall use. */
+                portals: string;
+                /** @description The name that it proves itself with, if its host group has a CHAP secret. */
+                chap_user?: string;
+                /** @description The volume's NAA name in hexadecimal; only what is for Proxmox VE has it. */
+                naa?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The text */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HostSetup"];
+                };
+            };
+            /** @description `query_invalid` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+        };
+    };
     list_hosts: {
         parameters: {
             query?: never;
@@ -3824,7 +4448,10 @@ export interface operations {
     create_host: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3913,7 +4540,10 @@ export interface operations {
     };
     change_host: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The host group's name */
@@ -3927,13 +4557,13 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The host group */
+            /** @description The host group; with `dry_run`: what would be done */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Host"];
+                    "application/json": components["schemas"]["Answer_Host"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -4037,7 +4667,12 @@ export interface operations {
     };
     list_jobs: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The number of a node, or `all`: whose comparisons and changes; absent: those of the node that is asked. What is done with copies is the cluster's, and always told. */
+                node?: string;
+                /** @description Those that have ended lately, newest first, instead of those under way. */
+                ended?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4053,8 +4688,35 @@ export interface operations {
                     "application/json": components["schemas"]["List_Job"];
                 };
             };
+            /** @description `query_invalid` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            /** @description `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             421: components["responses"]["Misdirected"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
@@ -4094,13 +4756,24 @@ export interface operations {
                 };
             };
             421: components["responses"]["Misdirected"];
-            503: components["responses"]["Unavailable"];
+            /** @description `node_unreachable`: it is another node's, which is not reached */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             504: components["responses"]["Late"];
         };
     };
     cancel_job: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 /** @description What it is found by */
@@ -4110,6 +4783,15 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description It is taken back; what it has left is tidied up by itself */
             204: {
                 headers: {
@@ -4129,7 +4811,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `job_not_cancellable`, `copy_in_sync`: it is over; `forked`, `changed_meanwhile` */
+            /** @description `job_not_cancellable`; `job_ended`, `copy_in_sync`: it is over; `forked`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4141,7 +4823,7 @@ export interface operations {
             421: components["responses"]["Misdirected"];
             422: components["responses"]["Unprocessable"];
             500: components["responses"]["Failed"];
-            /** @description `record_unavailable` */
+            /** @description `record_unavailable`; `node_unreachable`: it is another node's, which is not reached */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4157,7 +4839,10 @@ export interface operations {
     pause_job: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description What it is found by */
                 id: string;
@@ -4187,7 +4872,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `job_not_pausable`: it is no sync, or nearly done; `forked`, `changed_meanwhile` */
+            /** @description `job_not_pausable`: it is no sync, or nearly done; `job_ended`; `forked`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4216,7 +4901,10 @@ export interface operations {
     resume_job: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description What it is found by */
                 id: string;
@@ -4246,7 +4934,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `job_not_pausable`: it is no sync; `forked`, `changed_meanwhile` */
+            /** @description `job_not_pausable`: it is no sync; `job_ended`; `forked`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4369,6 +5057,61 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            504: components["responses"]["Late"];
+        };
+    };
+    show_live: {
+        parameters: {
+            query?: {
+                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                node?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One of each node that has one */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_LiveSample"];
+                };
+            };
+            /** @description `query_invalid` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
             504: components["responses"]["Late"];
         };
     };
@@ -4859,8 +5602,13 @@ export interface operations {
             query?: {
                 /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
                 node?: number;
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4870,6 +5618,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description The pool */
             201: {
                 headers: {
@@ -4923,8 +5680,13 @@ export interface operations {
             query?: {
                 /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
                 node?: number;
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4934,6 +5696,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description The pool */
             201: {
                 headers: {
@@ -5037,8 +5808,13 @@ export interface operations {
             query?: {
                 /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
                 node?: number;
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description The pool's name */
                 name: string;
@@ -5051,6 +5827,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description The pool */
             201: {
                 headers: {
@@ -5115,7 +5900,10 @@ export interface operations {
                 /** @description Say what would be done, and do nothing. */
                 dry_run?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description The pool's name */
                 name: string;
@@ -5178,7 +5966,10 @@ export interface operations {
                 /** @description Say what would be done, and do nothing. */
                 dry_run?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description The pool's name */
                 name: string;
@@ -5293,8 +6084,13 @@ export interface operations {
             query?: {
                 /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
                 node?: number;
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description The pool's name */
                 name: string;
@@ -5303,13 +6099,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The pool */
+            /** @description The pool; with `dry_run`: what would be done */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Pool"];
+                    "application/json": components["schemas"]["Answer_Pool"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -5465,6 +6261,8 @@ export interface operations {
             query?: {
                 /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
                 node?: number;
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
             };
             header?: never;
             path: {
@@ -5475,6 +6273,15 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description Done */
             204: {
                 headers: {
@@ -5605,7 +6412,10 @@ export interface operations {
     create_target: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -5756,8 +6566,14 @@ export interface operations {
     };
     create_map: {
         parameters: {
-            query?: never;
-            header?: never;
+            query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
+            };
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description The target's iSCSI name */
                 name: string;
@@ -5782,7 +6598,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `target_not_found`, `volume_not_found`, `host_not_found` */
+            /** @description `target_not_found`, `volume_not_found`, `host_not_found`, `node_not_found` */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5791,7 +6607,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `lun_taken`, `target_full` */
+            /** @description `lun_taken`, `target_full`, `volume_ambiguous`, `no_cluster` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5902,7 +6718,10 @@ export interface operations {
     create_api_token: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -5953,7 +6772,10 @@ export interface operations {
     };
     delete_token: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 /** @description What the token is known by */
@@ -5963,6 +6785,15 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description Done */
             204: {
                 headers: {
@@ -6019,7 +6850,10 @@ export interface operations {
     create_user: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -6130,7 +6964,10 @@ export interface operations {
     };
     change_user: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The user's name */
@@ -6144,13 +6981,13 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The user */
+            /** @description The user; with `dry_run`: what would be done */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["User"];
+                    "application/json": components["schemas"]["Answer_User"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -6223,7 +7060,10 @@ export interface operations {
                 /** @description Say what would be done, and do nothing. */
                 dry_run?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -6300,7 +7140,10 @@ export interface operations {
     };
     show_volume: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
+            };
             header?: never;
             path: {
                 /** @description The volume's name or identity */
@@ -6322,8 +7165,17 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `volume_not_found` */
+            /** @description `volume_not_found`, `node_not_found` */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `volume_ambiguous`: `candidates` names the nodes; `no_cluster` */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6349,6 +7201,8 @@ export interface operations {
             query?: {
                 /** @description Delete its LUN maps, too. */
                 force?: boolean;
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
                 /** @description Say what would be done, and do nothing. */
                 dry_run?: boolean;
             };
@@ -6380,7 +7234,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `volume_not_found` */
+            /** @description `volume_not_found`, `node_not_found` */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -6389,7 +7243,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_mapped`, `volume_in_use` */
+            /** @description `volume_mapped`, `volume_in_use`, `volume_ambiguous`, `no_cluster` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6409,6 +7263,8 @@ export interface operations {
     change_volume: {
         parameters: {
             query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
                 /** @description Say what would be done, and do nothing. */
                 dry_run?: boolean;
             };
@@ -6437,7 +7293,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `volume_not_found` */
+            /** @description `volume_not_found`, `node_not_found` */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -6446,7 +7302,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `volume_exists`, `forked` */
+            /** @description `volume_exists`, `volume_ambiguous`, `forked`, `no_cluster` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6484,10 +7340,15 @@ export interface operations {
     add_copy: {
         parameters: {
             query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
                 /** @description Say what would be done, and do nothing. */
                 dry_run?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description The volume's name or identity */
                 name: string;
@@ -6512,6 +7373,8 @@ export interface operations {
             /** @description The volume; the copy is being made */
             202: {
                 headers: {
+                    /** @description Where it is told how far that is, and how it has ended: a job */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -6521,7 +7384,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `volume_not_found`, `copy_not_found` */
+            /** @description `volume_not_found`, `copy_not_found`, `node_not_found` */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -6530,7 +7393,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile` */
+            /** @description `no_cluster`, `volume_ambiguous`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6594,6 +7457,8 @@ export interface operations {
             /** @description It is done as soon as the other copies have agreed */
             202: {
                 headers: {
+                    /** @description Where it is told whether it is done: a job */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -6640,6 +7505,56 @@ export interface operations {
             };
             504: components["responses"]["Late"];
             507: components["responses"]["Full"];
+        };
+    };
+    show_counters: {
+        parameters: {
+            query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The volume's name or identity */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was counted */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeCounters"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `volume_not_found`, `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `volume_ambiguous`, `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
         };
     };
     resolve_fork: {
@@ -6801,7 +7716,10 @@ export interface operations {
     };
     show_verification: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
+            };
             header?: never;
             path: {
                 /** @description The volume's name or identity */
@@ -6823,7 +7741,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `volume_not_found`, `not_verified` */
+            /** @description `volume_not_found`, `not_verified`, `node_not_found` */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -6839,8 +7757,14 @@ export interface operations {
     };
     verify_volume: {
         parameters: {
-            query?: never;
-            header?: never;
+            query?: {
+                /** @description The number of the node of the cluster that has it and does it; absent: the node that is asked. */
+                node?: number;
+            };
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description The volume's name or identity */
                 name: string;
@@ -6861,6 +7785,8 @@ export interface operations {
             /** @description How far it is: ask for it again */
             202: {
                 headers: {
+                    /** @description Where it is told how far it is, and how it has ended: a job */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -6870,7 +7796,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description `volume_not_found` */
+            /** @description `volume_not_found`, `node_not_found` */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -6879,7 +7805,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `not_replicated` */
+            /** @description `not_replicated`, `volume_ambiguous`, `no_cluster` */
             409: {
                 headers: {
                     [name: string]: unknown;

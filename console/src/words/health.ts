@@ -273,13 +273,13 @@ function ofCopies({ volumes, nodes }: Observed): Finding[] {
       action: 'Let it go on under “Jobs” as soon as hosts can spare it.',
     })
   }
-  const first = waiting[0]
-  if (first) {
+  const held = waiting[0]
+  if (held) {
     found.push({
-      key: 'waiting syncs', severity: 'warning', since: first(waiting.map(({ sync }) => sync.since)), link: waiting.length === 1 ? volumeLink(first.volume) : '#/jobs',
+      key: 'waiting syncs', severity: 'warning', since: first(waiting.map(({ sync }) => sync.since)), link: waiting.length === 1 ? volumeLink(held.volume) : '#/jobs',
       cause: waiting.length === 1
-        ? `The copy of ${first.volume.name} on node ${first.copy.node} is not in sync and waits for ${first.sync.waits_for}.`
-        : `${plural(waiting.length, 'copy', 'copies')} are not in sync and wait; the first, of ${first.volume.name}, for ${first.sync.waits_for}.`,
+        ? `The copy of ${held.volume.name} on node ${held.copy.node} is not in sync and waits for ${held.sync.waits_for}.`
+        : `${plural(waiting.length, 'copy', 'copies')} are not in sync and wait; the first, of ${held.volume.name}, for ${held.sync.waits_for}.`,
       action: 'If it stays so for minutes, look after what it waits for.',
     })
   }

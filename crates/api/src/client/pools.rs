@@ -2,7 +2,7 @@
 
 use super::path::{of_node, segment};
 use super::{Client, Result};
-use crate::{DryRun, Forecast, List, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolRemains};
+use crate::{DryRun, Forecast, List, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport};
 
 /// Pools: of the node of this number, or of the one that is asked.
 impl Client {
@@ -121,14 +121,6 @@ impl Client {
     /// See [`ClientError`](super::ClientError): as it would be refused.
     pub fn would_reopen_pool(&self, name: &str, node: Option<u16>) -> Result<DryRun> {
         self.would_post(&of_node(format!("/v1/pools/{}/reopen?dry_run=true", segment(name)), node))
-    }
-
-    /// What forgetting a pool would leave behind.
-    ///
-    /// # Errors
-    /// See [`ClientError`](super::ClientError).
-    pub fn pool_remains(&self, name: &str, node: Option<u16>) -> Result<PoolRemains> {
-        self.get(&of_node(format!("/v1/pools/{}/remains", segment(name)), node))
     }
 
     /// Forgets a pool that cannot be used.

@@ -7,7 +7,7 @@ use super::path::{of_node, segment};
 use super::{Client, Result};
 use crate::{
     CopyCreate, DryRun, ForkResolution, List, StrategyChoice, StrategyChosen, Verification,
-    VerificationState, Volume, VolumeChange, VolumeCreate,
+    VerificationState, Volume, VolumeChange, VolumeCounters, VolumeCreate,
 };
 
 /// How often it is looked how far a comparison of copies is.
@@ -37,6 +37,14 @@ impl Client {
     /// See [`ClientError`](super::ClientError).
     pub fn volume_of(&self, name: &str, node: Option<u16>) -> Result<Volume> {
         self.get(&of_node(format!("/v1/volumes/{}", segment(name)), node))
+    }
+
+    /// What has gone through a node to a volume, with a histogram of latencies; of which node: see [`Client::volume_of`].
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError).
+    pub fn volume_counters(&self, name: &str, node: Option<u16>) -> Result<VolumeCounters> {
+        self.get(&of_node(format!("/v1/volumes/{}/counters", segment(name)), node))
     }
 
     /// Makes a volume, and maps it unless told otherwise.

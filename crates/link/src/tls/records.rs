@@ -15,7 +15,9 @@ use base::SendBatch;
 use rustls::client::ClientConnectionData;
 use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
-use rustls::{AlertDescription, ContentType, ExtractedSecrets, HandshakeType, InvalidMessage, PeerMisbehaved};
+use rustls::{
+    AlertDescription, ContentType, ExtractedSecrets, HandshakeType, InvalidMessage, PeerMisbehaved,
+};
 
 use super::FeedError;
 use super::cipher::{Cipher, HEADER_BYTES, TAG_BYTES};

@@ -9,6 +9,7 @@ use api::{
 use clap::{Args, Subcommand, ValueEnum};
 
 pub mod copy;
+mod latency;
 mod progress;
 mod strategy;
 
@@ -50,6 +51,13 @@ pub enum Command {
         name: String,
         /// Its new name
         new_name: String,
+        #[command(flatten)]
+        of: OfNode,
+    },
+    /// Show how long the reads and writes of a volume took, as a histogram
+    Latency {
+        /// Its name or identity
+        name: String,
         #[command(flatten)]
         of: OfNode,
     },
@@ -170,6 +178,9 @@ impl Command {
                 let change = VolumeChange { name: Some(new_name), ..VolumeChange::default() };
                 let volume = client.change_volume(&name, &change, of.node)?;
                 output.show(&volume, |volume| shown(volume, strategy::record_place(client)))
+            }
+            Command::Latency { name, of } => {
+                output.show(&client.volume_counters(&name, of.node)?, latency::histogram)
             }
             Command::Verify { name } => {
                 let mut progress = Progress::new(io::stderr(), io::stderr().is_terminal());
