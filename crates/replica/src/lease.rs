@@ -62,7 +62,7 @@ pub struct LeaseGrant {
     pub incarnation: Incarnation,
     /// From the request.
     pub sent_at: Instant,
-    /// The revision that the giver had applied: removals up to there are not promised against.
+    /// The newest revision that the giver knew of: removals up to there are not promised against.
     pub revision: Revision,
 }
 
@@ -72,6 +72,8 @@ pub struct Leases {
     terms: Terms,
     incarnation: Incarnation,
     applied: Revision,
+    /// The newest revision that this node knows of; what it promises is not against removals up to there.
+    known: Revision,
     /// Until then an earlier life's promises may stand.
     quiet_until: Instant,
     given: BTreeMap<NodeId, Given>,
@@ -107,15 +109,23 @@ impl Leases {
             terms,
             incarnation,
             applied: Revision(0),
+            known: Revision(0),
             quiet_until,
             given: BTreeMap::new(),
             held: BTreeMap::new(),
         }
     }
 
+    /// This node is about to act by this revision. From here on nothing is promised against it, though cores may need a while: what is decided by the leases
+    /// that are out when it is looked at must not be overtaken by another one.
+    pub fn set_known(&mut self, revision: Revision) {
+        self.known = self.known.max(revision);
+    }
+
     /// Every volume on every core now acts by this revision of the cluster's record, or knows that it may not act.
     pub fn set_applied(&mut self, revision: Revision) {
         self.applied = self.applied.max(revision);
+        self.set_known(revision);
     }
 
     /// The revision that this node acts by.
@@ -158,10 +168,10 @@ impl Leases {
         given.until.retain(|(_, until)| *until > now);
         let until = now + self.terms.length;
         match given.until.last_mut() {
-            Some((revision, last)) if *revision == self.applied => *last = (*last).max(until),
-            _ => given.until.push((self.applied, until)),
+            Some((revision, last)) if *revision == self.known => *last = (*last).max(until),
+            _ => given.until.push((self.known, until)),
         }
-        Some(LeaseGrant { incarnation: self.incarnation, sent_at: request.sent_at, revision: self.applied })
+        Some(LeaseGrant { incarnation: self.incarnation, sent_at: request.sent_at, revision: self.known })
     }
 
     /// Holds.
@@ -266,6 +276,19 @@ mod tests {
         assert!(!a.holds(at(5001), B));
         a.set_applied(Revision(6));
         assert!(a.holds(at(5001), B));
+    }
+
+    /// Between the look at the leases that are out and the word that all cores act by a removal lies a while.
+    #[test]
+    fn nothing_is_promised_against_what_is_known() {
+        let (mut a, mut b) = (leases(), leases());
+        b.set_known(Revision(6));
+        assert_eq!(b.released_at(A, Revision(6)), at(1010), "it goes on without a");
+        let grant = b.handle_request(at(5000), A, a.request(at(5000))).unwrap();
+        a.handle_grant(B, grant);
+        assert!(!a.holds(at(5001), B), "it has to know, too");
+        assert_eq!((b.released_at(A, Revision(6)), b.applied()), (at(1010), Revision(5)));
+        assert_eq!(b.released_at(A, Revision(7)), at(6000));
     }
 
     #[test]

@@ -3,12 +3,14 @@
 //! Configurations arrive in order. Where some are missing (a node that was out of touch for so long that the record no longer has them) this process may have been
 //! outside in between. One that takes a copy out may be acted in only when that copy can no longer answer
 //! reads: when the leases it was given before have run out, or it has itself said that it knows. One that leaves this process
-//! itself outside takes effect at once.
+//! itself outside takes effect at once; whom it has taken out is remembered until this process is a member again.
+
+use std::collections::BTreeMap;
 
 use base::Instant;
 
 use crate::lease::Leases;
-use crate::{Config, Incarnation, Slot, Standing};
+use crate::{Config, Incarnation, NodeId, Revision, Slot, Standing};
 
 /// One node's view of one volume's configurations.
 #[derive(Debug)]
@@ -21,6 +23,17 @@ pub struct Membership {
     active: bool,
     /// Whether one between them is not known.
     gap: bool,
+    /// Who was taken out of the copies in sync since this process was last a member, by node: it may hold leases of this node.
+    removed: BTreeMap<NodeId, Removed>,
+}
+
+/// The last removal of a node's copy.
+#[derive(Clone, Copy, Debug)]
+struct Removed {
+    slot: Slot,
+    life: Incarnation,
+    /// Leases that it was given at an earlier one bind.
+    revision: Revision,
 }
 
 /// A configuration to act in from now on.
@@ -35,7 +48,14 @@ pub struct Activation {
 impl Membership {
     /// A process that holds the slot's copy and has just begun.
     pub fn new(slot: Slot, incarnation: Incarnation) -> Membership {
-        Membership { slot, incarnation, configs: Vec::new(), active: false, gap: false }
+        Membership {
+            slot,
+            incarnation,
+            configs: Vec::new(),
+            active: false,
+            gap: false,
+            removed: BTreeMap::new(),
+        }
     }
 
     /// Takes the next configuration of the volume. One that is known already changes nothing.
@@ -44,6 +64,13 @@ impl Membership {
             Some(newest) if config.epoch <= newest.epoch => {}
             Some(newest) => {
                 self.gap |= config.epoch.0 != newest.epoch.0 + 1;
+                for slot in newest.in_sync().without(self.slot).iter() {
+                    let before = newest.in_sync_life(slot).expect("it is in sync");
+                    if config.in_sync_life(slot) != Some(before) {
+                        let (node, life) = before;
+                        self.removed.insert(node, Removed { slot, life, revision: config.revision });
+                    }
+                }
                 self.configs.push(config);
             }
             None => self.configs.push(config),
@@ -75,19 +102,11 @@ impl Membership {
         if newest.standing(self.slot, self.incarnation) == Standing::Outside {
             return Some(Instant(0));
         }
-        let mut due = leases.quiet_until();
-        for (index, config) in self.configs.iter().enumerate() {
-            for removed in config.in_sync().without(self.slot).iter() {
-                let life = config.in_sync_life(removed);
-                if newest.in_sync_life(removed) == life {
-                    continue;
-                }
-                let copy = config.copy(removed).expect("it is in sync");
-                let gone = self.configs[index..].iter().find(|later| later.in_sync_life(removed) != life);
-                let revision = gone.expect("it is not in the newest").revision;
-                due = due.max(leases.released_at(copy.node, revision));
-            }
-        }
+        let is_back =
+            |node: NodeId, removed: &Removed| newest.in_sync_life(removed.slot) == Some((node, removed.life));
+        let gone = self.removed.iter().filter(|(node, removed)| !is_back(**node, removed));
+        let released = gone.map(|(node, removed)| leases.released_at(*node, removed.revision));
+        let due = released.fold(leases.quiet_until(), Instant::max);
         Some(due)
     }
 
@@ -104,6 +123,9 @@ impl Membership {
         let demoted = matches!(me(newest), Standing::Joining(_))
             && before.iter().any(|config| matches!(me(config), Standing::InSync(_)));
         let activation = Activation { config: newest.clone(), kept: always && !demoted };
+        if me(newest) != Standing::Outside {
+            self.removed.clear();
+        }
         self.configs.drain(..self.configs.len() - 1);
         self.gap = false;
         self.active = true;
@@ -195,6 +217,28 @@ mod tests {
             me.learn(next.clone());
         }
         assert_eq!(me.due(&leases), Some(at(5000)), "node 2 may read until then");
+    }
+
+    /// Found by the simulator: a node that was restarted, and had not heard of the removal yet, promised something to who was removed; it made itself a member
+    /// by what it heard in between, in which it was none, and acted while the other one could still answer reads.
+    #[test]
+    fn who_was_removed_while_this_process_was_outside_is_waited_for() {
+        let mut leases = Leases::new(at(0), Incarnation(2), Terms::default());
+        leases.set_applied(Revision(1));
+        let mut me = Membership::new(slot(0), Incarnation(2));
+        me.learn(config());
+        assert!(me.poll(at(0), &leases).is_some(), "outside: it names its last life");
+        let other = Leases::new(at(0), Incarnation(1), Terms::default());
+        leases.handle_request(at(4000), NodeId(2), other.request(at(4000)));
+        let alone = config().remove(slot(1)).unwrap().remove(slot(2)).unwrap();
+        me.learn(later(alone.clone(), 2));
+        assert!(me.poll(at(4001), &leases).is_some(), "still outside");
+        leases.set_applied(Revision(2));
+        me.learn(later(alone.recover(slot(0), Incarnation(2)).unwrap(), 3));
+        assert_eq!(me.due(&leases), Some(at(5000)), "node 2 may read until then");
+        assert!(me.poll(at(5000), &leases).is_some());
+        me.learn(later(me.newest().unwrap().admit(slot(1), Incarnation(1)).unwrap(), 4));
+        assert_eq!(me.due(&leases), Some(leases.quiet_until()), "that is settled");
     }
 
     #[test]

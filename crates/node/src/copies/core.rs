@@ -434,6 +434,11 @@ impl Copies {
         self.leases.borrow_mut().handle_grant(from, grant);
     }
 
+    /// See [`Leases::set_known`].
+    pub(super) fn set_known(&self, revision: Revision) {
+        self.leases.borrow_mut().set_known(revision);
+    }
+
     /// Every copy on every core acts by this revision of the record; told on every core.
     pub(super) fn set_applied(&self, revision: Revision) {
         self.leases.borrow_mut().set_applied(revision);

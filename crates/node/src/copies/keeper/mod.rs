@@ -465,6 +465,8 @@ impl Keeper {
 
     /// Has everything act by what the record says at these keys.
     async fn act_by(self: &Rc<Self>, keys: BTreeSet<String>, revision: cluster::Revision) {
+        let revision = Revision(revision.0);
+        self.copies.set_known(revision);
         if keys.iter().any(|key| key.starts_with(NODES) || key.starts_with(LINK_ROLES)) {
             self.learn_nodes();
         }
@@ -476,8 +478,7 @@ impl Keeper {
         self.open_volumes_soon();
         self.activate().await;
         // Outside it stops at once; and a member may go on in the epoch before: nothing can end without it.
-        let applied = Revision(revision.0);
-        on_every_core(move || Copies::current().set_applied(applied));
+        on_every_core(move || Copies::current().set_applied(revision));
         if let Some(control) = Control::try_current() {
             control.act_by_cluster(&keys).await;
         }
