@@ -366,6 +366,10 @@ impl Link {
             handler.frame(self, frame);
         }
         fed?;
+        if tls.borrow().is_closed() {
+            // What it sends all the same says nothing, not even that it lives.
+            return Err(End::ByPeer);
+        }
         if tls.borrow().has_output() {
             self.work.notify();
         }

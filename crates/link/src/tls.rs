@@ -334,6 +334,11 @@ impl Tls {
         fed
     }
 
+    /// Whether the other side has said that nothing follows.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(&self.stage, Stage::Records(records) if records.is_closed())
+    }
+
     /// Whether something is to be sent that nobody has sealed.
     pub(crate) fn has_output(&self) -> bool {
         !self.output.is_empty() || matches!(&self.stage, Stage::Records(records) if records.has_output())

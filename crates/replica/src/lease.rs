@@ -1,7 +1,7 @@
 //! Leases between two nodes, for all volumes at once (R10 to R12).
 //!
 //! A lease is a promise of the one who gives it: "until my clock passes this, I will not act in any configuration that removes you
-//! and that I had not applied when I promised." Whoever holds a lease of each other member may answer reads alone: nobody can have gone
+//! and that I did not know of when I promised." Whoever holds a lease of each other member may answer reads alone: nobody can have gone
 //! on without it. A heartbeat is a request for a lease.
 //!
 //! Clocks need not agree; they must run equally fast to within [`Terms::drift_permille`]. The holder counts from when it *asked*, and
@@ -218,6 +218,12 @@ impl Leases {
         };
         let before = given.until.iter().filter(|(at, _)| *at < revision).map(|(_, until)| *until);
         before.max().unwrap_or(Instant(0)).max(self.quiet_until)
+    }
+
+    /// [`Leases::released_at`] for whoever was given a lease.
+    pub fn all_released_at(&self, revision: Revision) -> Instant {
+        let released = self.given.keys().map(|node| self.released_at(*node, revision));
+        released.fold(self.quiet_until, Instant::max)
     }
 
     /// The revision that another node acts by, as it has said last; 0 if it has said nothing.

@@ -31,7 +31,7 @@ pub use dirty_map::{Damaged, DirtyMap, PAGE_BYTES, PAGE_REGIONS, PageWrite};
 pub use id::{Epoch, Incarnation, NodeId, Revision, Slot, Slots};
 pub use lease::{LEASE_LENGTH, LeaseGrant, LeaseRequest, Leases, Terms};
 pub use media::{Apply, ApplyId};
-pub use membership::{Activation, Membership};
+pub use membership::{Activation, BEYOND_RECORD, Membership};
 pub use message::{Envelope, Message, RoundId, SyncId};
 pub use regions::Regions;
 pub use replica::{

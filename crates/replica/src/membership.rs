@@ -12,6 +12,9 @@ use base::Instant;
 use crate::lease::Leases;
 use crate::{Config, Incarnation, NodeId, Revision, Slot, Standing};
 
+/// The revision of a configuration that no record has: later than all that do.
+pub const BEYOND_RECORD: Revision = Revision(u64::MAX);
+
 /// One node's view of one volume's configurations.
 #[derive(Debug)]
 pub struct Membership {
@@ -25,6 +28,8 @@ pub struct Membership {
     gap: bool,
     /// Who was taken out of the copies in sync since this process was last a member, by node: it may hold leases of this node.
     removed: BTreeMap<NodeId, Removed>,
+    /// Between configurations that are known one was missed: whoever was given a lease at an earlier revision than this may have been taken out there.
+    missed_before: Option<Revision>,
 }
 
 /// The last removal of a node's copy.
@@ -55,6 +60,7 @@ impl Membership {
             active: false,
             gap: false,
             removed: BTreeMap::new(),
+            missed_before: None,
         }
     }
 
@@ -63,7 +69,11 @@ impl Membership {
         match self.configs.last() {
             Some(newest) if config.epoch <= newest.epoch => {}
             Some(newest) => {
-                self.gap |= config.epoch.0 != newest.epoch.0 + 1;
+                if config.epoch.0 != newest.epoch.0 + 1 {
+                    self.gap = true;
+                    // One of a node that has gone on alone is in no record, and nothing is between the two.
+                    self.missed_before = Some(config.revision).filter(|revision| *revision != BEYOND_RECORD);
+                }
                 for slot in newest.in_sync().without(self.slot).iter() {
                     let before = newest.in_sync_life(slot).expect("it is in sync");
                     if config.in_sync_life(slot) != Some(before) {
@@ -71,6 +81,10 @@ impl Membership {
                         self.removed.insert(node, Removed { slot, life, revision: config.revision });
                     }
                 }
+                // Who goes on by the record after all is waited for as far as that goes: nothing is promised against what is known.
+                self.removed
+                    .values_mut()
+                    .for_each(|removed| removed.revision = removed.revision.min(config.revision));
                 self.configs.push(config);
             }
             None => self.configs.push(config),
@@ -106,7 +120,8 @@ impl Membership {
             |node: NodeId, removed: &Removed| newest.in_sync_life(removed.slot) == Some((node, removed.life));
         let gone = self.removed.iter().filter(|(node, removed)| !is_back(**node, removed));
         let released = gone.map(|(node, removed)| leases.released_at(*node, removed.revision));
-        let due = released.fold(leases.quiet_until(), Instant::max);
+        let missed = self.missed_before.map(|revision| leases.all_released_at(revision));
+        let due = released.chain(missed).fold(leases.quiet_until(), Instant::max);
         Some(due)
     }
 
@@ -125,6 +140,7 @@ impl Membership {
         let activation = Activation { config: newest.clone(), kept: always && !demoted };
         if me(newest) != Standing::Outside {
             self.removed.clear();
+            self.missed_before = None;
         }
         self.configs.drain(..self.configs.len() - 1);
         self.gap = false;
@@ -239,6 +255,46 @@ mod tests {
         assert!(me.poll(at(5000), &leases).is_some());
         me.learn(later(me.newest().unwrap().admit(slot(1), Incarnation(1)).unwrap(), 4));
         assert_eq!(me.due(&leases), Some(leases.quiet_until()), "that is settled");
+    }
+
+    #[test]
+    fn who_may_have_been_removed_in_what_was_missed_is_waited_for() {
+        let mut leases = Leases::new(at(0), Incarnation(2), Terms::default());
+        leases.set_applied(Revision(1));
+        let mut me = Membership::new(slot(0), Incarnation(2));
+        let pair = config().remove(slot(2)).unwrap();
+        me.learn(later(pair.clone(), 1));
+        assert!(me.poll(at(0), &leases).is_some(), "outside: it names its last life");
+        // In between the third copy was brought up to date, and removed.
+        let third = Leases::new(at(0), Incarnation(1), Terms::default());
+        leases.handle_request(at(4000), NodeId(3), third.request(at(4000)));
+        let missed =
+            pair.admit(slot(2), Incarnation(1)).unwrap().promote(slot(2)).unwrap().remove(slot(2)).unwrap();
+        me.learn(later(missed.remove(slot(1)).unwrap(), 5));
+        leases.set_applied(Revision(5));
+        me.learn(later(me.newest().unwrap().recover(slot(0), Incarnation(2)).unwrap(), 6));
+        assert_eq!(me.due(&leases), Some(at(5000)));
+    }
+
+    /// A node that went on alone in a configuration of no record is let in again by the record.
+    #[test]
+    fn who_was_removed_in_no_record_is_waited_for_as_far_as_the_record_goes() {
+        let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
+        leases.set_applied(Revision(1));
+        let mut me = Membership::new(slot(0), Incarnation(1));
+        me.learn(config());
+        me.poll(at(2000), &leases).unwrap();
+        let alone = config().remove(slot(1)).unwrap().remove(slot(2)).unwrap();
+        me.learn(alone.clone().committed_at(BEYOND_RECORD));
+        me.learn(later(alone.admit(slot(2), Incarnation(5)).unwrap(), 7));
+        leases.set_applied(Revision(7));
+        let other = Leases::new(at(0), Incarnation(2), Terms::default());
+        leases.handle_request(at(4000), NodeId(2), other.request(at(4000)));
+        assert_eq!(
+            me.due(&leases),
+            Some(leases.quiet_until()),
+            "it was promised nothing against what is known"
+        );
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Kernel {
 }
 
 /// The records of one connection. What arrives goes into [`Records::feed`], what is to be sent comes out of [`Records::seal`] and
-/// [`Records::take_output`]; after an error of `feed` only the latter is called, which tells the other side.
+/// [`Records::take_output`]; after an error of `feed` only the latter is called, where the other side is told why: by who makes a connection. A link ends at once.
 pub(super) struct Records {
     kernel: Kernel,
     sender: Cipher,
@@ -253,6 +253,11 @@ impl Records {
         Ok(())
     }
 
+    /// Whether the other side has said that nothing follows.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// Whether something is to be sent besides data.
     pub(super) fn has_output(&self) -> bool {
         self.renewal_owed || self.alert.is_some()
@@ -310,7 +315,7 @@ impl Records {
     /// Says that new keys follow, and takes them.
     fn renew(&mut self, batch: &mut SendBatch) -> Result<(), rustls::Error> {
         self.push_record(ContentType::Handshake, &KEY_UPDATE, batch)?;
-        self.take_new_key()
+        self.take_new_key().inspect_err(|_| batch.clear())
     }
 
     /// Encrypts with a new key from now on, as the other side has been told.

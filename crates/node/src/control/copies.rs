@@ -16,6 +16,7 @@ use super::passing::carry_out_here;
 use super::turns::Thing;
 use super::volumes::{has_empty_slices, open_on_all_cores, whole_blocks};
 use super::{Control, ControlError, NewVolume};
+use crate::Paths;
 use crate::access::{AccessChange, HostName, TargetName, VolumeName};
 use crate::copies::{
     Address, Answer, Ask, ClusterError, Copies, CopyEntry, DeletedVolume, Keeper, NewCopy, NodeEntry,
@@ -765,11 +766,12 @@ impl Control {
         let mut after = None;
         loop {
             let (some, next) = keeper.some_paths(after);
-            for (id, paths) in some {
-                if self.shown_paths.borrow().get(&id) != Some(&paths) {
-                    self.shown_paths.borrow_mut().insert(id, paths.clone());
-                    self.set_paths(id, paths).await;
-                }
+            let is_shown = |id: &VolumeId, paths: &Paths| self.shown_paths.borrow().get(id) == Some(paths);
+            for (id, _) in some.into_iter().filter(|(id, paths)| !is_shown(id, paths)) {
+                // As it is now: another task may have shown it anew while this one waited for the cores.
+                let Some(paths) = keeper.paths_of(id).filter(|paths| !is_shown(&id, paths)) else { continue };
+                self.shown_paths.borrow_mut().insert(id, paths.clone());
+                self.set_paths(id, paths).await;
             }
             if next.is_none() {
                 break;

@@ -55,6 +55,8 @@ struct Node {
     disk: Disk,
     /// How many of the record's configurations it knows; `None`: it has just begun and will begin with the newest.
     learned: Option<usize>,
+    /// The revision that is known and not acted by everywhere: its cores need a while.
+    known: Option<Revision>,
     /// Until when it does not reach the record.
     record_gone_until: Instant,
     region_reads: Vec<RegionReading>,
@@ -303,19 +305,24 @@ impl World {
 
     /// The node hears of the record's next change, and acts on it when it may.
     fn learn(&mut self, index: usize) {
-        if self.reaches_record(index) && self.rng.one_in(4) {
+        if let Some(known) = self.nodes[index].known.filter(|_| self.rng.one_in(2)) {
+            self.activate(index);
+            let node = &mut self.nodes[index];
+            // Outside it stops at once; and a member may go on in the epoch before: nothing can end without it.
+            node.leases.set_applied(known);
+            node.known = None;
+        } else if self.nodes[index].known.is_none() && self.reaches_record(index) && self.rng.one_in(4) {
             let next = match self.nodes[index].learned {
-                None => self.record.len() - 1,
+                // What a node has of the record when it starts may be behind what its last life acted by.
+                None => (self.record.len() - 1).saturating_sub(self.rng.below(3) as usize),
                 Some(known) => known,
             };
             if let Some(config) = self.record.get(next).cloned() {
                 let node = &mut self.nodes[index];
                 node.learned = Some(next + 1);
+                node.known = Some(config.revision);
+                node.leases.set_known(config.revision);
                 node.membership.learn(config);
-                self.activate(index);
-                let node = &mut self.nodes[index];
-                // Outside it stops at once; and a member may go on in the epoch before: nothing can end without it.
-                node.leases.set_applied(self.record[next].revision);
             }
         }
         self.activate(index);
@@ -640,7 +647,7 @@ impl World {
         node.membership = Membership::new(slot(index), node.incarnation);
         node.steward = Steward::new(clock, slot(index), node.incarnation, SILENCE_MAX);
         node.replica = Replica::new(slot(index), node.incarnation, GEOMETRY, node.disk.map());
-        node.learned = None;
+        (node.learned, node.known) = (None, None);
         for other in (0..self.nodes.len()).filter(|other| *other != index) {
             // The old connection is gone with its process.
             self.unlink(index, other);
@@ -771,6 +778,7 @@ impl Node {
             replica: Replica::new(slot(index), incarnation, GEOMETRY, Disk::new(GEOMETRY).map()),
             disk: Disk::new(GEOMETRY),
             learned: None,
+            known: None,
             record_gone_until: Instant(0),
             region_reads: Vec::new(),
             region_compares: Vec::new(),

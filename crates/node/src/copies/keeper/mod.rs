@@ -386,6 +386,11 @@ impl Keeper {
         (some, next)
     }
 
+    /// The ways to one of them.
+    pub fn paths_of(&self, id: VolumeId) -> Option<Paths> {
+        self.volumes.borrow().get(&id).filter(|kept| kept.open).map(|kept| self.paths_to(kept))
+    }
+
     /// As this node acts. Hosts count on it: of a node through which the volume is said to be unavailable nothing takes effect any more.
     fn paths_to(&self, kept: &Kept) -> Paths {
         // Its disk and its links have more to do: as long as there is another, hosts are better served there.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use base::Instant;
 use cluster::Status;
-use replica::{Config, Epoch, NodeId, Revision};
+use replica::{BEYOND_RECORD, Config, Epoch, NodeId, Revision};
 use store::VolumeId;
 
 use super::super::super::core::Copies;
@@ -151,11 +151,10 @@ impl Keeper {
         let life = self.copies.incarnation();
         if let Some(kept) = self.volumes.borrow_mut().get_mut(&id) {
             // Whatever the record was when they were given: no lease counts.
-            let beyond = Revision(u64::MAX);
             let known =
                 kept.membership.newest().cloned().or_else(|| kept.entry.config(Revision(kept.revision.0)));
             if let Some(known) = known {
-                kept.membership.learn(alone(&known, kept.slot, life, Epoch(fork.epoch), beyond));
+                kept.membership.learn(alone(&known, kept.slot, life, Epoch(fork.epoch), BEYOND_RECORD));
             }
         }
         self.work.notify();
