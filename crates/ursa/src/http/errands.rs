@@ -5,8 +5,8 @@
 //! else. Only calls of [`OF_VOLUMES`], [`OF_NODES`] and [`OF_JOBS`] are carried out so. Their role is looked at again, so that a node that is out of date about a call gives no more rights than this one would.
 //!
 //! Those of [`OF_NODES`] name disks and files of the machine that carries them out, and some are an administrator's: it takes the other one's word for who asks. Users and their roles are of the whole cluster,
-//! in its record, which every node may write: one that somebody has taken over can make itself an administrator there, and log in wherever it reaches the API. What is done so to a machine is written down
-//! there, too: who looks after it finds it in its own audit log. What this costs, and why: `docs/why/access.md`.
+//! in its record, which every node may write: one that somebody has taken over can make itself an administrator there, and log in wherever it reaches the API. What is done so to a machine, or to a volume of
+//! it, is written down there, too: who looks after it finds it in its own audit log. What this costs, and why: `docs/why/access.md`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,7 +26,7 @@ use std::rc::Rc;
 use tokio::sync::{Semaphore, mpsc};
 use tower::ServiceExt;
 
-use super::access::{Caller, Need, need};
+use super::access::{Caller, Need, need, not_written_down};
 use super::audit::Deed;
 use super::deadline::REQUEST_DEADLINE;
 use super::dry_run;
@@ -239,7 +239,11 @@ async fn admit(Extracted(state): Extracted<State>, request: Request, next: Next)
     let caller = request.extensions().get::<Caller>().filter(|caller| caller.role >= role).cloned();
     let asked = request.extensions().get::<AskedAt>().cloned();
     let (Some(caller), Some(AskedAt(asked))) = (caller, asked) else { return no_errand().into_response() };
-    let does = OF_NODES.contains(&call) && call.0 != "GET" && !dry_run::is_asked(request.uri());
+    let does = call.0 != "GET" && !dry_run::is_asked(request.uri());
+    // Whoever runs the node that was asked does not run this one.
+    if does && let Some(refusal) = not_written_down(&state).await {
+        return refusal.into_response();
+    }
     let action = format!("{} {}{}", call.0, request.uri().path(), there::said(request.uri()));
     let response = next.run(request).await;
     if does {

@@ -35,7 +35,7 @@ use super::state::State;
 pub(super) use self::caller::{
     Caller, kept_role, session_cookie, session_cookie_name, shown_role, token_text,
 };
-pub(super) use self::gate::pass;
+pub(super) use self::gate::{not_written_down, pass};
 pub(super) use self::role::{Need, all as needs, need};
 pub(super) use self::secret::{Digested, draw, draw_id, draw_number};
 pub(super) use self::session::AGE_MAX as SESSION_AGE_MAX;

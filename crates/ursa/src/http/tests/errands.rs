@@ -125,7 +125,37 @@ fn what_a_node_without_a_copy_is_asked_for_is_carried_out_by_one_that_has_one() 
         (&last, &json!(204), &json!("local"))
     );
     assert_eq!((&here[1]["action"], &here[1]["code"]), (&last, &json!("volume_mapped")));
-    assert_eq!(there.len(), 1, "only what that node was asked itself: {there:?}");
+    // And where it was carried out, by whom, and through which node.
+    let (asked, carried): (Vec<&Value>, Vec<&Value>) =
+        there.iter().partition(|deed| deed["address"] != "through node test");
+    assert_eq!(asked.len(), 1, "what that node was asked itself: {there:?}");
+    assert_eq!(
+        (&carried[0]["action"], &carried[0]["status"], &carried[0]["who"]),
+        (&last, &json!(204), &json!("local"))
+    );
+    assert_eq!((&carried[1]["action"], &carried[1]["code"]), (&last, &json!("volume_mapped")));
+    let deletions = carried.iter().filter(|deed| deed["action"] == last);
+    assert_eq!(deletions.count(), 2, "what was only asked for is no deed: {carried:?}");
+}
+
+#[test]
+fn what_a_node_cannot_write_down_it_does_not_do_for_another_one() {
+    let first = Rig::prepared(|dir| std::fs::write(dir.join("audit"), "in the way").unwrap());
+    let second = Rig::new();
+    cluster_of(&first, &second);
+    let _carrying = first.carry_out();
+    make(&second, "db").json(201);
+    // Who runs node 2 asks.
+    let rename = |rig: &Rig, query: &str| {
+        let path = format!("/v1/volumes/db{query}");
+        rig.patch(&path, json!({"name": "mail"}))
+    };
+    let problem = rename(&second, "").refused(503, "audit_unavailable");
+    assert!(problem["detail"].as_str().unwrap().contains("audit"), "{problem}");
+    rename(&second, "?dry_run=true").json(200);
+    assert_eq!(second.get("/v1/volumes/db/counters").json(200)["node"], 1);
+    // Who runs node 1 goes on.
+    assert_eq!(rename(&first, "").json(200)["name"], "mail");
 }
 
 #[test]
