@@ -341,11 +341,11 @@ async fn at_another_node(
         caller,
         asked: state.name.clone(),
     };
-    let (errand, to) = (written(&errand), about.clone());
+    let (errand, to, changes) = (written(&errand), about.clone(), method != "GET");
     let pass = move |control: Rc<Control>| async move {
         let passage = match to {
             About::Volume(volume) => match control.pass_on(&volume, &errand).await {
-                Passage::Stays => volumes::alone::pass_on(&control, &volume, &errand).await?,
+                Passage::Stays => volumes::alone::pass_on(&control, &volume, &errand, changes).await?,
                 passage => Ok(passage),
             },
             // There is no such job: this node says so.

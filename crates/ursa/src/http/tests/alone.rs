@@ -118,6 +118,7 @@ fn what_fits_volumes_of_several_nodes_is_refused_until_the_node_is_named() {
     assert_eq!((&renamed["name"], &renamed["node"]), (&json!("mail"), &json!(2)));
     assert_eq!((size(&third, "db"), size(&third, "mail")), (json!(4 * MIB), json!(8 * MIB)));
 
+    third.post("/v1/targets", json!({"name": TARGET})).json(201);
     // One that does not answer may have a volume of that name, too.
     drop(carrying);
     second.stop();
@@ -132,6 +133,17 @@ fn what_fits_volumes_of_several_nodes_is_refused_until_the_node_is_named() {
     );
     let problem = third.get("/v1/volumes/mail").refused(404, "volume_not_found");
     assert!(problem["hint"].as_str().unwrap().contains("node 2"), "{problem}");
+    third.get("/v1/volumes/mail/counters").refused(404, "volume_not_found");
+    let changes = [
+        third.patch("/v1/volumes/mail", json!({"name": "x"})),
+        third.delete("/v1/volumes/mail"),
+        third.post(&format!("/v1/targets/{TARGET}/maps"), json!({"volume": "mail"})),
+    ];
+    for change in changes {
+        let problem = change.refused(503, "node_unreachable");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("node 2") && detail.contains("nothing was done"), "{problem}");
+    }
     assert_eq!(third.patch("/v1/volumes/db?node=1", json!({"name": "x"})).json(200)["name"], "x");
     let id = list(&third)["items"][0]["id"].as_str().unwrap().to_owned();
     third.delete(&format!("/v1/volumes/{id}")).empty(204);

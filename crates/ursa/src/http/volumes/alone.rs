@@ -160,9 +160,10 @@ impl Named {
     /// The node whose it is, to be changed; `None`: none has it.
     ///
     /// # Errors
-    /// 409: several nodes have one. 503: others, who do not answer, may have one of that name, too.
-    fn holder(&self) -> Result<Option<u16>, Refusal> {
+    /// 409: several nodes have one. 503: others, who do not answer, may have one of that name, too; or, if it is to be changed, the only one.
+    fn holder(&self, changes: bool) -> Result<Option<u16>, Refusal> {
         match self.volumes.as_slice() {
+            [] if changes && !self.missing.is_empty() => Err(self.unknown()),
             [] => Ok(None),
             [only] if self.missing.is_empty() || VolumeId::parse(&self.name).is_some() => Ok(only.node),
             [only] => Err(self.uncertain(only)),
@@ -176,6 +177,17 @@ impl Named {
             [] => refusal,
             missing => refusal.hint(format!("{}, and may have it: see `ursa node list`", silent(missing))),
         }
+    }
+
+    /// Nobody who answers has it.
+    fn unknown(&self) -> Refusal {
+        let Named { name, missing, .. } = self;
+        let detail = format!(
+            "no node that answers has a volume {name:?}, and {}: it may have it; nothing was done",
+            silent(missing)
+        );
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "node_unreachable", detail)
+            .hint("see `ursa node list`, bring the node back or mend its links, and ask again")
     }
 
     fn ambiguous(&self) -> Refusal {
@@ -222,7 +234,7 @@ fn candidate(volume: &Volume) -> Candidate {
     }
 }
 
-/// Has the node that alone has the volume of this name or identity carry out a request, unless it is this one, or nobody has it.
+/// Has the node that alone has the volume of this name or identity carry out a request, which changes it or not, unless it is this one, or nobody has it.
 ///
 /// # Errors
 /// What the node's control says.
@@ -230,11 +242,12 @@ pub(in crate::http) async fn pass_on(
     control: &Rc<Control>,
     volume: &str,
     request: &str,
+    changes: bool,
 ) -> Result<Result<Passage, Refusal>, ControlError> {
     if control.keeper().is_none() || control.volume(volume).is_ok() {
         return Ok(Ok(Passage::Stays));
     }
-    Ok(match Named::of_others(control, volume).await?.holder() {
+    Ok(match Named::of_others(control, volume).await?.holder(changes) {
         Ok(Some(node)) => Ok(control.pass_on_to(node, request).await?),
         Ok(None) => Ok(Passage::Stays),
         Err(refusal) => Err(refusal),
@@ -290,12 +303,17 @@ mod tests {
     #[test]
     fn what_is_changed_is_certain() {
         let holder = |name: &str, nodes: &[u16], silent: &[u16]| {
-            let holder = found(name, nodes, silent).holder();
+            let holder = found(name, nodes, silent).holder(true);
             holder.map_err(|refused| refused.code().to_owned())
         };
         assert_eq!(holder("db", &[2], &[]), Ok(Some(2)));
         assert_eq!(holder("db", &[], &[]), Ok(None));
-        assert_eq!(holder("db", &[], &[3]), Ok(None));
+        assert_eq!(holder("db", &[], &[3]), Err("node_unreachable".into()), "node 3 may have it");
+        let refused = found("db", &[], &[3, 4]).holder(true).unwrap_err();
+        let detail = &refused.problem().detail;
+        assert!(["node 3", "node 4", "nothing was done"].iter().all(|said| detail.contains(said)), "{detail}");
+        let shown = found("db", &[], &[3]).holder(false).unwrap();
+        assert_eq!(shown, None, "what is only shown is said not to be found");
         assert_eq!(holder("db", &[2, 3], &[]), Err("volume_ambiguous".into()));
         assert_eq!(holder("db", &[2], &[3]), Err("node_unreachable".into()), "node 3 may have one, too");
         assert_eq!(holder(&"a1".repeat(16), &[2], &[3]), Ok(Some(2)), "there is one of an identity");
