@@ -60,7 +60,7 @@ pub use self::forgetting::{LostMap, Muteness, PoolRemains};
 pub use self::forks::{ForkDecision, StrategyChange};
 pub use self::links::LinkStatus;
 pub use self::members::{NodeStatus, Removal};
-pub use self::passing::{CARRY_DEADLINE, Passage};
+pub use self::passing::{CARRY_DEADLINE, Passage, Request};
 pub use self::people::{API_TOKENS_MAX, ApiToken, Role, USERS_MAX, User, UserChange};
 pub use self::pools::{FailedDisk, ImportSpec, PoolSpec, PoolState, PoolStatus};
 pub use self::record_place::RecordPlace;

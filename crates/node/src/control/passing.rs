@@ -10,20 +10,35 @@ use std::time::Duration;
 use replica::{NodeId, Revision};
 
 use super::relocation::entry_named;
-use super::{CHANGE_DEADLINE, Control, ControlError};
+use super::{CHANGE_DEADLINE, Control, ControlError, SHOW_DEADLINE};
 use crate::copies::{
     Answer, Ask, CarriedOut, ClusterError, CopyEntry, Keeper, NodeEntry, StandingEntry, node_key,
 };
 use crate::shard::Shard;
 use crate::volume::VolumeId;
 
-/// How long a node may take for what was passed on to it: a request makes two changes at most.
+/// How long a node may take for a change that was passed on to it: a request makes two at most.
 pub const CARRY_DEADLINE: Duration = Duration::from_secs(105);
 
 const _: () = assert!(2 * CHANGE_DEADLINE.as_secs() < CARRY_DEADLINE.as_secs());
 
 /// How long the node that carries out may be behind the one that asks, or afterwards that one behind it: the next question finds what was done.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
+
+/// A request that another node is to carry out. What it is only [`Config::carry`](crate::Config::carry) knows.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// As that node reads it.
+    pub text: String,
+    /// It changes something. What only asks is waited for as short as any question, and is asked of the next node if one does not answer.
+    pub changes: bool,
+}
+
+impl Request {
+    fn deadline(&self) -> Duration {
+        if self.changes { CARRY_DEADLINE } else { SHOW_DEADLINE }
+    }
+}
 
 /// What has become of a request about a volume, or about what is a node's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,9 +66,8 @@ enum Tried {
 }
 
 impl Control {
-    /// Has a node that has a copy of the volume of this name or identity carry out a request, unless it is this one's. What requests are only
-    /// [`Config::carry`](crate::Config::carry) knows.
-    pub async fn pass_on(&self, volume: &str, request: &str) -> Passage {
+    /// Has a node that has a copy of the volume of this name or identity carry out a request, unless it is this one's.
+    pub async fn pass_on(&self, volume: &str, request: &Request) -> Passage {
         let Some(keeper) = self.keeper() else { return Passage::Stays };
         if self.has_here(&keeper, volume) {
             return Passage::Stays;
@@ -70,9 +84,9 @@ impl Control {
             let ask = Ask::CarryOut {
                 volume: entry.id.clone(),
                 revision: keeper.acts_by().0,
-                request: request.to_owned(),
+                request: request.text.clone(),
             };
-            match try_node(&keeper, NodeId(copy.node), ask).await {
+            match try_node(&keeper, NodeId(copy.node), ask, request).await {
                 Tried::Answered(CarriedOut { answer, revision }) => {
                     keeper.until(FOLLOWED_WITHIN, || keeper.acts_by() >= Revision(revision)).await;
                     return Passage::Answered(answer);
@@ -84,12 +98,11 @@ impl Control {
         Passage::Refused(refused)
     }
 
-    /// Has a node of the cluster carry out a request about what is its own, unless it is this one. What requests are only
-    /// [`Config::carry`](crate::Config::carry) knows.
+    /// Has a node of the cluster carry out a request about what is its own, unless it is this one.
     ///
     /// # Errors
     /// Without a cluster; a node that is none of it.
-    pub async fn pass_on_to(&self, node: u16, request: &str) -> Result<Passage, ControlError> {
+    pub async fn pass_on_to(&self, node: u16, request: &Request) -> Result<Passage, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let number = NodeId(node);
         if number == keeper.me() {
@@ -98,8 +111,8 @@ impl Control {
         if keeper.get::<NodeEntry>(&node_key(number)).is_none() {
             return Err(ControlError::not_found("node", &node.to_string()));
         }
-        let ask = Ask::CarryOutHere { revision: keeper.acts_by().0, request: request.to_owned() };
-        Ok(match try_node(&keeper, number, ask).await {
+        let ask = Ask::CarryOutHere { revision: keeper.acts_by().0, request: request.text.clone() };
+        Ok(match try_node(&keeper, number, ask, request).await {
             Tried::Answered(CarriedOut { answer, revision }) => {
                 keeper.until(FOLLOWED_WITHIN, || keeper.acts_by() >= Revision(revision)).await;
                 Passage::Answered(answer)
@@ -178,7 +191,7 @@ async fn carried(keeper: &Keeper, request: String) -> Result<CarriedOut, String>
     Ok(CarriedOut { answer, revision: keeper.acts_by().0 })
 }
 
-async fn try_node(keeper: &Rc<Keeper>, node: NodeId, ask: Ask) -> Tried {
+async fn try_node(keeper: &Rc<Keeper>, node: NodeId, ask: Ask, request: &Request) -> Tried {
     if node == keeper.me() {
         return Tried::NotBegun("the pool of the copy here is not open".into());
     }
@@ -186,12 +199,13 @@ async fn try_node(keeper: &Rc<Keeper>, node: NodeId, ask: Ask) -> Tried {
     if !keeper.hears(node) || !keeper.reaches(node) {
         return Tried::NotBegun("nothing is heard of it".into());
     }
-    match keeper.ask_within(node, ask, CARRY_DEADLINE).await {
+    match keeper.ask_within(node, ask, request.deadline()).await {
         Ok(Answer::CarriedOut(Ok(done))) => Tried::Answered(done),
         Ok(Answer::CarriedOut(Err(reason))) => Tried::NotBegun(reason),
         Ok(_) => Tried::Unknown("it gave a strange answer".into()),
         // It could not read it, or is starting.
         Err(ClusterError::Refused { reason, .. }) => Tried::NotBegun(reason),
-        Err(error) => Tried::Unknown(error.to_string()),
+        Err(error) if request.changes => Tried::Unknown(error.to_string()),
+        Err(error) => Tried::NotBegun(error.to_string()),
     }
 }

@@ -10,7 +10,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::node::control::{CARRY_DEADLINE, Passage};
+use ::node::control::{self, CARRY_DEADLINE, Passage};
 use ::node::{Carry, Control};
 use api::{Candidate, Problem, Volume};
 use axum::Router;
@@ -202,12 +202,13 @@ fn router(state: State) -> Router {
 
 async fn carry_out(router: Router, errand: &str) -> Outcome {
     let Ok(errand) = serde_json::from_str::<Errand>(errand) else { return Outcome::refused(&no_errand()) };
-    tracing::info!(
-        asked = errand.asked,
-        who = errand.caller.name,
-        action = format!("{} {}", errand.method, errand.target),
-        "carried out for another node"
-    );
+    let (asked, who) = (&errand.asked, &errand.caller.name);
+    let action = format!("{} {}", errand.method, errand.target);
+    match errand.method.as_str() {
+        // A page that is open asks every few seconds.
+        "GET" => tracing::debug!(asked, who, action, "carried out for another node"),
+        _ => tracing::info!(asked, who, action, "carried out for another node"),
+    }
     let mut request = Request::builder().method(errand.method.as_str()).uri(&errand.target);
     if let Some(content_type) = &errand.content_type {
         request = request.header(CONTENT_TYPE, content_type);
@@ -341,11 +342,12 @@ async fn at_another_node(
         caller,
         asked: state.name.clone(),
     };
-    let (errand, to, changes) = (written(&errand), about.clone(), method != "GET");
+    let errand = control::Request { text: written(&errand), changes: method != "GET" };
+    let to = about.clone();
     let pass = move |control: Rc<Control>| async move {
         let passage = match to {
             About::Volume(volume) => match control.pass_on(&volume, &errand).await {
-                Passage::Stays => volumes::alone::pass_on(&control, &volume, &errand, changes).await?,
+                Passage::Stays => volumes::alone::pass_on(&control, &volume, &errand).await?,
                 passage => Ok(passage),
             },
             // There is no such job: this node says so.

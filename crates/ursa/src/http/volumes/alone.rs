@@ -8,7 +8,7 @@ use std::mem;
 use std::rc::Rc;
 use std::time::Instant;
 
-use ::node::control::{ControlError, Passage, SHOW_DEADLINE};
+use ::node::control::{ControlError, Passage, Request, SHOW_DEADLINE};
 use ::node::{Control, VolumeId, parts};
 use api::{Candidate, Missing, Volume};
 use axum::http::StatusCode;
@@ -234,20 +234,19 @@ fn candidate(volume: &Volume) -> Candidate {
     }
 }
 
-/// Has the node that alone has the volume of this name or identity carry out a request, which changes it or not, unless it is this one, or nobody has it.
+/// Has the node that alone has the volume of this name or identity carry out a request, unless it is this one, or nobody has it.
 ///
 /// # Errors
 /// What the node's control says.
 pub(in crate::http) async fn pass_on(
     control: &Rc<Control>,
     volume: &str,
-    request: &str,
-    changes: bool,
+    request: &Request,
 ) -> Result<Result<Passage, Refusal>, ControlError> {
     if control.keeper().is_none() || control.volume(volume).is_ok() {
         return Ok(Ok(Passage::Stays));
     }
-    Ok(match Named::of_others(control, volume).await?.holder(changes) {
+    Ok(match Named::of_others(control, volume).await?.holder(request.changes) {
         Ok(Some(node)) => Ok(control.pass_on_to(node, request).await?),
         Ok(None) => Ok(Passage::Stays),
         Err(refusal) => Err(refusal),
