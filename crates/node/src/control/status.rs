@@ -212,6 +212,18 @@ impl Control {
         Ok(all)
     }
 
+    /// The counters of one volume, of all cores together; nothing of one that is not here.
+    ///
+    /// # Errors
+    /// [`ControlError::Core`].
+    pub async fn volume_stats(&self, id: VolumeId) -> Result<UnitStats, ControlError> {
+        let by_core =
+            ask_all_cores(move || async move { Shard::current().unit(id).map(|unit| unit.stats()) });
+        let mut all = UnitStats::default();
+        by_core.await?.iter().flatten().for_each(|of_core| all.add(of_core));
+        Ok(all)
+    }
+
     /// The counters of all volumes: of each core at the same moment, but for what its parts take.
     ///
     /// # Errors

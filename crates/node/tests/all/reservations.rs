@@ -49,8 +49,14 @@ fn a_reservation_holds_back_the_sessions_of_other_cores() {
             reserve(&holder, LUN, Release, 7, 0).await.unwrap();
             write(&other, 0, 4).await.unwrap();
         });
-        let cores = rig.control(|control| async move { control.stats().await }).unwrap().sum();
-        assert_eq!(cores.len(), 1);
+        let (all, one) = rig.control(|control| async move {
+            let all = control.stats().await.unwrap().sum();
+            let id = *all.keys().next().unwrap();
+            (all, control.volume_stats(id).await.unwrap())
+        });
+        assert_eq!(all.len(), 1);
+        assert!(one.bytes.iter().any(|bytes| *bytes > 0), "{one:?}");
+        assert!(all.values().all(|stats| stats.bytes == one.bytes), "asked for alone, it is the same: {one:?}");
     });
 }
 

@@ -32,10 +32,9 @@ pub(in crate::http) async fn show(
     let count = move |control: Rc<Control>| async move {
         control.check_is_here(node)?;
         let id = control.volume(&name)?.info.id;
-        Ok((id, number(&control), control.stats().await?))
+        Ok((number(&control), control.volume_stats(id).await?))
     };
-    let (id, node, stats) = state.call(count).await?;
-    let stats = stats.sum().remove(&id).unwrap_or_default();
+    let (node, stats) = state.call(count).await?;
     let [read, write] = [Operation::Read, Operation::Write].map(|operation| counted(&stats, operation));
     Ok(axum::Json(VolumeCounters { node, read, write }))
 }
