@@ -103,26 +103,39 @@ impl Control {
 
     /// The first volumes behind `after`, by identity, that this node alone has: made without copies, and in no record. A few in each turn of this core.
     pub async fn volumes_alone(&self, after: Option<VolumeId>, at_most: usize) -> Vec<VolumeStatus> {
-        let pools = self.volume_ids();
-        let mut ids: Vec<(VolumeId, &str)> = Vec::new();
-        for (pool, of_pool) in &pools {
-            let behind = of_pool.iter().filter(|id| Some(**id) > after);
-            ids.extend(behind.map(|id| (*id, pool.as_str())));
-        }
-        ids.sort_unstable();
         // It may be closed meanwhile, and is not kept.
-        let info = |id, pool| self.pool_named(pool).ok()?.volume(id).filter(|info| info.copy.is_none());
-        let mut all = Vec::new();
-        for (number, (id, pool)) in ids.into_iter().enumerate() {
-            if all.len() == at_most {
-                break;
+        let info = |id, pool: &str| self.pool_named(pool).ok()?.volume(id).filter(|info| info.copy.is_none());
+        let (mut all, mut after) = (Vec::new(), after);
+        loop {
+            let (found, known_to) = self.look_for_alone(after);
+            for (number, (id, pool)) in found.into_iter().enumerate() {
+                if all.len() == at_most {
+                    return all;
+                }
+                if number > 0 && number.is_multiple_of(parts::A_TURN) {
+                    rt::next_turn().await;
+                }
+                all.extend(info(id, &pool).map(|info| self.volume_status(info, &pool)));
             }
-            if number > 0 && number.is_multiple_of(parts::A_TURN) {
-                rt::next_turn().await;
+            if known_to.is_none() {
+                return all;
             }
-            all.extend(info(id, pool).map(|info| self.volume_status(info, pool)));
+            after = known_to;
+            rt::next_turn().await;
         }
-        all
+    }
+
+    /// The next volumes behind `after`, by identity, that this node alone has, with their pools, and up to where these are all; `None`: there are no more.
+    fn look_for_alone(&self, after: Option<VolumeId>) -> (Vec<(VolumeId, String)>, Option<VolumeId>) {
+        let (mut found, mut known_to): (Vec<(VolumeId, String)>, Option<VolumeId>) = (Vec::new(), None);
+        for pool in self.open_pools() {
+            let (alone, last) = pool.look_for_alone(after, parts::A_QUICK_TURN);
+            found.extend(alone.into_iter().map(|id| (id, pool.name())));
+            known_to = known_to.into_iter().chain(last).min();
+        }
+        found.retain(|(id, _)| known_to.is_none_or(|last| *id <= last));
+        found.sort_unstable();
+        (found, known_to)
     }
 
     /// What volumes are called: those of open pools, and those of the cluster.

@@ -1,5 +1,6 @@
 //! Making, growing, changing and deleting volumes.
 
+use std::ops::Bound;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -76,6 +77,25 @@ impl Pool {
     /// Identities of all volumes.
     pub fn volume_ids(&self) -> Vec<VolumeId> {
         self.0.state.borrow().catalog.volumes.keys().copied().collect()
+    }
+
+    /// Looks at the next `at_most` volumes behind `after`, by identity: those of them that no other node has a copy of, and the last one, if there may be more behind it.
+    pub fn look_for_alone(
+        &self,
+        after: Option<VolumeId>,
+        at_most: usize,
+    ) -> (Vec<VolumeId>, Option<VolumeId>) {
+        let state = self.0.state.borrow();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = state.catalog.volumes.range::<VolumeId, _>((from, Bound::Unbounded));
+        let (mut alone, mut looked_at, mut last) = (Vec::new(), 0, None);
+        for (id, volume) in behind.take(at_most) {
+            (looked_at, last) = (looked_at + 1, Some(*id));
+            if volume.copy.is_none() {
+                alone.push(*id);
+            }
+        }
+        (alone, last.filter(|_| looked_at == at_most))
     }
 
     /// One volume.

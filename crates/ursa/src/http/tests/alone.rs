@@ -156,9 +156,13 @@ const MANY: usize = 150;
 fn many_are_told_page_by_page() {
     let (first, second) = (Rig::new(), Rig::new());
     cluster_of(&first, &second);
+    let far = json!({"name": "far", "disks": [{"path": first.path("far.pool"), "size": 32 * MIB}]});
+    first.post("/v1/pools", far).json(201);
     for number in 0..MANY {
         let name = format!("v{number:03}");
-        let new = json!({"name": name, "size": 65536, "kind": "ram", "slices": 1, "map": false});
+        let pool = if number % 3 == 0 { "far" } else { "default" };
+        let new =
+            json!({"name": name, "pool": pool, "size": 65536, "kind": "ram", "slices": 1, "map": false});
         first.post("/v1/volumes", new).json(201);
     }
     let found = list(&second);
