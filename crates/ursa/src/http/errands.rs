@@ -278,8 +278,9 @@ pub(super) async fn pass_on(Extracted(state): Extracted<State>, request: Request
         Err(refusal) => return refusal.into_response(),
     };
     let about = match node {
+        // Its id says whose it is, and nothing else does.
+        _ if OF_JOBS.contains(&call) => node_of_job(&mut parts).await.map(About::Job),
         Some(node) => Some(About::Node(node)),
-        None if OF_JOBS.contains(&call) => node_of_job(&mut parts).await.map(About::Job),
         None => volume_of(call, &mut parts, &body).await.map(About::Volume),
     };
     let answered = match about {

@@ -93,6 +93,8 @@ fn a_job_that_nobody_has_is_not_found() {
     second.get("/v1/jobs?node=7").refused(404, "node_not_found");
     for id in ["verify.ab.7", "verify.ab.1", "change.900000.1"] {
         second.get(&format!("/v1/jobs/{id}")).refused(404, "job_not_found");
+        // Its id alone says which node is asked.
+        second.get(&format!("/v1/jobs/{id}?node=7")).refused(404, "job_not_found");
     }
     let missing: Value = second.get("/v1/jobs?node=all").json(200)["missing"].clone();
     assert!(missing.is_null(), "both have told: {missing}");
