@@ -42,6 +42,28 @@ pub struct Event {
     pub seen_by: Vec<u16>,
 }
 
+impl Event {
+    /// Seconds between what two nodes see of a third one, if it is one thing: a node that is silent is missed within a few, and clocks differ a little.
+    pub const SIGHT_MAX: u64 = 10;
+
+    /// Whether both are one thing that has happened, told by different nodes, or again by one.
+    ///
+    /// A node numbers what it tells: by that it is known again. What happens in the cluster's record all nodes tell, of the same revision and in the same words, however far their clocks are apart and however late one has
+    /// heard of it. What each sees by itself of another one, that it is missed or that it is given what a copy lacks, is one thing if they say it within [`Event::SIGHT_MAX`]; what is about no node is each one's own.
+    pub fn is_same_as(&self, other: &Event) -> bool {
+        let Event { revision, node, code, subject, text, .. } = self;
+        if (revision, node, code, subject, text)
+            != (&other.revision, &other.node, &other.code, &other.subject, &other.text)
+        {
+            return false;
+        }
+        if self.seen_by.first() == other.seen_by.first() {
+            return self.id == other.id;
+        }
+        revision.is_some() || (node.is_some() && self.at.abs_diff(other.at) <= Event::SIGHT_MAX)
+    }
+}
+
 /// How much an event is to somebody who looks after the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -90,4 +112,42 @@ pub struct EventsQuery {
     pub limit: usize,
     /// The number of a node, or `all`; `None`: of the node that is asked.
     pub node: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of node 3, that nothing is heard of it.
+    fn lost(seen_by: u16, id: u64, at: u64) -> Event {
+        Event {
+            id,
+            at,
+            severity: Severity::Critical,
+            code: "node_lost".into(),
+            cause: None,
+            subject: Some("san3".into()),
+            text: "nothing is heard of san3 any more".into(),
+            action: None,
+            node: Some(3),
+            revision: None,
+            seen_by: vec![seen_by],
+        }
+    }
+
+    #[test]
+    fn one_thing_is_known_again_whoever_tells_it() {
+        let first = lost(1, 7, 100);
+        assert!(first.is_same_as(&Event { seen_by: vec![1, 2], ..first.clone() }));
+        assert!(!first.is_same_as(&lost(1, 8, 100)), "again");
+        assert!(first.is_same_as(&lost(2, 90, 100 + Event::SIGHT_MAX)));
+        assert!(first.is_same_as(&lost(2, 90, 100 - Event::SIGHT_MAX)), "clocks differ");
+        assert!(!first.is_same_as(&lost(2, 90, 101 + Event::SIGHT_MAX)), "later");
+        assert!(!first.is_same_as(&Event { subject: Some("san4".into()), ..lost(2, 90, 100) }));
+        let own = |node| Event { node: None, ..lost(node, 7, 100) };
+        assert!(!own(1).is_same_as(&own(2)));
+        let of_record = |node, at, revision| Event { revision: Some(revision), ..lost(node, at, at) };
+        assert!(of_record(1, 100, 5).is_same_as(&of_record(2, 900, 5)), "it was cut off");
+        assert!(!of_record(1, 100, 5).is_same_as(&of_record(2, 100, 6)));
+    }
 }

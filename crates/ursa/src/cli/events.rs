@@ -21,8 +21,6 @@ const ASK_ALL_EVERY: Duration = Duration::from_secs(2);
 const PAGE_OF_ALL: usize = 200;
 /// Events of all nodes that are remembered, since they come again: of some pages, so that those of a node that was missing for a while are known when it is back.
 const TOLD_MAX: usize = 8 * PAGE_OF_ALL;
-/// Seconds between what two nodes see of a third one, as the API takes them for one thing.
-const SIGHT_MAX: u64 = 10;
 
 /// Which events.
 #[derive(Args, Debug)]
@@ -133,20 +131,7 @@ impl Told {
 
     /// Whether it was told: by the same node, or, if it is the cluster's, by another one, which is the first of those that tell it once all have answered.
     fn has(&self, event: &Event) -> bool {
-        self.0.iter().rev().any(|told| is_same(told, event))
-    }
-}
-
-fn is_same(told: &Event, event: &Event) -> bool {
-    if told.code != event.code || told.text != event.text || told.revision != event.revision {
-        return false;
-    }
-    match told.seen_by.first() == event.seen_by.first() {
-        true => told.id == event.id,
-        false => {
-            let is_sight = event.node.is_some() && told.at.abs_diff(event.at) <= SIGHT_MAX;
-            told.node == event.node && (event.revision.is_some() || is_sight)
-        }
+        self.0.iter().rev().any(|told| told.is_same_as(event))
     }
 }
 

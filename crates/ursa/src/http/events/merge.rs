@@ -1,14 +1,10 @@
 //! What several nodes tell, as one list.
 //!
-//! Each node tells what it sees. What happens in the cluster's record all of them tell, of the same revision and in the same words: by that it is known to be one thing, however far their clocks are apart and however late one has heard of it. What
-//! each sees by itself of another one, that it is missed or that it is given what a copy lacks, is one thing if they say it within [`SIGHT_MAX`].
+//! Each node tells what it sees; what several of them tell is one thing by [`Event::is_same_as`].
 
 use std::collections::BTreeMap;
 
 use api::Event;
-
-/// Seconds between what two nodes see of a third one: a node that is silent is missed within a few, and clocks differ a little.
-const SIGHT_MAX: u64 = 10;
 
 /// The newest `limit` of what nodes tell, the oldest first; what several tell is there once, with the numbers of all of them in `seen_by`.
 pub(super) fn merged(mut told: Vec<Event>, limit: usize) -> Vec<Event> {
@@ -30,7 +26,7 @@ pub(super) fn merged(mut told: Vec<Event>, limit: usize) -> Vec<Event> {
     events.split_off(too_many)
 }
 
-/// What two events have in common that may be one.
+/// What two events have in common that may be one: the last one of its kind is where to look.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     revision: Option<u64>,
@@ -49,12 +45,10 @@ impl Kind {
     }
 }
 
-/// Whether another node has told the same thing before; both are of one kind.
+/// Whether another node has told the same thing before: each tells it once.
 fn is_same(before: &Event, event: &Event) -> bool {
     let by_another = event.seen_by.iter().all(|node| !before.seen_by.contains(node));
-    // What a node tells of itself names it: nobody else says the same.
-    let is_sight = event.node.is_some() && event.at.saturating_sub(before.at) <= SIGHT_MAX;
-    by_another && (event.revision.is_some() || is_sight)
+    by_another && before.is_same_as(event)
 }
 
 #[cfg(test)]
