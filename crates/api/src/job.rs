@@ -10,7 +10,7 @@ use crate::SyncRestraint;
 /// Work under way, or that has ended lately. What has ended is kept for a day, a hundred jobs of each kind, until the node that tells of it is restarted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Job {
-    /// What it is found by. A copy or a volume that is worked on again has the same; a node's changes are numbered anew after a restart.
+    /// What it is found by. A copy or a volume that is worked on again has the same; that of a change is never another one's, also after a restart of its node.
     #[schema(example = "copy.2f1c7f3a9d1b4c55a0e2f6d47b8c9e10.3")]
     pub id: String,
     /// What is done.

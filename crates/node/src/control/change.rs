@@ -32,6 +32,9 @@ pub const TURN_DEADLINE: Duration = Duration::from_secs(15);
 /// How long a change has taken whose end is noted: what is over in a moment nobody has seen, and would push out what somebody asks about.
 const NOTED_FROM: Duration = Duration::from_secs(1);
 
+/// Numbers a second of the time with which they begin: no node makes as many changes, so that those of its next life have larger ones.
+const NUMBERS_PER_SECOND: u64 = 1 << 16;
+
 /// What a change does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
@@ -97,7 +100,7 @@ impl fmt::Display for WaitsFor {
 /// A change under way, as administrators see it.
 #[derive(Clone, Debug)]
 pub struct ChangeStatus {
-    /// Its number, in this life of the node.
+    /// Its number: no other change of the node has it, in this life or another.
     pub number: u64,
     /// The number of the node in its cluster, if it is in one.
     pub node: Option<u16>,
@@ -117,6 +120,19 @@ pub(super) struct Changes {
     last: Cell<u64>,
     /// By age.
     under_way: RefCell<Vec<Rc<Changing>>>,
+}
+
+impl Changes {
+    /// Those of a life of the node that begins at `now`, in seconds since 1970.
+    pub(super) fn of_life(now: u64) -> Changes {
+        Changes { last: Cell::new(now * NUMBERS_PER_SECOND), ..Changes::default() }
+    }
+
+    fn next_number(&self) -> u64 {
+        let number = self.last.get() + 1;
+        self.last.set(number);
+        number
+    }
 }
 
 /// A change under way.
@@ -152,8 +168,7 @@ impl Control {
         work: Work,
         body: impl FnOnce(Rc<Changing>) -> F,
     ) -> Result<T, ControlError> {
-        let number = self.changes.last.get() + 1;
-        self.changes.last.set(number);
+        let number = self.changes.next_number();
         let changing = Rc::new(Changing {
             control: Rc::clone(self),
             number,
@@ -317,4 +332,17 @@ fn told_as(work: &Work) -> Option<(Code, bool, String)> {
         _ => return None,
     };
     Some((code, is_shared, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_life_of_a_node_numbers_a_change_as_an_earlier_one_has() {
+        let (first, next) = (Changes::of_life(1_800_000_000), Changes::of_life(1_800_000_001));
+        let numbers: Vec<u64> = (0..1000).map(|_| first.next_number()).collect();
+        assert!(numbers.is_sorted_by(|a, b| a < b));
+        assert!(next.next_number() > numbers[numbers.len() - 1]);
+    }
 }

@@ -106,7 +106,7 @@ impl Control {
         let id = known.as_ref().and_then(|node| HostId::parse(&node.id)).unwrap_or_else(HostId::random);
         let control = Rc::new(Control {
             record: RefCell::new(record),
-            changes: Changes::default(),
+            changes: Changes::of_life((config.unix_now)()),
             pools: RefCell::new(BTreeMap::new()),
             unserved: RefCell::default(),
             set_aside: RefCell::default(),
