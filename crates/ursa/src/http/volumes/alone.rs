@@ -310,7 +310,9 @@ mod tests {
         assert_eq!(holder("db", &[], &[3]), Err("node_unreachable".into()), "node 3 may have it");
         let refused = found("db", &[], &[3, 4]).holder(true).unwrap_err();
         let detail = &refused.problem().detail;
-        assert!(["node 3", "node 4", "nothing was done"].iter().all(|said| detail.contains(said)), "{detail}");
+        for said in ["node 3", "node 4", "nothing was done"] {
+            assert!(detail.contains(said), "{detail}");
+        }
         let shown = found("db", &[], &[3]).holder(false).unwrap();
         assert_eq!(shown, None, "what is only shown is said not to be found");
         assert_eq!(holder("db", &[2, 3], &[]), Err("volume_ambiguous".into()));
