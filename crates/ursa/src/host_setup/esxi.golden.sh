@@ -10,9 +10,11 @@ esxcli iscsi adapter get --adapter="$HBA" | grep 'Name: iqn'
 esxcli storage nmp satp rule add --satp=VMW_SATP_ALUA --vendor=URSA --model=VOLUME --claim-option=tpgs_on \
   --psp=VMW_PSP_RR --psp-option=iops=1 --description="Ursa"
 
+{ # As far as the brace at the end it is read before anything of it is run: the question takes no line that is pasted.
 # The secret of the host group, for every target of this adapter:
 read -rsp 'CHAP secret: ' SECRET; echo
 esxcli iscsi adapter auth chap set --adapter="$HBA" --direction=uni --level=required --authname=web --secret="$SECRET"
+unset SECRET
 
 # 3. Where the nodes are. With two networks, each needs a VMkernel port of its own; bind them if both are in one subnet:
 #    esxcli iscsi networkportal add --adapter="$HBA" --nic=vmk1
@@ -27,3 +29,4 @@ esxcli iscsi adapter param set --adapter="$HBA" --key=RecoveryTimeout --value=10
 # 5. Look: each volume is one device (naa.6...), with one way a portal.
 esxcli storage core adapter rescan --adapter="$HBA"
 esxcli storage nmp device list | grep -A 8 URSA
+}

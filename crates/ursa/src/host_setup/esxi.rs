@@ -1,12 +1,13 @@
 //! VMware ESXi: its software initiator, and round robin over all ways.
 
 use super::Setup;
-use super::words::{shell_word, with_port};
+use super::words::{SHELL_BEGIN, SHELL_END, shell_word, with_port};
 
 /// The script.
 pub(super) fn text(setup: &Setup) -> String {
     let Setup { target, portals, chap_user, .. } = setup;
     let chap = chap_user.as_deref().map(chap).unwrap_or_default();
+    let end = if chap_user.is_some() { SHELL_END } else { "" };
     let add: String = portals
         .iter()
         .map(|portal| {
@@ -23,7 +24,7 @@ pub(super) fn text(setup: &Setup) -> String {
 # 3. Where the nodes are. With two networks, each needs a VMkernel port of its own; bind them if both are in one subnet:
 #    esxcli iscsi networkportal add --adapter="$HBA" --nic=vmk1
 {add}
-{AFTER}"#
+{AFTER}{end}"#
     )
 }
 
@@ -31,9 +32,10 @@ fn chap(user: &str) -> String {
     let user = shell_word(user);
     format!(
         r#"
-# The secret of the host group, for every target of this adapter:
+{SHELL_BEGIN}# The secret of the host group, for every target of this adapter:
 read -rsp 'CHAP secret: ' SECRET; echo
 esxcli iscsi adapter auth chap set --adapter="$HBA" --direction=uni --level=required --authname={user} --secret="$SECRET"
+unset SECRET
 "#
     )
 }

@@ -1,27 +1,56 @@
 //! Linux hosts: open-iscsi, dm-multipath, udev. The text is a shell script, so that all of it, or a part, can be pasted.
 
 use super::Setup;
-use super::words::{shell_word, with_port};
+use super::words::{SHELL_BEGIN, SHELL_END, shell_word, with_port};
+
+/// Who runs the script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum As {
+    /// Somebody who may become root.
+    Sudoer,
+    Root,
+}
+
+impl As {
+    /// What goes before a command that needs root.
+    fn prefix(self) -> &'static str {
+        match self {
+            As::Sudoer => SUDO,
+            As::Root => "",
+        }
+    }
+
+    /// A part without names that somebody has chosen.
+    fn part(self, text: &str) -> String {
+        text.replace(SUDO, self.prefix())
+    }
+}
+
+const SUDO: &str = "sudo ";
 
 /// The script.
-pub(super) fn text(setup: &Setup) -> String {
+pub(super) fn text(setup: &Setup, by: As) -> String {
     let several = setup.has_several_ways();
-    let mut text = INSTALL.to_owned();
+    let mut text = by.part(INSTALL);
     text.push_str(if several { SEVERAL_WAYS } else { ONE_WAY });
-    text.push_str(&log_in(setup, if several { 5 } else { 120 }));
+    text.push_str(&log_in(setup, by, if several { 5 } else { 120 }));
     if several {
-        text.push_str(MULTIPATH);
+        text.push_str(&by.part(MULTIPATH));
     }
-    text.push_str(UDEV);
-    text.push_str(if several { CHECK_SEVERAL } else { CHECK_ONE });
+    text.push_str(&by.part(UDEV));
+    text.push_str(&by.part(if several { CHECK_SEVERAL } else { CHECK_ONE }));
+    if setup.chap_user.is_some() {
+        text.push_str(SHELL_END);
+    }
     text
 }
 
-fn log_in(setup: &Setup, replacement_timeout: u32) -> String {
+fn log_in(setup: &Setup, by: As, replacement_timeout: u32) -> String {
+    let sudo = by.prefix();
     let discover: String = setup
         .portals
         .iter()
-        .map(|portal| format!("sudo iscsiadm -m discovery -t sendtargets -p {}\n", with_port(portal)))
+        .map(|portal| format!("{sudo}iscsiadm -m discovery -t sendtargets -p {}\n", with_port(portal)))
         .collect();
     let settings = [
         ("node.startup", "automatic".to_owned()),
@@ -34,27 +63,31 @@ fn log_in(setup: &Setup, replacement_timeout: u32) -> String {
     let target = &setup.target;
     let set: String = settings
         .iter()
-        .map(|(name, value)| format!("sudo iscsiadm -m node -T {target} -o update -n '{name}' -v {value}\n"))
+        .map(|(name, value)| format!("{sudo}iscsiadm -m node -T {target} -o update -n '{name}' -v {value}\n"))
         .collect();
-    let chap = setup.chap_user.as_deref().map(|user| chap(target, user)).unwrap_or_default();
-    format!("{discover}{set}{chap}sudo iscsiadm -m node -T {target} --login\n\n")
+    let chap = setup.chap_user.as_deref().map(|user| chap(target, user, by)).unwrap_or_default();
+    format!("{discover}{set}{chap}{sudo}iscsiadm -m node -T {target} --login\n\n")
 }
 
-/// Asks for the secret: no text has it.
-fn chap(target: &str, user: &str) -> String {
-    let settings = [
-        ("authmethod", "CHAP".to_owned()),
-        ("username", shell_word(user)),
-        ("password", "\"$SECRET\"".to_owned()),
-    ];
-    let set: String = settings
-        .iter()
-        .map(|(name, value)| {
-            format!("sudo iscsiadm -m node -T {target} -o update -n node.session.auth.{name} -v {value}\n")
-        })
-        .collect();
-    format!("read -rsp 'CHAP secret: ' SECRET; echo\n{set}")
+/// Asks for the secret: no text has it. Nor has a command of sudo, which logs them.
+fn chap(target: &str, user: &str, by: As) -> String {
+    let sudo = by.prefix();
+    let set = |what: &str| format!("iscsiadm -m node -T {target} -o update -n node.session.auth.{what}");
+    let (method, name, password) =
+        (set("authmethod -v CHAP"), set(&format!("username -v {}", shell_word(user))), set("password -v"));
+    let secret = match by {
+        As::Root => format!("{password} \"$SECRET\"\n"),
+        As::Sudoer => format!(
+            "\
+# By standard input: sudo logs what a command is given. While iscsiadm runs, `ps` has the secret all the same.
+printf '%s\\n' \"$SECRET\" | sudo sh -c 'read -r S; exec {password} \"$S\"'
+"
+        ),
+    };
+    format!("{SHELL_BEGIN}{ASK}{sudo}{method}\n{sudo}{name}\n{secret}unset SECRET\n")
 }
+
+const ASK: &str = "read -rsp 'CHAP secret: ' SECRET; echo\n";
 
 const INSTALL: &str = "\
 # Linux host for Ursa volumes. Paste it into a shell, or read it and take what you need.

@@ -63,7 +63,7 @@ impl Command {
 /// The settings, with a word on each, ready to paste.
 pub fn text(system: HostSystem, setup: &Setup) -> String {
     match system {
-        HostSystem::Linux => linux::text(setup),
+        HostSystem::Linux => linux::text(setup, linux::As::Sudoer),
         HostSystem::Esxi => esxi::text(setup),
         HostSystem::Windows => windows::text(setup),
         HostSystem::Proxmox => proxmox::text(setup),
@@ -107,6 +107,32 @@ mod tests {
             let without = super::text(system, &setup(ONE, None));
             assert!(!without.contains("SECRET") && !without.contains("$Secret"), "{system:?}");
         }
+    }
+
+    #[test]
+    fn the_secret_is_no_argument_of_sudo_and_its_question_takes_nothing_that_is_pasted() {
+        for system in [HostSystem::Linux, HostSystem::Esxi, HostSystem::Windows, HostSystem::Proxmox] {
+            let text = text(system, &setup(TWO, Some("web")));
+            for line in text.lines().filter(|line| line.contains("$SECRET")) {
+                assert!(!line.starts_with("sudo "), "{system:?}: {line}");
+            }
+            let lines: Vec<&str> = text.lines().collect();
+            let at = |what: &str| lines.iter().position(|line| line.starts_with(what)).unwrap();
+            let begin = at(if system == HostSystem::Windows { "& {" } else { "{" });
+            let asks = |line: &&str| line.contains("CHAP secret: ") || line.contains("Read-Host");
+            let question = lines.iter().position(asks).unwrap();
+            let end = lines.iter().rposition(|line| *line == "}").unwrap();
+            assert!(begin < question && question < end, "{system:?}");
+            // Proxmox VE's part B is pasted by itself.
+            assert!(end + 1 == lines.len() || lines[end + 2].starts_with("# B. Once"), "{system:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_with_sudo_in_it_stays_for_root() {
+        let text = text(HostSystem::Proxmox, &setup(ONE, Some("sudo web")));
+        assert!(text.contains("-v 'sudo web'\n"), "{text}");
+        assert_eq!(text.matches("sudo ").count(), 1, "{text}");
     }
 
     #[test]

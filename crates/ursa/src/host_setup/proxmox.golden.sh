@@ -1,5 +1,5 @@
 # Proxmox VE for Ursa volumes, as root: A on every node of its cluster, then B once, on any one of them.
-# Give all nodes one host group, with the initiator names of all of them.
+# Give all nodes one host group, with the initiator names of all of them. Paste A and B one after the other.
 
 # A. On every node of the Proxmox cluster: a Linux host for Ursa volumes. Paste it into a shell, or read it and take what you need.
 
@@ -22,10 +22,12 @@ iscsiadm -m node -T iqn.2026-11.io.ursa:db -o update -n 'node.conn[0].timeo.noop
 iscsiadm -m node -T iqn.2026-11.io.ursa:db -o update -n 'node.conn[0].timeo.noop_out_timeout' -v 5
 iscsiadm -m node -T iqn.2026-11.io.ursa:db -o update -n 'node.session.cmds_max' -v 128
 iscsiadm -m node -T iqn.2026-11.io.ursa:db -o update -n 'node.session.queue_depth' -v 128
+{ # As far as the brace at the end it is read before anything of it is run: the question takes no line that is pasted.
 read -rsp 'CHAP secret: ' SECRET; echo
 iscsiadm -m node -T iqn.2026-11.io.ursa:db -o update -n node.session.auth.authmethod -v CHAP
 iscsiadm -m node -T iqn.2026-11.io.ursa:db -o update -n node.session.auth.username -v web
 iscsiadm -m node -T iqn.2026-11.io.ursa:db -o update -n node.session.auth.password -v "$SECRET"
+unset SECRET
 iscsiadm -m node -T iqn.2026-11.io.ursa:db --login
 
 # 3. One device of all ways to a volume.
@@ -72,6 +74,7 @@ udevadm trigger --subsystem-match=scsi --subsystem-match=block
 #    _netdev.
 iscsiadm -m session -P 1
 multipath -ll
+}
 
 # B. Once: LVM on the volume, shared by all nodes. Proxmox itself keeps two nodes from using one disk image.
 #    The volume must be new: pvcreate ends what is on it.

@@ -10,11 +10,11 @@ pub(super) fn text(setup: &Setup) -> String {
         true => format!("/dev/disk/by-id/dm-uuid-mpath-3{naa}"),
         false => format!("/dev/disk/by-id/wwn-0x{naa}"),
     };
-    let host = linux::text(setup).replacen(LINUX_TITLE, TITLE, 1).replace("sudo ", "");
+    let host = linux::text(setup, linux::As::Root).replacen(LINUX_TITLE, TITLE, 1);
     format!(
         "\
 # Proxmox VE for Ursa volumes, as root: A on every node of its cluster, then B once, on any one of them.
-# Give all nodes one host group, with the initiator names of all of them.
+# Give all nodes one host group, with the initiator names of all of them. Paste A and B one after the other.
 
 {host}
 # B. Once: LVM on the volume, shared by all nodes. Proxmox itself keeps two nodes from using one disk image.

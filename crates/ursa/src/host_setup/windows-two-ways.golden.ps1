@@ -12,6 +12,7 @@ Enable-MSDSMAutomaticClaim -BusType iSCSI
 Set-MPIOSetting -NewPathVerificationState Enabled -NewPathVerificationPeriod 10 -NewPDORemovePeriod 60 -NewDiskTimeout 60
 
 # 3. Log in, now and at each start.
+& { # As far as the brace at the end it is read before anything of it is run: the question takes no line that is pasted.
 $Secret = Read-Host 'CHAP secret (12 to 16 characters)'
 New-IscsiTargetPortal -TargetPortalAddress 10.1.1.5 -TargetPortalPortNumber 3260
 New-IscsiTargetPortal -TargetPortalAddress 10.1.2.5 -TargetPortalPortNumber 3261
@@ -21,3 +22,4 @@ Connect-IscsiTarget -NodeAddress 'iqn.2026-11.io.ursa:db' -TargetPortalAddress 1
 # 4. Look: each volume is one disk; mpclaim lists its ways. A new disk is made ready under "Disk Management", or with Initialize-Disk.
 Get-Disk | Where-Object FriendlyName -like 'URSA*'
 mpclaim -s -d
+}

@@ -7,14 +7,15 @@ use super::words::{address_and_port, powershell_word};
 pub(super) fn text(setup: &Setup) -> String {
     let several = setup.has_several_ways();
     let target = powershell_word(&setup.target);
-    let (ask, chap) = match &setup.chap_user {
-        None => ("", String::new()),
+    let (ask, chap, end) = match &setup.chap_user {
+        None => ("", String::new(), ""),
         Some(user) => (
-            "$Secret = Read-Host 'CHAP secret (12 to 16 characters)'\n",
+            ASK,
             format!(
                 " -AuthenticationType ONEWAYCHAP -ChapUsername {} -ChapSecret $Secret",
                 powershell_word(user)
             ),
+            "}\n",
         ),
     };
     let (mut portals, mut connect) = (String::new(), String::new());
@@ -26,8 +27,14 @@ pub(super) fn text(setup: &Setup) -> String {
         );
     }
     let (disks, look) = if several { (SEVERAL_WAYS, LOOK_SEVERAL) } else { (ONE_WAY, LOOK_ONE) };
-    format!("{INITIATOR}\n{disks}\n# 3. Log in, now and at each start.\n{ask}{portals}{connect}\n{look}")
+    format!("{INITIATOR}\n{disks}\n# 3. Log in, now and at each start.\n{ask}{portals}{connect}\n{look}{end}")
 }
+
+/// In a block, which PowerShell reads before it runs any of it.
+const ASK: &str = "\
+& { # As far as the brace at the end it is read before anything of it is run: the question takes no line that is pasted.
+$Secret = Read-Host 'CHAP secret (12 to 16 characters)'
+";
 
 const INITIATOR: &str = "\
 # Windows host for Ursa volumes: in PowerShell, as administrator.

@@ -34,6 +34,14 @@ pub fn user(text: &str) -> Result<String, UnfitWord> {
     }
 }
 
+/// Goes before a question, and [`SHELL_END`] after all that follows: a shell reads a group before it runs any of it, so that nothing
+/// that was pasted with the question is taken for its answer.
+pub(super) const SHELL_BEGIN: &str = "\
+{ # As far as the brace at the end it is read before anything of it is run: the question takes no line that is pasted.
+";
+/// See [`SHELL_BEGIN`].
+pub(super) const SHELL_END: &str = "}\n";
+
 /// A word as POSIX shells take it.
 pub(super) fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
