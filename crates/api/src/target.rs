@@ -24,7 +24,7 @@ pub struct Target {
 pub struct TargetMap {
     /// The logical unit number.
     pub lun: u16,
-    /// The volume's name; absent while its pool is not open.
+    /// The volume's name; absent while its pool is not open, and where another node has it alone: `GET /v1/volumes` has it then.
     pub volume: Option<String>,
     /// The volume's identity.
     pub volume_id: String,

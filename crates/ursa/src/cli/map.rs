@@ -1,6 +1,6 @@
 //! `ursa map`.
 
-use api::{Client, MapCreate, TargetMap};
+use api::{Client, MapCreate, TargetMap, Volume};
 use clap::Subcommand;
 use serde::Serialize;
 
@@ -84,16 +84,39 @@ impl Command {
                     let name = target.name;
                     target.maps.into_iter().map(move |map| Listed { target: name.clone(), map })
                 };
-                let maps: Vec<Listed> = client.targets()?.into_iter().flat_map(all).collect();
+                let mut maps: Vec<Listed> = client.targets()?.into_iter().flat_map(all).collect();
+                name_volumes(client, maps.iter_mut().map(|listed| &mut listed.map))?;
                 output.show(&maps, |maps| table(maps))
             }
         }
     }
 }
 
-/// The volume's name, or its identity while its pool is not open.
+/// Gives maps the names of volumes that other nodes have alone: of these the node that was asked knows the identity.
+///
+/// # Errors
+/// See [`CliError`].
+pub fn name_volumes<'a>(
+    client: &Client,
+    maps: impl Iterator<Item = &'a mut TargetMap>,
+) -> Result<(), CliError> {
+    let mut unnamed = maps.filter(|map| map.volume.is_none()).peekable();
+    if unnamed.peek().is_some() {
+        let volumes = client.volumes()?.items;
+        unnamed.for_each(|map| map.volume = name_of(&volumes, &map.volume_id));
+    }
+    Ok(())
+}
+
+fn name_of(volumes: &[Volume], id: &str) -> Option<String> {
+    volumes.iter().find(|volume| volume.id == id).map(|volume| volume.name.clone())
+}
+
+/// The volume's name, or its identity while nobody says what it is called.
 pub fn volume(map: &TargetMap) -> String {
-    map.volume.clone().unwrap_or_else(|| format!("{} (pool not open)", map.volume_id))
+    map.volume
+        .clone()
+        .unwrap_or_else(|| format!("{} (on another node alone, or its pool is not open)", map.volume_id))
 }
 
 fn created(Listed { target, map }: &Listed, attach: &str) -> String {

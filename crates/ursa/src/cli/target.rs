@@ -54,7 +54,11 @@ impl Command {
                 output.show(&target, one)
             }
             Command::List => output.show(&client.targets()?, |targets| table(targets)),
-            Command::Show { name } => output.show(&client.target(&name)?, one),
+            Command::Show { name } => {
+                let mut target = client.target(&name)?;
+                map::name_volumes(client, target.maps.iter_mut())?;
+                output.show(&target, one)
+            }
             Command::Delete { name, force, confirm } => {
                 let what = format!("Delete target {name}");
                 if confirm.go_on_if(output, &what, true, || client.would_delete_target(&name, force))? {

@@ -30,6 +30,23 @@ fn cluster() -> (Node, Node) {
 }
 
 #[test]
+fn maps_of_what_another_node_has_alone_have_its_name_while_that_node_answers() {
+    let (first, second) = cluster();
+    let made = first.json(&["volume", "create", "own", "--size", "8M"]);
+    let target = made["maps"][0]["target"].as_str().unwrap();
+    let names = |node: &Node| {
+        let maps = node.json(&["map", "list"]);
+        maps.as_array().unwrap().iter().map(|map| map["volume"].clone()).collect::<Vec<_>>()
+    };
+    until("both know it", || [&first, &second].iter().all(|node| names(node) == ["own"]));
+    assert!(second.ok(&["target", "show", target]).contains("own"));
+    drop(first);
+    until("it is known by its identity alone", || names(&second) == [Value::Null]);
+    let said = format!("{} (on another node alone, or its pool is not open)", made["id"].as_str().unwrap());
+    assert!(second.ok(&["map", "list"]).contains(&said));
+}
+
+#[test]
 fn a_node_shows_what_others_have_and_says_what_is_missing() {
     let (first, second) = cluster();
     first.ok(&["volume", "create", "db", "--size", "64M", "--on", "1"]);
