@@ -52,7 +52,7 @@ impl Control {
     /// A node that cannot have one, or has one; no free slot; what the node or the cluster's record says.
     pub async fn add_copy(&self, volume: &str, added: AddedCopy) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
-        let (id, entry) = entry_named(&keeper, volume)?;
+        let (id, entry) = self.replicated(&keeper, volume)?;
         if let Some(from) = added.instead_of {
             copy_on(&entry, from)?;
         }
@@ -143,7 +143,7 @@ impl Control {
     /// [`ControlError::OnlyInSync`]; a node that has none.
     pub async fn remove_copy(&self, volume: &str, node: u16) -> Result<bool, ControlError> {
         let keeper = self.keeper_or_why_not()?;
-        let (id, _) = entry_named(&keeper, volume)?;
+        let (id, _) = self.replicated(&keeper, volume)?;
         self.change_entry(&keeper, id, Some(node), |entry| {
             in_sync_without(entry, node)?;
             Ok((without_copy(entry, node), None))
@@ -154,6 +154,22 @@ impl Control {
             entry.is_none_or(|entry| entry.copy_on(NodeId(node)).is_none())
         };
         Ok(keeper.until(GONE_DEADLINE, gone).await)
+    }
+
+    /// What the cluster's record has of a volume, be its copies here or not.
+    ///
+    /// # Errors
+    /// [`ControlError::NotReplicated`]: it is there, without copies.
+    pub fn volume_entry(&self, volume: &str) -> Result<VolumeEntry, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        self.replicated(&keeper, volume).map(|(_, entry)| entry)
+    }
+
+    fn replicated(&self, keeper: &Keeper, volume: &str) -> Result<(VolumeId, VolumeEntry), ControlError> {
+        match keeper.entry_named(volume) {
+            Some(found) => Ok(found),
+            None => Err(ControlError::NotReplicated(self.volume(volume)?.info.name)),
+        }
     }
 
     /// Whether a copy could be taken off its node; gives how many in sync would be left.

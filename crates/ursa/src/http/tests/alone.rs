@@ -54,7 +54,13 @@ fn what_a_node_has_alone_is_seen_and_changed_through_another() {
     second.patch("/v1/volumes/mine?node=1", json!({"size": MIB})).refused(422, "would_shrink");
     second.patch("/v1/volumes/mine?node=2", json!({"name": "x"})).refused(404, "volume_not_found");
     second.post("/v1/volumes/mine/verify", json!({})).refused(409, "not_replicated");
-    second.post("/v1/volumes/mine/copies", json!({"node": 2})).refused(404, "volume_not_found");
+    for dry_run in ["", "?dry_run=true"] {
+        let copies = "/v1/volumes/mine/copies";
+        for rig in [&first, &second] {
+            rig.post(&format!("{copies}{dry_run}"), json!({"node": 2})).refused(409, "not_replicated");
+        }
+        first.delete(&format!("{copies}/1{dry_run}")).refused(409, "not_replicated");
+    }
 
     second.post("/v1/targets", json!({"name": TARGET})).json(201);
     let map = format!("/v1/targets/{TARGET}/maps");

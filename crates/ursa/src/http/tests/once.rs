@@ -70,8 +70,8 @@ fn what_would_be_done_is_said_and_not_done() {
     ];
     assert_eq!(would["would"], json!(said));
     assert_eq!(rig.names("/v1/volumes"), ["db"]);
-    rig.post("/v1/volumes/db/copies?dry_run=true", json!({"node": 2})).refused(409, "not_replicated");
-    rig.delete("/v1/volumes/db/copies/2?dry_run=true").refused(409, "not_replicated");
+    rig.post("/v1/volumes/db/copies?dry_run=true", json!({"node": 2})).refused(409, "no_cluster");
+    rig.delete("/v1/volumes/db/copies/2?dry_run=true").refused(409, "no_cluster");
     // Who asks what would happen does not find that it has happened.
     rig.post("/v1/hosts?dry_run=true", json!({"name": "a"})).refused(422, "dry_run_not_possible");
     let target = "/v1/targets/iqn.2026-11.io.ursa:db";

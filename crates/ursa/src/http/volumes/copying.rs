@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use ::node::Control;
 use ::node::control::{AddedCopy, ControlError};
-use ::node::copies::VolumeEntry;
 use api::{CopyCreate, DryRun, Problem, Volume, VolumeCreate, VolumeKind};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -31,7 +30,7 @@ use crate::http::there::AskedOfNode;
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = ACCEPTED, description = "The volume; the copy is being made", body = Volume, headers(("Location" = String, description = "Where it is told how far that is, and how it has ended: a job"))),
         (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`, `node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`, `volume_ambiguous`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `not_replicated`, `volume_ambiguous`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = GATEWAY_TIMEOUT, description = "`node_unanswered`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -64,6 +63,7 @@ async fn would_add_copy(
 ) -> Result<Response, Refusal> {
     let look = move |control: Rc<Control>| async move {
         control.check_is_here(of_node)?;
+        control.volume_entry(&name)?;
         control.volume(&name)
     };
     let volume = state.call(look).await?;
@@ -113,7 +113,7 @@ async fn would_add_copy(
         (status = NO_CONTENT, description = "Done"),
         (status = ACCEPTED, description = "It is done as soon as the other copies have agreed", headers(("Location" = String, description = "Where it is told whether it is done: a job"))),
         (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`, `only_in_sync`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `not_replicated`, `only_in_sync`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -130,7 +130,7 @@ pub(in crate::http) async fn remove_copy(
             return Ok(None);
         }
         // What the record has no more is gone.
-        Ok(entry_of(&control, &name).ok())
+        Ok(control.volume_entry(&name).ok())
     };
     Ok(match state.call(remove).await? {
         None => StatusCode::NO_CONTENT.into_response(),
@@ -141,7 +141,7 @@ pub(in crate::http) async fn remove_copy(
 /// Says what taking a copy away would do.
 async fn would_remove_copy(state: &State, name: String, node: u16) -> Result<Response, Refusal> {
     let check = move |control: Rc<Control>| async move {
-        let entry = entry_of(&control, &name)?;
+        let entry = control.volume_entry(&name)?;
         let left = control.check_removed_copy(&entry, node)?;
         Ok((entry.name, left))
     };
@@ -152,12 +152,4 @@ async fn would_remove_copy(state: &State, name: String, node: u16) -> Result<Res
     };
     let steps = vec![format!("the copy of volume {name} on node {node} is deleted"), left];
     Ok(dry_run::would(steps, Vec::new()))
-}
-
-/// What the cluster's record has of a volume, be its copies here or not.
-fn entry_of(control: &Control, name: &str) -> Result<VolumeEntry, ControlError> {
-    if let Some((_, entry)) = control.keeper().and_then(|keeper| keeper.entry_named(name)) {
-        return Ok(entry);
-    }
-    Err(ControlError::NotReplicated(control.volume(name)?.info.name))
 }
