@@ -173,13 +173,13 @@ export const useHistory = (series: string[], seconds: number, points: number, cl
     refetchInterval: LATER,
   })
 
-/** When pools are full if they are filled as in the last days. It takes a node some reading, and changes slowly. */
+/** When pools are full if they are filled as in the last days. Each node reads its week for it, and it changes slowly. */
 export const useForecasts = () =>
   useQuery({
     queryKey: ['forecasts', 'all'],
     queryFn: async () => (await data(api.GET('/v1/forecasts', { params: { query: { node: 'all' } } }))).items,
-    staleTime: MINUTE,
-    refetchInterval: MINUTE,
+    staleTime: 5 * MINUTE,
+    refetchInterval: 5 * MINUTE,
   })
 
 export type HostSetupWanted = paths['/v1/host-setup']['get']['parameters']['query']
