@@ -102,6 +102,10 @@ fn a_node_shows_what_others_have_and_says_what_is_missing() {
     );
     // What was known of it before is known still.
     assert_eq!(second.json(&["volume", "list"])[0]["name"], "db");
+    // For programs it is a list: what is missing of it is said beside it.
+    let listed = second.ursa(&["volume", "list", "-o", "json"]);
+    let said = String::from_utf8_lossy(&listed.stderr).into_owned();
+    assert!(said.starts_with("MISSING: what node 1 ("), "{said:?}");
     until("it is told", || {
         let events = second.json(&["events", "--limit", "1000"]);
         let events = events["items"].as_array().unwrap().clone();
