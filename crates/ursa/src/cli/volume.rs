@@ -58,8 +58,9 @@ pub enum Command {
     Latency {
         /// Its name or identity
         name: String,
-        #[command(flatten)]
-        of: OfNode,
+        /// Through which node [default: the one that is asked, or one that has it]
+        #[arg(long, value_name = "NUMBER")]
+        node: Option<u16>,
     },
     /// Read all copies of a volume, and compare them
     Verify {
@@ -182,8 +183,8 @@ impl Command {
                 let volume = client.change_volume(&name, &change, of.node)?;
                 output.show(&volume, |volume| shown(volume, strategy::record_place(client)))
             }
-            Command::Latency { name, of } => {
-                output.show(&client.volume_counters(&name, of.node)?, latency::histogram)
+            Command::Latency { name, node } => {
+                output.show(&client.volume_counters(&name, node)?, latency::histogram)
             }
             Command::Verify { name } => {
                 let mut progress = Progress::new(io::stderr(), io::stderr().is_terminal());
