@@ -42,6 +42,15 @@ impl Client {
         self.json(self.authorized(self.agent.patch(url)).send_json(change))
     }
 
+    /// What changing a user would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_change_user(&self, name: &str, change: &UserChange) -> Result<DryRun> {
+        let url = self.address(&format!("/v1/users/{}?dry_run=true", segment(name)));
+        self.json(self.authorized(self.agent.patch(url)).send_json(change))
+    }
+
     /// Deletes a user.
     ///
     /// # Errors

@@ -110,6 +110,15 @@ impl Client {
         self.json(self.authorized(self.agent.put(url)).send_json(change))
     }
 
+    /// What changing a host group would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`](super::ClientError): as it would be refused.
+    pub fn would_change_host(&self, name: &str, change: &HostChange) -> Result<DryRun> {
+        let url = self.address(&format!("/v1/hosts/{}?dry_run=true", segment(name)));
+        self.json(self.authorized(self.agent.put(url)).send_json(change))
+    }
+
     /// Deletes a host group.
     ///
     /// # Errors

@@ -64,12 +64,18 @@ impl Client {
         self.json(self.authorized(self.agent.patch(url)).send_json(change))
     }
 
-    /// Compares the copies of a volume, and waits for the end; tells how far it is meanwhile, every half second.
+    /// Compares the copies of a volume, and waits for the end; tells how far it is meanwhile, every half second. `node` does it; `None`: the one that is asked, or
+    /// one that has a copy.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn verify_volume(&self, name: &str, mut told: impl FnMut(&Verification)) -> Result<Verification> {
-        let path = format!("/v1/volumes/{}/verify", segment(name));
+    pub fn verify_volume(
+        &self,
+        name: &str,
+        node: Option<u16>,
+        mut told: impl FnMut(&Verification),
+    ) -> Result<Verification> {
+        let path = of_node(format!("/v1/volumes/{}/verify", segment(name)), node);
         let mut found: Verification =
             self.json(self.authorized(self.agent.post(self.address(&path))).send_empty())?;
         while found.state == VerificationState::Running {
@@ -80,12 +86,12 @@ impl Client {
         Ok(found)
     }
 
-    /// Adds a copy to a volume, or moves one.
+    /// Adds a copy to a volume, or moves one. `node` has it done; `None`: the one that is asked, or one that has a copy.
     ///
     /// # Errors
     /// See [`ClientError`](super::ClientError).
-    pub fn add_copy(&self, name: &str, copy: &CopyCreate) -> Result<Volume> {
-        self.post(&format!("/v1/volumes/{}/copies", segment(name)), copy)
+    pub fn add_copy(&self, name: &str, copy: &CopyCreate, node: Option<u16>) -> Result<Volume> {
+        self.post(&of_node(format!("/v1/volumes/{}/copies", segment(name)), node), copy)
     }
 
     /// Takes a volume's copy off a node. It may go on after the answer.

@@ -3,7 +3,7 @@
 use api::{Client, Host, HostChange, HostCreate};
 use clap::{Args, Subcommand};
 
-use super::confirm::Confirm;
+use super::confirm::{Confirm, show_would};
 use super::exit::CliError;
 use super::output::Output;
 use super::secret::ChapArgs;
@@ -38,6 +38,9 @@ pub enum Command {
         /// Without a secret
         #[arg(long, conflicts_with = "chap_user")]
         no_chap: bool,
+        /// Only show what would be done
+        #[arg(long)]
+        dry_run: bool,
     },
     /// List host groups
     List,
@@ -77,7 +80,7 @@ impl Command {
                 let host = HostCreate { name, initiators, addresses, chap: chap.read()? };
                 output.show(&client.create_host(&host)?, one)
             }
-            Command::Set { name, members, chap, any_initiator, any_address, no_chap } => {
+            Command::Set { name, members, chap, any_initiator, any_address, no_chap, dry_run } => {
                 let before = client.host(&name)?;
                 let kept = |new: Vec<String>, any: bool, before| match new.is_empty() && !any {
                     true => before,
@@ -88,6 +91,10 @@ impl Command {
                     addresses: kept(members.addresses, any_address, before.addresses),
                     chap: if no_chap { Some(None) } else { chap.read()?.map(Some) },
                 };
+                if dry_run {
+                    let would = client.would_change_host(&name, &change)?;
+                    return show_would(output, &format!("Change host {name}"), &would);
+                }
                 output.show(&client.change_host(&name, &change)?, one)
             }
             Command::List => output.show(&client.hosts()?, |hosts| table(hosts)),

@@ -3,7 +3,7 @@
 use api::{Client, Role, User, UserChange, UserCreate};
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::confirm::Confirm;
+use super::confirm::{Confirm, show_would};
 use super::exit::CliError;
 use super::output::Output;
 use super::secret::password;
@@ -35,6 +35,9 @@ pub enum Command {
         password: bool,
         #[command(flatten)]
         from: PasswordFrom,
+        /// Only show what would be done
+        #[arg(long)]
+        dry_run: bool,
     },
     /// List users
     List,
@@ -91,11 +94,15 @@ impl Command {
                 output
                     .show(&user, |user| format!("User {} is made, with the role {}.\n", user.name, user.role))
             }
-            Command::Set { name, role, password: asked, from } => {
+            Command::Set { name, role, password: asked, from, dry_run } => {
                 let wanted = asked || from.password_file.is_some();
                 let read = || password(&format!("New password of {name}"), from.password_file);
                 let password = if wanted { Some(read()?) } else { None };
                 let change = UserChange { role: role.map(Role::from), password };
+                if dry_run {
+                    let would = client.would_change_user(&name, &change)?;
+                    return show_would(output, &format!("Change user {name}"), &would);
+                }
                 let user = client.change_user(&name, &change)?;
                 output.show(&user, |user| {
                     format!(

@@ -66,6 +66,9 @@ pub enum Command {
     Verify {
         /// Its name or identity
         name: String,
+        /// Which node does it [default: the one that is asked, or one that has a copy]
+        #[arg(long, value_name = "NUMBER")]
+        node: Option<u16>,
     },
     /// Add, take away and move the copies of a volume, while it is in use
     #[command(subcommand)]
@@ -186,9 +189,9 @@ impl Command {
             Command::Latency { name, node } => {
                 output.show(&client.volume_counters(&name, node)?, latency::histogram)
             }
-            Command::Verify { name } => {
+            Command::Verify { name, node } => {
                 let mut progress = Progress::new(io::stderr(), io::stderr().is_terminal());
-                let found = client.verify_volume(&name, |found| progress.tell(found));
+                let found = client.verify_volume(&name, node, |found| progress.tell(found));
                 drop(progress);
                 let found = found?;
                 output.show(&found, verified)?;

@@ -266,7 +266,7 @@ impl Plan {
 
         let report = load.stop();
         drop(watch);
-        let verification = fleet.with_copies()[0].client.verify_volume(VOLUME, |_| ());
+        let verification = fleet.with_copies()[0].client.verify_volume(VOLUME, None, |_| ());
         Ok(self.judge(number, name, timeline, Outcomes { stall, report, back, synced, moved, verification }))
     }
 

@@ -137,6 +137,9 @@ fn who_destroys_something_is_told_by_the_node_and_asked() {
         let told = node.json(&[command, &["--dry-run"]].concat());
         assert!(told["would"].to_string().contains(step), "{command:?}: {told}");
     }
+    let would = node.ok(&["host", "set", "web", "--address", "10.2.0.0/16", "--dry-run"]);
+    assert!(would.contains("10.2.0.0/16 belongs to it") && would.ends_with("Nothing was changed.\n"), "{would}");
+    assert_eq!(node.json(&["host", "show", "web"])["addresses"][0], "10.1.0.0/16");
     let nothing: [&[&str]; 3] =
         [&["user", "delete", "eva"], &["session", "end", "9"], &["job", "cancel", "change.9"]];
     for command in nothing {

@@ -127,7 +127,7 @@ impl Step {
                 let change = VolumeChange { size: Some(*to), ..VolumeChange::default() };
                 client.change_volume(volume, &change, None).map(drop)
             }
-            Step::AddCopy { volume, copy } => client.add_copy(volume, copy).map(drop),
+            Step::AddCopy { volume, copy } => client.add_copy(volume, copy, None).map(drop),
             Step::ChooseStrategy { volume, choice } => client.choose_strategy(volume, choice).map(drop),
             Step::DeleteMap { target, lun, host, .. } => gone(client.delete_map(target, *lun, Some(host))),
             Step::CreateMap { target, map } => client.create_map(target, map, None).map(drop),

@@ -27,6 +27,9 @@ pub enum Command {
         /// The pool on that node [default: the only one, or the one named default]
         #[arg(long)]
         pool: Option<String>,
+        /// Which node has it done [default: the one that is asked, or one that has a copy]
+        #[arg(long = "node", value_name = "NUMBER")]
+        through: Option<u16>,
     },
     /// Take a copy off its node, and delete it there; never the last one in sync
     Remove {
@@ -74,8 +77,9 @@ impl Command {
     /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         match self {
-            Command::Add { volume, node, pool } => {
-                let added = client.add_copy(&volume, &CopyCreate { node, pool, instead_of: None })?;
+            Command::Add { volume, node, pool, through } => {
+                let copy = CopyCreate { node, pool, instead_of: None };
+                let added = client.add_copy(&volume, &copy, through)?;
                 output.show(&added, |volume| begun(volume, node, None))
             }
             Command::Remove { volume, node, confirm } => {
@@ -90,7 +94,7 @@ impl Command {
             }
             Command::Move { volume, from, to, pool } => {
                 let copy = CopyCreate { node: to, pool, instead_of: Some(from) };
-                let moved = client.add_copy(&volume, &copy)?;
+                let moved = client.add_copy(&volume, &copy, None)?;
                 output.show(&moved, |volume| begun(volume, to, Some(from)))
             }
             Command::Replace { volume, node, pool, confirm } => {
@@ -146,7 +150,7 @@ pub fn replace(
     }
     // Too late, and the node says why it adds none.
     gone();
-    Ok(client.add_copy(volume, &CopyCreate { node, pool, instead_of: None })?)
+    Ok(client.add_copy(volume, &CopyCreate { node, pool, instead_of: None }, None)?)
 }
 
 fn begun(volume: &Volume, node: u16, from: Option<u16>) -> String {
