@@ -108,6 +108,8 @@ pub struct EventsQuery {
     pub after: Option<u64>,
     /// Those that happened until then, in seconds since 1970.
     pub until: Option<u64>,
+    /// Without so many of the newest of these, which were had already; goes with `until`.
+    pub skip: Option<usize>,
     /// At most so many.
     pub limit: usize,
     /// The number of a node, or `all`; `None`: of the node that is asked.

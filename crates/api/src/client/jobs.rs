@@ -15,6 +15,7 @@ impl Client {
             ("limit", Some(query.limit.to_string())),
             ("after", query.after.map(|after| after.to_string())),
             ("until", query.until.map(|until| until.to_string())),
+            ("skip", query.skip.map(|skip| skip.to_string())),
             ("node", query.node.clone()),
         ];
         self.get(&with_query("/v1/events", parameters))

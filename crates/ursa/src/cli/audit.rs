@@ -20,6 +20,9 @@ pub struct Audit {
     /// Those that were written until then, in seconds since 1970
     #[arg(long, value_name = "SECONDS")]
     until: Option<u64>,
+    /// With --until: without so many of the newest, which you have already
+    #[arg(long, value_name = "N", requires = "until")]
+    skip: Option<usize>,
     /// Of another node of the cluster, by its number, or of all
     #[arg(long, value_name = "NUMBER|all")]
     node: Option<String>,
@@ -32,8 +35,8 @@ impl Audit {
     /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         let of_others = self.node.is_some();
-        let Audit { limit, before, until, node } = self;
-        let entries = client.audit(&AuditQuery { limit: limit.into(), before, until, node })?;
+        let Audit { limit, before, until, skip, node } = self;
+        let entries = client.audit(&AuditQuery { limit: limit.into(), before, until, skip, node })?;
         if !of_others {
             return output.show(&entries.items, |entries| table(entries));
         }

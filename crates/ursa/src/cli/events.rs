@@ -34,6 +34,9 @@ pub struct Events {
     /// The newest of those that have happened until then, in seconds since 1970
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["after", "follow"])]
     until: Option<u64>,
+    /// With --until: without so many of the newest, which you have already
+    #[arg(long, value_name = "N", requires = "until")]
+    skip: Option<usize>,
     /// Of another node of the cluster, by its number, or of all
     #[arg(long, value_name = "NUMBER|all")]
     node: Option<String>,
@@ -49,8 +52,8 @@ impl Events {
     /// See [`CliError`].
     pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
         let of_all = self.node.as_deref() == Some("all");
-        let Events { limit, after, until, node, follow } = self;
-        let query = EventsQuery { after, until, limit: limit.into(), node };
+        let Events { limit, after, until, skip, node, follow } = self;
+        let query = EventsQuery { after, until, skip, limit: limit.into(), node };
         match (follow, of_all) {
             (true, true) => follow_all(client, query, output),
             (true, false) => follow_one(client, query, output),

@@ -33,12 +33,27 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     }
 }
 
+/// How many of those until a time are left out, since they were had already; fewer than `most`.
+///
+/// # Errors
+/// 400: more, or no time was named.
+pub(super) fn skip_of(asked: Option<usize>, until: Option<u64>, most: usize) -> Result<usize, Refusal> {
+    match (asked, until) {
+        (None, _) => Ok(0),
+        (Some(skip), Some(_)) if skip < most => Ok(skip),
+        (Some(_), _) => {
+            let detail = format!("`skip` is 0 to {}, and goes with `until`", most - 1);
+            Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail))
+        }
+    }
+}
+
 /// How many of a list were asked for.
 ///
 /// # Errors
 /// 400: none, or more than there may be at a time.
 pub(super) fn limit_of(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, Refusal> {
-    match asked.unwrap_or(usual) {
+    match asked.unwrap_or(usual.min(most)) {
         limit if (1..=most).contains(&limit) => Ok(limit),
         limit => {
             let detail = format!("`limit` is 1 to {most}, not {limit}");

@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 
 use self::log::Wanted;
 use self::writer::Writer;
-use super::input::{Parameters, limit_of};
+use super::input::{Parameters, limit_of, skip_of};
 use super::inquiries;
 use super::peers::{self, Asked, Theirs, Whose};
 use super::refusal::Refusal;
@@ -134,6 +134,10 @@ pub(super) struct Window {
     /// Those that were written until then, in seconds since 1970.
     #[serde(default)]
     until: Option<u64>,
+    /// With `until`: how many of the newest to leave out, which were had already; with `limit` 1000 at most.
+    #[serde(default)]
+    #[param(minimum = 0, maximum = 999)]
+    skip: Option<usize>,
     /// The number of a node, or `all`; absent: of the node that is asked.
     #[serde(default)]
     node: Option<String>,
@@ -141,8 +145,8 @@ pub(super) struct Window {
 
 /// What was done on the node that is asked, or on others, and by whom; the newest first.
 ///
-/// Each node has the log of what was asked of it. With `node=all` those of all nodes are put together by time. To go back, name the number of the last one as `before`, or, of all nodes, its time as `until`: those of that
-/// second come again.
+/// Each node has the log of what was asked of it. With `node=all` those of all nodes are put together by time. To go back, name the number of the last one as `before`, or, of all nodes, its time as `until`, and as `skip` how
+/// many of that second you have: without that they come again.
 #[utoipa::path(
     get, path = "/v1/audit", tag = "access", operation_id = "list_audit",
     params(Window),
@@ -158,15 +162,17 @@ pub(super) async fn list(
     Extracted(state): Extracted<State>,
     Parameters(window): Parameters<Window>,
 ) -> Result<axum::Json<List<AuditEntry>>, Refusal> {
-    let Window { limit, before, until, node } = window;
+    let Window { limit, before, until, skip, node } = window;
     let asked = Whose { node }.asked()?;
     if asked == Asked::All && before.is_some() {
         let detail = "each node numbers its entries for itself: ask each node for those `before` one of its own, or all nodes for those `until` a time";
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail));
     }
-    let wanted = Wanted { limit: limit_of(limit, LIMIT, LIMIT_MAX)?, before, until };
+    let skip = skip_of(skip, until, LIMIT_MAX)?;
+    // Each node is asked for what is left out, too.
+    let wanted = Wanted { limit: limit_of(limit, LIMIT, LIMIT_MAX - skip)? + skip, before, until };
     if asked == Asked::This {
-        return Ok(axum::Json(List::of(own(&state, wanted).await?)));
+        return Ok(axum::Json(List::of(rest(own(&state, wanted).await?, skip))));
     }
     let text = serde_json::to_string(&wanted).expect("numbers can be written as JSON");
     let gathered = peers::gather(&state, asked, format!("{} {text}", peers::AUDIT)).await?;
@@ -178,7 +184,13 @@ pub(super) async fn list(
     }
     let named = |theirs: Theirs<_>| of_node(Some(theirs.node), Some(theirs.node_name), theirs.has);
     lists.extend(theirs.into_iter().map(named));
-    Ok(axum::Json(List { items: merged(lists, wanted.limit), missing }))
+    Ok(axum::Json(List { items: rest(merged(lists, wanted.limit), skip), missing }))
+}
+
+/// Without the newest ones, which are left out.
+fn rest(mut entries: Vec<AuditEntry>, skip: usize) -> Vec<AuditEntry> {
+    entries.drain(..skip.min(entries.len()));
+    entries
 }
 
 /// What the log of this node has.

@@ -21,7 +21,7 @@ use self::merge::merged;
 use self::ring::Page;
 use super::access::Caller;
 use super::guard::Peer;
-use super::input::{Parameters, limit_of};
+use super::input::{Parameters, limit_of, skip_of};
 use super::inquiries;
 use super::peers::{self, Asked, Whose};
 use super::problems;
@@ -128,6 +128,10 @@ pub(super) struct Window {
     /// The newest of those that have happened until then, in seconds since 1970; not with `after`.
     #[serde(default)]
     until: Option<u64>,
+    /// With `until`: how many of the newest to leave out, which were had already; with `limit` 1000 at most.
+    #[serde(default)]
+    #[param(minimum = 0, maximum = 999)]
+    skip: Option<usize>,
     /// How many at most: 1 to 1000; 100 unless told otherwise.
     #[serde(default)]
     #[param(minimum = 1, maximum = 1000)]
@@ -142,15 +146,20 @@ pub(super) struct Window {
 struct Question {
     after: Option<u64>,
     until: Option<u64>,
+    /// With those that are left out: each node is asked for them, too.
     limit: usize,
+    /// How many of the newest are left out, once what nodes tell is one list.
+    #[serde(skip)]
+    skip: usize,
 }
 
 impl Question {
     /// # Errors
     /// 400: what cannot be asked for.
     fn of(window: &Window, asked: Asked) -> Result<Question, Refusal> {
-        let limit = limit_of(window.limit, LIMIT, LIMIT_MAX)?;
         let Window { after, until, .. } = *window;
+        let skip = skip_of(window.skip, until, LIMIT_MAX)?;
+        let limit = limit_of(window.limit, LIMIT, LIMIT_MAX - skip)? + skip;
         let invalid = |detail: &str| Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail));
         match (after, until, asked) {
             (Some(_), _, Asked::All) => invalid(
@@ -159,7 +168,7 @@ impl Question {
             (Some(_), Some(_), _) => {
                 invalid("`after` counts from an event on and `until` back from a time: ask for one of them")
             }
-            _ => Ok(Question { after, until, limit }),
+            _ => Ok(Question { after, until, limit, skip }),
         }
     }
 
@@ -169,12 +178,21 @@ impl Question {
             None => ring.after(self.after, self.limit),
         }
     }
+
+    /// Without what is left out.
+    fn rest(&self, mut events: Events) -> Events {
+        events.items.truncate(events.items.len().saturating_sub(self.skip));
+        if let (Some(next), Some(newest)) = (&mut events.next, events.items.last()) {
+            *next = newest.id;
+        }
+        events
+    }
 }
 
 /// What has happened, the oldest first.
 ///
 /// The node that is asked tells what it has seen: of the cluster's record what all nodes see, of sessions, pools and disks its own. It keeps the last 4,096. With `node=all` those of all nodes are put together by time; what
-/// several tell is there once, and `seen_by` says who. To go back, name the time of the oldest one as `until`: those of that second come again.
+/// several tell is there once, and `seen_by` says who. To go back, name the time of the oldest one as `until`, and as `skip` how many of that second you have: without that they come again.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events", operation_id = "list_events",
     params(Window),
@@ -192,20 +210,20 @@ pub(super) async fn list(
     let asked = Whose { node: window.node.clone() }.asked()?;
     let question = Question::of(&window, asked)?;
     if asked == Asked::This {
-        return Ok(Json(of_one(Some(question.answer(&state.events)))));
+        return Ok(Json(question.rest(of_one(Some(question.answer(&state.events))))));
     }
     let text = serde_json::to_string(&question).expect("numbers can be written as JSON");
     let gathered = peers::gather(&state, asked, format!("{} {text}", peers::EVENTS)).await?;
     let (theirs, missing) = gathered.answers.each(inquiries::read::<Page>);
     let own = gathered.own.then(|| told_by(gathered.me.0, question.answer(&state.events)));
     let mut pages = theirs.into_iter().map(|theirs| told_by(Some(theirs.node), theirs.has)).chain(own);
-    Ok(Json(match asked {
+    Ok(Json(question.rest(match asked {
         Asked::All => {
             let items = merged(pages.flat_map(|page| page.items).collect(), question.limit);
             Events { items, gap: false, next: None, missing }
         }
         Asked::This | Asked::One(_) => Events { missing, ..of_one(pages.next()) },
-    }))
+    })))
 }
 
 /// What a node has answered, if it has.

@@ -157,6 +157,33 @@ fn a_log_that_another_node_cannot_read_is_missing_with_why() {
 }
 
 #[test]
+fn who_goes_back_in_time_leaves_a_second_with_more_than_an_answer() {
+    const HOSTS: [&str; 5] = ["a", "b", "c", "d", "e"];
+    let rig = Rig::new();
+    HOSTS.iter().for_each(|name| make_host(&rig, name));
+    wait("it has seen them", || of_code(&seen(&rig), "host_made").len() == HOSTS.len());
+    let newest_first = |list: &Value| {
+        let mut numbers = numbers(&items(list));
+        numbers.sort_unstable_by_key(|number| std::cmp::Reverse(*number));
+        numbers
+    };
+    for path in ["/v1/events?", "/v1/events?node=all&", "/v1/audit?", "/v1/audit?node=all&"] {
+        let all = rig.get(&format!("{path}limit=1000")).json(200);
+        let until = items(&all).iter().map(|one| one["at"].as_u64().unwrap()).max().unwrap();
+        let all = newest_first(&all);
+        assert!(all.len() >= HOSTS.len(), "{all:?}");
+        for skip in 0..=all.len() {
+            let page = rig.get(&format!("{path}until={until}&skip={skip}&limit=2")).json(200);
+            let expected: Vec<u64> = all.iter().skip(skip).take(2).copied().collect();
+            assert_eq!(newest_first(&page), expected, "{path} {skip}");
+        }
+        rig.get(&format!("{path}skip=1")).refused(400, "query_invalid");
+        rig.get(&format!("{path}until=5&skip=1000")).refused(400, "query_invalid");
+        rig.get(&format!("{path}until=5&skip=999&limit=2")).refused(400, "query_invalid");
+    }
+}
+
+#[test]
 fn a_node_without_a_cluster_tells_its_own() {
     let rig = Rig::new();
     make_host(&rig, "a");
