@@ -6,6 +6,9 @@ import { type Observed, allWell, findings, lasting, worst } from './health'
 const pool: Pool = { name: 'default', state: 'online', disks: [], extent: 1, free: 50, total: 100, volumes: 1 }
 const well = { nodes: [node(1), node(2), node(3)], volumes: [volume('db', [[1, 'in_sync'], [2, 'in_sync']])], pools: [pool], problems: [], missing: [] }
 const said = (text: string, node?: number): NodeProblem => (node === undefined ? { text } : { text, node, node_name: `n${node}` })
+/** The same, of a kind, and about something. */
+const of = (code: string, subject: string, problem: NodeProblem): NodeProblem => ({ ...problem, code, subject })
+const readOnly = (node?: number) => of('pool_read_only', 'default', said('pool default is read-only', node))
 
 describe('health', () => {
   it('has nothing to say when all is well', () => {
@@ -21,12 +24,12 @@ describe('health', () => {
   })
   it('has one cause for a node that is cut off from the asked one, which says what is known', () => {
     const nodes = [node(1), node(2), node(3, { up: false, reached_by: [2] })]
-    const own = said('node 3 (n3) has not answered this node by any link for 12 seconds, and node 2 (n2) reaches it: look after the network', 1)
+    const own = of('node_cut_off', '3', said('node 3 (n3) has not answered this node by any link for 12 seconds, and node 2 (n2) reaches it: look after the network', 1))
     const missing = [{ node: 3, node_name: 'n3', reason: 'nothing is heard of it' }]
     const found = findings({ ...well, nodes, problems: [own], missing })
     expect(found.map((f) => f.cause)).toEqual(['n3 (node 3) does not answer n1 (node 1) by any link; n2 (node 2) reaches it.'])
     expect(found[0]).toMatchObject({ key: 'cut off 3', severity: 'warning' })
-    const ofAnother = said('node 3 (n3) is up, but this node has not reached it', 2)
+    const ofAnother = of('node_cut_off', '3', said('node 3 (n3) is up, but this node has not reached it', 2))
     expect(findings({ ...well, nodes, problems: [own, ofAnother] })).toHaveLength(2)
   })
   it('says since when it is so, as nodes know it', () => {
@@ -42,7 +45,7 @@ describe('health', () => {
     }
     expect(since({ volumes: [behind('db', 40), behind('mail', 30)] })).toEqual({ 'running syncs': { at: 30, or_earlier: true } })
     const problem = (text: string, id: number, at: number) => ({ ...said(text, id), since: { at } })
-    const problems = [problem('etcd cannot be used', 1, 20), problem('etcd cannot be used', 2, 10), problem('pool default is read-only', 1, 15)]
+    const problems = [problem('etcd cannot be used', 1, 20), problem('etcd cannot be used', 2, 10), { ...readOnly(1), since: { at: 15 } }]
     const broken: Pool = { ...pool, state: 'read_only', node: 1, node_name: 'n1' }
     expect(Object.values(since({ pools: [broken], problems }))).toEqual([{ at: 15 }, { at: 10 }])
     // Not known to the node: the page says since when it has seen it.
@@ -77,7 +80,7 @@ describe('health', () => {
   })
   it('names the node of a pool, and takes what a node says for its own pools', () => {
     const other: Pool = { ...pool, state: 'read_only', node: 2, node_name: 'n2' }
-    const found = findings({ ...well, pools: [other], problems: [said('pool default is read-only', 1), said('pool default is read-only', 2)] })
+    const found = findings({ ...well, pools: [other], problems: [readOnly(1), readOnly(2)] })
     expect(found.map((f) => f.cause)).toEqual(['Pool default of n2 is read-only: its metadata could not be written.', 'n1 (node 1): pool default is read-only'])
   })
   it('takes in what any node says, with its name, and what several say once', () => {
@@ -110,7 +113,10 @@ describe('health', () => {
   })
   it('does not say the same twice', () => {
     const broken: Pool = { ...pool, state: 'read_only' }
-    const problems = [said('pool default is read-only'), said('something else')]
+    const problems = [readOnly(), said('something else')]
     expect(findings({ ...well, pools: [broken], problems }).map((f) => f.key)).toEqual(['pool default', 'problem something else'])
+    const failed: Pool = { ...pool, state: 'disk_failed', disks: [{ path: '/dev/sdb', total: 0, free: 0 }] }
+    const ofDisk = (path: string) => of('disk_failed', path, said(`disk ${path} is out of service`))
+    expect(findings({ ...well, pools: [failed], problems: [ofDisk('/dev/sdb'), ofDisk('/dev/sdc')] }).map((f) => f.key)).toEqual(['pool default', 'problem disk /dev/sdc is out of service'])
   })
 })

@@ -60,7 +60,11 @@ export function worst(found: Finding[]): Severity {
 const isOpen = (pool: Pool) => pool.state === 'online'
 
 /** Whether that is what a node says of the pool. */
-const isAbout = (problem: NodeProblem, pool: Pool) => pool.node === problem.node && problem.text.includes(`pool ${pool.name} `)
+function isAbout({ code, subject, node }: NodeProblem, pool: Pool): boolean {
+  if (pool.node !== node) return false
+  if (code === 'disk_failed') return pool.disks.some((disk) => disk.path === subject)
+  return (code === 'pool_closed' || code === 'pool_read_only') && pool.name === subject
+}
 
 const exactly = (at: number | null | undefined): Since | undefined => (at === undefined || at === null ? undefined : { at })
 
@@ -97,8 +101,7 @@ export const downWord = (node: ClusterNode) => (isCutOff(node) ? 'cut off' : 'do
 function ofProblems({ nodes = [], pools, problems }: Observed): Finding[] {
   const bad = pools.filter((pool) => !isOpen(pool) && pool.state !== 'exported')
   const here = nodes.find((node) => node.here)?.id
-  // The node's own sentence begins with whom it is about.
-  const isOfCutOff = ({ node: by, text }: NodeProblem) => by === here && nodes.some((node) => isCutOff(node) && text.startsWith(`node ${node.id} (${node.name}) `))
+  const isOfCutOff = ({ node: by, code, subject }: NodeProblem) => by === here && code === 'node_cut_off' && nodes.some((node) => isCutOff(node) && subject === String(node.id))
   const isSaid = (problem: NodeProblem) => isOfCutOff(problem) || bad.some((pool) => isAbout(problem, pool))
   const whoSays = new Map<string, { who: string[]; since: NodeProblem['since'][] }>()
   for (const problem of problems.filter((one) => !isSaid(one))) {

@@ -48,6 +48,14 @@ pub struct Node {
 pub struct NodeProblem {
     /// What is the matter and what to do, in a sentence.
     pub text: String,
+    /// What kind of thing it is: the code of its event, if it has one. It stays the same when the words change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "pool_closed")]
+    pub code: Option<String>,
+    /// What it is about, if not the node itself: a pool by its name, a disk by its path, another node by its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "default")]
+    pub subject: Option<String>,
     /// Since when; absent: that is not known yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Since>,

@@ -66,7 +66,7 @@ impl Control {
         Some(Trouble::new(RECORD_LOST.as_str(), "", text))
     }
 
-    /// Which nodes are up and not reached from here. A node of which nobody hears is none of them: that is said of it already. Each text begins with whom it is about:
+    /// Which nodes are up and not reached from here. A node of which nobody hears is none of them: that is said of it already. Each is about one node, by its number:
     /// where the asked node says so with its nodes (`reached_by`), people are told once.
     fn cut_off(&self) -> Vec<Trouble> {
         let Some(keeper) = self.keeper() else { return Vec::new() };

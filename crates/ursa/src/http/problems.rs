@@ -48,6 +48,8 @@ pub(super) fn all(control: &Control, opened: &Opened) -> Vec<NodeProblem> {
     let now = unix_now();
     let of_node = |trouble: Trouble| NodeProblem {
         since: opened.beginnings.of(now, &trouble),
+        code: Some(trouble.code.to_owned()),
+        subject: Some(trouble.subject).filter(|subject| !subject.is_empty()),
         text: trouble.text,
         node,
         node_name: node_name.clone(),

@@ -55,6 +55,11 @@ impl Finding {
 
 /// A change that takes longer does not get what it needs: most take less than a second, none is waited for longer than 45.
 const CHANGE_SECONDS_MAX: u64 = 300;
+/// Codes of what nodes say, of which it is said already with a pool or with a node.
+const NODE_CUT_OFF: &str = "node_cut_off";
+const DISK_FAILED: &str = "disk_failed";
+const POOL_CLOSED: &str = "pool_closed";
+const POOL_READ_ONLY: &str = "pool_read_only";
 /// Of a pool, below which it is nearly full.
 const FREE_PERCENT_MIN: u64 = 5;
 
@@ -81,11 +86,15 @@ fn of_problems(observed: &Observed) -> Vec<Finding> {
     let bad: Vec<&Pool> = observed.pools.iter().filter(|pool| !is_well(pool)).collect();
     let nodes = observed.nodes.as_deref().unwrap_or_default();
     let here = nodes.iter().find(|node| node.here).map(|node| node.id);
-    let cut_off = nodes.iter().filter(|node| is_cut_off(node));
-    let cut_off: Vec<String> = cut_off.map(|node| format!("{} ", node_words(node.id, &node.name))).collect();
+    let cut_off: Vec<String> =
+        nodes.iter().filter(|node| is_cut_off(node)).map(|node| node.id.to_string()).collect();
+    let is_of_cut_off = |problem: &NodeProblem| {
+        problem.node == here
+            && problem.code.as_deref() == Some(NODE_CUT_OFF)
+            && problem.subject.as_ref().is_some_and(|subject| cut_off.contains(subject))
+    };
     let is_said = |problem: &NodeProblem| {
-        bad.iter().any(|pool| is_about(problem, pool))
-            || problem.node == here && cut_off.iter().any(|name| problem.text.starts_with(name))
+        bad.iter().any(|pool| is_about(problem, pool)) || is_of_cut_off(problem)
     };
     let mut who_says: Vec<(&str, Vec<String>, Vec<Since>)> = Vec::new();
     for problem in observed.problems.items.iter().filter(|problem| !is_said(problem)) {
@@ -299,7 +308,12 @@ fn is_well(pool: &Pool) -> bool {
 
 /// Whether that is what a node says of the pool.
 fn is_about(problem: &NodeProblem, pool: &Pool) -> bool {
-    problem.node == pool.node && problem.text.contains(&format!("pool {} ", pool.name))
+    let Some(subject) = problem.subject.as_deref().filter(|_| problem.node == pool.node) else { return false };
+    match problem.code.as_deref() {
+        Some(DISK_FAILED) => pool.disks.iter().any(|disk| disk.path == subject),
+        Some(POOL_CLOSED | POOL_READ_ONLY) => pool.name == subject,
+        _ => false,
+    }
 }
 
 fn of_pool(pool: &Pool, observed: &Observed) -> Option<Finding> {

@@ -62,7 +62,13 @@ fn alone() -> Observed {
 
 /// What node `id` of a cluster says, or a node without one.
 fn problem(id: Option<u16>, text: &str) -> NodeProblem {
-    NodeProblem { text: text.into(), since: None, node: id, node_name: id.map(|id| format!("server{id}")) }
+    let node_name = id.map(|id| format!("server{id}"));
+    NodeProblem { text: text.into(), code: None, subject: None, since: None, node: id, node_name }
+}
+
+/// The same, of a kind, and about something.
+fn problem_of(id: Option<u16>, code: &str, subject: &str, text: &str) -> NodeProblem {
+    NodeProblem { code: Some(code.into()), subject: Some(subject.into()), ..problem(id, text) }
 }
 
 /// Three nodes with two volumes of two copies each.
@@ -246,8 +252,10 @@ fn a_failed_disk_of_a_node_alone_is_a_loss() {
     let disk = PoolDisk { path: "/dev/sdb".into(), id: None, total: 0, free: 0, failure: Some(failure) };
     let reason = Some("/dev/sdb failed to write: Input/output error (os error 5)".to_owned());
     observed.pools = vec![Pool { reason, disks: vec![disk], ..pool(PoolState::DiskFailed) }];
-    let said = ["pool default has lost a disk", "the record is damaged"];
-    observed.problems.items = said.map(|text| problem(None, text)).into();
+    observed.problems.items = vec![
+        problem_of(None, "disk_failed", "/dev/sdb", "a disk is out of service"),
+        problem(None, "the record is damaged"),
+    ];
     observed.node.changes = vec![Change {
         what: "deleting volume \"x\"".into(),
         age: 400,
@@ -291,9 +299,9 @@ fn what_other_nodes_say_is_theirs_and_what_several_say_is_said_once() {
     observed.pools = vec![of_node(1, PoolState::ReadOnly)];
     let since = |at, problem| NodeProblem { since: Some(Since::exactly(at)), ..problem };
     observed.problems.items = vec![
-        since(910, problem(Some(1), "pool default takes no changes")),
+        since(910, problem_of(Some(1), "pool_read_only", "default", "pool default takes no changes")),
         since(990, problem(Some(1), "etcd cannot be used")),
-        problem(Some(2), "pool default takes no changes"),
+        problem_of(Some(2), "pool_read_only", "default", "pool default takes no changes"),
         since(980, problem(Some(3), "etcd cannot be used")),
     ];
     shows(
@@ -378,12 +386,7 @@ fn a_node_that_is_cut_off_from_the_asked_one_is_one_cause_that_says_what_is_know
     let mut observed = cluster();
     let nodes = observed.nodes.as_mut().unwrap();
     (nodes[1].up, nodes[1].reached_by) = (false, vec![3]);
-    let said = |text: &str, id: u16| NodeProblem {
-        since: None,
-        text: text.into(),
-        node: Some(id),
-        node_name: Some(format!("server{id}")),
-    };
+    let said = |text: &str, id: u16| problem_of(Some(id), "node_cut_off", "2", text);
     let rest = "has not answered this node by any link for 12 seconds, and node 3 (server3) reaches it: look after the network";
     observed.problems.items = vec![said(&format!("node 2 (server2) {rest}"), 1)];
     observed.problems.missing = vec![missing()];

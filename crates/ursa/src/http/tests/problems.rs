@@ -22,6 +22,7 @@ fn any_node_tells_of_the_problems_of_all_and_who_does_not_answer() {
     let [problem] = of_all["items"].as_array().unwrap().as_slice() else { panic!("{of_all}") };
     assert_eq!((&problem["node"], &problem["node_name"]), (&json!(2), &json!("test")));
     assert!(problem["text"].as_str().unwrap().contains("audit log"), "{problem}");
+    assert_eq!((&problem["code"], problem.get("subject")), (&json!("audit_unavailable"), None));
     let (since, now) = (problem["since"]["at"].as_u64().unwrap(), unix_now());
     assert!((now - 60..=now).contains(&since), "{problem}");
     assert_eq!(of_all.get("missing"), None);
