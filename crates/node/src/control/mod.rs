@@ -71,7 +71,7 @@ pub use self::start::{DefaultPool, StartError, Wanted};
 pub use self::status::{
     ClusterRecordStatus, RecordStatus, ReplicationStats, SessionStatus, StatsByCore, Traffic, VolumeStats,
 };
-pub use self::troubles::Trouble;
+pub use self::troubles::{NODE_CUT_OFF, Trouble};
 use self::verifying::Verifications;
 pub use self::verifying::{Difference, Verification, VerificationState};
 pub(crate) use self::volumes::show_capacity;

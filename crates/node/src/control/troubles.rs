@@ -43,7 +43,7 @@ const RECORD_FAULT: &str = "record_fault";
 /// The node's record takes no changes.
 const RECORD_LATCHED: &str = "record_latched";
 /// A node is up and is not reached.
-const NODE_CUT_OFF: &str = "node_cut_off";
+pub const NODE_CUT_OFF: &str = "node_cut_off";
 
 impl Control {
     /// What somebody should look after now.

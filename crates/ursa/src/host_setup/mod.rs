@@ -129,6 +129,15 @@ mod tests {
     }
 
     #[test]
+    fn linux_hands_the_secret_over_by_standard_input() {
+        let set = "iscsiadm -m node -T iqn.2026-11.io.ursa:db -o update -n node.session.auth.password -v";
+        let text = text(HostSystem::Linux, &setup(ONE, Some("web")));
+        let line = format!("printf '%s\\n' \"$SECRET\" | sudo sh -c 'read -r S; exec {set} \"$S\"'\n");
+        assert!(text.contains(&line), "{text}");
+        assert!(text.ends_with("wwn-*\n}\n"), "{text}");
+    }
+
+    #[test]
     fn a_name_with_sudo_in_it_stays_for_root() {
         let text = text(HostSystem::Proxmox, &setup(ONE, Some("sudo web")));
         assert!(text.contains("-v 'sudo web'\n"), "{text}");

@@ -93,7 +93,8 @@ fn users_are_the_clusters() {
     until("the second node knows the users", || names(&second) == ["alice"]);
     second.ok(&["user", "create", "carol", "--role", "viewer", "--password-file", file]);
     let would = second.ok(&["user", "set", "carol", "--role", "admin", "--dry-run"]);
-    assert!(would.contains("user carol has the role admin") && would.ends_with("Nothing was changed.\n"), "{would}");
+    let changes_nothing = would.ends_with("Nothing was changed.\n");
+    assert!(would.contains("user carol has the role admin") && changes_nothing, "{would}");
     until("the first node knows them, too", || names(&first) == ["alice", "carol"]);
     let viewer = first.ok(&["token", "create", "monitoring", "--role", "viewer"]);
     until("the second node knows the token", || with_token(&second, viewer.trim(), &["status"]).0 == Some(0));

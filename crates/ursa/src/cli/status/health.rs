@@ -1,5 +1,7 @@
 //! What is wrong now: causes, the worst first, each with one thing to do about it. The console judges alike (`console/src/words/health.ts`).
 
+use ::node::control::NODE_CUT_OFF;
+use ::node::events::code;
 use api::{
     ClusterNode, CopyState, Missing, NodeProblem, Pool, PoolState, RecordPlace, Since, Volume, VolumeCopy,
 };
@@ -55,11 +57,10 @@ impl Finding {
 
 /// A change that takes longer does not get what it needs: most take less than a second, none is waited for longer than 45.
 const CHANGE_SECONDS_MAX: u64 = 300;
-/// Codes of what nodes say, of which it is said already with a pool or with a node.
-const NODE_CUT_OFF: &str = "node_cut_off";
-const DISK_FAILED: &str = "disk_failed";
-const POOL_CLOSED: &str = "pool_closed";
-const POOL_READ_ONLY: &str = "pool_read_only";
+/// Codes of what nodes say of pools.
+const DISK_FAILED: &str = code::DISK_FAILED.as_str();
+const POOL_CLOSED: &str = code::POOL_CLOSED.as_str();
+const POOL_READ_ONLY: &str = code::POOL_READ_ONLY.as_str();
 /// Of a pool, below which it is nearly full.
 const FREE_PERCENT_MIN: u64 = 5;
 
@@ -308,7 +309,10 @@ fn is_well(pool: &Pool) -> bool {
 
 /// Whether that is what a node says of the pool.
 fn is_about(problem: &NodeProblem, pool: &Pool) -> bool {
-    let Some(subject) = problem.subject.as_deref().filter(|_| problem.node == pool.node) else { return false };
+    if problem.node != pool.node {
+        return false;
+    }
+    let subject = problem.subject.as_deref().unwrap_or_default();
     match problem.code.as_deref() {
         Some(DISK_FAILED) => pool.disks.iter().any(|disk| disk.path == subject),
         Some(POOL_CLOSED | POOL_READ_ONLY) => pool.name == subject,
