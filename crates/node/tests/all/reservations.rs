@@ -56,7 +56,10 @@ fn a_reservation_holds_back_the_sessions_of_other_cores() {
         });
         assert_eq!(all.len(), 1);
         assert!(one.bytes.iter().any(|bytes| *bytes > 0), "{one:?}");
-        assert!(all.values().all(|stats| stats.bytes == one.bytes), "asked for alone, it is the same: {one:?}");
+        assert!(
+            all.values().all(|stats| stats.bytes == one.bytes),
+            "asked for alone, it is the same: {one:?}"
+        );
     });
 }
 

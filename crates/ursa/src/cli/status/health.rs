@@ -94,9 +94,8 @@ fn of_problems(observed: &Observed) -> Vec<Finding> {
             && problem.code.as_deref() == Some(NODE_CUT_OFF)
             && problem.subject.as_ref().is_some_and(|subject| cut_off.contains(subject))
     };
-    let is_said = |problem: &NodeProblem| {
-        bad.iter().any(|pool| is_about(problem, pool)) || is_of_cut_off(problem)
-    };
+    let is_said =
+        |problem: &NodeProblem| bad.iter().any(|pool| is_about(problem, pool)) || is_of_cut_off(problem);
     let mut who_says: Vec<(&str, Vec<String>, Vec<Since>)> = Vec::new();
     for problem in observed.problems.items.iter().filter(|problem| !is_said(problem)) {
         let who = problem.node.map(|id| node_words(id, problem.node_name.as_deref().unwrap_or_default()));
