@@ -30,8 +30,8 @@ export interface paths {
         };
         /**
          * What was done on the node that is asked, or on others, and by whom; the newest first.
-         * @description Each node has the log of what was asked of it. With `node=all` those of all nodes are put together by time. To go back, name the number of the last one as `before`, or, of all nodes, its time as `until`: those of that
-         *     second come again.
+         * @description Each node has the log of what was asked of it. With `node=all` those of all nodes are put together by time. To go back, name the number of the last one as `before`, or, of all nodes, its time as `until`, and as `skip` how
+         *     many of that second you have: without that they come again.
          */
         get: operations["list_audit"];
         put?: never;
@@ -174,7 +174,7 @@ export interface paths {
         /**
          * What has happened, the oldest first.
          * @description The node that is asked tells what it has seen: of the cluster's record what all nodes see, of sessions, pools and disks its own. It keeps the last 4,096. With `node=all` those of all nodes are put together by time; what
-         *     several tell is there once, and `seen_by` says who. To go back, name the time of the oldest one as `until`: those of that second come again.
+         *     several tell is there once, and `seen_by` says who. To go back, name the time of the oldest one as `until`, and as `skip` how many of that second you have: without that they come again.
          */
         get: operations["list_events"];
         put?: never;
@@ -1907,7 +1907,7 @@ export interface components {
             from_node?: number | null;
             held_back_by?: components["schemas"]["SyncRestraint"] | null;
             /**
-             * @description What it is found by. A copy or a volume that is worked on again has the same; a node's changes are numbered anew after a restart.
+             * @description What it is found by. A copy or a volume that is worked on again has the same; that of a change is never another one's, also after a restart of its node.
              * @example copy.2f1c7f3a9d1b4c55a0e2f6d47b8c9e10.3
              */
             id: string;
@@ -2291,7 +2291,7 @@ export interface components {
                 from_node?: number | null;
                 held_back_by?: components["schemas"]["SyncRestraint"] | null;
                 /**
-                 * @description What it is found by. A copy or a volume that is worked on again has the same; a node's changes are numbered anew after a restart.
+                 * @description What it is found by. A copy or a volume that is worked on again has the same; that of a change is never another one's, also after a restart of its node.
                  * @example copy.2f1c7f3a9d1b4c55a0e2f6d47b8c9e10.3
                  */
                 id: string;
@@ -2393,6 +2393,11 @@ export interface components {
             /** @description In the order of their names or numbers. */
             items: {
                 /**
+                 * @description What kind of thing it is: the code of its event, if it has one. It stays the same when the words change.
+                 * @example pool_closed
+                 */
+                code?: string | null;
+                /**
                  * Format: int32
                  * @description The number of the node that says so; absent without a cluster.
                  */
@@ -2400,6 +2405,11 @@ export interface components {
                 /** @description The name of that node. */
                 node_name?: string | null;
                 since?: components["schemas"]["Since"] | null;
+                /**
+                 * @description What it is about, if not the node itself: a pool by its name, a disk by its path, another node by its number.
+                 * @example default
+                 */
+                subject?: string | null;
                 /** @description What is the matter and what to do, in a sentence. */
                 text: string;
             }[];
@@ -2792,6 +2802,11 @@ export interface components {
         /** @description Something that somebody should look after. */
         NodeProblem: {
             /**
+             * @description What kind of thing it is: the code of its event, if it has one. It stays the same when the words change.
+             * @example pool_closed
+             */
+            code?: string | null;
+            /**
              * Format: int32
              * @description The number of the node that says so; absent without a cluster.
              */
@@ -2799,6 +2814,11 @@ export interface components {
             /** @description The name of that node. */
             node_name?: string | null;
             since?: components["schemas"]["Since"] | null;
+            /**
+             * @description What it is about, if not the node itself: a pool by its name, a disk by its path, another node by its number.
+             * @example default
+             */
+            subject?: string | null;
             /** @description What is the matter and what to do, in a sentence. */
             text: string;
         };
@@ -3186,7 +3206,7 @@ export interface components {
              * @description The logical unit number.
              */
             lun: number;
-            /** @description The volume's name; absent while its pool is not open. */
+            /** @description The volume's name; absent while its pool is not open, and where another node has it alone: `GET /v1/volumes` has it then. */
             volume?: string | null;
             /** @description The volume's identity. */
             volume_id: string;
@@ -3647,6 +3667,8 @@ export interface operations {
                 before?: number;
                 /** @description Those that were written until then, in seconds since 1970. */
                 until?: number;
+                /** @description With `until`: how many of the newest to leave out, which were had already; with `limit` 1000 at most. */
+                skip?: number;
                 /** @description The number of a node, or `all`; absent: of the node that is asked. */
                 node?: string;
             };
@@ -4107,6 +4129,8 @@ export interface operations {
                 after?: number;
                 /** @description The newest of those that have happened until then, in seconds since 1970; not with `after`. */
                 until?: number;
+                /** @description With `until`: how many of the newest to leave out, which were had already; with `limit` 1000 at most. */
+                skip?: number;
                 /** @description How many at most: 1 to 1000; 100 unless told otherwise. */
                 limit?: number;
                 /** @description The number of a node, or `all`; absent: of the node that is asked. */
@@ -7393,7 +7417,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `volume_ambiguous`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile` */
+            /** @description `no_cluster`, `not_replicated`, `volume_ambiguous`, `copy_exists`, `copies_full`, `node_unavailable`, `node_refused`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7482,7 +7506,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `no_cluster`, `only_in_sync`, `changed_meanwhile` */
+            /** @description `no_cluster`, `not_replicated`, `only_in_sync`, `changed_meanwhile` */
             409: {
                 headers: {
                     [name: string]: unknown;
