@@ -141,11 +141,14 @@ fn who_destroys_something_is_told_by_the_node_and_asked() {
     let changes_nothing = would.ends_with("Nothing was changed.\n");
     assert!(would.contains("10.2.0.0/16 belongs to it") && changes_nothing, "{would}");
     assert_eq!(node.json(&["host", "show", "web"])["addresses"][0], "10.1.0.0/16");
-    let nothing: [&[&str]; 3] =
-        [&["user", "delete", "eva"], &["session", "end", "9"], &["job", "cancel", "change.9"]];
-    for command in nothing {
+    let nothing: [(&[&str], &str); 3] = [
+        (&["user", "delete", "eva"], "there is no"),
+        (&["session", "end", "9"], "there is no"),
+        (&["job", "cancel", "change.9"], "no job"),
+    ];
+    for (command, why) in nothing {
         let refused = node.refused(1, command);
-        assert!(refused.contains("there is no"), "{command:?}: {refused}");
+        assert!(refused.contains(why), "{command:?}: {refused}");
         assert_eq!(refused, node.refused(1, &[command, &["--yes"]].concat()), "{command:?}");
     }
     // Nothing of that was done.
