@@ -141,8 +141,9 @@ fn a_volume_that_a_node_has_alone_is_worked_with_through_another() {
     }
 
     // A file is about the cluster and the node that takes it: pruning leaves alone what others have.
-    let file = nodes[0].data_dir().join("nothing.toml");
-    fs::write(&file, "").expect("a file can be written");
+    let file = nodes[0].data_dir().join("hosts.toml");
+    fs::write(&file, "[[host]]\nname = \"esx\"\naddresses = [\"10.1.0.0/16\"]\n")
+        .expect("a file can be written");
     done(&nodes, &["apply", "-f", file.to_str().expect("our own path"), "--prune", "--yes"]);
     for (node, volume) in [(1, "own"), (2, "third")] {
         assert!(nodes[node].ursa(&["volume", "show", volume]).ok(), "{volume} is still there");
