@@ -115,7 +115,8 @@ describe.skipIf(SHOTS === undefined)('photographs', () => {
     for (let number = 1; number <= MANY; number += 1) {
       const name = `guest-${String(number).padStart(3, '0')}`
       const kind = number % 25 === 0 ? 'ram' : 'thick'
-      await ask('POST', '/v1/volumes', { name, size: MIB, kind, nodes: places[number % places.length], map: number % 10 !== 0, host: 'hypervisors' })
+      const how = number % 10 === 0 ? { map: false } : { host: 'hypervisors' }
+      await ask('POST', '/v1/volumes', { name, size: MIB, kind, nodes: places[number % places.length], ...how })
     }
     const many = { url: cluster.node(1).url, login, prefix: 'many', screens: ['', 'volumes', 'topology', 'hosts', 'nodes'] }
     expect(await lookAtAll(browser, many, wrong)).toEqual([])
@@ -143,7 +144,7 @@ describe.skipIf(SHOTS === undefined)('photographs of two nodes', () => {
   /** A host writes to the volume through one node, as soon as that takes it. */
   const write = (number: number) =>
     until(`node ${number} takes writes`, async () => {
-      const host = spawn(BINARY, ['bench', 'run', `iscsi://${cluster.node(number).address}/iqn.2026-11.io.ursa:mail/0`, '-b', '64K', '-o', '2', '-w', '100', '-d', '1'], { stdio: 'ignore' })
+      const host = spawn(BINARY, ['bench', 'run', `iscsi://${cluster.node(number).address}/iqn.2026-11.io.ursa:mail/0`, '-b', '64K', '-o', '2', '-w', '100', '-d', '1', '--overwrite'], { stdio: 'ignore' })
       return (await new Promise((resolve) => host.once('exit', resolve))) === 0
     })
 
