@@ -71,8 +71,10 @@ impl Membership {
             Some(newest) => {
                 if config.epoch.0 != newest.epoch.0 + 1 {
                     self.gap = true;
-                    // One of a node that has gone on alone is in no record, and nothing is between the two.
-                    self.missed_before = Some(config.revision).filter(|revision| *revision != BEYOND_RECORD);
+                    // One of a node that has gone on alone is in no record, and nothing is between the two: what was missed before stays missed.
+                    if config.revision != BEYOND_RECORD {
+                        self.missed_before = Some(config.revision);
+                    }
                 }
                 for slot in newest.in_sync().without(self.slot).iter() {
                     let before = newest.in_sync_life(slot).expect("it is in sync");
@@ -153,7 +155,7 @@ impl Membership {
 mod tests {
     use super::*;
     use crate::lease::Terms;
-    use crate::{NodeId, Revision};
+    use crate::{Epoch, NodeId, Revision};
 
     fn at(ms: u64) -> Instant {
         Instant(ms * 1_000_000)
@@ -274,6 +276,27 @@ mod tests {
         leases.set_applied(Revision(5));
         me.learn(later(me.newest().unwrap().recover(slot(0), Incarnation(2)).unwrap(), 6));
         assert_eq!(me.due(&leases), Some(at(5000)));
+    }
+
+    #[test]
+    fn what_was_missed_is_not_forgotten_by_going_on_alone() {
+        let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
+        leases.set_applied(Revision(1));
+        let mut me = Membership::new(slot(0), Incarnation(1));
+        let pair = config().remove(slot(2)).unwrap();
+        me.learn(later(pair.clone(), 1));
+        assert!(me.poll(at(2000), &leases).is_some());
+        let third = Leases::new(at(0), Incarnation(1), Terms::default());
+        leases.handle_request(at(4000), NodeId(3), third.request(at(4000)));
+        let missed = pair.admit(slot(2), Incarnation(1)).unwrap().remove(slot(2)).unwrap();
+        me.learn(later(missed.clone(), 5));
+        let alone = missed.remove(slot(1)).unwrap();
+        me.learn(Config::recorded(
+            Epoch(100),
+            BEYOND_RECORD,
+            std::array::from_fn(|index| alone.copy(slot(index))),
+        ));
+        assert_eq!(me.due(&leases), Some(at(5000)), "the third may read until then");
     }
 
     /// A node that went on alone in a configuration of no record is let in again by the record.
