@@ -277,7 +277,7 @@ impl Changing {
         let status = self.control.changes().into_iter().find(|change| change.work == first);
         let ended = || ChangeStatus {
             number: 0,
-            node: self.node(),
+            node: self.control.number(),
             work: first,
             age: Duration::ZERO,
             waits_for: WaitsFor::Cores,
@@ -285,14 +285,10 @@ impl Changing {
         ControlError::Busy { work: self.work.clone(), first: Box::new(status.unwrap_or_else(ended)) }
     }
 
-    fn node(&self) -> Option<u16> {
-        self.control.keeper().map(|keeper| keeper.me().0)
-    }
-
     fn status(&self) -> ChangeStatus {
         ChangeStatus {
             number: self.number,
-            node: self.node(),
+            node: self.control.number(),
             work: self.work.clone(),
             age: rt::now().since(self.began),
             waits_for: self.waits_for.borrow().clone(),

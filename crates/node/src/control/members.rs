@@ -285,6 +285,11 @@ impl Control {
         nodes.into_iter().map(|(node, _)| (node.id, node.name)).collect()
     }
 
+    /// This node's number in its cluster, if it is in one.
+    pub fn number(&self) -> Option<u16> {
+        self.keeper().map(|keeper| keeper.me().0)
+    }
+
     /// This node's number and name in its cluster, if it is in one.
     pub fn number_and_name(&self) -> (Option<u16>, Option<String>) {
         match self.keeper() {

@@ -216,7 +216,7 @@ async fn count(
     let wants_names = names.0.is_none_or(|at| at.elapsed() >= NAMES_EVERY);
     let read = move |control: Rc<Control>| async move {
         let names = if wants_names { control.volume_names().await } else { BTreeMap::new() };
-        let node = control.keeper().map(|keeper| keeper.me().0);
+        let node = control.number();
         let stats = control.stats().await?;
         Ok((stats, Instant::now(), names, node))
     };

@@ -103,7 +103,7 @@ impl Whose {
 impl Asked {
     /// Whether this node is one of them, and the others.
     pub(super) fn of(self, control: &Control) -> (bool, Vec<u16>) {
-        let here = control.keeper().map(|keeper| keeper.me().0);
+        let here = control.number();
         match self {
             Asked::This => (true, Vec::new()),
             Asked::One(node) if here == Some(node) => (true, Vec::new()),

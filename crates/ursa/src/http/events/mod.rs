@@ -81,7 +81,7 @@ pub(super) async fn take_all(state: State) {
         let is_due = looked.is_none_or(|at| at.elapsed() >= TROUBLES_EVERY);
         let opened = is_due.then(|| Arc::clone(&state.opened));
         let next = move |control: Rc<Control>| async move {
-            let number = control.keeper().map(|keeper| keeper.me().0);
+            let number = control.number();
             let taken = Rc::clone(&control).next_events().await;
             let troubles = opened.map(|opened| problems::troubles(&control, &opened));
             (taken, number, troubles)

@@ -273,13 +273,13 @@ impl Known {
 
     /// What is under way that is this node's own.
     fn own(control: &Control) -> Known {
-        let (node, _) = control.number_and_name();
+        let node = control.number();
         let (comparisons, changes) = (control.verifications(), control.changes());
         Known { node, comparisons, changes, ..Known::default() }
     }
 
     fn ended(control: &Control) -> Known {
-        let (node, _) = control.number_and_name();
+        let node = control.number();
         Known { node, ended: control.ended_jobs(), ..Known::default() }
     }
 

@@ -13,7 +13,7 @@ use ::node::{Control, VolumeId, parts};
 use api::{Candidate, Missing, Volume};
 use axum::http::StatusCode;
 
-use super::{named, number, shown};
+use super::{named, shown};
 use crate::http::peers::{self, ALONE, CALLED};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
@@ -24,7 +24,7 @@ const A_PAGE: usize = 128;
 /// What this node has alone behind this identity, for another one that asks: [`A_PAGE`] of them, or all that are left.
 pub(in crate::http) async fn page(control: &Control, after: &str) -> String {
     let volumes = control.volumes_alone(VolumeId::parse(after), A_PAGE).await;
-    let (me, names) = (number(control), control.node_names());
+    let (me, names) = (control.number(), control.node_names());
     let written = |volume| serde_json::to_string(&shown(volume, me, &names)).ok();
     format!("[{}]", parts::filter_map(volumes, written).await.join(","))
 }

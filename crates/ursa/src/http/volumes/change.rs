@@ -115,7 +115,7 @@ async fn room_for(state: &State, volume: &Volume, to: u64) -> Result<Vec<Candida
     let of_copies: Vec<u16> = volume.copies.iter().map(|copy| copy.node).collect();
     let (of_state, one, id) = (state.name.clone(), volume.clone(), volume.id.clone());
     let look = move |control: Rc<Control>| async move {
-        let here = control.keeper().map(|keeper| keeper.me().0);
+        let here = control.number();
         let others = || of_copies.iter().copied().filter(|node| Some(*node) != here);
         let nodes = if of_copies.is_empty() { Vec::new() } else { nodes(&control).await };
         // What each node says of its own copy: in which pool it is, and what it takes there.

@@ -6,7 +6,6 @@ use ::node::{Control, Operation, UnitStats, bucket_bound};
 use api::{FlowCounters, LatencyBucket, Problem, VolumeCounters};
 use axum::extract::State as Extracted;
 
-use super::number;
 use crate::http::input::{Parameters, Segments};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
@@ -32,7 +31,7 @@ pub(in crate::http) async fn show(
     let count = move |control: Rc<Control>| async move {
         control.check_is_here(node)?;
         let id = control.volume(&name)?.info.id;
-        Ok((number(&control), control.volume_stats(id).await?))
+        Ok((control.number(), control.volume_stats(id).await?))
     };
     let (node, stats) = state.call(count).await?;
     let [read, write] = [Operation::Read, Operation::Write].map(|operation| counted(&stats, operation));

@@ -13,7 +13,7 @@ use ::node::{Control, VolumeId, parts};
 use api::{Missing, Volume};
 use axum::http::StatusCode;
 
-use super::{copies, map, number, shown, strategy};
+use super::{copies, map, shown, strategy};
 use crate::http::peers::{self, VOLUMES};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
@@ -26,7 +26,7 @@ pub struct Elsewhere(Arc<Mutex<BTreeMap<String, Arc<Volume>>>>);
 
 /// The volumes with these identities that have a copy on this node, for another one that asks.
 pub(in crate::http) async fn of_ids(control: &Control, ids: &str) -> Vec<Volume> {
-    let (me, names) = (number(control), control.node_names());
+    let (me, names) = (control.number(), control.node_names());
     let of_id = |id| Some(shown(control.volume(id).ok()?, me, &names));
     parts::filter_map(ids.split_whitespace(), of_id).await
 }

@@ -81,7 +81,7 @@ async fn everywhere(control: Rc<Control>) -> Result<Everywhere, ControlError> {
         true => (nodes(&control).await, record(&control).await),
         false => (Vec::new(), None),
     };
-    Ok(Everywhere { here, there, me: number(&control), names: control.node_names(), nodes, record })
+    Ok(Everywhere { here, there, me: control.number(), names: control.node_names(), nodes, record })
 }
 
 /// The nodes of the cluster; none if that cannot be said soon.
@@ -113,7 +113,7 @@ pub(super) async fn show(
 ) -> Result<axum::Json<Volume>, Refusal> {
     let known = state.elsewhere.clone();
     let find = move |control: Rc<Control>| async move {
-        let asked = match node.filter(|node| number(&control) != Some(*node)) {
+        let asked = match node.filter(|node| control.number() != Some(*node)) {
             None => name,
             // Of a volume with copies, that node's view is not asked for: only which volume it calls so.
             Some(node) => match alone::called_at(&control, node, &name).await? {
@@ -130,11 +130,6 @@ pub(super) async fn show(
         Ok(alone::Named::of_others(&control, &asked).await?.only_or(error))
     };
     Ok(axum::Json(state.call(find).await??))
-}
-
-/// The number of this node in its cluster.
-fn number(control: &Control) -> Option<u16> {
-    control.keeper().map(|keeper| keeper.me().0)
 }
 
 /// The volume of this name or identity, wherever its copies are, or that no node tells of it.
@@ -159,7 +154,7 @@ async fn found(
 }
 
 fn named(control: &Control, volume: VolumeStatus) -> Volume {
-    shown(volume, number(control), &control.node_names())
+    shown(volume, control.number(), &control.node_names())
 }
 
 /// A volume of the node `me`.

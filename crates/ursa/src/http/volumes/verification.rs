@@ -41,7 +41,7 @@ pub(in crate::http) async fn begin(
 ) -> Result<Response, Refusal> {
     let begin = move |control: Rc<Control>| async move {
         control.check_is_here(node)?;
-        let (here, _) = control.number_and_name();
+        let here = control.number();
         let job = id::of_verification(control.volume(&name)?.info.id, here);
         let mut found = control.begin_verification(&name)?;
         let until = rt::now() + ANSWER_WITHIN;
