@@ -22,14 +22,17 @@ let browser: Browser
 let page: Page
 const wrong: string[] = []
 
-/** A port that nobody listens at, on any address. */
+/** A port that nobody listens at, on any address: below Linux's range for outgoing connections, so that none takes it before the node does. */
 async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '0.0.0.0', resolve))
-  const address = server.address()
-  await new Promise((resolve) => server.close(resolve))
-  if (address === null || typeof address === 'string') throw new Error('the system gives no port')
-  return address.port
+  for (let attempt = 0; attempt < 100; attempt++) {
+    const port = 20_000 + Math.floor(Math.random() * 12_000)
+    const server = createServer()
+    const free = await new Promise((resolve) => server.once('error', () => resolve(false)).listen(port, '0.0.0.0', () => resolve(true)))
+    if (!free) continue
+    await new Promise((resolve) => server.close(resolve))
+    return port
+  }
+  throw new Error('no port from 20000 to 32000 is free')
 }
 
 beforeAll(async () => {

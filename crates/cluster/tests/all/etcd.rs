@@ -17,6 +17,7 @@ use cluster::etcd::{Access, Etcd, Settings, StartError};
 use cluster::{
     Error, Event, Everything, MemberChange, NodeId, Outcome, Revision, Status, Store, Transaction, Watch,
 };
+use e2e::ports;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
@@ -132,9 +133,7 @@ impl Drop for Server {
 
 /// For clients and for other members.
 fn free_ports() -> [u16; 2] {
-    let free = || TcpListener::bind("127.0.0.1:0").unwrap();
-    let both = [free(), free()];
-    both.map(|it| it.local_addr().unwrap().port())
+    [ports::free().port(), ports::free().port()]
 }
 
 fn has_tls(dir: &Path) -> bool {

@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+pub use e2e::ports::free as free_address;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -135,11 +136,6 @@ pub fn serve(data: &Path, portal: SocketAddr, api: SocketAddr) -> Command {
     let mut command = ursa(&["serve", "--pool-size", "8G", "--data-dir"]);
     command.arg(data).args(["--iscsi-listen", &portal.to_string(), "--api-listen", &api.to_string()]);
     command
-}
-
-/// An address that nobody listens on.
-pub fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 fn wait_for_greeting(process: &mut Child, directory: &Path) {

@@ -1,6 +1,5 @@
 //! Two nodes of a cluster, and what is asked of the one that has no copy of the volume.
 
-use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,7 +31,7 @@ pub(super) fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Where another node can be told to find this one: its links listen there in a moment.
 pub(super) fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    e2e::ports::free().to_string()
 }
 
 /// Nodes 1 and 2 of a cluster.
