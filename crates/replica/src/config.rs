@@ -59,7 +59,7 @@ impl Config {
         for (slot, (node, incarnation)) in slots.iter_mut().zip(copies) {
             *slot = Some(CopyState { node: *node, standing: Standing::InSync(*incarnation) });
         }
-        Config { epoch: Epoch(1), revision, copies: slots }
+        Config { epoch: Epoch::FIRST, revision, copies: slots }
     }
 
     /// The configuration that the record holds, with its copies by slot.

@@ -14,6 +14,11 @@ pub struct Incarnation(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
+impl Epoch {
+    /// That of a new volume.
+    pub const FIRST: Epoch = Epoch(1);
+}
+
 /// The revision of the cluster's record that a change was committed in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);

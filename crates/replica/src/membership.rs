@@ -1,7 +1,7 @@
 //! When a node may act in a volume's newest configuration (R10 to R12, R14).
 //!
 //! Configurations arrive in order. Where some are missing (a node that was out of touch for so long that the record no longer has them) this process may have been
-//! outside in between. One that takes a copy out may be acted in only when that copy can no longer answer
+//! outside in between, unless it is in sync before and after: nobody is made so again without having said, in an epoch in which it joins, that it has all. One that takes a copy out may be acted in only when that copy can no longer answer
 //! reads: when the leases it was given before have run out, or it has itself said that it knows. One that leaves this process
 //! itself outside takes effect at once; whom it has taken out is remembered until this process is a member again.
 
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use base::Instant;
 
 use crate::lease::Leases;
-use crate::{Config, Incarnation, NodeId, Revision, Slot, Standing};
+use crate::{Config, Epoch, Incarnation, NodeId, Revision, Slot, Standing};
 
 /// The revision of a configuration that no record has: later than all that do.
 pub const BEYOND_RECORD: Revision = Revision(u64::MAX);
@@ -89,7 +89,12 @@ impl Membership {
                     .for_each(|removed| removed.revision = removed.revision.min(config.revision));
                 self.configs.push(config);
             }
-            None => self.configs.push(config),
+            None => {
+                // A copy that was dropped and added again, in one life: it does not know what went before.
+                let is_first = config.epoch == Epoch::FIRST || config.revision == BEYOND_RECORD;
+                self.missed_before = (!is_first).then_some(config.revision);
+                self.configs.push(config);
+            }
         }
     }
 
@@ -135,8 +140,11 @@ impl Membership {
         let me = |config: &Config| config.standing(self.slot, self.incarnation);
         let newest = self.configs.last().expect("something is due");
         let before = &self.configs[..self.configs.len() - 1];
+        let in_sync = |config: &Config| matches!(me(config), Standing::InSync(_));
+        // Who was taken out is promoted only when it has said, acting in an epoch in which it joins, that it has all: who has heard of none has not said it.
+        let hidden = self.gap && !(in_sync(&self.configs[0]) && in_sync(newest));
         let always =
-            self.active && !self.gap && self.configs.iter().all(|config| me(config) != Standing::Outside);
+            self.active && !hidden && self.configs.iter().all(|config| me(config) != Standing::Outside);
         let demoted = matches!(me(newest), Standing::Joining(_))
             && before.iter().any(|config| matches!(me(config), Standing::InSync(_)));
         let activation = Activation { config: newest.clone(), kept: always && !demoted };
@@ -155,7 +163,7 @@ impl Membership {
 mod tests {
     use super::*;
     use crate::lease::Terms;
-    use crate::{Epoch, NodeId, Revision};
+    use crate::{NodeId, Revision};
 
     fn at(ms: u64) -> Instant {
         Instant(ms * 1_000_000)
@@ -299,6 +307,24 @@ mod tests {
         assert_eq!(me.due(&leases), Some(at(5000)), "the third may read until then");
     }
 
+    #[test]
+    fn what_was_promised_before_the_copy_was_dropped_and_added_again_stands() {
+        let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
+        leases.set_applied(Revision(1));
+        let third = Leases::new(at(0), Incarnation(1), Terms::default());
+        leases.handle_request(at(4000), NodeId(3), third.request(at(4000)));
+        // Since then this node's copy was dropped, the third removed, and this node's added anew.
+        let mut me = Membership::new(slot(0), Incarnation(1));
+        let alone = config().remove(slot(0)).unwrap().remove(slot(2)).unwrap();
+        let again = alone.drop_copy(slot(0)).unwrap().add(slot(0), NodeId(1)).unwrap();
+        me.learn(later(again.admit(slot(0), Incarnation(1)).unwrap(), 6));
+        leases.set_applied(Revision(6));
+        assert_eq!(me.due(&leases), Some(at(5000)));
+        let mut fresh = Membership::new(slot(0), Incarnation(1));
+        fresh.learn(config());
+        assert_eq!(fresh.due(&leases), Some(leases.quiet_until()), "a volume is new to everybody");
+    }
+
     /// A node that went on alone in a configuration of no record is let in again by the record.
     #[test]
     fn who_was_removed_in_no_record_is_waited_for_as_far_as_the_record_goes() {
@@ -329,18 +355,44 @@ mod tests {
         assert!(!activation.kept);
     }
 
+    /// Found by the simulator: a copy that was in sync all the time heard of one configuration long after the last one that it had heard of, forgot what was
+    /// not done yet, and was read at once, while another one still had it to do.
     #[test]
-    fn who_missed_a_configuration_may_have_been_out() {
+    fn who_was_in_sync_and_is_was_so_in_what_it_missed() {
         let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
         leases.set_applied(Revision(3));
         let mut me = Membership::new(slot(1), Incarnation(1));
         me.learn(config());
         me.poll(at(2000), &leases).unwrap();
         let joined = config().remove(slot(2)).unwrap().admit(slot(2), Incarnation(1)).unwrap();
-        me.learn(later(joined.clone(), 3));
+        me.learn(later(joined, 3));
+        let activation = me.poll(at(2000), &leases).unwrap();
+        assert!(activation.kept && activation.config.epoch == Epoch(3), "{activation:?}");
+    }
+
+    #[test]
+    fn who_joined_may_have_been_out_in_what_it_missed() {
+        let mut leases = Leases::new(at(0), Incarnation(1), Terms::default());
+        leases.set_applied(Revision(2));
+        let mut me = Membership::new(slot(2), Incarnation(1));
+        let joins = config().remove(slot(2)).unwrap().admit(slot(2), Incarnation(1)).unwrap();
+        me.learn(later(joins.clone(), 2));
+        me.poll(at(2000), &leases).unwrap();
+        let again = joins.remove(slot(2)).unwrap().admit(slot(2), Incarnation(1)).unwrap();
+        leases.set_applied(Revision(4));
+        me.learn(later(again.clone(), 4));
         assert!(!me.poll(at(2000), &leases).unwrap().kept);
-        me.learn(later(joined.promote(slot(2)).unwrap(), 4));
+        let in_sync = again.promote(slot(2)).unwrap();
+        me.learn(later(in_sync.clone(), 5));
         assert!(me.poll(at(2000), &leases).unwrap().kept, "nothing is missing any more");
+        // What is in sync as another life of its node was taken out in between.
+        let mut other = Membership::new(slot(2), Incarnation(2));
+        other.learn(later(in_sync.clone(), 5));
+        other.poll(at(2000), &leases).unwrap();
+        let back = in_sync.remove(slot(2)).unwrap().admit(slot(2), Incarnation(2)).unwrap();
+        other.learn(later(back.promote(slot(2)).unwrap(), 8));
+        leases.set_applied(Revision(8));
+        assert!(!other.poll(at(2000), &leases).unwrap().kept);
     }
 
     #[test]

@@ -141,8 +141,9 @@ impl Local {
             Part::Witness => self.other_left += sync.left_bytes,
             Part::Own(from) => {
                 self.other_left += sync.left_bytes;
-                let longer = |known: SyncFrom| known.silent_ticks < from.silent_ticks;
-                if self.own.is_none_or(longer) {
+                let worse =
+                    |known: SyncFrom| (known.failed, known.silent_ticks) < (from.failed, from.silent_ticks);
+                if self.own.is_none_or(worse) {
                     self.own = Some(from);
                 }
             }
@@ -229,6 +230,11 @@ impl Progress {
         self.seen.next.is_some()
     }
 
+    /// Whether it is the copy on this node, and a disk of it failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.seen.own.is_some_and(|own| own.failed)
+    }
+
     pub(super) fn moved_at(&self) -> Instant {
         self.moved_at
     }
@@ -257,6 +263,7 @@ impl Progress {
             slot: who.copy.index() as u8,
             source: self.is_source(),
             own: self.seen.own.is_some(),
+            failed: self.has_failed(),
             total: self.total,
             left: self.seen.left(),
             copied: self.copied(),
@@ -270,7 +277,10 @@ impl Progress {
     /// What it waits for if nothing has happened for [`STILL_MIN`]; to be read after "waits for".
     fn waits_for(&self, now: Instant, who: Who<'_>) -> Option<String> {
         let (me, copy) = (who.me, who.node_of(who.copy));
-        if let Some(SyncFrom { source, silent_ticks }) = self.seen.own {
+        if self.has_failed() {
+            return Some(KeptOut::Failed(me).to_string());
+        }
+        if let Some(SyncFrom { source, silent_ticks, .. }) = self.seen.own {
             let silent = replica::TICK * silent_ticks;
             return (silent >= STILL_MIN).then(|| match source {
                 Some(source) => {
@@ -347,6 +357,8 @@ pub enum KeptOut {
     Quiet(NodeId, Duration),
     /// It did not finish writes when it was in sync last, and is given so much more time.
     Penalty(Duration),
+    /// A disk of it failed, and its node has not said since that it is open again.
+    Failed(NodeId),
 }
 
 impl fmt::Display for KeptOut {
@@ -361,6 +373,12 @@ impl fmt::Display for KeptOut {
             KeptOut::Penalty(left) => {
                 let left = left.as_secs() + 1;
                 write!(f, "{left} s to pass, as it did not finish writes when it was in sync last")
+            }
+            KeptOut::Failed(node) => {
+                write!(
+                    f,
+                    "its pool on {node} to be reopened there (ursa pool reopen), as a disk of it failed"
+                )
             }
         }
     }
@@ -382,7 +400,10 @@ pub struct Report {
     /// It brings it up to date, at least parts of it.
     pub(super) source: bool,
     /// It is the node of that copy.
-    own: bool,
+    pub(super) own: bool,
+    /// A disk of the copy failed, says its node; nodes of before did not.
+    #[serde(default)]
+    pub(super) failed: bool,
     /// Bytes that there were to copy.
     total: u64,
     /// Bytes that are left of them.
@@ -442,6 +463,7 @@ impl CopySync {
     pub fn of(reports: &[&Report], cause: String, absent: impl FnOnce() -> String) -> CopySync {
         let sources: Vec<&&Report> = reports.iter().filter(|report| report.source).collect();
         let own = reports.iter().find(|report| report.own);
+        let failed = own.filter(|own| own.failed).and_then(|own| own.waits_for.clone());
         if sources.is_empty() {
             // Nobody gives it anything: who is in sync knows best what it misses.
             let left = reports.iter().filter(|report| !report.own).map(|report| report.left).max();
@@ -460,7 +482,8 @@ impl CopySync {
             dirtied_per_second: sum(|report| report.dirtied_per_second),
             cause,
             held_back_by: sources.iter().filter_map(|report| report.held_back_by).max(),
-            waits_for: if bytes_per_second == 0 { waiting() } else { None },
+            // What is brought to other slices of it ends soon.
+            waits_for: failed.or_else(|| if bytes_per_second == 0 { waiting() } else { None }),
             lasts: None,
         }
     }
@@ -651,7 +674,7 @@ mod tests {
     #[test]
     fn the_copy_itself_says_that_its_source_is_silent() {
         let own = |source, silent_ticks| {
-            let from = SyncFrom { source, silent_ticks };
+            let from = SyncFrom { source, silent_ticks, failed: false };
             let progress = Progress::new(at(0), local(&[sync(0, MIB, 0, Part::Own(from))]));
             let report = report(&progress, 0);
             CopySync::of(&[&report], "cause".into(), || unreachable!()).waits_for
@@ -667,7 +690,12 @@ mod tests {
         let give = Part::Source(SyncNext::Pass);
         let first = of(&[sync(0, 10 * MIB, 0, give), sync(1, 70 * MIB, 0, Part::Witness)]);
         let second = of(&[sync(1, 20 * MIB, 0, give), sync(0, 60 * MIB, 0, Part::Witness)]);
-        let own = of(&[sync(0, 99 * MIB, 0, Part::Own(SyncFrom { source: None, silent_ticks: 99 }))]);
+        let own = of(&[sync(
+            0,
+            99 * MIB,
+            0,
+            Part::Own(SyncFrom { source: None, silent_ticks: 99, failed: false }),
+        )]);
         let absent = || "node 3".to_owned();
         let both = CopySync::of(&[&first, &second, &own], "cause".into(), absent);
         assert_eq!((both.left_bytes, both.waits_for), (30 * MIB, None));

@@ -65,6 +65,28 @@ fn others_go_on_at_once_and_the_copy_is_back_when_its_pool_is_opened_again() {
     });
 }
 
+/// Found by the simulator: the slices whose disk did not fail, or had not been written to since, could be brought up to date, so that the copy was let in, and
+/// took itself out again, ten times a second.
+#[test]
+fn a_copy_whose_disk_failed_is_let_in_only_when_its_pool_was_opened_again() {
+    each_seed(3, |seed| {
+        let cluster = Cluster::new(seed, 2, 2);
+        cluster.add_volume(VolumeKind::Thick, 2);
+        fail_writes(&cluster, 1);
+        write_to(&cluster, 0, 3, 1).unwrap();
+        cluster.world.run_for(Duration::from_secs(5));
+        let (epoch, waits_for) = cluster.control(0, |control| async move {
+            let volume = control.keeper().unwrap().volumes().remove(0);
+            (volume.entry.epoch, volume.syncs[&1].waits_for.clone())
+        });
+        assert!(epoch <= 4, "it was taken out at epoch 2, and is at {epoch}");
+        let waits_for = waits_for.unwrap();
+        assert!(waits_for.starts_with("its pool on node 2 to be reopened there"), "{waits_for}");
+        mend(&cluster, 1).unwrap();
+        assert_equal(&cluster);
+    });
+}
+
 #[test]
 fn the_only_copy_in_sync_is_read_on_and_written_again_when_its_pool_is_opened_again() {
     each_seed(3, |seed| {

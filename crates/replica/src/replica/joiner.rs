@@ -62,6 +62,8 @@ pub struct SyncFrom {
     pub source: Option<Slot>,
     /// Ticks ([`super::TICK`]) since it was last heard of in this sync, however often it was asked anew.
     pub silent_ticks: u32,
+    /// The disk of this copy failed: it takes nothing.
+    pub failed: bool,
 }
 
 #[derive(Debug)]
@@ -155,11 +157,15 @@ impl Joiner {
 }
 
 impl Replica {
-    /// Who brings this copy up to date, if it is to be.
+    /// Who brings this copy up to date, if it is to be, or is not in sync because its disk failed.
     pub fn syncs_from(&self) -> Option<SyncFrom> {
         let Joiner { stage, source, unheard_ticks, .. } = &self.joiner;
-        matches!(stage, Stage::Bulk | Stage::Final)
-            .then_some(SyncFrom { source: *source, silent_ticks: *unheard_ticks })
+        let has_failed = || self.has_failed() && !matches!(self.standing(), Standing::InSync(_));
+        (matches!(stage, Stage::Bulk | Stage::Final) || has_failed()).then_some(SyncFrom {
+            source: *source,
+            silent_ticks: *unheard_ticks,
+            failed: self.has_failed(),
+        })
     }
 
     /// A copy outside fetches what it missed, from now on.

@@ -142,6 +142,8 @@ struct Kept {
     blank: bool,
     /// Its slices are open.
     open: bool,
+    /// When the last of them was opened.
+    opened: Instant,
     /// They were, in this life, and forgot what they knew when they were closed: see [`Keeper::may_open`].
     reopens: bool,
     /// What they held is gone then: it was in memory.
@@ -539,6 +541,7 @@ impl Keeper {
             steward: Steward::new(rt::now(), slot, life, SILENCE_MAX),
             blank: false,
             open: false,
+            opened: rt::now(),
             reopens: false,
             forgets: false,
             failed: false,

@@ -208,7 +208,8 @@ impl Keeper {
             // It may have been taken off this node meanwhile, and put there again.
             let is_it = |kept: &&mut Kept| (kept.slot, kept.made) == (opening.me, opening.made);
             if let Some(kept) = volumes.get_mut(&id).filter(is_it) {
-                (kept.open, kept.blank, kept.shown) = (true, blank, opening.size.0);
+                (kept.open, kept.opened) = (true, rt::now());
+                (kept.blank, kept.shown) = (blank, opening.size.0);
                 // All copies of a new volume begin alike.
                 kept.agreement.known = opening.new;
             }

@@ -47,16 +47,25 @@ impl OfCore {
     }
 }
 
-/// What the slices of each volume know together: by core, and there by the volume's number, in order.
-struct Views(Vec<Vec<(u32, SliceView)>>);
+/// What the slices of each volume know together.
+struct Views {
+    /// Slices that were opened since are not all in it.
+    began: Instant,
+    /// By core, and there by the volume's number, in order.
+    by_core: Vec<Vec<(u32, SliceView)>>,
+}
 
 impl Views {
-    fn of(&self, volume: u32) -> Option<SliceView> {
+    fn of(&self, kept: &Kept) -> Option<SliceView> {
+        if kept.opened >= self.began {
+            return None;
+        }
+        let volume = kept.entry.number;
         let on_core = |views: &Vec<(u32, SliceView)>| {
             let index = views.binary_search_by_key(&volume, |(number, _)| *number).ok()?;
             views.get(index).map(|(_, view)| *view)
         };
-        self.0.iter().filter_map(on_core).reduce(SliceView::and)
+        self.by_core.iter().filter_map(on_core).reduce(SliceView::and)
     }
 }
 
@@ -103,7 +112,7 @@ impl Keeper {
         if !(kept.open || kept.reopens) || kept.proposing || self.waits(look, id, kept) {
             return None;
         }
-        let view = if kept.open { views.of(kept.entry.number)? } else { SliceView::CLOSED };
+        let view = if kept.open { views.of(kept)? } else { SliceView::CLOSED };
         let view = view.holds_in(kept.membership.active().map(|config| config.epoch));
         kept.failed = view.failed;
         // Who cannot be let in yet need not be looked at.
@@ -137,18 +146,19 @@ impl Keeper {
 
     /// What the slices of each volume know together.
     async fn views(&self) -> Views {
+        let began = rt::now();
         let mut giving = Giving::default();
-        let (mut views, mut syncs) = (Vec::new(), Vec::new());
+        let (mut by_core, mut syncs) = (Vec::new(), Vec::new());
         if !self.volumes.borrow().is_empty() {
             for of_core in on_all_cores(OfCore::look).await {
                 giving.add(of_core.core, &of_core.syncs);
-                views.push(of_core.views);
+                by_core.push(of_core.views);
                 syncs.extend(of_core.syncs);
             }
         }
         self.note_syncs(rt::now(), &syncs);
         self.deal(rt::now(), giving).await;
-        Views(views)
+        Views { began, by_core }
     }
 
     /// The nodes that are in maintenance.
@@ -186,6 +196,9 @@ impl Keeper {
         let node = NodeId(copy.node);
         if let Some(left) = self.quiet_left(now, node) {
             return Some(KeptOut::Quiet(node, left));
+        }
+        if self.is_failed(now, entry, copy) {
+            return Some(KeptOut::Failed(node));
         }
         self.apart_from(now, entry, copy).map(|member| KeptOut::Apart(node, member))
     }

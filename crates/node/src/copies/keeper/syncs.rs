@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use base::Instant;
 use link::Frame;
-use replica::{NodeId, Slot};
+use replica::{NodeId, Reason, Slot};
 
 use super::super::budget::Restraint;
 use super::super::entry::{CopyEntry, StandingEntry, VolumeEntry};
 use super::super::message;
 use super::super::progress::{CopySync, Heard, Local, Part, Progress, REPORT_EVERY, Report, SliceSync, Who};
+use super::proposals::describe;
 use super::{Keeper, json};
 
 /// How often it is looked whether what was counted is still there, while nothing is under way.
@@ -50,6 +51,8 @@ struct Told {
     something: bool,
     /// Whether this node gives something.
     gives: bool,
+    /// Whether a disk of a copy here failed.
+    fails: bool,
 }
 
 impl Keeper {
@@ -94,16 +97,18 @@ impl Keeper {
         }
     }
 
-    /// Tells the other nodes, now and then, as long as there is something to tell; at once when this node begins to give something: it has a share of the
-    /// cluster's budget from then on.
+    /// Tells the other nodes, now and then, as long as there is something to tell; at once when this node begins to give something (it has a share of the
+    /// cluster's budget from then on), or when a disk of a copy here failed (it is not to be let in).
     pub(super) fn tell_syncs(&self, now: Instant) {
-        let gives = self.syncs.borrow().progress.values().any(Progress::is_source);
-        let due = |told: Told| now.since(told.at) >= REPORT_EVERY || gives && !told.gives;
+        let any = |is_so: fn(&Progress) -> bool| self.syncs.borrow().progress.values().any(is_so);
+        let (gives, fails) = (any(Progress::is_source), any(Progress::has_failed));
+        let begins = |told: Told| gives && !told.gives || fails && !told.fails;
+        let due = |told: Told| now.since(told.at) >= REPORT_EVERY || begins(told);
         if !self.syncs.borrow().told.is_none_or(due) {
             return;
         }
         let reports = self.all_own_reports(now);
-        let told = Told { at: now, something: !reports.is_empty(), gives };
+        let told = Told { at: now, something: !reports.is_empty(), gives, fails };
         let before = self.syncs.borrow_mut().told.replace(told);
         // Once that there is nothing any more.
         if told.something || before.is_some_and(|before| before.something) {
@@ -139,6 +144,19 @@ impl Keeper {
                 self.syncs.borrow_mut().heard.insert(from, Heard { at: now, reports });
             }
             Err(error) => tracing::debug!(%from, %error, "what a node says of its syncs cannot be read"),
+        }
+    }
+
+    /// Whether a disk of the copy failed, and its node has not said since that it is open again.
+    pub(super) fn is_failed(&self, now: Instant, volume: &VolumeEntry, copy: &CopyEntry) -> bool {
+        let syncs = self.syncs.borrow();
+        let said = syncs.heard.get(&NodeId(copy.node)).map(|heard| heard.fresh(now)).unwrap_or_default();
+        let of_it =
+            |report: &&Report| report.own && (report.volume, report.slot) == (volume.number, copy.slot);
+        match said.iter().find(of_it) {
+            Some(report) => report.failed,
+            // It may not have said it yet.
+            None => volume.cause(copy.slot) == describe(Reason::DiskFailed),
         }
     }
 
