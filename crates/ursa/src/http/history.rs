@@ -131,16 +131,11 @@ pub(super) async fn gather(
 ) -> Result<(Vec<HistorySeries>, Vec<Missing>), Refusal> {
     let question = Question { window, series };
     let history = state.history.clone();
-    let gather = move |control: Rc<Control>| async move {
-        let (of_this, others) = asked.of(&control);
-        let text = serde_json::to_string(&question).expect("numbers and names can be written as JSON");
-        let questions = others.into_iter().map(|node| (node, format!("{HISTORY} {text}"))).collect();
-        let own =
-            async { if of_this { of_node(&control, &history, &question).await } else { Ok(Vec::new()) } };
-        let own = own.await;
-        Ok((own, peers::ask(&control, questions).await?))
+    let text = serde_json::to_string(&question).expect("numbers and names can be written as JSON");
+    let own = move |control: Rc<Control>, is_asked: bool| async move {
+        Ok(if is_asked { of_node(&control, &history, &question).await } else { Ok(Vec::new()) })
     };
-    let (own, answers) = state.call(gather).await?;
+    let (own, answers) = peers::gather(state, asked, move |_| format!("{HISTORY} {text}"), own).await?;
     let mut series = own.map_err(|error: Unavailable| {
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "history_unavailable", error.to_string())
             .retry_after(EVERY.into())

@@ -130,38 +130,34 @@ where
     T: DeserializeOwned + Send + 'static,
     F: Future<Output = Result<Vec<T>, ::node::control::ControlError>> + 'static,
 {
-    let gather = move |control: Rc<Control>| async move {
-        let (of_this, others) = asked.of(&control);
-        let items = if of_this { own(Rc::clone(&control)).await? } else { Vec::new() };
-        let questions = others.into_iter().map(|node| (node, kind.to_owned())).collect();
-        Ok((items, ask(&control, questions).await?))
+    let own = move |control: Rc<Control>, is_asked: bool| async move {
+        if is_asked { own(control).await } else { Ok(Vec::new()) }
     };
-    let (mut items, answers) = state.call(gather).await?;
+    let (mut items, answers) = gather(state, asked, move |_| kind.to_owned(), own).await?;
     let (theirs, missing) = answers.read::<T>();
     items.extend(theirs);
     Ok(List { items, missing })
 }
 
-/// What has come of asking several nodes.
-pub(super) struct Gathered {
-    /// Whether this node is one of them.
-    pub(super) own: bool,
-    /// Its number and its name in its cluster.
-    pub(super) me: (Option<u16>, Option<String>),
-    /// What the others have said.
-    pub(super) answers: Answers,
-}
-
-/// Asks those of these nodes that are other ones.
+/// What `own` says of this node, told whether it is one of these nodes, and what those that are other ones answer to their questions.
 ///
 /// # Errors
-/// A node that is none.
-pub(super) async fn gather(state: &State, asked: Asked, question: String) -> Result<Gathered, Refusal> {
+/// A node that is none; those of `own`.
+pub(super) async fn gather<T, F>(
+    state: &State,
+    asked: Asked,
+    question: impl Fn(u16) -> String + Send + 'static,
+    own: impl FnOnce(Rc<Control>, bool) -> F + Send + 'static,
+) -> Result<(T, Answers), Refusal>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, ::node::control::ControlError>> + 'static,
+{
     let gather = move |control: Rc<Control>| async move {
-        let (own, others) = asked.of(&control);
-        let questions = others.into_iter().map(|node| (node, question.clone())).collect();
-        let answers = ask(&control, questions).await?;
-        Ok(Gathered { own, me: control.number_and_name(), answers })
+        let (is_asked, others) = asked.of(&control);
+        let own = own(Rc::clone(&control), is_asked).await?;
+        let questions = others.into_iter().map(|node| (node, question(node))).collect();
+        Ok((own, ask(&control, questions).await?))
     };
     state.call(gather).await
 }

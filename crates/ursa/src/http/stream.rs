@@ -97,6 +97,14 @@ impl Messages {
         self.text(format!("{id}event: {kind}\ndata: {data}\n\n")).await
     }
 
+    /// Sends where the reader is, which it names as `Last-Event-ID` when it comes again. To a page it is no message.
+    ///
+    /// # Errors
+    /// [`Gone`]: the stream is over.
+    pub(super) async fn send_place(&self, place: &str) -> Result<(), Gone> {
+        self.text(format!("id: {place}\n\n")).await
+    }
+
     async fn text(&self, text: String) -> Result<(), Gone> {
         let sent = tokio::time::timeout(READER_DEADLINE, self.0.send(text.into())).await;
         sent.map_err(|_| Gone)?.map_err(|_| Gone)

@@ -6,7 +6,9 @@ mod writer;
 use std::cmp::Reverse;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
+use ::node::Control;
 use api::{AuditEntry, List, Problem, ProvedBy};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
@@ -175,11 +177,13 @@ pub(super) async fn list(
         return Ok(axum::Json(List::of(rest(own(&state, wanted).await?, skip))));
     }
     let text = serde_json::to_string(&wanted).expect("numbers can be written as JSON");
-    let gathered = peers::gather(&state, asked, format!("{} {text}", peers::AUDIT)).await?;
-    let (theirs, missing) = gathered.answers.each(inquiries::read::<Vec<AuditEntry>>);
+    let question = move |_: u16| format!("{} {text}", peers::AUDIT);
+    let me = |control: Rc<Control>, is_asked: bool| async move { Ok((is_asked, control.number_and_name())) };
+    let ((of_this, me), answers) = peers::gather(&state, asked, question, me).await?;
+    let (theirs, missing) = answers.each(inquiries::read::<Vec<AuditEntry>>);
     let mut lists = Vec::new();
-    if gathered.own {
-        let (node, node_name) = gathered.me;
+    if of_this {
+        let (node, node_name) = me;
         lists.push(of_node(node, node_name, own(&state, wanted).await?));
     }
     let named = |theirs: Theirs<_>| of_node(Some(theirs.node), Some(theirs.node_name), theirs.has);

@@ -2,7 +2,7 @@
 //!
 //! Each node tells what it sees; what several of them tell is one thing by [`Event::is_same_as`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use api::Event;
 
@@ -24,6 +24,28 @@ pub(super) fn merged(mut told: Vec<Event>, limit: usize) -> Vec<Event> {
     }
     let too_many = events.len().saturating_sub(limit);
     events.split_off(too_many)
+}
+
+/// Events that a stream remembers to have told: some 400 bytes each, so half a MiB at most.
+const TOLD_MAX: usize = 1024;
+
+/// What a stream has told lately, so that what another node tells later of the same is not told again.
+#[derive(Default)]
+pub(super) struct Told(VecDeque<Event>);
+
+impl Told {
+    /// Whether it is told for the first time; it is remembered.
+    pub(super) fn is_news(&mut self, event: &Event) -> bool {
+        if let Some(before) = self.0.iter_mut().find(|before| is_same(before, event)) {
+            before.seen_by.extend(&event.seen_by);
+            return false;
+        }
+        if self.0.len() >= TOLD_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(event.clone());
+        true
+    }
 }
 
 /// What two events have in common that may be one: the last one of its kind is where to look.
@@ -107,6 +129,20 @@ mod tests {
         // What is about no node, and is not of the record, is each one's own.
         let own = vec![event(1, 1, 100, "changed"), event(2, 1, 100, "changed")];
         assert_eq!(merged(own, 10).len(), 2);
+    }
+
+    #[test]
+    fn what_another_node_tells_later_is_no_news_and_what_one_tells_again_is() {
+        let mut told = Told::default();
+        assert!(told.is_news(&of_record(1, 100, 7, "a")) && told.is_news(&lost(1, 100)));
+        assert!(!told.is_news(&of_record(2, 900, 7, "a")) && !told.is_news(&lost(2, 103)));
+        assert!(told.is_news(&of_record(2, 901, 7, "a")), "it has told that already");
+        assert!(told.is_news(&lost(1, 106)) && !told.is_news(&lost(2, 108)));
+        for id in 0..TOLD_MAX as u64 {
+            assert!(told.is_news(&event(1, id, 200, "b")));
+        }
+        assert_eq!(told.0.len(), TOLD_MAX);
+        assert!(told.is_news(&of_record(3, 902, 7, "a")), "that is long ago");
     }
 
     #[test]

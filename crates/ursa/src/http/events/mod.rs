@@ -1,5 +1,6 @@
 //! Events: what has happened, to be asked for and to be read as a stream. What there is: `docs/use/events.md`.
 
+mod follow;
 mod merge;
 mod ring;
 
@@ -17,6 +18,7 @@ use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
+use self::follow::{Follower, Place, unreadable};
 use self::merge::merged;
 use self::ring::Page;
 use super::access::Caller;
@@ -153,6 +155,13 @@ struct Question {
     skip: usize,
 }
 
+/// Why all nodes cannot be asked for what is after one event.
+const OF_EACH: &str = "each node numbers its events for itself: ask each node for those `after` one of its own, or all nodes for those `until` a time";
+
+fn invalid(detail: &str) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail)
+}
+
 impl Question {
     /// # Errors
     /// 400: what cannot be asked for.
@@ -160,16 +169,18 @@ impl Question {
         let Window { after, until, .. } = *window;
         let skip = skip_of(window.skip, until, LIMIT_MAX)?;
         let limit = limit_of(window.limit, LIMIT, LIMIT_MAX - skip)? + skip;
-        let invalid = |detail: &str| Err(Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail));
         match (after, until, asked) {
-            (Some(_), _, Asked::All) => invalid(
-                "each node numbers its events for itself: ask each node for those `after` one of its own, or all nodes for those `until` a time",
-            ),
+            (Some(_), _, Asked::All) => Err(invalid(OF_EACH)),
             (Some(_), Some(_), _) => {
-                invalid("`after` counts from an event on and `until` back from a time: ask for one of them")
+                Err(invalid("`after` counts from an event on and `until` back from a time: ask for one of them"))
             }
             _ => Ok(Question { after, until, limit, skip }),
         }
+    }
+
+    /// As it is asked of other nodes.
+    fn written(&self) -> String {
+        serde_json::to_string(self).expect("numbers can be written as JSON")
     }
 
     fn answer(&self, ring: &Ring) -> Page {
@@ -212,10 +223,11 @@ pub(super) async fn list(
     if asked == Asked::This {
         return Ok(Json(question.rest(of_one(Some(question.answer(&state.events))))));
     }
-    let text = serde_json::to_string(&question).expect("numbers can be written as JSON");
-    let gathered = peers::gather(&state, asked, format!("{} {text}", peers::EVENTS)).await?;
-    let (theirs, missing) = gathered.answers.each(inquiries::read::<Page>);
-    let own = gathered.own.then(|| told_by(gathered.me.0, question.answer(&state.events)));
+    let ask = move |_: u16| format!("{} {}", peers::EVENTS, question.written());
+    let me = |control: Rc<Control>, is_asked: bool| async move { Ok((is_asked, control.number())) };
+    let ((of_this, me), answers) = peers::gather(&state, asked, ask, me).await?;
+    let (theirs, missing) = answers.each(inquiries::read::<Page>);
+    let own = of_this.then(|| told_by(me, question.answer(&state.events)));
     let mut pages = theirs.into_iter().map(|theirs| told_by(Some(theirs.node), theirs.has)).chain(own);
     Ok(Json(question.rest(match asked {
         Asked::All => {
@@ -256,21 +268,33 @@ pub(super) fn shown(ring: &Ring, question: &str) -> Result<Page, String> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Beginning {
-    /// After the event with this number; absent: with the next one that happens. A header `Last-Event-ID` goes before it.
+    /// After the event with this number, of one node; absent: with the next one that happens. A header `Last-Event-ID` goes before it.
     #[serde(default)]
     after: Option<u64>,
+    /// The number of a node, or `all`; absent: of the node that is asked.
+    #[serde(default)]
+    node: Option<String>,
 }
 
-/// What the node that is asked sees happen, as it happens (server-sent events).
+/// What the node that is asked sees happen, as it happens (server-sent events); with `node` what another one sees, or all of them.
 ///
-/// Messages `event` have an event as `GET /v1/events` has it. A message `gap` says that events after the one that was named are not there any more. The stream ends
+/// Messages `event` have an event as `GET /v1/events` has it. A message `gap` (`{node, after}`) says that events after the one that was named are not there any more. The stream ends
 /// when the session, the token or the role does by which it was asked for; a node has at most 48, and 16 of one user or token.
+///
+/// With `node` nodes are asked once a second. What several tell is there once, with those in `seen_by` that have told it by then. Messages `missing` (`{node, node_name, reason}`) say which node's events do not come from
+/// now on, and messages `back` (`{node, node_name}`) that they do again, with those that it has seen meanwhile. Where the reader is (`id`, to be sent back as `Last-Event-ID`) comes by itself behind the events, with
+/// `node=all` for all nodes in one: who goes on there misses nothing, and may be told a few events again.
 #[utoipa::path(
     get, path = "/v1/events/stream", tag = "events", operation_id = "stream_events",
-    params(Beginning, ("last-event-id" = Option<u64>, Header, description = "The last event that was seen")),
+    params(
+        Beginning,
+        ("last-event-id" = Option<String>, Header, description = "The last `id` that was told: of one node the number of an event, of all nodes a text that only they understand"),
+    ),
     responses(
         (status = OK, description = "Messages", body = String, content_type = "text/event-stream"),
         (status = BAD_REQUEST, description = "`query_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`too_many_streams`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -279,18 +303,34 @@ pub(super) async fn follow(
     Extension(caller): Extension<Caller>,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
-    Parameters(beginning): Parameters<Beginning>,
+    Parameters(Beginning { after, node }): Parameters<Beginning>,
 ) -> Result<Response, Refusal> {
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
-    let after = last.or(beginning.after);
-    let of_state = state.clone();
+    let asked = Whose { node }.asked()?;
+    let last = headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default().to_owned());
     let reader = Reader { caller, peer, headers };
-    stream::answer(&state, reader, move |messages| send_all(of_state, messages, after))
+    let place = match (asked, last) {
+        (Asked::All, _) if after.is_some() => return Err(invalid(OF_EACH)),
+        (Asked::All, last) => last.map(|text| Place::of_all(&text)).transpose()?,
+        (asked, last) => {
+            let number = |text: String| text.parse::<u64>().map_err(|_| unreadable(&text));
+            let after = last.map(number).transpose()?.or(after);
+            let Asked::One(node) = asked else {
+                let of_state = state.clone();
+                return stream::answer(&state, reader, move |messages| send_all(of_state, messages, after));
+            };
+            after.map(|after| Place::of_one(node, after))
+        }
+    };
+    let follower = Follower::begin(&state, asked, place).await?;
+    stream::answer(&state, reader, move |messages| follower.send_all(messages))
 }
 
 /// A message that says that there is a gap.
 #[derive(Serialize)]
 struct Gap {
+    /// Whose events they are; `None`: those of the node that is asked alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<u16>,
     /// The event that was named.
     after: u64,
 }
@@ -303,7 +343,7 @@ async fn send_all(state: State, messages: Messages, after: Option<u64>) -> Resul
         loop {
             let events = state.events.after(Some(after), LIMIT_MAX);
             if events.gap {
-                messages.send("gap", None, &Gap { after }).await?;
+                messages.send("gap", None, &Gap { node: None, after }).await?;
             }
             after = events.next;
             if events.items.is_empty() {

@@ -27,7 +27,7 @@ use self::shown::{of_change, of_ended, of_verification, of_volume};
 use super::access::Caller;
 use super::dry_run::Asked;
 use super::input::{Parameters, Segments};
-use super::peers::{ENDED_JOBS, JOBS, Whose, ask};
+use super::peers::{ENDED_JOBS, JOBS, Whose, gather};
 use super::refusal::Refusal;
 use super::state::State;
 use crate::clock::unix_now;
@@ -64,16 +64,12 @@ pub(super) async fn list(
     Parameters(Which { node, ended }): Parameters<Which>,
 ) -> Result<axum::Json<List<Job>>, Refusal> {
     let asked = Whose { node }.asked()?;
-    let gather = move |control: Rc<Control>| async move {
-        let (of_this, others) = asked.of(&control);
-        let (known, kind) = match ended {
-            true => (Known::ended(&control), ENDED_JOBS),
-            false => (Known::under_way(&control).await, JOBS),
-        };
-        let questions = others.into_iter().map(|node| (node, kind.to_owned())).collect();
-        Ok((known, of_this, ask(&control, questions).await?))
+    let kind = if ended { ENDED_JOBS } else { JOBS };
+    let known = move |control: Rc<Control>, is_asked: bool| async move {
+        let known = if ended { Known::ended(&control) } else { Known::under_way(&control).await };
+        Ok((known, is_asked))
     };
-    let (known, of_this, answers) = state.call(gather).await?;
+    let ((known, of_this), answers) = gather(&state, asked, move |_| kind.to_owned(), known).await?;
     let mut items = if of_this { known } else { known.of_cluster() }.shown();
     let (theirs, missing) = answers.read::<Job>();
     items.extend(theirs);

@@ -81,7 +81,6 @@ fn any_node_tells_the_events_of_all_and_once_what_all_have_seen() {
     first.get("/v1/events?after=1&until=5").refused(400, "query_invalid");
     first.get("/v1/events?node=x").refused(400, "query_invalid");
     first.get("/v1/events?node=7").refused(404, "node_not_found");
-    first.get("/v1/events/stream?node=all").refused(400, "query_invalid");
 
     drop(carrying);
     let missing = first.get("/v1/events?node=2").json(200);
@@ -94,6 +93,76 @@ fn any_node_tells_the_events_of_all_and_once_what_all_have_seen() {
     let missing = json!([{"node": 2, "node_name": "test", "reason": "nothing is heard of it"}]);
     assert_eq!(all["missing"], missing);
     assert_eq!(of_code(&items(&all), "host_made")[0]["seen_by"], json!([1]));
+}
+
+const STREAM_OF_ALL: &str = "/v1/events/stream?node=all";
+
+/// Asks for a stream from this place on.
+fn from(place: &str, path: &str) -> Request<Body> {
+    Request::get(path).header("last-event-id", place).body(Body::empty()).unwrap()
+}
+
+/// What a stream has told, and the place after it.
+fn told(text: &str) -> (Vec<Value>, String) {
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    let place = text.lines().rev().find_map(|line| line.strip_prefix("id: ")).unwrap();
+    (data.map(|data| serde_json::from_str(data).unwrap()).collect(), place.to_owned())
+}
+
+/// It has told a place.
+fn has_place(text: &str) -> bool {
+    text.lines().any(|line| line.starts_with("id: ")) && text.ends_with("\n\n")
+}
+
+#[test]
+fn a_stream_of_all_nodes_goes_on_where_its_reader_was() {
+    let (first, second) = (Rig::new(), Rig::new());
+    cluster_of(&first, &second);
+    let carrying = second.carry_out();
+    let make = |name: &str, count: usize| {
+        make_host(&first, name);
+        let have = |rig: &Rig| of_code(&seen(rig), "host_made").len() == count;
+        wait("both have seen it", || have(&first) && have(&second));
+    };
+    let hosts = |events: &[Value]| -> Vec<Value> {
+        of_code(events, "host_made").iter().map(|event| event["subject"].clone()).collect()
+    };
+    make("a", 1);
+    // From the next event on.
+    let (events, place) = told(&first.read_stream(STREAM_OF_ALL, has_place));
+    assert_eq!(events, Vec::<Value>::new());
+    make("b", 2);
+    let (events, place) = told(&first.read_stream_of(from(&place, STREAM_OF_ALL), has_place));
+    assert_eq!(hosts(&events), ["b"]);
+    let seen_by = of_code(&events, "host_made")[0]["seen_by"].as_array().unwrap().len();
+    assert_eq!(seen_by, 2, "it is told once: {events:?}");
+    let (events, _) = told(&first.read_stream_of(from(&place, STREAM_OF_ALL), has_place));
+    assert_eq!(hosts(&events), Vec::<Value>::new(), "all was told");
+
+    // All that is kept: of node 2, of which the reader has nothing, too.
+    let (all, _) = told(&first.read_stream_of(from("0,1:0", STREAM_OF_ALL), has_place));
+    assert_eq!(hosts(&all), ["a", "b"]);
+    let started: Vec<Value> =
+        of_code(&all, "node_started").into_iter().map(|event| event["seen_by"].clone()).collect();
+    assert!(started.contains(&json!([1])) && started.contains(&json!([2])), "each node's own: {started:?}");
+    // Another life of node 2.
+    let gap = first.read_stream_of(from("0,1:0,2:17", STREAM_OF_ALL), has_place);
+    assert!(gap.contains("event: gap\ndata: {\"node\":2,\"after\":17}\n"), "{gap}");
+
+    // One, in its own numbers.
+    let (of_second, place) = told(&first.read_stream("/v1/events/stream?node=2&after=0", has_place));
+    assert!(!of_second.is_empty() && numbers(&seen(&second)).starts_with(&numbers(&of_second)));
+    assert_eq!(place, of_second.last().unwrap()["id"].to_string());
+
+    first.get("/v1/events/stream?node=all&after=0").refused(400, "query_invalid");
+    first.get("/v1/events/stream?node=x").refused(400, "query_invalid");
+    first.get("/v1/events/stream?node=7").refused(404, "node_not_found");
+    first.send(from("17", STREAM_OF_ALL)).refused(400, "query_invalid");
+    first.send(from("0,1:0", "/v1/events/stream?node=2")).refused(400, "query_invalid");
+
+    drop(carrying);
+    let silent = first.read_stream(STREAM_OF_ALL, |text| text.matches("event: missing").count() == 1);
+    assert!(silent.contains("data: {\"node\":2,"), "{silent}");
 }
 
 #[test]
@@ -194,4 +263,7 @@ fn a_node_without_a_cluster_tells_its_own() {
     assert_eq!(items(&rig.get("/v1/audit?node=all").json(200)).len(), 1);
     rig.get("/v1/events?node=1").refused(409, "no_cluster");
     rig.get("/v1/audit?node=1").refused(409, "no_cluster");
+    rig.get("/v1/events/stream?node=1").refused(409, "no_cluster");
+    let (events, _) = told(&rig.read_stream_of(from("0,0:0", STREAM_OF_ALL), has_place));
+    assert_eq!(of_code(&events, "host_made"), of_code(&all, "host_made"));
 }

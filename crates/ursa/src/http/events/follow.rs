@@ -1,0 +1,399 @@
+//! What several nodes see happen, as one stream.
+//!
+//! Nodes answer questions and tell nothing by themselves: each is asked once a second for what has happened since it told last. So a reader misses nothing that a node still has, be it cut off for a while; nothing is
+//! kept here for a reader but how far it is with each node ([`Place`]) and what it was told lately ([`Told`]).
+//!
+//! What nodes tell in a round comes in the order of time. While one of them has more than an answer holds, what others tell of later times is left to the next round. Where a reader is, it is told after each round,
+//! so that one that comes again goes on there: a round that it had in part comes again as a whole.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use ::node::Control;
+use api::{Event, Missing};
+use axum::http::StatusCode;
+use serde::Serialize;
+
+use super::merge::{Told, merged};
+use super::ring::Page;
+use super::{Gap, LIMIT_MAX, Question, told_by};
+use crate::clock::unix_now;
+use crate::http::inquiries;
+use crate::http::peers::{self, Asked};
+use crate::http::refusal::Refusal;
+use crate::http::state::State;
+use crate::http::stream::{Gone, Messages};
+
+/// How often nodes are asked.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// In place of this node's number while it is in no cluster: no node has it.
+const NO_NUMBER: u16 = 0;
+
+/// How far a reader is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// When it began, in seconds since 1970: it is told what has happened since then on nodes that have told it nothing yet, by their clocks.
+    since: u64,
+    /// The number of the last event that it has, or has passed, of each node.
+    after: BTreeMap<u16, u64>,
+}
+
+impl Place {
+    /// After this event of a node.
+    pub(super) fn of_one(node: u16, after: u64) -> Place {
+        Place { since: unix_now(), after: [(node, after)].into() }
+    }
+
+    /// As [`Place::written`] has it of all nodes.
+    ///
+    /// # Errors
+    /// 400: it is none.
+    pub(super) fn of_all(text: &str) -> Result<Place, Refusal> {
+        let mut parts = text.split(',');
+        let since: Option<u64> = parts.next().and_then(|since| since.parse().ok());
+        let of_node = |part: &str| -> Option<(u16, u64)> {
+            let (node, after) = part.split_once(':')?;
+            Some((node.parse().ok()?, after.parse().ok()?))
+        };
+        let after: Option<BTreeMap<u16, u64>> = parts.map(of_node).collect();
+        match (since, after) {
+            (Some(since), Some(after)) if !after.is_empty() => Ok(Place { since, after }),
+            _ => Err(unreadable(text)),
+        }
+    }
+
+    /// What a reader names to go on here; `None`: it has nothing of the node yet.
+    fn written(&self, asked: Asked) -> Option<String> {
+        match asked {
+            // In the node's own numbers, as wherever one node is asked.
+            Asked::One(node) => self.after.get(&node).map(u64::to_string),
+            Asked::This | Asked::All => {
+                let of_node = |(node, after): (&u16, &u64)| format!(",{node}:{after}");
+                Some(self.since.to_string() + &self.after.iter().map(of_node).collect::<String>())
+            }
+        }
+    }
+
+    /// What a node is asked for. Who begins is told from the next event on.
+    fn question(&self, node: u16, begins: bool) -> Question {
+        let (after, limit) = match begins {
+            true => (None, 0),
+            // Of one that has told nothing yet, all that it has: what is older than the reader is left out here.
+            false => (Some(self.after.get(&node).copied().unwrap_or(0)), LIMIT_MAX),
+        };
+        Question { after, until: None, limit, skip: 0 }
+    }
+}
+
+/// A `Last-Event-ID` that no stream of these nodes has told.
+pub(super) fn unreadable(text: &str) -> Refusal {
+    let detail = format!(
+        "`Last-Event-ID` is what the stream of the same `node` has told: of all nodes a place with each of them, of one node a number; not {text:?}"
+    );
+    Refusal::new(StatusCode::BAD_REQUEST, "query_invalid", detail)
+        .hint("leave it out to begin with the next event")
+}
+
+/// One message of the stream.
+enum Message {
+    Event(Event),
+    Gap(Gap),
+    /// What it sees is not told from now on.
+    Missing(Missing),
+    /// It is again, with what it has seen meanwhile.
+    Back(Back),
+}
+
+/// A node that answers again.
+#[derive(Serialize)]
+struct Back {
+    node: u16,
+    node_name: String,
+}
+
+/// What is told next.
+struct Round {
+    messages: Vec<Message>,
+    /// Nodes have more already.
+    is_more: bool,
+}
+
+/// What a reader has, and what it is told next.
+struct Course {
+    place: Place,
+    told: Told,
+    /// The nodes that have not answered last.
+    missing: BTreeMap<u16, Missing>,
+}
+
+impl Course {
+    /// What is new in these answers.
+    fn next(&mut self, pages: BTreeMap<u16, Page>, missing: Vec<Missing>) -> Round {
+        let mut messages = self.who_answers(&pages, missing);
+        let full = pages.values().filter(|page| page.items.len() >= LIMIT_MAX);
+        let horizon = full.filter_map(|page| page.items.last()).map(|last| last.at).min();
+        let mut events = Vec::new();
+        for (node, page) in pages {
+            let known = self.place.after.get(&node).copied();
+            if let (true, Some(after)) = (page.gap, known) {
+                let node = Some(node).filter(|node| *node != NO_NUMBER);
+                messages.push(Message::Gap(Gap { node, after }));
+            }
+            let (mut items, next) = until(horizon, page, known.is_some());
+            if known.is_none() {
+                items.retain(|event| event.at >= self.place.since);
+            }
+            if let Some(next) = next {
+                self.place.after.insert(node, next);
+            }
+            events.extend(items);
+        }
+        let news = merged(events, usize::MAX).into_iter().filter(|event| self.told.is_news(event));
+        messages.extend(news.map(Message::Event));
+        Round { messages, is_more: horizon.is_some() }
+    }
+
+    /// Who does not answer any more, and who does again. Who is no node any more is forgotten.
+    fn who_answers(&mut self, pages: &BTreeMap<u16, Page>, missing: Vec<Missing>) -> Vec<Message> {
+        let back = pages.keys().filter_map(|node| self.missing.get(node)).map(|one| {
+            let Missing { node, node_name, .. } = one.clone();
+            Message::Back(Back { node, node_name })
+        });
+        let silent = missing.iter().filter(|one| !self.missing.contains_key(&one.node));
+        let messages = back.chain(silent.cloned().map(Message::Missing)).collect();
+        self.missing = missing.into_iter().map(|one| (one.node, one)).collect();
+        self.place.after.retain(|node, _| pages.contains_key(node) || self.missing.contains_key(node));
+        messages
+    }
+}
+
+/// What a node tells until this time, and after which event it is asked then; `None`: it is asked for all again. Of the node that gives the time that is all: its last event is of that time.
+fn until(horizon: Option<u64>, page: Page, is_known: bool) -> (Vec<Event>, Option<u64>) {
+    let Page { mut items, next, .. } = page;
+    let count = match horizon {
+        None => items.len(),
+        Some(until) => items.iter().rposition(|event| event.at <= until).map_or(0, |place| place + 1),
+    };
+    let rest = items.split_off(count);
+    let next = match (items.last(), rest.first()) {
+        (_, None) => Some(next),
+        (Some(last), Some(_)) => Some(last.id),
+        // A gap before it was told just now.
+        (None, Some(first)) => is_known.then(|| first.id.saturating_sub(1)),
+    };
+    (items, next)
+}
+
+/// The stream of one reader.
+pub(super) struct Follower {
+    state: State,
+    asked: Asked,
+    course: Course,
+    /// What has come of the first questions.
+    first: Round,
+}
+
+impl Follower {
+    /// Of these nodes, from this place on; without one, from the next event on.
+    ///
+    /// # Errors
+    /// A node that is none.
+    pub(super) async fn begin(
+        state: &State,
+        asked: Asked,
+        place: Option<Place>,
+    ) -> Result<Follower, Refusal> {
+        let begins = place.is_none();
+        let place = place.unwrap_or_else(|| Place { since: unix_now(), after: BTreeMap::new() });
+        let mut course = Course { place, told: Told::default(), missing: BTreeMap::new() };
+        let first = course.ask(state, asked, begins).await?;
+        Ok(Follower { state: state.clone(), asked, course, first })
+    }
+
+    /// Sends all that happens.
+    ///
+    /// # Errors
+    /// [`Gone`]: nobody reads any more, or the node that was named is none any more, or this one has stopped.
+    pub(super) async fn send_all(self, messages: Messages) -> Result<(), Gone> {
+        let Follower { state, asked, mut course, first: mut round } = self;
+        let mut place = None;
+        loop {
+            let is_more = round.is_more;
+            for message in round.messages {
+                send(&messages, &message).await?;
+            }
+            let now = course.place.written(asked);
+            if let Some(now) = now.as_ref().filter(|_| now != place) {
+                messages.send_place(now).await?;
+            }
+            place = now;
+            if !is_more {
+                tokio::select! {
+                    () = tokio::time::sleep(EVERY) => {}
+                    () = state.events.closed() => return Ok(()),
+                }
+            }
+            round = course.ask(&state, asked, false).await.map_err(|_| Gone)?;
+        }
+    }
+}
+
+impl Course {
+    /// Asks the nodes, and says what is new.
+    async fn ask(&mut self, state: &State, asked: Asked, begins: bool) -> Result<Round, Refusal> {
+        let place = self.place.clone();
+        let question =
+            move |node: u16| format!("{} {}", peers::EVENTS, place.question(node, begins).written());
+        let me = |control: Rc<Control>, is_asked: bool| async move { Ok((is_asked, control.number())) };
+        let ((of_this, me), answers) = peers::gather(state, asked, question, me).await?;
+        let (theirs, missing) = answers.each(inquiries::read::<Page>);
+        let told = theirs.into_iter().map(|theirs| (theirs.node, told_by(Some(theirs.node), theirs.has)));
+        let mut pages: BTreeMap<u16, Page> = told.collect();
+        if of_this {
+            let node = me.unwrap_or(NO_NUMBER);
+            // It has joined a cluster since, and goes on with its numbers.
+            if let Some(after) = self.place.after.remove(&NO_NUMBER) {
+                self.place.after.entry(node).or_insert(after);
+            }
+            let page = self.place.question(node, begins).answer(&state.events);
+            pages.insert(node, told_by(me, page));
+        }
+        Ok(self.next(pages, missing))
+    }
+}
+
+async fn send(messages: &Messages, message: &Message) -> Result<(), Gone> {
+    match message {
+        Message::Event(event) => messages.send("event", None, event).await,
+        Message::Gap(gap) => messages.send("gap", None, gap).await,
+        Message::Missing(missing) => messages.send("missing", None, missing).await,
+        Message::Back(back) => messages.send("back", None, back).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::Severity;
+
+    use super::*;
+
+    fn event(node: u16, id: u64, at: u64, revision: Option<u64>) -> Event {
+        Event {
+            id,
+            at,
+            severity: Severity::Info,
+            code: "volume_made".into(),
+            cause: None,
+            subject: Some("db".into()),
+            text: "volume db was made".into(),
+            action: None,
+            node: None,
+            revision,
+            seen_by: vec![node],
+        }
+    }
+
+    fn page(items: Vec<Event>) -> Page {
+        let next = items.last().map_or(0, |last| last.id);
+        Page { items, gap: false, next }
+    }
+
+    /// So many of node 1, one a second from this time on, each of a revision of its own.
+    fn many(at: u64, count: usize) -> Page {
+        page((0..count as u64).map(|n| event(1, 1 + n, at + n, Some(10_000 + n))).collect())
+    }
+
+    fn course(after: &[(u16, u64)]) -> Course {
+        let place = Place { since: 100, after: after.iter().copied().collect() };
+        Course { place, told: Told::default(), missing: BTreeMap::new() }
+    }
+
+    fn missing(node: u16) -> Missing {
+        Missing { node, node_name: format!("san{node}"), reason: "it is late".into() }
+    }
+
+    fn shown(round: &Round) -> Vec<String> {
+        let text = |message: &Message| match message {
+            Message::Event(event) => format!("{} {} {:?}", event.at, event.id, event.seen_by),
+            Message::Gap(gap) => format!("gap {:?} {}", gap.node, gap.after),
+            Message::Missing(missing) => format!("missing {}", missing.node),
+            Message::Back(back) => format!("back {} {}", back.node, back.node_name),
+        };
+        round.messages.iter().map(text).collect()
+    }
+
+    #[test]
+    fn what_nodes_tell_comes_in_the_order_of_time_and_once() {
+        let mut course = course(&[(1, 10), (2, 70)]);
+        let of_1 = page(vec![event(1, 11, 101, Some(5)), event(1, 12, 104, Some(6))]);
+        let of_2 = page(vec![event(2, 71, 102, Some(5)), event(2, 72, 103, None)]);
+        let round = course.next([(1, of_1), (2, of_2)].into(), Vec::new());
+        assert_eq!(shown(&round), ["101 11 [1, 2]", "103 72 [2]", "104 12 [1]"]);
+        assert!(!round.is_more);
+        // Node 2 hears of revision 6 later than node 1.
+        let of_2 = page(vec![event(2, 73, 105, Some(6)), event(2, 74, 105, Some(7))]);
+        let of_1 = Page { items: Vec::new(), gap: false, next: 12 };
+        let round = course.next([(1, of_1), (2, of_2)].into(), Vec::new());
+        assert_eq!(shown(&round), ["105 74 [2]"]);
+        assert_eq!(course.place.after, [(1, 12), (2, 74)].into());
+    }
+
+    #[test]
+    fn a_silent_node_is_said_once_and_tells_the_rest_when_it_is_back() {
+        let mut course = course(&[(1, 10), (2, 70)]);
+        let of_1 = || BTreeMap::from([(1, Page { items: Vec::new(), gap: false, next: 10 })]);
+        assert_eq!(shown(&course.next(of_1(), vec![missing(2)])), ["missing 2"]);
+        assert_eq!(shown(&course.next(of_1(), vec![missing(2)])), Vec::<String>::new());
+        assert_eq!(course.place.after[&2], 70, "where it was");
+        let of_2 = Page { gap: true, ..page(vec![event(2, 200, 90, None)]) };
+        let round = course.next(of_1().into_iter().chain([(2, of_2)]).collect(), Vec::new());
+        assert_eq!(shown(&round), ["back 2 san2", "gap Some(2) 70", "90 200 [2]"], "it was restarted");
+        assert_eq!(shown(&course.next(of_1(), vec![missing(2)])), ["missing 2"], "again");
+        assert!(course.next(of_1(), Vec::new()).messages.is_empty(), "it was taken out of the cluster");
+        assert_eq!(course.place.after, [(1, 10)].into());
+    }
+
+    #[test]
+    fn of_a_node_that_has_told_nothing_yet_comes_what_is_newer_than_the_reader() {
+        let mut course = course(&[(1, 10)]);
+        let of_2 = page(vec![event(2, 70, 99, None), event(2, 71, 100, None)]);
+        let round = course.next([(2, of_2)].into(), Vec::new());
+        assert_eq!(shown(&round), ["100 71 [2]"]);
+        assert_eq!(course.place.after[&2], 71);
+        let question = course.place.question(3, false);
+        assert_eq!((question.after, question.limit), (Some(0), LIMIT_MAX));
+        let question = course.place.question(3, true);
+        assert_eq!((question.after, question.limit), (None, 0));
+    }
+
+    #[test]
+    fn while_one_has_more_than_an_answer_others_wait() {
+        let mut course = course(&[(1, 0), (2, 0), (3, 5)]);
+        let last = 200 + LIMIT_MAX as u64 - 1;
+        let of_2 = [(70, 201), (71, last + 1), (72, last + 2)].map(|(id, at)| event(2, id, at, None));
+        let of_2 = page(of_2.to_vec());
+        let of_3 = Page { gap: true, ..page(vec![event(3, 90, last + 1, None)]) };
+        let pages = [(1, many(200, LIMIT_MAX)), (2, of_2), (3, of_3)];
+        let round = course.next(pages.into(), Vec::new());
+        let told = shown(&round);
+        assert!(round.is_more);
+        assert_eq!(told.len(), 1 + LIMIT_MAX + 1);
+        assert_eq!(told[..4], ["gap Some(3) 5", "200 1 [1]", "201 2 [1]", "201 70 [2]"]);
+        assert_eq!(course.place.after, [(1, LIMIT_MAX as u64), (2, 70), (3, 89)].into(), "the gap is told once");
+    }
+
+    #[test]
+    fn a_place_is_read_as_it_was_written() {
+        let place = Place { since: 1_800_000_000, after: [(1, 1_887_436_800_000_017), (12, 9)].into() };
+        let text = place.written(Asked::All).unwrap();
+        assert_eq!(text, "1800000000,1:1887436800000017,12:9");
+        assert_eq!(Place::of_all(&text).unwrap(), place);
+        assert_eq!(place.written(Asked::One(12)).unwrap(), "9");
+        assert_eq!(place.written(Asked::One(3)), None);
+        for text in ["", "17", "17,", "17,1", "17,1:x", "x,1:2", "17,70000:2", "17;1:2"] {
+            assert_eq!(Place::of_all(text).unwrap_err().code(), "query_invalid", "{text}");
+        }
+    }
+}
