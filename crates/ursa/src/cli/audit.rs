@@ -40,10 +40,9 @@ impl Audit {
         if !of_others {
             return output.show(&entries.items, |entries| table(entries));
         }
-        if output.is_for_people() {
-            say_missing(&entries.missing);
-        }
-        output.show(&entries, |entries| table_of_nodes(&entries.items))
+        output.show(&entries, |entries| table_of_nodes(&entries.items))?;
+        say_missing(&entries.missing);
+        Ok(())
     }
 }
 

@@ -62,11 +62,10 @@ impl Events {
                 if events.gap {
                     eprintln!("ursa: {}", gap());
                 }
-                if output.is_for_people() {
-                    say_missing(&events.missing);
-                }
                 let table: fn(&[Event]) -> String = if of_all { table_of_nodes } else { table };
-                output.show(&events, |events| table(&events.items))
+                output.show(&events, |events| table(&events.items))?;
+                say_missing(&events.missing);
+                Ok(())
             }
         }
     }

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::exit::CliError;
 use super::output::Output;
-use super::table::{Table, missing_lines, size};
+use super::table::{Table, say_missing, size};
 use crate::clock::{unix_now, utc};
 use crate::duration::parse_duration;
 
@@ -43,10 +43,9 @@ impl History {
             node: self.node,
         };
         let kept = client.history(&query)?;
-        output.show(&kept, |kept| {
-            let table = if self.series.is_empty() { summary(kept) } else { steps(kept) };
-            table + &missing_lines(&kept.missing)
-        })
+        output.show(&kept, |kept| if self.series.is_empty() { summary(kept) } else { steps(kept) })?;
+        say_missing(&kept.missing);
+        Ok(())
     }
 }
 

@@ -1,13 +1,13 @@
 //! `ursa job`.
 
-use api::{Client, Job, JobEnd, List};
+use api::{Client, Job, JobEnd};
 use clap::Subcommand;
 
 use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
 use super::sync::restraint;
-use super::table::{Table, age, fields, missing_lines, size};
+use super::table::{Table, age, fields, say_missing, size};
 use crate::clock::utc;
 
 /// What to do with jobs.
@@ -57,8 +57,10 @@ impl Command {
                 output.show(&client.jobs(ended)?, |jobs| listed(jobs, ended))
             }
             Command::List { node: Some(node), ended } => {
-                let text = |jobs: &List<Job>| listed(&jobs.items, ended) + &missing_lines(&jobs.missing);
-                output.show(&client.jobs_of(&node, ended)?, text)
+                let jobs = client.jobs_of(&node, ended)?;
+                output.show(&jobs, |jobs| listed(&jobs.items, ended))?;
+                say_missing(&jobs.missing);
+                Ok(())
             }
             Command::Show { id } => output.show(&client.job(&id)?, text),
             Command::Cancel { id, confirm } => {

@@ -1,13 +1,13 @@
 //! `ursa node links`.
 
-use api::{Link, LinkState, List, RoleLinks};
+use api::{Link, LinkState, RoleLinks};
 
-use super::table::{Table, age, list, missing_lines};
+use super::table::{Table, age, list};
 
-/// A table of links, why some could not be made, and who did not answer.
-pub fn text(links: &List<Link>) -> String {
+/// A table of links, and why some could not be made.
+pub fn text(links: &[Link]) -> String {
     let mut table = Table::new(&["NODE", "WITH", "STATE", "CONTROL", "REPLICATION", "BY", "ENCRYPTED"]);
-    let mut items: Vec<&Link> = links.items.iter().collect();
+    let mut items: Vec<&Link> = links.iter().collect();
     // The node that was asked comes first in the answer.
     items.sort_by_key(|link| (link.node, link.peer));
     for link in &items {
@@ -37,7 +37,6 @@ pub fn text(links: &List<Link>) -> String {
     table.text("There are no links: no other node is in the cluster.")
         + &troubles
         + &without_repeats(silent.iter().collect()).into_iter().map(String::as_str).collect::<String>()
-        + &missing_lines(&links.missing)
 }
 
 /// The same for all links of a node.
@@ -83,8 +82,6 @@ fn of_role(links: &RoleLinks) -> String {
 
 #[cfg(test)]
 mod tests {
-    use api::Missing;
-
     use super::*;
 
     #[test]
@@ -115,10 +112,8 @@ mod tests {
             link(1, 3, LinkState::Partly, control, role(0, 0, None, None)),
             link(2, 3, LinkState::Down, role(0, 1, None, Some(12)), role(0, 4, None, Some(61))),
         ];
-        let reason = "nothing is heard of it".to_owned();
-        let missing = vec![Missing { node: 3, node_name: "server3".into(), reason }];
         assert_eq!(
-            text(&List { items, missing }),
+            text(&items),
             "\
 NODE       WITH       STATE   CONTROL                REPLICATION              BY        ENCRYPTED
 1 server1  2 server2  up      1 of 1, 3h04m          4 of 4, 3h04m            10.0.0.2  yes
@@ -130,11 +125,9 @@ NODE       WITH       STATE   CONTROL                REPLICATION              BY
 2 server2 with 3 server3: the last attempt failed: no route to host
 
 1 server1: core 2 has not answered: links may be up that are not counted here
-
-MISSING: what node 3 (server3) has: nothing is heard of it
 "
         );
-        let none = text(&List::of(Vec::new()));
+        let none = text(&[]);
         assert_eq!(none, "There are no links: no other node is in the cluster.\n");
     }
 }

@@ -12,7 +12,7 @@ use super::confirm::{Confirm, show_would};
 use super::exit::CliError;
 use super::links;
 use super::output::Output;
-use super::table::{Table, lasting, list, size};
+use super::table::{Table, lasting, list, say_missing, size};
 use crate::clock::unix_now;
 use crate::duration::parse_duration;
 use crate::size::{InvalidSize, Size};
@@ -182,7 +182,12 @@ impl Command {
                 output.done("This node is in the cluster now: `ursa node list` shows it.")
             }
             Command::List => output.show(&client.cluster_nodes()?, |nodes| table(nodes, unix_now())),
-            Command::Links { node } => output.show(&client.links_of(&node)?, links::text),
+            Command::Links { node } => {
+                let found = client.links_of(&node)?;
+                output.show(&found, |found| links::text(&found.items))?;
+                say_missing(&found.missing);
+                Ok(())
+            }
             Command::Maintenance { node, switch, dry_run: true } => {
                 let (on, what) = match switch {
                     Switch::On => (true, format!("Begin the maintenance of node {node}")),

@@ -3,15 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use api::{
-    Client, DiskFailure, Forecast, List, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport,
-    PoolState,
+    Client, DiskFailure, Forecast, NewDisk, Pool, PoolAddDisk, PoolCreate, PoolForget, PoolImport, PoolState,
 };
 use clap::{Args, Subcommand};
 
 use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
-use super::table::{Table, age as age_text, fields, list, missing_lines, size};
+use super::table::{Table, age as age_text, fields, list, say_missing, size};
 use crate::clock::unix_now;
 use crate::size::Size;
 
@@ -159,12 +158,22 @@ impl Command {
                 Ok(())
             }
             Command::List { node: None } => output.show(&client.pools()?, |pools| table(pools)),
-            Command::List { node: Some(node) } => output.show(&client.pools_of(&node)?, of_nodes),
+            Command::List { node: Some(node) } => {
+                let pools = client.pools_of(&node)?;
+                output.show(&pools, |pools| of_nodes(&pools.items))?;
+                say_missing(&pools.missing);
+                Ok(())
+            }
             Command::Show { name, of } => {
                 let text = |pool: &Pool| one(pool) + &forecast_of(client, &name, of);
                 output.show(&client.pool(&name, of.node)?, text)
             }
-            Command::Forecast { node } => output.show(&client.forecasts(node.as_deref())?, forecasts),
+            Command::Forecast { node } => {
+                let of_pools = client.forecasts(node.as_deref())?;
+                output.show(&of_pools, |of_pools| forecasts(&of_pools.items))?;
+                say_missing(&of_pools.missing);
+                Ok(())
+            }
             Command::Import { paths, name, force, of, confirm } => {
                 let import = PoolImport { paths: absolute(&paths, of)?, name, force };
                 let what = format!("Import the pool of {}", import.paths.join(", ") + &of.text());
@@ -243,9 +252,9 @@ fn table(pools: &[Pool]) -> String {
     table.text("There is no pool: make one with `ursa pool create`.")
 }
 
-fn of_nodes(pools: &List<Pool>) -> String {
+fn of_nodes(pools: &[Pool]) -> String {
     let mut table = Table::new(&["NODE", "NAME", "STATE", "SIZE", "FREE", "VOLUMES", "DISKS"]);
-    for pool in &pools.items {
+    for pool in pools {
         table.row([
             pool.node_name.clone().unwrap_or_default(),
             pool.name.clone(),
@@ -256,7 +265,7 @@ fn of_nodes(pools: &List<Pool>) -> String {
             list(pool.disks.iter().map(|disk| &disk.path), "-"),
         ]);
     }
-    table.text("There is no pool.") + &missing_lines(&pools.missing)
+    table.text("There is no pool.")
 }
 
 fn one(pool: &Pool) -> String {
@@ -295,9 +304,9 @@ fn forecast_of(client: &Client, pool: &str, of: OfNode) -> String {
     forecast.map(|forecast| fields([("Forecast", forecast.text)])).unwrap_or_default()
 }
 
-fn forecasts(forecasts: &List<Forecast>) -> String {
+fn forecasts(forecasts: &[Forecast]) -> String {
     let mut table = Table::new(&["NODE", "NAME", "FORECAST"]);
-    for forecast in &forecasts.items {
+    for forecast in forecasts {
         let warning = if forecast.soon { "SOON FULL. " } else { "" };
         table.row([
             forecast.node_name.clone().unwrap_or_else(|| "-".into()),
@@ -305,7 +314,7 @@ fn forecasts(forecasts: &List<Forecast>) -> String {
             format!("{warning}{}", forecast.text),
         ]);
     }
-    table.text("Nothing was kept of pools yet: it takes some seconds.") + &missing_lines(&forecasts.missing)
+    table.text("Nothing was kept of pools yet: it takes some seconds.")
 }
 
 fn state(state: PoolState) -> &'static str {

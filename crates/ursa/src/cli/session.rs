@@ -1,12 +1,12 @@
 //! `ursa session`.
 
-use api::{Client, List, Session};
+use api::{Client, Session};
 use clap::Subcommand;
 
 use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
-use super::table::{Table, age, list, missing_lines, size};
+use super::table::{Table, age, list, say_missing, size};
 
 /// What to do with sessions.
 #[derive(Debug, Subcommand)]
@@ -38,9 +38,10 @@ impl Command {
         match self {
             Command::List { node: None } => output.show(&client.sessions()?, |sessions| table(sessions)),
             Command::List { node: Some(node) } => {
-                let text =
-                    |sessions: &List<Session>| table(&sessions.items) + &missing_lines(&sessions.missing);
-                output.show(&client.sessions_of(&node)?, text)
+                let sessions = client.sessions_of(&node)?;
+                output.show(&sessions, |sessions| table(&sessions.items))?;
+                say_missing(&sessions.missing);
+                Ok(())
             }
             Command::End { tsih, node, confirm } => {
                 let of = node.map(|node| format!(" of node {node}")).unwrap_or_default();

@@ -63,17 +63,11 @@ pub fn fields<const N: usize>(fields: [(&str, String); N]) -> String {
         .collect()
 }
 
-/// A line for each node whose part is missing.
-pub fn missing_lines(missing: &[api::Missing]) -> String {
-    let line = |one: &api::Missing| {
-        format!("\nMISSING: what node {} ({}) has: {}\n", one.node, one.node_name, one.reason)
-    };
-    missing.iter().map(line).collect()
-}
-
-/// The same on standard error, so that what is read on has rows alone.
+/// A line for each node whose part is missing, on standard error: what is read on has rows, or JSON, alone.
 pub fn say_missing(missing: &[api::Missing]) {
-    eprint!("{}", missing_lines(missing).trim_start());
+    for api::Missing { node, node_name, reason } in missing {
+        eprintln!("MISSING: what node {node} ({node_name}) has: {reason}");
+    }
 }
 
 /// A size for people: exact where that is short, else with one digit after the point.

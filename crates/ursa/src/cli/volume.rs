@@ -19,7 +19,7 @@ use super::confirm::Confirm;
 use super::exit::CliError;
 use super::output::Output;
 use super::sync::sync_line;
-use super::table::{Table, fields, list, missing_lines, say_missing, size};
+use super::table::{Table, fields, list, say_missing, size};
 use crate::size::Size;
 
 /// What to do with volumes.
@@ -168,10 +168,9 @@ impl Command {
             Command::List => {
                 let volumes = client.volumes()?;
                 // For programs it is a list, as it was when one node alone was asked.
-                if !output.is_for_people() {
-                    say_missing(&volumes.missing);
-                }
-                output.show(&volumes.items, |items| table(items) + &missing_lines(&volumes.missing))
+                output.show(&volumes.items, |items| table(items))?;
+                say_missing(&volumes.missing);
+                Ok(())
             }
             Command::Show { name, of } => {
                 let volume = client.volume_of(&name, of.node)?;
