@@ -60,6 +60,10 @@ fn what_a_node_has_alone_is_seen_and_changed_through_another() {
             rig.post(&format!("{copies}{dry_run}"), json!({"node": 2})).refused(409, "not_replicated");
         }
         first.delete(&format!("{copies}/1{dry_run}")).refused(409, "not_replicated");
+        let problem = second.delete(&format!("{copies}/1{dry_run}")).refused(409, "not_replicated");
+        assert!(problem["detail"].as_str().unwrap().contains("node 1 (test)"), "{problem}");
+        assert_eq!(problem["candidates"][0]["node"], 1);
+        second.delete(&format!("/v1/volumes/x/copies/1{dry_run}")).refused(404, "volume_not_found");
     }
 
     second.post("/v1/targets", json!({"name": TARGET})).json(201);

@@ -153,7 +153,7 @@ impl Named {
                 self.volumes.push(last);
                 Err(self.ambiguous())
             }
-            (_, None) => Err(self.not_found(not_found)),
+            (_, None) => Err(self.not_found(not_found.into())),
         }
     }
 
@@ -171,8 +171,23 @@ impl Named {
         }
     }
 
-    fn not_found(&self, error: ControlError) -> Refusal {
-        let refusal = Refusal::from(error);
+    /// Why a volume that the cluster's record does not have has no copies to be worked with: another node has it alone, or it is not found.
+    fn without_copies(&self, not_found: Refusal) -> Refusal {
+        if self.volumes.is_empty() {
+            return self.not_found(not_found);
+        }
+        let candidates: Vec<Candidate> = self.volumes.iter().map(candidate).collect();
+        let detail = format!(
+            "volume {:?} has no copies: it is {}'s alone; nothing was done",
+            self.name,
+            named_nodes(&candidates)
+        );
+        Refusal::new(StatusCode::CONFLICT, "not_replicated", detail)
+            .hint("`ursa volume delete` deletes a volume with all its data")
+            .candidates(candidates)
+    }
+
+    fn not_found(&self, refusal: Refusal) -> Refusal {
         match self.missing.as_slice() {
             [] => refusal,
             missing => refusal.hint(format!("{}, and may have it: see `ursa node list`", silent(missing))),
@@ -193,8 +208,7 @@ impl Named {
     fn ambiguous(&self) -> Refusal {
         let name = &self.name;
         let candidates: Vec<Candidate> = self.volumes.iter().map(candidate).collect();
-        let node = |of: &Candidate| format!("node {} ({})", of.node.unwrap_or_default(), of.node_name);
-        let nodes = candidates.iter().map(node).collect::<Vec<_>>().join(", ");
+        let nodes = named_nodes(&candidates);
         let detail = format!("several nodes have a volume {name:?} of their own, {nodes}; nothing was done");
         Refusal::new(StatusCode::CONFLICT, "volume_ambiguous", detail)
             .hint("say which node's is meant (`--node`, `?node=`), or name it by its identity (`ursa volume show`)")
@@ -224,6 +238,11 @@ fn silent(missing: &[Missing]) -> String {
     missing.iter().map(each).collect::<Vec<_>>().join(", ")
 }
 
+fn named_nodes(candidates: &[Candidate]) -> String {
+    let node = |of: &Candidate| format!("node {} ({})", of.node.unwrap_or_default(), of.node_name);
+    candidates.iter().map(node).collect::<Vec<_>>().join(", ")
+}
+
 fn candidate(volume: &Volume) -> Candidate {
     Candidate {
         node: volume.node,
@@ -231,6 +250,19 @@ fn candidate(volume: &Volume) -> Candidate {
         pool: Some(volume.pool.clone()),
         rule: None,
         text: format!("it has one of {} bytes; its identity is {}", volume.size, volume.id),
+    }
+}
+
+/// What is said of a call about copies which the cluster's record alone decides: not that there is no such volume, if another node has it alone.
+pub(super) async fn or_without_copies(state: &State, name: String, refusal: Refusal) -> Refusal {
+    if refusal.code() != "volume_not_found" {
+        return refusal;
+    }
+    let look = move |control: Rc<Control>| async move { Named::of_others(&control, &name).await };
+    match state.call(look).await {
+        Ok(found) => found.without_copies(refusal),
+        // It is not known what others have.
+        Err(_) => refusal,
     }
 }
 
@@ -295,6 +327,15 @@ mod tests {
         let nodes: Vec<Option<u16>> = refused.problem().candidates.iter().map(|one| one.node).collect();
         assert_eq!((nodes, code(refused)), (vec![Some(2), Some(3)], (409, "volume_ambiguous".into())));
         let refused = found("db", &[], &[4]).only_or(not_found()).unwrap_err();
+        assert!(refused.problem().hint.as_ref().unwrap().contains("node 4"), "{refused:?}");
+        assert_eq!(code(refused), (404, "volume_not_found".into()));
+        let without = |nodes: &[u16], silent: &[u16]| {
+            found("db", nodes, silent).without_copies(not_found().into())
+        };
+        let refused = without(&[2], &[4]);
+        assert!(refused.problem().detail.contains("node 2 (server2)"), "{refused:?}");
+        assert_eq!(code(refused), (409, "not_replicated".into()));
+        let refused = without(&[], &[4]);
         assert!(refused.problem().hint.as_ref().unwrap().contains("node 4"), "{refused:?}");
         assert_eq!(code(refused), (404, "volume_not_found".into()));
     }

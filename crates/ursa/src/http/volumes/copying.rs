@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use super::creation::candidates_for;
-use super::named;
+use super::{alone, named};
 use crate::http::dry_run::{self, Asked};
 use crate::http::input::{Json, Parameters, Segments};
 use crate::http::jobs::id;
@@ -122,9 +122,19 @@ pub(in crate::http) async fn remove_copy(
     Segments((name, node)): Segments<(String, u16)>,
     Parameters(Asked { dry_run }): Parameters<Asked>,
 ) -> Result<Response, Refusal> {
-    if dry_run {
-        return would_remove_copy(&state, name, node).await;
+    let asked = name.clone();
+    let answer = match dry_run {
+        true => would_remove_copy(&state, asked, node).await,
+        false => removed(&state, asked, node).await,
+    };
+    match answer {
+        Ok(response) => Ok(response),
+        Err(refusal) => Err(alone::or_without_copies(&state, name, refusal).await),
     }
+}
+
+/// Takes the copy away.
+async fn removed(state: &State, name: String, node: u16) -> Result<Response, Refusal> {
     let remove = move |control: Rc<Control>| async move {
         if control.remove_copy(&name, node).await? {
             return Ok(None);
