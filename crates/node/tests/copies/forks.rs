@@ -4,6 +4,7 @@ use cluster::memory::Fault;
 use node::control::{ControlError, ForkDecision};
 use node::copies::{ForkShown, ForkState, StandingEntry, Strategy};
 
+use super::syncs::sync_of;
 use super::*;
 
 /// Longer than the silence after which a node goes on alone, and leases.
@@ -259,6 +260,8 @@ fn split(seed: u64) {
         assert!(cluster.serves(A) && !cluster.serves(B), "who has the record serves");
         cluster.world.run_for(Duration::from_secs(10));
         assert_eq!([A, B].map(|index| cluster.checksum(index)), before, "nothing is merged or discarded");
+        let waits_for = sync_of(&cluster, A, 2).unwrap().waits_for.unwrap();
+        assert!(waits_for.contains("ursa volume resolve-fork thick"), "{waits_for}");
         if seed % 2 == 1 {
             cluster.restart_b(Duration::from_secs(1));
             cluster.world.crash(cluster.servers[A]);

@@ -12,7 +12,7 @@ use super::super::entry::{CopyEntry, StandingEntry, VolumeEntry};
 use super::super::message;
 use super::super::progress::{CopySync, Heard, Local, Part, Progress, REPORT_EVERY, Report, SliceSync, Who};
 use super::proposals::describe;
-use super::{Keeper, json};
+use super::{ForkState, Keeper, json};
 
 /// How often it is looked whether what was counted is still there, while nothing is under way.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
@@ -215,7 +215,7 @@ impl Keeper {
             .map(|copy| {
                 let of_copy: Vec<&Report> =
                     all.iter().filter(|report| report.slot == copy.slot).copied().collect();
-                let absent = || self.absence(now, copy);
+                let absent = || self.absence(now, volume, copy);
                 let mut sync = CopySync::of(&of_copy, volume.cause(copy.slot).to_owned(), absent);
                 sync.lasts = Some(self.outside.borrow().lasts(now, volume.number, copy.slot));
                 if let Some(pause) = volume.paused.get(&copy.slot)
@@ -243,7 +243,13 @@ impl Keeper {
     }
 
     /// What a copy waits for that is given nothing and says nothing.
-    fn absence(&self, now: Instant, copy: &CopyEntry) -> String {
+    fn absence(&self, now: Instant, volume: &VolumeEntry, copy: &CopyEntry) -> String {
+        if self.is_forked_off(volume, copy) {
+            let name = &volume.name;
+            return format!(
+                "somebody to decide whose data is kept: `ursa volume resolve-fork {name} --keep NODE --discard-other`"
+            );
+        }
         let node = NodeId(copy.node);
         if node == self.me() {
             return "its pool on this node to be open".into();
@@ -253,6 +259,12 @@ impl Keeper {
         } else {
             format!("the link to {node}, of which nothing is heard")
         }
+    }
+
+    /// Whether the volume is split, and the copy is the one that stays as it is until somebody has decided.
+    fn is_forked_off(&self, volume: &VolumeEntry, copy: &CopyEntry) -> bool {
+        let fork = self.fork_of(volume);
+        fork.is_some_and(|fork| fork.state == ForkState::Split && fork.node == copy.node)
     }
 
     /// What this node has counted for copies on others, in this life, by the volume's number.
