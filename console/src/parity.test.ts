@@ -29,6 +29,40 @@ const NOT_ON_THE_COMMAND_LINE: Record<string, string> = {
   stream_live: '`ursa top` reads the metrics, and samples of other nodes',
 }
 
+const BY_IDENTITY = 'it names volumes by their identity: there is one of it in the cluster'
+const THE_NEWEST = 'it shows the newest ones; the command line goes back in time'
+const AS_TYPED = 'it would be asked for anew with each letter that is typed; the dialog says what becomes of it'
+
+/** What can stand behind the question mark of a call that the console makes, and never does. */
+const NO_PARAMETER_OF_THE_CONSOLE: Record<string, string> = {
+  'add_copy node': BY_IDENTITY,
+  'change_host dry_run': AS_TYPED,
+  'change_user dry_run': AS_TYPED,
+  'change_volume dry_run': AS_TYPED,
+  'change_volume node': BY_IDENTITY,
+  'choose_strategy dry_run': 'the panel says what each choice does',
+  'create_map node': BY_IDENTITY,
+  'delete_volume node': BY_IDENTITY,
+  'list_audit before': THE_NEWEST,
+  'list_audit skip': THE_NEWEST,
+  'list_audit until': THE_NEWEST,
+  'list_events after': THE_NEWEST,
+  'list_events skip': THE_NEWEST,
+  'list_events until': THE_NEWEST,
+  'show_verification node': BY_IDENTITY,
+  'verify_volume node': BY_IDENTITY,
+}
+
+const TAKES_NOTHING_AWAY = '`--dry-run` goes with what destroys something or takes it away'
+
+/** The same of the command line. */
+const NO_PARAMETER_OF_THE_COMMAND_LINE: Record<string, string> = {
+  'change_volume dry_run': TAKES_NOTHING_AWAY,
+  'choose_strategy dry_run': TAKES_NOTHING_AWAY,
+  'create_volume dry_run': TAKES_NOTHING_AWAY,
+  'delete_volume node': '`--node` says whose it is when its identity is asked for; it is deleted by that',
+}
+
 /** Fields of requests that no screen sends. */
 const NOT_SENT: Record<string, string> = {
   'choose_strategy by': 'who chooses is who is logged in',
@@ -45,9 +79,14 @@ function sources(directory: string, isSource: (name: string) => boolean): string
 /** `GET /v1/volumes/{}`: without names in braces, and what is behind the question mark. */
 const call = (method: string, path: string) => `${method.toUpperCase()} ${path.replace(/\?.*/, '').replace(/(\$?\{[^}]*\})+/g, '{}')}`
 
-interface Operation {
-  id: string
+/** A call that is made, and the names of what stands behind its question mark. */
+interface Made {
   call: string
+  parameters: string[]
+}
+
+interface Operation extends Made {
+  id: string
   /** The name of the schema of its body, and that schema's fields, with those of the objects in it. */
   body?: { schema: string; fields: string[] }
 }
@@ -65,31 +104,76 @@ const operations: Operation[] = (() => {
       if (!operation.operationId) return []
       const schema: string | undefined = operation.requestBody?.content['application/json']?.schema.$ref?.split('/').at(-1)
       const body = schema === undefined ? undefined : { schema, fields: fieldsOf(schema, document.components.schemas) }
-      return [{ id: operation.operationId as string, call: call(method, path), body }]
+      const parameters: string[] = (operation.parameters ?? []).filter((one: any) => one.in === 'query').map((one: any) => one.name)
+      return [{ id: operation.operationId as string, call: call(method, path), parameters, body }]
     }),
   )
 })()
 
 const sourcesOfConsole = sources('console/src', (name) => /\.tsx?$/.test(name) && !/\.(test|d)\.tsx?$/.test(name))
 
+/** From the first parenthesis on to the one that closes it. */
+function inParentheses(source: string, from: number): string {
+  const begin = source.indexOf('(', from)
+  let open = 0
+  for (let at = begin; at < source.length; at += 1) {
+    if (source[at] === '(') open += 1
+    if (source[at] === ')') open -= 1
+    if (open === 0) return source.slice(begin, at + 1)
+  }
+  return source.slice(begin)
+}
+
+/** `force` and `node` of `?force=true&node=2`. */
+const namesIn = (address: string) => [...address.matchAll(/[?&](\w+)=/g)].map(([, name]) => name!)
+
 /** What a file of the console asks for: through the typed client, by `json`, and as streams. */
-function callsOf(source: string): string[] {
+function callsOf(source: string): Made[] {
+  const made = (method: string, path: string) => ({ call: call(method, path), parameters: namesIn(path) })
+  const typed = [...source.matchAll(/\bapi\.([A-Z]+)\('([^']+)'/g)].map((found) => {
+    // `{ params: { path, query: { node, force: true } }, body }`: the keys of the object, which stands there itself.
+    const query = inParentheses(source, found.index!).match(/\bquery: (.*?)(\bbody\b|$)/s)?.[1] ?? ''
+    return { call: call(found[1]!, found[2]!), parameters: [...query.matchAll(/[{,]\s*(\w+)(?=\s*[:,}])/g)].map(([, name]) => name!) }
+  })
   return [
-    ...[...source.matchAll(/\bapi\.([A-Z]+)\('([^']+)'/g)].map(([, method, path]) => call(method!, path!)),
-    ...[...source.matchAll(/\bjson(?:<[^(]*>)?\('([A-Z]+)', (['`])(.*?)\2/g)].map(([, method, , path]) => call(method!, path!)),
-    ...[...source.matchAll(/\bnew URL\('(\/v1\/[^']+)'/g)].map(([, path]) => call('GET', path!)),
+    ...typed,
+    ...[...source.matchAll(/\bjson(?:<[^(]*>)?\('([A-Z]+)', (['`])(.*?)\2/g)].map(([, method, , path]) => made(method!, path!)),
+    ...[...source.matchAll(/\bnew URL\('(\/v1\/[^']+)'/g)].map(([, path]) => made('GET', path!)),
   ]
 }
 
+/** What a file of the console asks the node for without having it done: `<Tried>` says what would be. */
+function triedOf(source: string): Made[] {
+  return [...source.matchAll(/<Tried(?: method="([A-Z]+)")? path=(.*?) (?:body|failure)=/g)].map(([, method, said]) => {
+    const ofPool = said!.match(/tryPath\(.*?, '(\w+)'/)?.[1]
+    const path = ofPool === undefined ? said!.match(/\/v1\/([^"'`$]|\$\{[^}?]*\})*/)![0] : `/v1/pools/{}/${ofPool}`
+    return { call: call(method ?? 'POST', path), parameters: ['dry_run'] }
+  })
+}
+
+/** What can stand behind the question mark of these calls, and does in none of them. */
+function leftOut(made: Made[]): string[] {
+  return operations
+    .flatMap((operation) => {
+      const calls = made.filter((one) => one.call === operation.call)
+      const given = new Set(calls.flatMap(({ parameters }) => parameters))
+      return calls.length === 0 ? [] : operation.parameters.filter((name) => !given.has(name)).map((name) => `${operation.id} ${name}`)
+    })
+    .sort()
+}
+
 /** What each method of the command line's client asks for, by its name. */
-function callsOfClient(): Map<string, string[]> {
+function callsOfClient(): Map<string, Made[]> {
   const VERBS: Record<string, string> = { list: 'GET' }
-  const methods = new Map<string, string[]>()
+  const methods = new Map<string, Made[]>()
   for (const source of sources('crates/api/src/client', (name) => name.endsWith('.rs') && name !== 'tests.rs')) {
     for (const [, name, body] of source.matchAll(/\n {4}pub fn (\w+)(.*?)\n {4}\}\n/gs)) {
       const paths = [...body!.matchAll(/"(\/v1\/[^"]*)"/g)].map(([, path]) => path!)
-      const verbs = [...body!.matchAll(/\b(?:self|agent)\s*\.(get|list|post|put|patch|delete)\(/g)].map(([, verb]) => VERBS[verb!] ?? verb!)
-      methods.set(name!, paths.flatMap((path) => verbs.map((verb) => call(verb, path))))
+      const verbs = [...body!.matchAll(/\b(?:self|agent)\s*\.(?:would_)?(get|list|post|put|patch|delete)\(/g)].map(([, verb]) => VERBS[verb!] ?? verb!)
+      // In the address, in the list that `with_query` takes, and by `of_node`.
+      const listed = [...body!.matchAll(/^ *\("(\w+)", /gm)].map(([, name]) => name!)
+      const parameters = [...namesIn(body!), ...listed, ...(body!.includes('of_node(') ? ['node'] : [])]
+      methods.set(name!, paths.flatMap((path) => verbs.map((verb) => ({ call: call(verb, path), parameters }))))
     }
   }
   return methods
@@ -100,12 +184,13 @@ const namesOf = (list: Operation[]) => list.map(({ id }) => id).sort()
 describe('the API', () => {
   it('is read as it is', () => {
     expect(operations.length).toBeGreaterThan(60)
-    expect(operations.find(({ id }) => id === 'add_disk')).toEqual({ id: 'add_disk', call: 'POST /v1/pools/{}/disks', body: { schema: 'PoolAddDisk', fields: ['path', 'reserve', 'size', 'wipe'] } })
+    expect(operations.find(({ id }) => id === 'add_disk')).toEqual({ id: 'add_disk', call: 'POST /v1/pools/{}/disks', parameters: ['node', 'dry_run'], body: { schema: 'PoolAddDisk', fields: ['path', 'reserve', 'size', 'wipe'] } })
   })
 })
 
 describe('the console', () => {
-  const asked = new Set(sourcesOfConsole.flatMap(callsOf))
+  const made = sourcesOfConsole.flatMap(callsOf)
+  const asked = new Set(made.map((one) => one.call))
 
   it('can do what the API can', () => {
     expect(namesOf(operations.filter((operation) => !asked.has(operation.call)))).toEqual(Object.keys(NOT_IN_THE_CONSOLE).sort())
@@ -120,10 +205,14 @@ describe('the console', () => {
   it('lets people say all that a request can', () => {
     const unsent = operations.flatMap(({ id, call, body }) => {
       if (!body || id in NOT_IN_THE_CONSOLE) return []
-      const files = sourcesOfConsole.filter((source) => callsOf(source).includes(call) || new RegExp(`\\b${body.schema}\\b`).test(source)).join('\n')
+      const files = sourcesOfConsole.filter((source) => callsOf(source).some((one) => one.call === call) || new RegExp(`\\b${body.schema}\\b`).test(source)).join('\n')
       return body.fields.filter((field) => !new RegExp(`[{,\\s]${field}\\s*[:,}]|\\.${field} = `).test(files)).map((field) => `${id} ${field}`)
     })
     expect(unsent.sort()).toEqual(Object.keys(NOT_SENT).sort())
+  })
+
+  it('says behind the question mark what a call can have there', () => {
+    expect(leftOut([...made, ...sourcesOfConsole.flatMap(triedOf)])).toEqual(Object.keys(NO_PARAMETER_OF_THE_CONSOLE).sort())
   })
 })
 
@@ -131,9 +220,14 @@ describe('the command line', () => {
   const methods = callsOfClient()
   const sourcesOfCommandLine = sources('crates/ursa/src/cli', (name) => name.endsWith('.rs') && !name.endsWith('tests.rs'))
   const used = new Set(sourcesOfCommandLine.flatMap((source) => [...source.replace(/#\[cfg\(test\)\]\nmod tests \{.*/s, '').matchAll(/\bclient\s*\.(\w+)\(/g)].map(([, name]) => name!)))
+  const made = [...methods].filter(([name]) => used.has(name)).flatMap(([, calls]) => calls)
 
   it('can do what the API can', () => {
-    const asked = new Set([...methods].filter(([name]) => used.has(name)).flatMap(([, calls]) => calls))
+    const asked = new Set(made.map((one) => one.call))
     expect(namesOf(operations.filter((operation) => !asked.has(operation.call)))).toEqual(Object.keys(NOT_ON_THE_COMMAND_LINE).sort())
+  })
+
+  it('says behind the question mark what a call can have there', () => {
+    expect(leftOut(made)).toEqual(Object.keys(NO_PARAMETER_OF_THE_COMMAND_LINE).sort())
   })
 })

@@ -167,8 +167,7 @@ export const useHistory = (series: string[], seconds: number, points: number, cl
     queryKey: ['history', series, seconds, points, cluster],
     queryFn: () => {
       const to = Math.floor(Date.now() / 1000)
-      const query = { series: series.join(), from: to - seconds, to, points, ...(cluster ? { node: 'all' } : {}) }
-      return data(api.GET('/v1/history', { params: { query } }))
+      return data(api.GET('/v1/history', { params: { query: { series: series.join(), from: to - seconds, to, points, ...(cluster ? { node: 'all' } : {}) } } }))
     },
     refetchInterval: LATER,
   })
@@ -185,8 +184,12 @@ export const useForecasts = () =>
 export type HostSetupWanted = paths['/v1/host-setup']['get']['parameters']['query']
 
 /** What a host needs to use volumes of a target. */
-export const useHostSetup = (query: HostSetupWanted) =>
-  useQuery({ queryKey: ['host-setup', query], queryFn: () => data(api.GET('/v1/host-setup', { params: { query } })), staleTime: Infinity })
+export const useHostSetup = ({ system, target, portals, naa, chap_user }: HostSetupWanted) =>
+  useQuery({
+    queryKey: ['host-setup', system, target, portals, naa, chap_user],
+    queryFn: () => data(api.GET('/v1/host-setup', { params: { query: { system, target, portals, naa, chap_user } } })),
+    staleTime: Infinity,
+  })
 
 export interface User {
   name: string
