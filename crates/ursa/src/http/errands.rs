@@ -458,7 +458,7 @@ impl Outcome {
         let code = serde_json::from_str::<Problem>(&self.body).ok().filter(|_| !status.is_success());
         let shown = match *method != Method::DELETE && status.is_success() {
             true => {
-                serde_json::from_str::<Volume>(&self.body).ok().map(|volume| written(&seen_from_here(volume)))
+                serde_json::from_str::<Volume>(&self.body).ok().map(|volume| written(&volumes::seen_from_here(volume)))
             }
             false => None,
         };
@@ -474,14 +474,6 @@ impl Outcome {
         }
         response
     }
-}
-
-/// What another node has said of a volume that has no copy on this one. If that node has it alone, its problem is the volume's.
-fn seen_from_here(mut volume: Volume) -> Volume {
-    volume.serving = false;
-    volume.problem = volume.problem.filter(|_| volume.node.is_some());
-    volume.copies.iter_mut().for_each(|copy| copy.here = false);
-    volume
 }
 
 #[cfg(test)]

@@ -18,7 +18,19 @@ use super::input::{Json, Parameters, Segments};
 use super::refusal::Refusal;
 use super::state::State;
 use super::there::OfNode;
-use super::volumes::deletion::Deletion;
+
+/// How to delete a target.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Deletion {
+    /// Delete its LUN maps, too.
+    #[serde(default)]
+    force: bool,
+    /// Say what would be done, and do nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
 
 /// Which map of a LUN.
 #[derive(Debug, Deserialize, IntoParams)]

@@ -13,7 +13,7 @@ use ::node::{Control, VolumeId, parts};
 use api::{Candidate, Missing, Volume};
 use axum::http::StatusCode;
 
-use super::{named, shown};
+use super::{named, seen_from_here, shown};
 use crate::http::peers::{self, ALONE, CALLED};
 use crate::http::refusal::Refusal;
 use crate::http::state::State;
@@ -89,11 +89,6 @@ fn next(page: &[Volume]) -> BTreeMap<u16, String> {
     }
     let full = told.into_iter().filter(|(_, (count, _))| *count >= A_PAGE);
     full.map(|(node, (_, last))| (node, format!("{ALONE} {last}"))).collect()
-}
-
-/// What another node has said of a volume that it has alone. Why it is not served only that node knows.
-fn seen_from_here(volume: Volume) -> Volume {
-    Volume { serving: false, ..volume }
 }
 
 /// What another node calls so, or why that is not known.

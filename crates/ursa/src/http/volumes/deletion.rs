@@ -21,7 +21,7 @@ use crate::size::Size;
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(in crate::http) struct VolumeDeletion {
+pub(in crate::http) struct Deletion {
     /// Delete its LUN maps, too.
     #[serde(default)]
     force: bool,
@@ -33,25 +33,12 @@ pub(in crate::http) struct VolumeDeletion {
     dry_run: bool,
 }
 
-/// How to delete.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(in crate::http) struct Deletion {
-    /// Delete its LUN maps, too.
-    #[serde(default)]
-    pub(in crate::http) force: bool,
-    /// Say what would be done, and do nothing.
-    #[serde(default)]
-    pub(in crate::http) dry_run: bool,
-}
-
 /// Deletes a volume with all its data.
 ///
 /// The target that was made with it goes, too, unless it has other maps or was given an alias or a secret.
 #[utoipa::path(
     delete, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "delete_volume",
-    params(("name" = String, Path, description = "The volume's name or identity"), VolumeDeletion),
+    params(("name" = String, Path, description = "The volume's name or identity"), Deletion),
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -62,7 +49,7 @@ pub(in crate::http) struct Deletion {
 pub(in crate::http) async fn delete(
     Extracted(state): Extracted<State>,
     Segments(name): Segments<String>,
-    Parameters(VolumeDeletion { force, node, dry_run }): Parameters<VolumeDeletion>,
+    Parameters(Deletion { force, node, dry_run }): Parameters<Deletion>,
 ) -> Result<Response, Refusal> {
     if dry_run {
         return would_delete(&state, (node, name), force).await;

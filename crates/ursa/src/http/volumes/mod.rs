@@ -191,6 +191,14 @@ fn shown(volume: VolumeStatus, me: Option<u16>, names: &BTreeMap<u16, String>) -
     }
 }
 
+/// What another node has said of a volume of which nothing is on this one. If that node has it alone, its problem is the volume's: why it is not served only that node knows.
+pub(super) fn seen_from_here(mut volume: Volume) -> Volume {
+    volume.serving = false;
+    volume.problem = volume.problem.filter(|_| volume.node.is_some());
+    volume.copies.iter_mut().for_each(|copy| copy.here = false);
+    volume
+}
+
 /// Target, LUN and host group.
 fn map((target, lun, host): (String, u16, String)) -> VolumeMap {
     VolumeMap { target, lun, host }
