@@ -458,7 +458,8 @@ impl Outcome {
         let code = serde_json::from_str::<Problem>(&self.body).ok().filter(|_| !status.is_success());
         let shown = match *method != Method::DELETE && status.is_success() {
             true => {
-                serde_json::from_str::<Volume>(&self.body).ok().map(|volume| written(&volumes::seen_from_here(volume)))
+                let volume = serde_json::from_str::<Volume>(&self.body).ok();
+                volume.map(|volume| written(&volumes::seen_from_here(volume)))
             }
             false => None,
         };
