@@ -1,5 +1,7 @@
 //! Any node answers for the whole cluster: two real nodes, one of which is killed.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -176,6 +178,57 @@ fn who_finds_no_place_is_told_what_was_looked_at() {
             rules == [(Some(2), Some("node_down".to_owned()))]
         })
     });
+}
+
+/// The stream of the events of all nodes, as one of them tells it.
+struct Stream {
+    connection: TcpStream,
+    /// What it has told so far.
+    text: String,
+}
+
+impl Stream {
+    fn of(node: &Node) -> Stream {
+        let token = api::LocalCredential::find(&node.api.to_string()).unwrap().token;
+        let mut connection = TcpStream::connect(node.api).unwrap();
+        // Something comes every ten seconds at least.
+        connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let head = format!(
+            "GET /v1/events/stream?node=all HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\n\r\n",
+            node.api
+        );
+        connection.write_all(head.as_bytes()).unwrap();
+        Stream { connection, text: String::new() }
+    }
+
+    /// Reads until it has told this.
+    fn until(&mut self, what: &str) {
+        let end = Instant::now() + Duration::from_secs(60);
+        let mut bytes = [0; 4096];
+        while !self.text.contains(what) {
+            assert!(Instant::now() < end, "{what}: not in time: {}", self.text);
+            let count = self.connection.read(&mut bytes).unwrap();
+            assert!(count > 0, "it has ended: {}", self.text);
+            self.text += &String::from_utf8_lossy(&bytes[..count]);
+        }
+    }
+}
+
+#[test]
+fn one_stream_tells_what_all_nodes_see_and_who_is_silent() {
+    let (first, second) = cluster();
+    let mut stream = Stream::of(&first);
+    stream.until("\nid: ");
+    second.ok(&["volume", "create", "db", "--size", "64M", "--on", "2"]);
+    stream.until("\"volume_made\"");
+    let directory = second.kill();
+    stream.until("event: missing\ndata: {\"node\":2,");
+    stream.until("\"node_lost\"");
+    let _second = Node::start_in(directory, &[]);
+    stream.until("event: back\ndata: {\"node\":2,");
+    stream.until("event: gap\ndata: {\"node\":2,");
+    stream.until("\"node_returned\"");
+    assert_eq!(stream.text.matches("\"volume_made\"").count(), 1, "it is told once: {}", stream.text);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! What nodes tell in a round comes in the order of time. While one of them has more than an answer holds, what others tell of later times is left to the next round. Where a reader is, it is told after each round,
 //! so that one that comes again goes on there: a round that it had in part comes again as a whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -126,9 +126,15 @@ struct Course {
     told: Told,
     /// The nodes that have not answered last.
     missing: BTreeMap<u16, Missing>,
+    /// The nodes that still tell what is older than the reader, which had nothing of them.
+    passing: BTreeSet<u16>,
 }
 
 impl Course {
+    fn from(place: Place) -> Course {
+        Course { place, told: Told::default(), missing: BTreeMap::new(), passing: BTreeSet::new() }
+    }
+
     /// What is new in these answers.
     fn next(&mut self, pages: BTreeMap<u16, Page>, missing: Vec<Missing>) -> Round {
         let mut messages = self.who_answers(&pages, missing);
@@ -136,14 +142,18 @@ impl Course {
         let horizon = full.filter_map(|page| page.items.last()).map(|last| last.at).min();
         let mut events = Vec::new();
         for (node, page) in pages {
-            let known = self.place.after.get(&node).copied();
+            let (known, told) = (self.place.after.get(&node).copied(), page.items.len());
             if let (true, Some(after)) = (page.gap, known) {
                 let node = Some(node).filter(|node| *node != NO_NUMBER);
                 messages.push(Message::Gap(Gap { node, after }));
             }
             let (mut items, next) = until(horizon, page, known.is_some());
-            if known.is_none() {
+            let has_more = told >= LIMIT_MAX || items.len() < told;
+            if self.passing.remove(&node) || known.is_none() {
                 items.retain(|event| event.at >= self.place.since);
+                if has_more {
+                    self.passing.insert(node);
+                }
             }
             if let Some(next) = next {
                 self.place.after.insert(node, next);
@@ -207,7 +217,7 @@ impl Follower {
     ) -> Result<Follower, Refusal> {
         let begins = place.is_none();
         let place = place.unwrap_or_else(|| Place { since: unix_now(), after: BTreeMap::new() });
-        let mut course = Course { place, told: Told::default(), missing: BTreeMap::new() };
+        let mut course = Course::from(place);
         let first = course.ask(state, asked, begins).await?;
         Ok(Follower { state: state.clone(), asked, course, first })
     }
@@ -307,7 +317,7 @@ mod tests {
 
     fn course(after: &[(u16, u64)]) -> Course {
         let place = Place { since: 100, after: after.iter().copied().collect() };
-        Course { place, told: Told::default(), missing: BTreeMap::new() }
+        Course::from(place)
     }
 
     fn missing(node: u16) -> Missing {
@@ -362,9 +372,19 @@ mod tests {
         let round = course.next([(2, of_2)].into(), Vec::new());
         assert_eq!(shown(&round), ["100 71 [2]"]);
         assert_eq!(course.place.after[&2], 71);
-        let question = course.place.question(3, false);
+        // More than an answer holds, and as it began in the middle of the second one.
+        let round = course.next([(3, many(0, LIMIT_MAX))].into(), Vec::new());
+        let last = LIMIT_MAX as u64;
+        assert_eq!((shown(&round).len(), round.is_more), (LIMIT_MAX - 100, true));
+        course.place.since = last + 5;
+        let more = page(vec![event(3, last + 1, last + 4, None), event(3, last + 2, last + 5, None)]);
+        let round = course.next([(3, more)].into(), Vec::new());
+        assert_eq!(shown(&round), [format!("{} {} [3]", last + 5, last + 2)]);
+        let set_back = page(vec![event(3, last + 3, 7, None)]);
+        assert_eq!(shown(&course.next([(3, set_back)].into(), Vec::new())).len(), 1, "it is new for sure");
+        let question = course.place.question(4, false);
         assert_eq!((question.after, question.limit), (Some(0), LIMIT_MAX));
-        let question = course.place.question(3, true);
+        let question = course.place.question(4, true);
         assert_eq!((question.after, question.limit), (None, 0));
     }
 
