@@ -30,7 +30,8 @@ const NOT_ON_THE_COMMAND_LINE: Record<string, string> = {
 }
 
 const BY_IDENTITY = 'it names volumes by their identity: there is one of it in the cluster'
-const THE_NEWEST = 'it shows the newest ones; the command line goes back in time'
+const BY_TIME = 'it goes back by time, which all nodes have: numbers are each node’s own'
+const MANY_AT_ONCE = 'it shows so many at once that a second seldom has more'
 const AS_TYPED = 'it would be asked for anew with each letter that is typed; the dialog says what becomes of it'
 
 /** What can stand behind the question mark of a call that the console makes, and never does. */
@@ -43,12 +44,10 @@ const NO_PARAMETER_OF_THE_CONSOLE: Record<string, string> = {
   'choose_strategy dry_run': 'the panel says what each choice does',
   'create_map node': BY_IDENTITY,
   'delete_volume node': BY_IDENTITY,
-  'list_audit before': THE_NEWEST,
-  'list_audit skip': THE_NEWEST,
-  'list_audit until': THE_NEWEST,
-  'list_events after': THE_NEWEST,
-  'list_events skip': THE_NEWEST,
-  'list_events until': THE_NEWEST,
+  'list_audit before': BY_TIME,
+  'list_audit skip': MANY_AT_ONCE,
+  'list_events after': BY_TIME,
+  'list_events skip': MANY_AT_ONCE,
   'show_verification node': BY_IDENTITY,
   'verify_volume node': BY_IDENTITY,
 }

@@ -132,16 +132,16 @@ const EVENTS_MAX = 200
 /** A node by its number, or all of them. */
 export type OfNode = number | 'all'
 
-const eventsOf = (node: OfNode) =>
+const eventsOf = (node: OfNode, until?: number) =>
   queryOptions({
-    queryKey: ['events', node],
-    queryFn: () => data(api.GET('/v1/events', { params: { query: { limit: EVENTS_MAX, node: String(node) } } })),
+    queryKey: ['events', node, until],
+    queryFn: () => data(api.GET('/v1/events', { params: { query: { limit: EVENTS_MAX, node: String(node), ...(until === undefined ? {} : { until }) } } })),
     refetchInterval: SOON,
   })
 
-/** In the order in which they have happened. */
-export const useEvents = (node: OfNode = 'all') => useQuery({ ...eventsOf(node), select: itemsOf })
-export const useMissingEvents = (node: OfNode = 'all') => useQuery({ ...eventsOf(node), select: missingOf }).data ?? NONE
+/** In the order in which they have happened: the newest, or those that had happened until then, in seconds since 1970. */
+export const useEvents = (node: OfNode = 'all', until?: number) => useQuery({ ...eventsOf(node, until), select: itemsOf })
+export const useMissingEvents = (node: OfNode = 'all', until?: number) => useQuery({ ...eventsOf(node, until), select: missingOf }).data ?? NONE
 
 const JOBS = queryOptions({
   queryKey: ['jobs', 'all'],
@@ -206,23 +206,13 @@ export interface Token {
   made_by: string
 }
 
-export interface AuditEntry {
-  id: number
-  at: number
-  who: string
-  by?: string | null
-  address: string
-  action: string
-  status: number
-  code?: string | null
-  /** The node whose log has it. */
-  node?: number | null
-  node_name?: string | null
-}
-
 export const useUsers = () => useQuery({ queryKey: ['users'], queryFn: async () => (await json<{ items: User[] }>('GET', '/v1/users')).items, refetchInterval: LATER })
 export const useTokens = () => useQuery({ queryKey: ['tokens'], queryFn: async () => (await json<{ items: Token[] }>('GET', '/v1/tokens')).items, refetchInterval: LATER })
 
-/** What was asked of nodes, the newest first. */
-export const useAudit = (limit: number, node: OfNode) =>
-  useQuery({ queryKey: ['audit', limit, node], queryFn: () => json<Listed<AuditEntry>>('GET', `/v1/audit?limit=${limit}&node=${node}`), refetchInterval: SOON * 2 })
+/** What was asked of nodes, the newest first; with a time, until then, in seconds since 1970. */
+export const useAudit = (limit: number, node: OfNode, until?: number) =>
+  useQuery({
+    queryKey: ['audit', limit, node, until],
+    queryFn: () => data(api.GET('/v1/audit', { params: { query: { limit, node: String(node), ...(until === undefined ? {} : { until }) } } })),
+    refetchInterval: SOON * 2,
+  })

@@ -9,7 +9,7 @@ import { Panel } from '../parts/Panel'
 import { Empty, ProblemAlert } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
 import { State } from '../parts/State'
-import { keyOf } from '../words/events'
+import { keyOf, secondsOf } from '../words/events'
 
 export function Events() {
   const me = useMe()
@@ -17,24 +17,29 @@ export function Events() {
   const [chosen, setChosen] = useState('all')
   // Chosen, and taken out of the cluster since.
   const node = nodes.find((one) => String(one.id) === chosen)?.id ?? 'all'
+  const [moment, setMoment] = useState('')
+  const until = secondsOf(moment)
   return (
     <Stack gap="md">
       <Group justify="space-between" align="flex-end">
         <Title order={1} size="h3">
           Events and audit
         </Title>
-        {nodes.length > 1 && (
-          <Select
-            label="Node"
-            data={[{ value: 'all', label: 'All nodes' }, ...nodes.map((one) => ({ value: String(one.id), label: `${one.name} (node ${one.id})` }))]}
-            value={String(node)}
-            onChange={(value) => setChosen(value ?? 'all')}
-            allowDeselect={false}
-          />
-        )}
+        <Group gap="sm" align="flex-end">
+          <TextInput type="datetime-local" label="Until" value={moment} onChange={(event) => setMoment(event.currentTarget.value)} />
+          {nodes.length > 1 && (
+            <Select
+              label="Node"
+              data={[{ value: 'all', label: 'All nodes' }, ...nodes.map((one) => ({ value: String(one.id), label: `${one.name} (node ${one.id})` }))]}
+              value={String(node)}
+              onChange={(value) => setChosen(value ?? 'all')}
+              allowDeselect={false}
+            />
+          )}
+        </Group>
       </Group>
-      <EventsPanel node={node} />
-      {me?.role === 'admin' && <AuditPanel node={node} inCluster={nodes.length > 0} />}
+      <EventsPanel node={node} until={until} />
+      {me?.role === 'admin' && <AuditPanel node={node} until={until} inCluster={nodes.length > 0} />}
       {me && me.role !== 'admin' && (
         <Panel title="Audit">
           <Empty>Who did what is for admins to read; you are {me.role === 'operator' ? 'an operator' : 'a viewer'}.</Empty>
@@ -47,9 +52,15 @@ export function Events() {
 /** So many events are shown at once; the audit log is below them. */
 const EVENTS_PAGE = 30
 
-function EventsPanel({ node }: { node: OfNode }) {
-  const events = useEvents(node)
-  const missing = useMissingEvents(node)
+/** Of which node, and those that had happened until then, in seconds since 1970; the newest without that. */
+interface Wanted {
+  node: OfNode
+  until: number | undefined
+}
+
+function EventsPanel({ node, until }: Wanted) {
+  const events = useEvents(node, until)
+  const missing = useMissingEvents(node, until)
   const [severity, setSeverity] = useState('all')
   const [text, setText] = useState('')
   const [many, setMany] = useState(EVENTS_PAGE)
@@ -66,7 +77,7 @@ function EventsPanel({ node }: { node: OfNode }) {
           <SegmentedControl value={severity} onChange={setSeverity} data={[{ value: 'all', label: 'All' }, { value: 'bad', label: 'Warnings and worse' }]} />
           <TextInput aria-label="Filter" placeholder="Volume, node or code" value={text} onChange={(event) => setText(event.currentTarget.value)} />
         </Group>
-        {events.data && shown.length === 0 && <Empty>{events.data.length === 0 ? 'Nothing has happened yet that is worth a line.' : 'No event is like that. Change the filter.'}</Empty>}
+        {events.data && shown.length === 0 && <Empty>{events.data.length === 0 ? (until === undefined ? 'Nothing has happened yet that is worth a line.' : 'Nothing that had happened until then is remembered.') : 'No event is like that. Change the filter.'}</Empty>}
         {shown.slice(0, many).map((event) => (
           <EventLine key={keyOf(event)} event={event} full />
         ))}
@@ -85,16 +96,16 @@ const PAGE = 100
 /** As the API has it. */
 const AUDIT_MAX = 1000
 
-function AuditPanel({ node, inCluster }: { node: OfNode; inCluster: boolean }) {
+function AuditPanel({ node, until, inCluster }: Wanted & { inCluster: boolean }) {
   const [limit, setLimit] = useState(PAGE)
-  const audit = useAudit(limit, node)
+  const audit = useAudit(limit, node, until)
   const entries = audit.data?.items
   return (
     <Panel title="Audit" at={audit.dataUpdatedAt} note="What was asked of which node, by whom, and what became of it; the newest first.">
       <MissingNote what="Entries" missing={audit.data?.missing ?? []} />
       {audit.error && <ProblemAlert error={audit.error} what="The audit log cannot be read" />}
       {entries?.length === 0 ? (
-        <Empty>Nothing has been changed yet.</Empty>
+        <Empty>{until === undefined ? 'Nothing has been changed yet.' : 'Nothing that was changed until then is written down.'}</Empty>
       ) : (
         <Rows width={700} head={['When', inCluster && 'Node', 'Who', 'From', 'What', 'Answer']}>
           {(entries ?? []).map((entry) => (

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { keyOf, seenBy } from './events'
+import { keyOf, secondsOf, seenBy } from './events'
 
 describe('events of all nodes', () => {
   it('are told apart by the node that has counted them', () => {
@@ -12,5 +12,11 @@ describe('events of all nodes', () => {
     expect(seenBy({ seen_by: [3, 1, 2] })).toBe('seen by nodes 1, 2 and 3')
     expect(seenBy({ seen_by: [5, 4, 3, 2, 1] })).toBe('seen by nodes 1, 2, 3 and 2 more')
     expect(seenBy({})).toBeUndefined()
+  })
+  it('are asked for until a moment', () => {
+    expect(secondsOf('1970-01-02T00:00Z')).toBe(86_400)
+    expect(secondsOf('2026-11-23T08:05')).toBe(new Date(2026, 10, 23, 8, 5).getTime() / 1000)
+    expect(secondsOf('')).toBeUndefined()
+    expect(secondsOf('1900-01-01T00:00Z')).toBeUndefined()
   })
 })
