@@ -9,7 +9,7 @@ use e2e::Node;
 use e2e::http::Http;
 use serde_json::Value;
 
-use crate::cluster::{cluster_of_three, wait, wait_until_in_sync};
+use crate::cluster::{cluster_of_three, pausable_job, wait, wait_until_in_sync};
 
 /// Until a change has taken effect, or figures have come: they are measured every ten seconds.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -61,13 +61,8 @@ fn a_volume_is_changed_through_a_node_that_has_no_copy() {
 
     // A sync stands still for as long as node 3 is told so.
     done(&nodes, &["node", "maintenance", "2", "on"]);
-    let job = || -> Option<String> {
-        let jobs = told(&nodes, &["job", "list"]);
-        let job = jobs.as_array()?.iter().find(|job| job["can_be_paused"] == true)?;
-        Some(job["id"].as_str()?.to_owned())
-    };
-    wait(LIMIT, "there is something to copy", || job().is_some());
-    let job = job().expect("it was there just now");
+    wait(LIMIT, "there is something to copy", || pausable_job(&nodes[2]).is_some());
+    let job = pausable_job(&nodes[2]).expect("it was there just now");
     assert_eq!(told(&nodes, &["job", "pause", &job])["state"], "paused");
     done(&nodes, &["node", "maintenance", "2", "off"]);
     assert_eq!(told(&nodes, &["job", "show", &job])["state"], "paused");

@@ -218,6 +218,13 @@ pub fn wait_until_in_sync(node: &Node, volume: &str) {
     wait(SYNC_LIMIT, &format!("all copies of {volume} in sync"), in_sync);
 }
 
+/// A copy that is not in sync, as a job that can be paused.
+pub fn pausable_job(node: &Node) -> Option<String> {
+    let jobs = node.ursa_json(&["job", "list"]);
+    let job = jobs.as_array()?.iter().find(|job| job["can_be_paused"] == true)?;
+    Some(job["id"].as_str()?.to_owned())
+}
+
 #[track_caller]
 pub fn wait(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + limit;

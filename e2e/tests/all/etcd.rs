@@ -1,5 +1,6 @@
 //! Two nodes whose cluster has its record in a site's etcd: Debian's, of one member, on loopback.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const REFUSAL_MAX: Duration = Duration::from_secs(15);
 
 /// An etcd of one member; it ends with this.
-struct Etcd {
+pub struct Etcd {
     child: Child,
     client: SocketAddr,
     peer: SocketAddr,
@@ -31,7 +32,7 @@ struct Etcd {
 }
 
 impl Etcd {
-    fn start() -> Etcd {
+    pub fn start() -> Etcd {
         let data = TempDir::new().expect("a temporary directory can be made");
         let (client, peer) = (ports::free(), ports::free());
         let child = Etcd::spawn(&data, client, peer);
@@ -51,12 +52,30 @@ impl Etcd {
         child.expect("etcd can be started: Debian's package etcd-server")
     }
 
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("http://{}", self.client)
     }
 
     fn wait(&self) {
         wait(LIMIT, "etcd", || TcpStream::connect(self.client).is_ok());
+    }
+
+    /// Has it carry out no change any more, or again. It answers questions all the time, as an etcd does whose members differ (its alarm CORRUPT). Its
+    /// alarm NOSPACE is none for changes like ours: version 3.4 does not count what is in a transaction within one.
+    pub fn refuse_changes(&self, refuse: bool) {
+        let action = if refuse { "ACTIVATE" } else { "DEACTIVATE" };
+        let body = format!(r#"{{"action":"{action}","alarm":"CORRUPT"}}"#);
+        let head = format!(
+            "POST /v3/maintenance/alarm HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            self.client,
+            body.len()
+        );
+        let mut stream = TcpStream::connect(self.client).expect("it listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("it can be limited");
+        stream.write_all((head + &body).as_bytes()).expect("it is read");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the answer ends");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
     fn kill(&mut self) {
@@ -129,6 +148,26 @@ fn refusal(node: &Node, arguments: &[&str]) -> String {
     refused.output
 }
 
+/// Two nodes of a cluster that has its record there from the start.
+pub fn cluster_of_two(etcd: &Etcd) -> [Node; 2] {
+    let url = etcd.url();
+    let nodes = [(); 2].map(|()| Node::start_with(&["--etcd", &url]));
+    let listen = || ports::free().to_string();
+    nodes[0].ursa(&["node", "init", "--listen", &listen()]).expect_ok();
+    let made = nodes[0].ursa_json(&["node", "token"]);
+    let token = made["token"].as_str().expect("a token was made");
+    nodes[1].ursa(&["node", "join", token, "--listen", &listen()]).expect_ok();
+    wait(LIMIT, "two nodes", || nodes.iter().all(both_up));
+    nodes
+}
+
+/// In etcd no node has a vote.
+fn both_up(node: &Node) -> bool {
+    let list = node.ursa_json(&["node", "list"]);
+    let list = list.as_array().expect("a list");
+    list.len() == 2 && list.iter().all(|node| node["up"] == true && node["votes"] == false)
+}
+
 #[test]
 fn a_cluster_has_its_record_in_etcd() {
     let mut etcd = Etcd::start();
@@ -150,11 +189,6 @@ fn a_cluster_has_its_record_in_etcd() {
     let witness = refusal(&nodes[1], &[&join[..], &["--witness"]].concat());
     assert!(witness.contains("nothing for a witness to vote on"), "{witness}");
     nodes[1].ursa(&join).expect_ok();
-    let both_up = |node: &Node| {
-        let list = node.ursa_json(&["node", "list"]);
-        let list = list.as_array().expect("a list").clone();
-        list.len() == 2 && list.iter().all(|node| node["up"] == true && node["votes"] == false)
-    };
     wait(LIMIT, "two nodes", || nodes.iter().all(both_up));
     for (command, said) in [
         (&["node", "prefer", "1"][..], "no node needs to be preferred"),

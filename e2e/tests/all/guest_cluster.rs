@@ -1,19 +1,28 @@
-//! The Linux kernel's initiator, dm-multipath and reservations, in a guest, as a host of a volume that two nodes have.
+//! The Linux kernel's initiator, dm-multipath and reservations, in a guest, as a host of a volume that two or three nodes have.
+
+use std::time::Duration;
 
 use e2e::{Export, Guest, Node};
 use serde_json::Value;
 
-use crate::cluster::{cluster_of_three, wait_until_in_sync};
+use crate::cluster::{cluster_of_three, pausable_job, wait, wait_until_in_sync};
+use crate::etcd::{Etcd, cluster_of_two};
 use crate::guest::script;
 
 const TARGET: &str = "iqn.2026-11.io.ursa:shared";
 
-/// Makes a volume with copies on the first two nodes: what leads to it by one portal of each.
-fn create(nodes: &[Node; 3], name: &str) -> Export {
+/// Until nodes have found out and decided something by themselves.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A doubt is *transitioning* for a second and a half. An emulated host that got no time in it is given another one.
+const DOUBTS_MAX: usize = 3;
+
+/// Makes the volume `db` with copies on these nodes: what leads to it by one portal of each of the first two.
+fn create(nodes: &[Node], on: &str) -> Export {
     nodes[0]
-        .ursa(&["volume", "create", name, "--size", "128M", "--on", "1,2", "--target", TARGET])
+        .ursa(&["volume", "create", "db", "--size", "128M", "--on", on, "--target", TARGET])
         .expect_ok();
-    wait_until_in_sync(&nodes[0], name);
+    wait_until_in_sync(&nodes[0], "db");
     let portals = nodes[..2].iter().map(|node| node.portals()[0]).collect();
     Export { portals, target: TARGET.to_owned(), lun: 0, chap: None }
 }
@@ -29,13 +38,31 @@ fn host_setup(node: &Node, export: &Export) -> String {
     format!("cat >/run/host-setup <<'PRINTED'\n{text}PRINTED")
 }
 
+/// Runs a script that begins with `ways`; gives what it prints.
+#[track_caller]
+fn look(guest: &Guest, export: &Export, variables: &str, script: &str) -> String {
+    guest.run(export, &format!("{variables}\n{}", script!("ways")), script).expect_ok()
+}
+
+/// Waits until the guest has its ways in these states; gives what was told of them then.
+#[track_caller]
+fn wait_for_paths(guest: &Guest, export: &Export, wanted: &str) -> String {
+    look(guest, export, &format!("WANTED='{wanted}'"), script!("paths"))
+}
+
+/// All copies have the same data.
+#[track_caller]
+fn verify(node: &Node) {
+    let found = node.ursa_json(&["volume", "verify", "db"]);
+    assert_eq!(found["equal"], Value::Bool(true), "{found}");
+}
+
 #[test]
 fn multipath_goes_on_without_a_node_and_takes_it_back() {
     let mut nodes = cluster_of_three();
-    let export = create(&nodes, "db");
+    let export = create(&nodes, "1,2");
     let Some(guest) = Guest::start("crash") else { return };
-    let states =
-        |wanted: &str| guest.run(&export, &format!("WANTED='{wanted}'"), script!("paths")).expect_ok();
+    let states = |wanted: &str| wait_for_paths(&guest, &export, wanted);
     guest.run(&export, &host_setup(&nodes[0], &export), script!("host-setup")).expect_ok();
     guest.run(&export, "", script!("write-on")).expect_ok();
     states("active active");
@@ -49,14 +76,82 @@ fn multipath_goes_on_without_a_node_and_takes_it_back() {
     wait_until_in_sync(&nodes[0], "db");
     states("active active");
     guest.run(&export, "", script!("write-end")).expect_ok();
-    let found = nodes[0].ursa_json(&["volume", "verify", "db"]);
-    assert_eq!(found["equal"], Value::Bool(true), "{found}");
+    verify(&nodes[0]);
+}
+
+/// A third copy misses writes and is given none of them for now: so long has it a source, which is not the optimized way to the volume.
+#[test]
+fn multipath_spares_the_node_that_brings_another_one_up_to_date() {
+    let nodes = cluster_of_three();
+    let export = create(&nodes, "1,2,3");
+    let Some(guest) = Guest::start("source") else { return };
+    guest.run(&export, &host_setup(&nodes[0], &export), script!("host-setup")).expect_ok();
+    guest.run(&export, "", script!("write-on")).expect_ok();
+    wait_for_paths(&guest, &export, "active active");
+    nodes[0].ursa(&["node", "maintenance", "3", "on"]).expect_ok();
+    wait(LIMIT, "there is something to copy", || pausable_job(&nodes[0]).is_some());
+    let job = pausable_job(&nodes[0]).expect("it was there just now");
+    nodes[0].ursa(&["job", "pause", &job]).expect_ok();
+    nodes[0].ursa(&["node", "maintenance", "3", "off"]).expect_ok();
+
+    // Which of the two it asks is its own affair.
+    let seen = wait_for_paths(&guest, &export, "non-optimized active|active non-optimized");
+    let source = usize::from(!seen.contains("states: non-optimized active"));
+    let told = ["told 103", "told 013"][source];
+    assert_eq!(seen.matches(told).count(), 2, "both nodes tell the same of all three, {told:?}: {seen}");
+    let portals = Guest::portals(&export);
+    let ways = format!("SOURCE='{}' OPTIMIZED='{}'", portals[source], portals[1 - source]);
+    look(&guest, &export, &ways, script!("detour"));
+
+    nodes[0].ursa(&["job", "resume", &job]).expect_ok();
+    wait_until_in_sync(&nodes[0], "db");
+    wait_for_paths(&guest, &export, "active active");
+    guest.run(&export, "", script!("write-end")).expect_ok();
+    verify(&nodes[0]);
+}
+
+/// With an etcd that answers and changes nothing, a node whose other one has fallen silent can neither have it taken out nor learn that it was taken out itself.
+#[test]
+fn the_kernel_sees_a_node_that_does_not_know_whether_it_may_go_on() {
+    let etcd = Etcd::start();
+    let mut nodes = cluster_of_two(&etcd);
+    let export = create(&nodes, "1,2");
+    let Some(guest) = Guest::start("doubt") else { return };
+    guest.run(&export, &host_setup(&nodes[0], &export), script!("host-setup")).expect_ok();
+    let mut all_seen = Vec::new();
+    let is_seen = (0..DOUBTS_MAX).any(|_| {
+        wait_for_paths(&guest, &export, "active active");
+        let seen = seen_in_doubt(&etcd, &mut nodes, &guest, &export);
+        let told = seen.lines().any(|line| line.starts_with('f'));
+        let known = seen.lines().any(|line| line.ends_with(" transitioning"));
+        all_seen.push(seen);
+        told && known
+    });
+    assert!(is_seen, "no kernel saw that the node was transitioning: {all_seen:#?}");
+    wait_for_paths(&guest, &export, "active active");
+    verify(&nodes[0]);
+}
+
+/// What the guest saw until the first node was unavailable, while the second one stood still: a line each time that what the first one told of both, or how
+/// the kernel had the way to it, was something else. At the end both are in sync.
+fn seen_in_doubt(etcd: &Etcd, nodes: &mut [Node; 2], guest: &Guest, export: &Export) -> String {
+    look(guest, export, "", script!("watch"));
+    etcd.refuse_changes(true);
+    let frozen = nodes[1].freeze();
+    let seen = look(guest, export, "", script!("doubt"));
+    etcd.refuse_changes(false);
+    // Otherwise it might be the second one that goes on.
+    wait(LIMIT, "the first node goes on", || nodes[0].ursa_json(&["volume", "show", "db"])["serving"] == true);
+    drop(frozen);
+    wait_until_in_sync(&nodes[0], "db");
+    look(guest, export, "", script!("doubt-over"));
+    seen
 }
 
 #[test]
 fn what_one_node_has_promised_the_other_keeps() {
     let mut nodes = cluster_of_three();
-    let export = create(&nodes, "db");
+    let export = create(&nodes, "1,2");
     let Some(guest) = Guest::start("promised") else { return };
     guest.run(&export, "", script!("two-hosts")).expect_ok();
     guest.run(&export, "", script!("reservations")).expect_ok();
