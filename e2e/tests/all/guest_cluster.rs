@@ -19,9 +19,7 @@ const DOUBTS_MAX: usize = 3;
 
 /// Makes the volume `db` with copies on these nodes: what leads to it by one portal of each of the first two.
 fn create(nodes: &[Node], on: &str) -> Export {
-    nodes[0]
-        .ursa(&["volume", "create", "db", "--size", "128M", "--on", on, "--target", TARGET])
-        .expect_ok();
+    nodes[0].ursa(&["volume", "create", "db", "--size", "128M", "--on", on, "--target", TARGET]).expect_ok();
     wait_until_in_sync(&nodes[0], "db");
     let portals = nodes[..2].iter().map(|node| node.portals()[0]).collect();
     Export { portals, target: TARGET.to_owned(), lun: 0, chap: None }
@@ -141,7 +139,8 @@ fn seen_in_doubt(etcd: &Etcd, nodes: &mut [Node; 2], guest: &Guest, export: &Exp
     let seen = look(guest, export, "", script!("doubt"));
     etcd.refuse_changes(false);
     // Otherwise it might be the second one that goes on.
-    wait(LIMIT, "the first node goes on", || nodes[0].ursa_json(&["volume", "show", "db"])["serving"] == true);
+    let goes_on = || nodes[0].ursa_json(&["volume", "show", "db"])["serving"] == true;
+    wait(LIMIT, "the first node goes on", goes_on);
     drop(frozen);
     wait_until_in_sync(&nodes[0], "db");
     look(guest, export, "", script!("doubt-over"));
