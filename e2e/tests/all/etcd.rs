@@ -151,7 +151,8 @@ fn refusal(node: &Node, arguments: &[&str]) -> String {
 /// Two nodes of a cluster that has its record there from the start.
 pub fn cluster_of_two(etcd: &Etcd) -> [Node; 2] {
     let url = etcd.url();
-    let nodes = [(); 2].map(|()| Node::start_with(&["--etcd", &url]));
+    let start = || Node::start_with(&["--etcd", &url]);
+    let nodes = [start(), start()];
     let listen = || ports::free().to_string();
     nodes[0].ursa(&["node", "init", "--listen", &listen()]).expect_ok();
     let made = nodes[0].ursa_json(&["node", "token"]);
