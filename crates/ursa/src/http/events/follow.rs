@@ -401,7 +401,11 @@ mod tests {
         assert!(round.is_more);
         assert_eq!(told.len(), 1 + LIMIT_MAX + 1);
         assert_eq!(told[..4], ["gap Some(3) 5", "200 1 [1]", "201 2 [1]", "201 70 [2]"]);
-        assert_eq!(course.place.after, [(1, LIMIT_MAX as u64), (2, 70), (3, 89)].into(), "the gap is told once");
+        assert_eq!(
+            course.place.after,
+            [(1, LIMIT_MAX as u64), (2, 70), (3, 89)].into(),
+            "the gap is told once"
+        );
     }
 
     #[test]

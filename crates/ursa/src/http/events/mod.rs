@@ -171,9 +171,9 @@ impl Question {
         let limit = limit_of(window.limit, LIMIT, LIMIT_MAX - skip)? + skip;
         match (after, until, asked) {
             (Some(_), _, Asked::All) => Err(invalid(OF_EACH)),
-            (Some(_), Some(_), _) => {
-                Err(invalid("`after` counts from an event on and `until` back from a time: ask for one of them"))
-            }
+            (Some(_), Some(_), _) => Err(invalid(
+                "`after` counts from an event on and `until` back from a time: ask for one of them",
+            )),
             _ => Ok(Question { after, until, limit, skip }),
         }
     }

@@ -401,6 +401,8 @@ fn a_session_with_another_node_is_ended_through_the_one_that_is_asked() {
         .detach();
     });
     let sessions = || second.get("/v1/sessions?node=1").json(200)["items"].as_array().unwrap().clone();
+    // It is listed a moment after its login was answered.
+    wait("it is logged in", || !sessions().is_empty());
     let number = sessions()[0]["tsih"].as_u64().unwrap();
     let end = |query: &str| second.delete(&format!("/v1/sessions/{number}{query}"));
     end("").refused(404, "session_not_found");

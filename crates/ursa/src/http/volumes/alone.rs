@@ -324,9 +324,8 @@ mod tests {
         let refused = found("db", &[], &[4]).only_or(not_found()).unwrap_err();
         assert!(refused.problem().hint.as_ref().unwrap().contains("node 4"), "{refused:?}");
         assert_eq!(code(refused), (404, "volume_not_found".into()));
-        let without = |nodes: &[u16], silent: &[u16]| {
-            found("db", nodes, silent).without_copies(not_found().into())
-        };
+        let without =
+            |nodes: &[u16], silent: &[u16]| found("db", nodes, silent).without_copies(not_found().into());
         let refused = without(&[2], &[4]);
         assert!(refused.problem().detail.contains("node 2 (server2)"), "{refused:?}");
         assert_eq!(code(refused), (409, "not_replicated".into()));
