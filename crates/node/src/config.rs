@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::control::Control;
+use crate::floating::Devices;
 use crate::port_numbers::NodeNumber;
 
 /// What a node shows another one, by what it is asked for.
@@ -111,6 +112,8 @@ pub struct Config {
     pub show: Show,
     /// How the node carries out what another node of its cluster was asked for, and cannot itself: it has no copy of the volume.
     pub carry: Carry,
+    /// How floating addresses come to the machine's network devices, and leave them.
+    pub devices: Devices,
     /// The wall clock, in seconds since 1970: when tokens expire.
     pub unix_now: fn() -> u64,
 }
@@ -155,6 +158,7 @@ impl Default for Config {
             record: RecordEngine::Embedded,
             show: Show::default(),
             carry: Carry::default(),
+            devices: Devices::default(),
             unix_now: || 0,
         }
     }

@@ -10,6 +10,7 @@ pub mod config;
 pub mod control;
 pub mod copies;
 pub mod events;
+pub mod floating;
 mod histogram;
 pub mod parts;
 mod port_numbers;
@@ -102,6 +103,9 @@ async fn stop() {
             })
             .await;
         }
+    }
+    if let Some(control) = shard.control() {
+        control.give_up_addresses().await;
     }
     let flushes = shard.units().into_iter().map(|unit| async move {
         let flushed = rt::timeout(FLUSH_DEADLINE, unit.volume().flush()).await;

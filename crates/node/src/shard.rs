@@ -5,7 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use crate::access::{Access, Concerned};
 use crate::config::Config;
 use crate::control::Control;
 use crate::copies::Copies;
+use crate::floating::FloatingPortal;
 use crate::port_numbers::{NodeNumber, PortNumbers};
 use crate::session::Session;
 use crate::unit::{Unit, Waiting};
@@ -40,6 +41,8 @@ pub struct Shard {
     disks: RefCell<BTreeMap<PoolId, CoreDisks>>,
     /// Where the node listens.
     portals: RefCell<Vec<SocketAddr>>,
+    /// At which floating addresses it is reached besides, by address.
+    floating: RefCell<BTreeMap<IpAddr, Vec<FloatingPortal>>>,
     /// Where the other nodes of the cluster do.
     peer_portals: RefCell<BTreeMap<NodeNumber, Vec<SocketAddr>>>,
     /// On core 0, once it has started.
@@ -63,6 +66,7 @@ impl Shard {
             draining: Cell::new(false),
             disks: RefCell::default(),
             portals: RefCell::default(),
+            floating: RefCell::default(),
             peer_portals: RefCell::default(),
             control: RefCell::default(),
             copies: RefCell::default(),
@@ -120,6 +124,25 @@ impl Shard {
     /// The node listens at these addresses.
     pub fn set_portals(&self, portals: Vec<SocketAddr>) {
         self.portals.replace(portals);
+    }
+
+    /// The portals of the floating addresses that are on this node.
+    pub(crate) fn floating(&self) -> Vec<FloatingPortal> {
+        self.floating.borrow().values().flatten().copied().collect()
+    }
+
+    /// The portal group of a floating address that is on this node; `None`: it is none.
+    pub(crate) fn floating_group(&self, address: IpAddr) -> Option<u16> {
+        self.floating.borrow().get(&address)?.first().map(|portal| portal.group)
+    }
+
+    /// A floating address has these portals on this node; none: it is not here.
+    pub(crate) fn set_floating(&self, address: IpAddr, portals: Vec<FloatingPortal>) {
+        let mut floating = self.floating.borrow_mut();
+        match portals.is_empty() {
+            true => drop(floating.remove(&address)),
+            false => drop(floating.insert(address, portals)),
+        }
     }
 
     /// By which numbers initiators know the node's ports.

@@ -5,6 +5,7 @@
 //! end ([`change`]); none of them is on the way of I/O. What a change needs of the wall clock it is told by the caller.
 
 mod access;
+mod addresses;
 mod change;
 mod cluster;
 mod copies;
@@ -47,6 +48,7 @@ use store::{Host, Pool, RamBudget, StoreError};
 
 pub(crate) use self::access::{HOSTS, TARGETS};
 pub use self::access::{MapSpec, TargetSpec};
+pub use self::addresses::{AddressSpec, AddressStatus};
 use self::change::Changes;
 pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work};
 pub use self::cluster::{EnterError, Member, Place};
@@ -78,6 +80,7 @@ pub(crate) use self::volumes::show_capacity;
 pub use self::volumes::{NewVolume, VolumeStatus};
 pub use self::will::LastWill;
 use crate::events::Events;
+use crate::floating::Floating;
 use crate::port_numbers::NodeNumber;
 use crate::portal::Registry;
 use crate::record::Record;
@@ -108,6 +111,8 @@ pub struct Control {
     shown_portals: RefCell<BTreeMap<NodeNumber, Vec<SocketAddr>>>,
     /// Copies of volumes that were made for other nodes, which have not told the cluster's record of them yet.
     being_made: RefCell<BTreeSet<VolumeId>>,
+    /// What it has of floating addresses.
+    floating: Floating,
     events: Events,
     verifications: Verifications,
     ended: EndedJobs,
@@ -151,6 +156,11 @@ impl Control {
     /// What happens here.
     pub(crate) fn events(&self) -> &Events {
         &self.events
+    }
+
+    /// What this node has of floating addresses.
+    pub(crate) fn floating(&self) -> &Floating {
+        &self.floating
     }
 
     /// All sessions by name.

@@ -22,6 +22,7 @@ use super::verifying::Verifications;
 use super::{Control, ControlError, ImportSpec, NewVolume, Opened, PoolSpec};
 use crate::config::Config;
 use crate::events::Events;
+use crate::floating::Floating;
 use crate::portal::{self, Registry};
 use crate::record::{Record, RecordError, set};
 
@@ -118,6 +119,7 @@ impl Control {
             shown_paths: RefCell::default(),
             shown_portals: RefCell::default(),
             being_made: RefCell::default(),
+            floating: Floating::new(),
             events: Events::default(),
             verifications: Verifications::default(),
             ended: EndedJobs::default(),

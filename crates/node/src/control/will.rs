@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::Control;
 use super::cluster::{EnterError, Member, Place, cluster_id, cluster_path};
 use crate::copies::{NODES, NodeEntry};
+use crate::floating::AddressOn;
 
 /// Between two attempts to reach a node that did not answer.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -24,6 +25,9 @@ pub struct LastWill {
     place: Place,
     /// Where its credentials are.
     directory: PathBuf,
+    /// The floating addresses that are on the machine.
+    #[serde(default)]
+    addresses: Vec<AddressOn>,
 }
 
 impl Control {
@@ -34,7 +38,8 @@ impl Control {
         let entries: Vec<NodeEntry> = keeper.list(NODES);
         let others = entries.into_iter().filter(|entry| entry.id != place.node);
         let members = others.map(|entry| Member { node: entry.id, addresses: entry.addresses }).collect();
-        Some(LastWill { place: Place { members, ..place }, directory: cluster_path() })
+        let addresses = self.addresses_on();
+        Some(LastWill { place: Place { members, ..place }, directory: cluster_path(), addresses })
     }
 }
 
@@ -46,6 +51,11 @@ impl LastWill {
     pub fn credentials(&self) -> Result<NodeCredentials, EnterError> {
         let cluster = cluster_id(&self.place)?;
         Ok(NodeCredentials::load(&self.directory, cluster, NodeId(self.place.node))?)
+    }
+
+    /// The floating addresses to take off the machine before anybody is told: whoever is, takes them at once.
+    pub fn addresses(&self) -> &[AddressOn] {
+        &self.addresses
     }
 
     /// Tells all other nodes that this life is over, side by side, and again for as long as they do not answer, until `limit` is over. Nobody may do this

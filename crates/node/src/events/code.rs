@@ -150,6 +150,15 @@ codes! {
     /// A host group was deleted.
     HOST_DELETED = "host_deleted", Info;
 
+    /// There is one more floating address.
+    ADDRESS_MADE = "address_made", Info;
+    /// There is one less.
+    ADDRESS_REMOVED = "address_removed", Info;
+    /// Another node has a floating address, or another life of one: the cause says why.
+    ADDRESS_MOVED = "address_moved", Info;
+    /// This node could not put a floating address on a device, or take it off.
+    ADDRESS_FAILED = "address_failed", Warning, "`ursa address list` says why: most often the right to change addresses is missing, or the device has another name here";
+
     /// An initiator has logged in to a target.
     SESSION_OPENED = "session_opened", Info;
     /// A session has ended in an orderly way.

@@ -1,6 +1,6 @@
 //! One connection's way through its login, on core 0.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use base::SendBatch;
@@ -71,7 +71,7 @@ async fn negotiate(stream: &Stream, peer: SocketAddr) -> Option<(Admitted, Login
         while let Some(event) = login.poll_event() {
             match event {
                 LoginEvent::Authorize(asked) => {
-                    login.authorize(authorize(&asked, peer));
+                    login.authorize(authorize(&asked, peer, stream.local_address().ip()));
                     request = Some(asked);
                 }
                 LoginEvent::Finish => {
@@ -151,13 +151,15 @@ fn chap(secrets: &[ChapSecret], target: Option<&ChapSecret>) -> Option<Chap> {
     })
 }
 
-/// Whether, and how, the initiator may log in.
-fn authorize(request: &LoginRequest, peer: SocketAddr) -> Authorization {
+/// Whether, and how, the initiator may log in that has come to `local`.
+fn authorize(request: &LoginRequest, peer: SocketAddr, local: IpAddr) -> Authorization {
     let shard = Shard::current();
     if shard.is_draining() {
         return Authorization::Deny(LoginStatus::ServiceUnavailable);
     }
-    let portal_group = shard.port_numbers().portal_group();
+    // A floating address has the same one wherever it is.
+    let floating = shard.floating_group(local.to_canonical());
+    let portal_group = floating.unwrap_or_else(|| shard.port_numbers().portal_group());
     // Discovery shows each initiator no more than what it may log in to.
     let Some(target) = &request.target else {
         let secrets = match shard.config().discovery_chap {

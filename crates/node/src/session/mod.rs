@@ -15,7 +15,7 @@ mod view;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -35,6 +35,7 @@ pub use self::join::Seat;
 pub use self::view::View;
 use crate::access::{ChapSecret, HostName, Target};
 use crate::control::{SessionStatus, Traffic};
+use crate::floating::FloatingPortal;
 use crate::port_numbers::{NodeNumber, PortNumbers};
 use crate::portal;
 use crate::shard::Shard;
@@ -204,6 +205,12 @@ impl Session {
     /// What it sees now.
     pub fn view(&self) -> Rc<View> {
         Rc::clone(&self.view.borrow())
+    }
+
+    /// Whether one of its connections came in at this address of the node.
+    pub fn comes_through(&self, address: IpAddr) -> bool {
+        let connections = self.connections.borrow();
+        connections.values().any(|connection| connection.local_address().ip().to_canonical() == address)
     }
 
     /// Ends it from above.
@@ -381,9 +388,12 @@ impl Session {
     fn visible_targets(&self, one: Option<&str>) -> Vec<TargetRecord> {
         let shard = Shard::current();
         let peer = &self.birth.peer;
-        let local: Vec<SocketAddr> =
+        let mut local: Vec<SocketAddr> =
             self.connections.borrow().values().map(|connection| connection.local_address()).collect();
-        let own = portal::addresses(&shard.portals(), &local, shard.port_numbers());
+        // These have a portal group of their own.
+        local.retain(|local| shard.floating_group(local.ip().to_canonical()).is_none());
+        let mut own = portal::addresses(&shard.portals(), &local, shard.port_numbers());
+        own.extend(shard.floating().iter().map(FloatingPortal::target_address));
         let access = shard.access();
         let (initiator, address) = (&peer.name.initiator.name, peer.address.ip());
         let targets: Vec<&Target> = match shard.config().discovery_chap {

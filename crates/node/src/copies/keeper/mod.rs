@@ -16,6 +16,7 @@ mod lasting;
 mod leaving;
 mod linked;
 mod listing;
+mod lives;
 mod opening;
 mod proposals;
 mod questions;
@@ -119,6 +120,8 @@ struct PeerState {
     leaving: Option<Incarnation>,
     /// The life that was heard last.
     life: Option<Incarnation>,
+    /// The last life whose process is known to be dead.
+    dead: Option<Incarnation>,
     /// When it was heard first.
     met: Option<Instant>,
     heard: Option<Instant>,
@@ -701,6 +704,7 @@ impl Keeper {
     pub(super) fn handle_death(self: &Rc<Self>, of: NodeId, life: Incarnation) {
         tracing::warn!(node = %of, incarnation = life.0, "the process of another node has died");
         self.note_death(of);
+        self.note_end_of(of, life);
         self.copies.with_leases(|leases| leases.handle_death(of, life));
         for kept in self.volumes.borrow_mut().values_mut() {
             if let Some((slot, _)) = kept.entry.copy_on(of) {

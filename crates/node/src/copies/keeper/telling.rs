@@ -23,6 +23,7 @@ use crate::events::code::{
     VOLUME_RENAMED,
 };
 use crate::events::{Code, Event, tell};
+use crate::floating::{ADDRESSES, HOLDERS, tell_address, tell_holder};
 
 /// What the record had at keys that have changed.
 pub(super) type Before = BTreeMap<String, Option<Versioned>>;
@@ -177,6 +178,10 @@ impl Keeper {
                 tell_target(self.pair(&key, before), &tell);
             } else if key.starts_with(HOSTS) {
                 tell_host(self.pair(&key, before), &tell);
+            } else if key.starts_with(ADDRESSES) {
+                tell_address(self.pair(&key, before), &tell);
+            } else if key.starts_with(HOLDERS) {
+                tell_holder(self.pair(&key, before), &|node| self.named(node), &tell);
             }
         }
     }

@@ -1,0 +1,211 @@
+//! Floating portal addresses: what administrators declare. [`crate::floating`] has nodes hold them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use replica::NodeId;
+
+use super::{Control, ControlError};
+use crate::copies::{Keeper, NodeEntry, json, node_key};
+use crate::floating::{
+    ADDRESSES, ADDRESSES_MAX, AddressEntry, AddressOn, FIRST_GROUP, HolderEntry, NEXT_GROUP, address_key,
+    holder_key,
+};
+
+/// The longest name of a network device: Linux's IFNAMSIZ without the zero.
+const DEVICE_BYTES_MAX: usize = 15;
+
+/// An address to be declared.
+#[derive(Clone, Debug)]
+pub struct AddressSpec {
+    /// The address.
+    pub address: IpAddr,
+    /// How many bits of it are its network's.
+    pub prefix: u8,
+    /// The network device that gets it, on each node; `None`: the one that has an address of the same network.
+    pub device: Option<String>,
+    /// The nodes that may have it; empty: all but witnesses.
+    pub nodes: Vec<u16>,
+    /// The node that is to have it when it can.
+    pub prefer: Option<u16>,
+}
+
+/// An address as administrators see it.
+#[derive(Clone, Debug)]
+pub struct AddressStatus {
+    /// As it was declared.
+    pub spec: AddressSpec,
+    /// The portal group of its portals.
+    pub group: u16,
+    /// Who has it, and since when, in seconds since 1970.
+    pub holder: Option<(u16, u64)>,
+    /// It comes there in a moment: whoever had it before is silent.
+    pub waits: bool,
+    /// Why the node that is asked could not put it on or take it off, when it last tried.
+    pub trouble: Option<String>,
+}
+
+impl Control {
+    /// All floating addresses.
+    ///
+    /// # Errors
+    /// [`ControlError::NoCluster`].
+    pub fn addresses(&self) -> Result<Vec<AddressStatus>, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let entries = keeper.list::<AddressEntry>(ADDRESSES).into_iter();
+        let mut all: Vec<AddressStatus> = entries.map(|entry| self.address_status(&keeper, entry)).collect();
+        all.sort_by_key(|status| status.spec.address);
+        Ok(all)
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// [`ControlError::NoCluster`], [`ControlError::NotFound`].
+    pub fn address(&self, address: IpAddr) -> Result<AddressStatus, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let known = keeper.get::<AddressEntry>(&address_key(address));
+        let (entry, _) = known.ok_or_else(|| ControlError::not_found("address", &address.to_string()))?;
+        Ok(self.address_status(&keeper, entry))
+    }
+
+    /// Declares one more: one of the nodes takes it within moments.
+    ///
+    /// # Errors
+    /// An address that is none or taken, a device or nodes that cannot be, more than [`ADDRESSES_MAX`].
+    pub async fn add_address(&self, spec: AddressSpec) -> Result<AddressStatus, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        check_address(&spec)?;
+        check_nodes(&keeper, &spec)?;
+        let AddressSpec { address, prefix, device, nodes, prefer } = spec;
+        let key = address_key(address);
+        if keeper.revision_of(&key).is_some() {
+            return Err(ControlError::Exists { kind: "address", name: address.to_string() });
+        }
+        if keeper.list::<AddressEntry>(ADDRESSES).len() >= ADDRESSES_MAX {
+            let reason = "there are 32 floating addresses already, which is the most: remove some that are not used";
+            return Err(ControlError::Invalid { field: "address", reason });
+        }
+        let next = keeper.get::<u16>(NEXT_GROUP);
+        let group = next.as_ref().map_or(FIRST_GROUP, |(group, _)| *group);
+        let after = group.checked_add(1).ok_or(ControlError::Internal("the portal groups are used up"))?;
+        let entry = AddressEntry { address, prefix, device, nodes, prefer, group };
+        let transaction = Keeper::transaction()
+            .expect(&key, None)
+            .expect(NEXT_GROUP, next.map(|(_, revision)| revision))
+            .put(&key, json(&entry))
+            .put(NEXT_GROUP, json(&after));
+        keeper.commit(transaction).await?;
+        Ok(self.address_status(&keeper, entry))
+    }
+
+    /// Removes one: the node that has it takes it off, and sessions through it end.
+    ///
+    /// # Errors
+    /// [`ControlError::NoCluster`], [`ControlError::NotFound`].
+    pub async fn remove_address(&self, address: IpAddr) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let key = address_key(address);
+        let revision = keeper.revision_of(&key);
+        self.address(address)?;
+        // Who holds it notes itself that it does no more, when it has taken it off.
+        Ok(keeper.commit(Keeper::transaction().expect(&key, revision).delete(&key)).await?)
+    }
+
+    /// The addresses that are on this machine now, and where: for whoever takes them off when this process is dead.
+    pub(super) fn addresses_on(&self) -> Vec<AddressOn> {
+        let Some(keeper) = self.keeper() else { return Vec::new() };
+        let on = |address: IpAddr| {
+            let (entry, _) = keeper.get::<AddressEntry>(&address_key(address))?;
+            Some(AddressOn { address, prefix: entry.prefix, device: entry.device })
+        };
+        self.floating().all_on().into_iter().filter_map(on).collect()
+    }
+
+    fn address_status(&self, keeper: &Keeper, entry: AddressEntry) -> AddressStatus {
+        let AddressEntry { address, prefix, device, nodes, prefer, group } = entry;
+        let holder = keeper.get::<HolderEntry>(&holder_key(address)).map(|(holder, _)| holder);
+        AddressStatus {
+            spec: AddressSpec { address, prefix, device, nodes, prefer },
+            group,
+            holder: holder.as_ref().map(|holder| (holder.node, holder.since)),
+            waits: holder.is_some_and(|holder| holder.unsure),
+            trouble: self.floating().here(address).trouble,
+        }
+    }
+}
+
+/// Whether there can be such an address on such a device.
+fn check_address(spec: &AddressSpec) -> Result<(), ControlError> {
+    let AddressSpec { address, prefix, device, .. } = spec;
+    let invalid = |field, reason| Err(ControlError::Invalid { field, reason });
+    let is_mapped = matches!(address, IpAddr::V6(six) if six.to_ipv4_mapped().is_some());
+    if address.is_unspecified() || address.is_multicast() || is_mapped {
+        return invalid("address", "write the address of one host and its network's length, as in 192.0.2.10/24");
+    }
+    if matches!(address, IpAddr::V6(six) if six.is_unicast_link_local()) {
+        return invalid("address", "a link-local address is another one on each link: choose one of your networks");
+    }
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    if !(1..=bits).contains(prefix) {
+        return invalid("address", "the network's length is 1 to 32 bits, of IPv6 1 to 128");
+    }
+    let is_device = |name: &String| {
+        (1..=DEVICE_BYTES_MAX).contains(&name.len())
+            && !name.starts_with(['-', '.'])
+            && name.chars().all(|c| c.is_ascii_graphic() && c != '/' && c != ':')
+    };
+    if device.as_ref().is_some_and(|name| !is_device(name)) {
+        return invalid("device", "a network device as `ip link` shows it, such as eth0: up to 15 letters");
+    }
+    Ok(())
+}
+
+/// Whether the nodes are there that it names, and none has the address for itself.
+fn check_nodes(keeper: &Keeper, spec: &AddressSpec) -> Result<(), ControlError> {
+    let invalid = |field, reason| Err(ControlError::Invalid { field, reason });
+    for number in spec.nodes.iter().chain(&spec.prefer) {
+        let known = keeper.get::<NodeEntry>(&node_key(NodeId(*number)));
+        let (entry, _) = known.ok_or_else(|| ControlError::not_found("node", &number.to_string()))?;
+        if entry.witness {
+            return invalid("nodes", "a witness has no volumes: name nodes that have");
+        }
+    }
+    if spec.prefer.is_some_and(|node| !spec.nodes.is_empty() && !spec.nodes.contains(&node)) {
+        return invalid("prefer", "the preferred node is none of those that may have the address: name it there, too");
+    }
+    let has = |addresses: &[SocketAddr]| addresses.iter().any(|own| own.ip() == spec.address);
+    if keeper.nodes().iter().any(|(node, _)| has(&node.addresses) || has(&node.portals)) {
+        return invalid("address", "a node has this address for itself (`ursa node list`): choose one that no machine has");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_of_one_host_can_float() {
+        let refused = |text: &str, device: Option<&str>| {
+            let (address, prefix) = text.split_once('/').unwrap();
+            let (address, prefix) = (address.parse().unwrap(), prefix.parse().unwrap());
+            let device = device.map(str::to_owned);
+            let spec = AddressSpec { address, prefix, device, nodes: Vec::new(), prefer: None };
+            match check_address(&spec) {
+                Ok(()) => None,
+                Err(ControlError::Invalid { field, .. }) => Some(field),
+                Err(other) => panic!("{other:?}"),
+            }
+        };
+        for text in ["192.0.2.10/24", "192.0.2.10/32", "127.0.0.9/8", "fd00::10/64"] {
+            assert_eq!(refused(text, Some("eth0.12")), None, "{text}");
+        }
+        for text in ["0.0.0.0/8", "224.0.0.1/4", "192.0.2.10/0", "192.0.2.10/33", "fd00::1/129", "fe80::1/64"] {
+            assert_eq!(refused(text, None), Some("address"), "{text}");
+        }
+        assert_eq!(refused("::ffff:192.0.2.10/128", None), Some("address"));
+        for device in ["", "-j", "a/b", "eth 0", "a-name-that-is-too-long", ".."] {
+            assert_eq!(refused("192.0.2.10/24", Some(device)), Some("device"), "{device}");
+        }
+    }
+}

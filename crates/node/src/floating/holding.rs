@@ -1,0 +1,472 @@
+//! Has this node hold addresses, as [`super::decision`] says: a task an address, on core 0.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::Instant;
+use cluster::Revision;
+use proto::iscsi::target::CloseReason;
+use replica::{Incarnation, NodeId};
+use rt::Task;
+use rt::sync::Notify;
+
+use super::decision::{Device, Holder, Seen, Step, next_step};
+use super::{
+    ADDRESSES, AFTER_FAILURE, AddressEntry, AddressOn, AddressWork, CONFIRM_EVERY, FloatingPortal,
+    GIVE_UP_DEADLINE, HOLD_LENGTH, HOLDERS, HolderEntry, LEFT_FIRST, Life, PREDECESSOR_LENGTH,
+    PREFERRED_AFTER, SILENCE_LENGTH, address_key, holder_key, portals_of,
+};
+use crate::control::Control;
+use crate::copies::{Keeper, NodeEntry, json, node_key};
+use crate::events::code::ADDRESS_FAILED;
+use crate::events::{Event, tell};
+use crate::portal;
+use crate::shard::{Shard, on_all_cores};
+
+/// How often it is thought over what to do.
+const TURN: Duration = Duration::from_millis(100);
+
+/// How long the machine may take to put an address on, or to take it off. It takes milliseconds; what hangs ends with the address's own time.
+const DEVICE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// How often neighbours are told where a new address is, once a second: one word may be lost, and a predecessor's kernel may have spoken last.
+const ANNOUNCEMENTS: u32 = 4;
+
+/// What this node has of addresses.
+pub(crate) struct Floating {
+    here: RefCell<BTreeMap<IpAddr, Here>>,
+    /// The node is about to stop.
+    leaving: Cell<bool>,
+    /// Rung when something of it has changed.
+    changed: Notify,
+}
+
+/// What it has of one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Here {
+    /// It is on a device here.
+    pub(crate) is_on: bool,
+    /// Why it could not be put on, or taken off, when that was last tried.
+    pub(crate) trouble: Option<String>,
+}
+
+impl Floating {
+    /// Nothing yet.
+    pub(crate) fn new() -> Floating {
+        Floating { here: RefCell::default(), leaving: Cell::new(false), changed: Notify::new() }
+    }
+
+    /// What this node has of an address.
+    pub(crate) fn here(&self, address: IpAddr) -> Here {
+        self.here.borrow().get(&address).cloned().unwrap_or_default()
+    }
+
+    /// Addresses that are on a device here.
+    pub(crate) fn all_on(&self) -> BTreeSet<IpAddr> {
+        let here = self.here.borrow();
+        here.iter().filter(|(_, here)| here.is_on).map(|(address, _)| *address).collect()
+    }
+
+    /// Begins to look after an address; `false`: it does already.
+    fn begin(&self, address: IpAddr) -> bool {
+        let mut here = self.here.borrow_mut();
+        let is_new = !here.contains_key(&address);
+        here.entry(address).or_default();
+        is_new
+    }
+
+    fn end(&self, address: IpAddr) {
+        self.here.borrow_mut().remove(&address);
+        self.changed.notify();
+    }
+
+    fn change(&self, address: IpAddr, change: impl FnOnce(&mut Here)) {
+        change(self.here.borrow_mut().entry(address).or_default());
+        self.changed.notify();
+    }
+}
+
+impl Control {
+    /// Looks after the addresses of the cluster's record, until the node stops.
+    pub(crate) async fn hold_addresses(self: Rc<Control>, keeper: Rc<Keeper>) {
+        while !keeper.is_stopping() {
+            let known = keeper.list::<AddressEntry>(ADDRESSES).into_iter().map(|entry| entry.address);
+            let mine = |holder: &HolderEntry| holder.node == keeper.me().0;
+            let held = keeper.list::<HolderEntry>(HOLDERS).into_iter().filter(mine);
+            for address in known.chain(held.map(|holder| holder.address)) {
+                if self.floating().begin(address) {
+                    rt::spawn(Holding::new(Rc::clone(&self), Rc::clone(&keeper), address).run()).detach();
+                }
+            }
+            rt::sleep(TURN).await;
+        }
+    }
+
+    /// Gives all addresses to others, for the node is about to stop; not for longer than [`GIVE_UP_DEADLINE`].
+    pub(crate) async fn give_up_addresses(&self) {
+        let Some(keeper) = self.keeper() else { return };
+        let floating = self.floating();
+        floating.leaving.set(true);
+        let holds = |holder: &HolderEntry| {
+            (NodeId(holder.node), Incarnation(holder.incarnation)) == (keeper.me(), keeper.incarnation())
+        };
+        let over = || floating.all_on().is_empty() && !keeper.list(HOLDERS).iter().any(holds);
+        let until = rt::now() + GIVE_UP_DEADLINE;
+        while !over() && rt::now() < until {
+            let _ = rt::timeout(TURN, floating.changed.notified()).await;
+        }
+        if !over() {
+            tracing::warn!("not all floating addresses could be given up in time: others wait until they are off");
+        }
+    }
+}
+
+/// Looks after one address.
+struct Holding {
+    control: Rc<Control>,
+    keeper: Rc<Keeper>,
+    address: IpAddr,
+    began: Instant,
+    device: Device,
+    /// Where it was put on last.
+    on: Option<AddressOn>,
+    /// When.
+    put_on: Option<Instant>,
+    /// How often neighbours were told since it is here.
+    announced: u32,
+    /// They listen at the address, where no portal on all addresses does; dropped, they do not.
+    listeners: Vec<Task<()>>,
+    /// When the record was asked that has said last that this life holds it.
+    confirmed: Option<Instant>,
+    /// When whoever had it before has taken it off, if that was silent.
+    sure_at: Option<Instant>,
+    /// Since when nobody holds it.
+    free_since: Option<Instant>,
+    /// When it could not be put on.
+    failed: Option<Instant>,
+}
+
+/// Who holds the address by the record, as this node has followed it, and the revision that says so.
+type Held = Option<(HolderEntry, Revision)>;
+
+impl Holding {
+    fn new(control: Rc<Control>, keeper: Rc<Keeper>, address: IpAddr) -> Holding {
+        Holding {
+            control,
+            keeper,
+            address,
+            began: rt::now(),
+            device: Device::Unknown,
+            on: None,
+            put_on: None,
+            announced: 0,
+            listeners: Vec::new(),
+            confirmed: None,
+            sure_at: None,
+            free_since: None,
+            failed: None,
+        }
+    }
+
+    async fn run(mut self) {
+        while !self.keeper.is_stopping() {
+            let entry = self.keeper.get::<AddressEntry>(&address_key(self.address)).map(|(entry, _)| entry);
+            let held: Held = self.keeper.get(&holder_key(self.address));
+            let concerned = held.as_ref().is_some_and(|(holder, _)| holder.node == self.keeper.me().0);
+            if entry.is_none() && !concerned && self.device == Device::Off {
+                break;
+            }
+            self.confirm(&held).await;
+            let seen = self.look(rt::now(), entry.as_ref(), held.as_ref().map(|(holder, _)| holder));
+            match next_step(&seen) {
+                Step::Nothing => {}
+                Step::PutOn => self.put_on(entry, held).await,
+                Step::TakeOff => self.take_off(entry).await,
+                Step::GiveUp => self.give_up(held).await,
+                Step::Claim { unsure } => self.claim(&held, unsure).await,
+                Step::Ask => self.ask(held).await,
+            }
+            rt::sleep(TURN).await;
+        }
+        self.control.floating().end(self.address);
+    }
+
+    fn life(&self) -> Life {
+        Life { node: self.keeper.me().0, incarnation: self.keeper.incarnation().0 }
+    }
+
+    fn is_this_life(&self, holder: &HolderEntry) -> bool {
+        self.life() == Life { node: holder.node, incarnation: holder.incarnation }
+    }
+
+    /// For how long the address may stay, by what the record has said last.
+    fn left(&self, now: Instant) -> Duration {
+        self.confirmed.map_or(Duration::ZERO, |asked| HOLD_LENGTH.saturating_sub(now.since(asked)))
+    }
+
+    /// Asks the record whether this life holds the address still: not this node's picture of it, which may be behind.
+    async fn confirm(&mut self, held: &Held) {
+        let now = rt::now();
+        if !held.as_ref().is_some_and(|(holder, _)| self.is_this_life(holder)) {
+            self.confirmed = None;
+            return;
+        }
+        let left = self.left(now);
+        // What has run out comes off first.
+        let runs_out = left.is_zero() && self.device == Device::On;
+        if runs_out || self.confirmed.is_some_and(|asked| now.since(asked) < CONFIRM_EVERY) {
+            return;
+        }
+        let deadline = if left.is_zero() { CONFIRM_EVERY } else { left.min(CONFIRM_EVERY) };
+        let answer = self.keeper.store().get(&holder_key(self.address), deadline);
+        match rt::timeout(deadline, answer).await {
+            Ok(Ok(Some(value))) => {
+                let holder = serde_json::from_slice::<HolderEntry>(&value.value);
+                let is_mine = holder.is_ok_and(|holder| self.is_this_life(&holder));
+                self.confirmed = is_mine.then_some(now);
+            }
+            Ok(Ok(None)) => self.confirmed = None,
+            Ok(Err(error)) => tracing::debug!(address = %self.address, %error, "the record does not say who holds it"),
+            Err(rt::Elapsed) => tracing::debug!(address = %self.address, "the record does not answer"),
+        }
+    }
+
+    fn look(&mut self, now: Instant, entry: Option<&AddressEntry>, holder: Option<&HolderEntry>) -> Seen {
+        let standing = self.standing(holder);
+        self.free_since = match standing {
+            Holder::Nobody => self.free_since.or(Some(now)),
+            _ => None,
+        };
+        let unsure = holder.is_some_and(|holder| holder.unsure);
+        self.sure_at = match standing {
+            Holder::Me if unsure => self.sure_at.or(Some(now + PREDECESSOR_LENGTH)),
+            _ => None,
+        };
+        let me = self.keeper.me().0;
+        let preferred = entry.and_then(|entry| entry.prefer);
+        let is_free = self.free_since.is_some_and(|since| now.since(since) < LEFT_FIRST);
+        Seen {
+            holder: standing,
+            device: self.device,
+            wanted: entry.is_some(),
+            may: entry.is_some_and(|entry| self.may(now, entry)),
+            confirmed: !self.left(now).is_zero(),
+            waited: self.sure_at.is_none_or(|at| at <= now),
+            unsure,
+            asked_for: holder.is_some_and(|holder| self.asker(holder).is_some()),
+            leaves_first: is_free && preferred.is_some_and(|node| node != me && self.is_there(node)),
+            settled: preferred == Some(me) && now.since(self.began) >= PREFERRED_AFTER,
+            asked: holder.is_some_and(|holder| holder.asked_by == Some(self.life())),
+        }
+    }
+
+    fn standing(&self, holder: Option<&HolderEntry>) -> Holder {
+        let Some(holder) = holder else { return Holder::Nobody };
+        if self.is_this_life(holder) {
+            return Holder::Me;
+        }
+        let (node, life) = (NodeId(holder.node), Incarnation(holder.incarnation));
+        if node == self.keeper.me() {
+            return Holder::Former;
+        }
+        if self.keeper.is_dead(node, life) {
+            return Holder::Over;
+        }
+        let is_silent = self.keeper.silence_of(node).is_some_and(|silence| silence.age >= SILENCE_LENGTH);
+        let is_other = self.keeper.life_heard_of(node).is_some_and(|heard| heard > life);
+        if is_silent || is_other { Holder::Silent } else { Holder::Heard }
+    }
+
+    /// Whether this node may have it.
+    fn may(&self, now: Instant, entry: &AddressEntry) -> bool {
+        let me = self.keeper.me();
+        let own = self.keeper.get::<NodeEntry>(&node_key(me));
+        (entry.nodes.is_empty() || entry.nodes.contains(&me.0))
+            && own.is_some_and(|(own, _)| !own.witness)
+            && !self.keeper.is_in_maintenance(me)
+            && !self.control.floating().leaving.get()
+            // It serves.
+            && !Shard::current().portals().is_empty()
+            && self.failed.is_none_or(|at| now.since(at) >= AFTER_FAILURE)
+    }
+
+    fn is_there(&self, node: u16) -> bool {
+        self.keeper.hears(NodeId(node)) && !self.keeper.is_in_maintenance(NodeId(node))
+    }
+
+    /// The node that has asked for the address, if it is there.
+    fn asker(&self, holder: &HolderEntry) -> Option<Life> {
+        holder.asked_by.filter(|asker| asker.node != self.keeper.me().0 && self.is_there(asker.node))
+    }
+
+    async fn put_on(&mut self, entry: Option<AddressEntry>, held: Held) {
+        let now = rt::now();
+        let (Some(entry), Some((holder, revision))) = (entry, held) else { return };
+        let is_new = self.device != Device::On;
+        let lasts = Duration::from_secs(self.left(now).as_secs());
+        if !is_new && self.put_on.is_some_and(|at| now.since(at) < CONFIRM_EVERY) || lasts.is_zero() {
+            return;
+        }
+        let on = AddressOn { address: self.address, prefix: entry.prefix, device: entry.device.clone() };
+        // Whatever the answer is, it may be there from now on.
+        (self.device, self.on, self.put_on) = (Device::On, Some(on.clone()), Some(now));
+        let announce = self.announced < ANNOUNCEMENTS;
+        let put_on = self.work(AddressWork::PutOn { on, lasts, announce }).await;
+        let shown = match put_on {
+            Ok(()) if is_new => self.show(&entry).await,
+            done => done,
+        };
+        if let Err(trouble) = shown {
+            self.failed = Some(now);
+            return self.note_trouble(trouble);
+        }
+        self.announced = self.announced.saturating_add(1);
+        if is_new {
+            tracing::info!(address = %self.address, "this node has the floating address");
+        }
+        self.control.floating().change(self.address, |here| *here = Here { is_on: true, trouble: None });
+        if holder.unsure {
+            self.commit(revision, Some(HolderEntry { unsure: false, ..holder })).await;
+        }
+    }
+
+    /// Listens at the address, and has all cores know it.
+    async fn show(&mut self, entry: &AddressEntry) -> Result<(), String> {
+        let (portals, more) = portals_of(self.address, &Shard::current().portals());
+        for address in more {
+            let listener = portal::listen(address).await;
+            let listener = listener.map_err(|error| format!("cannot listen for iSCSI at {address}: {error}"))?;
+            self.listeners.push(rt::spawn(portal::serve(listener, Rc::default())));
+        }
+        show_portals(self.address, portals, entry.group).await;
+        Ok(())
+    }
+
+    async fn take_off(&mut self, entry: Option<AddressEntry>) {
+        let now = rt::now();
+        if self.device == Device::On {
+            self.listeners.clear();
+            show_portals(self.address, Vec::new(), 0).await;
+            // While what they send still goes out: initiators need not find out by themselves.
+            end_sessions_through(self.address).await;
+        }
+        let whole = if self.address.is_ipv4() { 32 } else { 128 };
+        let on = self.on.clone().unwrap_or_else(|| AddressOn {
+            address: self.address,
+            prefix: entry.as_ref().map_or(whole, |entry| entry.prefix),
+            device: entry.and_then(|entry| entry.device),
+        });
+        match self.work(AddressWork::TakeOff(on)).await {
+            Ok(()) => {
+                if self.device == Device::On {
+                    tracing::info!(address = %self.address, "this node does not have the floating address any more");
+                }
+                self.note_off();
+            }
+            Err(trouble) => {
+                self.note_trouble(trouble);
+                // The kernel has taken it off by now.
+                if now.since(self.put_on.unwrap_or(self.began)) > PREDECESSOR_LENGTH {
+                    self.note_off();
+                }
+            }
+        }
+    }
+
+    fn note_off(&mut self) {
+        (self.device, self.on, self.announced) = (Device::Off, None, 0);
+        self.control.floating().change(self.address, |here| here.is_on = false);
+    }
+
+    async fn work(&self, work: AddressWork) -> Result<(), String> {
+        let done = Shard::current().config().devices.work(work);
+        match rt::timeout(DEVICE_DEADLINE, done).await {
+            Ok(done) => done,
+            Err(rt::Elapsed) => Err("the machine has not answered for 2 seconds".to_owned()),
+        }
+    }
+
+    /// Says why it could not be put on, or taken off, once.
+    fn note_trouble(&self, trouble: String) {
+        let floating = self.control.floating();
+        if floating.here(self.address).trouble.as_ref() == Some(&trouble) {
+            return;
+        }
+        tracing::error!(address = %self.address, trouble, "the floating address could not be put on or taken off");
+        let text = format!("the floating address {} could not be put on or taken off: {trouble}", self.address);
+        tell(Event::new(ADDRESS_FAILED, self.address.to_string(), text).of_node(self.keeper.me().0));
+        floating.change(self.address, |here| here.trouble = Some(trouble));
+    }
+
+    async fn claim(&self, held: &Held, unsure: bool) {
+        let Life { node, incarnation } = self.life();
+        let since = (Shard::current().config().unix_now)();
+        let holder =
+            HolderEntry { address: self.address, node, incarnation, since, unsure, asked_by: None };
+        let key = holder_key(self.address);
+        let transaction = Keeper::transaction().expect(&key, held.as_ref().map(|(_, revision)| *revision));
+        self.commit_all(transaction.put(&key, json(&holder))).await;
+    }
+
+    async fn give_up(&self, held: Held) {
+        let Some((holder, revision)) = held else { return };
+        let since = (Shard::current().config().unix_now)();
+        let next = self.asker(&holder).filter(|_| self.is_this_life(&holder)).map(|asker| HolderEntry {
+            address: self.address,
+            node: asker.node,
+            incarnation: asker.incarnation,
+            since,
+            unsure: false,
+            asked_by: None,
+        });
+        self.commit(revision, next).await;
+    }
+
+    async fn ask(&self, held: Held) {
+        let Some((holder, revision)) = held else { return };
+        self.commit(revision, Some(HolderEntry { asked_by: Some(self.life()), ..holder })).await;
+    }
+
+    /// Has the record say who holds it; `None`: nobody.
+    async fn commit(&self, revision: Revision, holder: Option<HolderEntry>) {
+        let key = holder_key(self.address);
+        let transaction = Keeper::transaction().expect(&key, Some(revision));
+        let transaction = match holder {
+            Some(holder) => transaction.put(&key, json(&holder)),
+            None => transaction.delete(&key),
+        };
+        self.commit_all(transaction).await;
+    }
+
+    async fn commit_all(&self, transaction: cluster::Transaction) {
+        // Another one was first, or the record is away: the next turn looks again.
+        if let Err(error) = self.keeper.commit(transaction).await {
+            tracing::debug!(address = %self.address, %error, "who holds it could not be changed");
+        }
+        self.control.floating().changed.notify();
+    }
+}
+
+/// Has every core know at which portals of the address this node is reached: none.
+async fn show_portals(address: IpAddr, portals: Vec<SocketAddr>, group: u16) {
+    let portals: Vec<FloatingPortal> =
+        portals.into_iter().map(|portal| FloatingPortal { portal, group }).collect();
+    on_all_cores(move || {
+        let portals = portals.clone();
+        async move { Shard::current().set_floating(address, portals) }
+    })
+    .await;
+}
+
+/// Cuts off sessions with a connection to the address.
+async fn end_sessions_through(address: IpAddr) {
+    on_all_cores(move || async move {
+        for session in Shard::current().sessions().iter().filter(|session| session.comes_through(address)) {
+            session.end(CloseReason::Reset);
+        }
+    })
+    .await;
+}

@@ -1,0 +1,73 @@
+//! Tells what becomes of addresses in the cluster's record.
+
+use super::{AddressEntry, HolderEntry};
+use crate::events::Event;
+use crate::events::code::{ADDRESS_MADE, ADDRESS_MOVED, ADDRESS_REMOVED};
+
+/// Tells that there is one more address, or one less.
+pub(crate) fn tell_address(
+    (before, now): (Option<AddressEntry>, Option<AddressEntry>),
+    tell: &dyn Fn(Event),
+) {
+    let (code, address, what) = match (before, now) {
+        (None, Some(now)) => (ADDRESS_MADE, now.address, "was added"),
+        (Some(before), None) => (ADDRESS_REMOVED, before.address, "was removed"),
+        _ => return,
+    };
+    tell(Event::new(code, address.to_string(), format!("the floating address {address} {what}")));
+}
+
+/// Tells that another node holds an address, or another life of one.
+pub(crate) fn tell_holder(
+    (before, now): (Option<HolderEntry>, Option<HolderEntry>),
+    named: &dyn Fn(u16) -> String,
+    tell: &dyn Fn(Event),
+) {
+    let life = |holder: &HolderEntry| (holder.node, holder.incarnation);
+    let Some(now) = now.filter(|now| before.as_ref().map(life) != Some(life(now))) else { return };
+    let (address, name) = (now.address, named(now.node));
+    let (cause, text) = match before {
+        Some(before) if now.unsure => (
+            "silent",
+            format!("{name} gets the floating address {address} in a moment: {} is silent", named(before.node)),
+        ),
+        Some(before) if before.node != now.node => {
+            ("moved", format!("{name} has the floating address {address}, which {} had", named(before.node)))
+        }
+        _ => ("taken", format!("{name} has the floating address {address}")),
+    };
+    tell(Event::new(ADDRESS_MOVED, address.to_string(), text).because(cause).of_node(now.node));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn it_is_told_who_has_it_and_why() {
+        let holder = |node, incarnation, unsure| HolderEntry {
+            address: "192.0.2.10".parse().unwrap(),
+            node,
+            incarnation,
+            since: 0,
+            unsure,
+            asked_by: None,
+        };
+        let told = |before, now| {
+            let told = RefCell::new(Vec::new());
+            let tell = |event: Event| told.borrow_mut().push((event.cause, event.node, event.text));
+            tell_holder((before, now), &|node| format!("san{node}"), &tell);
+            told.into_inner().pop()
+        };
+        let taken = told(None, Some(holder(1, 4, false))).unwrap();
+        assert_eq!(taken, (Some("taken"), Some(1), "san1 has the floating address 192.0.2.10".into()));
+        let moved = told(Some(holder(1, 4, false)), Some(holder(2, 7, false))).unwrap();
+        assert_eq!((moved.0, moved.1), (Some("moved"), Some(2)));
+        let silent = told(Some(holder(1, 4, false)), Some(holder(2, 7, true))).unwrap();
+        assert_eq!((silent.0, silent.1), (Some("silent"), Some(2)));
+        assert_eq!(told(Some(holder(2, 7, true)), Some(holder(2, 7, false))), None, "that is no news");
+        assert_eq!(told(Some(holder(2, 7, false)), None), None);
+    }
+}
