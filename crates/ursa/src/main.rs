@@ -6,6 +6,7 @@
 mod attach;
 mod cli;
 mod clock;
+mod devices;
 mod drill;
 mod duration;
 mod flow;

@@ -1,5 +1,6 @@
 //! A node's HTTP interface from the other side: blocking, for command lines and tests.
 
+mod addresses;
 mod cluster;
 mod error;
 mod jobs;

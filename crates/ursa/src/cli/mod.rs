@@ -1,5 +1,6 @@
 //! The command line: a noun, then a verb. Everything but `serve`, `host-setup`, `completion` and `man` is a request to a node.
 
+mod address;
 mod apply;
 mod attach;
 mod audit;
@@ -119,6 +120,9 @@ enum Command {
     /// Nodes: clusters of servers whose volumes have copies on several of them
     #[command(subcommand)]
     Node(node::Command),
+    /// Floating addresses: portals that are on one node at a time, and move when it is lost
+    #[command(subcommand)]
+    Address(address::Command),
     /// Pools: the disks that volumes lie on
     #[command(subcommand)]
     Pool(pool::Command),
@@ -192,6 +196,7 @@ pub fn main() -> ExitCode {
         Command::Diff(diff) => diff.run(&client, &output),
         Command::Export => apply::export(&client, &output),
         Command::Node(command) => command.run(&client, &output),
+        Command::Address(command) => command.run(&client, &output),
         Command::Pool(command) => command.run(&client, &output),
         Command::Volume(command) => command.run(&client, &output),
         Command::Target(command) => command.run(&client, &output),

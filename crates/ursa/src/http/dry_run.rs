@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::refusal::Refusal;
 
 /// Calls that can say what they would do.
-const CALLS: [(&str, &str); 25] = [
+const CALLS: [(&str, &str); 26] = [
     ("POST", "/v1/volumes"),
     ("PATCH", "/v1/volumes/{name}"),
     ("DELETE", "/v1/volumes/{name}"),
@@ -38,6 +38,7 @@ const CALLS: [(&str, &str); 25] = [
     ("DELETE", "/v1/tokens/{id}"),
     ("PUT", "/v1/nodes/{id}/maintenance"),
     ("DELETE", "/v1/nodes/{id}"),
+    ("DELETE", "/v1/addresses/{address}"),
     ("POST", "/v1/cluster/force-new"),
 ];
 

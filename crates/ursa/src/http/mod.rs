@@ -6,6 +6,7 @@
 //! What may come in at all: see [`guard`]; who may do what: [`access`].
 
 mod access;
+mod addresses;
 mod audit;
 mod beginnings;
 mod certificate;
@@ -88,6 +89,8 @@ fn api() -> OpenApiRouter<State> {
         .routes(routes!(cluster::keep_link_for))
         .routes(routes!(cluster::prefer))
         .routes(routes!(cluster::sync_limit, cluster::limit_syncs))
+        .routes(routes!(addresses::list, addresses::add))
+        .routes(routes!(addresses::remove))
         .routes(routes!(cluster::force_new))
         .routes(routes!(cluster::init))
         .routes(routes!(cluster::create_token))

@@ -33,6 +33,7 @@ pub use self::given::Given;
 
 use self::settings::{Settings, SettingsError};
 use crate::cli::Outcome;
+use crate::devices;
 use crate::history::History;
 use crate::http::{self, CertificateError, Errands, Inquiries, Live, Opened};
 use crate::size::Size;
@@ -55,7 +56,7 @@ pub enum ServeError {
     /// The cores.
     #[error(transparent)]
     Cores(#[from] uring::StartError),
-    /// The control thread.
+    /// The control thread, or the one for network devices.
     #[error("cannot start the control thread")]
     Control(#[source] std::io::Error),
     /// Somebody else serves from this directory.
@@ -135,7 +136,8 @@ fn run(settings: Settings, wanted: Wanted) -> Result<(), ServeError> {
     let opened = Arc::new(Opened::default());
     let inquiries = Arc::new(Inquiries::default());
     let show = http::show(history.clone(), Arc::clone(&live), Arc::clone(&opened), Arc::clone(&inquiries));
-    let config = Arc::new(node::Config { show, carry: errands.carry(), ..settings.node.clone() });
+    let devices = devices::devices().map_err(ServeError::Control)?;
+    let config = Arc::new(node::Config { show, carry: errands.carry(), devices, ..settings.node.clone() });
     let main = move |core| {
         let config = Arc::clone(&config);
         let start = match core {

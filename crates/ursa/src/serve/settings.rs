@@ -144,6 +144,7 @@ impl Settings {
             record,
             show: defaults.show,
             carry: defaults.carry,
+            devices: defaults.devices,
             unix_now,
         };
         Ok(Settings {

@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
 
 use super::{COMMAND, FAREWELL};
+use crate::devices::take_off_all;
 
 /// The nodes are told within this time or not at all: after it they go on anyway, since leases are shorter; and who waits for the end of all processes
 /// of a service is not to wait for long.
@@ -48,6 +49,8 @@ fn watch(pid: Pid) -> io::Result<()> {
         return Ok(());
     }
     let Some(will) = wait_for_death(&node)? else { return Ok(()) };
+    // Whoever is told takes them at once.
+    take_off_all(will.addresses());
     tell(will)
 }
 

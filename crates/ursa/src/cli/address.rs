@@ -1,0 +1,141 @@
+//! `ursa address`.
+
+use api::{Client, FloatingAddress, FloatingAddressAdd};
+use clap::Subcommand;
+
+use super::confirm::Confirm;
+use super::exit::CliError;
+use super::output::Output;
+use super::table::{Table, list};
+use crate::clock::utc;
+
+/// What to do with floating portal addresses.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Have one node at a time have an address: another one takes it when that is lost or stops
+    ///
+    /// Nodes need the right CAP_NET_ADMIN for that, and CAP_NET_RAW to tell the network.
+    Add {
+        /// An address that no machine has, and the length of its network: 192.0.2.10/24
+        #[arg(value_name = "ADDRESS/LENGTH")]
+        address: String,
+        /// The network device that gets it, on each node [default: the one that has an address of the same network]
+        #[arg(long, value_name = "DEVICE")]
+        device: Option<String>,
+        /// The numbers of the nodes that may have it [default: all but witnesses]
+        #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
+        nodes: Vec<u16>,
+        /// The number of the node that is to have it, and has it back when it has been up for a minute
+        #[arg(long, value_name = "NUMBER")]
+        prefer: Option<u16>,
+    },
+    /// List floating addresses, and which node has each
+    List,
+    /// Remove a floating address: sessions through it end
+    Remove {
+        /// The address
+        address: String,
+        #[command(flatten)]
+        confirm: Confirm,
+    },
+}
+
+impl Command {
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub fn run(self, client: &Client, output: &Output) -> Result<(), CliError> {
+        match self {
+            Command::Add { address, device, nodes, prefer } => {
+                let new = FloatingAddressAdd { address, device, nodes, prefer };
+                output.show(&client.add_address(&new)?, |added| {
+                    format!("{} floats: a node takes it in a moment, `ursa address list` shows which.\n", added.address)
+                })
+            }
+            Command::List => output.show(&client.addresses()?, |addresses| table(addresses)),
+            Command::Remove { address, confirm } => {
+                // As it is listed, too.
+                let address = address.split('/').next().unwrap_or_default().to_owned();
+                let what = format!("Remove address {address}");
+                if confirm.go_on_if(output, &what, true, || client.would_remove_address(&address))? {
+                    client.remove_address(&address)?;
+                    output.done(&format!("Address {address} is removed."))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn table(addresses: &[FloatingAddress]) -> String {
+    let mut table = Table::new(&["ADDRESS", "ON", "SINCE", "DEVICE", "NODES", "PREFERRED", "GROUP"]);
+    for address in addresses {
+        table.row([
+            address.address.clone(),
+            holder(address),
+            address.since.map_or("-".into(), utc),
+            address.device.clone().unwrap_or_else(|| "by network".into()),
+            list(&address.nodes, "all"),
+            address.prefer.map_or("-".into(), |node| node.to_string()),
+            address.portal_group.to_string(),
+        ]);
+    }
+    let trouble = |address: &FloatingAddress| {
+        let trouble = address.trouble.as_ref()?;
+        Some(format!("\n{}: the node that was asked has it not: {trouble}\n", address.address))
+    };
+    let troubles: String = addresses.iter().filter_map(trouble).collect();
+    table.text("There is no floating address: `ursa address add` makes one.") + &troubles
+}
+
+fn holder(address: &FloatingAddress) -> String {
+    let Some(node) = address.holder else { return "NONE".into() };
+    let name = address.holder_name.as_deref().unwrap_or_default();
+    let waits = if address.waits { ", in a moment" } else { "" };
+    format!("{node} {name}{waits}").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_seen_who_has_what() {
+        let address = FloatingAddress {
+            address: "192.0.2.10/24".into(),
+            device: None,
+            nodes: vec![1, 2],
+            prefer: Some(1),
+            portal_group: 256,
+            holder: Some(1),
+            holder_name: Some("san1".into()),
+            since: Some(0),
+            waits: false,
+            trouble: None,
+        };
+        let other = FloatingAddress {
+            address: "fd00::10/64".into(),
+            device: Some("eth1".into()),
+            nodes: Vec::new(),
+            prefer: None,
+            portal_group: 257,
+            holder: None,
+            holder_name: None,
+            since: None,
+            trouble: Some("`ip`: no".into()),
+            ..address.clone()
+        };
+        assert_eq!(
+            table(&[address, other]),
+            "\
+ADDRESS        ON      SINCE                 DEVICE      NODES  PREFERRED  GROUP
+192.0.2.10/24  1 san1  1970-01-01 00:00:00Z  by network  1, 2   1          256
+fd00::10/64    NONE    -                     eth1        all    -          257
+
+fd00::10/64: the node that was asked has it not: `ip`: no
+"
+        );
+        assert_eq!(table(&[]), "There is no floating address: `ursa address add` makes one.\n");
+    }
+}

@@ -1,0 +1,245 @@
+//! Addresses by `ip` (iproute2), which knows every kind of device and every kernel.
+
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use node::floating::AddressOn;
+use serde::Deserialize;
+
+/// How long `ip` may take: it takes milliseconds.
+const DEADLINE: Duration = Duration::from_secs(1);
+/// How often it is looked whether it has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// What `ip` says when the right to change something is missing.
+const NOT_PERMITTED: &str = "Operation not permitted";
+
+/// A device with its addresses, as `ip -json address show` has it.
+#[derive(Debug, Deserialize)]
+struct Link {
+    #[serde(default)]
+    ifname: String,
+    #[serde(default)]
+    addr_info: Vec<Address>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Address {
+    local: Option<IpAddr>,
+    #[serde(default)]
+    prefixlen: u8,
+    #[serde(default)]
+    valid_life_time: u32,
+}
+
+/// Where an address is.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    device: String,
+    /// How many bits of it are its network's there.
+    prefix: u8,
+    /// It does not run out.
+    is_for_good: bool,
+}
+
+/// What `ip` says of an address that does not run out.
+const FOR_GOOD: u32 = u32::MAX;
+
+/// Puts an address on its device, or has it stay there, for so many whole seconds; gives the device.
+///
+/// # Errors
+/// What is wrong, and what to do.
+pub(super) fn put_on(on: &AddressOn, lasts: Duration) -> Result<String, String> {
+    let links = links()?;
+    if holders(&links, on.address).iter().any(|here| here.is_for_good) {
+        return Err(format!(
+            "{} is set for good on this machine, and a floating address is not: take it out of the machine's network settings",
+            on.address
+        ));
+    }
+    let device = match &on.device {
+        Some(device) => device.clone(),
+        None => device_of(&links, on).ok_or_else(|| {
+            let network = format!("{}/{}", on.address, on.prefix);
+            format!("no network device has an address of the network of {network}: name one with --device")
+        })?,
+    };
+    let seconds = lasts.as_secs().max(1).to_string();
+    let address = format!("{}/{}", on.address, on.prefix);
+    let (address, device_name, seconds) = (address.as_str(), device.as_str(), seconds.as_str());
+    let mut arguments = vec!["address", "replace", address, "dev", device_name];
+    arguments.extend(["valid_lft", seconds, "preferred_lft", seconds]);
+    if on.address.is_ipv6() {
+        // The record has seen to it that nobody else has it; else it could not be used for a second.
+        arguments.push("nodad");
+    }
+    run(&arguments)?;
+    Ok(device)
+}
+
+/// Takes an address off the device that has it. Where none has it, or there is no `ip` that could have put it there, nothing is to be done; nor is one that is
+/// there for good, which no node has put there.
+///
+/// # Errors
+/// What is wrong, and what to do.
+pub(super) fn take_off(on: &AddressOn) -> Result<(), String> {
+    let links = match start(&["-json", "address", "show"]) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        started => parse(&ended("-json address show", started)?)?,
+    };
+    for Place { device, prefix, is_for_good } in holders(&links, on.address) {
+        let address = format!("{}/{prefix}", on.address);
+        if !is_for_good {
+            run(&["address", "del", address.as_str(), "dev", device.as_str()])?;
+        }
+    }
+    Ok(())
+}
+
+fn links() -> Result<Vec<Link>, String> {
+    parse(&run(&["-json", "address", "show"])?)
+}
+
+fn parse(json: &str) -> Result<Vec<Link>, String> {
+    serde_json::from_str(json).map_err(|error| format!("`ip -json address show` cannot be understood: {error}"))
+}
+
+/// The first device with an address of the same network.
+fn device_of(links: &[Link], on: &AddressOn) -> Option<String> {
+    let same = |address: &Address| {
+        address.local.is_some_and(|local| local != on.address && same_network(local, on.address, on.prefix))
+    };
+    links.iter().find(|link| link.addr_info.iter().any(same)).map(|link| link.ifname.clone())
+}
+
+/// The devices that have an address.
+fn holders(links: &[Link], address: IpAddr) -> Vec<Place> {
+    let on = |link: &Link| {
+        let here = link.addr_info.iter().filter(|here| here.local == Some(address));
+        let place = |here: &Address| Place {
+            device: link.ifname.clone(),
+            prefix: here.prefixlen,
+            is_for_good: here.valid_life_time == FOR_GOOD,
+        };
+        here.map(place).collect::<Vec<_>>()
+    };
+    links.iter().flat_map(on).collect()
+}
+
+fn same_network(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
+    let (one, other, bits) = match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => (u128::from(one.to_bits()), u128::from(other.to_bits()), 32),
+        (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits(), other.to_bits(), 128),
+        _ => return false,
+    };
+    let hosts = u32::from(bits - prefix.min(bits));
+    (one ^ other).checked_shr(hosts).unwrap_or(0) == 0
+}
+
+/// Runs `ip`; gives what it prints.
+fn run(arguments: &[&str]) -> Result<String, String> {
+    ended(&arguments.join(" "), start(arguments))
+}
+
+fn start(arguments: &[&str]) -> io::Result<Child> {
+    let mut command = Command::new("ip");
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+}
+
+/// What it has printed, when it has ended well. A machine's list of addresses may be longer than a pipe holds, so it is read meanwhile.
+fn ended(arguments: &str, started: io::Result<Child>) -> Result<String, String> {
+    let failed = |why: &dyn std::fmt::Display| format!("`ip {arguments}`: {why}");
+    let mut child = started.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => failed(&"there is no such program: install iproute2"),
+        _ => failed(&error),
+    })?;
+    let output = child.stdout.take().map(read_aside);
+    let errors = child.stderr.take().map(read_aside);
+    let until = Instant::now() + DEADLINE;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() < until => thread::sleep(LOOK_EVERY),
+            Ok(None) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(failed(&"it has not ended within a second"));
+            }
+            Err(error) => return Err(failed(&error)),
+        }
+    };
+    let text = |aside: Option<thread::JoinHandle<String>>| {
+        aside.and_then(|aside| aside.join().ok()).unwrap_or_default()
+    };
+    let (output, errors) = (text(output), text(errors));
+    if status.success() {
+        return Ok(output);
+    }
+    let errors = errors.trim();
+    Err(match errors.contains(NOT_PERMITTED) {
+        true => failed(&format!(
+            "{errors}: the node needs the right CAP_NET_ADMIN for floating addresses (and CAP_NET_RAW): AmbientCapabilities= of its service"
+        )),
+        false => failed(&errors),
+    })
+}
+
+fn read_aside(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut text = String::new();
+        // What is no text is none of ours.
+        let _ = pipe.read_to_string(&mut text);
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As iproute2 6.1 prints it, without what is not read.
+    const SHOWN: &str = r#"[
+        {"ifindex":1,"ifname":"lo","addr_info":[
+            {"family":"inet","local":"127.0.0.1","prefixlen":8,"scope":"host","valid_life_time":4294967295},
+            {"family":"inet6","local":"::1","prefixlen":128,"scope":"host"}]},
+        {"ifindex":2,"ifname":"eth0","flags":["BROADCAST","UP"],"addr_info":[
+            {"family":"inet","local":"192.0.2.1","prefixlen":24,"broadcast":"192.0.2.255"},
+            {"family":"inet","local":"192.0.2.10","prefixlen":24,"secondary":true,"dynamic":true,"valid_life_time":3}]},
+        {"ifindex":3,"ifname":"eth1","addr_info":[{"family":"inet6","local":"fd00::1","prefixlen":64}]},
+        {}]"#;
+
+    fn on(address: &str, prefix: u8) -> AddressOn {
+        AddressOn { address: address.parse().unwrap(), prefix, device: None }
+    }
+
+    #[test]
+    fn the_device_is_that_of_the_network() {
+        let links = parse(SHOWN).unwrap();
+        let device = |address, prefix| device_of(&links, &on(address, prefix));
+        assert_eq!(device("192.0.2.99", 24).as_deref(), Some("eth0"));
+        assert_eq!(device("fd00::99", 64).as_deref(), Some("eth1"));
+        assert_eq!(device("127.9.9.9", 8).as_deref(), Some("lo"));
+        assert_eq!(device("192.0.3.99", 24), None);
+        assert_eq!(device("192.0.2.99", 32), None, "a network of one address");
+        assert_eq!(device("fd00:0:0:1::99", 64), None);
+    }
+
+    #[test]
+    fn an_address_is_found_where_it_is() {
+        let links = parse(SHOWN).unwrap();
+        let places = |address: &str| holders(&links, address.parse().unwrap());
+        assert_eq!(places("192.0.2.10"), [Place { device: "eth0".into(), prefix: 24, is_for_good: false }]);
+        assert_eq!(places("127.0.0.1"), [Place { device: "lo".into(), prefix: 8, is_for_good: true }]);
+        assert_eq!(places("192.0.2.11"), []);
+        assert!(parse("eth0").is_err());
+    }
+
+    #[test]
+    fn a_program_that_fails_says_why() {
+        let failed = run(&["address", "replace", "no-address", "dev", "lo"]).unwrap_err();
+        assert!(failed.starts_with("`ip address replace no-address dev lo`: "), "{failed}");
+    }
+}

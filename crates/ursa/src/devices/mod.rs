@@ -1,0 +1,63 @@
+//! Floating portal addresses on this machine's network devices: `ip` puts them on and takes them off, and neighbours are told.
+//!
+//! A thread of its own does it, one thing after the other: it waits for other processes, which neither the cores nor the control thread may. It needs the right
+//! CAP_NET_ADMIN, and CAP_NET_RAW to tell neighbours; a node without them serves, and leaves addresses to others.
+
+mod announce;
+mod ip;
+
+use std::sync::mpsc;
+
+use node::floating::{AddressOn, AddressWork, Devices};
+use rt::sync::{Sender, oneshot};
+
+/// What is to be done, and who waits for it.
+type Given = (AddressWork, Sender<Result<(), String>>);
+
+/// The way to this machine's network devices.
+///
+/// # Errors
+/// The thread could not be started.
+pub fn devices() -> std::io::Result<Devices> {
+    let (give, given) = mpsc::channel::<Given>();
+    // It ends when nobody can give it anything any more.
+    std::thread::Builder::new().name("addresses".into()).spawn(move || {
+        for (work, answer) in given {
+            answer.send(carry_out(&work));
+        }
+    })?;
+    Ok(Devices::new(move |work| {
+        let (answer, answered) = oneshot();
+        let is_given = give.send((work, answer)).is_ok();
+        Box::pin(async move {
+            let gone = || Err("the thread that works with network devices has ended: restart the node".to_owned());
+            if is_given { answered.await.unwrap_or_else(|_| gone()) } else { gone() }
+        })
+    }))
+}
+
+/// Takes addresses off whose node is dead. What cannot be taken off, its kernel takes off.
+pub fn take_off_all(addresses: &[AddressOn]) {
+    for on in addresses {
+        if let Err(trouble) = ip::take_off(on) {
+            eprintln!("ursa: the floating address {} stays for some seconds: {trouble}", on.address);
+        }
+    }
+}
+
+fn carry_out(work: &AddressWork) -> Result<(), String> {
+    match work {
+        AddressWork::PutOn { on, lasts, announce } => {
+            let device = ip::put_on(on, *lasts)?;
+            if *announce && let Err(error) = announce::announce(&device, on.address) {
+                // They find it out when what they know has grown old.
+                tracing::warn!(
+                    address = %on.address, device, %error,
+                    "neighbours could not be told of the floating address: it takes them up to a minute to find it (the right CAP_NET_RAW is needed)"
+                );
+            }
+            Ok(())
+        }
+        AddressWork::TakeOff(on) => ip::take_off(on),
+    }
+}
