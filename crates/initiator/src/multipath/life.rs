@@ -3,6 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use proto::iscsi::FLOATING_GROUP_MIN;
+
 use super::backoff::Backoff;
 use super::event::What;
 use super::path::{Link, Path, PathState};
@@ -248,17 +250,23 @@ fn resize(shared: &Shared, capacity: Capacity) -> Result<(), Unfit> {
 }
 
 /// A login in the place of the former session at the same target port: the target has ended that one, with all its commands,
-/// before it answered (RFC 7143 6.3.5).
+/// before it answered (RFC 7143 6.3.5). A portal whose address floats may be at another target port by now.
 fn settle_by(former: &Link, session: &Session) {
-    if former.session.portal_group() == session.portal_group() {
+    let (before, now) = (former.session.portal_group(), session.portal_group());
+    if before == now && !floats(now) {
         former.settle();
     }
+}
+
+/// Whether a portal group is one of Ursa's that move from node to node.
+fn floats(group: Option<u16>) -> bool {
+    group.is_some_and(|group| group >= FLOATING_GROUP_MIN)
 }
 
 /// Takes the place of the path's lost session by a login through another portal of the same target port, which can be
 /// reached: then nothing of the lost one can be under way any more.
 async fn settle_elsewhere(shared: &Shared, path: &Path, former: &Link) {
-    let Some(group) = former.session.portal_group() else { return };
+    let Some(group) = former.session.portal_group().filter(|group| !floats(Some(*group))) else { return };
     let mut portals = Vec::new();
     for (other, link) in shared.paths.borrow().iter().zip(&shared.table.borrow().links) {
         let same_port = other.name.target == path.name.target

@@ -7,7 +7,7 @@ use replica::NodeId;
 use super::{Control, ControlError};
 use crate::copies::{Keeper, NodeEntry, json, node_key};
 use crate::floating::{
-    ADDRESSES, ADDRESSES_MAX, AddressEntry, AddressOn, FIRST_GROUP, HolderEntry, NEXT_GROUP, address_key,
+    ADDRESSES, ADDRESSES_MAX, AddressEntry, AddressOn, HolderEntry, LAST_GROUP, address_key, free_group,
     holder_key,
 };
 
@@ -81,19 +81,20 @@ impl Control {
         if keeper.revision_of(&key).is_some() {
             return Err(ControlError::Exists { kind: "address", name: address.to_string() });
         }
-        if keeper.list::<AddressEntry>(ADDRESSES).len() >= ADDRESSES_MAX {
+        let entries = keeper.list::<AddressEntry>(ADDRESSES);
+        if entries.len() >= ADDRESSES_MAX {
             let reason = "there are 32 floating addresses already, which is the most: remove some that are not used";
             return Err(ControlError::Invalid { field: "address", reason });
         }
-        let next = keeper.get::<u16>(NEXT_GROUP);
-        let group = next.as_ref().map_or(FIRST_GROUP, |(group, _)| *group);
-        let after = group.checked_add(1).ok_or(ControlError::Internal("the portal groups are used up"))?;
+        let last = keeper.get::<u16>(LAST_GROUP);
+        let group = free_group(last.as_ref().map(|(group, _)| *group), &entries);
+        let group = group.ok_or(ControlError::Internal("fewer addresses than portal groups have used them up"))?;
         let entry = AddressEntry { address, prefix, device, nodes, prefer, group };
         let transaction = Keeper::transaction()
             .expect(&key, None)
-            .expect(NEXT_GROUP, next.map(|(_, revision)| revision))
+            .expect(LAST_GROUP, last.map(|(_, revision)| revision))
             .put(&key, json(&entry))
-            .put(NEXT_GROUP, json(&after));
+            .put(LAST_GROUP, json(&group));
         keeper.commit(transaction).await?;
         Ok(self.address_status(&keeper, entry))
     }

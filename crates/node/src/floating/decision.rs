@@ -45,6 +45,8 @@ pub(super) struct Seen {
     pub(super) waited: bool,
     /// Whoever holds it by the record waits itself, or has waited when it was last heard: the one before may still have it.
     pub(super) unsure: bool,
+    /// Sessions through it have ended here, with the last of their commands: initiators may send these again through another node.
+    pub(super) quiet: bool,
     /// The preferred node has asked this one for it.
     pub(super) asked_for: bool,
     /// It is free, and the preferred node is there and has not had its moment yet.
@@ -83,8 +85,8 @@ pub(super) fn next_step(seen: &Seen) -> Step {
     }
     let may_claim = seen.wanted && seen.may;
     match seen.holder {
-        // It waits for the record, or for its predecessor: who comes after it must not believe that nobody has it.
-        Holder::Me if keeps || !seen.waited => Step::Nothing,
+        // It waits for the record; or for its predecessor or its commands, and who comes after it would not know that.
+        Holder::Me if keeps || !seen.waited || !seen.quiet => Step::Nothing,
         Holder::Me => Step::GiveUp,
         Holder::Former if !may_claim && !seen.unsure => Step::GiveUp,
         Holder::Nobody if may_claim && !seen.leaves_first => Step::Claim { unsure: false },
@@ -107,6 +109,7 @@ mod tests {
         confirmed: false,
         waited: true,
         unsure: false,
+        quiet: true,
         asked_for: false,
         leaves_first: false,
         settled: false,
@@ -169,6 +172,8 @@ mod tests {
         assert_eq!(next_step(&Seen { wanted: false, ..off }), Step::GiveUp);
         assert_eq!(next_step(&Seen { asked_for: true, ..off }), Step::GiveUp);
         assert_eq!(next_step(&Seen { confirmed: false, ..off }), Step::Nothing, "the record may be back");
+        let busy = Seen { may: false, quiet: false, ..off };
+        assert_eq!(next_step(&busy), Step::Nothing, "a command may be at a disk");
         let waits = Seen { waited: false, unsure: true, ..off };
         assert_eq!(next_step(&waits), Step::Nothing, "its predecessor may have it");
         assert_eq!(next_step(&Seen { may: false, ..waits }), Step::Nothing, "the next one would not know that");

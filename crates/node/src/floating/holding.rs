@@ -139,6 +139,8 @@ struct Holding {
     announced: u32,
     /// They listen at the address, where no portal on all addresses does; dropped, they do not.
     listeners: Vec<Task<()>>,
+    /// Sessions that came through it and are not over yet: their commands may be at a disk.
+    ending: BTreeSet<u16>,
     /// When the record was asked that has said last that this life holds it.
     confirmed: Option<Instant>,
     /// When whoever had it before has taken it off, if that was silent.
@@ -164,6 +166,7 @@ impl Holding {
             put_on: None,
             announced: 0,
             listeners: Vec::new(),
+            ending: BTreeSet::new(),
             confirmed: None,
             sure_at: None,
             free_since: None,
@@ -245,6 +248,8 @@ impl Holding {
             Holder::Me if unsure => self.sure_at.or(Some(now + PREDECESSOR_LENGTH)),
             _ => None,
         };
+        let registry = self.control.registry();
+        self.ending.retain(|tsih| registry.place(*tsih).is_some());
         let me = self.keeper.me().0;
         let preferred = entry.and_then(|entry| entry.prefer);
         let is_free = self.free_since.is_some_and(|since| now.since(since) < LEFT_FIRST);
@@ -256,6 +261,7 @@ impl Holding {
             confirmed: !self.left(now).is_zero(),
             waited: self.sure_at.is_none_or(|at| at <= now),
             unsure,
+            quiet: self.ending.is_empty(),
             asked_for: holder.is_some_and(|holder| self.asker(holder).is_some()),
             leaves_first: is_free && preferred.is_some_and(|node| node != me && self.is_there(node)),
             settled: preferred == Some(me) && now.since(self.began) >= PREFERRED_AFTER,
@@ -351,7 +357,7 @@ impl Holding {
             self.listeners.clear();
             show_portals(self.address, Vec::new(), 0).await;
             // While what they send still goes out: initiators need not find out by themselves.
-            end_sessions_through(self.address).await;
+            self.ending.extend(end_sessions_through(self.address).await);
         }
         let whole = if self.address.is_ipv4() { 32 } else { 128 };
         let on = self.on.clone().unwrap_or_else(|| AddressOn {
@@ -362,6 +368,8 @@ impl Holding {
         match self.work(AddressWork::TakeOff(on)).await {
             Ok(()) => {
                 if self.device == Device::On {
+                    // Who came in between, where a portal is on all addresses.
+                    self.ending.extend(end_sessions_through(self.address).await);
                     tracing::info!(address = %self.address, "this node does not have the floating address any more");
                 }
                 self.note_off();
@@ -461,12 +469,13 @@ async fn show_portals(address: IpAddr, portals: Vec<SocketAddr>, group: u16) {
     .await;
 }
 
-/// Cuts off sessions with a connection to the address.
-async fn end_sessions_through(address: IpAddr) {
-    on_all_cores(move || async move {
-        for session in Shard::current().sessions().iter().filter(|session| session.comes_through(address)) {
-            session.end(CloseReason::Reset);
-        }
-    })
-    .await;
+/// Cuts off sessions with a connection to the address; gives their numbers.
+async fn end_sessions_through(address: IpAddr) -> Vec<u16> {
+    let ended = on_all_cores(move || async move {
+        let mut sessions = Shard::current().sessions();
+        sessions.retain(|session| session.comes_through(address));
+        sessions.iter().for_each(|session| session.end(CloseReason::Reset));
+        sessions.iter().map(|session| session.tsih()).collect::<Vec<u16>>()
+    });
+    ended.await.concat()
 }

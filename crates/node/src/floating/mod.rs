@@ -16,6 +16,7 @@ mod telling;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use proto::iscsi::FLOATING_GROUP_MIN;
 use serde::{Deserialize, Serialize};
 
 pub use self::devices::{AddressOn, AddressWork, Devices, DevicesAnswer};
@@ -26,11 +27,8 @@ pub(crate) use self::telling::{tell_address, tell_holder};
 pub(crate) const ADDRESSES: &str = "address/";
 /// Where it has who holds them.
 pub(crate) const HOLDERS: &str = "address-holder/";
-/// Where it has the portal group that the next address gets. No group is given twice.
-pub(crate) const NEXT_GROUP: &str = "next-address-group";
-
-/// The portal group of the first address: above those of nodes, which are their numbers.
-pub(crate) const FIRST_GROUP: u16 = 256;
+/// Where it has the portal group that an address was given last: of two addresses that are added at once, the second one sees it.
+pub(crate) const LAST_GROUP: &str = "last-address-group";
 
 /// Addresses of a cluster: each costs its holder a process a second.
 pub const ADDRESSES_MAX: usize = 32;
@@ -120,6 +118,13 @@ pub(crate) struct Life {
     pub(crate) incarnation: u64,
 }
 
+/// A portal group that none of these addresses has: one that was given lately comes last, since initiators may remember it.
+pub(crate) fn free_group(last: Option<u16>, entries: &[AddressEntry]) -> Option<u16> {
+    let after = last.and_then(|last| last.checked_add(1)).unwrap_or(FLOATING_GROUP_MIN);
+    let mut round = (after..=u16::MAX).chain(FLOATING_GROUP_MIN..after);
+    round.find(|group| entries.iter().all(|entry| entry.group != *group))
+}
+
 /// The key of an address.
 pub(crate) fn address_key(address: IpAddr) -> String {
     format!("{ADDRESSES}{address}")
@@ -164,6 +169,23 @@ pub(crate) fn portals_of(address: IpAddr, own: &[SocketAddr]) -> (Vec<SocketAddr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_go_round() {
+        let entry = |group| AddressEntry {
+            address: "192.0.2.10".parse().unwrap(),
+            prefix: 24,
+            device: None,
+            nodes: Vec::new(),
+            prefer: None,
+            group,
+        };
+        assert_eq!(free_group(None, &[]), Some(0xff00));
+        assert_eq!(free_group(Some(0xff00), &[]), Some(0xff01), "it was given lately");
+        assert_eq!(free_group(Some(0xffff), &[entry(0xff00)]), Some(0xff01));
+        let all: Vec<AddressEntry> = (0xff00..=0xffff).map(entry).collect();
+        assert_eq!(free_group(Some(0xff80), &all), None);
+    }
 
     #[test]
     fn a_portal_on_all_addresses_has_a_new_one_too() {

@@ -11,3 +11,7 @@ mod tests;
 pub mod wire;
 
 pub use negotiated::Negotiated;
+
+/// Portal groups from here on are those of our floating addresses: a portal keeps its group when it moves to another node, since initiators refuse to log in where they
+/// find another one than they know. So a login there may have been answered by another node than the one before, and has ended nothing on that.
+pub const FLOATING_GROUP_MIN: u16 = 0xff00;

@@ -107,7 +107,7 @@ mod tests {
             device: None,
             nodes: vec![1, 2],
             prefer: Some(1),
-            portal_group: 256,
+            portal_group: 65280,
             holder: Some(1),
             holder_name: Some("san1".into()),
             since: Some(0),
@@ -119,7 +119,7 @@ mod tests {
             device: Some("eth1".into()),
             nodes: Vec::new(),
             prefer: None,
-            portal_group: 257,
+            portal_group: 65281,
             holder: None,
             holder_name: None,
             since: None,
@@ -130,8 +130,8 @@ mod tests {
             table(&[address, other]),
             "\
 ADDRESS        ON      SINCE                 DEVICE      NODES  PREFERRED  GROUP
-192.0.2.10/24  1 san1  1970-01-01 00:00:00Z  by network  1, 2   1          256
-fd00::10/64    NONE    -                     eth1        all    -          257
+192.0.2.10/24  1 san1  1970-01-01 00:00:00Z  by network  1, 2   1          65280
+fd00::10/64    NONE    -                     eth1        all    -          65281
 
 fd00::10/64: the node that was asked has it not: `ip`: no
 "
