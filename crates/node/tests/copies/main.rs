@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod addresses;
 mod all_paths;
 mod budget;
 mod compare_and_write;

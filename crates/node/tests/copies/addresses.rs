@@ -1,0 +1,245 @@
+//! Floating portal addresses: one node has each at a time, whatever becomes of nodes, links and the record.
+
+use std::net::IpAddr;
+use std::sync::Mutex;
+
+use cluster::memory::Fault;
+use initiator::discover;
+use node::control::{AddressSpec, ControlError};
+use node::floating::{AddressWork, Devices};
+
+use super::*;
+
+/// Every simulated machine can listen at it.
+const FLOATING: &str = "127.9.9.9";
+/// The first portal group of floating addresses.
+const GROUP: u16 = 0xff00;
+
+/// How often it is looked who has it.
+const STEP: Duration = Duration::from_millis(20);
+/// How late a machine may be to take an address off by itself.
+const KERNEL_LATE: Duration = Duration::from_millis(900);
+/// How long it takes until another node has the address of one that is silent: a second of silence, and the wait for its predecessor.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+/// How long it takes where the holder has given it up.
+const HANDED_WITHIN: Duration = Duration::from_secs(3);
+
+/// What nodes have had their machines do, in order: put it on for so long, or take it off.
+type Asked = Arc<Mutex<Vec<(u16, Option<Duration>)>>>;
+
+/// A cluster, and which machines have the address.
+struct Machines {
+    cluster: Cluster,
+    asked: Asked,
+    /// Until when, if it is not said again that it stays.
+    on: RefCell<BTreeMap<u16, Duration>>,
+}
+
+impl Machines {
+    fn new(seed: u64, nodes: usize, prefer: Option<u16>) -> Machines {
+        let asked = Asked::default();
+        let told = Arc::clone(&asked);
+        let devices = Devices::new(move |work| {
+            let node = Control::current().number().expect("it is in a cluster");
+            let lasts = match work {
+                AddressWork::PutOn { lasts, .. } => Some(lasts),
+                AddressWork::TakeOff(_) => None,
+            };
+            told.lock().unwrap().push((node, lasts));
+            Box::pin(std::future::ready(Ok(())))
+        });
+        let cluster = Cluster::with_config(seed, nodes, 2, &Config { devices, ..Config::default() });
+        let machines = Machines { cluster, asked, on: RefCell::default() };
+        let spec = AddressSpec { prefer, ..spec() };
+        machines.cluster.control(0, |control| async move {
+            let added = control.add_address(spec).await.unwrap();
+            assert_eq!(added.group, GROUP);
+        });
+        machines
+    }
+
+    /// Lets a moment pass; at no time two machines have it.
+    fn step(&self) {
+        self.cluster.world.run_for(STEP);
+        let now = self.cluster.world.now();
+        let mut on = self.on.borrow_mut();
+        on.retain(|_, until| *until > now);
+        for (node, lasts) in self.asked.lock().unwrap().drain(..) {
+            match lasts {
+                Some(lasts) => drop(on.insert(node, now + lasts + KERNEL_LATE)),
+                None => drop(on.remove(&node)),
+            }
+            assert!(on.len() <= 1, "seed {}: several machines have it: {on:?}", self.cluster.world.seed());
+        }
+    }
+
+    fn run_for(&self, duration: Duration) {
+        let until = self.cluster.world.now() + duration;
+        while self.cluster.world.now() < until {
+            self.step();
+        }
+    }
+
+    fn holder(&self) -> Option<u16> {
+        self.on.borrow().keys().next().copied()
+    }
+
+    /// Waits until such a node has it; gives that.
+    fn wait(&self, limit: Duration, is_wanted: impl Fn(u16) -> bool) -> u16 {
+        let until = self.cluster.world.now() + limit;
+        while self.cluster.world.now() < until {
+            self.step();
+            if let Some(holder) = self.holder().filter(|holder| is_wanted(*holder)) {
+                return holder;
+            }
+        }
+        panic!("seed {}: after {limit:?} {:?} has it", self.cluster.world.seed(), self.holder());
+    }
+
+    fn crash(&self, node: u16) {
+        self.cluster.world.crash(self.cluster.servers[usize::from(node) - 1]);
+        self.on.borrow_mut().remove(&node);
+    }
+
+    /// What the record says.
+    fn holder_by(&self, asked: u16) -> Option<u16> {
+        let address: IpAddr = FLOATING.parse().unwrap();
+        let status = self.cluster.control(usize::from(asked) - 1, move |control| async move {
+            control.address(address).unwrap()
+        });
+        status.holder.map(|(node, _)| node)
+    }
+}
+
+fn spec() -> AddressSpec {
+    let address = FLOATING.parse().unwrap();
+    AddressSpec { address, prefix: 32, device: None, nodes: Vec::new(), prefer: None }
+}
+
+#[test]
+fn another_node_takes_the_address_of_one_that_is_lost_or_stops() {
+    each_seed(4, |seed| {
+        let machines = Machines::new(seed, 3, None);
+        let first = machines.wait(TAKEN_WITHIN, |_| true);
+        assert_eq!(machines.holder_by(first), Some(first));
+        machines.run_for(Duration::from_secs(20));
+        assert_eq!(machines.holder(), Some(first), "it stays where it is");
+
+        machines.crash(first);
+        let second = machines.wait(TAKEN_WITHIN, |node| node != first);
+        machines.cluster.start(usize::from(first) - 1);
+        machines.run_for(Duration::from_secs(10));
+        assert_eq!(machines.holder(), Some(second), "nobody takes it from who has it");
+
+        // Its last act is to give it up: nobody waits for it.
+        machines.cluster.stop(&[usize::from(second) - 1]);
+        machines.wait(HANDED_WITHIN, |node| node != second);
+    });
+}
+
+#[test]
+fn a_death_that_is_told_moves_it_at_once() {
+    each_seed(2, |seed| {
+        let machines = Machines::new(seed, 3, None);
+        let first = machines.wait(TAKEN_WITHIN, |_| true);
+        let index = usize::from(first) - 1;
+        let will = machines.cluster.control(index, |control| async move { control.last_will() });
+        let will = will.expect("it is in a cluster");
+        assert_eq!(will.addresses().len(), 1, "its watcher takes it off");
+        machines.crash(first);
+        watcher(&machines.cluster, will);
+        machines.wait(Duration::from_secs(1), |node| node != first);
+    });
+}
+
+#[test]
+fn a_node_that_is_cut_off_takes_it_off_before_another_one_has_it() {
+    each_seed(4, |seed| {
+        let machines = Machines::new(seed, 3, None);
+        let first = machines.wait(TAKEN_WITHIN, |_| true);
+        let servers = &machines.cluster.servers;
+        let cut_off = servers[usize::from(first) - 1];
+        let record = &machines.cluster.record;
+        let member = cluster::NodeId::new(first).unwrap();
+        record.begin(member, Fault::Unreachable);
+        servers.iter().filter(|other| **other != cut_off).for_each(|other| machines.cluster.world.cut(cut_off, *other));
+        let second = machines.wait(TAKEN_WITHIN, |node| node != first);
+        machines.cluster.world.heal_all();
+        record.end(member, Fault::Unreachable);
+        machines.run_for(Duration::from_secs(10));
+        assert_eq!(machines.holder(), Some(second), "it does not come back by itself");
+        assert_eq!(machines.holder_by(first), Some(second));
+    });
+}
+
+#[test]
+fn without_the_record_nobody_has_it_for_long() {
+    each_seed(2, |seed| {
+        let machines = Machines::new(seed, 2, None);
+        let first = machines.wait(TAKEN_WITHIN, |_| true);
+        let nodes = || (1..=2).filter_map(cluster::NodeId::new);
+        nodes().for_each(|node| machines.cluster.record.begin(node, Fault::Unreachable));
+        machines.run_for(Duration::from_secs(6));
+        assert_eq!(machines.holder(), None);
+        nodes().for_each(|node| machines.cluster.record.end(node, Fault::Unreachable));
+        machines.wait(HANDED_WITHIN, |node| node == first);
+    });
+}
+
+#[test]
+fn the_preferred_node_has_it_back_when_it_has_been_up_for_a_while() {
+    each_seed(2, |seed| {
+        let machines = Machines::new(seed, 3, Some(2));
+        assert_eq!(machines.wait(TAKEN_WITHIN, |_| true), 2);
+        machines.crash(2);
+        let other = machines.wait(TAKEN_WITHIN, |node| node != 2);
+        machines.cluster.start(1);
+        machines.run_for(Duration::from_secs(50));
+        assert_eq!(machines.holder(), Some(other), "it may be lost again");
+        machines.wait(Duration::from_secs(20), |node| node == 2);
+        let maintained = machines.cluster.control(0, |control| async move { control.maintain_node(2, true).await });
+        assert!(maintained.unwrap());
+        machines.wait(HANDED_WITHIN, |node| node != 2);
+        machines.run_for(Duration::from_secs(5));
+        assert_ne!(machines.holder(), Some(2));
+    });
+}
+
+#[test]
+fn it_is_a_portal_with_a_group_of_its_own() {
+    let machines = Machines::new(1, 2, Some(1));
+    machines.cluster.add_volume(VolumeKind::Ram, 2);
+    machines.wait(TAKEN_WITHIN, |node| node == 1);
+    // Its listener is there a moment after.
+    machines.run_for(Duration::from_millis(200));
+    let own = machines.cluster.portal(0);
+    machines.cluster.control(0, move |_| async move {
+        let floating = SocketAddr::new(FLOATING.parse().unwrap(), own.port());
+        let session = log_in(floating, "host").await.expect("it listens there");
+        assert_eq!(session.portal_group(), Some(GROUP));
+        assert_eq!(log_in(own, "other").await.expect("it serves").portal_group(), Some(1));
+        for portal in [own, floating] {
+            let targets = discover(portal, &named("looking")).await.unwrap();
+            let addresses = &targets[0].addresses;
+            assert!(addresses.contains(&format!("{floating},{GROUP}")), "{addresses:?}");
+            assert!(addresses.contains(&format!("{own},1")), "{addresses:?}");
+        }
+    });
+    let refused = |spec: AddressSpec| {
+        machines.cluster.control(0, move |control| async move { control.add_address(spec).await.unwrap_err() })
+    };
+    assert!(matches!(refused(spec()), ControlError::Exists { kind: "address", .. }));
+    let theirs = AddressSpec { address: own.ip(), ..spec() };
+    assert!(matches!(refused(theirs), ControlError::Invalid { field: "address", .. }));
+    let nobody = AddressSpec { address: "127.9.9.8".parse().unwrap(), prefer: Some(7), ..spec() };
+    assert!(matches!(refused(nobody), ControlError::NotFound { kind: "node", .. }));
+
+    machines.cluster.control(1, |control| async move {
+        control.remove_address(FLOATING.parse().unwrap()).await.unwrap();
+    });
+    machines.run_for(HANDED_WITHIN);
+    assert_eq!(machines.holder(), None);
+    let left = machines.cluster.control(0, |control| async move { control.addresses().unwrap().len() });
+    assert_eq!(left, 0);
+    assert!(machines.cluster.record.value(&format!("address-holder/{FLOATING}")).is_none());
+}
