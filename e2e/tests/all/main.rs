@@ -1,5 +1,6 @@
 //! Real processes, real clients. `URSA_E2E_SERVER=tgt` runs the same tests against tgt.
 
+mod addresses;
 mod any_node;
 mod attach;
 mod bench;

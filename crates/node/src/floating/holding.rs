@@ -359,7 +359,7 @@ impl Holding {
             // While what they send still goes out: initiators need not find out by themselves.
             self.ending.extend(end_sessions_through(self.address).await);
         }
-        let whole = if self.address.is_ipv4() { 32 } else { 128 };
+        let whole: u8 = if self.address.is_ipv4() { 32 } else { 128 };
         let on = self.on.clone().unwrap_or_else(|| AddressOn {
             address: self.address,
             prefix: entry.as_ref().map_or(whole, |entry| entry.prefix),

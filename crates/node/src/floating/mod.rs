@@ -192,7 +192,9 @@ mod tests {
         let portals = |own: &[&str], address: &str| {
             let own: Vec<SocketAddr> = own.iter().map(|text| text.parse().unwrap()).collect();
             let (all, more) = portals_of(address.parse().unwrap(), &own);
-            let texts = |portals: Vec<SocketAddr>| portals.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let texts = |portals: Vec<SocketAddr>| -> Vec<String> {
+                portals.iter().map(ToString::to_string).collect()
+            };
             (texts(all), texts(more))
         };
         let one = || vec!["192.0.2.10:3260".to_owned()];

@@ -66,9 +66,9 @@ impl Machines {
         on.retain(|_, until| *until > now);
         for (node, lasts) in self.asked.lock().unwrap().drain(..) {
             match lasts {
-                Some(lasts) => drop(on.insert(node, now + lasts + KERNEL_LATE)),
-                None => drop(on.remove(&node)),
-            }
+                Some(lasts) => on.insert(node, now + lasts + KERNEL_LATE),
+                None => on.remove(&node),
+            };
             assert!(on.len() <= 1, "seed {}: several machines have it: {on:?}", self.cluster.world.seed());
         }
     }
@@ -162,7 +162,9 @@ fn a_node_that_is_cut_off_takes_it_off_before_another_one_has_it() {
         let record = &machines.cluster.record;
         let member = cluster::NodeId::new(first).unwrap();
         record.begin(member, Fault::Unreachable);
-        servers.iter().filter(|other| **other != cut_off).for_each(|other| machines.cluster.world.cut(cut_off, *other));
+        for other in servers.iter().filter(|other| **other != cut_off) {
+            machines.cluster.world.cut(cut_off, *other);
+        }
         let second = machines.wait(TAKEN_WITHIN, |node| node != first);
         machines.cluster.world.heal_all();
         record.end(member, Fault::Unreachable);
@@ -197,8 +199,8 @@ fn the_preferred_node_has_it_back_when_it_has_been_up_for_a_while() {
         machines.run_for(Duration::from_secs(50));
         assert_eq!(machines.holder(), Some(other), "it may be lost again");
         machines.wait(Duration::from_secs(20), |node| node == 2);
-        let maintained = machines.cluster.control(0, |control| async move { control.maintain_node(2, true).await });
-        assert!(maintained.unwrap());
+        let maintain = |control: Rc<Control>| async move { control.maintain_node(2, true).await.unwrap() };
+        assert!(machines.cluster.control(0, maintain));
         machines.wait(HANDED_WITHIN, |node| node != 2);
         machines.run_for(Duration::from_secs(5));
         assert_ne!(machines.holder(), Some(2));
@@ -226,7 +228,8 @@ fn it_is_a_portal_with_a_group_of_its_own() {
         }
     });
     let refused = |spec: AddressSpec| {
-        machines.cluster.control(0, move |control| async move { control.add_address(spec).await.unwrap_err() })
+        let add = move |control: Rc<Control>| async move { control.add_address(spec).await.unwrap_err() };
+        machines.cluster.control(0, add)
     };
     assert!(matches!(refused(spec()), ControlError::Exists { kind: "address", .. }));
     let theirs = AddressSpec { address: own.ip(), ..spec() };

@@ -7,7 +7,9 @@ use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV6};
 use std::os::fd::AsRawFd;
 
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, ipproto, sendto, socket_with, sockopt};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketFlags, SocketType, bind, ipproto, sendto, socket_with, sockopt,
+};
 
 /// `ARPHRD_ETHER`: devices whose neighbours are found by hardware addresses of six bytes.
 const ETHERNET: u16 = 1;

@@ -101,10 +101,13 @@ fn would_remove(address: &FloatingAddress) -> Vec<String> {
 
 /// An address with the length of its network, or of one address alone.
 fn parse(text: &str) -> Result<(IpAddr, u8), Refusal> {
-    let (address, prefix) = text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
+    let (address, prefix) = match text.split_once('/') {
+        Some((address, prefix)) => (address, Some(prefix)),
+        None => (text, None),
+    };
     let parsed = || {
         let address: IpAddr = address.parse().ok()?;
-        let whole = if address.is_ipv4() { 32 } else { 128 };
+        let whole: u8 = if address.is_ipv4() { 32 } else { 128 };
         Some((address, prefix.map_or(Some(whole), |prefix| prefix.parse().ok())?))
     };
     let reason = "write an address and the length of its network, as in 192.0.2.10/24 or fd00::10/64";
