@@ -72,6 +72,12 @@ const LINKS = queryOptions({
   refetchInterval: SOON,
 })
 
+const ADDRESSES = queryOptions({
+  queryKey: ['addresses'],
+  queryFn: () => data(api.GET('/v1/addresses')),
+  refetchInterval: SOON,
+})
+
 const PROBLEMS = queryOptions({
   queryKey: ['problems', 'all'],
   queryFn: () => data(api.GET('/v1/problems', { params: { query: { node: 'all' } } })),
@@ -86,6 +92,9 @@ export const useProblems = () => useQuery({ ...PROBLEMS, select: itemsOf })
 
 /** The links between nodes, as each of them sees its own; not asked for without a cluster. */
 export const useLinks = (cluster: boolean) => useQuery({ ...LINKS, select: itemsOf, enabled: cluster })
+
+/** Floating addresses, and which node has each; only in a cluster. */
+export const useAddresses = () => useQuery({ ...ADDRESSES, select: itemsOf })
 
 /** The nodes whose volumes (those that they have alone), pools, sessions, problems or links are not in the list, and why. */
 export const useMissingVolumes = () => useQuery({ ...VOLUMES, select: missingOf }).data ?? NONE

@@ -18,6 +18,7 @@ import { downWord, lasting, nameOf, nodeSince } from '../words/health'
 import { unheard } from '../words/missing'
 import { NO_VOTES, etcdDecides } from '../words/record'
 import { duration, plural } from '../words/size'
+import { Addresses } from './Addresses'
 import { Networks } from './Networks'
 
 export function Nodes() {
@@ -32,6 +33,7 @@ export function Nodes() {
       {nodes.data === null ? <Alone etcd={etcd} /> : nodes.data && <ClusterNodes nodes={nodes.data} at={nodes.dataUpdatedAt} etcd={etcd} />}
       <Here />
       {nodes.data && <Networks nodes={nodes.data} at={nodes.dataUpdatedAt} />}
+      {nodes.data && <Addresses />}
       <Load nodes={nodes.data ?? undefined} />
     </Stack>
   )
