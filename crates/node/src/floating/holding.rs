@@ -26,7 +26,10 @@ use crate::events::{Event, tell};
 use crate::portal;
 use crate::shard::{Shard, on_all_cores};
 
-/// How often it is thought over what to do.
+/// How often it is looked for addresses that nobody looks after, should the record not have told of them.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// How often it is thought over what to do about one.
 const TURN: Duration = Duration::from_millis(100);
 
 /// How long the machine may take to put an address on, or to take it off. It takes milliseconds; what hangs ends with the address's own time.
@@ -70,12 +73,12 @@ impl Floating {
         here.iter().filter(|(_, here)| here.is_on).map(|(address, _)| *address).collect()
     }
 
-    /// Begins to look after an address; `false`: it does already.
-    fn begin(&self, address: IpAddr) -> bool {
-        let mut here = self.here.borrow_mut();
-        let is_new = !here.contains_key(&address);
-        here.entry(address).or_default();
-        is_new
+    fn looks_after(&self, address: IpAddr) -> bool {
+        self.here.borrow().contains_key(&address)
+    }
+
+    fn begin(&self, address: IpAddr) {
+        self.here.borrow_mut().entry(address).or_default();
     }
 
     fn end(&self, address: IpAddr) {
@@ -93,16 +96,21 @@ impl Control {
     /// Looks after the addresses of the cluster's record, until the node stops.
     pub(crate) async fn hold_addresses(self: Rc<Control>, keeper: Rc<Keeper>) {
         while !keeper.is_stopping() {
-            let known = keeper.list::<AddressEntry>(ADDRESSES).into_iter().map(|entry| entry.address);
-            let mine = |holder: &HolderEntry| holder.node == keeper.me().0;
-            let held = keeper.list::<HolderEntry>(HOLDERS).into_iter().filter(mine);
-            for address in known.chain(held.map(|holder| holder.address)) {
-                if self.floating().begin(address) {
-                    rt::spawn(Holding::new(Rc::clone(&self), Rc::clone(&keeper), address).run()).detach();
-                }
+            for address in self.unattended(&keeper) {
+                self.floating().begin(address);
+                rt::spawn(Holding::new(Rc::clone(&self), Rc::clone(&keeper), address).run()).detach();
             }
-            rt::sleep(TURN).await;
+            // The record tells when there is one more.
+            keeper.until(LOOK_EVERY, || !self.unattended(&keeper).is_empty()).await;
         }
+    }
+
+    /// Addresses of the record that concern this node and that no task looks after yet.
+    fn unattended(&self, keeper: &Keeper) -> BTreeSet<IpAddr> {
+        let known = keeper.list::<AddressEntry>(ADDRESSES).into_iter().map(|entry| entry.address);
+        let own = keeper.list::<HolderEntry>(HOLDERS).into_iter().filter(|one| one.node == keeper.me().0);
+        let all = known.chain(own.map(|holder| holder.address));
+        all.filter(|address| !self.floating().looks_after(*address)).collect()
     }
 
     /// Gives all addresses to others, for the node is about to stop; not for longer than [`GIVE_UP_DEADLINE`].
@@ -113,7 +121,7 @@ impl Control {
         let holds = |holder: &HolderEntry| {
             (NodeId(holder.node), Incarnation(holder.incarnation)) == (keeper.me(), keeper.incarnation())
         };
-        let over = || floating.all_on().is_empty() && !keeper.list(HOLDERS).iter().any(holds);
+        let over = || floating.all_on().is_empty() && !keeper.list::<HolderEntry>(HOLDERS).iter().any(holds);
         let until = rt::now() + GIVE_UP_DEADLINE;
         while !over() && rt::now() < until {
             let _ = rt::timeout(TURN, floating.changed.notified()).await;

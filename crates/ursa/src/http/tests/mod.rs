@@ -1,6 +1,7 @@
 //! The whole way of requests: routes, control, cores, disks. Each test has a node of its own.
 
 mod access;
+mod addresses;
 mod alone;
 mod cluster;
 mod errands;
