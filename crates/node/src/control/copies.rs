@@ -218,6 +218,7 @@ impl Control {
                 let Some(id) = VolumeId::parse(&id) else { return Ok(Answer::Taken(false)) };
                 return Ok(Answer::Taken(keeper.install(id, Epoch(epoch), expected, *agreed).await));
             }
+            Ask::HasAddress { address } => return Ok(Answer::Has(self.floating().has(address))),
             Ask::Show { what } => {
                 let show = Shard::current().config().show.clone();
                 return Ok(Answer::Shown(show.show(self, what).await));

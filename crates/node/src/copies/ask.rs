@@ -1,5 +1,7 @@
 //! What one node asks another for.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use super::entry::NewCopy;
@@ -57,6 +59,11 @@ pub enum Ask {
         /// Which fork.
         epoch: u64,
     },
+    /// Whether the node has a floating address on a device, or commands under way that came through it: the record says that it holds it.
+    HasAddress {
+        /// The address.
+        address: IpAddr,
+    },
     /// What the node shows of itself to whoever asks another node for it: see `Config::show`.
     Show {
         /// What.
@@ -104,6 +111,8 @@ pub enum Answer {
     Unit(Option<Box<Told>>),
     /// Whether the change was carried out.
     Taken(bool),
+    /// Whether it has the address.
+    Has(bool),
     /// What it shows; `None`: it does not know that.
     Shown(Option<String>),
     /// What carrying out came to, or why it was not begun.

@@ -15,12 +15,12 @@ use rt::sync::Notify;
 
 use super::decision::{Device, Holder, Seen, Step, next_step};
 use super::{
-    ADDRESSES, AFTER_FAILURE, AddressEntry, AddressOn, AddressWork, CONFIRM_EVERY, FloatingPortal,
-    GIVE_UP_DEADLINE, HOLD_LENGTH, HOLDERS, HolderEntry, LEFT_FIRST, Life, PREDECESSOR_LENGTH,
-    PREFERRED_AFTER, SILENCE_LENGTH, address_key, holder_key, portals_of,
+    ADDRESSES, AFTER_FAILURE, ASK_HOLDER_EVERY, AddressEntry, AddressOn, AddressWork, CONFIRM_EVERY,
+    FloatingPortal, GIVE_UP_DEADLINE, HOLD_LENGTH, HOLDERS, HolderEntry, LEFT_FIRST, LET_GO_MIN, Life,
+    PREDECESSOR_LENGTH, PREFERRED_AFTER, SILENCE_LENGTH, address_key, holder_key, portals_of,
 };
 use crate::control::Control;
-use crate::copies::{Keeper, NodeEntry, json, node_key};
+use crate::copies::{Answer, Ask, Keeper, NodeEntry, json, node_key};
 use crate::events::code::ADDRESS_FAILED;
 use crate::events::{Event, tell};
 use crate::portal;
@@ -52,6 +52,8 @@ pub(crate) struct Floating {
 pub(crate) struct Here {
     /// It is on a device here.
     pub(crate) is_on: bool,
+    /// Sessions through it are not over yet.
+    ends: bool,
     /// Why it could not be put on, or taken off, when that was last tried.
     pub(crate) trouble: Option<String>,
 }
@@ -73,12 +75,21 @@ impl Floating {
         here.iter().filter(|(_, here)| here.is_on).map(|(address, _)| *address).collect()
     }
 
+    /// Whether an address is on a device here, or commands are under way that came through it.
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        self.here.borrow().get(&address).is_some_and(|here| here.is_on || here.ends)
+    }
+
     fn looks_after(&self, address: IpAddr) -> bool {
         self.here.borrow().contains_key(&address)
     }
 
     fn begin(&self, address: IpAddr) {
         self.here.borrow_mut().entry(address).or_default();
+    }
+
+    fn note_end(&self, address: IpAddr, ends: bool) {
+        self.here.borrow_mut().entry(address).or_default().ends = ends;
     }
 
     fn end(&self, address: IpAddr) {
@@ -149,6 +160,9 @@ struct Holding {
     listeners: Vec<Task<()>>,
     /// Sessions that came through it and are not over yet: their commands may be at a disk.
     ending: BTreeSet<u16>,
+    /// The holder that was asked last whether it has the address, when, and how often it has said no since it last said yes.
+    holder_asked: Option<(Life, Instant)>,
+    let_go: u32,
     /// When the record was asked that has said last that this life holds it.
     confirmed: Option<Instant>,
     /// When whoever had it before has taken it off, if that was silent.
@@ -175,6 +189,8 @@ impl Holding {
             announced: 0,
             listeners: Vec::new(),
             ending: BTreeSet::new(),
+            holder_asked: None,
+            let_go: 0,
             confirmed: None,
             sure_at: None,
             free_since: None,
@@ -191,6 +207,7 @@ impl Holding {
                 break;
             }
             self.confirm(&held).await;
+            self.ask_holder(held.as_ref().map(|(holder, _)| holder)).await;
             let seen = self.look(rt::now(), entry.as_ref(), held.as_ref().map(|(holder, _)| holder));
             match next_step(&seen) {
                 Step::Nothing => {}
@@ -245,6 +262,29 @@ impl Holding {
         }
     }
 
+    /// Asks another node that holds the address whether it has it: one that does not reach the record can tell nobody else that it has taken it off.
+    async fn ask_holder(&mut self, holder: Option<&HolderEntry>) {
+        let now = rt::now();
+        let other = holder.filter(|holder| holder.node != self.keeper.me().0);
+        // One that waits for its predecessor has it in a moment.
+        let asked = other.filter(|holder| !holder.unsure && self.keeper.hears(NodeId(holder.node)));
+        let Some(holder) = asked else {
+            (self.holder_asked, self.let_go) = (None, 0);
+            return;
+        };
+        let life = Life { node: holder.node, incarnation: holder.incarnation };
+        match self.holder_asked {
+            Some((asked, at)) if asked == life && now.since(at) < ASK_HOLDER_EVERY => return,
+            Some((asked, _)) if asked == life => {}
+            _ => self.let_go = 0,
+        }
+        self.holder_asked = Some((life, now));
+        let ask = Ask::HasAddress { address: self.address };
+        let answer = self.keeper.ask_within(NodeId(holder.node), ask, CONFIRM_EVERY).await;
+        // Of one that does not answer nothing is known: its silence will tell.
+        self.let_go = if matches!(answer, Ok(Answer::Has(false))) { self.let_go + 1 } else { 0 };
+    }
+
     fn look(&mut self, now: Instant, entry: Option<&AddressEntry>, holder: Option<&HolderEntry>) -> Seen {
         let standing = self.standing(holder);
         self.free_since = match standing {
@@ -258,6 +298,7 @@ impl Holding {
         };
         let registry = self.control.registry();
         self.ending.retain(|tsih| registry.place(*tsih).is_some());
+        self.control.floating().note_end(self.address, !self.ending.is_empty());
         let me = self.keeper.me().0;
         let preferred = entry.and_then(|entry| entry.prefer);
         let is_free = self.free_since.is_some_and(|since| now.since(since) < LEFT_FIRST);
@@ -291,7 +332,8 @@ impl Holding {
         }
         let is_silent = self.keeper.silence_of(node).is_some_and(|silence| silence.age >= SILENCE_LENGTH);
         let is_other = self.keeper.life_heard_of(node).is_some_and(|heard| heard > life);
-        if is_silent || is_other { Holder::Silent } else { Holder::Heard }
+        let has_let_go = self.let_go >= LET_GO_MIN;
+        if is_silent || is_other || has_let_go { Holder::Silent } else { Holder::Heard }
     }
 
     /// Whether this node may have it.
@@ -341,7 +383,7 @@ impl Holding {
         if is_new {
             tracing::info!(address = %self.address, "this node has the floating address");
         }
-        self.control.floating().change(self.address, |here| *here = Here { is_on: true, trouble: None });
+        self.control.floating().change(self.address, |here| (here.is_on, here.trouble) = (true, None));
         if holder.unsure {
             self.commit(revision, Some(HolderEntry { unsure: false, ..holder })).await;
         }

@@ -39,6 +39,11 @@ pub(crate) const HOLD_LENGTH: Duration = Duration::from_secs(4);
 /// How often the record is asked, and the device told.
 const CONFIRM_EVERY: Duration = Duration::from_secs(1);
 
+/// How often a holder that is heard is asked whether it has the address, and how often it must say no before another node asks the record for its place: it may be that
+/// it does not reach the record. One that has just got the place says no once, at most.
+const ASK_HOLDER_EVERY: Duration = Duration::from_secs(2);
+const LET_GO_MIN: u32 = 3;
+
 /// How long nothing is heard of the holder before another node asks the record for its place. It waits then: to begin early costs nothing.
 const SILENCE_LENGTH: Duration = Duration::from_secs(1);
 

@@ -178,13 +178,32 @@ fn a_node_that_is_cut_off_takes_it_off_before_another_one_has_it() {
 fn without_the_record_nobody_has_it_for_long() {
     each_seed(2, |seed| {
         let machines = Machines::new(seed, 2, None);
-        let first = machines.wait(TAKEN_WITHIN, |_| true);
+        machines.wait(TAKEN_WITHIN, |_| true);
         let nodes = || (1..=2).filter_map(cluster::NodeId::new);
         nodes().for_each(|node| machines.cluster.record.begin(node, Fault::Unreachable));
         machines.run_for(Duration::from_secs(6));
         assert_eq!(machines.holder(), None);
+        machines.run_for(Duration::from_secs(20));
         nodes().for_each(|node| machines.cluster.record.end(node, Fault::Unreachable));
-        machines.wait(HANDED_WITHIN, |node| node == first);
+        machines.wait(TAKEN_WITHIN, |_| true);
+        let holder = machines.holder();
+        machines.run_for(Duration::from_secs(10));
+        assert_eq!(machines.holder(), holder);
+    });
+}
+
+/// As where its etcd does not answer one node alone: the others hear it, and ask it.
+#[test]
+fn a_holder_without_the_record_is_followed_by_another_node() {
+    each_seed(2, |seed| {
+        let machines = Machines::new(seed, 3, None);
+        let first = machines.wait(TAKEN_WITHIN, |_| true);
+        let member = cluster::NodeId::new(first).unwrap();
+        machines.cluster.record.begin(member, Fault::Unreachable);
+        let second = machines.wait(2 * TAKEN_WITHIN, |node| node != first);
+        machines.cluster.record.end(member, Fault::Unreachable);
+        machines.run_for(Duration::from_secs(10));
+        assert_eq!(machines.holder(), Some(second));
     });
 }
 
