@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,8 +11,8 @@ use base::Instant;
 use cluster::Revision;
 use proto::iscsi::target::CloseReason;
 use replica::{Incarnation, NodeId};
-use rt::Task;
 use rt::sync::Notify;
+use rt::{Listener, Task};
 
 use super::decision::{Device, Holder, Seen, Step, next_step};
 use super::{
@@ -34,6 +35,9 @@ const TURN: Duration = Duration::from_millis(100);
 
 /// How long the machine may take to put an address on, or to take it off. It takes milliseconds; what hangs ends with the address's own time.
 const DEVICE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// How long a former listener may take to end.
+const LISTEN_DEADLINE: Duration = Duration::from_secs(1);
 
 /// How often neighbours are told where a new address is, once a second: one word may be lost, and a predecessor's kernel may have spoken last.
 const ANNOUNCEMENTS: u32 = 4;
@@ -393,8 +397,9 @@ impl Holding {
     async fn show(&mut self, entry: &AddressEntry) -> Result<(), String> {
         let (portals, more) = portals_of(self.address, &Shard::current().portals());
         for address in more {
-            let listener = portal::listen(address).await;
-            let listener = listener.map_err(|error| format!("cannot listen for iSCSI at {address}: {error}"))?;
+            let listener = listen(address).await;
+            let listener =
+                listener.map_err(|error| format!("cannot listen for iSCSI at {address}: {error}"))?;
             self.listeners.push(rt::spawn(portal::serve(listener, Rc::default())));
         }
         show_portals(self.address, portals, entry.group).await;
@@ -505,6 +510,17 @@ impl Holding {
             tracing::debug!(address = %self.address, %error, "who holds it could not be changed");
         }
         self.control.floating().changed.notify();
+    }
+}
+
+/// Listens at an address. A listener that was here a moment ago may not be gone yet.
+async fn listen(address: SocketAddr) -> io::Result<Listener> {
+    let until = rt::now() + LISTEN_DEADLINE;
+    loop {
+        match portal::listen(address).await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && rt::now() < until => rt::sleep(TURN).await,
+            listening => return listening,
+        }
     }
 }
 
