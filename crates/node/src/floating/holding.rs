@@ -1,7 +1,6 @@
 //! Has this node hold addresses, as [`super::decision`] says: a task an address, on core 0.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -11,7 +10,6 @@ use base::Instant;
 use cluster::Revision;
 use proto::iscsi::target::CloseReason;
 use replica::{Incarnation, NodeId};
-use rt::sync::Notify;
 use rt::{Listener, Task};
 
 use super::decision::{Device, Holder, Seen, Step, next_step};
@@ -42,71 +40,6 @@ const LISTEN_DEADLINE: Duration = Duration::from_secs(1);
 /// How often neighbours are told where a new address is, once a second: one word may be lost, and a predecessor's kernel may have spoken last.
 const ANNOUNCEMENTS: u32 = 4;
 
-/// What this node has of addresses.
-pub(crate) struct Floating {
-    here: RefCell<BTreeMap<IpAddr, Here>>,
-    /// The node is about to stop.
-    leaving: Cell<bool>,
-    /// Rung when something of it has changed.
-    changed: Notify,
-}
-
-/// What it has of one.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Here {
-    /// It is on a device here.
-    pub(crate) is_on: bool,
-    /// Sessions through it are not over yet.
-    ends: bool,
-    /// Why it could not be put on, or taken off, when that was last tried.
-    pub(crate) trouble: Option<String>,
-}
-
-impl Floating {
-    /// Nothing yet.
-    pub(crate) fn new() -> Floating {
-        Floating { here: RefCell::default(), leaving: Cell::new(false), changed: Notify::new() }
-    }
-
-    /// What this node has of an address.
-    pub(crate) fn here(&self, address: IpAddr) -> Here {
-        self.here.borrow().get(&address).cloned().unwrap_or_default()
-    }
-
-    /// Addresses that are on a device here.
-    pub(crate) fn all_on(&self) -> BTreeSet<IpAddr> {
-        let here = self.here.borrow();
-        here.iter().filter(|(_, here)| here.is_on).map(|(address, _)| *address).collect()
-    }
-
-    /// Whether an address is on a device here, or commands are under way that came through it.
-    pub(crate) fn has(&self, address: IpAddr) -> bool {
-        self.here.borrow().get(&address).is_some_and(|here| here.is_on || here.ends)
-    }
-
-    fn looks_after(&self, address: IpAddr) -> bool {
-        self.here.borrow().contains_key(&address)
-    }
-
-    fn begin(&self, address: IpAddr) {
-        self.here.borrow_mut().entry(address).or_default();
-    }
-
-    fn note_end(&self, address: IpAddr, ends: bool) {
-        self.here.borrow_mut().entry(address).or_default().ends = ends;
-    }
-
-    fn end(&self, address: IpAddr) {
-        self.here.borrow_mut().remove(&address);
-        self.changed.notify();
-    }
-
-    fn change(&self, address: IpAddr, change: impl FnOnce(&mut Here)) {
-        change(self.here.borrow_mut().entry(address).or_default());
-        self.changed.notify();
-    }
-}
-
 impl Control {
     /// Looks after the addresses of the cluster's record, until the node stops.
     pub(crate) async fn hold_addresses(self: Rc<Control>, keeper: Rc<Keeper>) {
@@ -132,14 +65,14 @@ impl Control {
     pub(crate) async fn give_up_addresses(&self) {
         let Some(keeper) = self.keeper() else { return };
         let floating = self.floating();
-        floating.leaving.set(true);
+        floating.leave();
         let holds = |holder: &HolderEntry| {
             (NodeId(holder.node), Incarnation(holder.incarnation)) == (keeper.me(), keeper.incarnation())
         };
         let over = || floating.all_on().is_empty() && !keeper.list::<HolderEntry>(HOLDERS).iter().any(holds);
         let until = rt::now() + GIVE_UP_DEADLINE;
         while !over() && rt::now() < until {
-            let _ = rt::timeout(TURN, floating.changed.notified()).await;
+            let _ = rt::timeout(TURN, floating.changed()).await;
         }
         if !over() {
             tracing::warn!("not all floating addresses could be given up in time: others wait until they are off");
@@ -347,7 +280,7 @@ impl Holding {
         (entry.nodes.is_empty() || entry.nodes.contains(&me.0))
             && own.is_some_and(|(own, _)| !own.witness)
             && !self.keeper.is_in_maintenance(me)
-            && !self.control.floating().leaving.get()
+            && !self.control.floating().is_leaving()
             // It serves.
             && !Shard::current().portals().is_empty()
             && self.failed.is_none_or(|at| now.since(at) >= AFTER_FAILURE)
@@ -373,6 +306,7 @@ impl Holding {
         let on = AddressOn { address: self.address, prefix: entry.prefix, device: entry.device.clone() };
         // Whatever the answer is, it may be there from now on.
         (self.device, self.on, self.put_on) = (Device::On, Some(on.clone()), Some(now));
+        self.control.floating().change(self.address, |here| here.is_on = true);
         let announce = self.announced < ANNOUNCEMENTS;
         let put_on = self.work(AddressWork::PutOn { on, lasts, announce }).await;
         let shown = match put_on {
@@ -387,7 +321,7 @@ impl Holding {
         if is_new {
             tracing::info!(address = %self.address, "this node has the floating address");
         }
-        self.control.floating().change(self.address, |here| (here.is_on, here.trouble) = (true, None));
+        self.control.floating().change(self.address, |here| here.trouble = None);
         if holder.unsure {
             self.commit(revision, Some(HolderEntry { unsure: false, ..holder })).await;
         }
@@ -509,7 +443,7 @@ impl Holding {
         if let Err(error) = self.keeper.commit(transaction).await {
             tracing::debug!(address = %self.address, %error, "who holds it could not be changed");
         }
-        self.control.floating().changed.notify();
+        self.control.floating().notify();
     }
 }
 
