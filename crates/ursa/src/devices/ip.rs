@@ -14,6 +14,9 @@ const DEADLINE: Duration = Duration::from_secs(1);
 /// How often it is looked whether it has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
+/// Where distributions have it that leave its directory out of the paths of users.
+const NOT_IN_PATH: &str = "/usr/sbin/ip";
+
 /// What `ip` says when the right to change something is missing.
 const NOT_PERMITTED: &str = "Operation not permitted";
 
@@ -145,8 +148,14 @@ fn run(arguments: &[&str]) -> Result<String, String> {
 }
 
 fn start(arguments: &[&str]) -> io::Result<Child> {
-    let mut command = Command::new("ip");
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+    let start = |program: &str| {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+    };
+    match start("ip") {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => start(NOT_IN_PATH),
+        started => started,
+    }
 }
 
 /// What it has printed, when it has ended well. A machine's list of addresses may be longer than a pipe holds, so it is read meanwhile.
