@@ -45,8 +45,8 @@ const CONFIRM_EVERY: Duration = Duration::from_secs(1);
 const ASK_HOLDER_EVERY: Duration = Duration::from_secs(2);
 const LET_GO_MIN: u32 = 3;
 
-/// How long nothing is heard of the holder before another node asks the record for its place. It waits then: to begin early costs nothing.
-const SILENCE_LENGTH: Duration = Duration::from_secs(1);
+/// How long nothing is heard of the holder before another node asks the record for its place: that cuts off the sessions through it, so a network that hesitates is no reason.
+const SILENCE_LENGTH: Duration = Duration::from_secs(2);
 
 /// How long whoever takes the place of a silent holder waits until that one has taken the address off, or its kernel has. Kernels keep the time of
 /// addresses in whole seconds and may be most of one late.

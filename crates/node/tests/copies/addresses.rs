@@ -19,7 +19,7 @@ const GROUP: u16 = 0xff00;
 const STEP: Duration = Duration::from_millis(20);
 /// How late a machine may be to take an address off by itself.
 const KERNEL_LATE: Duration = Duration::from_millis(900);
-/// How long it takes until another node has the address of one that is silent: a second of silence, and the wait for its predecessor.
+/// How long it takes until another node has the address of one that is silent: two seconds of silence, and the wait for its predecessor.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 /// How long it takes where the holder has given it up.
 const HANDED_WITHIN: Duration = Duration::from_secs(3);
