@@ -31,7 +31,7 @@ pub(crate) const HOLDERS: &str = "address-holder/";
 /// Where it has the portal group that an address was given last: of two addresses that are added at once, the second one sees it.
 pub(crate) const LAST_GROUP: &str = "last-address-group";
 
-/// Addresses of a cluster: each costs its holder a process a second.
+/// Addresses of a cluster: each costs its holder two short processes a second.
 pub const ADDRESSES_MAX: usize = 32;
 
 /// How long an address stays after the record has last confirmed who holds it.

@@ -3,7 +3,6 @@
 //! Linux does so by itself only when a device comes up.
 
 use std::io;
-use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV6};
 use std::os::fd::AsRawFd;
 
