@@ -35,7 +35,10 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("structure.rs", "it looks for the word"),
     ("node/tests/all/memory.rs", "counts what is allocated, which only an allocator can"),
     ("ursa/src/drill/fleet.rs", "has the kernel end a drill's nodes with it, between fork and exec"),
-    ("ursa/src/devices/announce.rs", "tells neighbours by ARP, for whose sockets std and rustix have no addresses"),
+    (
+        "ursa/src/devices/announce.rs",
+        "tells neighbours by ARP, for whose sockets std and rustix have no addresses",
+    ),
     ("ursa/src/watcher/watch.rs", "has a process of its own ignore the signals that end a service"),
     ("initiator/examples/load.rs", "reads the CPU clock of its own thread, which std cannot"),
 ];

@@ -83,12 +83,14 @@ impl Control {
         }
         let entries = keeper.list::<AddressEntry>(ADDRESSES);
         if entries.len() >= ADDRESSES_MAX {
-            let reason = "there are 32 floating addresses already, which is the most: remove some that are not used";
+            let reason =
+                "there are 32 floating addresses already, which is the most: remove some that are not used";
             return Err(ControlError::Invalid { field: "address", reason });
         }
         let last = keeper.get::<u16>(LAST_GROUP);
         let group = free_group(last.as_ref().map(|(group, _)| *group), &entries);
-        let group = group.ok_or(ControlError::Internal("fewer addresses than portal groups have used them up"))?;
+        let group =
+            group.ok_or(ControlError::Internal("fewer addresses than portal groups have used them up"))?;
         let entry = AddressEntry { address, prefix, device, nodes, prefer, group };
         let transaction = Keeper::transaction()
             .expect(&key, None)
@@ -141,10 +143,16 @@ fn check_address(spec: &AddressSpec) -> Result<(), ControlError> {
     let invalid = |field, reason| Err(ControlError::Invalid { field, reason });
     let is_mapped = matches!(address, IpAddr::V6(six) if six.to_ipv4_mapped().is_some());
     if address.is_unspecified() || address.is_multicast() || is_mapped {
-        return invalid("address", "write the address of one host and its network's length, as in 192.0.2.10/24");
+        return invalid(
+            "address",
+            "write the address of one host and its network's length, as in 192.0.2.10/24",
+        );
     }
     if matches!(address, IpAddr::V6(six) if six.is_unicast_link_local()) {
-        return invalid("address", "a link-local address is another one on each link: choose one of your networks");
+        return invalid(
+            "address",
+            "a link-local address is another one on each link: choose one of your networks",
+        );
     }
     let bits = if address.is_ipv4() { 32 } else { 128 };
     if !(1..=bits).contains(prefix) {
@@ -172,11 +180,17 @@ fn check_nodes(keeper: &Keeper, spec: &AddressSpec) -> Result<(), ControlError> 
         }
     }
     if spec.prefer.is_some_and(|node| !spec.nodes.is_empty() && !spec.nodes.contains(&node)) {
-        return invalid("prefer", "the preferred node is none of those that may have the address: name it there, too");
+        return invalid(
+            "prefer",
+            "the preferred node is none of those that may have the address: name it there, too",
+        );
     }
     let has = |addresses: &[SocketAddr]| addresses.iter().any(|own| own.ip() == spec.address);
     if keeper.nodes().iter().any(|(node, _)| has(&node.addresses) || has(&node.portals)) {
-        return invalid("address", "a node has this address for itself (`ursa node list`): choose one that no machine has");
+        return invalid(
+            "address",
+            "a node has this address for itself (`ursa node list`): choose one that no machine has",
+        );
     }
     Ok(())
 }
@@ -201,7 +215,8 @@ mod tests {
         for text in ["192.0.2.10/24", "192.0.2.10/32", "127.0.0.9/8", "fd00::10/64"] {
             assert_eq!(refused(text, Some("eth0.12")), None, "{text}");
         }
-        for text in ["0.0.0.0/8", "224.0.0.1/4", "192.0.2.10/0", "192.0.2.10/33", "fd00::1/129", "fe80::1/64"] {
+        for text in ["0.0.0.0/8", "224.0.0.1/4", "192.0.2.10/0", "192.0.2.10/33", "fd00::1/129", "fe80::1/64"]
+        {
             assert_eq!(refused(text, None), Some("address"), "{text}");
         }
         assert_eq!(refused("::ffff:192.0.2.10/128", None), Some("address"));

@@ -177,7 +177,11 @@ mod tests {
         assert_eq!(next_step(&busy), Step::Nothing, "a command may be at a disk");
         let waits = Seen { waited: false, unsure: true, ..off };
         assert_eq!(next_step(&waits), Step::Nothing, "its predecessor may have it");
-        assert_eq!(next_step(&Seen { may: false, ..waits }), Step::Nothing, "the next one would not know that");
+        assert_eq!(
+            next_step(&Seen { may: false, ..waits }),
+            Step::Nothing,
+            "the next one would not know that"
+        );
     }
 
     #[test]

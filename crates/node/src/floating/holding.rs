@@ -15,8 +15,9 @@ use rt::{Listener, Task};
 use super::decision::{Device, Holder, Seen, Step, next_step};
 use super::{
     ADDRESSES, AFTER_FAILURE, ASK_HOLDER_EVERY, AddressEntry, AddressOn, AddressWork, CONFIRM_EVERY,
-    FloatingPortal, GIVE_UP_DEADLINE, HOLD_LENGTH, HOLDERS, HolderEntry, LEFT_FIRST, LET_GO_MIN, Life,
-    PREDECESSOR_LENGTH, PREFERRED_AFTER, SILENCE_LENGTH, address_key, holder_key, portals_of,
+    DOUBT_AFTER, FloatingPortal, GIVE_UP_DEADLINE, HOLD_LENGTH, HOLDERS, HolderEntry, LEFT_FIRST, LET_GO_MIN,
+    Life, PREDECESSOR_LENGTH, PREFERRED_AFTER, REACHED_MIN, SILENCE_LENGTH, address_key, holder_key,
+    portals_of,
 };
 use crate::control::Control;
 use crate::copies::{Answer, Ask, Keeper, NodeEntry, json, node_key};
@@ -75,7 +76,9 @@ impl Control {
             let _ = rt::timeout(TURN, floating.changed()).await;
         }
         if !over() {
-            tracing::warn!("not all floating addresses could be given up in time: others wait until they are off");
+            tracing::warn!(
+                "not all floating addresses could be given up in time: others wait until they are off"
+            );
         }
     }
 }
@@ -100,6 +103,9 @@ struct Holding {
     /// The holder that was asked last whether it has the address, when, and how often it has said no since it last said yes.
     holder_asked: Option<(Life, Instant)>,
     let_go: u32,
+    /// Since when the record has answered each time, while the holder is in doubt, and when it was asked last.
+    reached: Option<Instant>,
+    record_asked: Option<Instant>,
     /// When the record was asked that has said last that this life holds it.
     confirmed: Option<Instant>,
     /// When whoever had it before has taken it off, if that was silent.
@@ -128,6 +134,8 @@ impl Holding {
             ending: BTreeSet::new(),
             holder_asked: None,
             let_go: 0,
+            reached: None,
+            record_asked: None,
             confirmed: None,
             sure_at: None,
             free_since: None,
@@ -145,6 +153,7 @@ impl Holding {
             }
             self.confirm(&held).await;
             self.ask_holder(held.as_ref().map(|(holder, _)| holder)).await;
+            self.look_at_record(held.as_ref().map(|(holder, _)| holder)).await;
             let seen = self.look(rt::now(), entry.as_ref(), held.as_ref().map(|(holder, _)| holder));
             match next_step(&seen) {
                 Step::Nothing => {}
@@ -194,7 +203,9 @@ impl Holding {
                 self.confirmed = is_mine.then_some(now);
             }
             Ok(Ok(None)) => self.confirmed = None,
-            Ok(Err(error)) => tracing::debug!(address = %self.address, %error, "the record does not say who holds it"),
+            Ok(Err(error)) => {
+                tracing::debug!(address = %self.address, %error, "the record does not say who holds it")
+            }
             Err(rt::Elapsed) => tracing::debug!(address = %self.address, "the record does not answer"),
         }
     }
@@ -222,8 +233,38 @@ impl Holding {
         self.let_go = if matches!(answer, Ok(Answer::Has(false))) { self.let_go + 1 } else { 0 };
     }
 
+    /// Whether this node reaches the record, while it is in doubt about the holder.
+    async fn look_at_record(&mut self, holder: Option<&HolderEntry>) {
+        let now = rt::now();
+        if !holder.is_some_and(|holder| self.is_in_doubt(holder)) {
+            (self.reached, self.record_asked) = (None, None);
+            return;
+        }
+        if self.record_asked.is_some_and(|at| now.since(at) < DOUBT_AFTER) {
+            return;
+        }
+        self.record_asked = Some(now);
+        let answer = self.keeper.store().get(&holder_key(self.address), CONFIRM_EVERY);
+        match rt::timeout(CONFIRM_EVERY, answer).await {
+            Ok(Ok(_)) => self.reached = self.reached.or(Some(now)),
+            // What the holder has said meanwhile it may have said because nobody reaches the record.
+            Ok(Err(_)) | Err(rt::Elapsed) => (self.reached, self.let_go) = (None, 0),
+        }
+    }
+
+    fn is_in_doubt(&self, holder: &HolderEntry) -> bool {
+        let node = NodeId(holder.node);
+        let is_silent = || self.keeper.silence_of(node).is_some_and(|silence| silence.age >= DOUBT_AFTER);
+        node != self.keeper.me() && (is_silent() || self.is_in_later_life(holder) || self.let_go > 0)
+    }
+
+    fn is_in_later_life(&self, holder: &HolderEntry) -> bool {
+        let heard = self.keeper.life_heard_of(NodeId(holder.node));
+        heard.is_some_and(|heard| heard > Incarnation(holder.incarnation))
+    }
+
     fn look(&mut self, now: Instant, entry: Option<&AddressEntry>, holder: Option<&HolderEntry>) -> Seen {
-        let standing = self.standing(holder);
+        let standing = self.standing(now, holder);
         self.free_since = match standing {
             Holder::Nobody => self.free_since.or(Some(now)),
             _ => None,
@@ -255,7 +296,7 @@ impl Holding {
         }
     }
 
-    fn standing(&self, holder: Option<&HolderEntry>) -> Holder {
+    fn standing(&self, now: Instant, holder: Option<&HolderEntry>) -> Holder {
         let Some(holder) = holder else { return Holder::Nobody };
         if self.is_this_life(holder) {
             return Holder::Me;
@@ -268,9 +309,13 @@ impl Holding {
             return Holder::Over;
         }
         let is_silent = self.keeper.silence_of(node).is_some_and(|silence| silence.age >= SILENCE_LENGTH);
-        let is_other = self.keeper.life_heard_of(node).is_some_and(|heard| heard > life);
         let has_let_go = self.let_go >= LET_GO_MIN;
-        if is_silent || is_other || has_let_go { Holder::Silent } else { Holder::Heard }
+        let reached = self.reached.is_some_and(|since| now.since(since) >= REACHED_MIN);
+        if reached && (is_silent || self.is_in_later_life(holder) || has_let_go) {
+            Holder::Silent
+        } else {
+            Holder::Heard
+        }
     }
 
     /// Whether this node may have it.
@@ -393,7 +438,8 @@ impl Holding {
             return;
         }
         tracing::error!(address = %self.address, trouble, "the floating address could not be put on or taken off");
-        let text = format!("the floating address {} could not be put on or taken off: {trouble}", self.address);
+        let text =
+            format!("the floating address {} could not be put on or taken off: {trouble}", self.address);
         tell(Event::new(ADDRESS_FAILED, self.address.to_string(), text).of_node(self.keeper.me().0));
         floating.change(self.address, |here| here.trouble = Some(trouble));
     }
@@ -401,8 +447,7 @@ impl Holding {
     async fn claim(&self, held: &Held, unsure: bool) {
         let Life { node, incarnation } = self.life();
         let since = (Shard::current().config().unix_now)();
-        let holder =
-            HolderEntry { address: self.address, node, incarnation, since, unsure, asked_by: None };
+        let holder = HolderEntry { address: self.address, node, incarnation, since, unsure, asked_by: None };
         let key = holder_key(self.address);
         let transaction = Keeper::transaction().expect(&key, held.as_ref().map(|(_, revision)| *revision));
         self.commit_all(transaction.put(&key, json(&holder))).await;
@@ -452,7 +497,9 @@ async fn listen(address: SocketAddr) -> io::Result<Listener> {
     let until = rt::now() + LISTEN_DEADLINE;
     loop {
         match portal::listen(address).await {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && rt::now() < until => rt::sleep(TURN).await,
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && rt::now() < until => {
+                rt::sleep(TURN).await
+            }
             listening => return listening,
         }
     }

@@ -48,11 +48,20 @@ const LET_GO_MIN: u32 = 3;
 /// How long nothing is heard of the holder before another node asks the record for its place: that cuts off the sessions through it, so a network that hesitates is no reason.
 const SILENCE_LENGTH: Duration = Duration::from_secs(2);
 
+/// After so long without a word of the holder it is looked whether this node reaches the record; for so long it must have, without a break, before it takes the
+/// other one for silent: one that was cut off itself has heard of nobody.
+const DOUBT_AFTER: Duration = Duration::from_millis(500);
+const REACHED_MIN: Duration = Duration::from_millis(1_500);
+
 /// How long whoever takes the place of a silent holder waits until that one has taken the address off, or its kernel has. Kernels keep the time of
 /// addresses in whole seconds and may be most of one late.
 const PREDECESSOR_LENGTH: Duration = Duration::from_millis(5_500);
 
 const _: () = {
+    assert!(
+        DOUBT_AFTER.as_millis() + REACHED_MIN.as_millis() <= SILENCE_LENGTH.as_millis(),
+        "a look at the record makes nobody wait"
+    );
     assert!(
         HOLD_LENGTH.as_millis() + 1_500 <= PREDECESSOR_LENGTH.as_millis(),
         "a silent holder has taken the address off, however late its kernel is and though its clock goes slower by a hundredth"

@@ -29,7 +29,10 @@ pub(crate) fn tell_holder(
     let (cause, text) = match before {
         Some(before) if now.unsure => (
             "silent",
-            format!("{name} gets the floating address {address} in a moment: {} is silent", named(before.node)),
+            format!(
+                "{name} gets the floating address {address} in a moment: {} is silent",
+                named(before.node)
+            ),
         ),
         Some(before) if before.node != now.node => {
             ("moved", format!("{name} has the floating address {address}, which {} had", named(before.node)))

@@ -104,9 +104,9 @@ impl Machines {
     /// What the record says.
     fn holder_by(&self, asked: u16) -> Option<u16> {
         let address: IpAddr = FLOATING.parse().unwrap();
-        let status = self.cluster.control(usize::from(asked) - 1, move |control| async move {
-            control.address(address).unwrap()
-        });
+        let status = self
+            .cluster
+            .control(usize::from(asked) - 1, move |control| async move { control.address(address).unwrap() });
         status.holder.map(|(node, _)| node)
     }
 }

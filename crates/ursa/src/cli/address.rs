@@ -50,7 +50,10 @@ impl Command {
             Command::Add { address, device, nodes, prefer } => {
                 let new = FloatingAddressAdd { address, device, nodes, prefer };
                 output.show(&client.add_address(&new)?, |added| {
-                    format!("{} floats: a node takes it in a moment, `ursa address list` shows which.\n", added.address)
+                    format!(
+                        "{} floats: a node takes it in a moment, `ursa address list` shows which.\n",
+                        added.address
+                    )
                 })
             }
             Command::List => output.show(&client.addresses()?, |addresses| table(addresses)),

@@ -107,7 +107,8 @@ fn links() -> Result<Vec<Link>, String> {
 }
 
 fn parse(json: &str) -> Result<Vec<Link>, String> {
-    serde_json::from_str(json).map_err(|error| format!("`ip -json address show` cannot be understood: {error}"))
+    serde_json::from_str(json)
+        .map_err(|error| format!("`ip -json address show` cannot be understood: {error}"))
 }
 
 /// The first device with an address of the same network.

@@ -30,7 +30,8 @@ pub fn devices() -> std::io::Result<Devices> {
         let (answer, answered) = oneshot();
         let is_given = give.send((work, answer)).is_ok();
         Box::pin(async move {
-            let gone = || Err("the thread that works with network devices has ended: restart the node".to_owned());
+            let gone =
+                || Err("the thread that works with network devices has ended: restart the node".to_owned());
             if is_given { answered.await.unwrap_or_else(|_| gone()) } else { gone() }
         })
     }))

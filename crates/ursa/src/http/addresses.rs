@@ -93,7 +93,9 @@ fn would_remove(address: &FloatingAddress) -> Vec<String> {
     let text = &address.address;
     match &address.holder_name {
         Some(name) => {
-            vec![format!("{name} takes {text} off: sessions through it end, and nobody is reached there any more")]
+            vec![format!(
+                "{name} takes {text} off: sessions through it end, and nobody is reached there any more"
+            )]
         }
         None => vec![format!("{text} is no floating address any more; no node has it now")],
     }

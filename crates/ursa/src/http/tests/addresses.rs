@@ -50,7 +50,8 @@ fn a_node_that_cannot_have_it_says_why() {
     let rig = Rig::new();
     rig.post("/v1/cluster", json!({"listen": ["127.0.0.1:0"]})).json(201);
     rig.post("/v1/addresses", json!({"address": "127.9.9.9/8"})).json(201);
-    let trouble = || addresses(&rig)[0]["trouble"].as_str().is_some_and(|why| why.contains("network devices"));
+    let trouble =
+        || addresses(&rig)[0]["trouble"].as_str().is_some_and(|why| why.contains("network devices"));
     wait("why it has it not", trouble);
     wait("that it gives it up", || addresses(&rig)[0].get("holder").is_none());
 }
