@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -54,6 +55,7 @@ pub(super) enum Kept {
     Receive { socket: Arc<TcpStream>, buf: Buf },
     Send(Box<Sending>),
     Connect { socket: Arc<TcpStream>, address: Box<Address> },
+    Command(Arc<File>),
 }
 
 impl Kept {
@@ -469,7 +471,7 @@ impl Drop for Driver {
 }
 
 /// The outcomes of `io_uring_enter` that are part of life: a signal, the time is over, too many completions waiting.
-fn accept_enter(result: io::Result<usize>) {
+pub(super) fn accept_enter(result: io::Result<usize>) {
     if let Err(error) = result {
         match error.raw_os_error() {
             Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN) => {}

@@ -15,7 +15,8 @@
 //! our `io_uring_enter` and interrupts nothing; `TASKRUN_FLAG` shows in shared memory that there is such work.
 //!
 //! [`driver`] has the ring and the operations in flight; [`receive_buffers`] the memory that connections
-//! receive into; [`doorbell`] the way one core wakes another; [`turns`] counts how long turns take.
+//! receive into; [`doorbell`] the way one core wakes another; [`turns`] counts how long turns take;
+//! [`ublk`] has the kernel's block devices that are served here.
 
 mod address;
 mod counters;
@@ -33,6 +34,7 @@ mod sender;
 mod slice;
 mod stream;
 mod turns;
+pub mod ublk;
 
 pub use counters::CoreStats;
 pub use disk::{Disk, SharedDisk};

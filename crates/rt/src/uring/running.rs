@@ -59,7 +59,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    fn of_ring(error: io::Error) -> StartError {
+    pub(super) fn of_ring(error: io::Error) -> StartError {
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => StartError::NotPermitted(error),
             // Some seccomp profiles say that there is no such system call; the sysctl shows that there is.
