@@ -205,5 +205,10 @@ fn what_cannot_be_attached_is_told() {
     let nobody = attach(&format!("iscsi://{}/iqn.2026-11.io.ursa:nobody/0", export.portals[0]), place);
     assert!(!nobody.ok() && nobody.output.contains("NotFound"), "{nobody}");
     assert!(!Path::new(place).exists(), "the directory that was made for it is gone");
+    if !Path::new("/dev/ublk-control").exists() {
+        let mut device = Command::new(node::binary());
+        let refused = program::run(device.args(["attach", &export.url(0), "--ublk"]), 60 * SECOND);
+        assert!(!refused.ok() && refused.output.contains("modprobe ublk_drv"), "{refused}");
+    }
     assert_eq!(attach("/dev/sda", place).status.and_then(|status| status.code()), Some(2));
 }

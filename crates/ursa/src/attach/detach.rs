@@ -1,41 +1,71 @@
-//! The end of an attachment: a signal, or somebody who unmounts.
+//! The end of an attachment: a signal, or somebody who takes away what is shown.
 //!
-//! A file that is in use is not taken away: a loop device on it would fail, and a file system there be damaged. The signal is
-//! remembered instead, and the file goes when its last user has gone; a second signal takes it away at once.
+//! What is in use is not taken away: a loop device on it would fail, and a file system there be damaged. The signal is
+//! remembered instead, and the file or device goes when its last user has gone; a second signal takes it away at once.
 
 use std::io;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot::Receiver;
+use tokio::sync::oneshot::error::RecvError;
 
 use super::AttachError;
-use super::mount::Place;
 use crate::serve::notify;
 
-/// How often it is tried again to take away a file that was in use.
+/// How often it is tried again to take away what was in use.
 const TRY_AGAIN: Duration = Duration::from_millis(250);
 
-/// How long the kernel may take to say that the file is gone.
-const GOODBYE_LIMIT: Duration = Duration::from_secs(10);
+/// What is shown of a unit: a file, or a block device.
+pub(super) trait Shown {
+    /// Takes it away, or begins to; `false` if somebody uses it.
+    fn take_away(&self) -> Result<bool, AttachError>;
 
-/// Says that it is ready, then waits for the end and brings it about.
+    /// Takes it away whoever uses it.
+    fn give_up(&self);
+
+    /// Tells people that it stays, and how they learn by whom it is used.
+    fn tell_in_use(&self);
+
+    /// How long the kernel may take to say that it is gone, before that is taken for granted. `None`: what was written last is written
+    /// meanwhile, so that only another signal ends the wait.
+    fn goodbye_limit(&self) -> Option<Duration>;
+}
+
+/// Says that it is ready, then waits for the end and brings it about. `over` comes when the kernel has taken leave.
 pub(super) fn wait(
-    place: &Place,
+    shown: &impl Shown,
     over: Receiver<io::Result<()>>,
     ready: impl FnOnce(),
 ) -> Result<(), AttachError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(AttachError::Signals)?.block_on(watch(place, over, ready))
+    runtime.map_err(AttachError::Signals)?.block_on(watch(shown, over, ready))
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 async fn watch(
-    place: &Place,
+    shown: &impl Shown,
     mut over: Receiver<io::Result<()>>,
     ready: impl FnOnce(),
 ) -> Result<(), AttachError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(AttachError::Signals)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(AttachError::Signals)?;
+    let mut signals = Signals {
+        terminate: signal(SignalKind::terminate()).map_err(AttachError::Signals)?,
+        interrupt: signal(SignalKind::interrupt()).map_err(AttachError::Signals)?,
+    };
     ready();
     notify::ready();
     let mut asked = false;
@@ -49,12 +79,11 @@ async fn watch(
         tokio::select! {
             ended = &mut over => {
                 notify::stopping();
-                return ended.unwrap_or(Ok(())).map_err(AttachError::Kernel);
+                return told(ended);
             }
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            () = signals.next() => {}
             () = again => {
-                if place.unmount()? {
+                if shown.take_away()? {
                     break;
                 }
                 continue;
@@ -62,21 +91,44 @@ async fn watch(
         }
         notify::stopping();
         if asked {
-            place.give_up();
+            shown.give_up();
             return Err(AttachError::GivenUp);
         }
         asked = true;
-        if place.unmount()? {
+        if shown.take_away()? {
             break;
         }
-        tracing::warn!(
-            path = %place.path().display(),
-            "the file is in use (`losetup -a`, `fuser -m` tell by whom): it goes when it is not used any more; a second signal takes it away at once"
-        );
+        shown.tell_in_use();
     }
-    match tokio::time::timeout(GOODBYE_LIMIT, over).await {
-        Ok(Ok(result)) => result.map_err(AttachError::Kernel),
-        // The mount is gone, and that is what was to be done.
-        Ok(Err(_)) | Err(_) => Ok(()),
+    say_goodbye(shown, over, &mut signals).await
+}
+
+/// It is being taken away.
+async fn say_goodbye(
+    shown: &impl Shown,
+    over: Receiver<io::Result<()>>,
+    signals: &mut Signals,
+) -> Result<(), AttachError> {
+    match shown.goodbye_limit() {
+        Some(limit) => match tokio::time::timeout(limit, over).await {
+            Ok(Ok(result)) => result.map_err(AttachError::Kernel),
+            // It is gone, and that is what was to be done.
+            Ok(Err(_)) | Err(_) => Ok(()),
+        },
+        None => tokio::select! {
+            ended = over => told(ended),
+            () = signals.next() => {
+                shown.give_up();
+                Err(AttachError::GivenUp)
+            }
+        },
+    }
+}
+
+/// How it went. Who goes without a word has panicked.
+fn told(ended: Result<io::Result<()>, RecvError>) -> Result<(), AttachError> {
+    match ended {
+        Ok(result) => result.map_err(AttachError::Kernel),
+        Err(_) => Err(AttachError::Crashed),
     }
 }

@@ -7,6 +7,7 @@ use base::{BlockCount, BlockSize, Buf, Chain, Lba, LbaRange};
 use initiator::Multipath;
 use initiator::command::{Inquiry, Provisioning, Write, WriteSame};
 use initiator::multipath::Failure;
+use rustix::io::Errno;
 
 use super::turns::Turns;
 
@@ -20,6 +21,10 @@ const WRITE_SAME_BLOCKS_MAX: u64 = 65_535;
 const BLOCK_LIMITS: u8 = 0xb0;
 const PROVISIONING: u8 = 0xb2;
 const PAGE_LEN: u16 = 64;
+
+/// DATA PROTECT; with this code: no space is left for a write (SBC-3 4.7.3.6); else the unit is write protected.
+const DATA_PROTECT: u8 = 0x07;
+const SPACE_ALLOCATION_FAILED: u16 = 0x2707;
 
 /// A unit as bytes.
 pub(super) struct Disk {
@@ -37,6 +42,29 @@ struct Limits {
     write_same: u64,
     /// Blocks that have no space of their own read as zeros.
     unmapped_reads_zeros: bool,
+    /// A WRITE SAME may unmap.
+    unmaps: bool,
+    /// Blocks that a request is best a multiple of, is best as long as, and that are unmapped together: 0 where it does not say.
+    granularity: u64,
+    optimal: u64,
+    unmap_granularity: u64,
+}
+
+/// What the unit is for who makes a block device of it. All in bytes, powers of two but for `size`, `transfer` and `write_same`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Geometry {
+    /// The capacity, as last heard.
+    pub(super) size: u64,
+    pub(super) block: u32,
+    /// What requests are best a multiple of, and best as long as.
+    pub(super) io_min: u32,
+    pub(super) io_opt: u32,
+    /// One command reads or writes so much at most: whole blocks.
+    pub(super) transfer: u32,
+    /// One command zeroes so much at most: whole blocks.
+    pub(super) write_same: u64,
+    /// What is unmapped together; `None`: nothing is unmapped.
+    pub(super) unmap: Option<u32>,
 }
 
 /// Why a file's user did not get what they asked for.
@@ -51,6 +79,23 @@ pub(super) enum DiskError {
     /// Behind the unit's end.
     #[error("the unit ends before that")]
     BehindEnd,
+}
+
+impl DiskError {
+    /// What a user is told; and for people, why.
+    pub(super) fn told(&self, doing: &str) -> Errno {
+        let failure = match self {
+            DiskError::Unsupported => return Errno::OPNOTSUPP,
+            DiskError::BehindEnd => return Errno::NOSPC,
+            DiskError::Failed(failure) => failure,
+        };
+        tracing::error!(error = %failure, "a {doing} has failed");
+        match failure.answer().and_then(initiator::Error::sense) {
+            Some((DATA_PROTECT, SPACE_ALLOCATION_FAILED)) => Errno::NOSPC,
+            Some((DATA_PROTECT, _)) => Errno::ROFS,
+            _ => Errno::IO,
+        }
+    }
 }
 
 impl Disk {
@@ -75,6 +120,11 @@ impl Disk {
     /// Bytes of a block.
     pub(super) fn block(&self) -> u32 {
         self.block_size().bytes()
+    }
+
+    /// What the unit is for who makes a block device of it.
+    pub(super) fn geometry(&self) -> Geometry {
+        self.limits.geometry(self.size(), self.block_size())
     }
 
     fn block_size(&self) -> BlockSize {
@@ -186,6 +236,21 @@ impl Disk {
         Ok(())
     }
 
+    /// As [`Disk::zero`], and by writing zeros where the unit knows nothing better.
+    pub(super) async fn write_zeros(&self, offset: u64, len: u64, unmap: bool) -> Result<(), DiskError> {
+        match self.zero(offset, len, unmap && self.limits.unmaps).await {
+            Err(DiskError::Unsupported) => {}
+            result => return result,
+        }
+        let mut done = 0;
+        while done < len {
+            let piece = (len - done).min(u64::from(COMMAND_BYTES_MAX));
+            self.write(offset + done, Buf::zeroed(piece as usize), false).await?;
+            done += piece;
+        }
+        Ok(())
+    }
+
     /// Makes what was written durable.
     pub(super) async fn flush(&self) -> Result<(), DiskError> {
         Ok(self.unit.flush().await?)
@@ -249,6 +314,9 @@ impl Limits {
         let u32_at = |at: usize| {
             limits.get(at..).and_then(|field| field.first_chunk()).map_or(0, |it| u32::from_be_bytes(*it))
         };
+        let u16_at = |at: usize| {
+            limits.get(at..).and_then(|field| field.first_chunk()).map_or(0, |it| u16::from_be_bytes(*it))
+        };
         let u64_at = |at: usize| {
             limits.get(at..).and_then(|field| field.first_chunk()).map_or(0, |it| u64::from_be_bytes(*it))
         };
@@ -257,8 +325,32 @@ impl Limits {
         Limits {
             transfer: transfer << size.shift(),
             write_same: or(u64_at(36), WRITE_SAME_BLOCKS_MAX),
-            // LBPRZ.
+            // LBPRZ, LBPWS.
             unmapped_reads_zeros: provisioning.get(5).is_some_and(|byte| byte & 0x04 != 0),
+            unmaps: provisioning.get(5).is_some_and(|byte| byte & 0x40 != 0),
+            granularity: u64::from(u16_at(6)),
+            optimal: u64::from(u32_at(12)),
+            unmap_granularity: u64::from(u32_at(28)),
+        }
+    }
+
+    fn geometry(&self, size: u64, block: BlockSize) -> Geometry {
+        let one = block.bytes();
+        // Blocks in bytes: a power of two, no more than a command carries, and one block where the unit does not say.
+        let rounded = |blocks: u64| {
+            let most = u64::from(COMMAND_BYTES_MAX);
+            let bytes = blocks.saturating_mul(u64::from(one)).clamp(u64::from(one), most);
+            1 << bytes.ilog2()
+        };
+        let io_min = rounded(self.granularity);
+        Geometry {
+            size,
+            block: one,
+            io_min,
+            io_opt: rounded(self.optimal).max(io_min),
+            transfer: self.transfer as u32,
+            write_same: self.write_same << block.shift(),
+            unmap: self.unmaps.then(|| rounded(self.unmap_granularity)),
         }
     }
 }
@@ -286,13 +378,50 @@ mod tests {
     #[test]
     fn the_unit_says_what_it_takes() {
         let mut page = [0; 64];
-        let open = Limits::parse(&page, &[], BlockSize::B512);
-        assert_eq!(open, Limits { transfer: 1 << 20, write_same: 65_535, unmapped_reads_zeros: false });
-        (page[10], page[42], page[43]) = (1, 0x10, 0x00); // 256 and 4096 blocks
-        let tight = Limits::parse(&page, &[0, 0xb2, 0, 4, 0, 0xe4, 2, 0], BlockSize::B512);
-        assert_eq!(tight, Limits { transfer: 131_072, write_same: 4096, unmapped_reads_zeros: true });
+        let open = Limits {
+            transfer: 1 << 20,
+            write_same: 65_535,
+            unmapped_reads_zeros: false,
+            unmaps: false,
+            granularity: 0,
+            optimal: 0,
+            unmap_granularity: 0,
+        };
+        assert_eq!(Limits::parse(&page, &[], BlockSize::B512), open);
+        (page[7], page[10], page[31], page[42], page[43]) = (8, 1, 8, 0x10, 0x00); // 8, 256, 8 and 4096 blocks
+        let tight = Limits {
+            transfer: 131_072,
+            write_same: 4096,
+            unmapped_reads_zeros: true,
+            unmaps: true,
+            granularity: 8,
+            optimal: 0,
+            unmap_granularity: 8,
+        };
+        assert_eq!(Limits::parse(&page, &[0, 0xb2, 0, 4, 0, 0xe4, 2, 0], BlockSize::B512), tight);
         page[8] = 0x7f;
         assert_eq!(Limits::parse(&page, &[], BlockSize::B4096).transfer, 1 << 20);
+    }
+
+    #[test]
+    fn a_block_device_is_told_in_bytes() {
+        let mut page = [0; 64];
+        let open = Limits::parse(&page, &[], BlockSize::B4096).geometry(1 << 30, BlockSize::B4096);
+        let expected = Geometry {
+            size: 1 << 30,
+            block: 4096,
+            io_min: 4096,
+            io_opt: 4096,
+            transfer: 1 << 20,
+            write_same: 65_535 * 4096,
+            unmap: None,
+        };
+        assert_eq!(open, expected);
+        // 8, 136 and 48 blocks: no power of two is what it is rounded down to.
+        (page[7], page[15], page[31]) = (8, 136, 48);
+        let told = Limits::parse(&page, &[0, 0xb2, 0, 4, 0, 0x40, 2, 0], BlockSize::B512);
+        let told = told.geometry(1 << 30, BlockSize::B512);
+        assert_eq!((told.io_min, told.io_opt, told.unmap), (4096, 65_536, Some(16_384)));
     }
 
     #[test]

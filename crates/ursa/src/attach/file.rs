@@ -16,11 +16,11 @@ use fuser::{
     InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
     ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
-use initiator::Error;
 use rt::{CoreId, Handle};
 use rustix::fs::{FallocateFlags, OFlags};
 
 use super::disk::{COMMAND_BYTES_MAX, Disk, DiskError};
+use super::runtime;
 
 /// The file's name.
 pub(super) const NAME: &str = "disk";
@@ -37,10 +37,6 @@ const BACKGROUND_MAX: u16 = 128;
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
-/// DATA PROTECT; with this code: no space is left for a write (SBC-3 4.7.3.6); else the unit is write protected.
-const DATA_PROTECT: u8 = 0x07;
-const SPACE_ALLOCATION_FAILED: u16 = 0x2707;
-
 /// The file system.
 pub(super) struct File {
     core: Handle,
@@ -50,7 +46,7 @@ pub(super) struct File {
 }
 
 impl File {
-    /// `core` has the disk as its local value.
+    /// `core` has the disk ([`runtime::disk`]).
     pub(super) fn new(core: Handle, owner: (u32, u32), read_only: bool) -> File {
         File { core, owner, read_only, began: SystemTime::now() }
     }
@@ -58,7 +54,7 @@ impl File {
     /// Does something with the disk. If the core is gone, the request is dropped with its reply, which answers with EIO.
     fn ask<F: Future<Output = ()> + 'static>(&self, function: impl FnOnce(Rc<Disk>) -> F + Send + 'static) {
         drop(self.core.call(CoreId(0), move || async move {
-            if let Some(disk) = rt::local::<Disk>() {
+            if let Some(disk) = runtime::disk() {
                 function(disk).await;
             }
         }));
@@ -105,19 +101,9 @@ impl File {
     }
 }
 
-/// What a user of the file is told; and for people, why.
+/// What a user of the file is told.
 fn errno(doing: &str, error: &DiskError) -> Errno {
-    let failure = match error {
-        DiskError::Unsupported => return Errno::EOPNOTSUPP,
-        DiskError::BehindEnd => return Errno::ENOSPC,
-        DiskError::Failed(failure) => failure,
-    };
-    tracing::error!(error = %failure, "a {doing} has failed");
-    match failure.answer().and_then(Error::sense) {
-        Some((DATA_PROTECT, SPACE_ALLOCATION_FAILED)) => Errno::ENOSPC,
-        Some((DATA_PROTECT, _)) => Errno::EROFS,
-        _ => Errno::EIO,
-    }
+    Errno::from_i32(error.told(doing).raw_os_error())
 }
 
 /// Answers a request that has nothing to tell but how it went.

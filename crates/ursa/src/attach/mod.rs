@@ -1,51 +1,51 @@
-//! `ursa attach`: a unit as a file of this host.
+//! `ursa attach`: a unit as a file or as a block device of this host.
 //!
-//! For hosts whose kernel has no SCSI: `disk` in a FUSE mount is as long as the unit, and `losetup` makes a block device of it.
-//! Three parties: the kernel asks on the thread that `fuser` has (`file`), a core of our runtime has the sessions and does what is
-//! asked (`disk`), and the main thread waits for signals (`detach`).
+//! For hosts whose kernel has no SCSI: `disk` in a FUSE mount is as long as the unit, and `losetup` makes a block device of it; or the
+//! kernel's ublk makes a block device without more ado. A core of our runtime (`runtime`) has the sessions and does what is asked
+//! (`disk`); the main thread waits for signals (`detach`). The kernel asks for a file on the thread that `fuser` has (`file`), and for a
+//! block device on the core itself (`ublk`).
 
 mod detach;
 mod disk;
 mod file;
 mod mount;
+mod runtime;
 mod turns;
+mod ublk;
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::rc::Rc;
-use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use bench::{PortalName, UnitUrl};
 use clap::Args;
 use initiator::multipath::OpenError;
-use initiator::{Lun, Multipath, MultipathOptions, Search, Wanted};
-use rt::CoreId;
-use rt::sync::{Receiver, Sender, oneshot};
-use rt::uring::{Config, Running, StartError};
+use initiator::{Lun, MultipathOptions, Search, Wanted};
+use rt::uring::StartError;
 use rustix::process::{getegid, geteuid};
 
-use self::disk::Disk;
 use self::file::File;
 use self::mount::{MountError, Place};
+use self::runtime::Core;
+use self::ublk::{Device, Ublk, UblkError};
 use crate::cli::{CliError, LoginArgs, Outcome};
 
 const EXAMPLES: &str = "\
-Example, as root:
+Examples, as root:
   ursa attach iscsi://10.0.0.7,10.0.1.7/iqn.2026-11.io.ursa:db/0 --path /run/db &
   losetup --find --show --direct-io=on --sector-size 4096 /run/db/disk
   mkfs.ext4 /dev/loop0
-It goes on until SIGTERM, or until the directory is unmounted.";
+and where the kernel has ublk:
+  ursa attach iscsi://10.0.0.7,10.0.1.7/iqn.2026-11.io.ursa:db/0 --ublk &
+  mkfs.ext4 /dev/ublkb0
+It goes on until SIGTERM, or until the directory is unmounted or the device deleted.";
 
 /// Where files are shown if nothing is said, for root and for others.
 const RUNTIME_DIR: &str = "/run";
 
-/// How long a lost target may be waited for at the end, before it is left without a word.
-const CLOSE_LIMIT: Duration = Duration::from_secs(15);
-
-/// Show a unit of any iSCSI target as a file.
+/// Show a unit of any iSCSI target as a file or a block device.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Attach {
@@ -55,6 +55,12 @@ pub struct Attach {
     /// The directory in which there will be the file `disk` [default: ursa/IQN-LUN in /run, or in $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "DIRECTORY")]
     path: Option<PathBuf>,
+    /// Make the block device `/dev/ublkbN` instead of a file: for root, with Linux 6.5 or newer and its module `ublk_drv`
+    #[arg(long, conflicts_with = "path")]
+    ublk: bool,
+    /// The N of `/dev/ublkbN` [default: any that is free]
+    #[arg(long, value_name = "N", requires = "ublk", value_parser = clap::value_parser!(u32).range(..=ublk::ID_MAX))]
+    ublk_id: Option<u32>,
     /// Use the portals that the given ones tell of, too
     #[arg(long)]
     discover: bool,
@@ -68,7 +74,7 @@ pub struct Attach {
     login: LoginArgs,
 }
 
-/// Why there is no file, or no longer.
+/// Why there is no file or device, or no longer.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// The arguments.
@@ -86,6 +92,9 @@ pub enum AttachError {
     /// The directory, or FUSE.
     #[error(transparent)]
     Mount(#[from] MountError),
+    /// The block device.
+    #[error(transparent)]
+    Ublk(#[from] UblkError),
     /// Signals.
     #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
@@ -96,8 +105,11 @@ pub enum AttachError {
     #[error("the last writes could not be made durable: {0}")]
     Flush(String),
     /// A second signal.
-    #[error("given up while somebody used the file: what they had not written is lost")]
+    #[error("given up while it was in use: what had not been written is lost")]
     GivenUp,
+    /// A thread has panicked.
+    #[error("a part of this program has failed, which is a mistake in it: what it said before may tell more")]
+    Crashed,
 }
 
 impl Outcome for AttachError {
@@ -110,34 +122,55 @@ impl Outcome for AttachError {
 }
 
 impl Attach {
-    /// Shows the file until it is to go.
+    /// Shows the file or the device until it is to go.
     ///
     /// # Errors
     /// See [`AttachError`].
     pub fn run(self) -> Result<(), AttachError> {
         start_log();
+        if self.ublk { self.show_device() } else { self.show_file() }
+    }
+
+    fn show_file(self) -> Result<(), AttachError> {
         let place = Place::make(&self.directory())?;
         let core = Core::start(self.search()?, self.options()?)?;
         let owner = (geteuid().as_raw(), getegid().as_raw());
-        let file = File::new(core.running.handle(), owner, self.read_only);
+        let file = File::new(core.handle(), owner, self.read_only);
         let name = self.unit.to_string();
         let shown = place.mount(file, &name, self.read_only).map_err(AttachError::from);
         let ended = shown.and_then(|session| {
-            let size = core.size;
+            let size = core.geometry().size;
             let (over, ending) = tokio::sync::oneshot::channel();
             // It ends with the mount.
             thread::spawn(move || over.send(session.run()));
             detach::wait(&place, ending, || {
-                // Nobody may be there to read it.
-                let _ = writeln!(
-                    io::stdout(),
-                    "{}/{} is {name}, {size} bytes",
-                    place.path().display(),
-                    file::NAME
-                );
+                tell(&format!("{}/{} is {name}, {size} bytes", place.path().display(), file::NAME));
             })
         });
         let closed = core.stop();
+        ended.and(closed)
+    }
+
+    fn show_device(self) -> Result<(), AttachError> {
+        // What is missing on this host is told before anybody is asked on the network.
+        let ublk = Ublk::open()?;
+        let core = Core::start(self.search()?, self.options()?)?;
+        let (name, size) = (self.unit.to_string(), core.geometry().size);
+        let (device, ending) = match Device::make(ublk, &core, self.ublk_id, self.read_only) {
+            Ok(made) => made,
+            Err(error) => {
+                let _ = core.leave();
+                return Err(error.into());
+            }
+        };
+        let ended = detach::wait(&device, ending, || {
+            tell(&format!("{} is {name}, {size} bytes", device.path().display()));
+        });
+        let is_over = ended.is_ok() || device.is_stopped();
+        let closed = if is_over { core.stop() } else { core.leave() };
+        if is_over {
+            device.delete();
+        }
         ended.and(closed)
     }
 
@@ -174,6 +207,11 @@ fn resolve(portal: &PortalName) -> Result<SocketAddr, AttachError> {
     addresses.next().ok_or_else(|| failed(io::Error::new(io::ErrorKind::NotFound, "the name has no address")))
 }
 
+/// Says where it is. Nobody may be there to read it.
+fn tell(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
 /// What happens to paths is told on standard error, as long as somebody reads that.
 fn start_log() {
     tracing_subscriber::fmt()
@@ -183,86 +221,4 @@ fn start_log() {
         .with_ansi(false)
         .with_writer(io::stderr)
         .init();
-}
-
-/// The core that has the unit.
-struct Core {
-    running: Running,
-    /// Bytes of the unit.
-    size: u64,
-    stop: Sender<()>,
-    /// How the end went.
-    closed: mpsc::Receiver<Result<(), AttachError>>,
-}
-
-/// What the core is started with.
-struct Start {
-    search: Search,
-    options: MultipathOptions,
-    opened: mpsc::Sender<Result<u64, OpenError>>,
-    stop: Receiver<()>,
-    closed: mpsc::Sender<Result<(), AttachError>>,
-}
-
-impl Core {
-    /// Opens the unit on a core of its own.
-    fn start(search: Search, options: MultipathOptions) -> Result<Core, AttachError> {
-        let (opened, opening) = mpsc::channel();
-        let (stop, stopping) = oneshot();
-        let (close, closed) = mpsc::channel();
-        let start = Start { search, options, opened, stop: stopping, closed: close };
-        // A function that could be called for several cores; there is one.
-        let start = Arc::new(Mutex::new(Some(start)));
-        let config = Config { processors: vec![0], pin: false, poll: Duration::ZERO };
-        let running = Running::start(config, move |_: CoreId| {
-            let start = start.lock().ok().and_then(|mut start| start.take());
-            async move {
-                if let Some(start) = start {
-                    start.carry_out().await;
-                }
-            }
-        })?;
-        match opening.recv() {
-            Ok(Ok(size)) => Ok(Core { running, size, stop, closed }),
-            Ok(Err(error)) => {
-                running.join();
-                Err(error.into())
-            }
-            Err(_) => {
-                running.join();
-                unreachable!("a core that says nothing has panicked, and joining it says so")
-            }
-        }
-    }
-
-    /// Makes all that was written durable, and logs out.
-    fn stop(self) -> Result<(), AttachError> {
-        self.stop.send(());
-        self.running.join();
-        self.closed.recv().unwrap_or(Ok(()))
-    }
-}
-
-impl Start {
-    async fn carry_out(self) {
-        let unit = match Multipath::open(&self.search, self.options).await {
-            Ok(unit) => unit,
-            // The other side waits for it.
-            Err(error) => return drop(self.opened.send(Err(error))),
-        };
-        let disk = Rc::new(Disk::new(unit).await);
-        rt::set_local(Rc::clone(&disk));
-        let _ = self.opened.send(Ok(disk.size()));
-        let _ = self.stop.await;
-        let flushed = match rt::timeout(CLOSE_LIMIT, disk.flush()).await {
-            Ok(result) => result.map_err(|error| AttachError::Flush(error.to_string())),
-            Err(_) => Err(AttachError::Flush(format!("no answer within {} s", CLOSE_LIMIT.as_secs()))),
-        };
-        rt::set_local(Rc::new(()));
-        if let Some(disk) = Rc::into_inner(disk) {
-            // Whoever does not answer is left without a word.
-            let _ = rt::timeout(CLOSE_LIMIT, disk.close()).await;
-        }
-        let _ = self.closed.send(flushed);
-    }
 }

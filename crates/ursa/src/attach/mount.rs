@@ -4,18 +4,24 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use fuser::{Config, MountOption, Session};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::geteuid;
 
+use super::AttachError;
+use super::detach::Shown;
 use super::file::File;
 
 const DEVICE: &str = "/dev/fuse";
 
 /// What helps those who are not root.
 const HELPER: &str = "fusermount3";
+
+/// How long the kernel may take to say that the file is gone.
+const GOODBYE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why the file cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -99,23 +105,34 @@ impl Place {
             _ => MountError::Mount(self.path.clone(), error),
         })
     }
+}
 
-    /// Takes the file away; `false` if somebody uses it.
-    pub(super) fn unmount(&self) -> Result<bool, MountError> {
+impl Shown for Place {
+    fn take_away(&self) -> Result<bool, AttachError> {
         match take_away(&self.path, UnmountFlags::empty()) {
             Ok(()) => Ok(true),
             Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Ok(false),
             // Somebody else has done it.
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(true),
-            Err(error) => Err(MountError::Unmount(self.path.clone(), error)),
+            Err(error) => Err(MountError::Unmount(self.path.clone(), error).into()),
         }
     }
 
-    /// Takes the file away whoever uses it.
-    pub(super) fn give_up(&self) {
+    fn give_up(&self) {
         if let Err(error) = take_away(&self.path, UnmountFlags::DETACH) {
             tracing::error!(%error, path = %self.path.display(), "cannot unmount");
         }
+    }
+
+    fn tell_in_use(&self) {
+        tracing::warn!(
+            path = %self.path.display(),
+            "the file is in use (`losetup -a`, `fuser -m` tell by whom): it goes when it is not used any more; a second signal takes it away at once"
+        );
+    }
+
+    fn goodbye_limit(&self) -> Option<Duration> {
+        Some(GOODBYE_LIMIT)
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) struct Descriptor {
     pub(super) sectors: u32,
     pub(super) start: u64,
     /// Nothing, as data is copied by read and write.
-    pub(super) address: u64,
+    pub(super) _address: u64,
 }
 
 const _: () = assert!(size_of::<Descriptor>() == 24 && offset_of!(Descriptor, start) == 8);
@@ -218,8 +218,8 @@ impl Parameters {
     pub(super) fn encode(&self) -> [u8; PARAMETERS_LEN] {
         let shift = |bytes: u32| bytes.ilog2() as u8;
         let sectors = |bytes: u64| {
-            // A multiple of everything there is, if it has to be less than what was meant.
-            let most = (u64::from(u32::MAX) >> SECTOR_SHIFT) & !(u64::from(self.discard_granularity) - 1);
+            // The kernel counts a request's bytes in 32 bits.
+            let most = u64::from(u32::MAX) & !(u64::from(self.discard_granularity) - 1);
             (bytes.min(most) >> SECTOR_SHIFT) as u32
         };
         let read_only = if self.read_only { READ_ONLY } else { 0 };

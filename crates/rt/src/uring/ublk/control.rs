@@ -9,7 +9,7 @@ use io_uring::{IoUring, opcode, squeue};
 
 use super::abi::{self, DeviceInfo, Parameters};
 use crate::uring::driver::accept_enter;
-use crate::uring::running::StartError;
+use crate::uring::StartError;
 
 const PATH: &str = "/dev/ublk-control";
 
@@ -23,7 +23,7 @@ pub enum ControlError {
     #[error("there is no {PATH}: this kernel has no ublk, or its module is not loaded")]
     NoDriver,
     /// Only root may.
-    #[error("ublk devices may not be made by this user: CAP_SYS_ADMIN and read and write access to {PATH} are needed")]
+    #[error("this user may not make ublk devices: CAP_SYS_ADMIN and access to {PATH} are needed")]
     Denied(#[source] io::Error),
     /// Older than 6.5.
     #[error("this kernel's ublk is too old: Linux 6.5 or newer is needed")]
@@ -72,13 +72,14 @@ impl Control {
     /// See [`ControlError`].
     pub fn open() -> Result<Control, ControlError> {
         let file = File::options().read(true).write(true).open(PATH).map_err(|error| match error.kind() {
-            // ENXIO, ENODEV: a node without its driver, as in a container.
             io::ErrorKind::NotFound => ControlError::NoDriver,
             io::ErrorKind::PermissionDenied => ControlError::Denied(error),
+            // A node that somebody made, without its driver, as in a container.
             _ if matches!(error.raw_os_error(), Some(libc::ENXIO | libc::ENODEV)) => ControlError::NoDriver,
             _ => ControlError::Command { doing: "open the control of", source: error },
         })?;
-        let ring = IoUring::builder().dontfork().build(ENTRIES).map_err(StartError::of_ring)?;
+        let ring = IoUring::<squeue::Entry128>::builder().dontfork().build(ENTRIES);
+        let ring = ring.map_err(StartError::of_ring)?;
         let mut control = Control { ring, file, features: 0 };
         let mut features = [0; size_of::<u64>()];
         // The command is as old as what is asked for with it.
@@ -150,19 +151,22 @@ impl Control {
         self.command(abi::STOP, device, 0, &mut []).map_err(failed("stop"))
     }
 
-    /// Takes the rest away. Somebody who has it open still keeps the number from being used again, and is not waited for
-    /// where the kernel (6.9) can do without.
+    /// Takes the rest away, if nobody else has. Somebody who has it open still keeps the number from being used again, and is not waited
+    /// for where the kernel (6.9) can do without.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn delete(&mut self, device: u32) -> Result<(), ControlError> {
-        match self.command(abi::DELETE_LATER, device, 0, &mut []) {
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => {
-                self.command(abi::DELETE, device, 0, &mut [])
-            }
-            result => result,
+        let mut deleted = self.command(abi::DELETE_LATER, device, 0, &mut []);
+        if let Err(error) = &deleted
+            && matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL))
+        {
+            deleted = self.command(abi::DELETE, device, 0, &mut []);
         }
-        .map_err(failed("delete"))
+        match deleted {
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+            deleted => deleted.map_err(failed("delete")),
+        }
     }
 
     /// Whether [`Control::resize`] is possible: since Linux 6.16.

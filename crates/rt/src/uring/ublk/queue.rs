@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn requests_are_what_the_kernel_describes() {
-        let request = |operation| Request::new(5, Descriptor { operation, sectors: 8, start: 16, address: 0 });
+        let request = |operation| Request::new(5, Descriptor { operation, sectors: 8, start: 16, _address: 0 });
         let write = request(0x2001);
         assert_eq!(write.operation, Operation::Write { durable: true });
         assert_eq!((write.slot, write.offset, write.len), (5, 8192, 4096));

@@ -1,0 +1,331 @@
+//! A unit as a block device of this host: `/dev/ublkbN`.
+//!
+//! Made on the main thread; its requests are served on the core that has the unit (`slots`), which hears of them by the same ring as of the
+//! unit's answers. It is not stopped while somebody uses it (`users`).
+
+mod slots;
+mod users;
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rt::uring::ublk::{Control, ControlError, DeviceState, NewDevice, Parameters, Queue};
+use tokio::sync::oneshot;
+
+use super::AttachError;
+use super::detach::Shown;
+use super::disk::{COMMAND_BYTES_MAX, Geometry};
+use super::runtime::Core;
+
+/// The largest number of a device: the kernel has 20 bits for it.
+pub(super) const ID_MAX: i64 = (1 << 20) - 1;
+
+/// Requests under way at once: as many as a FUSE file has. Each may have [`COMMAND_BYTES_MAX`] of memory meanwhile.
+const SLOTS: u16 = 128;
+
+/// What our devices are known by, when their process is gone: "ursa".
+const MARK: u64 = 0x7572_7361;
+
+/// A request is not made shorter than this for a unit that takes less at once, which gets it in pieces: the kernel wants to send a page, and
+/// pages have up to 64 KiB.
+const REQUEST_BYTES_MIN: u32 = 64 << 10;
+
+/// The largest physical block that is told: file systems take it for the sector that is written at once, which is no more than this.
+const PHYSICAL_BLOCK_MAX: u32 = 4096;
+
+/// How long the number of a device that was cleared away may stay taken, and how often that is looked at.
+const FREED_LIMIT: Duration = Duration::from_secs(5);
+const FREED_LOOK: Duration = Duration::from_millis(50);
+
+/// How long a device that is taken away in spite of its users may take to go.
+const GIVE_UP_LIMIT: Duration = Duration::from_secs(10);
+
+/// Why there is no block device.
+#[derive(Debug, thiserror::Error)]
+pub enum UblkError {
+    /// The module is missing.
+    #[error(
+        "this kernel has no ublk, or its module is not loaded (there is no /dev/ublk-control): load it (`modprobe ublk_drv`; Linux 6.5 or newer with CONFIG_BLK_DEV_UBLK), or attach the unit as a file, without --ublk"
+    )]
+    NoDriver,
+    /// The kernel is too old.
+    #[error("this kernel's ublk is too old: use Linux 6.5 or newer, or attach the unit as a file, without --ublk")]
+    TooOld,
+    /// Not for this user.
+    #[error(
+        "/dev/ublk-control may not be used: run this as root; a container needs CAP_SYS_ADMIN and the host's /dev"
+    )]
+    Denied(#[source] io::Error),
+    /// The number is taken by a device that is served.
+    #[error("there is a ublk device {0} already: choose another number with --ublk-id, or none")]
+    Taken(u32),
+    /// The number is taken by a dead device of another program.
+    #[error(
+        "the ublk device {0} was made by another program, which does not serve it any more: choose another number with --ublk-id, or none"
+    )]
+    Foreign(u32),
+    /// It cannot be served.
+    #[error("cannot serve /dev/ublkc{0}")]
+    Serve(u32, #[source] io::Error),
+    /// The core is gone.
+    #[error("the core that was to serve the device has failed, which is a mistake in this program")]
+    Core,
+    /// Nobody knows whether it is used.
+    #[error("cannot find out whether {0} is in use")]
+    Claim(PathBuf, #[source] io::Error),
+    /// Anything else.
+    #[error(transparent)]
+    Control(ControlError),
+}
+
+impl From<ControlError> for UblkError {
+    fn from(error: ControlError) -> UblkError {
+        match error {
+            ControlError::NoDriver => UblkError::NoDriver,
+            ControlError::TooOld => UblkError::TooOld,
+            ControlError::Denied(source) => UblkError::Denied(source),
+            ControlError::Exists(id) => UblkError::Taken(id),
+            other => UblkError::Control(other),
+        }
+    }
+}
+
+/// The kernel's ublk.
+pub(super) struct Ublk(Control);
+
+impl Ublk {
+    /// Finds out whether this host has it.
+    pub(super) fn open() -> Result<Ublk, UblkError> {
+        Ok(Ublk(Control::open()?))
+    }
+
+    /// Makes a device, and gives its number. A dead one of ours that has the number is cleared away.
+    fn add(&mut self, id: Option<u32>) -> Result<u32, UblkError> {
+        let new = NewDevice { id, slots: SLOTS, request_max: COMMAND_BYTES_MAX, mark: MARK };
+        let taken = match self.0.add(new) {
+            Err(ControlError::Exists(taken)) => taken,
+            result => return Ok(result?),
+        };
+        self.clear_away(taken)?;
+        let end = Instant::now() + FREED_LIMIT;
+        loop {
+            match self.0.add(new) {
+                Err(ControlError::Exists(_)) if Instant::now() < end => thread::sleep(FREED_LOOK),
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    /// Deletes a device whose process was killed.
+    fn clear_away(&mut self, id: u32) -> Result<(), UblkError> {
+        let info = self.0.info(id)?;
+        // One that is about to be served is dead still, but somebody has its queue.
+        if info.state != DeviceState::Dead || !Queue::is_free(id) {
+            return Err(UblkError::Taken(id));
+        }
+        if info.mark != MARK {
+            return Err(UblkError::Foreign(id));
+        }
+        Ok(self.0.delete(id)?)
+    }
+}
+
+/// A block device that is a unit.
+pub(super) struct Device {
+    ublk: Ublk,
+    id: u32,
+    path: PathBuf,
+    /// Says when it has been stopped; there when that has begun.
+    stopped: RefCell<Option<mpsc::Receiver<()>>>,
+    /// It has been stopped in spite of its users.
+    is_stopped: Cell<bool>,
+}
+
+impl Device {
+    /// Makes the device of the unit that `core` has. The receiver hears how it has ended.
+    pub(super) fn make(
+        mut ublk: Ublk,
+        core: &Core,
+        id: Option<u32>,
+        read_only: bool,
+    ) -> Result<(Device, oneshot::Receiver<io::Result<()>>), UblkError> {
+        let id = ublk.add(id)?;
+        let path = PathBuf::from(format!("/dev/ublkb{id}"));
+        let mut device =
+            Device { ublk, id, path, stopped: RefCell::default(), is_stopped: Cell::new(false) };
+        match device.start(core, read_only) {
+            Ok(ending) => Ok((device, ending)),
+            Err(error) => {
+                device.delete();
+                Err(error)
+            }
+        }
+    }
+
+    fn start(
+        &mut self,
+        core: &Core,
+        read_only: bool,
+    ) -> Result<oneshot::Receiver<io::Result<()>>, UblkError> {
+        let (id, control) = (self.id, &mut self.ublk.0);
+        control.set_parameters(id, &parameters(core.geometry(), read_only))?;
+        let (over, ending) = oneshot::channel();
+        let (resized, sizes) = mpsc::channel();
+        core.ask(move |disk| async move { slots::serve(&disk, id, SLOTS, over, resized) })
+            .ok_or(UblkError::Core)?
+            .map_err(|error| UblkError::Serve(id, error))?;
+        control.start(id)?;
+        let can_resize = control.can_resize();
+        // It ends with the device.
+        thread::spawn(move || sizes.iter().for_each(|size| resize(id, size, can_resize)));
+        Ok(ending)
+    }
+
+    /// The disk.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it was stopped in spite of its users.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped.get()
+    }
+
+    /// Takes away what is left of a device that has been stopped, or was never started.
+    pub(super) fn delete(mut self) {
+        if let Err(error) = self.ublk.0.delete(self.id) {
+            tracing::warn!(%error, id = self.id, "what is left of the ublk device stays");
+        }
+    }
+
+    /// Begins to stop it, which takes as long as it takes to write what is in the page cache. While `claim` is there, nobody can mount it.
+    fn stop(&self, claim: Option<File>) {
+        let (done, stopped) = mpsc::channel();
+        let id = self.id;
+        thread::spawn(move || {
+            match Control::open().and_then(|mut control| control.stop(id)) {
+                // Who is not there any more does not listen.
+                Ok(()) => drop(done.send(())),
+                Err(error) => tracing::error!(%error, id, "the ublk device cannot be stopped"),
+            }
+            drop(claim);
+        });
+        self.stopped.replace(Some(stopped));
+    }
+}
+
+impl Shown for Device {
+    fn take_away(&self) -> Result<bool, AttachError> {
+        if !users::of(&self.path).is_empty() {
+            return Ok(false);
+        }
+        match users::claim(&self.path) {
+            Ok(Some(claim)) => self.stop(Some(claim)),
+            Ok(None) => return Ok(false),
+            // Somebody else is about to take it away.
+            Err(error) if users::is_gone(&error) => self.stop(None),
+            Err(error) => return Err(UblkError::Claim(self.path.clone(), error).into()),
+        }
+        Ok(true)
+    }
+
+    fn give_up(&self) {
+        if self.stopped.borrow().is_none() {
+            self.stop(None);
+        }
+        if let Some(stopped) = &*self.stopped.borrow() {
+            self.is_stopped.set(stopped.recv_timeout(GIVE_UP_LIMIT).is_ok());
+        }
+    }
+
+    fn tell_in_use(&self) {
+        tracing::warn!(
+            device = %self.path.display(),
+            processes = %users::of(&self.path).join(", "),
+            "the device is in use (`lsblk`, `fuser -m` tell by whom): it goes when it is not used any more; a second signal takes it away at once"
+        );
+    }
+
+    fn goodbye_limit(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// What the kernel is told of the unit.
+fn parameters(unit: Geometry, read_only: bool) -> Parameters {
+    let granularity = unit.unmap.unwrap_or(unit.block);
+    Parameters {
+        size: unit.size,
+        block: unit.block,
+        physical_block: unit.io_min.min(PHYSICAL_BLOCK_MAX).max(unit.block),
+        io_min: unit.io_min,
+        io_opt: unit.io_opt,
+        request_max: unit.transfer.max(REQUEST_BYTES_MIN),
+        discard_granularity: granularity,
+        discard_max: unit.unmap.map_or(0, |unmap| unit.write_same - unit.write_same % u64::from(unmap)),
+        zeros_max: unit.write_same,
+        read_only,
+    }
+}
+
+/// The unit has another size now.
+fn resize(id: u32, size: u64, can_resize: bool) {
+    if !can_resize {
+        tracing::warn!(
+            size,
+            "the unit has another size now, which this kernel's ublk cannot be told (Linux 6.16 can): detach and attach it to see that"
+        );
+        return;
+    }
+    match Control::open().and_then(|mut control| control.resize(id, size)) {
+        Ok(()) => tracing::info!(size, "the device has another size now"),
+        Err(error) => tracing::error!(%error, size, "the device cannot be told that the unit has another size now"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_is_told_what_the_unit_is() {
+        let unit = Geometry {
+            size: 1 << 30,
+            block: 512,
+            io_min: 16_384,
+            io_opt: 16_384,
+            transfer: 8192,
+            write_same: 65_535 * 512,
+            unmap: Some(4096),
+        };
+        let expected = Parameters {
+            size: 1 << 30,
+            block: 512,
+            physical_block: 4096,
+            io_min: 16_384,
+            io_opt: 16_384,
+            request_max: 65_536,
+            discard_granularity: 4096,
+            discard_max: 33_550_336,
+            zeros_max: 33_553_920,
+            read_only: false,
+        };
+        assert_eq!(parameters(unit, false), expected);
+        let thick = parameters(Geometry { block: 4096, io_min: 4096, unmap: None, ..unit }, true);
+        assert_eq!((thick.physical_block, thick.discard_granularity, thick.discard_max), (4096, 4096, 0));
+        assert!(thick.read_only);
+    }
+
+    #[test]
+    fn what_is_missing_is_told_with_what_to_do() {
+        let says = UblkError::from(ControlError::NoDriver).to_string();
+        assert!(says.contains("modprobe ublk_drv") && says.contains("without --ublk"), "{says}");
+        let says = UblkError::from(ControlError::Exists(3)).to_string();
+        assert!(says.contains("device 3 already") && says.contains("--ublk-id"), "{says}");
+    }
+}

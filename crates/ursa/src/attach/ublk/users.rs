@@ -1,0 +1,74 @@
+//! Who uses a block device: a file system, LVM and their like, which have it for themselves alone, and processes, which just have it open.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+/// Takes the device for us alone. `None`: somebody has it, or one of its partitions.
+pub(super) fn claim(device: &Path) -> io::Result<Option<File>> {
+    // Without O_CREAT that is what O_EXCL means for block devices (open(2)).
+    let exclusive = OFlags::EXCL.bits().cast_signed();
+    match File::options().read(true).custom_flags(exclusive).open(device) {
+        Ok(claim) => Ok(Some(claim)),
+        Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the device is not there any more.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    let gone = [Errno::NOENT, Errno::NXIO, Errno::NODEV];
+    gone.iter().any(|gone| error.raw_os_error() == Some(gone.raw_os_error()))
+}
+
+/// The processes that have the device or one of its partitions open, as far as we may see them: `name (number)`.
+pub(super) fn of(device: &Path) -> Vec<String> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let has_it = |number: &u32| {
+        // A process may end meanwhile.
+        let files = fs::read_dir(format!("/proc/{number}/fd")).into_iter().flatten().flatten();
+        files.filter_map(|file| fs::read_link(file.path()).ok()).any(|file| is_of(&file, device))
+    };
+    numbers.filter(has_it).map(|number| format!("{} ({number})", name(number))).collect()
+}
+
+fn name(number: u32) -> String {
+    fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default().trim().to_owned()
+}
+
+/// Whether it is the device, or a partition of it: `/dev/ublkb0` and `/dev/ublkb0p1`.
+fn is_of(file: &Path, device: &Path) -> bool {
+    let (Some(file), Some(device)) = (file.to_str(), device.to_str()) else { return false };
+    let Some(rest) = file.strip_prefix(device) else { return false };
+    let partition = |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    rest.is_empty() || rest.strip_prefix('p').is_some_and(partition)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_is_of_its_device() {
+        let is_of = |file: &str| is_of(Path::new(file), Path::new("/dev/ublkb1"));
+        assert!(is_of("/dev/ublkb1") && is_of("/dev/ublkb1p12"));
+        assert!(!is_of("/dev/ublkb12") && !is_of("/dev/ublkb1p") && !is_of("/dev/ublkb1px") && !is_of("/dev/ublkc1"));
+    }
+
+    #[test]
+    fn who_has_a_file_open_is_found() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().canonicalize().unwrap();
+        let ours = format!("({})", std::process::id());
+        assert!(of(&path).iter().any(|user| user.ends_with(&ours)), "{:?}", of(&path));
+        let gone = path.with_extension("gone");
+        assert!(of(&gone).is_empty());
+        assert!(is_gone(&claim(&gone).unwrap_err()));
+        assert!(claim(&path).unwrap().is_some(), "a file is for nobody alone");
+    }
+}
