@@ -6,6 +6,7 @@
                                  loopback interface outside
   vm.py run NAME [-t SECONDS]    run the bash script on standard input in it; exits with its status, or 125 if the
                                  guest is gone or the time is over
+  vm.py disk NAME FILE           plug in a disk that can only be read: /dev/vdb
   vm.py monitor NAME COMMAND     a command of QEMU's monitor, such as 'set_link n1 off'
   vm.py kill NAME                power cut
 
@@ -39,6 +40,9 @@ def main():
     run_parser = commands.add_parser("run")
     run_parser.add_argument("name")
     run_parser.add_argument("-t", type=float, default=600)
+    disk_parser = commands.add_parser("disk")
+    disk_parser.add_argument("name")
+    disk_parser.add_argument("file")
     monitor_parser = commands.add_parser("monitor")
     monitor_parser.add_argument("name")
     monitor_parser.add_argument("text")
@@ -52,6 +56,8 @@ def main():
         start(guest, options.name, options.nics)
     elif options.command == "run":
         sys.exit(run(guest, sys.stdin.read(), options.t))
+    elif options.command == "disk":
+        plug_in(guest, options.file)
     elif options.command == "monitor":
         sys.stdout.write(monitor(guest, options.text))
     elif options.command == "kill":
@@ -127,6 +133,16 @@ def run(guest, script, seconds, out=sys.stdout):
             out.write(unread[:line_end].decode(errors="replace"))
             out.flush()
             unread = unread[line_end:]
+
+
+def plug_in(guest, image):
+    image = {"driver": "file", "filename": os.path.abspath(image), "read-only": True}
+    disk = {"driver": "raw", "node-name": "second", "read-only": True, "file": image}
+    monitor(
+        guest,
+        {"execute": "blockdev-add", "arguments": disk},
+        {"execute": "device_add", "arguments": {"driver": "virtio-blk-pci", "drive": "second", "addr": "10"}},
+    )
 
 
 def monitor(guest, *commands):

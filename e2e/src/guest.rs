@@ -9,11 +9,14 @@ use std::thread;
 use std::time::Duration;
 
 use crate::Export;
+use crate::node;
 use crate::program::{self, Finished};
 
 /// The image takes a minute and a half on a busy machine; another test process may be at it.
 const BUILD_LIMIT: Duration = Duration::from_secs(900);
 const START_LIMIT: Duration = Duration::from_secs(120);
+/// For making a disk of our own program.
+const PACK_LIMIT: Duration = Duration::from_secs(120);
 /// For one script. Emulation is slow: they take seconds on an idle machine.
 const SCRIPT_LIMIT: Duration = Duration::from_secs(600);
 
@@ -60,6 +63,22 @@ impl Guest {
         let name = format!("{name}-{}", std::process::id());
         program::run(vm().args(["start", &name, "--nics", "2"]), START_LIMIT).expect_ok();
         Some(Guest { name, _turn: turn })
+    }
+
+    /// Brings the program under test into the guest: as `ursa` on the squashfs of `/dev/vdb`, without what only debuggers need.
+    #[track_caller]
+    pub fn bring_program(&self) {
+        let dir = tempfile::tempdir().expect("a temporary directory can be made");
+        let (folder, image) = (dir.path().join("program"), dir.path().join("program.img"));
+        std::fs::create_dir(&folder).expect("a directory can be made");
+        let mut strip = Command::new("strip");
+        strip.arg("-o").arg(folder.join("ursa")).arg(node::binary());
+        program::run(&mut strip, PACK_LIMIT).expect_ok();
+        let mut pack = Command::new("mksquashfs");
+        pack.args([&folder, &image]).args(["-all-root", "-comp", "lz4", "-quiet", "-no-progress"]);
+        program::run(&mut pack, PACK_LIMIT).expect_ok();
+        // Once plugged in it is open, and needs no name any more.
+        program::run(vm().args(["disk", &self.name]).arg(&image), START_LIMIT).expect_ok();
     }
 
     /// The portals as the guest reaches them, each by a network card of its own.

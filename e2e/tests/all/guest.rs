@@ -62,6 +62,37 @@ fn a_server_that_dies_and_returns_twice_under_io_loses_nothing() {
 }
 
 #[test]
+fn a_block_device_by_ublk_is_a_disk_like_others() {
+    const BYTES: u64 = 256 * MIB;
+    const BLOCK: u32 = 4096;
+    /// What a script ends with that has found no ublk.
+    const MISSING: i32 = 77;
+    let mut server = Server::start();
+    let export = server.create(&VolumeSpec::new("ublk", BYTES).block_size(BLOCK));
+    let Some(guest) = Guest::start("ublk") else { return };
+    guest.bring_program();
+    let common = format!("LUN={} BYTES={BYTES} BLOCK={BLOCK}\n{}", export.lun, script!("ublk"));
+    let used = guest.run(&export, &common, script!("ublk-use"));
+    if used.status.and_then(|status| status.code()) == Some(MISSING) {
+        println!("skipped: {}", used.output.trim());
+        return;
+    }
+    used.expect_ok();
+    let before = server.disk_bytes();
+    guest.run(&export, "", script!("fill")).expect_ok();
+    let full = server.disk_bytes();
+    guest.run(&export, "", script!("trim")).expect_ok();
+    let after = server.disk_bytes();
+    println!("on the disk: {} MiB, filled {} MiB, trimmed {} MiB", before / MIB, full / MIB, after / MIB);
+    assert!(full > before + 64 * MIB, "96 MiB were written, but the disk went from {before} to {full} bytes");
+    assert!(
+        after < full - 80 * MIB,
+        "96 MiB were given back, but the disk went from {full} to {after} bytes"
+    );
+    guest.run(&export, &common, script!("ublk-end")).expect_ok();
+}
+
+#[test]
 fn persistent_reservations_between_two_hosts() {
     let mut server = Server::start();
     let export = server.create(&VolumeSpec::new("reserved", 64 * MIB));

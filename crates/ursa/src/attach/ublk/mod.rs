@@ -38,7 +38,7 @@ const REQUEST_BYTES_MIN: u32 = 64 << 10;
 /// The largest physical block that is told: file systems take it for the sector that is written at once, which is no more than this.
 const PHYSICAL_BLOCK_MAX: u32 = 4096;
 
-/// How long the number of a device that was cleared away may stay taken, and how often that is looked at.
+/// How long the kernel may take to be done with a device whose process was killed, and with its number; how often that is looked at.
 const FREED_LIMIT: Duration = Duration::from_secs(5);
 const FREED_LOOK: Duration = Duration::from_millis(50);
 
@@ -124,12 +124,21 @@ impl Ublk {
     /// Deletes a device whose process was killed.
     fn clear_away(&mut self, id: u32) -> Result<(), UblkError> {
         let info = self.0.info(id)?;
+        if info.mark != MARK {
+            let is_dead = info.state == DeviceState::Dead;
+            return Err(if is_dead { UblkError::Foreign(id) } else { UblkError::Taken(id) });
+        }
         // One that is about to be served is dead still, but somebody has its queue.
-        if info.state != DeviceState::Dead || !Queue::is_free(id) {
+        if !Queue::is_free(id) {
             return Err(UblkError::Taken(id));
         }
-        if info.mark != MARK {
-            return Err(UblkError::Foreign(id));
+        // The kernel may be about to take away the disk of a process that was killed just now.
+        let end = Instant::now() + FREED_LIMIT;
+        while self.0.info(id)?.state != DeviceState::Dead {
+            if Instant::now() > end {
+                return Err(UblkError::Taken(id));
+            }
+            thread::sleep(FREED_LOOK);
         }
         Ok(self.0.delete(id)?)
     }
