@@ -388,7 +388,8 @@ mod tests {
             unmap_granularity: 0,
         };
         assert_eq!(Limits::parse(&page, &[], BlockSize::B512), open);
-        (page[7], page[10], page[31], page[42], page[43]) = (8, 1, 8, 0x10, 0x00); // 8, 256, 8 and 4096 blocks
+        // 8, 256, 8 and 4096 blocks.
+        (page[7], page[10], page[31], page[42], page[43]) = (8, 1, 8, 0x10, 0x00);
         let tight = Limits {
             transfer: 131_072,
             write_same: 4096,

@@ -159,7 +159,7 @@ enum Command {
     /// Print settings for the machines that use volumes, ready to paste
     #[command(subcommand)]
     HostSetup(host_setup::Command),
-    /// Show a unit of any iSCSI target as a file of this host, whose kernel need not know SCSI; runs until SIGTERM
+    /// Show a unit of any iSCSI target as a file or block device of this host, whose kernel need not know SCSI; runs until SIGTERM
     Attach(Box<Attach>),
     /// Measure a file, a block device or any iSCSI target, in DISKSPD's terms
     #[command(subcommand)]

@@ -176,7 +176,7 @@ impl Shared {
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let memory = NonNull::new(memory.cast()).expect("nothing is mapped at address 0 without being asked for");
+        let memory = NonNull::new(memory.cast()).expect("nothing is mapped at address 0 unasked");
         Ok(Shared { memory, len, slots })
     }
 
@@ -201,7 +201,8 @@ mod tests {
 
     #[test]
     fn requests_are_what_the_kernel_describes() {
-        let request = |operation| Request::new(5, Descriptor { operation, sectors: 8, start: 16, _address: 0 });
+        let request =
+            |operation| Request::new(5, Descriptor { operation, sectors: 8, start: 16, _address: 0 });
         let write = request(0x2001);
         assert_eq!(write.operation, Operation::Write { durable: true });
         assert_eq!((write.slot, write.offset, write.len), (5, 8192, 4096));

@@ -54,7 +54,9 @@ pub enum UblkError {
     )]
     NoDriver,
     /// The kernel is too old.
-    #[error("this kernel's ublk is too old: use Linux 6.5 or newer, or attach the unit as a file, without --ublk")]
+    #[error(
+        "this kernel's ublk is too old: use Linux 6.5 or newer, or attach the unit as a file, without --ublk"
+    )]
     TooOld,
     /// Not for this user.
     #[error(
@@ -165,8 +167,7 @@ impl Device {
     ) -> Result<(Device, oneshot::Receiver<io::Result<()>>), UblkError> {
         let id = ublk.add(id)?;
         let path = PathBuf::from(format!("/dev/ublkb{id}"));
-        let mut device =
-            Device { ublk, id, path, stopped: RefCell::default(), is_stopped: Cell::new(false) };
+        let mut device = Device { ublk, id, path, stopped: RefCell::default(), is_stopped: Cell::new(false) };
         match device.start(core, read_only) {
             Ok(ending) => Ok((device, ending)),
             Err(error) => {
@@ -293,7 +294,7 @@ fn resize(id: u32, size: u64, can_resize: bool) {
     }
     match Control::open().and_then(|mut control| control.resize(id, size)) {
         Ok(()) => tracing::info!(size, "the device has another size now"),
-        Err(error) => tracing::error!(%error, size, "the device cannot be told that the unit has another size now"),
+        Err(error) => tracing::error!(%error, size, "the device keeps the size that it had"),
     }
 }
 

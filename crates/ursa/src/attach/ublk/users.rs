@@ -57,7 +57,9 @@ mod tests {
     fn a_partition_is_of_its_device() {
         let is_of = |file: &str| is_of(Path::new(file), Path::new("/dev/ublkb1"));
         assert!(is_of("/dev/ublkb1") && is_of("/dev/ublkb1p12"));
-        assert!(!is_of("/dev/ublkb12") && !is_of("/dev/ublkb1p") && !is_of("/dev/ublkb1px") && !is_of("/dev/ublkc1"));
+        for other in ["/dev/ublkb12", "/dev/ublkb1p", "/dev/ublkb1px", "/dev/ublkc1"] {
+            assert!(!is_of(other), "{other}");
+        }
     }
 
     #[test]
