@@ -112,6 +112,8 @@ fn package_of(program: &str) -> &str {
         "mkfs.ext4" | "e2fsck" => "e2fsprogs",
         "losetup" | "mount" | "umount" => "mount",
         "tgtd" | "tgtadm" => "tgt",
+        "strip" => "binutils",
+        "mksquashfs" => "squashfs-tools",
         other => other,
     }
 }

@@ -11,11 +11,14 @@ attach --read-only
 [ "$(blockdev --getro $DISK)" = 1 ] || die 'it can be written'
 dd if=/dev/zero of=$DISK bs=4096 count=1 oflag=direct 2>/dev/null && die 'it was written'
 mount -o ro $DISK /mnt && [ "$(wc -l </mnt/kept)" = 2 ] && umount /mnt || die 'not what was written'
-# Who has it open uses it, too.
-exec 5<$DISK
+# A loop device uses it, too, and so does who has it open.
+modprobe loop && LOOP=$(losetup --find --show --read-only $DISK) || die 'no loop device'
 kill -TERM "$(pidof ursa)"
 sleep 2
-[ ! -e /run/status ] && grep -q 'the device is in use.*bash' /run/log || die 'taken away while it was open'
+[ ! -e /run/status ] && grep -q 'the device is in use.*loop' /run/log || die 'taken away while a loop device was on it'
+exec 5<$DISK && losetup --detach "$LOOP"
+sleep 2
+[ ! -e /run/status ] || die 'taken away while it was open'
 exec 5<&-
 ends
 

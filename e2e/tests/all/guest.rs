@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use e2e::{Guest, Server, VolumeSpec};
+use e2e::{Guest, Node, Server, VolumeSpec};
 
 const MIB: u64 = 1 << 20;
 
@@ -67,7 +67,7 @@ fn a_block_device_by_ublk_is_a_disk_like_others() {
     const BLOCK: u32 = 4096;
     /// What a script ends with that has found no ublk.
     const MISSING: i32 = 77;
-    let mut server = Server::start();
+    let mut server = Server::Node(Node::start());
     let export = server.create(&VolumeSpec::new("ublk", BYTES).block_size(BLOCK));
     let Some(guest) = Guest::start("ublk") else { return };
     guest.bring_program();

@@ -256,7 +256,7 @@ impl Shown for Device {
     fn tell_in_use(&self) {
         tracing::warn!(
             device = %self.path.display(),
-            processes = %users::of(&self.path).join(", "),
+            by = %users::of(&self.path).join(", "),
             "the device is in use (`lsblk`, `fuser -m` tell by whom): it goes when it is not used any more; a second signal takes it away at once"
         );
     }

@@ -1,6 +1,6 @@
-//! Who uses a block device: a file system, LVM and their like, which have it for themselves alone, and processes, which just have it open.
+//! Who uses a block device: a file system, LVM and their like, which have it for themselves alone, and who just has it open.
 
-use std::fs::{self, File};
+use std::fs::{self, DirEntry, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -25,16 +25,25 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
     gone.iter().any(|gone| error.raw_os_error() == Some(gone.raw_os_error()))
 }
 
-/// The processes that have the device or one of its partitions open, as far as we may see them: `name (number)`.
+/// Who has the device or one of its partitions open without having it alone: processes, as far as we may see them, as `name (number)`,
+/// and loop devices.
 pub(super) fn of(device: &Path) -> Vec<String> {
-    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-    let numbers = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let numbers = entries("/proc").filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let has_it = |number: &u32| {
-        // A process may end meanwhile.
-        let files = fs::read_dir(format!("/proc/{number}/fd")).into_iter().flatten().flatten();
-        files.filter_map(|file| fs::read_link(file.path()).ok()).any(|file| is_of(&file, device))
+        let mut files = entries(&format!("/proc/{number}/fd"));
+        files.any(|file| fs::read_link(file.path()).is_ok_and(|file| is_of(&file, device)))
     };
-    numbers.filter(has_it).map(|number| format!("{} ({number})", name(number))).collect()
+    let processes = numbers.filter(has_it).map(|number| format!("{} ({number})", name(number)));
+    let loops = entries("/sys/block").filter(|disk| {
+        let backing = fs::read_to_string(disk.path().join("loop/backing_file"));
+        backing.is_ok_and(|backing| is_of(Path::new(backing.trim_end()), device))
+    });
+    processes.chain(loops.map(|disk| disk.file_name().to_string_lossy().into_owned())).collect()
+}
+
+/// What is in a directory; nothing if it cannot be read: a process may end meanwhile.
+fn entries(directory: &str) -> impl Iterator<Item = DirEntry> + use<> {
+    fs::read_dir(directory).into_iter().flatten().flatten()
 }
 
 fn name(number: u32) -> String {
