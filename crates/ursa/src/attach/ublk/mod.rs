@@ -77,9 +77,6 @@ pub enum UblkError {
     /// The core is gone.
     #[error("the core that was to serve the device has failed, which is a mistake in this program")]
     Core,
-    /// Nobody knows whether it is used.
-    #[error("cannot find out whether {0} is in use")]
-    Claim(PathBuf, #[source] io::Error),
     /// Anything else.
     #[error(transparent)]
     Control(ControlError),
@@ -130,13 +127,10 @@ impl Ublk {
             let is_dead = info.state == DeviceState::Dead;
             return Err(if is_dead { UblkError::Foreign(id) } else { UblkError::Taken(id) });
         }
-        // One that is about to be served is dead still, but somebody has its queue.
-        if !Queue::is_free(id) {
-            return Err(UblkError::Taken(id));
-        }
-        // The kernel may be about to take away the disk of a process that was killed just now.
+        // One that is about to be served is dead still, but somebody has its queue; and the kernel may not be done yet with a process that
+        // was killed just now.
         let end = Instant::now() + FREED_LIMIT;
-        while self.0.info(id)?.state != DeviceState::Dead {
+        while self.0.info(id)?.state != DeviceState::Dead || !Queue::is_free(id) {
             if Instant::now() > end {
                 return Err(UblkError::Taken(id));
             }
@@ -219,8 +213,10 @@ impl Device {
         let id = self.id;
         thread::spawn(move || {
             match Control::open().and_then(|mut control| control.stop(id)) {
-                // Who is not there any more does not listen.
-                Ok(()) => drop(done.send(())),
+                Ok(()) => {
+                    // Who is not there any more does not listen.
+                    let _ = done.send(());
+                }
                 Err(error) => tracing::error!(%error, id, "the ublk device cannot be stopped"),
             }
             drop(claim);
@@ -236,10 +232,10 @@ impl Shown for Device {
         }
         match users::claim(&self.path) {
             Ok(Some(claim)) => self.stop(Some(claim)),
-            Ok(None) => return Ok(false),
             // Somebody else is about to take it away.
             Err(error) if users::is_gone(&error) => self.stop(None),
-            Err(error) => return Err(UblkError::Claim(self.path.clone(), error).into()),
+            // Who cannot find out whether it is used does not take it away either: there is the second signal.
+            Ok(None) | Err(_) => return Ok(false),
         }
         Ok(true)
     }
