@@ -8,8 +8,8 @@ use io_uring::types::Fd;
 use io_uring::{IoUring, opcode, squeue};
 
 use super::abi::{self, DeviceInfo, Parameters};
-use crate::uring::driver::accept_enter;
 use crate::uring::StartError;
+use crate::uring::driver::accept_enter;
 
 const PATH: &str = "/dev/ublk-control";
 

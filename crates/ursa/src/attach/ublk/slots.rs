@@ -102,9 +102,7 @@ async fn carry_out(queue: &Queue, disk: &Disk, request: &Request) -> i32 {
         Operation::Write { durable } => ("write", write(queue, disk, request, durable).await),
         Operation::Flush => ("flush", nothing(disk.flush().await)),
         Operation::Discard => ("discard", nothing(disk.zero(offset, len, true).await)),
-        Operation::WriteZeros { unmap } => {
-            ("zeroing", nothing(disk.write_zeros(offset, len, unmap).await))
-        }
+        Operation::WriteZeros { unmap } => ("zeroing", nothing(disk.write_zeros(offset, len, unmap).await)),
         Operation::Unknown(operation) => ("request", Err(RequestError::Unknown(operation))),
     };
     done.unwrap_or_else(|error| -error.told(doing).raw_os_error())
