@@ -246,7 +246,7 @@ impl Control {
     /// [`ControlError::Invalid`].
     pub fn parse_address(text: &str) -> Result<AddressRange, ControlError> {
         let reason = "write addresses as 10.1.2.3 or 10.1.0.0/16, fd00::1 or fd00::/8";
-        text.parse().map_err(|_| ControlError::Invalid { field: "address", reason })
+        text.parse().map_err(|_| ControlError::Invalid { field: "addresses", reason })
     }
 
     /// A place for a volume that is to be made, in a target that need not be there yet.

@@ -201,7 +201,6 @@ fn field_path(field: &'static str) -> &'static str {
     match field {
         "chap secret" => "chap.secret",
         "chap user" => "chap.user",
-        "address" => "addresses",
         field => field,
     }
 }
