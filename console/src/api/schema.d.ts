@@ -21,6 +21,44 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/addresses": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All floating portal addresses of the cluster, and who has each. */
+        get: operations["list_addresses"];
+        put?: never;
+        /**
+         * Declares a floating portal address: one node has it at a time, and another one takes it when that is lost or stops.
+         * @description It is put on a network device of the node that has it, which needs the right to do that there (CAP_NET_ADMIN). `trouble` says why it could not.
+         */
+        post: operations["add_address"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/addresses/{address}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Removes a floating portal address: the node that has it takes it off, and sessions through it end. */
+        delete: operations["remove_address"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/audit": {
         parameters: {
             query?: never;
@@ -193,9 +231,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the node that is asked sees happen, as it happens (server-sent events).
-         * @description Messages `event` have an event as `GET /v1/events` has it. A message `gap` says that events after the one that was named are not there any more. The stream ends
+         * What the node that is asked sees happen, as it happens (server-sent events); with `node` what another one sees, or all of them.
+         * @description Messages `event` have an event as `GET /v1/events` has it. A message `gap` (`{node, after}`) says that events after the one that was named are not there any more. The stream ends
          *     when the session, the token or the role does by which it was asked for; a node has at most 48, and 16 of one user or token.
+         *
+         *     With `node` nodes are asked once a second. What several tell is there once, with those in `seen_by` that have told it by then. Messages `missing` (`{node, node_name, reason}`) say which node's events do not come from
+         *     now on, and messages `back` (`{node, node_name}`) that they do again, with those that it has seen meanwhile. Where the reader is (`id`, to be sent back as `Last-Event-ID`) comes by itself behind the events, with
+         *     `node=all` for all nodes in one: who goes on there misses nothing, and may be told a few events again.
          */
         get: operations["stream_events"];
         put?: never;
@@ -1700,6 +1742,61 @@ export interface components {
              */
             next?: number | null;
         };
+        /** @description An address that is on one node of the cluster at a time: initiators that connect to it find whichever that is. */
+        FloatingAddress: {
+            /**
+             * @description The address and the length of its network.
+             * @example 192.0.2.10/24
+             */
+            address: string;
+            /** @description The network device that gets it, on each node; absent: the one that has an address of the same network. */
+            device?: string | null;
+            /**
+             * Format: int32
+             * @description The number of the node that has it, by the cluster's record; absent: none.
+             */
+            holder?: number | null;
+            /** @description That node's name. */
+            holder_name?: string | null;
+            /** @description The numbers of the nodes that may have it; empty: all but witnesses. */
+            nodes: number[];
+            /**
+             * Format: int32
+             * @description The portal group of its portals, the same on each node.
+             */
+            portal_group: number;
+            /**
+             * Format: int32
+             * @description The node that has it back when it has been up for a minute.
+             */
+            prefer?: number | null;
+            /**
+             * Format: int64
+             * @description Since when, in seconds since 1970.
+             */
+            since?: number | null;
+            /** @description Why the node that is asked could not put it on a device or take it off when it last tried. */
+            trouble?: string | null;
+            /** @description The holder waits until the node that had it before, which is silent, has taken it off. */
+            waits: boolean;
+        };
+        /** @description A floating address to be declared. */
+        FloatingAddressAdd: {
+            /**
+             * @description An address that no machine has, and the length of its network; without it of one address alone.
+             * @example 192.0.2.10/24
+             */
+            address: string;
+            /** @description The network device that gets it, on each node; absent: the one that has an address of the same network. */
+            device?: string | null;
+            /** @description The numbers of the nodes that may have it; none: all but witnesses. */
+            nodes?: number[];
+            /**
+             * Format: int32
+             * @description The node that is to have it when it can.
+             */
+            prefer?: number | null;
+        };
         /** @description Reads or writes so far. */
         FlowCounters: {
             /**
@@ -2177,6 +2274,49 @@ export interface components {
                 votes: boolean;
                 /** @description It has a vote at most, and never a volume. */
                 witness: boolean;
+            }[];
+            /** @description Nodes whose part is missing, and why. */
+            missing?: components["schemas"]["Missing"][];
+        };
+        /** @description Several of something. An object, so that it can grow fields. */
+        List_FloatingAddress: {
+            /** @description In the order of their names or numbers. */
+            items: {
+                /**
+                 * @description The address and the length of its network.
+                 * @example 192.0.2.10/24
+                 */
+                address: string;
+                /** @description The network device that gets it, on each node; absent: the one that has an address of the same network. */
+                device?: string | null;
+                /**
+                 * Format: int32
+                 * @description The number of the node that has it, by the cluster's record; absent: none.
+                 */
+                holder?: number | null;
+                /** @description That node's name. */
+                holder_name?: string | null;
+                /** @description The numbers of the nodes that may have it; empty: all but witnesses. */
+                nodes: number[];
+                /**
+                 * Format: int32
+                 * @description The portal group of its portals, the same on each node.
+                 */
+                portal_group: number;
+                /**
+                 * Format: int32
+                 * @description The node that has it back when it has been up for a minute.
+                 */
+                prefer?: number | null;
+                /**
+                 * Format: int64
+                 * @description Since when, in seconds since 1970.
+                 */
+                since?: number | null;
+                /** @description Why the node that is asked could not put it on a device or take it off when it last tried. */
+                trouble?: string | null;
+                /** @description The holder waits until the node that had it before, which is silent, has taken it off. */
+                waits: boolean;
             }[];
             /** @description Nodes whose part is missing, and why. */
             missing?: components["schemas"]["Missing"][];
@@ -3658,6 +3798,180 @@ export interface operations {
             504: components["responses"]["Late"];
         };
     };
+    list_addresses: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_FloatingAddress"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Late"];
+        };
+    };
+    add_address: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Drawn anew for each thing that is to be done: sent again with it, the request is not carried out again, and gets the same answer, for a day */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FloatingAddressAdd"];
+            };
+        };
+        responses: {
+            /** @description The address; a node takes it in a moment */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FloatingAddress"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster`, `address_exists` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["NotJson"];
+            421: components["responses"]["Misdirected"];
+            /** @description `field_invalid` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            500: components["responses"]["Failed"];
+            /** @description `record_unavailable` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
+        };
+    };
+    remove_address: {
+        parameters: {
+            query?: {
+                /** @description Say what would be done, and do nothing. */
+                dry_run?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description The address, without the length of its network */
+                address: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description With `dry_run`: what would be done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
+            /** @description Done */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `address_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            421: components["responses"]["Misdirected"];
+            422: components["responses"]["Unprocessable"];
+            500: components["responses"]["Failed"];
+            /** @description `record_unavailable` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Late"];
+            507: components["responses"]["Full"];
+        };
+    };
     list_audit: {
         parameters: {
             query?: {
@@ -4188,12 +4502,14 @@ export interface operations {
     stream_events: {
         parameters: {
             query?: {
-                /** @description After the event with this number; absent: with the next one that happens. A header `Last-Event-ID` goes before it. */
+                /** @description After the event with this number, of one node; absent: with the next one that happens. A header `Last-Event-ID` goes before it. */
                 after?: number;
+                /** @description The number of a node, or `all`; absent: of the node that is asked. */
+                node?: string;
             };
             header?: {
-                /** @description The last event that was seen */
-                "last-event-id"?: number | null;
+                /** @description The last `id` that was told: of one node the number of an event, of all nodes a text that only they understand */
+                "last-event-id"?: string | null;
             };
             path?: never;
             cookie?: never;
@@ -4220,6 +4536,24 @@ export interface operations {
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            /** @description `node_not_found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no_cluster` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             421: components["responses"]["Misdirected"];
             /** @description `too_many_streams` */
             503: {
