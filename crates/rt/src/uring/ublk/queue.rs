@@ -138,8 +138,10 @@ impl Request {
             abi::OP_WRITE_ZEROES => Operation::WriteZeros { unmap: !flag(abi::FLAG_NOUNMAP) },
             other => Operation::Unknown(other),
         };
-        let (offset, len) =
-            (descriptor.start * abi::SECTOR_BYTES, u64::from(descriptor.sectors) * abi::SECTOR_BYTES);
+        // Where a flush begins means nothing: its sector is the last of 64 bits.
+        let is_flush = operation == Operation::Flush;
+        let offset = if is_flush { 0 } else { descriptor.start.saturating_mul(abi::SECTOR_BYTES) };
+        let len = u64::from(descriptor.sectors) * abi::SECTOR_BYTES;
         Request { slot, operation, offset, len }
     }
 }
@@ -209,7 +211,8 @@ mod tests {
         assert_eq!(request(0x0000).operation, Operation::Read);
         // REQ_META.
         assert_eq!(request(0x0801).operation, Operation::Write { durable: false });
-        assert_eq!(request(0x0002).operation, Operation::Flush);
+        let flush = Request::new(5, Descriptor { operation: 2, sectors: 0, start: u64::MAX, _address: 0 });
+        assert_eq!((flush.operation, flush.offset, flush.len), (Operation::Flush, 0, 0));
         assert_eq!(request(0x0003).operation, Operation::Discard);
         assert_eq!(request(0x0005).operation, Operation::WriteZeros { unmap: true });
         assert_eq!(request(0x8005).operation, Operation::WriteZeros { unmap: false });
