@@ -12,8 +12,8 @@ export function seenBy({ seen_by }: Pick<Event, 'seen_by'>): string | undefined 
   return `seen by ${seen_by.length > 1 ? 'nodes' : 'node'} ${listed([...seen_by].sort((a, b) => a - b).map(String))}`
 }
 
-/** The moment that a field has (`2026-11-23T08:05`, by the clock of whoever reads), in seconds since 1970; undefined: none, or none since then. */
+/** Until when a field says (`2026-11-23T08:05`, by the clock of whoever reads, with all of that minute), in seconds since 1970; undefined: none, or none since then. */
 export function secondsOf(moment: string): number | undefined {
   const seconds = Math.floor(Date.parse(moment) / 1000)
-  return seconds >= 0 ? seconds : undefined
+  return seconds >= 0 ? seconds + 59 : undefined
 }

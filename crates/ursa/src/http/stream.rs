@@ -97,12 +97,12 @@ impl Messages {
         self.text(format!("{id}event: {kind}\ndata: {data}\n\n")).await
     }
 
-    /// Sends where the reader is, which it names as `Last-Event-ID` when it comes again. To a page it is no message.
+    /// Sends where the reader is, which it names as `Last-Event-ID` when it comes again. It has data, though none that say anything: some readers pass over messages without.
     ///
     /// # Errors
     /// [`Gone`]: the stream is over.
     pub(super) async fn send_place(&self, place: &str) -> Result<(), Gone> {
-        self.text(format!("id: {place}\n\n")).await
+        self.text(format!("id: {place}\nevent: place\ndata: {{}}\n\n")).await
     }
 
     async fn text(&self, text: String) -> Result<(), Gone> {

@@ -51,8 +51,8 @@ struct Told {
     something: bool,
     /// Whether this node gives something.
     gives: bool,
-    /// Whether a disk of a copy here failed.
-    fails: bool,
+    /// Of how many copies here a disk failed.
+    failed: usize,
 }
 
 impl Keeper {
@@ -100,15 +100,16 @@ impl Keeper {
     /// Tells the other nodes, now and then, as long as there is something to tell; at once when this node begins to give something (it has a share of the
     /// cluster's budget from then on), or when a disk of a copy here failed (it is not to be let in).
     pub(super) fn tell_syncs(&self, now: Instant) {
-        let any = |is_so: fn(&Progress) -> bool| self.syncs.borrow().progress.values().any(is_so);
-        let (gives, fails) = (any(Progress::is_source), any(Progress::has_failed));
-        let begins = |told: Told| gives && !told.gives || fails && !told.fails;
+        let count =
+            |is_so: fn(&&Progress) -> bool| self.syncs.borrow().progress.values().filter(is_so).count();
+        let (gives, failed) = (count(|one| one.is_source()) > 0, count(|one| one.has_failed()));
+        let begins = |told: Told| gives && !told.gives || failed > told.failed;
         let due = |told: Told| now.since(told.at) >= REPORT_EVERY || begins(told);
         if !self.syncs.borrow().told.is_none_or(due) {
             return;
         }
         let reports = self.all_own_reports(now);
-        let told = Told { at: now, something: !reports.is_empty(), gives, fails };
+        let told = Told { at: now, something: !reports.is_empty(), gives, failed };
         let before = self.syncs.borrow_mut().told.replace(told);
         // Once that there is nothing any more.
         if told.something || before.is_some_and(|before| before.something) {

@@ -306,7 +306,9 @@ pub(super) async fn follow(
     Parameters(Beginning { after, node }): Parameters<Beginning>,
 ) -> Result<Response, Refusal> {
     let asked = Whose { node }.asked()?;
-    let last = headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default().to_owned());
+    // One without anything is what some readers send that have had no place yet.
+    let last = headers.get("last-event-id").filter(|id| !id.is_empty());
+    let last = last.map(|id| id.to_str().unwrap_or_default().to_owned());
     let reader = Reader { caller, peer, headers };
     let place = match (asked, last) {
         (Asked::All, _) if after.is_some() => return Err(invalid(OF_EACH)),

@@ -104,7 +104,8 @@ fn from(place: &str, path: &str) -> Request<Body> {
 
 /// What a stream has told, and the place after it.
 fn told(text: &str) -> (Vec<Value>, String) {
-    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    // A place has none.
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "{}");
     let place = text.lines().rev().find_map(|line| line.strip_prefix("id: ")).unwrap();
     (data.map(|data| serde_json::from_str(data).unwrap()).collect(), place.to_owned())
 }
