@@ -167,11 +167,13 @@ impl Attach {
             tell(&format!("{} is {name}, {size} bytes", device.path().display()));
         });
         let is_over = ended.is_ok() || device.is_stopped();
-        let closed = if is_over { core.stop() } else { core.leave() };
-        if is_over {
-            device.delete();
+        if !is_over {
+            return ended.and(core.leave());
         }
-        ended.and(closed)
+        // All requests have ended with the device. What is left of it goes before the unit is flushed and logged out of, which takes its time:
+        // its number may be somebody else's by then.
+        device.delete();
+        ended.and(core.stop())
     }
 
     fn directory(&self) -> PathBuf {

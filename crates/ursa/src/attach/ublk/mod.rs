@@ -28,8 +28,10 @@ pub(super) const ID_MAX: i64 = (1 << 20) - 1;
 /// Requests under way at once: as many as a FUSE file has. Each may have [`COMMAND_BYTES_MAX`] of memory meanwhile.
 const SLOTS: u16 = 128;
 
-/// What our devices are known by, when their process is gone: "ursa".
+/// What our devices are known by, when their process is gone: "ursa", in the low half of their mark. The high half is drawn for each device:
+/// its number may be another one's by the time that it is deleted.
 const MARK: u64 = 0x7572_7361;
+const MARK_HALF: u64 = u32::MAX as u64;
 
 /// A request is not made shorter than this for a unit that takes less at once, which gets it in pieces: the kernel wants to send a page, and
 /// pages have up to 64 KiB.
@@ -104,8 +106,8 @@ impl Ublk {
     }
 
     /// Makes a device, and gives its number. A dead one of ours that has the number is cleared away.
-    fn add(&mut self, id: Option<u32>) -> Result<u32, UblkError> {
-        let new = NewDevice { id, slots: SLOTS, request_max: COMMAND_BYTES_MAX, mark: MARK };
+    fn add(&mut self, id: Option<u32>, mark: u64) -> Result<u32, UblkError> {
+        let new = NewDevice { id, slots: SLOTS, request_max: COMMAND_BYTES_MAX, mark };
         let taken = match self.0.add(new) {
             Err(ControlError::Exists(taken)) => taken,
             result => return Ok(result?),
@@ -122,9 +124,9 @@ impl Ublk {
 
     /// Deletes a device whose process was killed.
     fn clear_away(&mut self, id: u32) -> Result<(), UblkError> {
-        let info = self.0.info(id)?;
-        if info.mark != MARK {
-            let is_dead = info.state == DeviceState::Dead;
+        let found = self.0.info(id)?;
+        if !is_ours(found.mark) {
+            let is_dead = found.state == DeviceState::Dead;
             return Err(if is_dead { UblkError::Foreign(id) } else { UblkError::Taken(id) });
         }
         // One that is about to be served is dead still, but somebody has its queue; and the kernel may not be done yet with a process that
@@ -136,7 +138,27 @@ impl Ublk {
             }
             thread::sleep(FREED_LOOK);
         }
-        Ok(self.0.delete(id)?)
+        Ok(delete(&mut self.0, id, found.mark)?)
+    }
+}
+
+/// A mark that no other device has.
+fn draw_mark() -> u64 {
+    let mut half = [0; size_of::<u32>()];
+    getrandom::fill(&mut half).expect("Linux gives random bytes after its start");
+    u64::from(u32::from_ne_bytes(half)) << u32::BITS | MARK
+}
+
+/// Whether the device was made by this program, whichever of its processes.
+fn is_ours(mark: u64) -> bool {
+    mark & MARK_HALF == MARK
+}
+
+/// Deletes the device if it is the one with this mark: else that one is gone, and another one has its number.
+fn delete(control: &mut Control, id: u32, mark: u64) -> Result<(), ControlError> {
+    match control.info(id) {
+        Ok(info) if info.mark == mark => control.delete(id),
+        _ => Ok(()),
     }
 }
 
@@ -144,6 +166,7 @@ impl Ublk {
 pub(super) struct Device {
     ublk: Ublk,
     id: u32,
+    mark: u64,
     path: PathBuf,
     /// Says when it has been stopped; there when that has begun.
     stopped: RefCell<Option<mpsc::Receiver<()>>>,
@@ -159,9 +182,11 @@ impl Device {
         id: Option<u32>,
         read_only: bool,
     ) -> Result<(Device, oneshot::Receiver<io::Result<()>>), UblkError> {
-        let id = ublk.add(id)?;
+        let mark = draw_mark();
+        let id = ublk.add(id, mark)?;
         let path = PathBuf::from(format!("/dev/ublkb{id}"));
-        let mut device = Device { ublk, id, path, stopped: RefCell::default(), is_stopped: Cell::new(false) };
+        let mut device =
+            Device { ublk, id, mark, path, stopped: RefCell::default(), is_stopped: Cell::new(false) };
         match device.start(core, read_only) {
             Ok(ending) => Ok((device, ending)),
             Err(error) => {
@@ -176,17 +201,21 @@ impl Device {
         core: &Core,
         read_only: bool,
     ) -> Result<oneshot::Receiver<io::Result<()>>, UblkError> {
-        let (id, control) = (self.id, &mut self.ublk.0);
-        control.set_parameters(id, &parameters(core.geometry(), read_only))?;
+        let (id, mark, control) = (self.id, self.mark, &mut self.ublk.0);
         let (over, ending) = oneshot::channel();
         let (resized, sizes) = mpsc::channel();
         core.ask(move |disk| async move { slots::serve(&disk, id, SLOTS, over, resized) })
             .ok_or(UblkError::Core)?
             .map_err(|error| UblkError::Serve(id, error))?;
+        // Before its queue was open somebody else may have found the device dead, and made one of the same number. From now on nobody does.
+        if control.info(id)?.mark != mark {
+            return Err(UblkError::Taken(id));
+        }
+        control.set_parameters(id, &parameters(core.geometry(), read_only))?;
         control.start(id)?;
         let can_resize = control.can_resize();
         // It ends with the device.
-        thread::spawn(move || sizes.iter().for_each(|size| resize(id, size, can_resize)));
+        thread::spawn(move || sizes.iter().for_each(|size| resize(id, mark, size, can_resize)));
         Ok(ending)
     }
 
@@ -202,7 +231,7 @@ impl Device {
 
     /// Takes away what is left of a device that has been stopped, or was never started.
     pub(super) fn delete(mut self) {
-        if let Err(error) = self.ublk.0.delete(self.id) {
+        if let Err(error) = delete(&mut self.ublk.0, self.id, self.mark) {
             tracing::warn!(%error, id = self.id, "what is left of the ublk device stays");
         }
     }
@@ -210,9 +239,9 @@ impl Device {
     /// Begins to stop it, which takes as long as it takes to write what is in the page cache. While `claim` is there, nobody can mount it.
     fn stop(&self, claim: Option<File>) {
         let (done, stopped) = mpsc::channel();
-        let id = self.id;
+        let (id, mark) = (self.id, self.mark);
         thread::spawn(move || {
-            match Control::open().and_then(|mut control| control.stop(id)) {
+            match Control::open().and_then(|mut control| stop(&mut control, id, mark)) {
                 Ok(()) => {
                     // Who is not there any more does not listen.
                     let _ = done.send(());
@@ -279,8 +308,16 @@ fn parameters(unit: Geometry, read_only: bool) -> Parameters {
     }
 }
 
+/// Stops the device if it is the one with this mark.
+fn stop(control: &mut Control, id: u32, mark: u64) -> Result<(), ControlError> {
+    if control.info(id)?.mark != mark {
+        return Ok(());
+    }
+    control.stop(id)
+}
+
 /// The unit has another size now.
-fn resize(id: u32, size: u64, can_resize: bool) {
+fn resize(id: u32, mark: u64, size: u64, can_resize: bool) {
     if !can_resize {
         tracing::warn!(
             size,
@@ -288,8 +325,15 @@ fn resize(id: u32, size: u64, can_resize: bool) {
         );
         return;
     }
-    match Control::open().and_then(|mut control| control.resize(id, size)) {
-        Ok(()) => tracing::info!(size, "the device has another size now"),
+    let told = Control::open().and_then(|mut control| {
+        let info = control.info(id)?;
+        // One that is not served any more has no size to be changed.
+        let is_served = info.mark == mark && info.state == DeviceState::Live;
+        if is_served { control.resize(id, size).map(|()| true) } else { Ok(false) }
+    });
+    match told {
+        Ok(false) => {}
+        Ok(true) => tracing::info!(size, "the device has another size now"),
         Err(error) => tracing::error!(%error, size, "the device keeps the size that it had"),
     }
 }
@@ -325,6 +369,15 @@ mod tests {
         let thick = parameters(Geometry { block: 4096, io_min: 4096, unmap: None, ..unit }, true);
         assert_eq!((thick.physical_block, thick.discard_granularity, thick.discard_max), (4096, 4096, 0));
         assert!(thick.read_only);
+    }
+
+    #[test]
+    fn a_device_has_a_mark_of_its_own_and_is_known_as_ours() {
+        let mark = draw_mark();
+        assert_eq!(mark as u32, 0x7572_7361);
+        assert!(is_ours(mark) && is_ours(0x7572_7361) && is_ours(0xffff_ffff_7572_7361));
+        assert!(!is_ours(0) && !is_ours(0x7572_7361_0000_0000));
+        assert!((0..4).any(|_| draw_mark() != mark));
     }
 
     #[test]
