@@ -16,6 +16,9 @@ const PATH: &str = "/dev/ublk-control";
 /// One command at a time.
 const ENTRIES: u32 = 1;
 
+/// ENOTSUPP, which is none of user space's error numbers: what older drivers answer to a command that they do not know.
+const UNKNOWN_COMMAND: i32 = 524;
+
 /// A device could not be made, changed or taken away.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
@@ -151,15 +154,15 @@ impl Control {
         self.command(abi::STOP, device, 0, &mut []).map_err(failed("stop"))
     }
 
-    /// Takes the rest away, if nobody else has. Somebody who has it open still keeps the number from being used again, and is not waited
-    /// for where the kernel (6.9) can do without.
+    /// Takes the rest away, if nobody else has. Somebody who has it open still keeps the number from being used again; where the kernel
+    /// cannot do without, this waits for them, with no limit.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn delete(&mut self, device: u32) -> Result<(), ControlError> {
         let mut deleted = self.command(abi::DELETE_LATER, device, 0, &mut []);
         if let Err(error) = &deleted
-            && matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL))
+            && error.raw_os_error().is_some_and(is_unknown)
         {
             deleted = self.command(abi::DELETE, device, 0, &mut []);
         }
@@ -202,6 +205,24 @@ impl Control {
     }
 }
 
+/// Whether that is what the kernel says to a command that is newer than itself.
+fn is_unknown(error: i32) -> bool {
+    matches!(error, UNKNOWN_COMMAND | libc::EOPNOTSUPP | libc::EINVAL)
+}
+
 fn failed(doing: &'static str) -> impl Fn(io::Error) -> ControlError {
     move |source| ControlError::Command { doing, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_the_kernel_does_not_know_is_no_failure() {
+        // ENOTSUPP of the kernel's own errno.h, EOPNOTSUPP, EINVAL.
+        assert!(is_unknown(524) && is_unknown(95) && is_unknown(22));
+        // ENODEV, EINTR, EBUSY.
+        assert!(!is_unknown(19) && !is_unknown(4) && !is_unknown(16));
+    }
 }
