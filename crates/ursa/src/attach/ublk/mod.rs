@@ -138,7 +138,7 @@ impl Ublk {
             }
             thread::sleep(FREED_LOOK);
         }
-        Ok(delete(&mut self.0, id, found.mark)?)
+        Ok(delete(Control::open()?, id, found.mark)?)
     }
 }
 
@@ -154,12 +154,22 @@ fn is_ours(mark: u64) -> bool {
     mark & MARK_HALF == MARK
 }
 
-/// Deletes the device if it is the one with this mark: else that one is gone, and another one has its number.
-fn delete(control: &mut Control, id: u32, mark: u64) -> Result<(), ControlError> {
-    match control.info(id) {
-        Ok(info) if info.mark == mark => control.delete(id),
-        _ => Ok(()),
-    }
+/// Deletes the device if it is the one with this mark: else that one is gone, and another one has its number. Who still has the disk open
+/// is not waited for, though the kernel may.
+fn delete(mut control: Control, id: u32, mark: u64) -> Result<(), ControlError> {
+    let (done, deleted) = mpsc::channel();
+    thread::spawn(move || {
+        let result = match control.info(id) {
+            Ok(info) if info.mark == mark => control.delete(id),
+            _ => Ok(()),
+        };
+        // Nobody may wait any more.
+        let _ = done.send(result);
+    });
+    deleted.recv_timeout(FREED_LIMIT).unwrap_or_else(|_| {
+        tracing::warn!(id, "somebody still has the ublk device open: its number becomes free when its last user has closed it");
+        Ok(())
+    })
 }
 
 /// A block device that is a unit.
@@ -230,9 +240,10 @@ impl Device {
     }
 
     /// Takes away what is left of a device that has been stopped, or was never started.
-    pub(super) fn delete(mut self) {
-        if let Err(error) = delete(&mut self.ublk.0, self.id, self.mark) {
-            tracing::warn!(%error, id = self.id, "what is left of the ublk device stays");
+    pub(super) fn delete(self) {
+        let id = self.id;
+        if let Err(error) = delete(self.ublk.0, id, self.mark) {
+            tracing::warn!(%error, id, "what is left of the ublk device stays");
         }
     }
 
