@@ -11,7 +11,7 @@ pub(super) enum Holder {
     Former,
     /// Another one, which is heard, or was a moment ago.
     Heard,
-    /// Another one, of which nothing was heard for so long that others may ask for its place; or a later life of it is heard, or it says again and again that it has
+    /// Another one, of which nobody has heard for so long that others may ask for its place; or a later life of it is heard, or it says again and again that it has
     /// not got it.
     Silent,
     /// A life of another one that is over for certain: its watcher has taken the address off and said so.

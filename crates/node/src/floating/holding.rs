@@ -14,10 +14,10 @@ use rt::{Listener, Task};
 
 use super::decision::{Device, Holder, Seen, Step, next_step};
 use super::{
-    ADDRESSES, AFTER_FAILURE, ASK_HOLDER_EVERY, AddressEntry, AddressOn, AddressWork, CONFIRM_EVERY,
-    DOUBT_AFTER, FloatingPortal, GIVE_UP_DEADLINE, HOLD_LENGTH, HOLDERS, HolderEntry, LEFT_FIRST, LET_GO_MIN,
-    Life, PREDECESSOR_LENGTH, PREFERRED_AFTER, REACHED_MIN, SILENCE_LENGTH, address_key, holder_key,
-    portals_of,
+    ADDRESSES, AFTER_FAILURE, AFTER_LOSS, ASK_HOLDER_EVERY, AddressEntry, AddressOn, AddressWork,
+    CONFIRM_EVERY, DOUBT_AFTER, FloatingPortal, GIVE_UP_DEADLINE, HOLD_LENGTH, HOLDERS, HolderEntry,
+    LEFT_FIRST, LET_GO_MIN, Life, PREDECESSOR_LENGTH, PREFERRED_AFTER, REACHED_MIN, SILENCE_LENGTH,
+    address_key, holder_key, portals_of,
 };
 use crate::control::Control;
 use crate::copies::{Answer, Ask, Keeper, NodeEntry, json, node_key};
@@ -110,6 +110,10 @@ struct Holding {
     confirmed: Option<Instant>,
     /// When whoever had it before has taken it off, if that was silent.
     sure_at: Option<Instant>,
+    /// When another node has taken the place of this life, which had not given it up.
+    lost: Option<Instant>,
+    /// This life held it when it was looked last, and was not about to give it up.
+    had: bool,
     /// Since when nobody holds it.
     free_since: Option<Instant>,
     /// When it could not be put on.
@@ -138,6 +142,8 @@ impl Holding {
             record_asked: None,
             confirmed: None,
             sure_at: None,
+            lost: None,
+            had: false,
             free_since: None,
             failed: None,
         }
@@ -265,6 +271,9 @@ impl Holding {
 
     fn look(&mut self, now: Instant, entry: Option<&AddressEntry>, holder: Option<&HolderEntry>) -> Seen {
         let standing = self.standing(now, holder);
+        if self.had && holder.is_some_and(|holder| holder.node != self.keeper.me().0) {
+            self.lost = Some(now);
+        }
         self.free_since = match standing {
             Holder::Nobody => self.free_since.or(Some(now)),
             _ => None,
@@ -280,7 +289,7 @@ impl Holding {
         let me = self.keeper.me().0;
         let preferred = entry.and_then(|entry| entry.prefer);
         let is_free = self.free_since.is_some_and(|since| now.since(since) < LEFT_FIRST);
-        Seen {
+        let seen = Seen {
             holder: standing,
             device: self.device,
             wanted: entry.is_some(),
@@ -293,7 +302,9 @@ impl Holding {
             leaves_first: is_free && preferred.is_some_and(|node| node != me && self.is_there(node)),
             settled: preferred == Some(me) && now.since(self.began) >= PREFERRED_AFTER,
             asked: holder.is_some_and(|holder| holder.asked_by == Some(self.life())),
-        }
+        };
+        self.had = seen.holder == Holder::Me && seen.wanted && seen.may && !seen.asked_for;
+        seen
     }
 
     fn standing(&self, now: Instant, holder: Option<&HolderEntry>) -> Holder {
@@ -308,7 +319,7 @@ impl Holding {
         if self.keeper.is_dead(node, life) {
             return Holder::Over;
         }
-        let is_silent = self.keeper.silence_of(node).is_some_and(|silence| silence.age >= SILENCE_LENGTH);
+        let is_silent = self.is_silent(now, node);
         let has_let_go = self.let_go >= LET_GO_MIN;
         let reached = self.reached.is_some_and(|since| now.since(since) >= REACHED_MIN);
         if reached && (is_silent || self.is_in_later_life(holder) || has_let_go) {
@@ -316,6 +327,15 @@ impl Holding {
         } else {
             Holder::Heard
         }
+    }
+
+    /// Whether a node is silent, and not cut off from this one alone.
+    fn is_silent(&self, now: Instant, node: NodeId) -> bool {
+        let Some(silence) = self.keeper.silence_of(node) else { return false };
+        // It took the address because this node was silent to it: two that do not hear each other would take it from each other for ever, and nobody would have it.
+        let lost = self.lost.map(|lost| now.since(lost)).filter(|since| *since < AFTER_LOSS);
+        let is_heard_since = lost.is_none_or(|since| silence.age < since);
+        silence.age >= SILENCE_LENGTH && is_heard_since && self.keeper.reached_by(node).is_empty()
     }
 
     /// Whether this node may have it.

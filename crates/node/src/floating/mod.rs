@@ -82,6 +82,10 @@ const LEFT_FIRST: Duration = Duration::from_secs(3);
 /// How long a node that could not put an address on leaves it to others.
 const AFTER_FAILURE: Duration = Duration::from_secs(60);
 
+/// How long a node whose place another one has taken, because it was silent to that, does not take it back because that is silent, if it has not heard of it since: the
+/// network between the two alone may be cut.
+const AFTER_LOSS: Duration = Duration::from_secs(60);
+
 /// How long a node that stops waits until its addresses are off and the record says so.
 pub(crate) const GIVE_UP_DEADLINE: Duration = Duration::from_secs(3);
 

@@ -84,6 +84,15 @@ impl Machines {
         self.on.borrow().keys().next().copied()
     }
 
+    /// Lets time pass: this node has it at every moment.
+    fn stays(&self, holder: u16, duration: Duration) {
+        let until = self.cluster.world.now() + duration;
+        while self.cluster.world.now() < until {
+            self.step();
+            assert_eq!(self.holder(), Some(holder), "seed {}", self.cluster.world.seed());
+        }
+    }
+
     /// Waits until such a node has it; gives that.
     fn wait(&self, limit: Duration, is_wanted: impl Fn(u16) -> bool) -> u16 {
         let until = self.cluster.world.now() + limit;
@@ -171,6 +180,32 @@ fn a_node_that_is_cut_off_takes_it_off_before_another_one_has_it() {
         machines.run_for(Duration::from_secs(10));
         assert_eq!(machines.holder(), Some(second), "it does not come back by itself");
         assert_eq!(machines.holder_by(first), Some(second));
+    });
+}
+
+#[test]
+fn it_stays_where_one_node_alone_does_not_hear_of_the_holder() {
+    each_seed(2, |seed| {
+        let machines = Machines::new(seed, 3, None);
+        let first = machines.wait(TAKEN_WITHIN, |_| true);
+        let servers = &machines.cluster.servers;
+        let index = usize::from(first) - 1;
+        machines.cluster.world.cut(servers[index], servers[(index + 1) % 3]);
+        machines.stays(first, Duration::from_secs(30));
+    });
+}
+
+/// As where a record outside is reached by both: neither can tell the other one's loss from that of the network between them.
+#[test]
+fn two_nodes_that_do_not_hear_each_other_do_not_take_it_from_each_other() {
+    each_seed(2, |seed| {
+        let machines = Machines::new(seed, 2, None);
+        machines.wait(TAKEN_WITHIN, |_| true);
+        let servers = &machines.cluster.servers;
+        machines.cluster.world.cut(servers[0], servers[1]);
+        machines.run_for(TAKEN_WITHIN);
+        let holder = machines.wait(Duration::from_secs(1), |_| true);
+        machines.stays(holder, Duration::from_secs(30));
     });
 }
 
