@@ -10,7 +10,8 @@ use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -178,6 +179,7 @@ pub(super) struct Device {
     id: u32,
     mark: u64,
     path: PathBuf,
+    steering: Arc<Mutex<Steering>>,
     /// Says when it has been stopped; there when that has begun.
     stopped: RefCell<Option<mpsc::Receiver<()>>>,
     /// It has been stopped in spite of its users.
@@ -192,11 +194,19 @@ impl Device {
         id: Option<u32>,
         read_only: bool,
     ) -> Result<(Device, oneshot::Receiver<io::Result<()>>), UblkError> {
+        // What ends it is had before it is there.
+        let control = Control::open()?;
         let mark = draw_mark();
         let id = ublk.add(id, mark)?;
-        let path = PathBuf::from(format!("/dev/ublkb{id}"));
-        let mut device =
-            Device { ublk, id, mark, path, stopped: RefCell::default(), is_stopped: Cell::new(false) };
+        let mut device = Device {
+            ublk,
+            id,
+            mark,
+            path: PathBuf::from(format!("/dev/ublkb{id}")),
+            steering: Arc::new(Mutex::new(Steering { control, id, mark, is_over: false })),
+            stopped: RefCell::default(),
+            is_stopped: Cell::new(false),
+        };
         match device.start(core, read_only) {
             Ok(ending) => Ok((device, ending)),
             Err(error) => {
@@ -223,9 +233,9 @@ impl Device {
         }
         control.set_parameters(id, &parameters(core.geometry(), read_only))?;
         control.start(id)?;
-        let can_resize = control.can_resize();
+        let steering = Arc::clone(&self.steering);
         // It ends with the device.
-        thread::spawn(move || sizes.iter().for_each(|size| resize(id, mark, size, can_resize)));
+        thread::spawn(move || sizes.iter().for_each(|size| lock(&steering).follow(size)));
         Ok(ending)
     }
 
@@ -250,9 +260,10 @@ impl Device {
     /// Begins to stop it, which takes as long as it takes to write what is in the page cache. While `claim` is there, nobody can mount it.
     fn stop(&self, claim: Option<File>) {
         let (done, stopped) = mpsc::channel();
-        let (id, mark) = (self.id, self.mark);
+        let (id, steering) = (self.id, Arc::clone(&self.steering));
         thread::spawn(move || {
-            match Control::open().and_then(|mut control| stop(&mut control, id, mark)) {
+            let result = lock(&steering).stop();
+            match result {
                 Ok(()) => {
                     // Who is not there any more does not listen.
                     let _ = done.send(());
@@ -263,6 +274,66 @@ impl Device {
         });
         self.stopped.replace(Some(stopped));
     }
+
+    /// Waits until it has been stopped. `Disconnected`: that has not begun, or has failed.
+    fn wait_stopped(&self) -> Result<(), RecvTimeoutError> {
+        let stopped = self.stopped.borrow();
+        let stopped = stopped.as_ref().ok_or(RecvTimeoutError::Disconnected)?;
+        stopped.recv_timeout(GIVE_UP_LIMIT)
+    }
+}
+
+/// What a device is told while it is served, by threads of their own, one at a time: its size, and then its end.
+struct Steering {
+    control: Control,
+    id: u32,
+    mark: u64,
+    /// Its end has begun: a disk that is gone takes no size.
+    is_over: bool,
+}
+
+impl Steering {
+    /// Stops the device.
+    fn stop(&mut self) -> Result<(), ControlError> {
+        self.is_over = true;
+        if self.control.info(self.id)?.mark != self.mark {
+            return Ok(());
+        }
+        self.control.stop(self.id)
+    }
+
+    /// The unit has another size now.
+    fn follow(&mut self, size: u64) {
+        if !self.control.can_resize() {
+            tracing::warn!(
+                size,
+                "the unit has another size now, which this kernel's ublk cannot be told (Linux 6.16 can): detach and attach it to see that"
+            );
+            return;
+        }
+        match self.resize(size) {
+            Ok(false) => {}
+            Ok(true) => tracing::info!(size, "the device has another size now"),
+            Err(error) => tracing::error!(%error, size, "the device keeps the size that it had"),
+        }
+    }
+
+    /// `false`: it is not served any more.
+    fn resize(&mut self, size: u64) -> Result<bool, ControlError> {
+        if self.is_over {
+            return Ok(false);
+        }
+        let info = self.control.info(self.id)?;
+        if info.mark != self.mark || info.state != DeviceState::Live {
+            return Ok(false);
+        }
+        self.control.resize(self.id, size)?;
+        Ok(true)
+    }
+}
+
+fn lock(steering: &Mutex<Steering>) -> MutexGuard<'_, Steering> {
+    steering.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shown for Device {
@@ -281,12 +352,13 @@ impl Shown for Device {
     }
 
     fn give_up(&self) {
-        if self.stopped.borrow().is_none() {
+        let mut stopped = self.wait_stopped();
+        // If it was tried already and has failed, once more.
+        if stopped == Err(RecvTimeoutError::Disconnected) {
             self.stop(None);
+            stopped = self.wait_stopped();
         }
-        if let Some(stopped) = &*self.stopped.borrow() {
-            self.is_stopped.set(stopped.recv_timeout(GIVE_UP_LIMIT).is_ok());
-        }
+        self.is_stopped.set(stopped.is_ok());
     }
 
     fn tell_in_use(&self) {
@@ -316,36 +388,6 @@ fn parameters(unit: Geometry, read_only: bool) -> Parameters {
         discard_max: unit.unmap.map_or(0, |unmap| unit.write_same - unit.write_same % u64::from(unmap)),
         zeros_max: unit.write_same,
         read_only,
-    }
-}
-
-/// Stops the device if it is the one with this mark.
-fn stop(control: &mut Control, id: u32, mark: u64) -> Result<(), ControlError> {
-    if control.info(id)?.mark != mark {
-        return Ok(());
-    }
-    control.stop(id)
-}
-
-/// The unit has another size now.
-fn resize(id: u32, mark: u64, size: u64, can_resize: bool) {
-    if !can_resize {
-        tracing::warn!(
-            size,
-            "the unit has another size now, which this kernel's ublk cannot be told (Linux 6.16 can): detach and attach it to see that"
-        );
-        return;
-    }
-    let told = Control::open().and_then(|mut control| {
-        let info = control.info(id)?;
-        // One that is not served any more has no size to be changed.
-        let is_served = info.mark == mark && info.state == DeviceState::Live;
-        if is_served { control.resize(id, size).map(|()| true) } else { Ok(false) }
-    });
-    match told {
-        Ok(false) => {}
-        Ok(true) => tracing::info!(size, "the device has another size now"),
-        Err(error) => tracing::error!(%error, size, "the device keeps the size that it had"),
     }
 }
 
