@@ -52,7 +52,7 @@ pub(super) struct Seen {
     pub(super) asked_for: bool,
     /// It is free, and the preferred node is there and has not had its moment yet.
     pub(super) leaves_first: bool,
-    /// This node is the preferred one, and has been up for long enough to have it back.
+    /// This node is the preferred one, has been up for long enough to have it back, and could put it on when it last tried.
     pub(super) settled: bool,
     /// It has asked for it already.
     pub(super) asked: bool,

@@ -116,7 +116,7 @@ struct Holding {
     had: bool,
     /// Since when nobody holds it.
     free_since: Option<Instant>,
-    /// When it could not be put on.
+    /// When it could not be put on, if it never could since.
     failed: Option<Instant>,
 }
 
@@ -270,10 +270,10 @@ impl Holding {
     }
 
     fn look(&mut self, now: Instant, entry: Option<&AddressEntry>, holder: Option<&HolderEntry>) -> Seen {
-        let standing = self.standing(now, holder);
         if self.had && holder.is_some_and(|holder| holder.node != self.keeper.me().0) {
             self.lost = Some(now);
         }
+        let standing = self.standing(now, holder);
         self.free_since = match standing {
             Holder::Nobody => self.free_since.or(Some(now)),
             _ => None,
@@ -300,7 +300,9 @@ impl Holding {
             quiet: self.ending.is_empty(),
             asked_for: holder.is_some_and(|holder| self.asker(holder).is_some()),
             leaves_first: is_free && preferred.is_some_and(|node| node != me && self.is_there(node)),
-            settled: preferred == Some(me) && now.since(self.began) >= PREFERRED_AFTER,
+            settled: preferred == Some(me)
+                && now.since(self.began) >= PREFERRED_AFTER
+                && self.failed.is_none(),
             asked: holder.is_some_and(|holder| holder.asked_by == Some(self.life())),
         };
         self.had = seen.holder == Holder::Me && seen.wanted && seen.may && !seen.asked_for;
@@ -382,6 +384,7 @@ impl Holding {
             self.failed = Some(now);
             return self.note_trouble(trouble);
         }
+        self.failed = None;
         self.announced = self.announced.saturating_add(1);
         if is_new {
             tracing::info!(address = %self.address, "this node has the floating address");
