@@ -7,15 +7,17 @@ mod slots;
 mod users;
 
 use std::cell::{Cell, RefCell};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rt::uring::ublk::{Control, ControlError, DeviceState, NewDevice, Parameters, Queue};
+use rt::uring::ublk::{Control, ControlError, DeviceInfo, DeviceState, NewDevice, Parameters, Queue};
+use rustix::io::Errno;
 use tokio::sync::oneshot;
 
 use super::AttachError;
@@ -41,9 +43,14 @@ const REQUEST_BYTES_MIN: u32 = 64 << 10;
 /// The largest physical block that is told: file systems take it for the sector that is written at once, which is no more than this.
 const PHYSICAL_BLOCK_MAX: u32 = 4096;
 
-/// How long the kernel may take to be done with a device whose process was killed, and with its number; how often that is looked at.
+/// How long the kernel may take to be done with a device whose process was killed, and with its number.
 const FREED_LIMIT: Duration = Duration::from_secs(5);
-const FREED_LOOK: Duration = Duration::from_millis(50);
+
+/// How long the file of a disk may take to appear, where that is left to udev.
+const NODE_LIMIT: Duration = Duration::from_secs(10);
+
+/// How often it is looked at whether something has come about.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// How long a device that is taken away in spite of its users may take to go.
 const GIVE_UP_LIMIT: Duration = Duration::from_secs(10);
@@ -74,6 +81,11 @@ pub enum UblkError {
         "the ublk device {0} was made by another program, which does not serve it any more: choose another number with --ublk-id, or none"
     )]
     Foreign(u32),
+    /// Nobody could use it, nor be seen to use it.
+    #[error(
+        "{0} does not appear here: run this on the host, or in a container with the host's /dev (`--volume /dev:/dev`), or mount devtmpfs at /dev"
+    )]
+    NoNode(PathBuf),
     /// It cannot be served.
     #[error("cannot serve /dev/ublkc{0}")]
     Serve(u32, #[source] io::Error),
@@ -117,7 +129,7 @@ impl Ublk {
         let end = Instant::now() + FREED_LIMIT;
         loop {
             match self.0.add(new) {
-                Err(ControlError::Exists(_)) if Instant::now() < end => thread::sleep(FREED_LOOK),
+                Err(ControlError::Exists(_)) if Instant::now() < end => thread::sleep(LOOK_AGAIN),
                 result => return Ok(result?),
             }
         }
@@ -137,7 +149,7 @@ impl Ublk {
             if Instant::now() > end {
                 return Err(UblkError::Taken(id));
             }
-            thread::sleep(FREED_LOOK);
+            thread::sleep(LOOK_AGAIN);
         }
         Ok(delete(Control::open()?, id, found.mark)?)
     }
@@ -233,6 +245,9 @@ impl Device {
         }
         control.set_parameters(id, &parameters(core.geometry(), read_only))?;
         control.start(id)?;
+        if !appears(&self.path) {
+            return Err(UblkError::NoNode(self.path.clone()));
+        }
         let steering = Arc::clone(&self.steering);
         // It ends with the device.
         thread::spawn(move || sizes.iter().for_each(|size| lock(&steering).follow(size)));
@@ -283,6 +298,18 @@ impl Device {
     }
 }
 
+/// Waits for the file of a disk.
+fn appears(path: &Path) -> bool {
+    let end = Instant::now() + NODE_LIMIT;
+    while !fs::metadata(path).is_ok_and(|file| file.file_type().is_block_device()) {
+        if Instant::now() > end {
+            return false;
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+    true
+}
+
 /// What a device is told while it is served, by threads of their own, one at a time: its size, and then its end.
 struct Steering {
     control: Control,
@@ -293,13 +320,31 @@ struct Steering {
 }
 
 impl Steering {
+    /// What the kernel knows of the device. `None`: it is gone, whoever has its number now.
+    fn look(&mut self) -> Result<Option<DeviceInfo>, ControlError> {
+        match self.control.info(self.id) {
+            Ok(info) => Ok((info.mark == self.mark).then_some(info)),
+            Err(ControlError::Command { source, .. })
+                if source.raw_os_error() == Some(Errno::NODEV.raw_os_error()) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether there is no disk any more. Who cannot find that out takes it for served.
+    fn is_gone(&mut self) -> bool {
+        self.look().is_ok_and(|found| found.is_none_or(|info| info.state == DeviceState::Dead))
+    }
+
     /// Stops the device.
     fn stop(&mut self) -> Result<(), ControlError> {
         self.is_over = true;
-        if self.control.info(self.id)?.mark != self.mark {
-            return Ok(());
+        match self.look()? {
+            Some(_) => self.control.stop(self.id),
+            None => Ok(()),
         }
-        self.control.stop(self.id)
     }
 
     /// The unit has another size now.
@@ -320,11 +365,7 @@ impl Steering {
 
     /// `false`: it is not served any more.
     fn resize(&mut self, size: u64) -> Result<bool, ControlError> {
-        if self.is_over {
-            return Ok(false);
-        }
-        let info = self.control.info(self.id)?;
-        if info.mark != self.mark || info.state != DeviceState::Live {
+        if self.is_over || self.look()?.is_none_or(|info| info.state != DeviceState::Live) {
             return Ok(false);
         }
         self.control.resize(self.id, size)?;
@@ -343,8 +384,8 @@ impl Shown for Device {
         }
         match users::claim(&self.path) {
             Ok(Some(claim)) => self.stop(Some(claim)),
-            // Somebody else is about to take it away.
-            Err(error) if users::is_gone(&error) => self.stop(None),
+            // Somebody else is about to take it away. If only its file is gone it may be in use by another one.
+            Err(error) if users::is_gone(&error) && lock(&self.steering).is_gone() => self.stop(None),
             // Who cannot find out whether it is used does not take it away either: there is the second signal.
             Ok(None) | Err(_) => return Ok(false),
         }
