@@ -388,12 +388,15 @@ impl Session {
     fn visible_targets(&self, one: Option<&str>) -> Vec<TargetRecord> {
         let shard = Shard::current();
         let peer = &self.birth.peer;
-        let mut local: Vec<SocketAddr> =
+        // Who asks at a floating address is to come by that alone, wherever it is: no other one moves with it. Who asks at another portal has those of all nodes, and by
+        // a floating one it would come to one of them twice.
+        let floating = self.floating_portals(&shard);
+        let local: Vec<SocketAddr> =
             self.connections.borrow().values().map(|connection| connection.local_address()).collect();
-        // These have a portal group of their own.
-        local.retain(|local| shard.floating_group(local.ip().to_canonical()).is_none());
-        let mut own = portal::addresses(&shard.portals(), &local, shard.port_numbers());
-        own.extend(shard.floating().iter().map(FloatingPortal::target_address));
+        let own = match floating.is_empty() {
+            true => portal::addresses(&shard.portals(), &local, shard.port_numbers()),
+            false => floating.iter().map(FloatingPortal::target_address).collect(),
+        };
         let access = shard.access();
         let (initiator, address) = (&peer.name.initiator.name, peer.address.ip());
         let targets: Vec<&Target> = match shard.config().discovery_chap {
@@ -404,10 +407,20 @@ impl Session {
             .into_iter()
             .filter(|target| one.is_none_or(|one| one == target.name.as_str()))
             .map(|target| {
-                let addresses = own.iter().cloned().chain(peer_addresses(&shard, target)).collect();
+                let mut addresses = own.clone();
+                if floating.is_empty() {
+                    addresses.extend(peer_addresses(&shard, target));
+                }
                 TargetRecord { name: target.name.to_string(), addresses }
             })
             .collect()
+    }
+
+    /// The portals of floating addresses that its connections have come in at.
+    fn floating_portals(&self, shard: &Shard) -> Vec<FloatingPortal> {
+        let mut portals = shard.floating();
+        portals.retain(|portal| self.comes_through(portal.portal.ip()));
+        portals
     }
 
     /// The session is over: it is forgotten when the last of its commands has come back from its volume.
