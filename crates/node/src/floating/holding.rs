@@ -374,10 +374,15 @@ impl Holding {
         // Whatever the answer is, it may be there from now on.
         (self.device, self.on, self.put_on) = (Device::On, Some(on.clone()), Some(now));
         self.control.floating().change(self.address, |here| here.is_on = true);
+        if is_new {
+            // Before anybody can come by it: where a portal is on all addresses, a login would be told the node's own group, and initiators remember that.
+            let (portals, _) = portals_of(self.address, &Shard::current().portals());
+            show_portals(self.address, portals, entry.group).await;
+        }
         let announce = self.announced < ANNOUNCEMENTS;
         let put_on = self.work(AddressWork::PutOn { on, lasts, announce }).await;
         let shown = match put_on {
-            Ok(()) if is_new => self.show(&entry).await,
+            Ok(()) if is_new => self.listen_besides().await,
             done => done,
         };
         if let Err(trouble) = shown {
@@ -395,16 +400,15 @@ impl Holding {
         }
     }
 
-    /// Listens at the address, and has all cores know it.
-    async fn show(&mut self, entry: &AddressEntry) -> Result<(), String> {
-        let (portals, more) = portals_of(self.address, &Shard::current().portals());
+    /// Listens at the address, where no portal on all addresses does.
+    async fn listen_besides(&mut self) -> Result<(), String> {
+        let (_, more) = portals_of(self.address, &Shard::current().portals());
         for address in more {
             let listener = listen(address).await;
             let listener =
                 listener.map_err(|error| format!("cannot listen for iSCSI at {address}: {error}"))?;
             self.listeners.push(rt::spawn(portal::serve(listener, Rc::default())));
         }
-        show_portals(self.address, portals, entry.group).await;
         Ok(())
     }
 
@@ -412,7 +416,6 @@ impl Holding {
         let now = rt::now();
         if self.device == Device::On {
             self.listeners.clear();
-            show_portals(self.address, Vec::new(), 0).await;
             // While what they send still goes out: initiators need not find out by themselves.
             self.ending.extend(end_sessions_through(self.address).await);
         }
@@ -429,19 +432,21 @@ impl Holding {
                     self.ending.extend(end_sessions_through(self.address).await);
                     tracing::info!(address = %self.address, "this node does not have the floating address any more");
                 }
-                self.note_off();
+                self.note_off().await;
             }
             Err(trouble) => {
                 self.note_trouble(trouble);
                 // The kernel has taken it off by now.
                 if now.since(self.put_on.unwrap_or(self.began)) > PREDECESSOR_LENGTH {
-                    self.note_off();
+                    self.note_off().await;
                 }
             }
         }
     }
 
-    fn note_off(&mut self) {
+    async fn note_off(&mut self) {
+        // Until now somebody may have come by it, and was to be told its group.
+        show_portals(self.address, Vec::new(), 0).await;
         (self.device, self.on, self.announced) = (Device::Off, None, 0);
         self.control.floating().change(self.address, |here| here.is_on = false);
     }
