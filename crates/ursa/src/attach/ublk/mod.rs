@@ -236,14 +236,16 @@ impl Device {
         let (id, mark, control) = (self.id, self.mark, &mut self.ublk.0);
         let (over, ending) = oneshot::channel();
         let (resized, sizes) = mpsc::channel();
-        core.ask(move |disk| async move { slots::serve(&disk, id, SLOTS, over, resized) })
+        let parameters = parameters(core.geometry(), read_only);
+        let size = parameters.size;
+        core.ask(move |disk| async move { slots::serve(&disk, id, SLOTS, size, over, resized) })
             .ok_or(UblkError::Core)?
             .map_err(|error| UblkError::Serve(id, error))?;
         // Before its queue was open somebody else may have found the device dead, and made one of the same number. From now on nobody does.
         if control.info(id)?.mark != mark {
             return Err(UblkError::Taken(id));
         }
-        control.set_parameters(id, &parameters(core.geometry(), read_only))?;
+        control.set_parameters(id, &parameters)?;
         control.start(id)?;
         if !appears(&self.path) {
             return Err(UblkError::NoNode(self.path.clone()));

@@ -45,11 +45,12 @@ impl RequestError {
 }
 
 /// Has all slots of a device wait for requests. When the device is gone, or a slot is lost, `over` hears of it; `resized` hears of other sizes
-/// until then.
+/// than `size`, which the kernel is told, in bytes, until then.
 pub(super) fn serve(
     disk: &Rc<Disk>,
     device: u32,
     slots: u16,
+    size: u64,
     over: Sender<io::Result<()>>,
     resized: mpsc::Sender<u64>,
 ) -> io::Result<()> {
@@ -64,7 +65,7 @@ pub(super) fn serve(
             let _ = over.send(result);
         }
     };
-    let sizes = rt::spawn(follow_size(Rc::clone(disk), resized));
+    let sizes = rt::spawn(follow_size(Rc::clone(disk), size, resized));
     let tasks: Vec<_> = queue
         .slots()
         .map(|slot| {
@@ -126,9 +127,8 @@ async fn write(queue: &Queue, disk: &Disk, request: &Request, durable: bool) -> 
     Ok(len)
 }
 
-/// Tells when the unit has another size, until it is dropped.
-async fn follow_size(disk: Rc<Disk>, resized: mpsc::Sender<u64>) {
-    let mut known = disk.size();
+/// Tells when the unit has another size than the one that is known, until it is dropped.
+async fn follow_size(disk: Rc<Disk>, mut known: u64, resized: mpsc::Sender<u64>) {
     loop {
         rt::sleep(SIZE_LOOK).await;
         let size = disk.size();
