@@ -6,6 +6,7 @@
 use std::io;
 use std::time::Duration;
 
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::RecvError;
@@ -32,14 +33,37 @@ pub(super) trait Shown {
     fn goodbye_limit(&self) -> Option<Duration>;
 }
 
-/// Says that it is ready, then waits for the end and brings it about. `over` comes when the kernel has taken leave.
-pub(super) fn wait(
-    shown: &impl Shown,
-    over: Receiver<io::Result<()>>,
-    ready: impl FnOnce(),
-) -> Result<(), AttachError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(AttachError::Signals)?.block_on(watch(shown, over, ready))
+/// Hears signals. One that comes between [`Watch::start`] and [`Watch::wait`] is remembered.
+pub(super) struct Watch {
+    signals: Signals,
+    runtime: Runtime,
+}
+
+impl Watch {
+    /// From now on no signal ends the process as it is.
+    pub(super) fn start() -> Result<Watch, AttachError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(AttachError::Signals)?;
+        let signals = {
+            let _inside = runtime.enter();
+            Signals {
+                terminate: signal(SignalKind::terminate()).map_err(AttachError::Signals)?,
+                interrupt: signal(SignalKind::interrupt()).map_err(AttachError::Signals)?,
+            }
+        };
+        Ok(Watch { signals, runtime })
+    }
+
+    /// Says that it is ready, then waits for the end and brings it about. `over` comes when the kernel has taken leave.
+    pub(super) fn wait(
+        self,
+        shown: &impl Shown,
+        over: Receiver<io::Result<()>>,
+        ready: impl FnOnce(),
+    ) -> Result<(), AttachError> {
+        let Watch { mut signals, runtime } = self;
+        runtime.block_on(watch(shown, &mut signals, over, ready))
+    }
 }
 
 /// SIGTERM and SIGINT.
@@ -59,13 +83,10 @@ impl Signals {
 
 async fn watch(
     shown: &impl Shown,
+    signals: &mut Signals,
     mut over: Receiver<io::Result<()>>,
     ready: impl FnOnce(),
 ) -> Result<(), AttachError> {
-    let mut signals = Signals {
-        terminate: signal(SignalKind::terminate()).map_err(AttachError::Signals)?,
-        interrupt: signal(SignalKind::interrupt()).map_err(AttachError::Signals)?,
-    };
     ready();
     notify::ready();
     let mut asked = false;
@@ -100,7 +121,7 @@ async fn watch(
         }
         shown.tell_in_use();
     }
-    say_goodbye(shown, over, &mut signals).await
+    say_goodbye(shown, over, signals).await
 }
 
 /// It is being taken away.

@@ -26,6 +26,7 @@ use initiator::{Lun, MultipathOptions, Search, Wanted};
 use rt::uring::StartError;
 use rustix::process::{getegid, geteuid};
 
+use self::detach::Watch;
 use self::file::File;
 use self::mount::{MountError, Place};
 use self::runtime::Core;
@@ -143,7 +144,7 @@ impl Attach {
             let (over, ending) = tokio::sync::oneshot::channel();
             // It ends with the mount.
             thread::spawn(move || over.send(session.run()));
-            detach::wait(&place, ending, || {
+            Watch::start()?.wait(&place, ending, || {
                 tell(&format!("{}/{} is {name}, {size} bytes", place.path().display(), file::NAME));
             })
         });
@@ -156,14 +157,19 @@ impl Attach {
         let ublk = Ublk::open()?;
         let core = Core::start(self.search()?, self.options()?)?;
         let (name, size) = (self.unit.to_string(), core.geometry().size);
-        let (device, ending) = match Device::make(ublk, &core, self.ublk_id, self.read_only) {
+        // A signal while the device is being made would leave half of one behind.
+        let made = Watch::start().and_then(|watch| {
+            let (device, ending) = Device::make(ublk, &core, self.ublk_id, self.read_only)?;
+            Ok((watch, device, ending))
+        });
+        let (watch, device, ending) = match made {
             Ok(made) => made,
             Err(error) => {
                 let _ = core.leave();
-                return Err(error.into());
+                return Err(error);
             }
         };
-        let ended = detach::wait(&device, ending, || {
+        let ended = watch.wait(&device, ending, || {
             tell(&format!("{} is {name}, {size} bytes", device.path().display()));
         });
         let is_over = ended.is_ok() || device.is_stopped();
