@@ -35,7 +35,7 @@ pub(crate) const LAST_GROUP: &str = "last-address-group";
 pub const ADDRESSES_MAX: usize = 32;
 
 /// How long an address stays after the record has last confirmed who holds it.
-pub(crate) const HOLD_LENGTH: Duration = Duration::from_secs(4);
+pub const HOLD_LENGTH: Duration = Duration::from_secs(4);
 
 /// How often the record is asked, and the device told.
 const CONFIRM_EVERY: Duration = Duration::from_secs(1);

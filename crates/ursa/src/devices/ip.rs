@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use node::floating::AddressOn;
+use node::floating::{AddressOn, HOLD_LENGTH};
 use serde::Deserialize;
 
 /// How long `ip` may take: it takes milliseconds.
@@ -34,8 +34,8 @@ struct Address {
     local: Option<IpAddr>,
     #[serde(default)]
     prefixlen: u8,
-    #[serde(default)]
-    valid_life_time: u32,
+    /// In seconds; `u32::MAX`: for good.
+    valid_life_time: Option<u32>,
 }
 
 /// Where an address is.
@@ -44,12 +44,13 @@ struct Place {
     device: String,
     /// How many bits of it are its network's there.
     prefix: u8,
-    /// It does not run out.
-    is_for_good: bool,
+    /// A node has put it there: it runs out within moments.
+    is_ours: bool,
 }
 
-/// What `ip` says of an address that does not run out.
-const FOR_GOOD: u32 = u32::MAX;
+/// No node has an address stay for longer, in seconds: what stays longer was set by somebody else, for good, by DHCP or by IPv6 itself (SLAAC). A second more, should
+/// a kernel round up.
+const OURS_SECONDS_MAX: u64 = HOLD_LENGTH.as_secs() + 1;
 
 /// Puts an address on its device, or has it stay there, for so many whole seconds; gives the device.
 ///
@@ -57,10 +58,10 @@ const FOR_GOOD: u32 = u32::MAX;
 /// What is wrong, and what to do.
 pub(super) fn put_on(on: &AddressOn, lasts: Duration) -> Result<String, String> {
     let links = links()?;
-    if holders(&links, on.address).iter().any(|here| here.is_for_good) {
+    if let Some(here) = holders(&links, on.address).iter().find(|here| !here.is_ours) {
         return Err(format!(
-            "{} is set for good on this machine, and a floating address is not: take it out of the machine's network settings",
-            on.address
+            "this machine has {} by itself, on {}, and a floating address is no machine's own: take it out of the machine's network settings, or keep DHCP from giving it",
+            on.address, here.device
         ));
     }
     let device = match &on.device {
@@ -83,8 +84,8 @@ pub(super) fn put_on(on: &AddressOn, lasts: Duration) -> Result<String, String> 
     Ok(device)
 }
 
-/// Takes an address off the device that has it. Where none has it, or there is no `ip` that could have put it there, nothing is to be done; nor is one that is
-/// there for good, which no node has put there.
+/// Takes an address off the device that has it. Where none has it, or there is no `ip` that could have put it there, nothing is to be done; nor is one that
+/// no node has put there.
 ///
 /// # Errors
 /// What is wrong, and what to do.
@@ -93,9 +94,9 @@ pub(super) fn take_off(on: &AddressOn) -> Result<(), String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         started => parse(&ended("-json address show", started)?)?,
     };
-    for Place { device, prefix, is_for_good } in holders(&links, on.address) {
+    for Place { device, prefix, is_ours } in holders(&links, on.address) {
         let address = format!("{}/{prefix}", on.address);
-        if !is_for_good {
+        if is_ours {
             run(&["address", "del", address.as_str(), "dev", device.as_str()])?;
         }
     }
@@ -126,7 +127,7 @@ fn holders(links: &[Link], address: IpAddr) -> Vec<Place> {
         let place = |here: &Address| Place {
             device: link.ifname.clone(),
             prefix: here.prefixlen,
-            is_for_good: here.valid_life_time == FOR_GOOD,
+            is_ours: here.valid_life_time.is_some_and(|seconds| u64::from(seconds) <= OURS_SECONDS_MAX),
         };
         here.map(place).collect::<Vec<_>>()
     };
@@ -217,7 +218,10 @@ mod tests {
             {"family":"inet6","local":"::1","prefixlen":128,"scope":"host"}]},
         {"ifindex":2,"ifname":"eth0","flags":["BROADCAST","UP"],"addr_info":[
             {"family":"inet","local":"192.0.2.1","prefixlen":24,"broadcast":"192.0.2.255"},
-            {"family":"inet","local":"192.0.2.10","prefixlen":24,"secondary":true,"dynamic":true,"valid_life_time":3}]},
+            {"family":"inet","local":"192.0.2.10","prefixlen":24,"secondary":true,"dynamic":true,"valid_life_time":3},
+            {"family":"inet","local":"192.0.2.20","prefixlen":24,"dynamic":true,"valid_life_time":3600},
+            {"family":"inet","local":"192.0.2.21","prefixlen":24,"dynamic":true,"valid_life_time":5},
+            {"family":"inet","local":"192.0.2.22","prefixlen":24,"dynamic":true,"valid_life_time":6}]},
         {"ifindex":3,"ifname":"eth1","addr_info":[{"family":"inet6","local":"fd00::1","prefixlen":64}]},
         {}]"#;
 
@@ -241,10 +245,21 @@ mod tests {
     fn an_address_is_found_where_it_is() {
         let links = parse(SHOWN).unwrap();
         let places = |address: &str| holders(&links, address.parse().unwrap());
-        assert_eq!(places("192.0.2.10"), [Place { device: "eth0".into(), prefix: 24, is_for_good: false }]);
-        assert_eq!(places("127.0.0.1"), [Place { device: "lo".into(), prefix: 8, is_for_good: true }]);
+        assert_eq!(places("192.0.2.10"), [Place { device: "eth0".into(), prefix: 24, is_ours: true }]);
+        assert_eq!(places("127.0.0.1"), [Place { device: "lo".into(), prefix: 8, is_ours: false }]);
         assert_eq!(places("192.0.2.11"), []);
         assert!(parse("eth0").is_err());
+    }
+
+    #[test]
+    fn what_stays_longer_than_a_node_has_it_stay_is_not_ours() {
+        let links = parse(SHOWN).unwrap();
+        let is_ours = |address: &str| holders(&links, address.parse().unwrap())[0].is_ours;
+        assert!(!is_ours("127.0.0.1"), "for good");
+        assert!(!is_ours("192.0.2.1"), "nothing is said of it");
+        assert!(!is_ours("192.0.2.20"), "by DHCP");
+        assert!(!is_ours("192.0.2.22"));
+        assert!(is_ours("192.0.2.21"), "by a kernel that rounds up");
     }
 
     #[test]
