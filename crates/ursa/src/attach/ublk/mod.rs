@@ -40,9 +40,6 @@ const MARK_HALF: u64 = u32::MAX as u64;
 /// pages have up to 64 KiB.
 const REQUEST_BYTES_MIN: u32 = 64 << 10;
 
-/// The largest physical block that is told: file systems take it for the sector that is written at once, which is no more than this.
-const PHYSICAL_BLOCK_MAX: u32 = 4096;
-
 /// How long the kernel may take to be done with a device whose process was killed, and with its number.
 const FREED_LIMIT: Duration = Duration::from_secs(5);
 
@@ -423,7 +420,8 @@ fn parameters(unit: Geometry, read_only: bool) -> Parameters {
     Parameters {
         size: unit.size,
         block: unit.block,
-        physical_block: unit.io_min.min(PHYSICAL_BLOCK_MAX).max(unit.block),
+        // Programs take it for what is written at once or not at all, of which a granularity of transfers says nothing.
+        physical_block: unit.block,
         io_min: unit.io_min,
         io_opt: unit.io_opt,
         request_max: unit.transfer.max(REQUEST_BYTES_MIN),
@@ -452,7 +450,7 @@ mod tests {
         let expected = Parameters {
             size: 1 << 30,
             block: 512,
-            physical_block: 4096,
+            physical_block: 512,
             io_min: 16_384,
             io_opt: 16_384,
             request_max: 65_536,
