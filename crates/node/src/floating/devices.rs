@@ -26,7 +26,8 @@ pub enum AddressWork {
     PutOn {
         /// Which.
         on: AddressOn,
-        /// The kernel takes it off by itself after so long, in whole seconds, at least one: a node that hangs or was killed does not keep it.
+        /// The kernel takes it off by itself after so long from when this is handed over, or earlier: a node that hangs or was killed does not keep it. At least a
+        /// second; kernels count whole ones.
         lasts: Duration,
         /// Tell the neighbours where it is.
         announce: bool,

@@ -35,6 +35,9 @@ const TURN: Duration = Duration::from_millis(100);
 /// How long the machine may take to put an address on, or to take it off. It takes milliseconds; what hangs ends with the address's own time.
 const DEVICE_DEADLINE: Duration = Duration::from_secs(2);
 
+/// What is left for an address when it is put on, at least: kernels count whole seconds, and the machine may take most of one.
+const SHORTEST: Duration = Duration::from_secs(2);
+
 /// How long a former listener may take to end.
 const LISTEN_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -366,8 +369,9 @@ impl Holding {
         let now = rt::now();
         let (Some(entry), Some((holder, revision))) = (entry, held) else { return };
         let is_new = self.device != Device::On;
-        let lasts = Duration::from_secs(self.left(now).as_secs());
-        if !is_new && self.put_on.is_some_and(|at| now.since(at) < CONFIRM_EVERY) || lasts.is_zero() {
+        // The machine knows already for how long, as long as the record has not said it again.
+        let is_told = !is_new && self.put_on >= self.confirmed;
+        if is_told || self.left(now) < SHORTEST {
             return;
         }
         let on = AddressOn { address: self.address, prefix: entry.prefix, device: entry.device.clone() };
@@ -380,7 +384,10 @@ impl Holding {
             show_portals(self.address, portals, entry.group).await;
         }
         let announce = self.announced < ANNOUNCEMENTS;
-        let put_on = self.work(AddressWork::PutOn { on, lasts, announce }).await;
+        let put_on = match self.left(rt::now()) {
+            lasts if lasts < SHORTEST => Err("a core of this node hesitates: it is too late now".to_owned()),
+            lasts => self.work(AddressWork::PutOn { on, lasts, announce }).await,
+        };
         let shown = match put_on {
             Ok(()) if is_new => self.listen_besides().await,
             done => done,

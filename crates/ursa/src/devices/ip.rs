@@ -52,11 +52,11 @@ struct Place {
 /// a kernel round up.
 const OURS_SECONDS_MAX: u64 = HOLD_LENGTH.as_secs() + 1;
 
-/// Puts an address on its device, or has it stay there, for so many whole seconds; gives the device.
+/// Puts an address on its device, or has it stay there, until then or up to a second less; gives the device.
 ///
 /// # Errors
 /// What is wrong, and what to do.
-pub(super) fn put_on(on: &AddressOn, lasts: Duration) -> Result<String, String> {
+pub(super) fn put_on(on: &AddressOn, until: Instant) -> Result<String, String> {
     let links = links()?;
     if let Some(here) = holders(&links, on.address).iter().find(|here| !here.is_ours) {
         return Err(format!(
@@ -71,8 +71,9 @@ pub(super) fn put_on(on: &AddressOn, lasts: Duration) -> Result<String, String> 
             format!("no network device has an address of the network of {network}: name one with --device")
         })?,
     };
-    let seconds = lasts.as_secs().max(1).to_string();
     let address = format!("{}/{}", on.address, on.prefix);
+    // What came before may have taken its time, and another node may have it afterwards.
+    let seconds = seconds_until(until, Instant::now())?.to_string();
     let (address, device_name, seconds) = (address.as_str(), device.as_str(), seconds.as_str());
     let mut arguments = vec!["address", "replace", address, "dev", device_name];
     arguments.extend(["valid_lft", seconds, "preferred_lft", seconds]);
@@ -82,6 +83,14 @@ pub(super) fn put_on(on: &AddressOn, lasts: Duration) -> Result<String, String> 
     }
     run(&arguments)?;
     Ok(device)
+}
+
+/// The whole seconds that are left.
+fn seconds_until(until: Instant, now: Instant) -> Result<u64, String> {
+    match until.saturating_duration_since(now).as_secs() {
+        0 => Err("too late: the machine takes longer for it than the address would stay".to_owned()),
+        seconds => Ok(seconds),
+    }
 }
 
 /// Takes an address off the device that has it. Where none has it, or there is no `ip` that could have put it there, nothing is to be done; nor is one that
@@ -260,6 +269,15 @@ mod tests {
         assert!(!is_ours("192.0.2.20"), "by DHCP");
         assert!(!is_ours("192.0.2.22"));
         assert!(is_ours("192.0.2.21"), "by a kernel that rounds up");
+    }
+
+    #[test]
+    fn what_is_put_on_late_stays_for_less() {
+        let now = Instant::now();
+        let seconds = |left| seconds_until(now + Duration::from_millis(left), now).ok();
+        assert_eq!([3_999, 3_000, 1_000].map(seconds), [Some(3), Some(3), Some(1)]);
+        assert_eq!(seconds(999), None, "kernels count whole seconds");
+        assert_eq!(seconds_until(now, now + Duration::from_secs(1)).ok(), None);
     }
 
     #[test]

@@ -7,12 +7,13 @@ mod announce;
 mod ip;
 
 use std::sync::mpsc;
+use std::time::Instant;
 
 use node::floating::{AddressOn, AddressWork, Devices};
 use rt::sync::{Sender, oneshot};
 
-/// What is to be done, and who waits for it.
-type Given = (AddressWork, Sender<Result<(), String>>);
+/// What is to be done, since when, and who waits for it: an address stays for so long from when it was handed over, however long other work takes before it.
+type Given = (AddressWork, Instant, Sender<Result<(), String>>);
 
 /// The way to this machine's network devices.
 ///
@@ -22,13 +23,13 @@ pub fn devices() -> std::io::Result<Devices> {
     let (give, given) = mpsc::channel::<Given>();
     // It ends when nobody can give it anything any more.
     std::thread::Builder::new().name("addresses".into()).spawn(move || {
-        for (work, answer) in given {
-            answer.send(carry_out(&work));
+        for (work, handed_over, answer) in given {
+            answer.send(carry_out(&work, handed_over));
         }
     })?;
     Ok(Devices::new(move |work| {
         let (answer, answered) = oneshot();
-        let is_given = give.send((work, answer)).is_ok();
+        let is_given = give.send((work, Instant::now(), answer)).is_ok();
         Box::pin(async move {
             let gone =
                 || Err("the thread that works with network devices has ended: restart the node".to_owned());
@@ -46,10 +47,10 @@ pub fn take_off_all(addresses: &[AddressOn]) {
     }
 }
 
-fn carry_out(work: &AddressWork) -> Result<(), String> {
+fn carry_out(work: &AddressWork, handed_over: Instant) -> Result<(), String> {
     match work {
         AddressWork::PutOn { on, lasts, announce } => {
-            let device = ip::put_on(on, *lasts)?;
+            let device = ip::put_on(on, handed_over + *lasts)?;
             if *announce && let Err(error) = announce::announce(&device, on.address) {
                 // They find it out when what they know has grown old.
                 tracing::warn!(
