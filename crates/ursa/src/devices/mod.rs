@@ -7,7 +7,7 @@ mod announce;
 mod ip;
 
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use node::floating::{AddressOn, AddressWork, Devices};
 use rt::sync::{Sender, oneshot};
@@ -38,12 +38,26 @@ pub fn devices() -> std::io::Result<Devices> {
     }))
 }
 
-/// Takes addresses off whose node is dead. What cannot be taken off, its kernel takes off.
-pub fn take_off_all(addresses: &[AddressOn]) {
+/// Takes addresses off whose node is dead, all at once, and waits for that no longer than this. What is not off by then may be a moment later; what cannot be taken off,
+/// its kernel takes off.
+pub fn take_off_all(addresses: &[AddressOn], limit: Duration) {
+    let (at_work, nobody) = mpsc::channel::<()>();
     for on in addresses {
-        if let Err(trouble) = ip::take_off(on) {
-            eprintln!("ursa: the floating address {} stays for some seconds: {trouble}", on.address);
+        let (on, at_work) = (on.clone(), at_work.clone());
+        let take_off = move || {
+            if let Err(trouble) = ip::take_off(&on) {
+                eprintln!("ursa: the floating address {} stays for some seconds: {trouble}", on.address);
+            }
+            drop(at_work);
+        };
+        if let Err(error) = std::thread::Builder::new().name("addresses".into()).spawn(take_off) {
+            eprintln!("ursa: a floating address stays for some seconds: {error}");
         }
+    }
+    drop(at_work);
+    // Nobody sends anything: it ends when the last of them has.
+    if nobody.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+        eprintln!("ursa: floating addresses are not off after {limit:?}: they may stay for some seconds");
     }
 }
 

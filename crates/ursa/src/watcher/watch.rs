@@ -19,6 +19,10 @@ use crate::devices::take_off_all;
 /// of a service is not to wait for long.
 const TELL_LIMIT: Duration = Duration::from_secs(2);
 
+/// The death is told after so long, though floating addresses are not off yet: volumes wait for the word of it. It takes milliseconds; what it does not reach goes by
+/// its own time.
+const TAKE_OFF_LIMIT: Duration = Duration::from_millis(300);
+
 /// A line is a few addresses for each node of a cluster.
 const LINE_MAX: usize = 1 << 20;
 
@@ -50,7 +54,7 @@ fn watch(pid: Pid) -> io::Result<()> {
     }
     let Some(will) = wait_for_death(&node)? else { return Ok(()) };
     // Whoever is told takes them at once.
-    take_off_all(will.addresses());
+    take_off_all(will.addresses(), TAKE_OFF_LIMIT);
     tell(will)
 }
 
