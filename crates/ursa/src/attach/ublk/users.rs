@@ -25,10 +25,13 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
     gone.iter().any(|gone| error.raw_os_error() == Some(gone.raw_os_error()))
 }
 
-/// Who has the device or one of its partitions open without having it alone: processes, as far as we may see them, as `name (number)`,
+/// Who else has the device or one of its partitions open without having it alone: processes, as far as we may see them, as `name (number)`,
 /// and loop devices.
 pub(super) fn of(device: &Path) -> Vec<String> {
-    let numbers = entries("/proc").filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    // In the numbers of /proc, which may be those of another namespace.
+    let ours = fs::read_link("/proc/self").ok();
+    let others = entries("/proc").filter(|entry| ours.as_deref() != Some(Path::new(&entry.file_name())));
+    let numbers = others.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let has_it = |number: &u32| {
         let mut files = entries(&format!("/proc/{number}/fd"));
         files.any(|file| fs::read_link(file.path()).is_ok_and(|file| is_of(&file, device)))
@@ -60,6 +63,8 @@ fn is_of(file: &Path, device: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -76,7 +81,12 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().canonicalize().unwrap();
         let ours = format!("({})", std::process::id());
-        assert!(of(&path).iter().any(|user| user.ends_with(&ours)), "{:?}", of(&path));
+        assert!(!of(&path).iter().any(|user| user.ends_with(&ours)), "who asks is not told");
+        let mut other = Command::new("sleep").arg("60").stdin(file.reopen().unwrap()).spawn().unwrap();
+        let found = of(&path);
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(found.contains(&format!("sleep ({})", other.id())), "{found:?}");
         let gone = path.with_extension("gone");
         assert!(of(&gone).is_empty());
         assert!(is_gone(&claim(&gone).unwrap_err()));
