@@ -400,9 +400,10 @@ impl Shown for Device {
     }
 
     fn tell_in_use(&self) {
+        let users: Vec<_> = users::mounted(&self.path).into_iter().chain(users::of(&self.path)).collect();
         tracing::warn!(
             device = %self.path.display(),
-            by = %users::of(&self.path).join(", "),
+            by = %users.join(", "),
             "the device is in use (`lsblk`, `fuser -m` tell by whom): it goes when it is not used any more; a second signal takes it away at once"
         );
     }

@@ -2,8 +2,9 @@
 
 use std::fs::{self, DirEntry, File};
 use std::io;
+use std::iter;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -44,6 +45,33 @@ pub(super) fn of(device: &Path) -> Vec<String> {
     processes.chain(loops.map(|disk| disk.file_name().to_string_lossy().into_owned())).collect()
 }
 
+/// Where file systems on the device or its partitions are mounted, as far as our mount namespace knows.
+pub(super) fn mounted(device: &Path) -> Vec<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    mount_points(&mounts, &numbers(device))
+}
+
+/// The third field of a line is the number of the device, the fifth where it is mounted (proc_pid_mountinfo(5)).
+fn mount_points(mounts: &str, devices: &[String]) -> Vec<String> {
+    let of_line = |line: &str| {
+        let mut fields = line.split(' ').skip(2);
+        let device = fields.next()?;
+        let point = fields.nth(1)?;
+        devices.iter().any(|one| one == device).then(|| point.to_owned())
+    };
+    mounts.lines().filter_map(of_line).collect()
+}
+
+/// Of the device and its partitions, as the kernel writes them: `259:1`.
+fn numbers(device: &Path) -> Vec<String> {
+    let name = device.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let disk = format!("/sys/block/{name}");
+    let partitions = entries(&disk).filter(|entry| entry.file_name().to_string_lossy().starts_with(&name));
+    let all = iter::once(PathBuf::from(&disk)).chain(partitions.map(|entry| entry.path()));
+    let numbers = all.filter_map(|one| fs::read_to_string(one.join("dev")).ok());
+    numbers.map(|number| number.trim_end().to_owned()).collect()
+}
+
 /// What is in a directory; nothing if it cannot be read: a process may end meanwhile.
 fn entries(directory: &str) -> impl Iterator<Item = DirEntry> + use<> {
     fs::read_dir(directory).into_iter().flatten().flatten()
@@ -74,6 +102,19 @@ mod tests {
         for other in ["/dev/ublkb12", "/dev/ublkb1p", "/dev/ublkb1px", "/dev/ublkc1"] {
             assert!(!is_of(other), "{other}");
         }
+    }
+
+    #[test]
+    fn mount_points_are_found_by_the_number_of_the_device() {
+        let mounts = "\
+22 28 0:21 / /proc rw,nosuid,nodev shared:12 - proc proc rw
+40 28 259:1 / /srv/db rw,relatime shared:20 - ext4 /dev/ublkb0p1 rw
+41 28 259:12 / /srv/other rw,relatime - ext4 /dev/ublkb3 rw
+42 40 259:1 /in /srv/again rw,relatime - ext4 /dev/ublkb0p1 rw
+";
+        let devices = ["259:0".to_owned(), "259:1".to_owned()];
+        assert_eq!(mount_points(mounts, &devices), ["/srv/db", "/srv/again"]);
+        assert!(mount_points(mounts, &[]).is_empty());
     }
 
     #[test]
