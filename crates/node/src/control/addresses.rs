@@ -40,7 +40,7 @@ pub struct AddressStatus {
     pub holder: Option<(u16, u64)>,
     /// It comes there in a moment: whoever had it before is silent.
     pub waits: bool,
-    /// Why the node that is asked could not put it on or take it off, when it last tried.
+    /// Why the node that is asked could not put it on, take it off or give it up, when it last tried.
     pub trouble: Option<String>,
 }
 

@@ -14,7 +14,7 @@ pub(super) enum Holder {
     /// Another one, of which nobody has heard for so long that others may ask for its place; or a later life of it is heard, or it says again and again that it has
     /// not got it.
     Silent,
-    /// A life of another one that is over for certain: its watcher has taken the address off and said so.
+    /// A life of another one that is over for certain: its watcher has said so, and has taken the address off before, or has tried to.
     Over,
 }
 

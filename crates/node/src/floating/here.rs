@@ -22,7 +22,7 @@ pub(crate) struct Here {
     pub(crate) is_on: bool,
     /// Sessions through it are not over yet.
     ends: bool,
-    /// Why it could not be put on, or taken off, when that was last tried.
+    /// Why it could not be put on, taken off or given up, when that was last tried.
     pub(crate) trouble: Option<String>,
 }
 

@@ -38,6 +38,12 @@ const DEVICE_DEADLINE: Duration = Duration::from_secs(2);
 /// What is left for an address when it is put on, at least: kernels count whole seconds, and the machine may take most of one.
 const SHORTEST: Duration = Duration::from_secs(2);
 
+/// How long commands that came through it may take to end until it is said that nobody has the address because of them.
+const ENDING_LENGTH: Duration = Duration::from_secs(5);
+
+/// What is said then.
+const STILL_ENDING: &str = "commands that came through it are still at a disk of this node, and until they end no other node may have it: look whether a disk or a volume hangs (`ursa pool list`, `ursa volume list`, the kernel's log)";
+
 /// How long a former listener may take to end.
 const LISTEN_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -103,6 +109,10 @@ struct Holding {
     listeners: Vec<Task<()>>,
     /// Sessions that came through it and are not over yet: their commands may be at a disk.
     ending: BTreeSet<u16>,
+    /// Since when another node could have it but for those.
+    waits_for_end: Option<Instant>,
+    /// Of what the trouble is that is shown, if there is any.
+    trouble: Option<Trouble>,
     /// The holder that was asked last whether it has the address, when, and how often it has said no since it last said yes.
     holder_asked: Option<(Life, Instant)>,
     let_go: u32,
@@ -123,6 +133,17 @@ struct Holding {
     failed: Option<Instant>,
 }
 
+/// What may be in trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    /// To put it on.
+    PutOn,
+    /// To take it off.
+    TakeOff,
+    /// The end of commands that came through it.
+    End,
+}
+
 /// Who holds the address by the record, as this node has followed it, and the revision that says so.
 type Held = Option<(HolderEntry, Revision)>;
 
@@ -139,6 +160,8 @@ impl Holding {
             announced: 0,
             listeners: Vec::new(),
             ending: BTreeSet::new(),
+            waits_for_end: None,
+            trouble: None,
             holder_asked: None,
             let_go: 0,
             reached: None,
@@ -164,6 +187,7 @@ impl Holding {
             self.ask_holder(held.as_ref().map(|(holder, _)| holder)).await;
             self.look_at_record(held.as_ref().map(|(holder, _)| holder)).await;
             let seen = self.look(rt::now(), entry.as_ref(), held.as_ref().map(|(holder, _)| holder));
+            self.note_end(rt::now(), &seen);
             match next_step(&seen) {
                 Step::Nothing => {}
                 Step::PutOn => self.put_on(entry, held).await,
@@ -394,14 +418,14 @@ impl Holding {
         };
         if let Err(trouble) = shown {
             self.failed = Some(now);
-            return self.note_trouble(trouble);
+            return self.note_trouble(Trouble::PutOn, trouble);
         }
         self.failed = None;
         self.announced = self.announced.saturating_add(1);
         if is_new {
             tracing::info!(address = %self.address, "this node has the floating address");
         }
-        self.control.floating().change(self.address, |here| here.trouble = None);
+        self.end_trouble(&[Trouble::PutOn, Trouble::TakeOff, Trouble::End]);
         if holder.unsure {
             self.commit(revision, Some(HolderEntry { unsure: false, ..holder })).await;
         }
@@ -442,7 +466,7 @@ impl Holding {
                 self.note_off().await;
             }
             Err(trouble) => {
-                self.note_trouble(trouble);
+                self.note_trouble(Trouble::TakeOff, trouble);
                 // The kernel has taken it off by now.
                 if now.since(self.put_on.unwrap_or(self.began)) > PREDECESSOR_LENGTH {
                     self.note_off().await;
@@ -466,15 +490,39 @@ impl Holding {
         }
     }
 
-    /// Says why it could not be put on, or taken off, once.
-    fn note_trouble(&self, trouble: String) {
+    /// Says so when it is off, and could be another node's but for commands that came through it.
+    fn note_end(&mut self, now: Instant, seen: &Seen) {
+        let is_off = seen.holder == Holder::Me && seen.device == Device::Off;
+        if !is_off || !seen.confirmed || !seen.waited || seen.quiet {
+            self.waits_for_end = None;
+            return self.end_trouble(&[Trouble::End]);
+        }
+        let since = *self.waits_for_end.get_or_insert(now);
+        if now.since(since) >= ENDING_LENGTH {
+            self.note_trouble(Trouble::End, STILL_ENDING.to_owned());
+        }
+    }
+
+    /// What of these was in trouble is not any more.
+    fn end_trouble(&mut self, of: &[Trouble]) {
+        if self.trouble.is_some_and(|trouble| of.contains(&trouble)) {
+            self.trouble = None;
+            self.control.floating().change(self.address, |here| here.trouble = None);
+        }
+    }
+
+    /// Says why it could not be put on, taken off or given up, once.
+    fn note_trouble(&mut self, of: Trouble, trouble: String) {
+        self.trouble = Some(of);
         let floating = self.control.floating();
         if floating.here(self.address).trouble.as_ref() == Some(&trouble) {
             return;
         }
-        tracing::error!(address = %self.address, trouble, "the floating address could not be put on or taken off");
-        let text =
-            format!("the floating address {} could not be put on or taken off: {trouble}", self.address);
+        tracing::error!(address = %self.address, trouble, "the floating address could not be put on, taken off or given up");
+        let text = format!(
+            "the floating address {} could not be put on, taken off or given up: {trouble}",
+            self.address
+        );
         tell(Event::new(ADDRESS_FAILED, self.address.to_string(), text).of_node(self.keeper.me().0));
         floating.change(self.address, |here| here.trouble = Some(trouble));
     }
