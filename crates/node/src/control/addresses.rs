@@ -158,6 +158,13 @@ fn check_address(spec: &AddressSpec) -> Result<(), ControlError> {
     if !(1..=bits).contains(prefix) {
         return invalid("address", "the network's length is 1 to 32 bits, of IPv6 1 to 128");
     }
+    if *prefix == bits && device.is_none() {
+        // No other address of a machine is in that network.
+        return invalid(
+            "address",
+            "write the length of its network, as in 192.0.2.10/24, or name the device (--device)",
+        );
+    }
     let is_device = |name: &String| {
         (1..=DEVICE_BYTES_MAX).contains(&name.len())
             && !name.starts_with(['-', '.'])
@@ -214,6 +221,9 @@ mod tests {
         };
         for text in ["192.0.2.10/24", "192.0.2.10/32", "127.0.0.9/8", "fd00::10/64"] {
             assert_eq!(refused(text, Some("eth0.12")), None, "{text}");
+        }
+        for text in ["192.0.2.10/32", "fd00::10/128"] {
+            assert_eq!(refused(text, None), Some("address"), "{text}: no device is of its network");
         }
         for text in ["0.0.0.0/8", "224.0.0.1/4", "192.0.2.10/0", "192.0.2.10/33", "fd00::1/129", "fe80::1/64"]
         {

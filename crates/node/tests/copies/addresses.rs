@@ -122,7 +122,7 @@ impl Machines {
 
 fn spec() -> AddressSpec {
     let address = FLOATING.parse().unwrap();
-    AddressSpec { address, prefix: 32, device: None, nodes: Vec::new(), prefer: None }
+    AddressSpec { address, prefix: 8, device: None, nodes: Vec::new(), prefer: None }
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn an_address_is_declared_and_a_node_takes_it() {
     rig.post("/v1/addresses", json!({"address": "127.9.9.9/8"})).refused(409, "no_cluster");
     rig.post("/v1/cluster", json!({"listen": ["127.0.0.1:0"]})).json(201);
     assert!(addresses(&rig).is_empty());
-    for wrong in ["nonsense", "0.0.0.0/8", "127.0.0.1/8", "127.9.9.9/33"] {
+    for wrong in ["nonsense", "0.0.0.0/8", "127.0.0.1/8", "127.9.9.9/33", "127.9.9.9"] {
         let problem = rig.post("/v1/addresses", json!({"address": wrong})).refused(422, "field_invalid");
         assert_eq!(problem["field"], "address", "{wrong}");
     }
@@ -30,7 +30,7 @@ fn an_address_is_declared_and_a_node_takes_it() {
 
     let added = rig.post("/v1/addresses", json!({"address": "127.9.9.9/8", "nodes": [1]})).json(201);
     assert_eq!((&added["address"], &added["portal_group"]), (&json!("127.9.9.9/8"), &json!(65280)));
-    rig.post("/v1/addresses", json!({"address": "127.9.9.9/32"})).refused(409, "address_exists");
+    rig.post("/v1/addresses", json!({"address": "127.9.9.9/16"})).refused(409, "address_exists");
     wait("a node that has it", || addresses(&rig)[0]["holder"] == 1);
     let one = addresses(&rig).remove(0);
     assert_eq!((&one["holder_name"], &one["waits"]), (&json!("test"), &json!(false)), "{one}");
