@@ -464,6 +464,7 @@ impl Holding {
                     tracing::info!(address = %self.address, "this node does not have the floating address any more");
                 }
                 self.note_off().await;
+                self.end_trouble(&[Trouble::TakeOff]);
             }
             Err(trouble) => {
                 self.note_trouble(Trouble::TakeOff, trouble);
