@@ -177,7 +177,10 @@ fn delete(mut control: Control, id: u32, mark: u64) -> Result<(), ControlError> 
         let _ = done.send(result);
     });
     deleted.recv_timeout(FREED_LIMIT).unwrap_or_else(|_| {
-        tracing::warn!(id, "somebody still has the ublk device open: its number becomes free when its last user has closed it");
+        tracing::warn!(
+            id,
+            "somebody still has the ublk device open: its number becomes free when its last user has closed it"
+        );
         Ok(())
     })
 }
