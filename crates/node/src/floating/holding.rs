@@ -17,7 +17,7 @@ use super::{
     ADDRESSES, AFTER_FAILURE, AFTER_LOSS, ASK_HOLDER_EVERY, AddressEntry, AddressOn, AddressWork,
     CONFIRM_EVERY, DOUBT_AFTER, FloatingPortal, GIVE_UP_DEADLINE, HOLD_LENGTH, HOLDERS, HolderEntry,
     LEFT_FIRST, LET_GO_MIN, Life, PREDECESSOR_LENGTH, PREFERRED_AFTER, REACHED_MIN, SILENCE_LENGTH,
-    address_key, holder_key, portals_of,
+    address_key, holder_key, may_have, portals_of,
 };
 use crate::control::Control;
 use crate::copies::{Answer, Ask, Keeper, NodeEntry, json, node_key};
@@ -433,9 +433,13 @@ impl Holding {
 
     /// Listens at the address, where no portal on all addresses does.
     async fn listen_besides(&mut self) -> Result<(), String> {
-        let (_, more) = portals_of(self.address, &Shard::current().portals());
+        let own = Shard::current().portals();
+        let (_, more) = portals_of(self.address, &own);
         for address in more {
-            let listener = listen(address).await;
+            let listener = match listen(address).await {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && may_have(address, &own) => continue,
+                listening => listening,
+            };
             let listener =
                 listener.map_err(|error| format!("cannot listen for iSCSI at {address}: {error}"))?;
             self.listeners.push(rt::spawn(portal::serve(listener, Rc::default())));

@@ -14,7 +14,7 @@ mod here;
 mod holding;
 mod telling;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use proto::iscsi::FLOATING_GROUP_MIN;
@@ -170,19 +170,25 @@ impl FloatingPortal {
     }
 }
 
-/// The portals of an address on a node that listens at `own`: at each port once; and those of them at which it must listen besides.
+/// The portals of an address on a node that listens at `own`: at each port once; and those of them at which it must listen besides, or try to
+/// ([`may_have`]).
 pub(crate) fn portals_of(address: IpAddr, own: &[SocketAddr]) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
     let mut ports: Vec<u16> = own.iter().map(SocketAddr::port).collect();
     ports.sort_unstable();
     ports.dedup();
     let covered = |port: u16| {
         let mut there = own.iter().filter(|portal| portal.port() == port).map(SocketAddr::ip);
-        // One on all addresses of IPv6 has those of IPv4, too.
-        there.any(|ip| ip.is_unspecified() && (ip.is_ipv6() || address.is_ipv4()) || ip == address)
+        there.any(|ip| ip.is_unspecified() && ip.is_ipv4() == address.is_ipv4() || ip == address)
     };
     let portal = |port: &u16| SocketAddr::new(address, *port);
     let more = ports.iter().filter(|port| !covered(**port)).map(portal).collect();
     (ports.iter().map(portal).collect(), more)
+}
+
+/// Whether a node that listens at `own` may have a portal of IPv4 by one on all addresses of IPv6: it has, unless the system is set otherwise
+/// (`net.ipv6.bindv6only`). Then it cannot listen there besides.
+pub(crate) fn may_have(portal: SocketAddr, own: &[SocketAddr]) -> bool {
+    portal.is_ipv4() && own.contains(&SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), portal.port()))
 }
 
 #[cfg(test)]
@@ -218,7 +224,13 @@ mod tests {
         };
         let one = || vec!["192.0.2.10:3260".to_owned()];
         assert_eq!(portals(&["0.0.0.0:3260"], "192.0.2.10"), (one(), vec![]));
-        assert_eq!(portals(&["[::]:3260"], "192.0.2.10"), (one(), vec![]));
+        assert_eq!(portals(&["[::]:3260"], "192.0.2.10"), (one(), one()));
+        assert_eq!(portals(&["[::]:3260", "0.0.0.0:3260"], "192.0.2.10"), (one(), vec![]));
+        let by_six = |portal: &str| may_have(portal.parse().unwrap(), &["[::]:3260".parse().unwrap()]);
+        assert_eq!(
+            ["192.0.2.10:3260", "192.0.2.10:3261", "[fd00::9]:3260"].map(by_six),
+            [true, false, false]
+        );
         assert_eq!(portals(&["192.0.2.1:3260", "192.0.3.1:3260"], "192.0.2.10"), (one(), one()));
         let six = vec!["[fd00::9]:3260".to_owned()];
         assert_eq!(portals(&["0.0.0.0:3260"], "fd00::9"), (six.clone(), six));
