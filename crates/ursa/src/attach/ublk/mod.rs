@@ -164,15 +164,28 @@ fn is_ours(mark: u64) -> bool {
     mark & MARK_HALF == MARK
 }
 
+/// What the kernel knows of the device with this mark. `None`: it is gone, whoever has its number now.
+fn look(control: &mut Control, id: u32, mark: u64) -> Result<Option<DeviceInfo>, ControlError> {
+    match control.info(id) {
+        Ok(info) => Ok((info.mark == mark).then_some(info)),
+        Err(ControlError::Command { source, .. })
+            if source.raw_os_error() == Some(Errno::NODEV.raw_os_error()) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Deletes the device if it is the one with this mark: else that one is gone, and another one has its number. Who still has the disk open
 /// is not waited for, though the kernel may.
 fn delete(mut control: Control, id: u32, mark: u64) -> Result<(), ControlError> {
     let (done, deleted) = mpsc::channel();
     thread::spawn(move || {
-        let result = match control.info(id) {
-            Ok(info) if info.mark == mark => control.delete(id),
-            _ => Ok(()),
-        };
+        let result = look(&mut control, id, mark).and_then(|found| match found {
+            Some(_) => control.delete(id),
+            None => Ok(()),
+        });
         // Nobody may wait any more.
         let _ = done.send(result);
     });
@@ -242,7 +255,7 @@ impl Device {
             .ok_or(UblkError::Core)?
             .map_err(|error| UblkError::Serve(id, error))?;
         // Before its queue was open somebody else may have found the device dead, and made one of the same number. From now on nobody does.
-        if control.info(id)?.mark != mark {
+        if look(control, id, mark)?.is_none() {
             return Err(UblkError::Taken(id));
         }
         control.set_parameters(id, &parameters)?;
@@ -322,17 +335,8 @@ struct Steering {
 }
 
 impl Steering {
-    /// What the kernel knows of the device. `None`: it is gone, whoever has its number now.
     fn look(&mut self) -> Result<Option<DeviceInfo>, ControlError> {
-        match self.control.info(self.id) {
-            Ok(info) => Ok((info.mark == self.mark).then_some(info)),
-            Err(ControlError::Command { source, .. })
-                if source.raw_os_error() == Some(Errno::NODEV.raw_os_error()) =>
-            {
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+        look(&mut self.control, self.id, self.mark)
     }
 
     /// Whether there is no disk any more. Who cannot find that out takes it for served.
