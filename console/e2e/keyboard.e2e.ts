@@ -212,8 +212,11 @@ it('reaches everything on every screen, and is seen', async () => {
           const place = element.dataset['place'] ?? (element instanceof HTMLInputElement && element.type === 'radio' ? document.querySelector<HTMLElement>(`input[name="${element.name}"][data-place]`)?.dataset['place'] : undefined)
           return { place, kind: `${element.tagName} ${element.getAttribute('type') ?? ''} ${element.getAttribute('class') ?? ''}`, ended: element !== document.body && reachedAgain(element) }
           function reachedAgain(of: HTMLElement) {
-            const again = of.dataset['reached'] !== undefined
-            of.dataset['reached'] = ''
+            // A field for a moment has a stop for its day, its month, its year …
+            const isNext = of.dataset['last'] === undefined
+            document.querySelectorAll<HTMLElement>('[data-last]').forEach((one) => delete one.dataset['last'])
+            const again = isNext && of.dataset['reached'] !== undefined
+            of.dataset['reached'] = of.dataset['last'] = ''
             return again
           }
         })
