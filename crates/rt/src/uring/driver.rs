@@ -111,8 +111,10 @@ pub(super) struct Driver {
     /// Those that could not receive because no buffer was free.
     starved: RefCell<Vec<Rc<Receiver>>>,
     /// Completions on their way from the ring to their operations; empty between turns but for those that had to be
-    /// taken from a full ring, and those behind [`DISK_COMPLETIONS_MAX`].
+    /// taken from a full ring.
     arrived: RefCell<VecDeque<cqueue::Entry>>,
+    /// Those of disks behind [`DISK_COMPLETIONS_MAX`].
+    arrived_of_disks: RefCell<VecDeque<cqueue::Entry>>,
     enters: Cell<u64>,
     completions: Cell<u64>,
 }
@@ -155,6 +157,7 @@ impl Driver {
             overfull: RefCell::default(),
             starved: RefCell::default(),
             arrived: RefCell::default(),
+            arrived_of_disks: RefCell::default(),
             enters: Cell::new(0),
             completions: Cell::new(0),
         }))
@@ -290,7 +293,12 @@ impl Driver {
         let submission = ring.submission();
         let has_work = !submission.is_empty() || submission.taskrun() || submission.cq_overflow();
         drop(submission);
-        has_work || !ring.completion().is_empty() || !self.arrived.borrow().is_empty()
+        has_work || !ring.completion().is_empty() || self.has_arrived()
+    }
+
+    /// Whether completions were taken from the ring and not handed out yet.
+    fn has_arrived(&self) -> bool {
+        !self.arrived.borrow().is_empty() || !self.arrived_of_disks.borrow().is_empty()
     }
 
     /// Submits everything, hands out what has completed, does not wait. Returns whether anything had completed.
@@ -304,7 +312,7 @@ impl Driver {
 
     /// As [`Driver::turn`], but waits for a completion, at most for `timeout`.
     pub(super) fn turn_sleeping(&self, timeout: Option<Duration>) -> bool {
-        if !self.arrived.borrow().is_empty() {
+        if self.has_arrived() {
             return self.turn();
         }
         self.push_sends();
@@ -322,18 +330,22 @@ impl Driver {
         self.dispatch()
     }
 
-    /// Gives completions to their operations, in order: all that are in the ring, but of disks only so many. The rest is work for
-    /// the next turn.
+    /// Gives completions to their operations: all that are in the ring, but of disks only so many, in order. The rest is work for the
+    /// next turn. It does not keep back what has come behind it: the end of a send, say, which the next answers wait for.
     fn dispatch(&self) -> bool {
-        let mut of_disks = 0;
         let mut any = false;
-        while of_disks < DISK_COMPLETIONS_MAX {
-            let Some(entry) = self.next_completion() else { break };
-            any = true;
-            self.completions.set(self.completions.get() + 1);
-            if entry.user_data() != UNTRACKED {
-                of_disks += usize::from(self.completed(entry));
+        while let Some(entry) = self.next_completion() {
+            if self.is_of_disk(&entry) {
+                self.arrived_of_disks.borrow_mut().push_back(entry);
+            } else {
+                any = true;
+                self.completed(entry);
             }
+        }
+        for _ in 0..DISK_COMPLETIONS_MAX {
+            let Some(entry) = self.arrived_of_disks.borrow_mut().pop_front() else { break };
+            any = true;
+            self.completed(entry);
         }
         any
     }
@@ -346,8 +358,18 @@ impl Driver {
         arrived.pop_front()
     }
 
-    /// Gives the completion to its operation. Returns whether that was one of a disk.
-    fn completed(&self, entry: cqueue::Entry) -> bool {
+    fn is_of_disk(&self, entry: &cqueue::Entry) -> bool {
+        let id = entry.user_data();
+        id != UNTRACKED
+            && matches!(&self.operations.borrow()[id as usize], Operation::Single { kept, .. } if kept.is_for_disk())
+    }
+
+    /// Gives the completion to its operation.
+    fn completed(&self, entry: cqueue::Entry) {
+        self.completions.set(self.completions.get() + 1);
+        if entry.user_data() == UNTRACKED {
+            return;
+        }
         let id = entry.user_data() as usize;
         let last = !cqueue::more(entry.flags());
         if last {
@@ -357,24 +379,20 @@ impl Driver {
         let mut operations = self.operations.borrow_mut();
         let operation = &mut operations[id];
         match operation {
-            Operation::Single { kept, state } => {
-                let is_of_disk = kept.is_for_disk();
-                match std::mem::replace(state, State::Done(entry.result())) {
-                    State::Waiting(waker) => {
-                        drop(operations);
-                        if let Some(waker) = waker {
-                            waker.wake();
-                        }
+            Operation::Single { state, .. } => match std::mem::replace(state, State::Done(entry.result())) {
+                State::Waiting(waker) => {
+                    drop(operations);
+                    if let Some(waker) = waker {
+                        waker.wake();
                     }
-                    State::Abandoned => {
-                        let abandoned = operations.remove(id);
-                        drop(operations);
-                        drop(abandoned);
-                    }
-                    State::Done(_) => unreachable!("a request with one completion has completed twice"),
                 }
-                return is_of_disk;
-            }
+                State::Abandoned => {
+                    let abandoned = operations.remove(id);
+                    drop(operations);
+                    drop(abandoned);
+                }
+                State::Done(_) => unreachable!("a request with one completion has completed twice"),
+            },
             Operation::Receive(receiver) => {
                 let receiver = Rc::clone(receiver);
                 let ended = last.then(|| operations.remove(id));
@@ -400,7 +418,6 @@ impl Driver {
                 }
             }
         }
-        false
     }
 
     /// Counts a stream's receiving side among those that may be asked to give back buffers.
