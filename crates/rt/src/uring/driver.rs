@@ -35,12 +35,12 @@ const _: () = assert!(COMPLETIONS >= 2 * SUBMISSIONS, "the kernel's own proporti
 
 /// So many requests for disks are not kept back until the end of a turn: when many were answered at once, the disk would stand
 /// still until all of what follows from them has been seen to, and then the core would until the disk has answered.
-const DISK_REQUESTS_MAX: u32 = 4;
+const DISK_REQUESTS_MAX: u32 = 8;
 
 /// So many ends of disk requests are handed out in one turn. An initiator's next commands come when it has been answered: were
 /// all that a disk has ended answered together, one batch would go round between initiator, core and disk, and two of the three
 /// stand still.
-const DISK_COMPLETIONS_MAX: usize = 4;
+const DISK_COMPLETIONS_MAX: usize = 8;
 
 /// The user data of requests whose completion tells us nothing (cancellations).
 const UNTRACKED: u64 = u64::MAX;
