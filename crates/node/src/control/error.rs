@@ -338,8 +338,8 @@ pub enum ControlError {
         /// A node that has one.
         node: u16,
     },
-    /// There is nothing to compare.
-    #[error("volume {0:?} has no copies on other nodes: there is nothing to compare")]
+    /// What was asked for is about copies, and this node has the volume alone.
+    #[error("volume {0:?} has no copies: it is this node's alone")]
     NotReplicated(String),
     /// It could not join.
     #[error(transparent)]

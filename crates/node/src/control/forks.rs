@@ -9,7 +9,6 @@ use replica::{Epoch, Incarnation, NodeId, Revision};
 use super::change::Work;
 use super::copies::until_heard;
 use super::members::ETCD_VOTES;
-use super::relocation::entry_named;
 use super::turns::Thing;
 use super::{Control, ControlError};
 use crate::copies::{
@@ -98,7 +97,7 @@ impl Control {
     /// Chooses what a node does about a volume when it hears of nobody and cannot reach the record.
     ///
     /// # Errors
-    /// A cluster or a volume that is not of two nodes; a node that is not there, or does not know of this.
+    /// A cluster or a volume that is not of two nodes; a volume without copies; a node that is not there, or does not know of this.
     pub async fn set_strategy(
         &self,
         volume: &str,
@@ -107,7 +106,7 @@ impl Control {
     ) -> Result<StrategyChange, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let change = self.check_strategy(volume, strategy).await?;
-        let (id, entry) = entry_named(&keeper, volume)?;
+        let (id, entry) = self.replicated(&keeper, volume)?;
         let key = strategy_key(id);
         let now = (Shard::current().config().unix_now)();
         let nodes_of_it = entry.copies.iter().map(|copy| copy.node).collect();
@@ -137,7 +136,7 @@ impl Control {
         strategy: Strategy,
     ) -> Result<StrategyChange, ControlError> {
         let keeper = self.keeper_or_why_not()?;
-        let (_, entry) = entry_named(&keeper, volume)?;
+        let (_, entry) = self.replicated(&keeper, volume)?;
         let nodes: Vec<NodeEntry> = keeper.nodes().into_iter().map(|(node, _)| node).collect();
         if strategy == Strategy::Heartbeat {
             if !keeper.nodes_vote() {
@@ -169,10 +168,11 @@ impl Control {
     /// is given up.
     ///
     /// # Errors
-    /// There is nothing to decide, or not yet; a node without a copy, or that could not serve it; what the record says.
+    /// There is nothing to decide, or not yet; a volume without copies; a node without a copy, or that could not serve it; what the record says.
     pub async fn resolve_fork(&self, volume: &str, keep: u16) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
-        let Decidable { id, entry, fork } = decidable(&keeper, volume, keep)?;
+        let named = self.replicated(&keeper, volume)?;
+        let Decidable { id, entry, fork } = decidable(&keeper, named, keep)?;
         if keep != fork.node {
             return Ok(keeper.commit(for_record(&keeper, id, &fork, keep)?).await?);
         }
@@ -194,7 +194,8 @@ impl Control {
     /// As [`Control::resolve_fork`], but for what the record says.
     pub async fn check_fork(&self, volume: &str, keep: u16) -> Result<ForkDecision, ControlError> {
         let keeper = self.keeper_or_why_not()?;
-        let Decidable { id, entry, fork } = decidable(&keeper, volume, keep)?;
+        let named = self.replicated(&keeper, volume)?;
+        let Decidable { id, entry, fork } = decidable(&keeper, named, keep)?;
         let others = entry.copies.iter().map(|copy| copy.node).filter(|node| *node != keep).collect();
         let decision = ForkDecision { volume: entry.name.clone(), given_up: others, stops: None };
         if keep != fork.node {
@@ -337,9 +338,12 @@ async fn follows_record(keeper: &Keeper, node: NodeId) -> Result<bool, ClusterEr
     Ok(status.voters.iter().chain(&status.learners).any(|id| *id == u64::from(node.0)))
 }
 
-/// The volume of this name or identity, if it can be decided that this node's data is kept.
-fn decidable(keeper: &Keeper, volume: &str, keep: u16) -> Result<Decidable, ControlError> {
-    let (id, entry) = entry_named(keeper, volume)?;
+/// The volume, if it can be decided that this node's data of it is kept.
+fn decidable(
+    keeper: &Keeper,
+    (id, entry): (VolumeId, VolumeEntry),
+    keep: u16,
+) -> Result<Decidable, ControlError> {
     let fork = keeper.fork_of(&entry).ok_or_else(|| ControlError::NoFork(entry.name.clone()))?;
     if entry.copy_on(NodeId(keep)).is_none() {
         return Err(ControlError::HasNoCopy { volume: entry.name, node: keep });

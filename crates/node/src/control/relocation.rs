@@ -165,7 +165,12 @@ impl Control {
         self.replicated(&keeper, volume).map(|(_, entry)| entry)
     }
 
-    fn replicated(&self, keeper: &Keeper, volume: &str) -> Result<(VolumeId, VolumeEntry), ControlError> {
+    /// The same, with its identity.
+    pub(super) fn replicated(
+        &self,
+        keeper: &Keeper,
+        volume: &str,
+    ) -> Result<(VolumeId, VolumeEntry), ControlError> {
         match keeper.entry_named(volume) {
             Some(found) => Ok(found),
             None => Err(ControlError::NotReplicated(self.volume(volume)?.info.name)),

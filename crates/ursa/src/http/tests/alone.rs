@@ -81,6 +81,28 @@ fn what_a_node_has_alone_is_seen_and_changed_through_another() {
 }
 
 #[test]
+fn what_a_node_has_alone_has_no_strategy_and_no_fork() {
+    let (first, second) = (Rig::new(), Rig::new());
+    cluster_of(&first, &second);
+    make(&first, "own", 4 * MIB);
+    let prefer = json!({"strategy": "prefer", "by": "eva"});
+    let heartbeat = json!({"strategy": "heartbeat", "by": "eva", "accept_split_brain": true});
+    let keep = json!({"keep": 1, "discard_other": true});
+    for (about, body) in [("strategy", prefer), ("strategy", heartbeat), ("fork", keep)] {
+        for dry_run in ["", "?dry_run=true"] {
+            let put = |rig: &Rig, name: &str| {
+                rig.put(&format!("/v1/volumes/{name}/{about}{dry_run}"), body.clone())
+            };
+            put(&first, "own").refused(409, "not_replicated");
+            let problem = put(&second, "own").refused(409, "not_replicated");
+            assert!(problem["detail"].as_str().unwrap().contains("node 1 (test)"), "{problem}");
+            assert_eq!(problem["candidates"][0]["node"], 1);
+            put(&second, "nothing").refused(404, "volume_not_found");
+        }
+    }
+}
+
+#[test]
 fn there_are_no_nodes_to_name_without_a_cluster() {
     let rig = Rig::new();
     assert_eq!(make(&rig, "own", MIB).get("node"), None);

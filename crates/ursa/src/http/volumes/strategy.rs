@@ -17,6 +17,7 @@ use super::super::dry_run::{self, Answer, Asked};
 use super::super::input::{Json, Parameters, Segments};
 use super::super::refusal::Refusal;
 use super::super::state::State;
+use super::alone;
 
 /// Chooses what a node does about a volume when it hears of nobody and cannot reach the cluster's record.
 ///
@@ -29,7 +30,7 @@ use super::super::state::State;
     responses(
         (status = OK, description = "It is chosen; with `dry_run`: what would be done", body = Answer<StrategyChosen>),
         (status = NOT_FOUND, description = "`volume_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`, `not_of_two`, `node_refused`, `changed_meanwhile`, `record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `not_replicated`, `not_of_two`, `node_refused`, `changed_meanwhile`, `record_in_etcd`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`risk_not_accepted`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -51,16 +52,25 @@ pub(in super::super) async fn choose_strategy(
                 .field("accept_split_brain"));
         }
     };
-    if dry_run {
-        let volume = name.clone();
+    let volume = name.clone();
+    let answer = if dry_run {
         let check =
             move |control: Rc<Control>| async move { control.check_strategy(&volume, strategy).await };
-        let steps = would_choose(&name, strategy, state.call(check).await?);
-        return Ok(axum::Json(Answer::Would(DryRun { would: steps, candidates: Vec::new() })));
+        let change = state.call(check).await;
+        change.map(|change| {
+            let steps = would_choose(&name, strategy, change);
+            Answer::Would(DryRun { would: steps, candidates: Vec::new() })
+        })
+    } else {
+        let choose =
+            move |control: Rc<Control>| async move { control.set_strategy(&volume, strategy, &by).await };
+        let change = state.call(choose).await;
+        change.map(|change| Answer::Done(StrategyChosen { one_way: change.one_way }))
+    };
+    match answer {
+        Ok(answer) => Ok(axum::Json(answer)),
+        Err(refusal) => Err(alone::or_without_copies(&state, name, refusal).await),
     }
-    let choose = move |control: Rc<Control>| async move { control.set_strategy(&name, strategy, &by).await };
-    let change = state.call(choose).await?;
-    Ok(axum::Json(Answer::Done(StrategyChosen { one_way: change.one_way })))
 }
 
 /// What choosing it would do.
@@ -95,7 +105,7 @@ fn would_choose(volume: &str, strategy: Chosen, change: StrategyChange) -> Vec<S
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NO_CONTENT, description = "Decided"),
         (status = NOT_FOUND, description = "`volume_not_found`, `copy_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`, `no_fork`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `not_replicated`, `no_fork`, `node_refused`, `changed_meanwhile`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`loss_not_accepted`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`node_unreachable`, `record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -112,15 +122,21 @@ pub(in super::super) async fn resolve_fork(
             .hint("say that you accept that: discard_other, --discard-other")
             .field("discard_other"));
     }
-    if dry_run {
+    let volume = name.clone();
+    let answer = if dry_run {
         let check = move |control: Rc<Control>| async move {
-            Ok((control.check_fork(&name, keep).await?, control.node_names()))
+            Ok((control.check_fork(&volume, keep).await?, control.node_names()))
         };
-        let (decision, names) = state.call(check).await?;
-        return Ok(dry_run::would(would_resolve(&decision, keep, &names), Vec::new()));
+        let would = state.call(check).await;
+        would.map(|(decision, names)| dry_run::would(would_resolve(&decision, keep, &names), Vec::new()))
+    } else {
+        let resolve = move |control: Rc<Control>| async move { control.resolve_fork(&volume, keep).await };
+        state.call(resolve).await.map(|()| StatusCode::NO_CONTENT.into_response())
+    };
+    match answer {
+        Ok(response) => Ok(response),
+        Err(refusal) => Err(alone::or_without_copies(&state, name, refusal).await),
     }
-    state.call(move |control| async move { control.resolve_fork(&name, keep).await }).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// What deciding it so would do.
