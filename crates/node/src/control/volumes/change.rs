@@ -1,0 +1,161 @@
+//! Volumes that grow or get another name, while they are in use.
+
+use std::rc::Rc;
+
+use base::{BlockCount, ByteLen};
+use proto::scsi::LuConfig;
+use store::{Pool, VolumeInfo};
+
+use super::super::change::{WaitsFor, Work};
+use super::super::turns::Thing;
+use super::super::{Control, ControlError};
+use super::{VolumeStatus, has_empty_slices, whole_blocks};
+use crate::access::VolumeName;
+use crate::copies::volume_name_key;
+use crate::shard::{Shard, on_all_cores};
+use crate::volume::VolumeId;
+
+impl Control {
+    /// Makes a volume larger, while it is in use.
+    ///
+    /// # Errors
+    /// [`ControlError::WouldShrink`], no space.
+    pub async fn grow_volume(
+        self: &Rc<Control>,
+        name: &str,
+        size: ByteLen,
+    ) -> Result<VolumeStatus, ControlError> {
+        let (control, (pool, before)) = (Rc::clone(self), self.volume_named(name)?);
+        self.change(Work::new("growing volume", &before.name), |changing| async move {
+            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool.name())]).await?;
+            let (pool, before) = control.volume_still(&before)?;
+            if before.copy.is_some() {
+                // Each node holds it for itself.
+                drop(_volume);
+                changing.waits_for(WaitsFor::ClusterRecord);
+                control.grow_replicated(&before, size).await?;
+                return control.volume(&before.id.to_string());
+            }
+            let capacity = whole_blocks(size, before.block_size)?;
+            if capacity < before.capacity {
+                let (volume, from) = (before.name, before.capacity);
+                return Err(ControlError::WouldShrink { volume, from, to: capacity });
+            }
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            let info = pool.grow_volume(before.id, capacity).await?;
+            changing.waits_for(WaitsFor::Cores);
+            control.show_growth(&pool, &info).await?;
+            Ok(control.volume_status(info, &pool.name()))
+        })
+        .await
+    }
+
+    async fn show_growth(&self, pool: &Pool, info: &VolumeInfo) -> Result<(), ControlError> {
+        self.grow_slices(pool, info.id).await?;
+        show_capacity(info.id, info.capacity).await;
+        Ok(())
+    }
+
+    /// Gives the slices of a volume what its pool has added to them.
+    pub(in crate::control) async fn grow_slices(
+        &self,
+        pool: &Pool,
+        id: VolumeId,
+    ) -> Result<(), ControlError> {
+        let pool_id = pool.id();
+        let specs = self.specs_by_core(pool, id)?;
+        on_all_cores(move || {
+            let specs = specs.clone();
+            async move {
+                let shard = Shard::current();
+                if let (Some(volume), Some(disks)) = (shard.volume(id), shard.disks(pool_id)) {
+                    volume.grow(specs[usize::from(rt::core().0)].clone(), &disks);
+                }
+            }
+        })
+        .await;
+        Ok(())
+    }
+
+    /// Gives a volume another name. Its identity stays.
+    ///
+    /// # Errors
+    /// A name that cannot be or is taken.
+    pub async fn rename_volume(
+        self: &Rc<Control>,
+        name: &str,
+        new_name: &str,
+    ) -> Result<VolumeStatus, ControlError> {
+        let new_name: VolumeName = new_name.parse()?;
+        let (control, (pool, before)) = (Rc::clone(self), self.volume_named(name)?);
+        self.change(Work::new("renaming volume", &before.name), |changing| async move {
+            let things = [
+                Thing::Volume(before.id),
+                Thing::VolumeName(new_name.to_string()),
+                Thing::VolumesOf(pool.name()),
+            ];
+            let _volume = changing.hold(things).await?;
+            if control.volume_named(new_name.as_str()).is_ok() {
+                return Err(ControlError::Exists { kind: "volume", name: new_name.into() });
+            }
+            let (pool, before) = control.volume_still(&before)?;
+            if before.copy.is_some() {
+                changing.waits_for(WaitsFor::ClusterRecord);
+                control.rename_replicated(&before, new_name.as_str()).await?;
+                changing.waits_for(WaitsFor::Disks(pool.paths()));
+                // So that the old name is free here at once. Should it fail, the pool follows as those of the other nodes do.
+                let _followed = pool.rename_volume(before.id, new_name.as_str()).await;
+                return control.volume(&before.id.to_string());
+            }
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            let info = pool.rename_volume(before.id, new_name.as_str()).await?;
+            Ok(control.volume_status(info, &pool.name()))
+        })
+        .await
+    }
+
+    /// Whether a volume could be given another name and size, as far as that can be seen without doing it; gives its size then.
+    ///
+    /// # Errors
+    /// As [`Control::rename_volume`] and [`Control::grow_volume`], but for what only pools can say.
+    pub fn check_change(
+        &self,
+        name: &str,
+        new_name: Option<&str>,
+        size: Option<ByteLen>,
+    ) -> Result<ByteLen, ControlError> {
+        let VolumeStatus { info, copies, .. } = self.volume(name)?;
+        if let Some(new_name) = new_name.filter(|new_name| *new_name != info.name) {
+            let new_name: VolumeName = new_name.parse()?;
+            let key = volume_name_key(new_name.as_str());
+            let in_record = self.keeper().is_some_and(|keeper| keeper.revision_of(&key).is_some());
+            if in_record || self.volume_named(new_name.as_str()).is_ok() {
+                return Err(ControlError::Exists { kind: "volume", name: new_name.into() });
+            }
+        }
+        let from = info.capacity;
+        let Some(size) = size else { return Ok(from) };
+        let to = whole_blocks(size, info.block_size)?;
+        if to < from {
+            return Err(ControlError::WouldShrink { volume: info.name, from, to });
+        }
+        match copies {
+            Some(copies) if copies.fork.is_some() => Err(ControlError::Forked(info.name)),
+            Some(_) if has_empty_slices(&info.stripe, from) => Err(ControlError::TooSmallToGrow(info.name)),
+            _ => Ok(to),
+        }
+    }
+}
+
+/// Tells hosts a volume's new capacity.
+pub(crate) async fn show_capacity(id: VolumeId, capacity: ByteLen) {
+    on_all_cores(move || async move {
+        let Some(unit) = Shard::current().unit(id) else { return };
+        let mut brain = unit.brain().borrow_mut();
+        let blocks = BlockCount(capacity.0 >> brain.config().block_size.shift());
+        unit.volume().set_blocks(blocks);
+        let config = LuConfig { blocks, ..brain.config().clone() };
+        brain.reconfigure(config);
+    })
+    .await;
+}

@@ -1,0 +1,125 @@
+//! Volumes that are made, and taken back if they cannot be shown.
+
+use std::rc::Rc;
+
+use base::BlockSize;
+use store::{Pool, VolumeInfo, VolumeSpec};
+
+use super::super::access::MapSpec;
+use super::super::change::{Changing, WaitsFor, Work};
+use super::super::turns::Thing;
+use super::super::{Control, ControlError};
+use super::{NewVolume, whole_blocks};
+use crate::access::VolumeName;
+use crate::volume::VolumeId;
+
+impl Control {
+    /// Makes a volume and maps it: all of that or nothing. A power cut in the middle may leave it without its map. Its copies may be on other nodes alone.
+    ///
+    /// # Errors
+    /// A name or size that cannot be, a name that is taken, no pool, no space, no place to map it to.
+    pub async fn create_volume(self: &Rc<Control>, new: NewVolume) -> Result<VolumeId, ControlError> {
+        let control = Rc::clone(self);
+        self.change(Work::new("making volume", &new.name), |changing| async move {
+            control.make_volume(&changing, new).await
+        })
+        .await
+    }
+
+    /// Whether a volume could be made, as far as that can be seen without making it; on which nodes of a cluster, by number.
+    ///
+    /// # Errors
+    /// As [`Control::create_volume`], but for what only its pool can say.
+    pub async fn check_volume(&self, new: &NewVolume) -> Result<Vec<u16>, ControlError> {
+        let name: VolumeName = new.name.parse()?;
+        if self.volume_named(name.as_str()).is_ok() {
+            return Err(ControlError::Exists { kind: "volume", name: name.into() });
+        }
+        whole_blocks(new.size, new.block_size)?;
+        if let Some(map) = &new.map {
+            self.place_for_new(map)?;
+        }
+        if let Some(placement) = &new.copies {
+            return self.check_placement(name, placement).await;
+        }
+        match &new.pool {
+            Some(pool) => self.pool_named(pool)?,
+            None => self.only_pool()?,
+        };
+        Ok(Vec::new())
+    }
+
+    async fn make_volume(&self, changing: &Changing, new: NewVolume) -> Result<VolumeId, ControlError> {
+        let name: VolumeName = new.name.parse()?;
+        if let Some(placement) = new.copies.clone() {
+            let _name = changing.hold([Thing::VolumeName(name.to_string())]).await?;
+            if self.volume_named(name.as_str()).is_ok() {
+                return Err(ControlError::Exists { kind: "volume", name: name.into() });
+            }
+            return self.make_replicated(changing, new, &placement).await;
+        }
+        let pool = match &new.pool {
+            Some(pool) => pool.clone(),
+            None => self.only_pool()?.name(),
+        };
+        let _name =
+            changing.hold([Thing::VolumeName(name.to_string()), Thing::VolumesOf(pool.clone())]).await?;
+        if self.volume_named(name.as_str()).is_ok() {
+            return Err(ControlError::Exists { kind: "volume", name: name.into() });
+        }
+        let pool = self.pool_named(&pool)?;
+        let physical_exponent = match (new.block_size, new.native_512) {
+            (BlockSize::B512, false) => 3,
+            _ => 0,
+        };
+        let capacity = whole_blocks(new.size, new.block_size)?;
+        if let Some(map) = &new.map {
+            // What can be known to fail does so before anything is made.
+            self.place_for_new(map)?;
+        }
+        let spec = VolumeSpec {
+            name: name.into(),
+            kind: new.kind,
+            block_size: new.block_size,
+            physical_exponent,
+            capacity,
+            slices: new.slices,
+            created: new.created,
+            id: None,
+            copy: None,
+        };
+        changing.waits_for(WaitsFor::Disks(pool.paths()));
+        let info = pool.create_volume(spec).await?;
+        let shown = self.show_new_volume(changing, &pool, &info, new.map).await;
+        if let Err(error) = shown {
+            self.take_back(changing, &pool, &info).await;
+            return Err(error);
+        }
+        Ok(info.id)
+    }
+
+    async fn show_new_volume(
+        &self,
+        changing: &Changing,
+        pool: &Pool,
+        info: &VolumeInfo,
+        map: Option<MapSpec>,
+    ) -> Result<(), ControlError> {
+        let _volume = changing.hold([Thing::Volume(info.id)]).await?;
+        self.open_new_volume(pool, info).await?;
+        let Some(map) = map else { return Ok(()) };
+        let _record = changing.hold([Thing::Record]).await?;
+        let place = self.place_for_new(&map)?;
+        self.change_access(changing, vec![place.taken_by(info.id)]).await
+    }
+
+    /// Deletes a volume that was made in vain.
+    async fn take_back(&self, changing: &Changing, pool: &Pool, info: &VolumeInfo) {
+        self.close_volume(changing, pool, info.id).await;
+        changing.waits_for(WaitsFor::Disks(pool.paths()));
+        if let Err(undo) = pool.delete_volume(info.id).await {
+            let error = &undo as &dyn std::error::Error;
+            tracing::error!(volume = info.name, error, "a volume that could not be shown was left");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Volumes that are deleted: out of all maps first, then off all cores, then from their pools.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use store::VolumeInfo;
+
+use super::super::change::{Changing, WaitsFor, Work};
+use super::super::turns::Thing;
+use super::super::{Control, ControlError};
+use crate::volume::VolumeId;
+
+impl Control {
+    /// Deletes a volume with all its data. `force`: its LUN maps, too. `target`: also this target, which was made with the
+    /// volume, if it is left without maps, alias and secret.
+    ///
+    /// # Errors
+    /// [`ControlError::Mapped`].
+    pub async fn delete_volume(
+        self: &Rc<Control>,
+        name: &str,
+        force: bool,
+        target: Option<&str>,
+    ) -> Result<(), ControlError> {
+        let (control, (pool, volume)) = (Rc::clone(self), self.volume_named(name)?);
+        let target = target.map(str::to_owned);
+        self.change(Work::new("deleting volume", &volume.name), |changing| async move {
+            let _volume = changing.hold([Thing::Volume(volume.id), Thing::VolumesOf(pool.name())]).await?;
+            let (pool, volume) = control.volume_still(&volume)?;
+            control.unmap_volume(&changing, &volume, force, target.as_deref()).await?;
+            if volume.copy.is_some() && control.is_recorded(volume.id).await? {
+                drop(_volume);
+                return control.delete_replicated(volume.id, &volume.name).await;
+            }
+            control.close_volume(&changing, &pool, volume.id).await;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            Ok(pool.delete_volume(volume.id).await?)
+        })
+        .await
+    }
+
+    /// Takes a volume that is to be deleted out of all maps, if that is allowed. The caller holds it, so that there will be
+    /// no more of them.
+    async fn unmap_volume(
+        &self,
+        changing: &Changing,
+        volume: &VolumeInfo,
+        force: bool,
+        target: Option<&str>,
+    ) -> Result<(), ControlError> {
+        if !force {
+            self.check_unmapped(volume.id, &volume.name)?;
+        }
+        let volumes = BTreeSet::from([volume.id]);
+        if self.unmapping(&volumes, target).is_empty() {
+            return Ok(());
+        }
+        let _record = changing.hold([Thing::Record]).await?;
+        // Others may have changed the targets until now.
+        self.change_access(changing, self.unmapping(&volumes, target)).await
+    }
+
+    pub(in crate::control) fn check_unmapped(&self, id: VolumeId, name: &str) -> Result<(), ControlError> {
+        let access = self.access();
+        let mut maps =
+            access.targets_of(id).flat_map(|target| target.maps.iter().map(move |map| (target, map)));
+        match maps.find(|(_, map)| map.volume == id) {
+            None => Ok(()),
+            Some((target, map)) => Err(ControlError::Mapped {
+                volume: name.to_owned(),
+                target: target.name.to_string(),
+                lun: map.lun,
+            }),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Volumes on all cores: opened when their pools are, and closed.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use base::{BlockCount, BlockSize};
+use proto::scsi::limits::AtomicWrites;
+use proto::scsi::{AccessState, LuConfig, LuState};
+use store::{Pool, PoolId, SliceSpec, Stripe, VolumeInfo};
+
+use super::super::change::{Changing, WaitsFor};
+use super::super::copies::Worth;
+use super::super::{Control, ControlError, CopyOpening};
+use crate::shard::{Shard, on_all_cores};
+use crate::unit::{Paths, Unit, identity};
+use crate::volume::{Slice, Volume, VolumeId};
+
+/// What cores need to open their parts of a volume.
+pub(in crate::control) struct Opening {
+    pool: PoolId,
+    id: VolumeId,
+    block_size: BlockSize,
+    blocks: BlockCount,
+    stripe: Stripe,
+    /// By core.
+    specs: Vec<Vec<SliceSpec>>,
+    config: LuConfig,
+    paths: Paths,
+    state: LuState,
+    /// If it is a copy: which, and what its content is worth.
+    copy: Option<(CopyOpening, Worth)>,
+}
+
+impl Control {
+    /// Opens all volumes of a pool on all cores. One that cannot be opened does not keep the others from it.
+    pub(in crate::control) async fn open_volumes(&self, pool: &Pool) {
+        let mut openings = Vec::new();
+        // A copy is opened when the cluster's record says what it is; without a cluster it is shown, and cannot be used.
+        let in_cluster = self.place().is_some();
+        for info in pool.volumes().into_iter().filter(|info| !(in_cluster && info.copy.is_some())) {
+            match self.opening(pool, &info, None) {
+                Ok(opening) => openings.push(opening),
+                Err(error) => {
+                    let cause = &error as &dyn std::error::Error;
+                    tracing::error!(volume = info.name, error = cause, "a volume is not served");
+                    self.unserved.borrow_mut().insert(info.id, error);
+                }
+            }
+        }
+        open_on_all_cores(openings).await;
+        let mut volumes: BTreeSet<VolumeId> = pool.volumes().iter().map(|volume| volume.id).collect();
+        if let Some(keeper) = self.keeper() {
+            keeper.bring_back(&volumes).await;
+            volumes.retain(|id| !keeper.is_aside(*id));
+        }
+        self.stop_expecting(volumes).await;
+    }
+
+    pub(super) async fn open_new_volume(&self, pool: &Pool, info: &VolumeInfo) -> Result<(), ControlError> {
+        let opening = self.opening(pool, info, None)?;
+        open_on_all_cores(vec![opening]).await;
+        Ok(())
+    }
+
+    pub(in crate::control) fn opening(
+        &self,
+        pool: &Pool,
+        info: &VolumeInfo,
+        copy: Option<(CopyOpening, Worth)>,
+    ) -> Result<Opening, ControlError> {
+        let durable = pool.lu_state(info.id)?;
+        // Without its reservations it would let in again whoever was fenced off.
+        let state = self
+            .state_set_aside(info.id)
+            .or_else(|| LuState::from_durable(&durable))
+            .ok_or_else(|| ControlError::LuStateUnreadable(info.name.clone()))?;
+        // What other nodes have, too, is served when the cluster says so.
+        let paths = if info.copy.is_some() { Paths::not_known() } else { Paths::only() };
+        let numbers = Shard::current().port_numbers();
+        Ok(Opening {
+            pool: pool.id(),
+            id: info.id,
+            block_size: info.block_size,
+            blocks: BlockCount(info.capacity.0 >> info.block_size.shift()),
+            stripe: info.stripe,
+            specs: self.specs_by_core(pool, info.id)?,
+            config: paths.in_config(info.id, &self.access(), numbers, &lu_config(info)),
+            paths,
+            state,
+            copy,
+        })
+    }
+
+    pub(super) fn specs_by_core(
+        &self,
+        pool: &Pool,
+        id: VolumeId,
+    ) -> Result<Vec<Vec<SliceSpec>>, ControlError> {
+        let cores = rt::cores();
+        (0..cores).map(|core| Ok(pool.volume_slices(id, rt::CoreId(core as u16), cores)?)).collect()
+    }
+
+    /// Takes the volumes of a pool off all cores.
+    pub(in crate::control) async fn close_volumes(&self, changing: &Changing, pool: &Pool) {
+        for volume in pool.volumes() {
+            self.close_volume(changing, pool, volume.id).await;
+        }
+    }
+
+    /// Takes a volume off all cores, when the commands that are at its disks have ended. Returns what its unit had agreed on
+    /// in the end.
+    pub(in crate::control) async fn close_volume(
+        &self,
+        changing: &Changing,
+        pool: &Pool,
+        id: VolumeId,
+    ) -> Option<LuState> {
+        self.unserved.borrow_mut().remove(&id);
+        changing.waits_for(WaitsFor::Commands(pool.paths()));
+        let states = on_all_cores(move || async move { Shard::current().remove_unit(id).await }).await;
+        states.into_iter().next().flatten()
+    }
+}
+
+/// One message a core, however many volumes there are.
+pub(in crate::control) async fn open_on_all_cores(openings: Vec<Opening>) {
+    let openings: Arc<[Opening]> = openings.into();
+    on_all_cores(move || {
+        let openings = Arc::clone(&openings);
+        async move {
+            for opening in openings.iter() {
+                open_here(opening).await;
+            }
+        }
+    })
+    .await;
+}
+
+async fn open_here(opening: &Opening) {
+    let shard = Shard::current();
+    let Some(disks) = shard.disks(opening.pool) else { return };
+    let specs = opening.specs[usize::from(rt::core().0)].iter().cloned();
+    let mut slices = Vec::new();
+    for layout in specs.map(|spec| spec.open(&disks)) {
+        let Some((copy, worth)) = &opening.copy else {
+            slices.push(Slice::new(layout));
+            continue;
+        };
+        let number = layout.index();
+        match Slice::open_copy(layout, copy.of_slice(number, opening.block_size, opening.stripe, *worth))
+            .await
+        {
+            Ok(slice) => {
+                if let (Some(copies), Some(copy)) = (shard.copies(), slice.copy()) {
+                    copies.add(Rc::clone(copy));
+                }
+                slices.push(slice);
+            }
+            // Its core answers for it as for a disk that is out of service.
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(volume = %opening.id, slice = number, error, "a slice's dirty map cannot be read");
+            }
+        }
+    }
+    let volume = Volume::new(opening.id, opening.block_size, opening.blocks, opening.stripe, slices);
+    let (config, paths) = (opening.config.clone(), opening.paths.clone());
+    let unit = Unit::new(Rc::new(volume), config, paths, opening.state.clone());
+    shard.add_unit(Rc::new(unit));
+}
+
+/// How a volume shows itself over SCSI, but for the ways that lead to it.
+fn lu_config(info: &VolumeInfo) -> LuConfig {
+    LuConfig {
+        identity: identity(info.id),
+        block_size: info.block_size,
+        physical_exponent: info.physical_exponent,
+        blocks: BlockCount(info.capacity.0 >> info.block_size.shift()),
+        unmap: true,
+        solid_state: true,
+        read_only: false,
+        // A power cut may tear a write in place at any sector: nothing to promise.
+        atomic: AtomicWrites::default(),
+        port_groups: Vec::new(),
+        unlisted: AccessState::Unavailable,
+        shared: info.copy.is_some(),
+    }
+}
