@@ -1,0 +1,173 @@
+//! What other nodes ask this one for: copies that it is to make, delete and enlarge, and what it is to tell.
+
+use std::rc::Rc;
+
+use base::{BlockSize, ByteLen};
+use replica::Epoch;
+use store::{CopyOf, CopyState, Pool, VolumeKind, VolumeSpec};
+
+use super::super::change::{WaitsFor, Work};
+use super::super::passing::carry_out_here;
+use super::super::turns::Thing;
+use super::super::{Control, ControlError};
+use crate::copies::{Answer, Ask, Keeper, NewCopy};
+use crate::shard::Shard;
+use crate::volume::VolumeId;
+
+impl Control {
+    /// Does what another node asks for.
+    pub(crate) async fn carry_out_ask(self: Rc<Control>, ask: Ask) -> Result<Answer, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        match ask {
+            Ask::MakeCopy(copy) => self.make_copy(copy).await?,
+            Ask::DropCopy { id } => self.drop_copy(&id).await?,
+            Ask::GrowCopy { id, size } => self.grow_copy(&id, ByteLen(size)).await?,
+            Ask::TellUnit { id, epoch } => {
+                let told = VolumeId::parse(&id).and_then(|id| keeper.tell(id, Epoch(epoch)));
+                return Ok(Answer::Unit(told.map(Box::new)));
+            }
+            Ask::InstallUnit { id, epoch, expected, agreed } => {
+                let Some(id) = VolumeId::parse(&id) else { return Ok(Answer::Taken(false)) };
+                return Ok(Answer::Taken(keeper.install(id, Epoch(epoch), expected, *agreed).await));
+            }
+            Ask::HasAddress { address } => return Ok(Answer::Has(self.floating().has(address))),
+            Ask::Show { what } => {
+                let show = Shard::current().config().show.clone();
+                return Ok(Answer::Shown(show.show(self, what).await));
+            }
+            Ask::CarryOut { volume, revision, request } => {
+                let done = self.carry_out_for(&keeper, &volume, revision, request).await;
+                return Ok(Answer::CarriedOut(done));
+            }
+            Ask::CarryOutHere { revision, request } => {
+                return Ok(Answer::CarriedOut(carry_out_here(&keeper, revision, request).await));
+            }
+            Ask::KnowsForks => {}
+            Ask::YieldToFork { id, epoch } => self.yield_to_fork(&id, epoch).await?,
+            Ask::CanServeFork { id, epoch } => self.can_serve_fork(&id, epoch).await?,
+            Ask::Digests { id, slice, offset, len } => {
+                let (_, info) = self.volume_named(&id)?;
+                let found = crate::copies::digests(info.id, slice, offset, len).await;
+                let found = found.ok_or(ControlError::Internal("the copy cannot be read"))?;
+                return Ok(Answer::Digests(found));
+            }
+        }
+        Ok(Answer::Done { incarnation: keeper.incarnation().0 })
+    }
+
+    async fn make_copy(self: &Rc<Control>, copy: NewCopy) -> Result<(), ControlError> {
+        let strange = |field| ControlError::Invalid {
+            field,
+            reason: "another node asked for what this one does not know",
+        };
+        let keeper = self.keeper_or_why_not()?;
+        let id = VolumeId::parse(&copy.id).ok_or(strange("volume"))?;
+        let state = if copy.blank { CopyState::Blank } else { CopyState::Trusted { epoch: 1 } };
+        let spec = VolumeSpec {
+            name: copy.name.clone(),
+            kind: if copy.ram { VolumeKind::Ram } else { VolumeKind::Thick },
+            block_size: BlockSize::from_bytes(copy.block_bytes).ok_or(strange("block size"))?,
+            physical_exponent: copy.physical_exponent,
+            capacity: base::ByteLen(copy.size),
+            slices: Some(copy.slices),
+            created: copy.created,
+            id: Some(id),
+            copy: Some(CopyOf { cluster: store::ClusterId(keeper.cluster().0), slot: copy.slot, state }),
+        };
+        let control = Rc::clone(self);
+        self.change(Work::new("making a copy of volume", &copy.name), |changing| async move {
+            let pool = match copy.pool {
+                Some(pool) => pool,
+                None => control.only_pool()?.name(),
+            };
+            let _name = changing.hold([Thing::Volume(id), Thing::VolumesOf(pool.clone())]).await?;
+            let pool = control.pool_named(&pool)?;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            if control.has_made_already(&keeper, &pool, &spec).await? {
+                return Ok(());
+            }
+            control.being_made.borrow_mut().insert(id);
+            let made = pool.create_volume(spec).await;
+            if made.is_err() {
+                control.being_made.borrow_mut().remove(&id);
+            }
+            Ok(made.map(drop)?)
+        })
+        .await
+    }
+
+    /// Whether this very copy was made before, and the answer was lost; one that was made otherwise in vain is deleted.
+    async fn has_made_already(
+        &self,
+        keeper: &Keeper,
+        pool: &Pool,
+        spec: &VolumeSpec,
+    ) -> Result<bool, ControlError> {
+        let (Some(id), Some(copy)) = (spec.id, spec.copy) else { return Ok(false) };
+        if copy.state != CopyState::Blank {
+            return Ok(false);
+        }
+        if keeper.volume(id).is_some_and(|volume| volume.entry.copy_on(keeper.me()).is_some()) {
+            return Err(ControlError::HasCopy { volume: spec.name.clone(), node: keeper.me().0 });
+        }
+        for (other, info) in self.copies_of(id) {
+            if info.copy.is_none_or(|kept| kept.state != CopyState::Blank) {
+                return Err(ControlError::OldCopy { volume: info.name, pool: other.name() });
+            }
+            let same = other.id() == pool.id()
+                && info.copy == spec.copy
+                && (info.name.as_str(), info.kind, info.capacity, info.stripe.slices())
+                    == (spec.name.as_str(), spec.kind, spec.capacity, spec.slices.unwrap_or_default());
+            if same {
+                self.being_made.borrow_mut().insert(id);
+                return Ok(true);
+            }
+            other.delete_volume(id).await?;
+        }
+        Ok(false)
+    }
+
+    pub(in crate::control) async fn drop_copy(self: &Rc<Control>, id: &str) -> Result<(), ControlError> {
+        let (control, id) = (Rc::clone(self), id.to_owned());
+        self.change(Work::new("deleting a copy of volume", &id), |changing| async move {
+            let Ok((pool, info)) = control.volume_named(&id) else { return Ok(()) };
+            let _volume = changing.hold([Thing::Volume(info.id), Thing::VolumesOf(pool.name())]).await?;
+            let Some(copy) = info.copy else {
+                return Err(ControlError::Internal("a volume that no other node has was to be deleted"));
+            };
+            // What was written here alone is somebody's to give up.
+            if control.keeper().is_some_and(|keeper| keeper.has_fork(info.id)) {
+                return Err(ControlError::Forked(info.name));
+            }
+            let known = control.keeper().and_then(|keeper| Some((keeper.volume(info.id)?, keeper.me())));
+            // Of a volume that is in use only what was to be a copy of it and has never been one.
+            if known.is_some_and(|(volume, me)| {
+                volume.entry.copy_on(me).is_some() || copy.state != CopyState::Blank
+            }) {
+                return Err(ControlError::Internal("a volume that is in use was to be deleted"));
+            }
+            control.being_made.borrow_mut().remove(&info.id);
+            control.close_volume(&changing, &pool, info.id).await;
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            Ok(pool.delete_volume(info.id).await?)
+        })
+        .await
+    }
+
+    /// Makes this node's copy of a volume as large as the volume is about to be. Nobody sees it yet.
+    async fn grow_copy(self: &Rc<Control>, id: &str, size: ByteLen) -> Result<(), ControlError> {
+        let (control, (pool, before)) = (Rc::clone(self), self.volume_named(id)?);
+        self.change(Work::new("growing the copy of volume", &before.name), |changing| async move {
+            let _volume = changing.hold([Thing::Volume(before.id), Thing::VolumesOf(pool.name())]).await?;
+            let (pool, before) = control.volume_still(&before)?;
+            if before.capacity >= size {
+                return Ok(());
+            }
+            changing.waits_for(WaitsFor::Disks(pool.paths()));
+            pool.grow_volume(before.id, size).await?;
+            changing.waits_for(WaitsFor::Cores);
+            control.grow_slices(&pool, before.id).await
+        })
+        .await
+    }
+}

@@ -1,0 +1,156 @@
+//! The copy of a volume that this node has: opened when the cluster's record says what it is, and closed.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{BlockSize, ByteLen};
+use replica::{Incarnation, Slot};
+use store::{CopyState, Pool, Stripe, VolumeInfo, VolumeKind};
+
+use super::super::Control;
+use super::super::change::Work;
+use super::super::volumes::open_on_all_cores;
+use crate::copies::{Address, Copies, SliceCopy};
+use crate::shard::on_all_cores;
+use crate::volume::VolumeId;
+
+/// How often it is looked whether the map of a new copy is on its disk.
+const MAP_WRITTEN_EVERY: Duration = Duration::from_millis(100);
+
+/// How a copy on this node is to be opened.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyOpening {
+    /// The volume's number in the cluster.
+    pub number: u32,
+    /// Which copy this is.
+    pub me: Slot,
+    /// Since when: [`crate::copies::CopyEntry::made`].
+    pub made: u64,
+    /// The volume's capacity.
+    pub size: ByteLen,
+    /// This life of the node.
+    pub incarnation: Incarnation,
+    /// The copy is in sync in this very life: it was made in it.
+    pub new: bool,
+}
+
+impl CopyOpening {
+    /// How a slice of it is to be opened.
+    pub(in crate::control) fn of_slice(
+        &self,
+        slice: u16,
+        block_size: BlockSize,
+        stripe: Stripe,
+        worth: Worth,
+    ) -> crate::copies::Opening {
+        crate::copies::Opening {
+            address: Address { volume: self.number, slice },
+            me: self.me,
+            incarnation: self.incarnation,
+            block_bytes: block_size.bytes(),
+            stripe,
+            size: self.size,
+            blank: worth.blank,
+            untrusted: worth.untrusted,
+        }
+    }
+}
+
+/// What the content of a copy is worth when it is opened.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::control) struct Worth {
+    /// Nothing: all of it is to be copied.
+    pub blank: bool,
+    /// And its pool is to be told first that from now on its map says so.
+    pub untrusted: bool,
+}
+
+impl Control {
+    /// Opens this node's copy of a volume, if its pool is open. Says whether what its disk holds is to be trusted no more.
+    pub(crate) async fn open_copy(self: &Rc<Control>, id: VolumeId, copy: CopyOpening) -> Option<bool> {
+        let keeper = self.keeper()?;
+        let entry = keeper.volume(id)?.entry;
+        let (_, known) = entry.copy_on(keeper.me())?;
+        let mut kept = self.copies_of(id);
+        kept.retain(|(_, info)| info.copy.is_some_and(|kept| known.is_kept_as(&kept)));
+        // One that is blank may be an older one.
+        kept.sort_by_key(|(_, info)| info.copy.is_some_and(|kept| kept.state == CopyState::Blank));
+        let (pool, kept) = kept.into_iter().next()?;
+        // It may have been made larger before the volume was.
+        let info = VolumeInfo { capacity: copy.size.min(kept.capacity), ..kept };
+        self.being_made.borrow_mut().remove(&id);
+        let untrusted = info.copy.as_ref()?.state == CopyState::Blank;
+        let blank = untrusted || !copy.new && info.kind == VolumeKind::Ram;
+        match self.opening(&pool, &info, Some((copy, Worth { blank, untrusted }))) {
+            Ok(opening) => {
+                self.unserved.borrow_mut().remove(&id);
+                open_on_all_cores(vec![opening]).await;
+                if self.is_set_aside(id) {
+                    self.stop_expecting(BTreeSet::from([id])).await;
+                }
+                self.shown_paths.borrow_mut().remove(&id);
+                self.announce_volumes().await;
+                if untrusted {
+                    rt::spawn(Rc::clone(self).trust_copy(pool, id, copy)).detach();
+                }
+                Some(blank)
+            }
+            Err(error) => {
+                let cause = &error as &dyn std::error::Error;
+                tracing::error!(volume = info.name, error = cause, "a copy is not served");
+                self.unserved.borrow_mut().insert(id, error);
+                None
+            }
+        }
+    }
+
+    /// Once the disk has all of a blank copy's map, which says that all is to be copied, the map may be trusted; and only then is anything copied:
+    /// a copy in sync must never be blank after a restart.
+    async fn trust_copy(self: Rc<Control>, pool: Pool, id: VolumeId, copy: CopyOpening) {
+        let number = copy.number;
+        loop {
+            let written = on_all_cores(move || async move {
+                let slices = Copies::current().slices_of(number);
+                (slices.len(), slices.iter().all(|slice| slice.map_is_written()))
+            })
+            .await;
+            let slices: usize = written.iter().map(|(count, _)| count).sum();
+            if slices == 0 {
+                return;
+            }
+            if written.iter().all(|(_, written)| *written) {
+                break;
+            }
+            rt::sleep(MAP_WRITTEN_EVERY).await;
+        }
+        if let Err(error) = pool.set_copy(id, CopyState::Trusted { epoch: copy.made }).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(volume = %id, error, "a new copy cannot be begun: its pool does not take changes");
+            return;
+        }
+        on_all_cores(move || async move {
+            Copies::current().slices_of(number).iter().for_each(SliceCopy::trust);
+        })
+        .await;
+    }
+
+    /// This node has no copy of the volume any more: it is not served.
+    pub(crate) async fn close_copy(self: &Rc<Control>, id: VolumeId) {
+        let control = Rc::clone(self);
+        let closed =
+            self.change(Work::new("closing the copy of volume", &id.to_string()), |changing| async move {
+                if let Ok((pool, _)) = control.volume_named(&id.to_string()) {
+                    control.close_volume(&changing, &pool, id).await;
+                }
+                control.shown_paths.borrow_mut().remove(&id);
+                if let Some(keeper) = control.keeper() {
+                    keeper.closed(id).await;
+                }
+                Ok(())
+            });
+        if let Err(error) = closed.await {
+            tracing::warn!(volume = %id, %error, "a copy could not be closed");
+        }
+    }
+}
