@@ -3,6 +3,9 @@
 //!
 //! The record says who is in sync; it is followed in order. A copy acts in a configuration when [`replica::Membership`] says that it may, all slices
 //! of it alike; only then is the record's revision *applied*, which is what leases are given and counted by. Heartbeats are requests for leases.
+//!
+//! Here is what it knows, and what others ask of the record. How it follows and acts: [`following`]. What comes from other nodes: [`frames`]. By which nodes
+//! hosts reach volumes: [`paths`].
 
 mod agreement;
 mod beat;
@@ -11,13 +14,16 @@ mod cuts;
 mod doubt;
 mod engine;
 mod error;
+mod following;
 mod fork;
+mod frames;
 mod lasting;
 mod leaving;
 mod linked;
 mod listing;
 mod lives;
 mod opening;
+mod paths;
 mod proposals;
 mod questions;
 mod syncs;
@@ -26,14 +32,12 @@ mod telling;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use base::{ByteLen, Instant};
-use cluster::{Event, Everything, Outcome, Store, Transaction, Watch};
-use link::{ClusterId, Frame, Link, Links};
-use proto::scsi::AccessState;
-use replica::{Activation, Config, Incarnation, Membership, NodeId, Revision, SILENCE_MAX, Slot, Steward};
+use base::Instant;
+use cluster::{Everything, Outcome, Store, Transaction, Watch};
+use link::{ClusterId, Link, Links};
+use replica::{Config, Incarnation, Membership, NodeId, Revision, Slot, Steward};
 use rt::sync::{Notify, Semaphore, Sender};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -52,23 +56,11 @@ pub use self::lasting::Lasting;
 use self::lasting::Outside;
 pub use self::syncs::Counted;
 use self::syncs::Syncs;
-use super::SliceCopy;
 use super::ask::Answer;
-use super::core::{Copies, on_every_core};
-use super::entry::{
-    LINK_ROLES, LinkRoles, NODES, NodeEntry, VOLUMES, VolumeEntry, link_roles_key, maintenance_key, peer,
-};
-use super::message::{self, Heartbeat, Said};
+use super::core::Copies;
+use super::entry::{NODES, NodeEntry, VolumeEntry, maintenance_key};
 use super::progress::CopySync;
-use super::strategy::{ForkRecord, StrategyEntry, strategy_key};
-use crate::control::{Control, show_capacity};
-use crate::parts;
-use crate::port_numbers::NodeNumber;
-use crate::shard::on_all_cores;
-use crate::unit::{Paths, Way};
-
-/// How often it is thought over what is to become of volumes.
-const STEWARD_EVERY: Duration = Duration::from_millis(50);
+use super::strategy::{ForkRecord, StrategyEntry};
 
 /// How long a new volume takes to serve at most, where all is well, and how often it is looked at.
 const SERVES_WITHIN: Duration = Duration::from_secs(3);
@@ -380,58 +372,6 @@ impl Keeper {
         self.is_heard(rt::now(), node)
     }
 
-    /// The ways to some of the volumes that have an open copy here, those behind `after`; and where the next turn of this core goes on, if there may be more.
-    pub fn some_paths(&self, after: Option<VolumeId>) -> (Vec<(VolumeId, Paths)>, Option<VolumeId>) {
-        let mut some = Vec::new();
-        let next = parts::look_at_some(&mut self.volumes.borrow_mut(), after, |id, kept| {
-            if kept.open {
-                some.push((id, self.paths_to(kept)));
-            }
-        });
-        (some, next)
-    }
-
-    /// The ways to one of them.
-    pub fn paths_of(&self, id: VolumeId) -> Option<Paths> {
-        self.volumes.borrow().get(&id).filter(|kept| kept.open).map(|kept| self.paths_to(kept))
-    }
-
-    /// As this node acts. Hosts count on it: of a node through which the volume is said to be unavailable nothing takes effect any more.
-    fn paths_to(&self, kept: &Kept) -> Paths {
-        // Its disk and its links have more to do: as long as there is another, hosts are better served there.
-        let others_serve = kept.membership.active().is_some_and(|config| config.in_sync().len() > 1);
-        let way = |serves: bool, node: NodeId| match serves {
-            false => AccessState::Unavailable,
-            true if others_serve && self.is_source(kept.entry.number, node) => {
-                AccessState::ActiveNonOptimized
-            }
-            true => AccessState::ActiveOptimized,
-        };
-        let acts = kept.membership.active().is_some_and(|config| self.is_in_sync(kept, config));
-        let named = kept.membership.newest().is_some_and(|config| self.is_in_sync(kept, config));
-        let others = kept.entry.copies.iter().filter(|copy| copy.slot as usize != kept.slot.index());
-        let others = others.filter_map(|copy| {
-            let number = NodeNumber::new(copy.node.into())?;
-            let slot = copy.slot()?;
-            let serves = |config: &Config| config.in_sync().contains(slot);
-            // Before this node acts by anything it says what the record says.
-            let config = kept.membership.active().or(kept.membership.newest());
-            Some((number, Way::new(way(config.is_some_and(serves), NodeId(copy.node)))))
-        });
-        let serves = acts && named && kept.agreement.known && !kept.held;
-        let own = kept.doubt.state().filter(|_| serves).unwrap_or_else(|| way(serves, self.me()));
-        Paths { own: Way::new(own), others: others.collect() }
-    }
-
-    fn serves(&self, now: Instant, kept: &Kept) -> bool {
-        !kept.held
-            && kept.membership.active().is_some_and(|config| {
-                let others = config.members().without(kept.slot);
-                let nodes = others.iter().filter_map(|slot| config.copy(slot)).map(|copy| copy.node);
-                self.is_in_sync(kept, config) && self.copies.holds_all(now, nodes)
-            })
-    }
-
     /// Whether the configuration has the copy here as a member, in this life.
     fn is_member(&self, kept: &Kept, config: &Config) -> bool {
         config.has_member(kept.slot, self.copies.incarnation())
@@ -442,141 +382,6 @@ impl Keeper {
         config.in_sync_incarnation(kept.slot) == Some(self.copies.incarnation())
     }
 
-    async fn follow(self: Rc<Self>, mut watch: Watch) {
-        loop {
-            match watch.next().await {
-                Ok(Event::Everything(everything)) => {
-                    let before = self.record.replace((*everything).clone());
-                    let keys: BTreeSet<String> =
-                        before.entries.keys().chain(everything.entries.keys()).cloned().collect();
-                    // What was there when this node began to follow is no news.
-                    if !before.entries.is_empty() {
-                        let was = keys.iter().map(|key| (key.clone(), before.entries.get(key).cloned()));
-                        self.tell_changes(was.collect());
-                    }
-                    self.act_by(keys, everything.revision).await;
-                }
-                Ok(Event::Change(change)) => {
-                    let before = self.values_at(change.writes.iter().map(|(key, _)| key));
-                    self.record.borrow_mut().change(&change);
-                    self.tell_changes(before);
-                    let keys = change.writes.iter().map(|(key, _)| key.clone()).collect();
-                    self.act_by(keys, change.revision).await;
-                }
-                Err(error) => {
-                    if !self.stopping.get() {
-                        tracing::error!(%error, "the cluster's record cannot be followed any more: restart the node");
-                    }
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Has everything act by what the record says at these keys.
-    async fn act_by(self: &Rc<Self>, keys: BTreeSet<String>, revision: cluster::Revision) {
-        let revision = Revision(revision.0);
-        self.copies.set_known(revision);
-        if keys.iter().any(|key| key.starts_with(NODES) || key.starts_with(LINK_ROLES)) {
-            self.learn_nodes();
-        }
-        for key in keys.iter().filter(|key| key.starts_with(VOLUMES)) {
-            self.learn_volume(key).await;
-        }
-        self.learn_splits(&keys).await;
-        self.keep_paused().await;
-        self.open_volumes_soon();
-        self.activate().await;
-        // Outside it stops at once; and a member may go on in the epoch before: nothing can end without it.
-        on_every_core(move || Copies::current().set_applied(revision));
-        if let Some(control) = Control::try_current() {
-            control.act_by_cluster(&keys).await;
-        }
-        self.show_paths().await;
-        self.applied.notify();
-        self.work.notify();
-    }
-
-    fn learn_nodes(&self) {
-        let entries: Vec<NodeEntry> = self.list(NODES);
-        if !entries.iter().any(|entry| NodeId(entry.id) == self.me()) {
-            // It has joined, and does not know the record yet: those that it was told of are all it has.
-            return;
-        }
-        let peers =
-            entries.iter().map(|entry| peer(entry.id, &entry.addresses, &self.link_roles(NodeId(entry.id))));
-        self.links.set_peers(peers.collect());
-    }
-
-    /// What a node's addresses are kept for.
-    pub fn link_roles(&self, node: NodeId) -> LinkRoles {
-        self.get::<LinkRoles>(&link_roles_key(node)).map(|(roles, _)| roles).unwrap_or_default()
-    }
-
-    async fn learn_volume(self: &Rc<Self>, key: &str) {
-        let Some(id) = key.strip_prefix(VOLUMES).and_then(VolumeId::parse) else { return };
-        let found = self.get::<VolumeEntry>(key);
-        let here = found.and_then(|(entry, revision)| {
-            let (slot, copy) = entry.copy_on(self.me())?;
-            let made = copy.made;
-            Some((entry, revision, slot, made))
-        });
-        let Some((entry, revision, slot, made)) = here else { return self.forget(id).await };
-        let Some(config) = entry.config(Revision(revision.0)) else {
-            tracing::error!(
-                key,
-                "an entry of the cluster's record cannot be read: the volume stays as it was"
-            );
-            return;
-        };
-        if self.volumes.borrow().get(&id).is_some_and(|kept| (kept.slot, kept.made) != (slot, made)) {
-            // It was taken off this node and put there again while nobody told this node so.
-            self.forget(id).await;
-        }
-        let mut volumes = self.volumes.borrow_mut();
-        let life = self.copies.incarnation();
-        let kept = volumes.entry(id).or_insert_with(|| Kept {
-            entry: entry.clone(),
-            revision,
-            slot,
-            made,
-            membership: Membership::new(slot, life),
-            steward: Steward::new(rt::now(), slot, life, SILENCE_MAX),
-            blank: false,
-            open: false,
-            opened: rt::now(),
-            reopens: false,
-            forgets: false,
-            failed: false,
-            shown: entry.size,
-            proposing: false,
-            agreement: Agreement::new(false),
-            doubt: Doubt::default(),
-            led: None,
-            held: false,
-            strategy_key: strategy_key(id),
-        });
-        tracing::info!(
-            volume = entry.name,
-            epoch = entry.epoch,
-            reason = entry.reason,
-            "who is in sync has changed"
-        );
-        for copy in &entry.copies {
-            if let Some(slot) = copy.slot()
-                && kept.entry.copy_in(slot).is_none_or(|before| before.node != copy.node)
-            {
-                kept.steward.forget(slot);
-            }
-        }
-        (kept.entry, kept.revision, kept.proposing) = (entry, revision, false);
-        if self.forks.allow(id, slot, &config) {
-            // What was held until the record says so is not in sync by now.
-            kept.held &= self.forks.has(id) || config.in_sync().contains(slot);
-            kept.membership.learn(config);
-        }
-    }
-
     /// Whether the node is to be stopped: it has no copy in sync then.
     pub fn is_in_maintenance(&self, node: NodeId) -> bool {
         self.record.borrow().entries.contains_key(&maintenance_key(node))
@@ -585,177 +390,6 @@ impl Keeper {
     /// Since when it is, in seconds since 1970; `None`: it is not, or a version began it that did not note the time.
     pub fn maintenance_since(&self, node: NodeId) -> Option<u64> {
         self.get::<serde_json::Value>(&maintenance_key(node))?.0.as_u64()
-    }
-
-    /// Has copies act in what they may act in now.
-    async fn activate(self: &Rc<Self>) {
-        self.acting.acquire(1).await;
-        let now = rt::now();
-        let mut due: Vec<(u32, ByteLen, Activation)> = Vec::new();
-        let mut grown: Vec<(VolumeId, ByteLen)> = Vec::new();
-        {
-            let leases = self.copies.leases();
-            let mut volumes = self.volumes.borrow_mut();
-            // Of one that is closed for a while no slice hears of it.
-            for (id, kept) in volumes.iter_mut().filter(|(_, kept)| kept.open || kept.reopens) {
-                if let Some(activation) = kept.membership.poll(now, &leases) {
-                    let size = ByteLen(kept.entry.size);
-                    due.push((kept.entry.number, size, activation));
-                    if kept.shown != size.0 {
-                        kept.shown = size.0;
-                        grown.push((*id, size));
-                    }
-                }
-            }
-        }
-        if !due.is_empty() {
-            let due: Arc<[(u32, ByteLen, Activation)]> = due.into();
-            on_all_cores(move || {
-                let due = Arc::clone(&due);
-                async move {
-                    let copies = Copies::current();
-                    for (volume, size, activation) in due.iter() {
-                        for copy in copies.slices_of(*volume) {
-                            copy.grow(*size);
-                            copy.activate(activation.clone());
-                        }
-                    }
-                }
-            })
-            .await;
-            self.learn_agreements();
-        }
-        for (id, size) in grown {
-            show_capacity(id, size).await;
-        }
-        self.acting.release(1);
-    }
-
-    /// Acts when leases have run out, and proposes.
-    async fn guard(self: Rc<Self>) {
-        let mut look_at = rt::now();
-        while !self.stopping.get() {
-            let now = rt::now();
-            let due = self.due();
-            if due.is_some_and(|due| due <= now) {
-                self.activate().await;
-                self.open_volumes_soon();
-                self.show_paths().await;
-            }
-            if look_at <= now {
-                look_at = now + STEWARD_EVERY;
-                self.tell_nodes(now);
-                self.tell_record(now);
-                self.look_at_leases().await;
-                self.propose().await;
-                self.look_at_forks();
-                if self.look_at_sources(rt::now()) {
-                    self.show_paths().await;
-                }
-            }
-            let next = due.filter(|due| *due > now).map_or(look_at, |due| due.min(look_at));
-            let _ = rt::timeout(next.since(rt::now()), self.work.notified()).await;
-        }
-    }
-
-    fn due(&self) -> Option<Instant> {
-        let leases = self.copies.leases();
-        self.volumes
-            .borrow()
-            .values()
-            .filter(|kept| kept.open || kept.reopens)
-            .filter_map(|kept| kept.membership.due(&leases))
-            .min()
-    }
-
-    /// Tells units by which nodes they are reached and how.
-    async fn show_paths(&self) {
-        if let Some(control) = Control::try_current() {
-            control.show_paths_of_copies().await;
-        }
-    }
-
-    /// A control link is up.
-    pub(super) fn link_up(&self, link: Rc<Link>) {
-        let peer = link.name().peer;
-        // Before any lease that is given over it.
-        self.say_forks(&link);
-        {
-            let mut peers = self.peers.borrow_mut();
-            let state = peers.entry(peer).or_default();
-            (state.link, state.word) = (Some(Rc::clone(&link)), None);
-        }
-        // What was said last may have gone by a network that has fallen silent: the other one counts.
-        if !self.stopping.get() {
-            self.ask_for_leases(&[link]);
-        }
-    }
-
-    /// A control link broke; gives it.
-    pub(super) fn link_down(&self, node: NodeId) -> Option<Rc<Link>> {
-        let link = self.peers.borrow_mut().get_mut(&node).and_then(|peer| peer.link.take());
-        // Who waits for its answer learns that none comes.
-        self.questions.borrow_mut().retain(|_, (asked, _)| *asked != node);
-        self.engine.unreachable(node);
-        link
-    }
-
-    /// A process that was this life of the other node is dead, for certain: nobody waits for it any more.
-    pub(super) fn handle_death(self: &Rc<Self>, of: NodeId, life: Incarnation) {
-        tracing::warn!(node = %of, incarnation = life.0, "the process of another node has died");
-        self.note_death(of);
-        self.note_end_of(of, life);
-        self.copies.with_leases(|leases| leases.handle_death(of, life));
-        for kept in self.volumes.borrow_mut().values_mut() {
-            if let Some((slot, _)) = kept.entry.copy_on(of) {
-                kept.steward.handle_death(slot, life);
-            }
-        }
-        self.engine.died(of);
-        let keeper = Rc::clone(self);
-        rt::spawn(async move { keeper.propose().await }).detach();
-        // A configuration without it may be there already, and have waited for its leases.
-        self.work.notify();
-    }
-
-    /// Sends the record's own message; lost without a link.
-    pub fn send_record(&self, to: NodeId, bytes: Vec<u8>) {
-        let link = self.peers.borrow().get(&to).and_then(|peer| peer.link.clone());
-        if let Some(link) = link {
-            link.send(message::frame(message::RECORD, 0, bytes));
-        }
-    }
-
-    /// A frame of a control link.
-    pub(super) fn frame(self: &Rc<Self>, link: &Rc<Link>, frame: Frame) {
-        let from = link.name().peer;
-        match frame.kind {
-            message::HEARTBEAT => match Heartbeat::parse(&frame.head) {
-                Some(heartbeat) => {
-                    let Said { clock, reached } = message::said_in(&frame);
-                    if let Some(clock) = clock {
-                        self.copies.hear_clock(clock);
-                    }
-                    self.handle_heartbeat(link, heartbeat, reached);
-                }
-                None => link.close("it sent a heartbeat that cannot be read"),
-            },
-            message::RECORD => self.engine.deliver(from, frame.head),
-            message::ASK => {
-                let (keeper, link) = (Rc::clone(self), Rc::clone(link));
-                rt::spawn(async move { keeper.answer(&link, frame).await }).detach();
-            }
-            message::ANSWER => self.handle_answer(from, &frame),
-            message::SYNCS => self.handle_syncs(rt::now(), from, &frame),
-            message::FORKS => self.handle_forks(from, &frame),
-            message::LEAVING => {
-                let life = link.peer_incarnation();
-                self.peers.borrow_mut().entry(from).or_default().leaving = Some(life);
-                on_every_core(|| Copies::current().slices().iter().for_each(SliceCopy::settle));
-                self.work.notify();
-            }
-            _ => link.close("it sent a frame of a kind that does not exist"),
-        }
     }
 }
 

@@ -1,0 +1,243 @@
+//! Follows the cluster's record, has the copies here act by it, and looks again and again whether leases have run out and what is to become of volumes.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{ByteLen, Instant};
+use cluster::{Event, Watch};
+use replica::{Activation, Membership, NodeId, Revision, SILENCE_MAX, Steward};
+use store::VolumeId;
+
+use super::super::core::{Copies, on_every_core};
+use super::super::entry::{
+    LINK_ROLES, LinkRoles, NODES, NodeEntry, VOLUMES, VolumeEntry, link_roles_key, peer,
+};
+use super::super::strategy::strategy_key;
+use super::agreement::Agreement;
+use super::doubt::Doubt;
+use super::{Keeper, Kept};
+use crate::control::{Control, show_capacity};
+use crate::shard::on_all_cores;
+
+/// How often it is thought over what is to become of volumes.
+const STEWARD_EVERY: Duration = Duration::from_millis(50);
+
+impl Keeper {
+    pub(super) async fn follow(self: Rc<Self>, mut watch: Watch) {
+        loop {
+            match watch.next().await {
+                Ok(Event::Everything(everything)) => {
+                    let before = self.record.replace((*everything).clone());
+                    let keys: BTreeSet<String> =
+                        before.entries.keys().chain(everything.entries.keys()).cloned().collect();
+                    // What was there when this node began to follow is no news.
+                    if !before.entries.is_empty() {
+                        let was = keys.iter().map(|key| (key.clone(), before.entries.get(key).cloned()));
+                        self.tell_changes(was.collect());
+                    }
+                    self.act_by(keys, everything.revision).await;
+                }
+                Ok(Event::Change(change)) => {
+                    let before = self.values_at(change.writes.iter().map(|(key, _)| key));
+                    self.record.borrow_mut().change(&change);
+                    self.tell_changes(before);
+                    let keys = change.writes.iter().map(|(key, _)| key.clone()).collect();
+                    self.act_by(keys, change.revision).await;
+                }
+                Err(error) => {
+                    if !self.stopping.get() {
+                        tracing::error!(%error, "the cluster's record cannot be followed any more: restart the node");
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Has everything act by what the record says at these keys.
+    async fn act_by(self: &Rc<Self>, keys: BTreeSet<String>, revision: cluster::Revision) {
+        let revision = Revision(revision.0);
+        self.copies.set_known(revision);
+        if keys.iter().any(|key| key.starts_with(NODES) || key.starts_with(LINK_ROLES)) {
+            self.learn_nodes();
+        }
+        for key in keys.iter().filter(|key| key.starts_with(VOLUMES)) {
+            self.learn_volume(key).await;
+        }
+        self.learn_splits(&keys).await;
+        self.keep_paused().await;
+        self.open_volumes_soon();
+        self.activate().await;
+        // Outside it stops at once; and a member may go on in the epoch before: nothing can end without it.
+        on_every_core(move || Copies::current().set_applied(revision));
+        if let Some(control) = Control::try_current() {
+            control.act_by_cluster(&keys).await;
+        }
+        self.show_paths().await;
+        self.applied.notify();
+        self.work.notify();
+    }
+
+    fn learn_nodes(&self) {
+        let entries: Vec<NodeEntry> = self.list(NODES);
+        if !entries.iter().any(|entry| NodeId(entry.id) == self.me()) {
+            // It has joined, and does not know the record yet: those that it was told of are all it has.
+            return;
+        }
+        let peers =
+            entries.iter().map(|entry| peer(entry.id, &entry.addresses, &self.link_roles(NodeId(entry.id))));
+        self.links.set_peers(peers.collect());
+    }
+
+    /// What a node's addresses are kept for.
+    pub fn link_roles(&self, node: NodeId) -> LinkRoles {
+        self.get::<LinkRoles>(&link_roles_key(node)).map(|(roles, _)| roles).unwrap_or_default()
+    }
+
+    async fn learn_volume(self: &Rc<Self>, key: &str) {
+        let Some(id) = key.strip_prefix(VOLUMES).and_then(VolumeId::parse) else { return };
+        let found = self.get::<VolumeEntry>(key);
+        let here = found.and_then(|(entry, revision)| {
+            let (slot, copy) = entry.copy_on(self.me())?;
+            let made = copy.made;
+            Some((entry, revision, slot, made))
+        });
+        let Some((entry, revision, slot, made)) = here else { return self.forget(id).await };
+        let Some(config) = entry.config(Revision(revision.0)) else {
+            tracing::error!(
+                key,
+                "an entry of the cluster's record cannot be read: the volume stays as it was"
+            );
+            return;
+        };
+        if self.volumes.borrow().get(&id).is_some_and(|kept| (kept.slot, kept.made) != (slot, made)) {
+            // It was taken off this node and put there again while nobody told this node so.
+            self.forget(id).await;
+        }
+        let mut volumes = self.volumes.borrow_mut();
+        let life = self.copies.incarnation();
+        let kept = volumes.entry(id).or_insert_with(|| Kept {
+            entry: entry.clone(),
+            revision,
+            slot,
+            made,
+            membership: Membership::new(slot, life),
+            steward: Steward::new(rt::now(), slot, life, SILENCE_MAX),
+            blank: false,
+            open: false,
+            opened: rt::now(),
+            reopens: false,
+            forgets: false,
+            failed: false,
+            shown: entry.size,
+            proposing: false,
+            agreement: Agreement::new(false),
+            doubt: Doubt::default(),
+            led: None,
+            held: false,
+            strategy_key: strategy_key(id),
+        });
+        tracing::info!(
+            volume = entry.name,
+            epoch = entry.epoch,
+            reason = entry.reason,
+            "who is in sync has changed"
+        );
+        for copy in &entry.copies {
+            if let Some(slot) = copy.slot()
+                && kept.entry.copy_in(slot).is_none_or(|before| before.node != copy.node)
+            {
+                kept.steward.forget(slot);
+            }
+        }
+        (kept.entry, kept.revision, kept.proposing) = (entry, revision, false);
+        if self.forks.allow(id, slot, &config) {
+            // What was held until the record says so is not in sync by now.
+            kept.held &= self.forks.has(id) || config.in_sync().contains(slot);
+            kept.membership.learn(config);
+        }
+    }
+
+    /// Has copies act in what they may act in now.
+    pub(super) async fn activate(self: &Rc<Self>) {
+        self.acting.acquire(1).await;
+        let now = rt::now();
+        let mut due: Vec<(u32, ByteLen, Activation)> = Vec::new();
+        let mut grown: Vec<(VolumeId, ByteLen)> = Vec::new();
+        {
+            let leases = self.copies.leases();
+            let mut volumes = self.volumes.borrow_mut();
+            // Of one that is closed for a while no slice hears of it.
+            for (id, kept) in volumes.iter_mut().filter(|(_, kept)| kept.open || kept.reopens) {
+                if let Some(activation) = kept.membership.poll(now, &leases) {
+                    let size = ByteLen(kept.entry.size);
+                    due.push((kept.entry.number, size, activation));
+                    if kept.shown != size.0 {
+                        kept.shown = size.0;
+                        grown.push((*id, size));
+                    }
+                }
+            }
+        }
+        if !due.is_empty() {
+            let due: Arc<[(u32, ByteLen, Activation)]> = due.into();
+            on_all_cores(move || {
+                let due = Arc::clone(&due);
+                async move {
+                    let copies = Copies::current();
+                    for (volume, size, activation) in due.iter() {
+                        for copy in copies.slices_of(*volume) {
+                            copy.grow(*size);
+                            copy.activate(activation.clone());
+                        }
+                    }
+                }
+            })
+            .await;
+            self.learn_agreements();
+        }
+        for (id, size) in grown {
+            show_capacity(id, size).await;
+        }
+        self.acting.release(1);
+    }
+
+    /// Acts when leases have run out, and proposes.
+    pub(super) async fn guard(self: Rc<Self>) {
+        let mut look_at = rt::now();
+        while !self.stopping.get() {
+            let now = rt::now();
+            let due = self.due();
+            if due.is_some_and(|due| due <= now) {
+                self.activate().await;
+                self.open_volumes_soon();
+                self.show_paths().await;
+            }
+            if look_at <= now {
+                look_at = now + STEWARD_EVERY;
+                self.tell_nodes(now);
+                self.tell_record(now);
+                self.look_at_leases().await;
+                self.propose().await;
+                self.look_at_forks();
+                if self.look_at_sources(rt::now()) {
+                    self.show_paths().await;
+                }
+            }
+            let next = due.filter(|due| *due > now).map_or(look_at, |due| due.min(look_at));
+            let _ = rt::timeout(next.since(rt::now()), self.work.notified()).await;
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let leases = self.copies.leases();
+        self.volumes
+            .borrow()
+            .values()
+            .filter(|kept| kept.open || kept.reopens)
+            .filter_map(|kept| kept.membership.due(&leases))
+            .min()
+    }
+}

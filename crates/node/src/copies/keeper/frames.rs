@@ -1,0 +1,96 @@
+//! What comes from other nodes: that their control links are up or down, that their processes have died, and the frames of these links.
+
+use std::rc::Rc;
+
+use link::{Frame, Link};
+use replica::{Incarnation, NodeId};
+
+use super::super::SliceCopy;
+use super::super::core::{Copies, on_every_core};
+use super::super::message::{self, Heartbeat, Said};
+use super::Keeper;
+
+impl Keeper {
+    /// A control link is up.
+    pub(in crate::copies) fn link_up(&self, link: Rc<Link>) {
+        let peer = link.name().peer;
+        // Before any lease that is given over it.
+        self.say_forks(&link);
+        {
+            let mut peers = self.peers.borrow_mut();
+            let state = peers.entry(peer).or_default();
+            (state.link, state.word) = (Some(Rc::clone(&link)), None);
+        }
+        // What was said last may have gone by a network that has fallen silent: the other one counts.
+        if !self.stopping.get() {
+            self.ask_for_leases(&[link]);
+        }
+    }
+
+    /// A control link broke; gives it.
+    pub(in crate::copies) fn link_down(&self, node: NodeId) -> Option<Rc<Link>> {
+        let link = self.peers.borrow_mut().get_mut(&node).and_then(|peer| peer.link.take());
+        // Who waits for its answer learns that none comes.
+        self.questions.borrow_mut().retain(|_, (asked, _)| *asked != node);
+        self.engine.unreachable(node);
+        link
+    }
+
+    /// A process that was this life of the other node is dead, for certain: nobody waits for it any more.
+    pub(in crate::copies) fn handle_death(self: &Rc<Self>, of: NodeId, life: Incarnation) {
+        tracing::warn!(node = %of, incarnation = life.0, "the process of another node has died");
+        self.note_death(of);
+        self.note_end_of(of, life);
+        self.copies.with_leases(|leases| leases.handle_death(of, life));
+        for kept in self.volumes.borrow_mut().values_mut() {
+            if let Some((slot, _)) = kept.entry.copy_on(of) {
+                kept.steward.handle_death(slot, life);
+            }
+        }
+        self.engine.died(of);
+        let keeper = Rc::clone(self);
+        rt::spawn(async move { keeper.propose().await }).detach();
+        // A configuration without it may be there already, and have waited for its leases.
+        self.work.notify();
+    }
+
+    /// Sends the record's own message; lost without a link.
+    pub fn send_record(&self, to: NodeId, bytes: Vec<u8>) {
+        let link = self.peers.borrow().get(&to).and_then(|peer| peer.link.clone());
+        if let Some(link) = link {
+            link.send(message::frame(message::RECORD, 0, bytes));
+        }
+    }
+
+    /// A frame of a control link.
+    pub(in crate::copies) fn frame(self: &Rc<Self>, link: &Rc<Link>, frame: Frame) {
+        let from = link.name().peer;
+        match frame.kind {
+            message::HEARTBEAT => match Heartbeat::parse(&frame.head) {
+                Some(heartbeat) => {
+                    let Said { clock, reached } = message::said_in(&frame);
+                    if let Some(clock) = clock {
+                        self.copies.hear_clock(clock);
+                    }
+                    self.handle_heartbeat(link, heartbeat, reached);
+                }
+                None => link.close("it sent a heartbeat that cannot be read"),
+            },
+            message::RECORD => self.engine.deliver(from, frame.head),
+            message::ASK => {
+                let (keeper, link) = (Rc::clone(self), Rc::clone(link));
+                rt::spawn(async move { keeper.answer(&link, frame).await }).detach();
+            }
+            message::ANSWER => self.handle_answer(from, &frame),
+            message::SYNCS => self.handle_syncs(rt::now(), from, &frame),
+            message::FORKS => self.handle_forks(from, &frame),
+            message::LEAVING => {
+                let life = link.peer_incarnation();
+                self.peers.borrow_mut().entry(from).or_default().leaving = Some(life);
+                on_every_core(|| Copies::current().slices().iter().for_each(SliceCopy::settle));
+                self.work.notify();
+            }
+            _ => link.close("it sent a frame of a kind that does not exist"),
+        }
+    }
+}
