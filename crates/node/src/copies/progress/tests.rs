@@ -1,0 +1,203 @@
+use replica::{NodeId, SyncFrom};
+
+use super::super::entry::{CopyEntry, StandingEntry, VolumeEntry};
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+fn slot(number: usize) -> Slot {
+    Slot::new(number).unwrap()
+}
+
+fn volume() -> VolumeEntry {
+    let copy = |slot: u8, standing| CopyEntry {
+        slot,
+        node: u16::from(slot) + 1,
+        standing,
+        incarnation: 1,
+        made: 1,
+        leaves: None,
+    };
+    VolumeEntry {
+        id: "0".repeat(32),
+        number: 7,
+        name: "db".into(),
+        size: 1 << 30,
+        epoch: 3,
+        copies: vec![
+            copy(0, StandingEntry::InSync),
+            copy(1, StandingEntry::InSync),
+            copy(2, StandingEntry::Outside),
+        ],
+        reason: "-".into(),
+        dropped: Vec::new(),
+        missed: Default::default(),
+        paused: Default::default(),
+    }
+}
+
+fn sync(slice: u16, left: u64, copied: u64, part: Part) -> SliceSync {
+    let address = Address { volume: 7, slice };
+    SliceSync {
+        address,
+        slot: slot(2),
+        left_bytes: left,
+        copied_bytes: copied,
+        dirtied_bytes: 0,
+        part,
+        held_back_by: None,
+    }
+}
+
+fn local(slices: &[SliceSync]) -> Local {
+    let mut local = Local::default();
+    slices.iter().for_each(|slice| local.add(slice));
+    local
+}
+
+fn at(millis: u64) -> Instant {
+    Instant(1_000_000_000_000) + Duration::from_millis(millis)
+}
+
+fn who<'a>(volume: &'a VolumeEntry, kept_out: Option<&'a KeptOut>) -> Who<'a> {
+    Who { volume, me: NodeId(1), copy: slot(2), kept_out }
+}
+
+fn report(progress: &Progress, millis: u64) -> Report {
+    progress.report(at(millis), who(&volume(), None))
+}
+
+#[test]
+fn a_sync_shows_its_rate_over_the_last_seconds_and_what_is_left() {
+    let next = Part::Source(SyncNext::Read(3));
+    let given = |copied: u64| local(&[sync(0, (100 - copied) * MIB, (40 + copied) * MIB, next)]);
+    let mut progress = Progress::new(at(0), given(0));
+    // Ten seconds with 1 MiB each, then four with 8 MiB each.
+    (1..=100).for_each(|tenth| progress.observe(at(tenth * 100), given(tenth / 10)));
+    let slow = report(&progress, 10_000);
+    assert_eq!((slow.total, slow.left, slow.copied), (100 * MIB, 90 * MIB, 10 * MIB));
+    assert!((900_000..1_300_000).contains(&slow.bytes_per_second), "{slow:?}");
+    (1..=60).for_each(|tenth| progress.observe(at(10_000 + tenth * 100), given(10 + tenth * 8 / 10)));
+    let fast = report(&progress, 16_000);
+    assert!((7_500_000..9_200_000).contains(&fast.bytes_per_second), "{fast:?}");
+    let shown = CopySync::of(&[&fast], "cause".into(), || unreachable!());
+    assert_eq!((shown.left_bytes, shown.copied_bytes, shown.waits_for.clone()), (42 * MIB, 58 * MIB, None));
+    assert_eq!(shown.seconds_left(), Some(5));
+    // Hosts' writes add to what there is to copy.
+    progress.observe(at(16_100), local(&[sync(0, 50 * MIB, 98 * MIB, next)]));
+    assert_eq!(report(&progress, 16_100).total, 108 * MIB);
+}
+
+#[test]
+fn what_hosts_add_makes_it_take_longer() {
+    let next = Part::Source(SyncNext::Read(3));
+    // 8 MiB a second are copied, and so many are added.
+    let shown = |added: u64| {
+        let given = |tenth: u64| {
+            let (copied, dirtied) = (tenth * 8 * MIB / 10, tenth * added * MIB / 10);
+            let slice = sync(0, 100 * MIB + dirtied - copied, copied, next);
+            local(&[SliceSync { dirtied_bytes: dirtied, ..slice }])
+        };
+        let mut progress = Progress::new(at(0), given(0));
+        (1..=50).for_each(|tenth| progress.observe(at(tenth * 100), given(tenth)));
+        CopySync::of(&[&report(&progress, 5000)], "cause".into(), || unreachable!()).seconds_left()
+    };
+    assert_eq!((shown(0), shown(4)), (Some(7), Some(20)));
+    assert_eq!((shown(8), shown(9)), (None, None));
+}
+
+#[test]
+fn a_sync_that_had_waited_shows_how_fast_it_goes_now() {
+    let next = Part::Source(SyncNext::Read(3));
+    let given = |copied: u64| local(&[sync(0, (100 - copied) * MIB, copied * MIB, next)]);
+    let mut progress = Progress::new(at(0), given(0));
+    let mut go = |from: u64, tenths: u64, copied: &dyn Fn(u64) -> u64| {
+        (1..=tenths).for_each(|tenth| progress.observe(at(from + tenth * 100), given(copied(tenth))));
+        report(&progress, from + tenths * 100).bytes_per_second / MIB
+    };
+    // Nothing for four seconds, then 10 MiB a second; again so after a pause of three seconds.
+    assert_eq!(go(0, 40, &|_| 0), 0);
+    assert_eq!(go(4000, 10, &|tenth| tenth), 10);
+    assert_eq!(go(5000, 10, &|tenth| 10 + tenth), 10);
+    assert!(go(6000, 30, &|_| 20) < 10);
+    assert_eq!(go(9000, 10, &|tenth| 20 + tenth), 10);
+}
+
+#[test]
+fn what_stands_still_says_what_it_waits_for() {
+    let waits = |next| {
+        let still = local(&[
+            sync(0, 0, 0, Part::Source(SyncNext::Admission)),
+            sync(5, MIB, 0, Part::Source(next)),
+        ]);
+        let mut progress = Progress::new(at(0), still);
+        progress.observe(at(1900), still);
+        assert_eq!(report(&progress, 1900).waits_for, None);
+        // What hosts write is more to copy, and no progress.
+        progress.observe(at(1950), Local { given_left: still.given_left + 1, ..still });
+        report(&progress, 12_000).waits_for.unwrap()
+    };
+    assert_eq!(
+        waits(SyncNext::Read(9)),
+        "the disks of node 1, its source, to read region 9 of slice 5, since 12 s"
+    );
+    assert_eq!(waits(SyncNext::Confirmed(9)), "node 3 to have region 9 of slice 5 on its disks, since 12 s");
+    assert_eq!(waits(SyncNext::WritesEnd(9)), "hosts' writes to region 9 of slice 5 to end, since 12 s");
+    assert_eq!(waits(SyncNext::Admission), "the cluster's record to let it join, since 12 s");
+    let still = local(&[sync(0, 0, 0, Part::Source(SyncNext::Admission))]);
+    let progress = Progress::new(at(0), still);
+    let waits =
+        |kept_out: KeptOut| progress.report(at(12_000), who(&volume(), Some(&kept_out))).waits_for.unwrap();
+    assert_eq!(
+        waits(KeptOut::Apart(NodeId(3), NodeId(2))),
+        "node 3 and node 2 to reach each other over all their links, since 12 s"
+    );
+    assert_eq!(
+        waits(KeptOut::Quiet(NodeId(3), Duration::from_millis(310))),
+        "310 ms to pass, as what node 3 promised before it was started a moment ago may still stand, since 12 s"
+    );
+    assert_eq!(
+        waits(KeptOut::Penalty(Duration::from_millis(17_300))),
+        "18 s to pass, as it did not finish writes when it was in sync last, since 12 s"
+    );
+}
+
+#[test]
+fn the_copy_itself_says_that_its_source_is_silent() {
+    let own = |source, silent_ticks| {
+        let from = SyncFrom { source, silent_ticks, failed: false };
+        let progress = Progress::new(at(0), local(&[sync(0, MIB, 0, Part::Own(from))]));
+        let report = report(&progress, 0);
+        CopySync::of(&[&report], "cause".into(), || unreachable!()).waits_for
+    };
+    assert_eq!(own(Some(slot(1)), 7), None);
+    assert_eq!(own(Some(slot(1)), 48).unwrap(), "node 2, its source, which does not answer since 12 s");
+    assert_eq!(own(None, 8).unwrap(), "a link to a node whose copy is in sync");
+}
+
+#[test]
+fn sources_are_added_up_and_count_more_than_who_looks_on() {
+    let of = |slices: &[SliceSync]| report(&Progress::new(at(0), local(slices)), 0);
+    let give = Part::Source(SyncNext::Pass);
+    let first = of(&[sync(0, 10 * MIB, 0, give), sync(1, 70 * MIB, 0, Part::Witness)]);
+    let second = of(&[sync(1, 20 * MIB, 0, give), sync(0, 60 * MIB, 0, Part::Witness)]);
+    let own = of(&[sync(
+        0,
+        99 * MIB,
+        0,
+        Part::Own(SyncFrom { source: None, silent_ticks: 99, failed: false }),
+    )]);
+    let absent = || "node 3".to_owned();
+    let both = CopySync::of(&[&first, &second, &own], "cause".into(), absent);
+    assert_eq!((both.left_bytes, both.waits_for), (30 * MIB, None));
+    let on_looker = of(&[sync(0, 60 * MIB, 0, Part::Witness), sync(1, MIB, 0, Part::Witness)]);
+    let nobody = CopySync::of(&[&on_looker], "cause".into(), absent);
+    assert_eq!((nobody.left_bytes, nobody.waits_for.as_deref()), (61 * MIB, Some("node 3")));
+    assert_eq!(nobody.seconds_left(), None);
+}
+
+#[test]
+fn what_a_node_said_long_ago_does_not_count() {
+    let heard = Heard { at: at(0), reports: vec![report(&Progress::new(at(0), Local::default()), 0)] };
+    assert_eq!((heard.fresh(at(3000)).len(), heard.fresh(at(3001)).len()), (1, 0));
+}
