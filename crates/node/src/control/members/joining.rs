@@ -1,0 +1,183 @@
+//! Nodes that are let in: by a token, once, on the node that made it.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use cluster::MemberChange;
+use link::{ClusterAuthority, JoinAnswer, JoinRequest, Limits, OpenToken, Token, UnixSeconds};
+use replica::NodeId;
+use serde::{Deserialize, Serialize};
+
+use super::super::cluster::{EnterError, Member, Place, try_to_listen};
+use super::super::record_place::RecordPlace;
+use super::super::{Control, ControlError};
+use super::{ETCD_VOTES, MEMBERS_DEADLINE, NEXT_NODE, reachable, told_portals};
+use crate::copies::{ClusterError, Keeper, NodeEntry, json, node_key};
+use crate::shard::Shard;
+
+/// What a node that wants to join says of itself.
+#[derive(Debug, Serialize, Deserialize)]
+struct Newcomer {
+    name: String,
+    listen: Vec<SocketAddr>,
+    portals: Vec<SocketAddr>,
+    witness: bool,
+    /// Where it is set to find the cluster's record.
+    #[serde(default)]
+    record: RecordPlace,
+}
+
+/// What it is told.
+#[derive(Debug, Serialize, Deserialize)]
+struct Welcome {
+    /// The generation of the cluster's record.
+    generation: u64,
+    members: Vec<Member>,
+}
+
+impl Control {
+    /// The text that lets one more node in, once. `now` is the time, in seconds since 1970.
+    ///
+    /// # Errors
+    /// Without a cluster, or on a node that does not have the authority's key.
+    pub fn make_token(&self, now: u64, validity: Duration) -> Result<String, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let authority = self.authority(&keeper)?;
+        let addresses = reachable(&keeper.addresses());
+        let (token, open) = authority.token(keeper.me(), addresses, UnixSeconds(now + validity.as_secs()));
+        self.tokens.borrow_mut().push(open);
+        Ok(token.text())
+    }
+
+    /// What signs for nodes that join: on the node that made the cluster.
+    fn authority(&self, keeper: &Keeper) -> Result<ClusterAuthority, ControlError> {
+        let directory = self.cluster_directory()?;
+        ClusterAuthority::load(&directory, keeper.cluster()).map_err(|_| ControlError::NoAuthority)
+    }
+
+    /// Joins the cluster that the token is of.
+    ///
+    /// # Errors
+    /// A token that is none, a member that refuses or is not reached; a node that has targets or hosts of its own.
+    pub async fn join_cluster(
+        self: &Rc<Control>,
+        token: &str,
+        listen: Vec<SocketAddr>,
+        witness: bool,
+        now: u64,
+    ) -> Result<(), ControlError> {
+        if self.place().is_some() {
+            return Err(EnterError::Already.into());
+        }
+        let access = self.access();
+        if access.targets().next().is_some() || access.hosts().any(|host| !host.is_built_in()) {
+            return Err(ControlError::OwnAccess);
+        }
+        try_to_listen(&listen).await?;
+        let token = Token::parse(token).map_err(link::JoinError::from)?;
+        let portals = told_portals(&Shard::current().portals(), &listen);
+        let record = RecordPlace::configured();
+        if witness && record == RecordPlace::Etcd {
+            return Err(ControlError::RecordInEtcd {
+                what: "there is nothing for a witness to vote on",
+                instead: ETCD_VOTES,
+            });
+        }
+        let about =
+            Newcomer { name: self.host.name.clone(), listen: listen.clone(), portals, witness, record };
+        let joined = link::join(&token, json(&about), UnixSeconds(now), &Limits::default()).await?;
+        // First of all: the token is used up, and the key is nowhere else.
+        let directory = self.cluster_directory()?;
+        joined.credentials.save(&directory).map_err(EnterError::from)?;
+        let welcome: Welcome = serde_json::from_slice(&joined.about)
+            .map_err(|_| ControlError::Internal("the member's welcome cannot be read"))?;
+        let place = Place {
+            cluster: token.cluster.to_string(),
+            node: joined.credentials.node().0,
+            listen,
+            witness,
+            record,
+            force_new: false,
+            incarnation: 0,
+            members: welcome.members,
+        };
+        self.enter_cluster(place, welcome.generation).await
+    }
+
+    /// From now on nodes with tokens of this one are let in.
+    pub(in crate::control) fn let_nodes_join(
+        self: &Rc<Control>,
+        keeper: &Rc<Keeper>,
+        unix_now: impl Fn() -> u64 + Copy + 'static,
+    ) {
+        // The links keep the closure, and the keeper keeps the links.
+        let control = Rc::downgrade(self);
+        keeper.links().let_join(move |request| {
+            let control = control.upgrade();
+            async move {
+                let control = control.ok_or("the node stops: ask another one")?;
+                let admitted = async {
+                    let keeper = control.keeper_or_why_not()?;
+                    control.admit(&keeper, request, unix_now()).await
+                };
+                admitted.await.map_err(|error| error.to_string())
+            }
+        });
+    }
+
+    async fn admit(
+        &self,
+        keeper: &Rc<Keeper>,
+        request: JoinRequest,
+        now: u64,
+    ) -> Result<JoinAnswer, ControlError> {
+        let mut left = self.tokens.borrow().clone();
+        OpenToken::redeem(&mut left, &request.secret, UnixSeconds(now)).map_err(|_| {
+            ControlError::Invalid {
+                field: "token",
+                reason: "it was used, has expired, or the node that made it was restarted: make a new one",
+            }
+        })?;
+        let newcomer: Newcomer = serde_json::from_slice(&request.about)
+            .map_err(|_| ControlError::Invalid { field: "node", reason: "it runs another version" })?;
+        // The token stays good for when that has been mended.
+        match (newcomer.record, keeper.nodes_vote()) {
+            (RecordPlace::Nodes, false) => return Err(ControlError::JoinsWithoutEtcd),
+            (RecordPlace::Etcd, true) => return Err(ControlError::JoinsWithEtcd),
+            _ => {}
+        }
+        *self.tokens.borrow_mut() = left;
+        let authority = self.authority(keeper)?;
+        let record = keeper.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
+        let next = keeper.get::<u16>(NEXT_NODE);
+        // The first node made itself number 1.
+        let number = next.as_ref().map_or(2, |(number, _)| *number);
+        let entry = NodeEntry {
+            id: number,
+            name: newcomer.name,
+            addresses: newcomer.listen,
+            portals: newcomer.portals,
+            witness: newcomer.witness,
+            incarnation: 0,
+        };
+        let key = node_key(NodeId(number));
+        let transaction = Keeper::transaction()
+            .expect(NEXT_NODE, next.map(|(_, revision)| revision))
+            .expect(&key, None)
+            .put(NEXT_NODE, json(&(number + 1)))
+            .put(&key, json(&entry));
+        keeper.commit(transaction).await?;
+        let id = cluster::NodeId::new(number).ok_or(ControlError::Internal("node number 0"))?;
+        keeper.change_members(MemberChange::Add(id), MEMBERS_DEADLINE).await?;
+        let certificate = authority.sign(NodeId(number), &request).map_err(EnterError::from)?;
+        let members = keeper.nodes().into_iter().map(|(node, _)| node).filter(|node| node.id != number);
+        let members = members.map(|node| Member { node: node.id, addresses: node.addresses }).collect();
+        tracing::info!(node = number, name = entry.name, "a node has joined the cluster");
+        Ok(JoinAnswer {
+            node: NodeId(number),
+            certificate,
+            about: json(&Welcome { generation: record.generation, members }),
+        })
+    }
+}

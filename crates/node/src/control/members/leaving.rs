@@ -1,0 +1,151 @@
+//! Nodes that are to be stopped for a while (maintenance), or leave the cluster for good.
+
+use std::time::Duration;
+
+use cluster::MemberChange;
+use replica::NodeId;
+
+use super::super::{Control, ControlError};
+use super::{MEMBERS_DEADLINE, node_entry};
+use crate::copies::{
+    CopyEntry, Keeper, StandingEntry, VolumeEntry, json, link_roles_key, maintenance_key, node_key,
+};
+use crate::shard::Shard;
+
+/// How long it is waited for the copies of a node to leave; then it goes on by itself.
+const OUT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// What taking a node out of the cluster would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// Its name.
+    pub name: String,
+    /// It votes: so many others do.
+    pub voters_left: Option<usize>,
+}
+
+impl Control {
+    /// Begins or ends a node's maintenance. When it has begun, its copies leave the ones in sync, so that it can be stopped without a stall; when it
+    /// has ended they are brought up to date. `Ok(false)`: that it has no copy in sync takes longer.
+    ///
+    /// # Errors
+    /// [`ControlError::OnlyInSync`]: a volume would not be served.
+    pub async fn maintain_node(&self, number: u16, on: bool) -> Result<bool, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let node = NodeId(number);
+        node_entry(&keeper, number)?;
+        let key = maintenance_key(node);
+        let revision = keeper.revision_of(&key);
+        let in_sync = |entry: &VolumeEntry| {
+            let all = entry.copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
+            all.map(|copy| copy.node).collect::<Vec<_>>()
+        };
+        if on {
+            self.check_maintenance(number)?;
+        }
+        let transaction = Keeper::transaction().expect(&key, revision);
+        match (on, revision) {
+            (true, None) => {
+                let began = (Shard::current().config().unix_now)();
+                keeper.commit(transaction.put(&key, json(&began))).await?;
+            }
+            (false, Some(_)) => keeper.commit(transaction.delete(&key)).await?,
+            _ => {}
+        }
+        let out = || keeper.volumes().iter().all(|volume| !in_sync(&volume.entry).contains(&number));
+        Ok(!on || keeper.until(OUT_DEADLINE, out).await)
+    }
+
+    /// Whether a node could begin its maintenance now: what would become of volumes whose copies there are in sync, by name, with how many copies in sync
+    /// are left of each.
+    ///
+    /// # Errors
+    /// As [`Control::maintain_node`].
+    pub fn check_maintenance(&self, number: u16) -> Result<Vec<(String, usize)>, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        node_entry(&keeper, number)?;
+        let mut left = Vec::new();
+        for VolumeEntry { name, copies, .. } in keeper.volumes().into_iter().map(|volume| volume.entry) {
+            let in_sync = || copies.iter().filter(|copy| copy.standing == StandingEntry::InSync);
+            let stays =
+                |copy: &&CopyEntry| copy.node != number && !keeper.is_in_maintenance(NodeId(copy.node));
+            if !in_sync().any(|copy| copy.node == number) {
+                continue;
+            }
+            match in_sync().filter(stays).count() {
+                0 => return Err(ControlError::OnlyInSync { volume: name, node: number }),
+                count => left.push((name, count)),
+            }
+        }
+        Ok(left)
+    }
+
+    /// Takes a node out of the cluster for good. It must have no copies.
+    ///
+    /// # Errors
+    /// A node that is none, or has copies, or is the one that is asked.
+    pub async fn remove_node(&self, number: u16) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let key = node_key(NodeId(number));
+        // From before it is looked at: what changes meanwhile is found.
+        let revision = keeper.revision_of(&key);
+        self.check_removal(number).await?;
+        let id = cluster::NodeId::new(number).ok_or(ControlError::Internal("node number 0"))?;
+        keeper.change_members(MemberChange::Remove(id), MEMBERS_DEADLINE).await?;
+        let mut transaction = Keeper::transaction().expect(&key, revision).delete(&key);
+        for noted in [maintenance_key(NodeId(number)), link_roles_key(NodeId(number))] {
+            if let Some(revision) = keeper.revision_of(&noted) {
+                transaction = transaction.expect(&noted, Some(revision)).delete(&noted);
+            }
+        }
+        Ok(keeper.commit(transaction).await?)
+    }
+
+    /// Whether a node could be taken out of the cluster now, and what would go with it.
+    ///
+    /// # Errors
+    /// As [`Control::remove_node`], but for what the record says.
+    pub async fn check_removal(&self, number: u16) -> Result<Removal, ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        let name = node_entry(&keeper, number)?.name;
+        if NodeId(number) == keeper.me() {
+            return Err(ControlError::Invalid {
+                field: "node",
+                reason: "a node does not remove itself: ask another one",
+            });
+        }
+        let has_copy = |entry: &VolumeEntry| entry.copies.iter().any(|copy| copy.node == number);
+        if let Some(volume) = keeper.volumes().into_iter().find(|volume| has_copy(&volume.entry)) {
+            return Err(ControlError::NodeHasCopies { node: number, volume: volume.entry.name });
+        }
+        let voters = self.nodes().await?.into_iter().filter(|node| node.votes);
+        let voters: Vec<(u16, bool)> = voters.map(|node| (node.entry.id, node.up)).collect();
+        if keeper.nodes_vote() && !decides_without(number, &voters) {
+            return Err(ControlError::NodeNeeded(number));
+        }
+        let votes = voters.iter().any(|(id, _)| *id == number);
+        Ok(Removal { name, voters_left: votes.then(|| voters.len() - 1) })
+    }
+}
+
+/// Whether those that vote and are up are a majority when this node is none of them any more. Each voter: its number, and whether it is up.
+fn decides_without(removed: u16, voters: &[(u16, bool)]) -> bool {
+    let left = || voters.iter().filter(|(id, _)| *id != removed);
+    2 * left().filter(|(_, up)| *up).count() > left().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_removed_whose_vote_is_needed() {
+        let all = [(1, true), (2, true), (3, true)];
+        assert!(decides_without(3, &all));
+        // The dead one may go; of the two that are left none may, or one alone would be half of two.
+        let one_down = [(1, false), (2, true), (3, true)];
+        assert!(decides_without(1, &one_down));
+        assert!(!decides_without(3, &one_down));
+        assert!(decides_without(4, &one_down), "it has no vote");
+    }
+}

@@ -1,0 +1,102 @@
+//! Whose word counts in the cluster's record, where its nodes have it: the leader sees to it, and of two nodes somebody may say which.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use cluster::{Candidate, MemberChange, voters_for};
+
+use super::super::{Control, ControlError};
+use super::{ETCD_VOTES, MEMBERS_DEADLINE, PREFERRED, node_entry};
+use crate::copies::{ClusterError, Keeper, json};
+
+/// How often the leader of the record looks whether the right nodes vote.
+const VOTERS_EVERY: Duration = Duration::from_secs(2);
+
+impl Control {
+    /// Says which node decides alone while two nodes are the cluster; `None`: the one that does.
+    ///
+    /// # Errors
+    /// A node that is none, or a witness.
+    pub async fn prefer_node(&self, node: Option<u16>) -> Result<(), ControlError> {
+        let keeper = self.keeper_or_why_not()?;
+        if node.is_some() && !keeper.nodes_vote() {
+            return Err(ControlError::RecordInEtcd {
+                what: "no node needs to be preferred",
+                instead: ETCD_VOTES,
+            });
+        }
+        let revision = keeper.revision_of(PREFERRED);
+        let transaction = Keeper::transaction().expect(PREFERRED, revision);
+        let transaction = match node {
+            Some(number) => {
+                let entry = node_entry(&keeper, number)?;
+                if entry.witness {
+                    return Err(ControlError::Invalid {
+                        field: "node",
+                        reason: "a witness has no volumes: prefer a node that has",
+                    });
+                }
+                transaction.put(PREFERRED, json(&number))
+            }
+            None if revision.is_none() => return Ok(()),
+            None => transaction.delete(PREFERRED),
+        };
+        Ok(keeper.commit(transaction).await?)
+    }
+
+    /// Sees to it that the right nodes vote, where this one leads the record.
+    pub(in crate::control) async fn keep_voters(self: Rc<Control>, keeper: Rc<Keeper>) {
+        while !keeper.is_stopping() {
+            rt::sleep(VOTERS_EVERY).await;
+            if let Err(error) = self.correct_voters(&keeper).await {
+                tracing::debug!(%error, "who votes in the cluster's record could not be changed");
+            }
+        }
+    }
+
+    async fn correct_voters(&self, keeper: &Keeper) -> Result<(), ControlError> {
+        let status = keeper.store().status(MEMBERS_DEADLINE).await.map_err(ClusterError::from)?;
+        if status.leader != Some(u64::from(keeper.me().0)) {
+            return Ok(());
+        }
+        let follows: BTreeSet<u64> = status.voters.iter().chain(&status.learners).copied().collect();
+        let candidates: Vec<Candidate> = keeper
+            .nodes()
+            .iter()
+            // Who was never there has nothing to say.
+            .filter(|(node, _)| node.incarnation > 0)
+            // Of a cluster that was given up: its number is never used again.
+            .filter(|(node, _)| follows.contains(&u64::from(node.id)))
+            .filter_map(|(node, _)| {
+                let votes = status.voters.contains(&u64::from(node.id));
+                Some(Candidate { node: cluster::NodeId::new(node.id)?, witness: node.witness, votes })
+            })
+            .collect();
+        let wanted: BTreeSet<u64> = wanted_voters(keeper, &candidates);
+        let now: BTreeSet<u64> = status.voters.iter().copied().collect();
+        let id = |number: &u64| u16::try_from(*number).ok().and_then(cluster::NodeId::new);
+        // More before fewer: a quorum is never of nobody.
+        let promote = wanted.difference(&now).find_map(id).map(MemberChange::Promote);
+        let demote = now.difference(&wanted).find_map(id).map(MemberChange::Demote);
+        match promote.or(demote) {
+            Some(change) => Ok(keeper.change_members(change, MEMBERS_DEADLINE).await?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Of two nodes without a witness one alone decides: two would both have to be there, and none could be lost.
+fn wanted_voters(keeper: &Keeper, candidates: &[Candidate]) -> BTreeSet<u64> {
+    let hosts: Vec<&Candidate> = candidates.iter().filter(|node| !node.witness).collect();
+    let preferred = keeper.get::<u16>(PREFERRED).map(|(node, _)| node);
+    let voters: BTreeSet<cluster::NodeId> = match (hosts.len(), candidates.len()) {
+        (2, 2) => {
+            let named = hosts.iter().find(|node| Some(node.node.get()) == preferred);
+            let first = hosts.iter().min_by_key(|node| (!node.votes, node.node));
+            named.or(first).map(|node| node.node).into_iter().collect()
+        }
+        _ => voters_for(candidates),
+    };
+    voters.into_iter().map(|node| u64::from(node.get())).collect()
+}
