@@ -7,34 +7,34 @@
 //! Those of [`OF_NODES`] name disks and files of the machine that carries them out, and some are an administrator's: it takes the other one's word for who asks. Users and their roles are of the whole cluster,
 //! in its record, which every node may write: one that somebody has taken over can make itself an administrator there, and log in wherever it reaches the API. What is done so to a machine, or to a volume of
 //! it, is written down there, too: who looks after it finds it in its own audit log. What this costs, and why: `docs/why/access.md`.
+//!
+//! Here is what errands are, and how a node carries them out; how the one that is asked passes them on: [`passing`].
+
+mod passing;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::node::control::{self, CARRY_DEADLINE, Passage};
-use ::node::{Carry, Control};
-use api::{Candidate, Problem, Volume};
+use ::node::Carry;
+use ::node::control::CARRY_DEADLINE;
+use api::{Problem, Volume};
 use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State as Extracted};
+use axum::body::{Body, to_bytes};
+use axum::extract::{MatchedPath, Request, State as Extracted};
 use axum::http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
-use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use std::rc::Rc;
 use tokio::sync::{Semaphore, mpsc};
 use tower::ServiceExt;
 
+pub(super) use self::passing::pass_on;
 use super::access::{Caller, Need, need, not_written_down};
 use super::audit::Deed;
 use super::deadline::REQUEST_DEADLINE;
-use super::dry_run;
-use super::input::whole;
-use super::jobs;
 use super::refusal::{Refusal, RefusalCode};
 use super::state::State;
-use super::{there, volumes};
+use super::{dry_run, there, volumes};
 
 /// Calls that another node carries out if this one does not have the volume, or if the query names that node.
 const OF_VOLUMES: [(&str, &str); 7] = [
@@ -62,7 +62,7 @@ const OF_NODES: [(&str, &str); 9] = [
     ("POST", "/v1/pools/{name}/reopen"),
 ];
 
-/// Calls about a job: if it is a node's own, the node that its id names carries them out ([`jobs::id`]).
+/// Calls about a job: if it is a node's own, the node that its id names carries them out ([`super::jobs::id`]).
 const OF_JOBS: [(&str, &str); 4] = [
     ("GET", "/v1/jobs/{id}"),
     ("DELETE", "/v1/jobs/{id}"),
@@ -103,17 +103,6 @@ struct Outcome {
 /// The name of the node that was asked, of an errand that is carried out.
 #[derive(Clone)]
 struct AskedAt(String);
-
-/// What a call is about that another node may carry out.
-#[derive(Clone, Debug)]
-enum About {
-    /// A volume, by name or identity.
-    Volume(String),
-    /// What is this node's own.
-    Node(u16),
-    /// A job of this node, if there is such a node.
-    Job(u16),
-}
 
 /// An errand on its way from core 0 to those who carry it out.
 struct Given {
@@ -263,171 +252,6 @@ fn call_of(request: &Request) -> Option<(&'static str, &'static str)> {
     let asked = if *request.method() == Method::HEAD { "GET" } else { request.method().as_str() };
     let mut calls = OF_VOLUMES.into_iter().chain(OF_NODES).chain(OF_JOBS);
     calls.find(|(method, path)| *method == asked && *path == route)
-}
-
-/// Passes on what this node cannot do because it has no copy of the volume, or is not the node that is named.
-pub(super) async fn pass_on(Extracted(state): Extracted<State>, request: Request, next: Next) -> Response {
-    let Some(call) = call_of(&request) else { return next.run(request).await };
-    let node = there::named(request.uri());
-    if node.is_none() && OF_NODES.contains(&call) {
-        return next.run(request).await;
-    }
-    let (mut parts, body) = request.into_parts();
-    let body = match whole(body).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal.into_response(),
-    };
-    let about = match node {
-        // Its id says whose it is, and nothing else does.
-        _ if OF_JOBS.contains(&call) => node_of_job(&mut parts).await.map(About::Job),
-        Some(node) => Some(About::Node(node)),
-        None => volume_of(call, &mut parts, &body).await.map(About::Volume),
-    };
-    let answered = match about {
-        Some(about) => at_another_node(&state, call.0, &parts, &body, about).await,
-        None => None,
-    };
-    match answered {
-        Some(response) => response,
-        None => next.run(Request::from_parts(parts, Body::from(body))).await,
-    }
-}
-
-/// The volume that a call is about, if it names one.
-async fn volume_of(call: (&str, &str), parts: &mut Parts, body: &Bytes) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Named {
-        volume: String,
-    }
-    if call == MAP {
-        return Some(serde_json::from_slice::<Named>(body).ok()?.volume);
-    }
-    in_path("name", parts).await
-}
-
-/// The node whose own the job is that a call is about, if it is a node's.
-async fn node_of_job(parts: &mut Parts) -> Option<u16> {
-    jobs::id::node_of(&in_path("id", parts).await?)
-}
-
-/// What a call's path has in this place.
-async fn in_path(place: &str, parts: &mut Parts) -> Option<String> {
-    let in_path = RawPathParams::from_request_parts(parts, &()).await.ok()?;
-    in_path.iter().find(|(name, _)| *name == place).map(|(_, value)| value.to_owned())
-}
-
-/// The answer, unless it is this node that should give it.
-async fn at_another_node(
-    state: &State,
-    method: &str,
-    parts: &Parts,
-    body: &Bytes,
-    about: About,
-) -> Option<Response> {
-    let body = match (std::str::from_utf8(body), &about) {
-        (Ok(body), _) => body.to_owned(),
-        // It is no JSON: this node says so.
-        (Err(_), About::Volume(_) | About::Job(_)) => return None,
-        (Err(_), About::Node(_)) => {
-            let detail = "the body is no JSON: it is not written in UTF-8";
-            return Some(Refusal::new(StatusCode::BAD_REQUEST, "json_syntax", detail).into_response());
-        }
-    };
-    let caller = parts.extensions.get::<Caller>()?.clone();
-    let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let errand = Errand {
-        method: method.to_owned(),
-        target: parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
-        content_type: content_type.map(str::to_owned),
-        body,
-        caller,
-        asked: state.name.clone(),
-    };
-    let errand = control::Request { text: written(&errand), changes: method != "GET" };
-    let to = about.clone();
-    let pass = move |control: Rc<Control>| async move {
-        let passage = match to {
-            About::Volume(volume) => match control.pass_on(&volume, &errand).await {
-                Passage::Stays => volumes::alone::pass_on(&control, &volume, &errand).await?,
-                passage => Ok(passage),
-            },
-            // There is no such job: this node says so.
-            About::Job(node) if !control.node_names().contains_key(&node) => Ok(Passage::Stays),
-            About::Node(node) | About::Job(node) => Ok(control.pass_on_to(node, &errand).await?),
-        };
-        Ok((passage, control.node_names()))
-    };
-    let (passage, names) = match state.call(pass).await {
-        Ok((Ok(passage), names)) => (passage, names),
-        Ok((Err(refusal), _)) | Err(refusal) => return Some(refusal.into_response()),
-    };
-    let candidate = |(node, text): (u16, String)| Candidate {
-        node: Some(node),
-        node_name: names.get(&node).cloned().unwrap_or_default(),
-        pool: None,
-        rule: Some("node_unreachable".into()),
-        text,
-    };
-    match passage {
-        Passage::Stays => None,
-        Passage::Answered(outcome) => Some(match serde_json::from_str::<Outcome>(&outcome) {
-            Ok(outcome) => outcome.into_response(&parts.method),
-            Err(_) => about.not_known(None, "its answer cannot be read").into_response(),
-        }),
-        Passage::Refused(nodes) => {
-            let refusal = about.not_begun(&nodes);
-            Some(refusal.candidates(nodes.into_iter().map(candidate).collect()).into_response())
-        }
-        Passage::Unknown { node, reason } => Some(about.not_known(Some(node), &reason).into_response()),
-    }
-}
-
-impl About {
-    /// No node that could carry it out has begun it.
-    fn not_begun(&self, nodes: &[(u16, String)]) -> Refusal {
-        let all: Vec<String> = nodes.iter().map(|(node, why)| format!("node {node}: {why}")).collect();
-        let all = all.join("; ");
-        let (code, detail, hint) = match self {
-            About::Volume(volume) => (
-                "copy_unreachable",
-                format!(
-                    "volume {volume:?} is not here, or its copy here does not work, and no node that has it has begun it ({all}); nothing was done"
-                ),
-                "see `ursa node list`, bring one of these nodes back or mend its links, and ask again",
-            ),
-            About::Node(_) | About::Job(_) => (
-                "node_unreachable",
-                format!("the node whose it is has not begun it ({all}); nothing was done"),
-                "see `ursa node list`, bring the node back or mend its links, and ask again; or ask that node itself",
-            ),
-        };
-        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, code, detail).hint(hint)
-    }
-
-    /// It was passed on, and nobody knows what has become of it.
-    fn not_known(&self, node: Option<u16>, reason: &str) -> Refusal {
-        let who = node.map_or("another node".into(), |node| format!("node {node}"));
-        let (whose, hint) = match self {
-            About::Volume(volume) => (
-                format!(", which has volume {volume:?},"),
-                "look before you repeat it: `ursa volume show`, `ursa events`".to_owned(),
-            ),
-            About::Node(node) => (
-                String::new(),
-                format!(
-                    "look before you repeat it: `ursa pool list --node {node}`, `ursa session list --node {node}`, `ursa volume list`, `ursa events`"
-                ),
-            ),
-            About::Job(node) => (
-                String::new(),
-                format!(
-                    "look before you repeat it: `ursa job list --node {node}`, with and without `--ended`"
-                ),
-            ),
-        };
-        let detail = format!("{who}{whose} was asked to do it, and it is not known whether it has: {reason}");
-        Refusal::new(StatusCode::GATEWAY_TIMEOUT, "node_unanswered", detail).hint(hint)
-    }
 }
 
 /// The node stops while it carries something out.
