@@ -126,10 +126,8 @@ fn a_sync_that_had_waited_shows_how_fast_it_goes_now() {
 #[test]
 fn what_stands_still_says_what_it_waits_for() {
     let waits = |next| {
-        let still = local(&[
-            sync(0, 0, 0, Part::Source(SyncNext::Admission)),
-            sync(5, MIB, 0, Part::Source(next)),
-        ]);
+        let still =
+            local(&[sync(0, 0, 0, Part::Source(SyncNext::Admission)), sync(5, MIB, 0, Part::Source(next))]);
         let mut progress = Progress::new(at(0), still);
         progress.observe(at(1900), still);
         assert_eq!(report(&progress, 1900).waits_for, None);
@@ -181,12 +179,8 @@ fn sources_are_added_up_and_count_more_than_who_looks_on() {
     let give = Part::Source(SyncNext::Pass);
     let first = of(&[sync(0, 10 * MIB, 0, give), sync(1, 70 * MIB, 0, Part::Witness)]);
     let second = of(&[sync(1, 20 * MIB, 0, give), sync(0, 60 * MIB, 0, Part::Witness)]);
-    let own = of(&[sync(
-        0,
-        99 * MIB,
-        0,
-        Part::Own(SyncFrom { source: None, silent_ticks: 99, failed: false }),
-    )]);
+    let own =
+        of(&[sync(0, 99 * MIB, 0, Part::Own(SyncFrom { source: None, silent_ticks: 99, failed: false }))]);
     let absent = || "node 3".to_owned();
     let both = CopySync::of(&[&first, &second, &own], "cause".into(), absent);
     assert_eq!((both.left_bytes, both.waits_for), (30 * MIB, None));

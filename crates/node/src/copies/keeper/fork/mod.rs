@@ -32,10 +32,11 @@ pub(super) use self::settle::WON;
 use super::super::core::Copies;
 use super::super::entry::{StandingEntry, VolumeEntry};
 use super::super::message;
+use super::super::slice::SliceCopy;
 use super::super::strategy::{
     ForkRecord, ForkSaid, SPLITS, STRATEGIES, SplitEntry, StrategyEntry, split_key, strategy_key,
 };
-use super::{Keeper, Kept, SliceCopy, json};
+use super::{Keeper, Kept, json};
 use crate::canary::{Canary, makes};
 use crate::shard::on_all_cores;
 
