@@ -215,6 +215,36 @@ it('says what an address is for, and keeps one for data', async () => {
   await until('it is for all links again', async () => Object.keys(await roles()).length === 0)
 })
 
+it('adds a floating address, and removes it', async () => {
+  // One of loopback, which no node has: whether this machine lets nodes put it on is no matter here.
+  const address = '127.78.0.9'
+  const listed = async () => expectStatus(await cluster.node(2).ask('GET', '/v1/addresses')).body.items
+  const floating = page.getByRole('region', { name: 'Floating addresses' })
+  await go('#/nodes')
+  await floating.getByText('There is none').waitFor()
+  await floating.getByRole('button', { name: 'Add an address' }).click()
+  await field(/^Address/).fill(address)
+  await said('With the length of its network')
+  expect(await button('Add it').isDisabled()).toBe(true)
+  await field(/^Address/).fill(`${address}/8`)
+  await page.getByRole('checkbox', { name: 'n1 (node 1)' }).check()
+  await said(`ursa address add ${address}/8 --nodes 1`)
+  await shoot(page, 'address-add')
+  await button('Add it').click()
+  await floating.getByText(`${address}/8`, { exact: true }).waitFor()
+  await until('other nodes know of it', async () => (await listed()).length === 1)
+  expect((await listed())[0]).toMatchObject({ address: `${address}/8`, nodes: [1] })
+
+  await floating.getByRole('row', { name: new RegExp(`^${address}`) }).getByRole('button', { name: 'Remove' }).click()
+  await said('What the node would do')
+  await said(`ursa address remove ${address}`)
+  expect(await button('Remove it').isDisabled()).toBe(true)
+  await page.getByRole('textbox').last().fill(address)
+  await button('Remove it').click()
+  await floating.getByText('There is none').waitFor()
+  await until('it is gone', async () => (await listed()).length === 0)
+})
+
 it('draws the links between all nodes, and says how both of each two see them', async () => {
   await go('#/topology')
   const links = page.getByRole('region', { name: 'Links between nodes' })

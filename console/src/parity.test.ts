@@ -6,10 +6,8 @@ import { readFileSync, readdirSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 
 const NOT_IN_THE_CONSOLE: Record<string, string> = {
-  add_address: 'it needs rights on the machines, and is set up there: the console shows who has which (docs/use/console.md)',
   force_new_cluster: 'for one survivor of a disaster, at that machine (docs/use/console.md)',
   health: 'for load balancers and monitoring: the console asks for the node itself',
-  remove_address: 'as add_address',
   show_host: 'it is in the list of host groups',
   show_job: 'it is in the list of jobs',
   show_live: 'it has the stream',

@@ -33,7 +33,7 @@ export function Nodes() {
       {nodes.data === null ? <Alone etcd={etcd} /> : nodes.data && <ClusterNodes nodes={nodes.data} at={nodes.dataUpdatedAt} etcd={etcd} />}
       <Here />
       {nodes.data && <Networks nodes={nodes.data} at={nodes.dataUpdatedAt} />}
-      {nodes.data && <Addresses />}
+      {nodes.data && <Addresses nodes={nodes.data} />}
       <Load nodes={nodes.data ?? undefined} />
     </Stack>
   )

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { FloatingAddress } from '../api/types'
-import { holderOf, mayHave } from './addresses'
+import { type AddressDraft, addAddress, addressOf, addressProblem, bare, holderOf, mayHave } from './addresses'
 
 const ADDRESS: FloatingAddress = { address: '192.0.2.10/24', nodes: [], portal_group: 65280, waits: false }
 
@@ -17,5 +17,34 @@ describe('a floating address', () => {
     const named = (node: number) => `san${node}`
     expect(mayHave(ADDRESS, named)).toBe('all but witnesses')
     expect(mayHave({ ...ADDRESS, nodes: [1, 2], prefer: 2 }, named)).toBe('san1, san2; san2 when it can')
+  })
+
+  it('is named without its network', () => {
+    expect(bare(ADDRESS)).toBe('192.0.2.10')
+    expect(bare({ ...ADDRESS, address: 'fd00::10/64' })).toBe('fd00::10')
+  })
+})
+
+describe('a new one', () => {
+  const draft: AddressDraft = { address: ' 192.0.2.10/24', device: '', nodes: [], prefer: undefined }
+
+  it('is asked for as it is typed', () => {
+    expect(addressOf(draft)).toEqual({ address: '192.0.2.10/24', nodes: [] })
+    const all = { address: 'fd00::10/64', device: 'eth1', nodes: [1, 2], prefer: 2 }
+    expect(addressOf(all)).toEqual(all)
+    expect(addressOf({ ...all, nodes: [1] }).prefer, 'a node that may not have it').toBe(undefined)
+    expect(addressOf({ ...all, nodes: [] }).prefer).toBe(2)
+  })
+
+  it('says what is wrong at a glance', () => {
+    for (const address of ['', 'san1', '192.0.2.10/', '192.0.2.10:3260/24x']) expect(addressProblem({ ...draft, address }), address).toMatch(/^An address and/)
+    expect(addressProblem({ ...draft, address: '192.0.2.10' })).toMatch(/^With the length/)
+    for (const right of [draft, { ...draft, address: '192.0.2.10', device: 'eth0' }, { ...draft, address: 'FD00::10/64' }]) expect(addressProblem(right)).toBe(undefined)
+  })
+
+  it('has a command line, which says only what is not the default', () => {
+    expect(addAddress({ address: '192.0.2.10/24', nodes: [] })).toBe('ursa address add 192.0.2.10/24')
+    expect(addAddress({ address: 'fd00::10/64', device: 'eth1', nodes: [1, 2], prefer: 2 })).toBe('ursa address add fd00::10/64 --device eth1 --nodes 1,2 --prefer 2')
+    expect(addAddress({ address: '' })).toBe('ursa address add ADDRESS/LENGTH')
   })
 })

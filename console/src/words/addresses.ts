@@ -1,6 +1,7 @@
-// Which node has a floating address.
+// Floating addresses: which node has one, and making one.
 
-import type { FloatingAddress } from '../api/types'
+import type { FloatingAddress, FloatingAddressAdd } from '../api/types'
+import { ursa } from './command'
 import { duration } from './size'
 
 /** `san1, for 3 min`; `now` in milliseconds since 1970. */
@@ -15,4 +16,36 @@ export function holderOf(address: FloatingAddress, now: number): string {
 export function mayHave(address: FloatingAddress, named: (node: number) => string): string {
   const all = address.nodes.length > 0 ? address.nodes.map(named).join(', ') : 'all but witnesses'
   return address.prefer ? `${all}; ${named(address.prefer)} when it can` : all
+}
+
+/** `192.0.2.10`: without the length of its network, as the API names it. */
+export const bare = (address: FloatingAddress): string => address.address.replace(/\/.*/, '')
+
+/** What is typed and chosen for a new one. */
+export interface AddressDraft {
+  address: string
+  /** Empty: by the address's network. */
+  device: string
+  /** None: all but witnesses. */
+  nodes: number[]
+  prefer: number | undefined
+}
+
+/** What is asked of the API. A node is preferred only among those that may have it. */
+export function addressOf({ address, device, nodes, prefer }: AddressDraft): FloatingAddressAdd {
+  const preferred = prefer !== undefined && (nodes.length === 0 || nodes.includes(prefer))
+  return { address: address.trim(), nodes, ...(device.trim() ? { device: device.trim() } : {}), ...(preferred ? { prefer } : {}) }
+}
+
+/** Why there can be no such address; undefined if there can, as far as can be told at a glance: the node knows all of it. */
+export function addressProblem({ address, device }: AddressDraft): string | undefined {
+  if (!/^[\da-f.:]+(\/\d{1,3})?$/i.test(address.trim())) return 'An address and the length of its network: 192.0.2.10/24 or fd00::10/64'
+  if (!address.includes('/') && !device.trim()) return 'With the length of its network, as in 192.0.2.10/24, or with a device'
+  return undefined
+}
+
+/** `ursa address add ...`: only what is not the default is said. */
+export function addAddress({ address, device, nodes, prefer }: FloatingAddressAdd): string {
+  const option = (name: string, value: string | number | null | undefined) => (value ? [name, value] : [])
+  return ursa('address', 'add', address || 'ADDRESS/LENGTH', ...option('--device', device), ...option('--nodes', nodes?.join(',')), ...option('--prefer', prefer))
 }
