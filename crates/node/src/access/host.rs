@@ -46,6 +46,27 @@ fn bits(address: IpAddr) -> (u128, u8) {
 }
 
 impl AddressRange {
+    /// The addresses that have these bits in common with `address`.
+    ///
+    /// # Errors
+    /// More bits than an address has.
+    pub fn new(address: IpAddr, prefix: u8) -> Result<AddressRange, InvalidRange> {
+        match prefix <= bits(address).1 {
+            true => Ok(AddressRange { network: address, prefix }),
+            false => Err(InvalidRange(format!("{address}/{prefix}"))),
+        }
+    }
+
+    /// The address that it was made of.
+    pub fn address(self) -> IpAddr {
+        self.network
+    }
+
+    /// How many bits of it must be equal.
+    pub fn prefix(self) -> u8 {
+        self.prefix
+    }
+
     /// Whether `address` is in the range. An IPv4 address mapped into IPv6 counts as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
         let ((network, width), (address, other)) = (bits(self.network), bits(address.to_canonical()));
@@ -61,10 +82,8 @@ impl FromStr for AddressRange {
             Some((address, prefix)) => (address, Some(prefix.parse::<u8>().map_err(|_| invalid())?)),
             None => (text, None),
         };
-        let network: IpAddr = address.parse().map_err(|_| invalid())?;
-        let width = bits(network).1;
-        let prefix = prefix.unwrap_or(width);
-        if prefix <= width { Ok(AddressRange { network, prefix }) } else { Err(invalid()) }
+        let address: IpAddr = address.parse().map_err(|_| invalid())?;
+        AddressRange::new(address, prefix.unwrap_or(bits(address).1)).map_err(|_| invalid())
     }
 }
 

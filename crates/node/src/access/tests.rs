@@ -126,6 +126,10 @@ fn names_are_checked() {
     assert!("10.0.0.0/33".parse::<AddressRange>().is_err());
     assert!("0.0.0.0/0".parse::<AddressRange>().unwrap().contains(address("1.2.3.4")));
     assert_eq!("fd00::/8".parse::<AddressRange>().unwrap().to_string(), "fd00::/8");
+    let of = |text, prefix| AddressRange::new(address(text), prefix).ok();
+    assert_eq!(of("10.1.2.3", 16), Some("10.1.2.3/16".parse().unwrap()));
+    assert!(of("10.1.2.3", 16).unwrap().contains(address("10.1.9.9")));
+    assert_eq!((of("10.1.2.3", 33), of("fd00::1", 129)), (None, None));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use node::access::AddressRange;
 use node::floating::{AddressOn, HOLD_LENGTH};
 use serde::Deserialize;
 
@@ -123,8 +124,9 @@ fn parse(json: &str) -> Result<Vec<Link>, String> {
 
 /// The first device with an address of the same network.
 fn device_of(links: &[Link], on: &AddressOn) -> Option<String> {
+    let network = AddressRange::new(on.address, on.prefix).ok()?;
     let same = |address: &Address| {
-        address.local.is_some_and(|local| local != on.address && same_network(local, on.address, on.prefix))
+        address.local.is_some_and(|local| local != on.address && network.contains(local))
     };
     links.iter().find(|link| link.addr_info.iter().any(same)).map(|link| link.ifname.clone())
 }
@@ -141,16 +143,6 @@ fn holders(links: &[Link], address: IpAddr) -> Vec<Place> {
         here.map(place).collect::<Vec<_>>()
     };
     links.iter().flat_map(on).collect()
-}
-
-fn same_network(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
-    let (one, other, bits) = match (one, other) {
-        (IpAddr::V4(one), IpAddr::V4(other)) => (u128::from(one.to_bits()), u128::from(other.to_bits()), 32),
-        (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits(), other.to_bits(), 128),
-        _ => return false,
-    };
-    let hosts = u32::from(bits - prefix.min(bits));
-    (one ^ other).checked_shr(hosts).unwrap_or(0) == 0
 }
 
 /// Runs `ip`; gives what it prints.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use ::node::access::AddressRange;
 use ::node::control::{AddressSpec, AddressStatus, ControlError};
 use api::{DryRun, FloatingAddress, FloatingAddressAdd, List, Problem};
 use axum::extract::State as Extracted;
@@ -51,7 +52,8 @@ pub(super) async fn add(
     Json(new): Json<FloatingAddressAdd>,
 ) -> Result<(StatusCode, axum::Json<FloatingAddress>), Refusal> {
     let FloatingAddressAdd { address, device, nodes, prefer } = new;
-    let (address, prefix) = parse(&address)?;
+    let address = parse(&address)?;
+    let (address, prefix) = (address.address(), address.prefix());
     let spec = AddressSpec { address, prefix, device, nodes, prefer };
     let added = state.call(|control| async move {
         let names = control.node_names();
@@ -102,18 +104,9 @@ fn would_remove(address: &FloatingAddress) -> Vec<String> {
 }
 
 /// An address with the length of its network, or of one address alone.
-fn parse(text: &str) -> Result<(IpAddr, u8), Refusal> {
-    let (address, prefix) = match text.split_once('/') {
-        Some((address, prefix)) => (address, Some(prefix)),
-        None => (text, None),
-    };
-    let parsed = || {
-        let address: IpAddr = address.parse().ok()?;
-        let whole: u8 = if address.is_ipv4() { 32 } else { 128 };
-        Some((address, prefix.map_or(Some(whole), |prefix| prefix.parse().ok())?))
-    };
+fn parse(text: &str) -> Result<AddressRange, Refusal> {
     let reason = "write an address and the length of its network, as in 192.0.2.10/24 or fd00::10/64";
-    parsed().ok_or_else(|| ControlError::Invalid { field: "address", reason }.into())
+    text.parse().map_err(|_| ControlError::Invalid { field: "address", reason }.into())
 }
 
 fn shown(status: AddressStatus, names: &BTreeMap<u16, String>) -> FloatingAddress {
@@ -139,10 +132,10 @@ mod tests {
 
     #[test]
     fn an_address_may_come_without_its_network() {
-        let parsed = |text| parse(text).ok().map(|(address, prefix)| format!("{address}/{prefix}"));
-        assert_eq!(parsed("192.0.2.10/24").as_deref(), Some("192.0.2.10/24"));
-        assert_eq!(parsed("192.0.2.10").as_deref(), Some("192.0.2.10/32"));
-        assert_eq!(parsed("fd00::10").as_deref(), Some("fd00::10/128"));
+        let parsed = |text| parse(text).ok().map(|one| (one.address().to_string(), one.prefix()));
+        assert_eq!(parsed("192.0.2.10/24"), Some(("192.0.2.10".into(), 24)));
+        assert_eq!(parsed("192.0.2.10"), Some(("192.0.2.10".into(), 32)));
+        assert_eq!(parsed("fd00::10"), Some(("fd00::10".into(), 128)));
         for text in ["", "192.0.2.10/", "192.0.2.10/x", "192.0.2/24", "192.0.2.10:3260", "192.0.2.10/300"] {
             assert_eq!(parsed(text), None, "{text}");
         }
