@@ -111,7 +111,7 @@ enum Command {
     Status(status::Status),
     /// Show live what volumes, copies, paths and cores do
     Top(top::Top),
-    /// Make what hosts use as a file says: volumes, copies, targets, LUN maps, host groups
+    /// Make what hosts use as a file says: volumes, copies, targets, LUN maps, host groups, floating addresses
     Apply(apply::Apply),
     /// Show what `ursa apply` would change
     Diff(apply::Diff),

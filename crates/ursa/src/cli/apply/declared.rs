@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use api::{Chap, Strategy, VolumeKind};
+use node::access::AddressRange;
 use serde::{Deserialize, Serialize};
 
 use super::super::exit::CliError;
@@ -23,6 +24,8 @@ pub(super) struct Declared {
     pub(super) volumes: Vec<VolumeDeclared>,
     #[serde(default, rename = "map", skip_serializing_if = "Vec::is_empty")]
     pub(super) maps: Vec<MapDeclared>,
+    #[serde(default, rename = "address", skip_serializing_if = "Vec::is_empty")]
+    pub(super) addresses: Vec<AddressDeclared>,
 }
 
 /// A host group.
@@ -96,6 +99,39 @@ pub(super) struct MapDeclared {
     pub(super) lun: Option<u16>,
 }
 
+/// A floating address.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct AddressDeclared {
+    /// With the length of its network.
+    pub(super) address: String,
+    /// None: by its network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) device: Option<String>,
+    /// The numbers of the nodes that may have it; none: all but witnesses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) nodes: Vec<u16>,
+    /// The number of the node that is to have it when it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) prefer: Option<u16>,
+}
+
+impl AddressDeclared {
+    /// The address and the length of its network; of one address alone if none is said.
+    ///
+    /// # Errors
+    /// What is none.
+    pub(super) fn parsed(&self) -> Result<AddressRange, String> {
+        let none = |_| {
+            format!(
+                "address {:?} is none: write it with the length of its network, as in 192.0.2.10/24 or fd00::10/64",
+                self.address
+            )
+        };
+        self.address.parse().map_err(none)
+    }
+}
+
 fn local() -> String {
     api::DEFAULT_HOST.to_owned()
 }
@@ -136,6 +172,12 @@ impl Declared {
         once("map of volume", self.maps.iter().map(map))?;
         let lun = |map: &MapDeclared| Some(format!("{} of {} for {}", map.lun?, map.target, map.host));
         once("LUN", self.maps.iter().filter_map(lun))?;
+        let parsed = self.addresses.iter().map(AddressDeclared::parsed);
+        let parsed: Vec<AddressRange> = parsed.collect::<Result<_, _>>()?;
+        once("address", parsed.into_iter().map(AddressRange::address))?;
+        for address in &self.addresses {
+            once(&format!("node of address {:?}", address.address), &address.nodes)?;
+        }
         for volume in &self.volumes {
             let name = &volume.name;
             once(&format!("node of volume {name:?}"), &volume.on)?;

@@ -1,7 +1,9 @@
 //! The file that makes what there is.
 
 use super::Present;
-use super::declared::{Declared, HostDeclared, MapDeclared, TargetDeclared, VolumeDeclared};
+use super::declared::{
+    AddressDeclared, Declared, HostDeclared, MapDeclared, TargetDeclared, VolumeDeclared,
+};
 use crate::size::Size;
 
 /// What there is, as a file says it. Maps to volumes that nobody can name now, since their pool is not open, are left out.
@@ -44,11 +46,18 @@ pub(super) fn declared(present: &Present) -> Declared {
             })
         })
     });
+    let addresses = present.addresses.iter().map(|address| AddressDeclared {
+        address: address.address.clone(),
+        device: address.device.clone(),
+        nodes: address.nodes.clone(),
+        prefer: address.prefer,
+    });
     Declared {
         hosts: hosts.collect(),
         targets: targets.collect(),
         volumes: volumes.collect(),
         maps: maps.collect(),
+        addresses: addresses.collect(),
     }
 }
 

@@ -3,6 +3,7 @@
 //! The file says what there shall be; what it does not name stays as it is, unless `--prune` is given. What is compared with what
 //! stands in `plan`, which does nothing by itself: the same steps are shown by `diff` and carried out by `apply`.
 
+mod addresses;
 mod declared;
 mod export;
 mod plan;
@@ -12,7 +13,7 @@ mod tests;
 
 use std::path::PathBuf;
 
-use api::{Client, ClientError, ClusterNode, Host, Target, Volume};
+use api::{Client, ClientError, ClusterNode, FloatingAddress, Host, Target, Volume};
 use clap::Args;
 use serde::Serialize;
 
@@ -29,7 +30,7 @@ pub struct Apply {
     /// The file, in TOML; - is standard input
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
-    /// Delete what the file does not name: maps, copies, volumes with their data, targets, host groups
+    /// Delete what the file does not name: floating addresses, maps, copies, volumes with their data, targets, host groups
     #[arg(long)]
     prune: bool,
     #[command(flatten)]
@@ -59,6 +60,8 @@ struct Present {
     volumes: Vec<Volume>,
     /// The nodes of the cluster; empty without one.
     nodes: Vec<ClusterNode>,
+    /// Its floating addresses.
+    addresses: Vec<FloatingAddress>,
 }
 
 impl Present {
@@ -69,7 +72,8 @@ impl Present {
         };
         let mut volumes = client.volumes()?.items;
         volumes.retain(|volume| is_in_question(volume, &nodes));
-        Ok(Present { hosts: client.hosts()?, targets: client.targets()?, volumes, nodes })
+        let addresses = if nodes.is_empty() { Vec::new() } else { client.addresses()? };
+        Ok(Present { hosts: client.hosts()?, targets: client.targets()?, volumes, nodes, addresses })
     }
 }
 

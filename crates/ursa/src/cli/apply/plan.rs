@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::super::exit::CliError;
 use super::super::table::size;
 use super::Present;
+use super::addresses::{self, Compared};
 use super::declared::{Declared, HostDeclared, MapDeclared, TargetDeclared, VolumeDeclared, chap};
 use super::step::{Step, numbers};
 
@@ -40,7 +41,8 @@ struct Planner<'a> {
     present: &'a Present,
     prune: bool,
     plan: Plan,
-    /// What is done after all else, in this order: of maps, copies, volumes, targets, hosts.
+    /// What is done after all else, in this order: of floating addresses, maps, copies, volumes, targets, hosts.
+    addresses_gone: Vec<Step>,
     maps_gone: Vec<Step>,
     copies_gone: Vec<Step>,
     gone: Vec<Step>,
@@ -59,6 +61,7 @@ impl Plan {
             present,
             prune,
             plan: Plan::default(),
+            addresses_gone: Vec::new(),
             maps_gone: Vec::new(),
             copies_gone: Vec::new(),
             gone: Vec::new(),
@@ -77,6 +80,7 @@ impl Plan {
         for map in &declared.maps {
             planner.map(map);
         }
+        planner.addresses();
         planner.finish()
     }
 
@@ -118,10 +122,10 @@ impl Planner<'_> {
         if !self.conflicts.is_empty() {
             return Err(CliError::Conflict(self.conflicts));
         }
-        // Maps first, since LUNs of new ones may be theirs.
-        let creating_maps = self.plan.steps.iter().position(|step| matches!(step, Step::CreateMap { .. }));
-        let at = creating_maps.unwrap_or(self.plan.steps.len());
-        self.plan.steps.splice(at..at, self.maps_gone);
+        // Addresses and maps first, since new ones may need their room.
+        let needs_room = |step: &Step| matches!(step, Step::CreateMap { .. } | Step::AddAddress(_));
+        let at = self.plan.steps.iter().position(needs_room).unwrap_or(self.plan.steps.len());
+        self.plan.steps.splice(at..at, self.addresses_gone.into_iter().chain(self.maps_gone));
         self.plan.steps.extend(self.copies_gone);
         self.plan.steps.extend(self.gone);
         Ok(self.plan)
@@ -366,6 +370,18 @@ impl Planner<'_> {
         self.plan.steps.push(Step::CreateMap { target: target.clone(), map: create });
     }
 
+    /// They come last: what hosts find there is there by then.
+    fn addresses(&mut self) {
+        let Compared { added, surplus, conflicts } =
+            addresses::compare(&self.declared.addresses, self.present);
+        self.plan.steps.extend(added);
+        self.conflicts.extend(conflicts);
+        match self.prune {
+            true => self.addresses_gone = surplus,
+            false => self.plan.kept.extend(surplus.iter().map(kept)),
+        }
+    }
+
     /// What the file does not name.
     fn surplus(&mut self) {
         let declared = self.declared;
@@ -415,10 +431,14 @@ impl Planner<'_> {
             self.gone = surplus.split_off(of_maps);
             self.maps_gone = surplus;
         } else {
-            let line = |step: &Step| step.line().trim_start_matches("- ").replace(" with all its data", "");
-            self.plan.kept.extend(surplus.iter().map(line));
+            self.plan.kept.extend(surplus.iter().map(kept));
         }
     }
+}
+
+/// What stays, by the step that would take it away.
+fn kept(step: &Step) -> String {
+    step.line().trim_start_matches("- ").replace(" with all its data", "")
 }
 
 fn choose(volume: &VolumeDeclared, strategy: Strategy) -> Step {

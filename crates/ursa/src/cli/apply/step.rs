@@ -1,8 +1,8 @@
 //! One change.
 
 use api::{
-    Client, ClientError, CopyCreate, HostChange, HostCreate, MapCreate, StrategyChoice, TargetCreate,
-    VolumeChange, VolumeCreate,
+    Client, ClientError, CopyCreate, FloatingAddressAdd, HostChange, HostCreate, MapCreate, StrategyChoice,
+    TargetCreate, VolumeChange, VolumeCreate,
 };
 
 use super::super::table::size;
@@ -55,6 +55,13 @@ pub(super) enum Step {
     },
     DeleteTarget(String),
     DeleteHost(String),
+    AddAddress(FloatingAddressAdd),
+    RemoveAddress {
+        /// Without the length of its network.
+        address: String,
+        /// For people: with it.
+        shown: String,
+    },
 }
 
 impl Step {
@@ -94,6 +101,8 @@ impl Step {
             }
             Step::DeleteTarget(name) => format!("- target {name}"),
             Step::DeleteHost(name) => format!("- host {name}"),
+            Step::AddAddress(address) => format!("+ address {}", address.address),
+            Step::RemoveAddress { shown, .. } => format!("- address {shown}"),
         }
     }
 
@@ -112,6 +121,9 @@ impl Step {
             }
             Step::DeleteTarget(name) => Some(format!("delete target {name}")),
             Step::DeleteHost(name) => Some(format!("delete host {name}")),
+            Step::RemoveAddress { shown, .. } => {
+                Some(format!("remove the floating address {shown} with the sessions through it"))
+            }
             _ => None,
         }
     }
@@ -135,6 +147,8 @@ impl Step {
             Step::DeleteVolume { id, .. } => gone(client.delete_volume(id, false)),
             Step::DeleteTarget(name) => gone(client.delete_target(name, false)),
             Step::DeleteHost(name) => gone(client.delete_host(name)),
+            Step::AddAddress(address) => client.add_address(address).map(drop),
+            Step::RemoveAddress { address, .. } => gone(client.remove_address(address)),
         }
     }
 }

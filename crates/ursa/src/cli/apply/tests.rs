@@ -1,4 +1,6 @@
-use api::{CopyState, Host, Strategy, Target, TargetMap, Volume, VolumeCopy, VolumeStrategy};
+use api::{
+    CopyState, FloatingAddress, Host, Strategy, Target, TargetMap, Volume, VolumeCopy, VolumeStrategy,
+};
 
 use super::declared::Declared;
 use super::plan::{self, Plan};
@@ -42,6 +44,22 @@ fn present() -> Present {
         targets: vec![target],
         volumes: vec![volume("db", &[1, 2])],
         nodes: vec![node(1), node(2), node(3)],
+        addresses: Vec::new(),
+    }
+}
+
+fn floating(address: &str, nodes: &[u16], prefer: Option<u16>) -> FloatingAddress {
+    FloatingAddress {
+        address: address.into(),
+        device: None,
+        nodes: nodes.to_vec(),
+        prefer,
+        portal_group: 65280,
+        holder: Some(1),
+        holder_name: None,
+        since: None,
+        waits: false,
+        trouble: None,
     }
 }
 
@@ -101,6 +119,7 @@ fn what_is_exported_changes_nothing() {
     present.targets[0].alias = Some("shared \"disks\"".into());
     present.targets[0].chap_user = Some("t".into());
     present.hosts[2].chap_user = Some("alice".into());
+    present.addresses = vec![floating("192.0.2.10/24", &[1, 2], Some(1)), floating("fd00::10/64", &[], None)];
     let file = export::text(&export::declared(&present));
     assert!(file.contains("chap-secret-file") && file.contains("size = \"10G\"\n"), "{file}");
     changes(&file, &present, true, &[]);
@@ -125,6 +144,8 @@ fn what_is_exported_changes_nothing() {
             "~ volume db: strategy heartbeat",
             "+ volume alone: 10G",
             "+ map of volume db: LUN 0 of iqn.x:t for host esx",
+            "+ address 192.0.2.10/24",
+            "+ address fd00::10/64",
         ],
     );
 }
@@ -238,6 +259,49 @@ fn what_the_file_does_not_name_stays_unless_pruned() {
 }
 
 #[test]
+fn addresses_come_last_and_go_first() {
+    let mut present = present();
+    present.addresses = vec![floating("192.0.2.10/24", &[2, 1], None), floating("fd00::10/64", &[], None)];
+    let named = "\n[[address]]\naddress = \"192.0.2.10/24\"\nnodes = [1, 2]\n";
+    let plan = changes(&format!("{FILE}{named}"), &present, false, &[]);
+    assert_eq!(plan.kept, ["address fd00::10/64"]);
+
+    let other = "\n[[address]]\naddress = \"192.0.2.11/24\"\nprefer = 3\n";
+    let new_map = FILE.replace("volume = \"db\"\nhost = \"esx\"", "volume = \"db\"\nhost = \"local\"");
+    let plan = changes(
+        &format!("{new_map}{other}"),
+        &present,
+        true,
+        &[
+            "- address 192.0.2.10/24",
+            "- address fd00::10/64",
+            "- map of volume db: LUN 0 of iqn.x:t for host esx",
+            "+ map of volume db: a LUN of iqn.x:t for host local",
+            "+ address 192.0.2.11/24",
+        ],
+    );
+    assert!(
+        plan.destroyed()[0].contains("the floating address 192.0.2.10/24 with the sessions"),
+        "{:?}",
+        plan.destroyed()
+    );
+
+    for (from, to, expected) in [
+        ("/24", "/25", "its network's length is 24, and cannot be changed to 25"),
+        ("[1, 2]", "[1, 2]\nprefer = 2", "its preferred node is none, and cannot be changed to 2"),
+        ("[1, 2]", "[1, 3]", "its list of nodes is 1, 2, and cannot be changed to 1, 3"),
+        ("nodes = [1, 2]", "device = \"eth1\"", "its device is that of its network, and cannot be changed to eth1"),
+        ("2.10/24\"\nnodes = [1, 2]", "2.12/24\"\nnodes = [1, 9]", "the cluster has no node 9"),
+    ] {
+        let changed = named.replace(from, to);
+        assert_ne!(changed, named, "{from}");
+        conflicts(&format!("{FILE}{changed}"), &present, expected);
+    }
+    let alone = Present { nodes: Vec::new(), addresses: Vec::new(), ..present };
+    conflicts(&format!("{FILE}{named}"), &alone, "address 192.0.2.10/24: there is no cluster");
+}
+
+#[test]
 fn a_lun_that_goes_makes_room() {
     let mut present = present();
     present.volumes.push(volume("new", &[]));
@@ -307,6 +371,15 @@ fn a_file_that_makes_no_sense_is_refused() {
         (
             "[[map]]\ntarget = \"t\"\nvolume = \"a\"\nlun = 1\n[[map]]\ntarget = \"t\"\nvolume = \"b\"\nlun = 1",
             "LUN 1 of t for local comes twice",
+        ),
+        ("[[address]]\naddress = \"san1\"", "address \"san1\" is none"),
+        (
+            "[[address]]\naddress = \"192.0.2.10/24\"\n[[address]]\naddress = \"192.0.2.10/25\"",
+            "address 192.0.2.10 comes twice",
+        ),
+        (
+            "[[address]]\naddress = \"192.0.2.10/24\"\nnodes = [1, 1]",
+            "node of address \"192.0.2.10/24\" 1 comes twice",
         ),
         ("volume = 3", "invalid type"),
     ] {

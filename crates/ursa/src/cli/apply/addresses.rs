@@ -1,0 +1,104 @@
+//! Floating addresses: what of them is to be added, what cannot be, and what the file does not name.
+
+use std::collections::BTreeSet;
+
+use api::{FloatingAddress, FloatingAddressAdd};
+use node::access::AddressRange;
+
+use super::Present;
+use super::declared::AddressDeclared;
+use super::step::{Step, numbers};
+
+/// What came of comparing them.
+#[derive(Debug, Default)]
+pub(super) struct Compared {
+    pub(super) added: Vec<Step>,
+    /// What takes away those that the file does not name.
+    pub(super) surplus: Vec<Step>,
+    /// What cannot be.
+    pub(super) conflicts: Vec<String>,
+}
+
+/// Compares those of the file with those that there are.
+pub(super) fn compare(declared: &[AddressDeclared], present: &Present) -> Compared {
+    let mut compared = Compared::default();
+    let mut named = BTreeSet::new();
+    for address in declared {
+        let wanted = match address.parsed() {
+            Ok(wanted) => wanted,
+            Err(reason) => {
+                compared.conflicts.push(reason);
+                continue;
+            }
+        };
+        named.insert(wanted.address());
+        let is_it = |other: &&FloatingAddress| {
+            parsed(other).is_some_and(|range| range.address() == wanted.address())
+        };
+        match present.addresses.iter().find(is_it) {
+            Some(other) => compared.conflicts.extend(differences(address, wanted, other)),
+            None => compared.add(address, present),
+        }
+    }
+    for other in &present.addresses {
+        // What cannot be understood is left alone.
+        if let Some(range) = parsed(other).filter(|range| !named.contains(&range.address())) {
+            let step = Step::RemoveAddress {
+                address: range.address().to_string(),
+                shown: other.address.clone(),
+            };
+            compared.surplus.push(step);
+        }
+    }
+    compared
+}
+
+impl Compared {
+    fn add(&mut self, new: &AddressDeclared, present: &Present) {
+        let AddressDeclared { address, device, nodes, prefer } = new.clone();
+        if present.nodes.is_empty() {
+            self.conflicts.push(format!(
+                "address {address}: there is no cluster, and an address floats between its nodes"
+            ));
+            return;
+        }
+        let is_unknown = |id: &u16| present.nodes.iter().all(|node| node.id != *id);
+        let unknown: Vec<u16> = nodes.iter().chain(&prefer).copied().filter(is_unknown).collect();
+        if !unknown.is_empty() {
+            self.conflicts
+                .push(format!("address {address}: the cluster has no node {}", numbers(&unknown)));
+            return;
+        }
+        self.added.push(Step::AddAddress(FloatingAddressAdd { address, device, nodes, prefer }));
+    }
+}
+
+/// What of an address is not as it shall be: none of it can be changed. The order of nodes does not matter.
+fn differences(shall: &AddressDeclared, wanted: AddressRange, is: &FloatingAddress) -> Vec<String> {
+    let length = |range: Option<AddressRange>| range.map(|range| range.prefix().to_string());
+    let nodes = |nodes: &[u16]| {
+        let nodes: Vec<u16> = nodes.iter().copied().collect::<BTreeSet<u16>>().into_iter().collect();
+        (!nodes.is_empty()).then(|| numbers(&nodes))
+    };
+    let preferred = |node: Option<u16>| node.map(|node| node.to_string());
+    let what = [
+        ("network's length", "none", length(parsed(is)), length(Some(wanted))),
+        ("device", "that of its network", is.device.clone(), shall.device.clone()),
+        ("list of nodes", "all", nodes(&is.nodes), nodes(&shall.nodes)),
+        ("preferred node", "none", preferred(is.prefer), preferred(shall.prefer)),
+    ];
+    let differs = what.into_iter().filter(|(_, _, is, shall)| is != shall);
+    differs
+        .map(|(what, without, before, after)| {
+            let [before, after] = [&before, &after].map(|value| value.as_deref().unwrap_or(without));
+            format!(
+                "address {}: its {what} is {before}, and cannot be changed to {after}: an address is removed and added anew, and hosts discover it anew",
+                is.address
+            )
+        })
+        .collect()
+}
+
+fn parsed(address: &FloatingAddress) -> Option<AddressRange> {
+    address.address.parse().ok()
+}
