@@ -1,0 +1,229 @@
+//! Puts the address on a device of this machine and takes it off, with what goes with it: listeners, portals that cores know, sessions through it.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::Instant;
+use proto::iscsi::target::CloseReason;
+use rt::Listener;
+
+use super::super::decision::{Device, Holder, Seen};
+use super::super::{
+    AddressEntry, AddressOn, AddressWork, FloatingPortal, HolderEntry, PREDECESSOR_LENGTH, may_have, portals_of,
+};
+use super::{Held, Holding, TURN};
+use crate::events::code::ADDRESS_FAILED;
+use crate::events::{Event, tell};
+use crate::portal;
+use crate::shard::{Shard, on_all_cores};
+
+/// How long the machine may take to put an address on, or to take it off. It takes milliseconds; what hangs ends with the address's own time.
+const DEVICE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// What is left for an address when it is put on, at least: kernels count whole seconds, and the machine may take most of one.
+const SHORTEST: Duration = Duration::from_secs(2);
+
+/// How long commands that came through it may take to end until it is said that nobody has the address because of them.
+const ENDING_LENGTH: Duration = Duration::from_secs(5);
+
+/// What is said then.
+const STILL_ENDING: &str = "commands that came through it are still at a disk of this node, and until they end no other node may have it: look whether a disk or a volume hangs (`ursa pool list`, `ursa volume list`, the kernel's log)";
+
+/// How long a former listener may take to end.
+const LISTEN_DEADLINE: Duration = Duration::from_secs(1);
+
+/// How often neighbours are told where a new address is, once a second: one word may be lost, and a predecessor's kernel may have spoken last.
+const ANNOUNCEMENTS: u32 = 4;
+
+/// What may be in trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// To put it on.
+    PutOn,
+    /// To take it off.
+    TakeOff,
+    /// The end of commands that came through it.
+    End,
+}
+
+impl Holding {
+    pub(super) async fn put_on(&mut self, entry: Option<AddressEntry>, held: Held) {
+        let now = rt::now();
+        let (Some(entry), Some((holder, revision))) = (entry, held) else { return };
+        let is_new = self.device != Device::On;
+        // The machine knows already for how long, as long as the record has not said it again.
+        let is_told = !is_new && self.put_on >= self.confirmed;
+        if is_told || self.left(now) < SHORTEST {
+            return;
+        }
+        let on = AddressOn { address: self.address, prefix: entry.prefix, device: entry.device.clone() };
+        // Whatever the answer is, it may be there from now on.
+        (self.device, self.on, self.put_on) = (Device::On, Some(on.clone()), Some(now));
+        self.control.floating().change(self.address, |here| here.is_on = true);
+        if is_new {
+            // Before anybody can come by it: where a portal is on all addresses, a login would be told the node's own group, and initiators remember that.
+            let (portals, _) = portals_of(self.address, &Shard::current().portals());
+            show_portals(self.address, portals, entry.group).await;
+        }
+        let announce = self.announced < ANNOUNCEMENTS;
+        let put_on = match self.left(rt::now()) {
+            lasts if lasts < SHORTEST => Err("a core of this node hesitates: it is too late now".to_owned()),
+            lasts => self.work(AddressWork::PutOn { on, lasts, announce }).await,
+        };
+        let shown = match put_on {
+            Ok(()) if is_new => self.listen_besides().await,
+            done => done,
+        };
+        if let Err(trouble) = shown {
+            self.failed = Some(now);
+            return self.note_trouble(Trouble::PutOn, trouble);
+        }
+        self.failed = None;
+        self.announced = self.announced.saturating_add(1);
+        if is_new {
+            tracing::info!(address = %self.address, "this node has the floating address");
+        }
+        self.end_trouble(&[Trouble::PutOn, Trouble::TakeOff, Trouble::End]);
+        if holder.unsure {
+            self.commit(revision, Some(HolderEntry { unsure: false, ..holder })).await;
+        }
+    }
+
+    /// Listens at the address, where no portal on all addresses does.
+    async fn listen_besides(&mut self) -> Result<(), String> {
+        let own = Shard::current().portals();
+        let (_, more) = portals_of(self.address, &own);
+        for address in more {
+            let listener = match listen(address).await {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && may_have(address, &own) => continue,
+                listening => listening,
+            };
+            let listener =
+                listener.map_err(|error| format!("cannot listen for iSCSI at {address}: {error}"))?;
+            self.listeners.push(rt::spawn(portal::serve(listener, Rc::default())));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn take_off(&mut self, entry: Option<AddressEntry>) {
+        let now = rt::now();
+        if self.device == Device::On {
+            self.listeners.clear();
+            // While what they send still goes out: initiators need not find out by themselves.
+            self.ending.extend(end_sessions_through(self.address).await);
+        }
+        let whole: u8 = if self.address.is_ipv4() { 32 } else { 128 };
+        let on = self.on.clone().unwrap_or_else(|| AddressOn {
+            address: self.address,
+            prefix: entry.as_ref().map_or(whole, |entry| entry.prefix),
+            device: entry.and_then(|entry| entry.device),
+        });
+        match self.work(AddressWork::TakeOff(on)).await {
+            Ok(()) => {
+                if self.device == Device::On {
+                    // Who came in between, where a portal is on all addresses.
+                    self.ending.extend(end_sessions_through(self.address).await);
+                    tracing::info!(address = %self.address, "this node does not have the floating address any more");
+                }
+                self.note_off().await;
+                self.end_trouble(&[Trouble::TakeOff]);
+            }
+            Err(trouble) => {
+                self.note_trouble(Trouble::TakeOff, trouble);
+                // The kernel has taken it off by now.
+                if now.since(self.put_on.unwrap_or(self.began)) > PREDECESSOR_LENGTH {
+                    self.note_off().await;
+                }
+            }
+        }
+    }
+
+    async fn note_off(&mut self) {
+        // Until now somebody may have come by it, and was to be told its group.
+        show_portals(self.address, Vec::new(), 0).await;
+        (self.device, self.on, self.announced) = (Device::Off, None, 0);
+        self.control.floating().change(self.address, |here| here.is_on = false);
+    }
+
+    async fn work(&self, work: AddressWork) -> Result<(), String> {
+        let done = Shard::current().config().devices.work(work);
+        match rt::timeout(DEVICE_DEADLINE, done).await {
+            Ok(done) => done,
+            Err(rt::Elapsed) => Err("the machine has not answered for 2 seconds".to_owned()),
+        }
+    }
+
+    /// Says so when it is off, and could be another node's but for commands that came through it.
+    pub(super) fn note_end(&mut self, now: Instant, seen: &Seen) {
+        let is_off = seen.holder == Holder::Me && seen.device == Device::Off;
+        if !is_off || !seen.confirmed || !seen.waited || seen.quiet {
+            self.waits_for_end = None;
+            return self.end_trouble(&[Trouble::End]);
+        }
+        let since = *self.waits_for_end.get_or_insert(now);
+        if now.since(since) >= ENDING_LENGTH {
+            self.note_trouble(Trouble::End, STILL_ENDING.to_owned());
+        }
+    }
+
+    /// What of these was in trouble is not any more.
+    fn end_trouble(&mut self, of: &[Trouble]) {
+        if self.trouble.is_some_and(|trouble| of.contains(&trouble)) {
+            self.trouble = None;
+            self.control.floating().change(self.address, |here| here.trouble = None);
+        }
+    }
+
+    /// Says why it could not be put on, taken off or given up, once.
+    fn note_trouble(&mut self, of: Trouble, trouble: String) {
+        self.trouble = Some(of);
+        let floating = self.control.floating();
+        if floating.here(self.address).trouble.as_ref() == Some(&trouble) {
+            return;
+        }
+        tracing::error!(address = %self.address, trouble, "the floating address could not be put on, taken off or given up");
+        let text = format!(
+            "the floating address {} could not be put on, taken off or given up: {trouble}",
+            self.address
+        );
+        tell(Event::new(ADDRESS_FAILED, self.address.to_string(), text).of_node(self.keeper.me().0));
+        floating.change(self.address, |here| here.trouble = Some(trouble));
+    }
+}
+
+/// Listens at an address. A listener that was here a moment ago may not be gone yet.
+async fn listen(address: SocketAddr) -> io::Result<Listener> {
+    let until = rt::now() + LISTEN_DEADLINE;
+    loop {
+        match portal::listen(address).await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && rt::now() < until => {
+                rt::sleep(TURN).await
+            }
+            listening => return listening,
+        }
+    }
+}
+
+/// Has every core know at which portals of the address this node is reached: none.
+async fn show_portals(address: IpAddr, portals: Vec<SocketAddr>, group: u16) {
+    let portals: Vec<FloatingPortal> =
+        portals.into_iter().map(|portal| FloatingPortal { portal, group }).collect();
+    on_all_cores(move || {
+        let portals = portals.clone();
+        async move { Shard::current().set_floating(address, portals) }
+    })
+    .await;
+}
+
+/// Cuts off sessions with a connection to the address; gives their numbers.
+async fn end_sessions_through(address: IpAddr) -> Vec<u16> {
+    let ended = on_all_cores(move || async move {
+        let mut sessions = Shard::current().sessions();
+        sessions.retain(|session| session.comes_through(address));
+        sessions.iter().for_each(|session| session.end(CloseReason::Reset));
+        sessions.iter().map(|session| session.tsih()).collect::<Vec<u16>>()
+    });
+    ended.await.concat()
+}

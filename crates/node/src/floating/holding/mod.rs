@@ -1,0 +1,288 @@
+//! Has this node hold addresses, as [`super::decision`] says: a task an address, on core 0. What it goes by is in [`standing`], what it does in [`device`].
+
+mod device;
+mod standing;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::Instant;
+use cluster::Revision;
+use replica::{Incarnation, NodeId};
+use rt::Task;
+
+use self::device::Trouble;
+use super::decision::{Device, Holder, Seen, Step, next_step};
+use super::{
+    ADDRESSES, AFTER_FAILURE, AddressEntry, AddressOn, GIVE_UP_DEADLINE, HOLDERS, HolderEntry, LEFT_FIRST,
+    Life, PREDECESSOR_LENGTH, PREFERRED_AFTER, address_key, holder_key,
+};
+use crate::control::Control;
+use crate::copies::{Keeper, NodeEntry, json, node_key};
+use crate::shard::Shard;
+
+/// How often it is looked for addresses that nobody looks after, should the record not have told of them.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// How often it is thought over what to do about one.
+const TURN: Duration = Duration::from_millis(100);
+
+impl Control {
+    /// Looks after the addresses of the cluster's record, until the node stops.
+    pub(crate) async fn hold_addresses(self: Rc<Control>, keeper: Rc<Keeper>) {
+        while !keeper.is_stopping() {
+            for address in self.unattended(&keeper) {
+                self.floating().begin(address);
+                rt::spawn(Holding::new(Rc::clone(&self), Rc::clone(&keeper), address).run()).detach();
+            }
+            // The record tells when there is one more.
+            keeper.until(LOOK_EVERY, || !self.unattended(&keeper).is_empty()).await;
+        }
+    }
+
+    /// Addresses of the record that concern this node and that no task looks after yet.
+    fn unattended(&self, keeper: &Keeper) -> BTreeSet<IpAddr> {
+        let known = keeper.list::<AddressEntry>(ADDRESSES).into_iter().map(|entry| entry.address);
+        let own = keeper.list::<HolderEntry>(HOLDERS).into_iter().filter(|one| one.node == keeper.me().0);
+        let all = known.chain(own.map(|holder| holder.address));
+        all.filter(|address| !self.floating().looks_after(*address)).collect()
+    }
+
+    /// Gives all addresses to others, for the node is about to stop; not for longer than [`GIVE_UP_DEADLINE`].
+    pub(crate) async fn give_up_addresses(&self) {
+        let Some(keeper) = self.keeper() else { return };
+        let floating = self.floating();
+        floating.leave();
+        let holds = |holder: &HolderEntry| {
+            (NodeId(holder.node), Incarnation(holder.incarnation)) == (keeper.me(), keeper.incarnation())
+        };
+        let over = || floating.all_on().is_empty() && !keeper.list::<HolderEntry>(HOLDERS).iter().any(holds);
+        let until = rt::now() + GIVE_UP_DEADLINE;
+        while !over() && rt::now() < until {
+            let _ = rt::timeout(TURN, floating.changed()).await;
+        }
+        if !over() {
+            tracing::warn!(
+                "not all floating addresses could be given up in time: others wait until they are off"
+            );
+        }
+    }
+}
+
+/// Looks after one address.
+struct Holding {
+    control: Rc<Control>,
+    keeper: Rc<Keeper>,
+    address: IpAddr,
+    began: Instant,
+    device: Device,
+    /// Where it was put on last.
+    on: Option<AddressOn>,
+    /// When.
+    put_on: Option<Instant>,
+    /// How often neighbours were told since it is here.
+    announced: u32,
+    /// They listen at the address, where no portal on all addresses does; dropped, they do not.
+    listeners: Vec<Task<()>>,
+    /// Sessions that came through it and are not over yet: their commands may be at a disk.
+    ending: BTreeSet<u16>,
+    /// Since when another node could have it but for those.
+    waits_for_end: Option<Instant>,
+    /// Of what the trouble is that is shown, if there is any.
+    trouble: Option<Trouble>,
+    /// The holder that was asked last whether it has the address, when, and how often it has said no since it last said yes.
+    holder_asked: Option<(Life, Instant)>,
+    let_go: u32,
+    /// Since when the record has answered each time, while the holder is in doubt, and when it was asked last.
+    reached: Option<Instant>,
+    record_asked: Option<Instant>,
+    /// When the record was asked that has said last that this life holds it.
+    confirmed: Option<Instant>,
+    /// When whoever had it before has taken it off, if that was silent.
+    sure_at: Option<Instant>,
+    /// When another node has taken the place of this life, which had not given it up.
+    lost: Option<Instant>,
+    /// This life held it when it was looked last, and was not about to give it up.
+    had: bool,
+    /// Since when nobody holds it.
+    free_since: Option<Instant>,
+    /// When it could not be put on, if it never could since.
+    failed: Option<Instant>,
+}
+
+/// Who holds the address by the record, as this node has followed it, and the revision that says so.
+type Held = Option<(HolderEntry, Revision)>;
+
+impl Holding {
+    fn new(control: Rc<Control>, keeper: Rc<Keeper>, address: IpAddr) -> Holding {
+        Holding {
+            control,
+            keeper,
+            address,
+            began: rt::now(),
+            device: Device::Unknown,
+            on: None,
+            put_on: None,
+            announced: 0,
+            listeners: Vec::new(),
+            ending: BTreeSet::new(),
+            waits_for_end: None,
+            trouble: None,
+            holder_asked: None,
+            let_go: 0,
+            reached: None,
+            record_asked: None,
+            confirmed: None,
+            sure_at: None,
+            lost: None,
+            had: false,
+            free_since: None,
+            failed: None,
+        }
+    }
+
+    async fn run(mut self) {
+        while !self.keeper.is_stopping() {
+            let entry = self.keeper.get::<AddressEntry>(&address_key(self.address)).map(|(entry, _)| entry);
+            let held: Held = self.keeper.get(&holder_key(self.address));
+            let concerned = held.as_ref().is_some_and(|(holder, _)| holder.node == self.keeper.me().0);
+            if entry.is_none() && !concerned && self.device == Device::Off {
+                break;
+            }
+            self.confirm(&held).await;
+            self.ask_holder(held.as_ref().map(|(holder, _)| holder)).await;
+            self.look_at_record(held.as_ref().map(|(holder, _)| holder)).await;
+            let seen = self.look(rt::now(), entry.as_ref(), held.as_ref().map(|(holder, _)| holder));
+            self.note_end(rt::now(), &seen);
+            match next_step(&seen) {
+                Step::Nothing => {}
+                Step::PutOn => self.put_on(entry, held).await,
+                Step::TakeOff => self.take_off(entry).await,
+                Step::GiveUp => self.give_up(held).await,
+                Step::Claim { unsure } => self.claim(&held, unsure).await,
+                Step::Ask => self.ask(held).await,
+            }
+            rt::sleep(TURN).await;
+        }
+        self.control.floating().end(self.address);
+    }
+
+    fn life(&self) -> Life {
+        Life { node: self.keeper.me().0, incarnation: self.keeper.incarnation().0 }
+    }
+
+    fn is_this_life(&self, holder: &HolderEntry) -> bool {
+        self.life() == Life { node: holder.node, incarnation: holder.incarnation }
+    }
+
+    fn look(&mut self, now: Instant, entry: Option<&AddressEntry>, holder: Option<&HolderEntry>) -> Seen {
+        if self.had && holder.is_some_and(|holder| holder.node != self.keeper.me().0) {
+            self.lost = Some(now);
+        }
+        let standing = self.standing(now, holder);
+        self.free_since = match standing {
+            Holder::Nobody => self.free_since.or(Some(now)),
+            _ => None,
+        };
+        let unsure = holder.is_some_and(|holder| holder.unsure);
+        self.sure_at = match standing {
+            Holder::Me if unsure => self.sure_at.or(Some(now + PREDECESSOR_LENGTH)),
+            _ => None,
+        };
+        let registry = self.control.registry();
+        self.ending.retain(|tsih| registry.place(*tsih).is_some());
+        self.control.floating().note_end(self.address, !self.ending.is_empty());
+        let me = self.keeper.me().0;
+        let preferred = entry.and_then(|entry| entry.prefer);
+        let is_free = self.free_since.is_some_and(|since| now.since(since) < LEFT_FIRST);
+        let seen = Seen {
+            holder: standing,
+            device: self.device,
+            wanted: entry.is_some(),
+            may: entry.is_some_and(|entry| self.may(now, entry)),
+            confirmed: !self.left(now).is_zero(),
+            waited: self.sure_at.is_none_or(|at| at <= now),
+            unsure,
+            quiet: self.ending.is_empty(),
+            asked_for: holder.is_some_and(|holder| self.asker(holder).is_some()),
+            leaves_first: is_free && preferred.is_some_and(|node| node != me && self.is_there(node)),
+            settled: preferred == Some(me)
+                && now.since(self.began) >= PREFERRED_AFTER
+                && self.failed.is_none(),
+            asked: holder.is_some_and(|holder| holder.asked_by == Some(self.life())),
+        };
+        self.had = seen.holder == Holder::Me && seen.wanted && seen.may && !seen.asked_for;
+        seen
+    }
+
+    /// Whether this node may have it.
+    fn may(&self, now: Instant, entry: &AddressEntry) -> bool {
+        let me = self.keeper.me();
+        let own = self.keeper.get::<NodeEntry>(&node_key(me));
+        (entry.nodes.is_empty() || entry.nodes.contains(&me.0))
+            && own.is_some_and(|(own, _)| !own.witness)
+            && !self.keeper.is_in_maintenance(me)
+            && !self.control.floating().is_leaving()
+            // It serves.
+            && !Shard::current().portals().is_empty()
+            && self.failed.is_none_or(|at| now.since(at) >= AFTER_FAILURE)
+    }
+
+    fn is_there(&self, node: u16) -> bool {
+        self.keeper.hears(NodeId(node)) && !self.keeper.is_in_maintenance(NodeId(node))
+    }
+
+    /// The node that has asked for the address, if it is there.
+    fn asker(&self, holder: &HolderEntry) -> Option<Life> {
+        holder.asked_by.filter(|asker| asker.node != self.keeper.me().0 && self.is_there(asker.node))
+    }
+
+    async fn claim(&self, held: &Held, unsure: bool) {
+        let Life { node, incarnation } = self.life();
+        let since = (Shard::current().config().unix_now)();
+        let holder = HolderEntry { address: self.address, node, incarnation, since, unsure, asked_by: None };
+        let key = holder_key(self.address);
+        let transaction = Keeper::transaction().expect(&key, held.as_ref().map(|(_, revision)| *revision));
+        self.commit_all(transaction.put(&key, json(&holder))).await;
+    }
+
+    async fn give_up(&self, held: Held) {
+        let Some((holder, revision)) = held else { return };
+        let since = (Shard::current().config().unix_now)();
+        let next = self.asker(&holder).filter(|_| self.is_this_life(&holder)).map(|asker| HolderEntry {
+            address: self.address,
+            node: asker.node,
+            incarnation: asker.incarnation,
+            since,
+            unsure: false,
+            asked_by: None,
+        });
+        self.commit(revision, next).await;
+    }
+
+    async fn ask(&self, held: Held) {
+        let Some((holder, revision)) = held else { return };
+        self.commit(revision, Some(HolderEntry { asked_by: Some(self.life()), ..holder })).await;
+    }
+
+    /// Has the record say who holds it; `None`: nobody.
+    async fn commit(&self, revision: Revision, holder: Option<HolderEntry>) {
+        let key = holder_key(self.address);
+        let transaction = Keeper::transaction().expect(&key, Some(revision));
+        let transaction = match holder {
+            Some(holder) => transaction.put(&key, json(&holder)),
+            None => transaction.delete(&key),
+        };
+        self.commit_all(transaction).await;
+    }
+
+    async fn commit_all(&self, transaction: cluster::Transaction) {
+        // Another one was first, or the record is away: the next turn looks again.
+        if let Err(error) = self.keeper.commit(transaction).await {
+            tracing::debug!(address = %self.address, %error, "who holds it could not be changed");
+        }
+        self.control.floating().notify();
+    }
+}

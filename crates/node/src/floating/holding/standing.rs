@@ -1,0 +1,134 @@
+//! Who holds the address, as far as this node can know: by the record, by what is heard of the holder, and by what that says itself.
+
+use std::time::Duration;
+
+use base::Instant;
+use replica::{Incarnation, NodeId};
+
+use super::super::decision::{Device, Holder};
+use super::super::{
+    AFTER_LOSS, ASK_HOLDER_EVERY, CONFIRM_EVERY, DOUBT_AFTER, HOLD_LENGTH, HolderEntry, LET_GO_MIN, Life,
+    REACHED_MIN, SILENCE_LENGTH, holder_key,
+};
+use super::{Held, Holding};
+use crate::copies::{Answer, Ask};
+
+impl Holding {
+    /// For how long the address may stay, by what the record has said last.
+    pub(super) fn left(&self, now: Instant) -> Duration {
+        self.confirmed.map_or(Duration::ZERO, |asked| HOLD_LENGTH.saturating_sub(now.since(asked)))
+    }
+
+    /// Asks the record whether this life holds the address still: not this node's picture of it, which may be behind.
+    pub(super) async fn confirm(&mut self, held: &Held) {
+        let now = rt::now();
+        if !held.as_ref().is_some_and(|(holder, _)| self.is_this_life(holder)) {
+            self.confirmed = None;
+            return;
+        }
+        let left = self.left(now);
+        // What has run out comes off first.
+        let runs_out = left.is_zero() && self.device == Device::On;
+        if runs_out || self.confirmed.is_some_and(|asked| now.since(asked) < CONFIRM_EVERY) {
+            return;
+        }
+        let deadline = if left.is_zero() { CONFIRM_EVERY } else { left.min(CONFIRM_EVERY) };
+        let answer = self.keeper.store().get(&holder_key(self.address), deadline);
+        match rt::timeout(deadline, answer).await {
+            Ok(Ok(Some(value))) => {
+                let holder = serde_json::from_slice::<HolderEntry>(&value.value);
+                let is_mine = holder.is_ok_and(|holder| self.is_this_life(&holder));
+                self.confirmed = is_mine.then_some(now);
+            }
+            Ok(Ok(None)) => self.confirmed = None,
+            Ok(Err(error)) => {
+                tracing::debug!(address = %self.address, %error, "the record does not say who holds it")
+            }
+            Err(rt::Elapsed) => tracing::debug!(address = %self.address, "the record does not answer"),
+        }
+    }
+
+    /// Asks another node that holds the address whether it has it: one that does not reach the record can tell nobody else that it has taken it off.
+    pub(super) async fn ask_holder(&mut self, holder: Option<&HolderEntry>) {
+        let now = rt::now();
+        let other = holder.filter(|holder| holder.node != self.keeper.me().0);
+        // One that waits for its predecessor has it in a moment.
+        let asked = other.filter(|holder| !holder.unsure && self.keeper.hears(NodeId(holder.node)));
+        let Some(holder) = asked else {
+            (self.holder_asked, self.let_go) = (None, 0);
+            return;
+        };
+        let life = Life { node: holder.node, incarnation: holder.incarnation };
+        match self.holder_asked {
+            Some((asked, at)) if asked == life && now.since(at) < ASK_HOLDER_EVERY => return,
+            Some((asked, _)) if asked == life => {}
+            _ => self.let_go = 0,
+        }
+        self.holder_asked = Some((life, now));
+        let ask = Ask::HasAddress { address: self.address };
+        let answer = self.keeper.ask_within(NodeId(holder.node), ask, CONFIRM_EVERY).await;
+        // Of one that does not answer nothing is known: its silence will tell.
+        self.let_go = if matches!(answer, Ok(Answer::Has(false))) { self.let_go + 1 } else { 0 };
+    }
+
+    /// Whether this node reaches the record, while it is in doubt about the holder.
+    pub(super) async fn look_at_record(&mut self, holder: Option<&HolderEntry>) {
+        let now = rt::now();
+        if !holder.is_some_and(|holder| self.is_in_doubt(holder)) {
+            (self.reached, self.record_asked) = (None, None);
+            return;
+        }
+        if self.record_asked.is_some_and(|at| now.since(at) < DOUBT_AFTER) {
+            return;
+        }
+        self.record_asked = Some(now);
+        let answer = self.keeper.store().get(&holder_key(self.address), CONFIRM_EVERY);
+        match rt::timeout(CONFIRM_EVERY, answer).await {
+            Ok(Ok(_)) => self.reached = self.reached.or(Some(now)),
+            // What the holder has said meanwhile it may have said because nobody reaches the record.
+            Ok(Err(_)) | Err(rt::Elapsed) => (self.reached, self.let_go) = (None, 0),
+        }
+    }
+
+    fn is_in_doubt(&self, holder: &HolderEntry) -> bool {
+        let node = NodeId(holder.node);
+        let is_silent = || self.keeper.silence_of(node).is_some_and(|silence| silence.age >= DOUBT_AFTER);
+        node != self.keeper.me() && (is_silent() || self.is_in_later_life(holder) || self.let_go > 0)
+    }
+
+    fn is_in_later_life(&self, holder: &HolderEntry) -> bool {
+        let heard = self.keeper.life_heard_of(NodeId(holder.node));
+        heard.is_some_and(|heard| heard > Incarnation(holder.incarnation))
+    }
+
+    pub(super) fn standing(&self, now: Instant, holder: Option<&HolderEntry>) -> Holder {
+        let Some(holder) = holder else { return Holder::Nobody };
+        if self.is_this_life(holder) {
+            return Holder::Me;
+        }
+        let (node, life) = (NodeId(holder.node), Incarnation(holder.incarnation));
+        if node == self.keeper.me() {
+            return Holder::Former;
+        }
+        if self.keeper.is_dead(node, life) {
+            return Holder::Over;
+        }
+        let is_silent = self.is_silent(now, node);
+        let has_let_go = self.let_go >= LET_GO_MIN;
+        let reached = self.reached.is_some_and(|since| now.since(since) >= REACHED_MIN);
+        if reached && (is_silent || self.is_in_later_life(holder) || has_let_go) {
+            Holder::Silent
+        } else {
+            Holder::Heard
+        }
+    }
+
+    /// Whether a node is silent, and not cut off from this one alone.
+    fn is_silent(&self, now: Instant, node: NodeId) -> bool {
+        let Some(silence) = self.keeper.silence_of(node) else { return false };
+        // It took the address because this node was silent to it: two that do not hear each other would take it from each other for ever, and nobody would have it.
+        let lost = self.lost.map(|lost| now.since(lost)).filter(|since| *since < AFTER_LOSS);
+        let is_heard_since = lost.is_none_or(|since| silence.age < since);
+        silence.age >= SILENCE_LENGTH && is_heard_since && self.keeper.reached_by(node).is_empty()
+    }
+}
