@@ -8,10 +8,13 @@ import { Ask, DeedButton, Said } from '../parts/deed'
 import { Panel } from '../parts/Panel'
 import { Empty, ProblemAlert } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
+import { State, type Tone } from '../parts/State'
 import { Tried } from '../parts/Tried'
 import { type AddressDraft, addAddress, addressOf, addressProblem, bare, holderOf, mayHave } from '../words/addresses'
 import { ursa } from '../words/command'
 import { nameOf } from '../words/health'
+
+const TONES: Record<FloatingAddress['state'], Tone> = { held: 'ok', taking: 'working', nobody: 'critical', unknown: 'off' }
 
 /** Floating addresses, and which node has each; adding and removing them. */
 export function Addresses({ nodes }: { nodes: ClusterNode[] }) {
@@ -39,12 +42,13 @@ export function Addresses({ nodes }: { nodes: ClusterNode[] }) {
             <Table.Tr key={address.address}>
               <Table.Td>{address.address}</Table.Td>
               <Table.Td>
-                {holderOf(address, now)}
-                {address.trouble && (
-                  <Text size="xs" c="red">
-                    The node that was asked has it not: {address.trouble}
+                <State tone={TONES[address.state]}>{address.state}</State>
+                <Text size="sm">{holderOf(address, now)}</Text>
+                {address.troubles?.map((trouble) => (
+                  <Text key={trouble.node} size="xs" c="red">
+                    {nameOf({ id: trouble.node, name: trouble.node_name })}: {trouble.text}
                   </Text>
-                )}
+                ))}
               </Table.Td>
               <Table.Td>{mayHave(address, named)}</Table.Td>
               <Table.Td>{address.device ?? 'by its network'}</Table.Td>

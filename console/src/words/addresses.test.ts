@@ -2,15 +2,17 @@ import { describe, expect, it } from 'vitest'
 import type { FloatingAddress } from '../api/types'
 import { type AddressDraft, addAddress, addressOf, addressProblem, bare, holderOf, mayHave } from './addresses'
 
-const ADDRESS: FloatingAddress = { address: '192.0.2.10/24', nodes: [], portal_group: 65280, waits: false }
+const ADDRESS: FloatingAddress = { address: '192.0.2.10/24', nodes: [], portal_group: 65280, waits: false, state: 'nobody' }
 
 describe('a floating address', () => {
   it('says who has it, and for how long', () => {
     expect(holderOf(ADDRESS, 0)).toBe('no node')
-    const held = { ...ADDRESS, holder: 1, holder_name: 'san1', since: 100 }
+    const held: FloatingAddress = { ...ADDRESS, holder: 1, holder_name: 'san1', since: 100, state: 'held' }
     expect(holderOf(held, 145_000)).toBe('san1, for 45 s')
-    expect(holderOf({ ...held, waits: true }, 145_000)).toBe('san1, in a moment: the node before is silent')
-    expect(holderOf({ ...ADDRESS, holder: 7 }, 0)).toBe('node 7')
+    expect(holderOf({ ...held, waits: true, state: 'taking' }, 145_000)).toBe('san1, in a moment: the node before is silent')
+    expect(holderOf({ ...held, state: 'taking' }, 145_000)).toBe('san1 is to have it, and has it not on a device: in a moment')
+    expect(holderOf({ ...held, state: 'unknown' }, 145_000)).toBe('san1 is to have it, and does not say whether it has')
+    expect(holderOf({ ...ADDRESS, holder: 7, state: 'held' }, 0)).toBe('node 7')
   })
 
   it('says who may have it', () => {

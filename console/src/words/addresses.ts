@@ -6,10 +6,17 @@ import { duration } from './size'
 
 /** `san1, for 3 min`; `now` in milliseconds since 1970. */
 export function holderOf(address: FloatingAddress, now: number): string {
-  if (!address.holder) return 'no node'
   const name = address.holder_name ?? `node ${address.holder}`
-  if (address.waits) return `${name}, in a moment: the node before is silent`
-  return address.since ? `${name}, for ${duration(now / 1000 - address.since)}` : name
+  switch (address.state) {
+    case 'held':
+      return address.since ? `${name}, for ${duration(now / 1000 - address.since)}` : name
+    case 'taking':
+      return address.waits ? `${name}, in a moment: the node before is silent` : `${name} is to have it, and has it not on a device: in a moment`
+    case 'nobody':
+      return 'no node'
+    case 'unknown':
+      return `${name} is to have it, and does not say whether it has`
+  }
 }
 
 /** Which nodes may have it, by the names that `named` gives their numbers. */

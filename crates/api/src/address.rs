@@ -30,9 +30,36 @@ pub struct FloatingAddress {
     pub since: Option<u64>,
     /// The holder waits until the node that had it before, which is silent, has taken it off.
     pub waits: bool,
-    /// Why the node that is asked could not put it on a device or take it off when it last tried.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<String>,
+    /// Whether the holder says that it has it.
+    pub state: AddressState,
+    /// Which nodes could not put it on a device, take it off or give it up when they last tried, and why. Of nodes that do not answer nothing is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub troubles: Vec<AddressTrouble>,
+}
+
+/// Whether a node has an address: the cluster's record says which is to have it, and that node whether it is on a network device there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AddressState {
+    /// It is on a device of the holder, and hosts can come by it.
+    Held,
+    /// The holder has it not on a device: not yet, or not any more.
+    Taking,
+    /// No node holds it.
+    Nobody,
+    /// The holder does not answer, or its version does not say it.
+    Unknown,
+}
+
+/// Why a node cannot have an address, or not give it up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AddressTrouble {
+    /// The node.
+    pub node: u16,
+    /// Its name.
+    pub node_name: String,
+    /// Why, and what to do.
+    pub text: String,
 }
 
 /// A floating address to be declared.

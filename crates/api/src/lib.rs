@@ -34,7 +34,7 @@ pub use self::access::{
     PASSWORD_BYTES_MAX, PASSWORD_BYTES_MIN, PasswordChange, ProvedBy, REQUEST_HEADER, Role,
     SECURE_SESSION_COOKIE, SESSION_COOKIE, SetUp, User, UserChange, UserCreate, WhoAmI,
 };
-pub use self::address::{FloatingAddress, FloatingAddressAdd};
+pub use self::address::{AddressState, AddressTrouble, FloatingAddress, FloatingAddressAdd};
 pub use self::chap::Chap;
 pub use self::client::{Client, ClientError, Fingerprint, Trust, TrustError};
 pub use self::cluster::{

@@ -3,12 +3,13 @@
 use std::net::{IpAddr, SocketAddr};
 
 use replica::NodeId;
+use serde::{Deserialize, Serialize};
 
 use super::{Control, ControlError};
 use crate::copies::{Keeper, NodeEntry, json, node_key};
 use crate::floating::{
-    ADDRESSES, ADDRESSES_MAX, AddressEntry, AddressOn, HolderEntry, LAST_GROUP, address_key, free_group,
-    holder_key,
+    ADDRESSES, ADDRESSES_MAX, AddressEntry, AddressOn, Here, HolderEntry, LAST_GROUP, address_key,
+    free_group, holder_key,
 };
 
 /// The longest name of a network device: Linux's IFNAMSIZ without the zero.
@@ -40,7 +41,16 @@ pub struct AddressStatus {
     pub holder: Option<(u16, u64)>,
     /// It comes there in a moment: whoever had it before is silent.
     pub waits: bool,
-    /// Why the node that is asked could not put it on, take it off or give it up, when it last tried.
+}
+
+/// What a node has of an address itself, whatever the record says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressHere {
+    /// The address.
+    pub address: IpAddr,
+    /// It is on a device there, and hosts can come by it.
+    pub is_reached: bool,
+    /// Why the node could not put it on, take it off or give it up, when it last tried.
     pub trouble: Option<String>,
 }
 
@@ -114,6 +124,16 @@ impl Control {
         Ok(keeper.commit(Keeper::transaction().expect(&key, revision).delete(&key)).await?)
     }
 
+    /// What this node has of addresses itself.
+    pub fn addresses_here(&self) -> Vec<AddressHere> {
+        let shown = |(address, here): (IpAddr, Here)| AddressHere {
+            address,
+            is_reached: here.is_reached,
+            trouble: here.trouble,
+        };
+        self.floating().all_here().into_iter().map(shown).collect()
+    }
+
     /// The addresses that are on this machine now, and where: for whoever takes them off when this process is dead.
     pub(super) fn addresses_on(&self) -> Vec<AddressOn> {
         let Some(keeper) = self.keeper() else { return Vec::new() };
@@ -132,7 +152,6 @@ impl Control {
             group,
             holder: holder.as_ref().map(|holder| (holder.node, holder.since)),
             waits: holder.is_some_and(|holder| holder.unsure),
-            trouble: self.floating().here(address).trouble,
         }
     }
 }

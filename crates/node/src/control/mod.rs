@@ -48,7 +48,7 @@ use store::{Host, Pool, RamBudget, StoreError};
 
 pub(crate) use self::access::{HOSTS, TARGETS};
 pub use self::access::{MapSpec, TargetSpec};
-pub use self::addresses::{AddressSpec, AddressStatus};
+pub use self::addresses::{AddressHere, AddressSpec, AddressStatus};
 use self::change::Changes;
 pub use self::change::{CHANGE_DEADLINE, ChangeStatus, TURN_DEADLINE, WaitsFor, Work};
 pub use self::cluster::{EnterError, Member, Place};

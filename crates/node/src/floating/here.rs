@@ -18,8 +18,10 @@ pub(crate) struct Floating {
 /// What it has of one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Here {
-    /// It is on a device here.
+    /// It may be on a device here.
     pub(crate) is_on: bool,
+    /// It is: the machine has said so, and hosts can come by it.
+    pub(crate) is_reached: bool,
     /// Sessions through it are not over yet.
     ends: bool,
     /// Why it could not be put on, taken off or given up, when that was last tried.
@@ -37,7 +39,12 @@ impl Floating {
         self.here.borrow().get(&address).cloned().unwrap_or_default()
     }
 
-    /// Addresses that are on a device here.
+    /// What this node has of each.
+    pub(crate) fn all_here(&self) -> BTreeMap<IpAddr, Here> {
+        self.here.borrow().clone()
+    }
+
+    /// Addresses that may be on a device here.
     pub(crate) fn all_on(&self) -> BTreeSet<IpAddr> {
         let here = self.here.borrow();
         here.iter().filter(|(_, here)| here.is_on).map(|(address, _)| *address).collect()

@@ -21,7 +21,7 @@ use proto::iscsi::FLOATING_GROUP_MIN;
 use serde::{Deserialize, Serialize};
 
 pub use self::devices::{AddressOn, AddressWork, Devices, DevicesAnswer};
-pub(crate) use self::here::Floating;
+pub(crate) use self::here::{Floating, Here};
 pub(crate) use self::telling::{tell_address, tell_holder};
 
 /// Where the cluster's record has floating addresses.

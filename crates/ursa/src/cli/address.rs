@@ -1,6 +1,6 @@
 //! `ursa address`.
 
-use api::{Client, FloatingAddress, FloatingAddressAdd};
+use api::{AddressState, AddressTrouble, Client, FloatingAddress, FloatingAddressAdd};
 use clap::Subcommand;
 
 use super::confirm::Confirm;
@@ -72,11 +72,13 @@ impl Command {
 }
 
 fn table(addresses: &[FloatingAddress]) -> String {
-    let mut table = Table::new(&["ADDRESS", "ON", "SINCE", "DEVICE", "NODES", "PREFERRED", "GROUP"]);
+    let mut table =
+        Table::new(&["ADDRESS", "ON", "STATE", "SINCE", "DEVICE", "NODES", "PREFERRED", "GROUP"]);
     for address in addresses {
         table.row([
             address.address.clone(),
             holder(address),
+            state(address.state).into(),
             address.since.map_or("-".into(), utc),
             address.device.clone().unwrap_or_else(|| "by network".into()),
             list(&address.nodes, "all"),
@@ -84,11 +86,7 @@ fn table(addresses: &[FloatingAddress]) -> String {
             address.portal_group.to_string(),
         ]);
     }
-    let trouble = |address: &FloatingAddress| {
-        let trouble = address.trouble.as_ref()?;
-        Some(format!("\n{}: the node that was asked has it not: {trouble}\n", address.address))
-    };
-    let troubles: String = addresses.iter().filter_map(trouble).collect();
+    let troubles: String = addresses.iter().map(troubles).collect();
     table.text("There is no floating address: `ursa address add` makes one.") + &troubles
 }
 
@@ -97,6 +95,23 @@ fn holder(address: &FloatingAddress) -> String {
     let name = address.holder_name.as_deref().unwrap_or_default();
     let waits = if address.waits { ", in a moment" } else { "" };
     format!("{node} {name}{waits}").trim_end().to_owned()
+}
+
+/// What is not as it should be is written large.
+fn state(state: AddressState) -> &'static str {
+    match state {
+        AddressState::Held => "held",
+        AddressState::Taking => "taking",
+        AddressState::Nobody => "NOBODY",
+        AddressState::Unknown => "UNKNOWN",
+    }
+}
+
+fn troubles(address: &FloatingAddress) -> String {
+    let line = |trouble: &AddressTrouble| {
+        format!("\n{}: node {} {}: {}\n", address.address, trouble.node, trouble.node_name, trouble.text)
+    };
+    address.troubles.iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -115,7 +130,8 @@ mod tests {
             holder_name: Some("san1".into()),
             since: Some(0),
             waits: false,
-            trouble: None,
+            state: AddressState::Held,
+            troubles: Vec::new(),
         };
         let other = FloatingAddress {
             address: "fd00::10/64".into(),
@@ -126,17 +142,20 @@ mod tests {
             holder: None,
             holder_name: None,
             since: None,
-            trouble: Some("`ip`: no".into()),
+            state: AddressState::Nobody,
+            troubles: vec![AddressTrouble { node: 2, node_name: "san2".into(), text: "`ip`: no".into() }],
             ..address.clone()
         };
+        let waits = FloatingAddress { waits: true, state: AddressState::Taking, ..address.clone() };
+        assert!(table(&[waits]).contains("1 san1, in a moment  taking "));
         assert_eq!(
             table(&[address, other]),
             "\
-ADDRESS        ON      SINCE                 DEVICE      NODES  PREFERRED  GROUP
-192.0.2.10/24  1 san1  1970-01-01 00:00:00Z  by network  1, 2   1          65280
-fd00::10/64    NONE    -                     eth1        all    -          65281
+ADDRESS        ON      STATE   SINCE                 DEVICE      NODES  PREFERRED  GROUP
+192.0.2.10/24  1 san1  held    1970-01-01 00:00:00Z  by network  1, 2   1          65280
+fd00::10/64    NONE    NOBODY  -                     eth1        all    -          65281
 
-fd00::10/64: the node that was asked has it not: `ip`: no
+fd00::10/64: node 2 san2: `ip`: no
 "
         );
         assert_eq!(table(&[]), "There is no floating address: `ursa address add` makes one.\n");

@@ -3,19 +3,23 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use ::node::Control;
 use ::node::access::AddressRange;
-use ::node::control::{AddressSpec, AddressStatus, ControlError};
-use api::{DryRun, FloatingAddress, FloatingAddressAdd, List, Problem};
+use ::node::control::{AddressHere, AddressSpec, AddressStatus, ControlError};
+use api::{AddressState, AddressTrouble, DryRun, FloatingAddress, FloatingAddressAdd, List, Problem};
 use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use super::dry_run::{self, Asked};
+use super::dry_run;
 use super::input::{Json, Parameters, Segments};
+use super::peers::{self, Answers};
 use super::refusal::Refusal;
 use super::state::State;
 
 /// All floating portal addresses of the cluster, and who has each.
+///
+/// Each node is asked what it has on its devices: of a holder that does not answer within two seconds that is not known (`state`).
 #[utoipa::path(
     get, path = "/v1/addresses", tag = "cluster", operation_id = "list_addresses",
     responses(
@@ -27,15 +31,25 @@ pub(super) async fn list(
     Extracted(state): Extracted<State>,
 ) -> Result<axum::Json<List<FloatingAddress>>, Refusal> {
     let all = state.call(|control| async move {
-        let names = control.node_names();
-        Ok(control.addresses()?.into_iter().map(|status| shown(status, &names)).collect())
+        let statuses = control.addresses()?;
+        let (_, others) = peers::Asked::All.of(&control);
+        let others = others.into_iter().filter(|_| !statuses.is_empty());
+        let questions = others.map(|node| (node, peers::ADDRESSES.to_owned())).collect();
+        let answers = peers::ask(&control, questions).await?;
+        let said = Said::new(&control, answers);
+        Ok(statuses.into_iter().map(|status| shown(status, &said)).collect())
     });
     Ok(axum::Json(List::of(all.await?)))
 }
 
+/// What this node has of them itself.
+pub(super) fn here(control: &Control) -> Vec<AddressHere> {
+    control.addresses_here()
+}
+
 /// Declares a floating portal address: one node has it at a time, and another one takes it when that is lost or stops.
 ///
-/// It is put on a network device of the node that has it, which needs the right to do that there (CAP_NET_ADMIN). `trouble` says why it could not.
+/// It is put on a network device of the node that has it, which needs the right to do that there (CAP_NET_ADMIN). `troubles` says why it could not.
 #[utoipa::path(
     post, path = "/v1/addresses", tag = "cluster", operation_id = "add_address",
     request_body = FloatingAddressAdd,
@@ -56,8 +70,8 @@ pub(super) async fn add(
     let (address, prefix) = (address.address(), address.prefix());
     let spec = AddressSpec { address, prefix, device, nodes, prefer };
     let added = state.call(|control| async move {
-        let names = control.node_names();
-        Ok(shown(control.add_address(spec).await?, &names))
+        let added = control.add_address(spec).await?;
+        Ok(shown(added, &Said::new(&control, Answers::default())))
     });
     Ok((StatusCode::CREATED, axum::Json(added.await?)))
 }
@@ -65,7 +79,7 @@ pub(super) async fn add(
 /// Removes a floating portal address: the node that has it takes it off, and sessions through it end.
 #[utoipa::path(
     delete, path = "/v1/addresses/{address}", tag = "cluster", operation_id = "remove_address",
-    params(("address" = String, Path, description = "The address, without the length of its network"), Asked),
+    params(("address" = String, Path, description = "The address, without the length of its network"), dry_run::Asked),
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -77,13 +91,13 @@ pub(super) async fn add(
 pub(super) async fn remove(
     Extracted(state): Extracted<State>,
     Segments(address): Segments<String>,
-    Parameters(Asked { dry_run }): Parameters<Asked>,
+    Parameters(dry_run::Asked { dry_run }): Parameters<dry_run::Asked>,
 ) -> Result<Response, Refusal> {
     let known: IpAddr = address.parse().map_err(|_| ControlError::not_found("address", &address))?;
     if dry_run {
         let would = state.call(move |control| async move {
-            let names = control.node_names();
-            Ok(would_remove(&shown(control.address(known)?, &names)))
+            let said = Said::new(&control, Answers::default());
+            Ok(would_remove(&shown(control.address(known)?, &said)))
         });
         return Ok(dry_run::would(would.await?, Vec::new()));
     }
@@ -109,8 +123,56 @@ fn parse(text: &str) -> Result<AddressRange, Refusal> {
     text.parse().map_err(|_| ControlError::Invalid { field: "address", reason }.into())
 }
 
-fn shown(status: AddressStatus, names: &BTreeMap<u16, String>) -> FloatingAddress {
-    let AddressStatus { spec, group, holder, waits, trouble } = status;
+/// What nodes say that they have of addresses themselves.
+struct Said {
+    /// By node; those that have not said it are not there.
+    here: BTreeMap<u16, Vec<AddressHere>>,
+    names: BTreeMap<u16, String>,
+}
+
+impl Said {
+    /// By this node and by those that have answered.
+    fn new(control: &Control, answers: Answers) -> Said {
+        let read = |text: &str| {
+            serde_json::from_str::<Vec<AddressHere>>(text).map_err(|error| error.to_string())
+        };
+        let (theirs, _) = answers.each(read);
+        let mut here: BTreeMap<u16, Vec<AddressHere>> =
+            theirs.into_iter().map(|theirs| (theirs.node, theirs.has)).collect();
+        here.extend(control.number().map(|me| (me, control.addresses_here())));
+        Said { here, names: control.node_names() }
+    }
+
+    fn name(&self, node: u16) -> String {
+        self.names.get(&node).cloned().unwrap_or_default()
+    }
+
+    /// Whether the holder has it.
+    fn state_of(&self, status: &AddressStatus) -> AddressState {
+        let Some((holder, _)) = status.holder else { return AddressState::Nobody };
+        let of_holder = self.here.get(&holder);
+        let reached = |here: &AddressHere| here.address == status.spec.address && here.is_reached;
+        match of_holder.map(|all| all.iter().any(reached)) {
+            Some(true) => AddressState::Held,
+            Some(false) => AddressState::Taking,
+            None => AddressState::Unknown,
+        }
+    }
+
+    /// Why nodes cannot have it, or not give it up.
+    fn troubles_of(&self, address: IpAddr) -> Vec<AddressTrouble> {
+        let of_node = |(node, all): (&u16, &Vec<AddressHere>)| {
+            let here = all.iter().find(|here| here.address == address)?;
+            let text = here.trouble.clone()?;
+            Some(AddressTrouble { node: *node, node_name: self.name(*node), text })
+        };
+        self.here.iter().filter_map(of_node).collect()
+    }
+}
+
+fn shown(status: AddressStatus, said: &Said) -> FloatingAddress {
+    let (state, troubles) = (said.state_of(&status), said.troubles_of(status.spec.address));
+    let AddressStatus { spec, group, holder, waits } = status;
     let AddressSpec { address, prefix, device, nodes, prefer } = spec;
     FloatingAddress {
         address: format!("{address}/{prefix}"),
@@ -119,16 +181,50 @@ fn shown(status: AddressStatus, names: &BTreeMap<u16, String>) -> FloatingAddres
         prefer,
         portal_group: group,
         holder: holder.map(|(node, _)| node),
-        holder_name: holder.and_then(|(node, _)| names.get(&node).cloned()),
+        holder_name: holder.and_then(|(node, _)| said.names.get(&node).cloned()),
         since: holder.map(|(_, since)| since),
         waits,
-        trouble,
+        state,
+        troubles,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_holder_says_whether_it_has_it() {
+        let address: IpAddr = "192.0.2.10".parse().unwrap();
+        let here = |is_reached, trouble: Option<&str>| AddressHere {
+            address,
+            is_reached,
+            trouble: trouble.map(str::to_owned),
+        };
+        let said = Said {
+            here: BTreeMap::from([
+                (1, vec![here(true, None)]),
+                (2, vec![here(false, Some("no device"))]),
+                (3, Vec::new()),
+            ]),
+            names: BTreeMap::from([(2, "san2".to_owned())]),
+        };
+        let state = |holder: Option<u16>| {
+            let spec = AddressSpec { address, prefix: 24, device: None, nodes: Vec::new(), prefer: None };
+            let holder = holder.map(|node| (node, 0));
+            said.state_of(&AddressStatus { spec, group: 65280, holder, waits: false })
+        };
+        assert_eq!(state(None), AddressState::Nobody);
+        assert_eq!([1, 2, 3, 4].map(|node| state(Some(node))), [
+            AddressState::Held,
+            AddressState::Taking,
+            AddressState::Taking,
+            AddressState::Unknown,
+        ]);
+        let trouble = AddressTrouble { node: 2, node_name: "san2".into(), text: "no device".into() };
+        assert_eq!(said.troubles_of(address), [trouble]);
+        assert_eq!(said.troubles_of("192.0.2.11".parse().unwrap()), []);
+    }
 
     #[test]
     fn an_address_may_come_without_its_network() {

@@ -19,7 +19,7 @@ use super::live::Live;
 use super::problems::Opened;
 use super::refusal::Refusal;
 use super::state::State;
-use super::{history, jobs, links, pools, problems, sessions, volumes};
+use super::{addresses, history, jobs, links, pools, problems, sessions, volumes};
 use crate::history::History;
 
 /// Answers what another node asks for.
@@ -32,6 +32,7 @@ pub fn show(history: History, live: Arc<Live>, opened: Arc<Opened>, inquiries: A
             match kind {
                 POOLS => serde_json::to_string(&pools::all(&control)).ok(),
                 SESSIONS => serde_json::to_string(&sessions::all(&control).await.ok()?).ok(),
+                ADDRESSES => serde_json::to_string(&addresses::here(&control)).ok(),
                 LINKS => serde_json::to_string(&links::all(&control).await.ok()?).ok(),
                 PROBLEMS => serde_json::to_string(&problems::all(&control, &opened)).ok(),
                 JOBS => serde_json::to_string(&jobs::own(&control)).ok(),
@@ -52,6 +53,7 @@ pub fn show(history: History, live: Arc<Live>, opened: Arc<Opened>, inquiries: A
 pub(super) const POOLS: &str = "pools";
 pub(super) const SESSIONS: &str = "sessions";
 pub(super) const LINKS: &str = "links";
+pub(super) const ADDRESSES: &str = "addresses";
 pub(super) const PROBLEMS: &str = "problems";
 pub(super) const JOBS: &str = "jobs";
 pub(super) const ENDED_JOBS: &str = "ended-jobs";

@@ -84,6 +84,7 @@ impl Holding {
         self.announced = self.announced.saturating_add(1);
         if is_new {
             tracing::info!(address = %self.address, "this node has the floating address");
+            self.control.floating().change(self.address, |here| here.is_reached = true);
         }
         self.end_trouble(&[Trouble::PutOn, Trouble::TakeOff, Trouble::End]);
         if holder.unsure {
@@ -144,7 +145,7 @@ impl Holding {
         // Until now somebody may have come by it, and was to be told its group.
         show_portals(self.address, Vec::new(), 0).await;
         (self.device, self.on, self.announced) = (Device::Off, None, 0);
-        self.control.floating().change(self.address, |here| here.is_on = false);
+        self.control.floating().change(self.address, |here| (here.is_on, here.is_reached) = (false, false));
     }
 
     async fn work(&self, work: AddressWork) -> Result<(), String> {

@@ -1,5 +1,6 @@
 use api::{
-    CopyState, FloatingAddress, Host, Strategy, Target, TargetMap, Volume, VolumeCopy, VolumeStrategy,
+    AddressState, CopyState, FloatingAddress, Host, Strategy, Target, TargetMap, Volume, VolumeCopy,
+    VolumeStrategy,
 };
 
 use super::declared::Declared;
@@ -59,7 +60,8 @@ fn floating(address: &str, nodes: &[u16], prefer: Option<u16>) -> FloatingAddres
         holder_name: None,
         since: None,
         waits: false,
-        trouble: None,
+        state: AddressState::Held,
+        troubles: Vec::new(),
     }
 }
 

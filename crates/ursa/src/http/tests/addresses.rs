@@ -31,10 +31,10 @@ fn an_address_is_declared_and_a_node_takes_it() {
     let added = rig.post("/v1/addresses", json!({"address": "127.9.9.9/8", "nodes": [1]})).json(201);
     assert_eq!((&added["address"], &added["portal_group"]), (&json!("127.9.9.9/8"), &json!(65280)));
     rig.post("/v1/addresses", json!({"address": "127.9.9.9/16"})).refused(409, "address_exists");
-    wait("a node that has it", || addresses(&rig)[0]["holder"] == 1);
+    wait("a node that has it", || addresses(&rig)[0]["state"] == "held");
     let one = addresses(&rig).remove(0);
-    assert_eq!((&one["holder_name"], &one["waits"]), (&json!("test"), &json!(false)), "{one}");
-    assert!(one.get("trouble").is_none() && one["since"].is_u64(), "{one}");
+    assert_eq!((&one["holder"], &one["holder_name"]), (&json!(1), &json!("test")), "{one}");
+    assert!(one["waits"] == false && one.get("troubles").is_none() && one["since"].is_u64(), "{one}");
 
     rig.delete("/v1/addresses/127.9.9.8").refused(404, "address_not_found");
     rig.delete("/v1/addresses/nonsense?dry_run=true").refused(404, "address_not_found");
@@ -50,8 +50,12 @@ fn a_node_that_cannot_have_it_says_why() {
     let rig = Rig::new();
     rig.post("/v1/cluster", json!({"listen": ["127.0.0.1:0"]})).json(201);
     rig.post("/v1/addresses", json!({"address": "127.9.9.9/8"})).json(201);
-    let trouble =
-        || addresses(&rig)[0]["trouble"].as_str().is_some_and(|why| why.contains("network devices"));
+    let trouble = || {
+        let trouble = &addresses(&rig)[0]["troubles"][0];
+        let why = trouble["text"].as_str().unwrap_or_default();
+        trouble["node_name"] == "test" && why.contains("network devices")
+    };
     wait("why it has it not", trouble);
     wait("that it gives it up", || addresses(&rig)[0].get("holder").is_none());
+    assert_eq!(addresses(&rig)[0]["state"], "nobody");
 }
