@@ -156,6 +156,10 @@ codes! {
     ADDRESS_REMOVED = "address_removed", Info;
     /// Another node has a floating address, or another life of one: the cause says why.
     ADDRESS_MOVED = "address_moved", Info;
+    /// No node has had a floating address for long: the cause says why.
+    ADDRESS_LOST = "address_lost", Critical, "`ursa address list` says which nodes cannot have it, and why; else bring a node back that may have it, or end its maintenance";
+    /// A node has it again.
+    ADDRESS_RETURNED = "address_returned", Info;
     /// This node could not put a floating address on a device, or take it off.
     ADDRESS_FAILED = "address_failed", Warning, "`ursa address list` says why: most often the right to change addresses is missing, or the device has another name here";
 

@@ -8,6 +8,7 @@
 //! No data depend on it: whoever has the address serves a volume by the leases of its copies, as through any other portal. Why:
 //! `docs/why/addresses.md`.
 
+mod absence;
 mod decision;
 mod devices;
 mod here;
@@ -85,6 +86,13 @@ const AFTER_FAILURE: Duration = Duration::from_secs(60);
 /// How long a node whose place another one has taken, because it was silent to that, does not take it back because that is silent, if it has not heard of it since: the
 /// network between the two alone may be cut.
 const AFTER_LOSS: Duration = Duration::from_secs(60);
+
+/// How long nobody has an address until that is told: twice as long as it takes to come to another node at the longest, where the holder does not reach the record.
+const ABSENT_LENGTH: Duration = Duration::from_secs(30);
+
+/// How long a node has it until it is told that it is there again: one that tries to put it on, and cannot, seems to have it for less ([`Devices`] may take two seconds for each of
+/// putting it on and taking it off).
+const RETURNED_LENGTH: Duration = Duration::from_secs(5);
 
 /// How long a node that stops waits until its addresses are off and the record says so.
 pub(crate) const GIVE_UP_DEADLINE: Duration = Duration::from_secs(3);

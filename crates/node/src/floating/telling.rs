@@ -1,8 +1,12 @@
 //! Tells what becomes of addresses in the cluster's record.
 
-use super::{AddressEntry, HolderEntry};
+use std::net::IpAddr;
+
+use super::{ABSENT_LENGTH, AddressEntry, HolderEntry};
 use crate::events::Event;
-use crate::events::code::{ADDRESS_MADE, ADDRESS_MOVED, ADDRESS_REMOVED};
+use crate::events::code::{
+    ADDRESS_LOST, ADDRESS_MADE, ADDRESS_MOVED, ADDRESS_REMOVED, ADDRESS_RETURNED,
+};
 
 /// Tells that there is one more address, or one less.
 pub(crate) fn tell_address(
@@ -40,6 +44,23 @@ pub(crate) fn tell_holder(
         _ => ("taken", format!("{name} has the floating address {address}")),
     };
     tell(Event::new(ADDRESS_MOVED, address.to_string(), text).because(cause).of_node(now.node));
+}
+
+/// That nobody has had an address for long, though a node that may have it is there or for want of one. All nodes have the same words for it.
+pub(super) fn absence_event(address: IpAddr, is_any_there: bool) -> Event {
+    let (cause, why) = match is_any_there {
+        true => ("failed", "nodes that may have it are there, and have it not on a device"),
+        false => ("no_node", "of those that may have it none is up and out of maintenance"),
+    };
+    let seconds = ABSENT_LENGTH.as_secs();
+    let text = format!("no node has had the floating address {address} for {seconds} seconds: {why}");
+    Event::new(ADDRESS_LOST, address.to_string(), text).because(cause)
+}
+
+/// That a node has it again.
+pub(super) fn return_event(address: IpAddr, name: &str) -> Event {
+    let text = format!("{name} has the floating address {address}, which nobody had");
+    Event::new(ADDRESS_RETURNED, address.to_string(), text)
 }
 
 #[cfg(test)]

@@ -37,6 +37,10 @@ struct Machines {
 
 impl Machines {
     fn new(seed: u64, nodes: usize, prefer: Option<u16>) -> Machines {
+        Machines::with(seed, nodes, AddressSpec { prefer, ..spec() })
+    }
+
+    fn with(seed: u64, nodes: usize, spec: AddressSpec) -> Machines {
         let asked = Asked::default();
         let told = Arc::clone(&asked);
         let devices = Devices::new(move |work| {
@@ -50,7 +54,6 @@ impl Machines {
         });
         let cluster = Cluster::with_config(seed, nodes, 2, &Config { devices, ..Config::default() });
         let machines = Machines { cluster, asked, on: RefCell::default() };
-        let spec = AddressSpec { prefer, ..spec() };
         machines.cluster.control(0, |control| async move {
             let added = control.add_address(spec).await.unwrap();
             assert_eq!(added.group, GROUP);
@@ -108,6 +111,13 @@ impl Machines {
     fn crash(&self, node: u16) {
         self.cluster.world.crash(self.cluster.servers[usize::from(node) - 1]);
         self.on.borrow_mut().remove(&node);
+    }
+
+    /// What a node has told since it was last asked that nobody has it or somebody has again.
+    fn told(&self, by: u16) -> Vec<(&'static str, Option<&'static str>, Option<u16>)> {
+        let taken = self.cluster.control(usize::from(by) - 1, |control| control.next_events());
+        let events = taken.events.into_iter().map(|(_, event)| (event.code.as_str(), event.cause, event.node));
+        events.filter(|(code, ..)| ["address_lost", "address_returned"].contains(code)).collect()
     }
 
     /// What the record says.
@@ -239,6 +249,29 @@ fn a_holder_without_the_record_is_followed_by_another_node() {
         machines.cluster.record.end(member, Fault::Unreachable);
         machines.run_for(Duration::from_secs(10));
         assert_eq!(machines.holder(), Some(second));
+    });
+}
+
+#[test]
+fn it_is_told_that_nobody_has_it_and_that_a_node_has_it_again() {
+    each_seed(2, |seed| {
+        let machines = Machines::with(seed, 3, AddressSpec { nodes: vec![1], ..spec() });
+        machines.wait(TAKEN_WITHIN, |node| node == 1);
+        machines.run_for(Duration::from_secs(40));
+        assert_eq!([machines.told(1), machines.told(2)], [vec![], vec![]]);
+
+        machines.crash(1);
+        machines.run_for(Duration::from_secs(25));
+        assert_eq!(machines.told(2), [], "a moment longer, and another node would have it if it might");
+        machines.run_for(Duration::from_secs(20));
+        let lost = ("address_lost", Some("no_node"), None);
+        assert_eq!([machines.told(2), machines.told(3)], [vec![lost], vec![lost]]);
+
+        machines.cluster.start(0);
+        machines.wait(TAKEN_WITHIN, |node| node == 1);
+        machines.run_for(Duration::from_secs(15));
+        let back = ("address_returned", None, Some(1));
+        assert_eq!([machines.told(2), machines.told(3)], [vec![back], vec![back]]);
     });
 }
 

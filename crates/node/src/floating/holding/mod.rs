@@ -14,6 +14,7 @@ use replica::{Incarnation, NodeId};
 use rt::Task;
 
 use self::device::Trouble;
+use super::absence::Absence;
 use super::decision::{Device, Holder, Seen, Step, next_step};
 use super::{
     ADDRESSES, AFTER_FAILURE, AddressEntry, AddressOn, GIVE_UP_DEADLINE, HOLDERS, HolderEntry, LEFT_FIRST,
@@ -95,6 +96,10 @@ struct Holding {
     /// The holder that was asked last whether it has the address, when, and how often it has said no since it last said yes.
     holder_asked: Option<(Life, Instant)>,
     let_go: u32,
+    /// What it has said then; `None`: nothing.
+    holder_says: Option<bool>,
+    /// Since when nobody has it, as far as this node can know.
+    absence: Absence,
     /// Since when the record has answered each time, while the holder is in doubt, and when it was asked last.
     reached: Option<Instant>,
     record_asked: Option<Instant>,
@@ -132,6 +137,8 @@ impl Holding {
             trouble: None,
             holder_asked: None,
             let_go: 0,
+            holder_says: None,
+            absence: Absence::default(),
             reached: None,
             record_asked: None,
             confirmed: None,
@@ -145,17 +152,22 @@ impl Holding {
 
     async fn run(mut self) {
         while !self.keeper.is_stopping() {
-            let entry = self.keeper.get::<AddressEntry>(&address_key(self.address)).map(|(entry, _)| entry);
+            let known = self.keeper.get::<AddressEntry>(&address_key(self.address));
             let held: Held = self.keeper.get(&holder_key(self.address));
             let concerned = held.as_ref().is_some_and(|(holder, _)| holder.node == self.keeper.me().0);
-            if entry.is_none() && !concerned && self.device == Device::Off {
+            if known.is_none() && !concerned && self.device == Device::Off {
                 break;
             }
             self.confirm(&held).await;
             self.ask_holder(held.as_ref().map(|(holder, _)| holder)).await;
             self.look_at_record(held.as_ref().map(|(holder, _)| holder)).await;
-            let seen = self.look(rt::now(), entry.as_ref(), held.as_ref().map(|(holder, _)| holder));
+            let entry = known.as_ref().map(|(entry, _)| entry);
+            let seen = self.look(rt::now(), entry, held.as_ref().map(|(holder, _)| holder));
             self.note_end(rt::now(), &seen);
+            if let Some((entry, revision)) = &known {
+                self.note_absence(&seen, (entry, *revision), &held).await;
+            }
+            let entry = known.map(|(entry, _)| entry);
             match next_step(&seen) {
                 Step::Nothing => {}
                 Step::PutOn => self.put_on(entry, held).await,

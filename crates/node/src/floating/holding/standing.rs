@@ -3,15 +3,19 @@
 use std::time::Duration;
 
 use base::Instant;
+use cluster::Revision;
 use replica::{Incarnation, NodeId};
 
-use super::super::decision::{Device, Holder};
+use super::super::absence::{Absence, News, Whereabouts};
+use super::super::decision::{Device, Holder, Seen};
+use super::super::telling::{absence_event, return_event};
 use super::super::{
-    AFTER_LOSS, ASK_HOLDER_EVERY, CONFIRM_EVERY, DOUBT_AFTER, HOLD_LENGTH, HolderEntry, LET_GO_MIN, Life,
-    REACHED_MIN, SILENCE_LENGTH, holder_key,
+    AFTER_LOSS, ASK_HOLDER_EVERY, AddressEntry, CONFIRM_EVERY, DOUBT_AFTER, HOLD_LENGTH, HolderEntry,
+    LET_GO_MIN, Life, REACHED_MIN, SILENCE_LENGTH, holder_key,
 };
 use super::{Held, Holding};
-use crate::copies::{Answer, Ask};
+use crate::copies::{Answer, Ask, NodeEntry};
+use crate::events::tell;
 
 impl Holding {
     /// For how long the address may stay, by what the record has said last.
@@ -55,20 +59,24 @@ impl Holding {
         // One that waits for its predecessor has it in a moment.
         let asked = other.filter(|holder| !holder.unsure && self.keeper.hears(NodeId(holder.node)));
         let Some(holder) = asked else {
-            (self.holder_asked, self.let_go) = (None, 0);
+            (self.holder_asked, self.let_go, self.holder_says) = (None, 0, None);
             return;
         };
         let life = Life { node: holder.node, incarnation: holder.incarnation };
         match self.holder_asked {
             Some((asked, at)) if asked == life && now.since(at) < ASK_HOLDER_EVERY => return,
             Some((asked, _)) if asked == life => {}
-            _ => self.let_go = 0,
+            _ => (self.let_go, self.holder_says) = (0, None),
         }
         self.holder_asked = Some((life, now));
         let ask = Ask::HasAddress { address: self.address };
         let answer = self.keeper.ask_within(NodeId(holder.node), ask, CONFIRM_EVERY).await;
         // Of one that does not answer nothing is known: its silence will tell.
-        self.let_go = if matches!(answer, Ok(Answer::Has(false))) { self.let_go + 1 } else { 0 };
+        self.holder_says = match answer {
+            Ok(Answer::Has(has)) => Some(has),
+            _ => None,
+        };
+        self.let_go = if self.holder_says == Some(false) { self.let_go + 1 } else { 0 };
     }
 
     /// Whether this node reaches the record, while it is in doubt about the holder.
@@ -88,6 +96,59 @@ impl Holding {
             // What the holder has said meanwhile it may have said because nobody reaches the record.
             Ok(Err(_)) | Err(rt::Elapsed) => (self.reached, self.let_go) = (None, 0),
         }
+    }
+
+    /// Tells that nobody has had the address for long, and that somebody has it again. `entry` is what the record has of it, and by which revision.
+    pub(super) async fn note_absence(&mut self, seen: &Seen, entry: (&AddressEntry, Revision), held: &Held) {
+        let (entry, revision) = entry;
+        let event = match self.absence.note(rt::now(), self.whereabouts(seen)) {
+            None => return,
+            Some(News::Lost) if !self.agrees_with_record(held).await => {
+                // What is seen here is out of date.
+                self.absence = Absence::default();
+                return;
+            }
+            Some(News::Lost) => absence_event(self.address, self.is_any_there(entry)),
+            Some(News::Returned) => {
+                let Some((holder, _)) = held else { return };
+                let names = self.control.node_names();
+                let name = names.get(&holder.node).map_or("a node", String::as_str);
+                return_event(self.address, name).of_node(holder.node)
+            }
+        };
+        // All nodes tell it, each of what it sees: of the address that the record has by this revision.
+        tell(event.of_revision(Some(revision.0)));
+    }
+
+    fn whereabouts(&self, seen: &Seen) -> Whereabouts {
+        let of = |has: bool| if has { Whereabouts::Held } else { Whereabouts::Nobody };
+        match seen.holder {
+            Holder::Me if !seen.confirmed => Whereabouts::Unknown,
+            Holder::Me => of(self.control.floating().here(self.address).is_reached),
+            // It may reach an etcd that this node reaches, too; of nodes that vote those that reach the record hear each other.
+            Holder::Silent if !self.keeper.nodes_vote() => Whereabouts::Unknown,
+            Holder::Nobody | Holder::Former | Holder::Over | Holder::Silent => Whereabouts::Nobody,
+            Holder::Heard if seen.unsure => Whereabouts::Nobody,
+            Holder::Heard => self.holder_says.map_or(Whereabouts::Unknown, of),
+        }
+    }
+
+    /// Whether the record says of who holds it what this node goes by.
+    async fn agrees_with_record(&self, held: &Held) -> bool {
+        let answer = self.keeper.store().get(&holder_key(self.address), CONFIRM_EVERY);
+        let by_record = match rt::timeout(CONFIRM_EVERY, answer).await {
+            Ok(Ok(value)) => value.map(|value| value.revision),
+            Ok(Err(_)) | Err(rt::Elapsed) => return false,
+        };
+        by_record == held.as_ref().map(|(_, revision)| *revision)
+    }
+
+    /// Whether a node that may have it is there.
+    fn is_any_there(&self, entry: &AddressEntry) -> bool {
+        let may = |node: &NodeEntry| {
+            (entry.nodes.is_empty() || entry.nodes.contains(&node.id)) && !node.witness && self.is_there(node.id)
+        };
+        self.keeper.nodes().iter().any(|(node, _)| may(node))
     }
 
     fn is_in_doubt(&self, holder: &HolderEntry) -> bool {

@@ -1,0 +1,102 @@
+//! Whether nobody has an address, as far as a node can know, and when that is told. It has no clock: time goes in.
+
+use base::Instant;
+
+use super::{ABSENT_LENGTH, RETURNED_LENGTH};
+
+/// What a node knows of where an address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whereabouts {
+    /// A node has it on a device, and says so.
+    Held,
+    /// No node has it.
+    Nobody,
+    /// This node cannot know: it does not reach the record, or the holder does not answer.
+    Unknown,
+}
+
+/// What is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// Nobody has had it for [`ABSENT_LENGTH`].
+    Lost,
+    /// A node has it again, since [`RETURNED_LENGTH`].
+    Returned,
+}
+
+/// Since when nobody has an address.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Absence {
+    /// Since when nobody has had it for longer than a moment.
+    since: Option<Instant>,
+    /// Since when a node has it without a break.
+    held_since: Option<Instant>,
+    /// It was told.
+    told: bool,
+}
+
+impl Absence {
+    /// What is to be told now.
+    pub(super) fn note(&mut self, now: Instant, seen: Whereabouts) -> Option<News> {
+        if seen != Whereabouts::Held {
+            self.held_since = None;
+        }
+        match seen {
+            Whereabouts::Held => {
+                let held_since = *self.held_since.get_or_insert(now);
+                // A node that tries to put it on, and cannot, seems to have it for a moment.
+                if now.since(held_since) < RETURNED_LENGTH {
+                    return None;
+                }
+                self.since = None;
+                std::mem::take(&mut self.told).then_some(News::Returned)
+            }
+            Whereabouts::Nobody => {
+                let since = *self.since.get_or_insert(now);
+                if self.told || now.since(since) < ABSENT_LENGTH {
+                    return None;
+                }
+                self.told = true;
+                Some(News::Lost)
+            }
+            Whereabouts::Unknown => {
+                self.since = None;
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What is told, and after how many seconds, if this is seen for so many seconds each.
+    fn told(seen: &[(Whereabouts, u64)]) -> Vec<(News, u64)> {
+        let (mut absence, mut told, mut seconds) = (Absence::default(), Vec::new(), 0);
+        for (whereabouts, length) in seen {
+            for _ in 0..*length {
+                let now = Instant(0) + Duration::from_secs(seconds);
+                told.extend(absence.note(now, *whereabouts).map(|news| (news, seconds)));
+                seconds += 1;
+            }
+        }
+        told
+    }
+
+    #[test]
+    fn it_is_told_once_that_nobody_has_it_and_once_that_somebody_has() {
+        use Whereabouts::{Held, Nobody, Unknown};
+        let (lost, back) = (News::Lost, News::Returned);
+        assert_eq!(told(&[(Held, 60), (Nobody, 29), (Held, 60)]), [], "it moves");
+        assert_eq!(told(&[(Nobody, 300)]), [(lost, 30)], "nobody has ever had it");
+        assert_eq!(told(&[(Held, 10), (Nobody, 40), (Held, 40)]), [(lost, 40), (back, 55)]);
+        assert_eq!(told(&[(Nobody, 40), (Held, 4), (Nobody, 60)]), [(lost, 30)], "it could not be put on");
+        assert_eq!(told(&[(Nobody, 20), (Held, 4), (Nobody, 20)]), [(lost, 30)], "nor before that was told");
+        assert_eq!(told(&[(Nobody, 20), (Unknown, 1), (Nobody, 20)]), [], "somebody may have had it");
+        assert_eq!(told(&[(Nobody, 40), (Unknown, 60), (Held, 9)]), [(lost, 30), (back, 105)]);
+        assert_eq!(told(&[(Nobody, 40), (Unknown, 60), (Nobody, 60)]), [(lost, 30)], "it was told");
+    }
+}
