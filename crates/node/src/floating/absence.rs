@@ -92,11 +92,11 @@ mod tests {
         let (lost, back) = (News::Lost, News::Returned);
         assert_eq!(told(&[(Held, 60), (Nobody, 29), (Held, 60)]), [], "it moves");
         assert_eq!(told(&[(Nobody, 300)]), [(lost, 30)], "nobody has ever had it");
-        assert_eq!(told(&[(Held, 10), (Nobody, 40), (Held, 40)]), [(lost, 40), (back, 55)]);
+        assert_eq!(told(&[(Held, 10), (Nobody, 40), (Held, 40)]), [(lost, 40), (back, 60)]);
         assert_eq!(told(&[(Nobody, 40), (Held, 4), (Nobody, 60)]), [(lost, 30)], "it could not be put on");
         assert_eq!(told(&[(Nobody, 20), (Held, 4), (Nobody, 20)]), [(lost, 30)], "nor before that was told");
         assert_eq!(told(&[(Nobody, 20), (Unknown, 1), (Nobody, 20)]), [], "somebody may have had it");
-        assert_eq!(told(&[(Nobody, 40), (Unknown, 60), (Held, 9)]), [(lost, 30), (back, 105)]);
+        assert_eq!(told(&[(Nobody, 40), (Unknown, 60), (Held, 19)]), [(lost, 30), (back, 110)]);
         assert_eq!(told(&[(Nobody, 40), (Unknown, 60), (Nobody, 60)]), [(lost, 30)], "it was told");
     }
 }

@@ -90,9 +90,8 @@ const AFTER_LOSS: Duration = Duration::from_secs(60);
 /// How long nobody has an address until that is told: twice as long as it takes to come to another node at the longest, where the holder does not reach the record.
 const ABSENT_LENGTH: Duration = Duration::from_secs(30);
 
-/// How long a node has it until it is told that it is there again: one that tries to put it on, and cannot, seems to have it for less ([`Devices`] may take two seconds for each of
-/// putting it on and taking it off).
-const RETURNED_LENGTH: Duration = Duration::from_secs(5);
+/// How long a node has it until it is told that it is there again: one that tries to put it on, and cannot, seems to have it for less.
+const RETURNED_LENGTH: Duration = Duration::from_secs(10);
 
 /// How long a node that stops waits until its addresses are off and the record says so.
 pub(crate) const GIVE_UP_DEADLINE: Duration = Duration::from_secs(3);

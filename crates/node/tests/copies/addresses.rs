@@ -269,7 +269,7 @@ fn it_is_told_that_nobody_has_it_and_that_a_node_has_it_again() {
 
         machines.cluster.start(0);
         machines.wait(TAKEN_WITHIN, |node| node == 1);
-        machines.run_for(Duration::from_secs(15));
+        machines.run_for(Duration::from_secs(20));
         let back = ("address_returned", None, Some(1));
         assert_eq!([machines.told(2), machines.told(3)], [vec![back], vec![back]]);
     });
