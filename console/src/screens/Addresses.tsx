@@ -10,11 +10,11 @@ import { Empty, ProblemAlert } from '../parts/Problem'
 import { Rows } from '../parts/Rows'
 import { State, type Tone } from '../parts/State'
 import { Tried } from '../parts/Tried'
-import { type AddressDraft, addAddress, addressOf, addressProblem, bare, holderOf, mayHave } from '../words/addresses'
+import { type AddressDraft, addAddress, addressOf, addressProblem, bare, holderOf, isUnreadable, mayHave } from '../words/addresses'
 import { ursa } from '../words/command'
 import { nameOf } from '../words/health'
 
-const TONES: Record<FloatingAddress['state'], Tone> = { held: 'ok', taking: 'working', nobody: 'critical', unknown: 'off' }
+const TONES: Record<FloatingAddress['state'], Tone> = { held: 'ok', taking: 'working', nobody: 'critical', unknown: 'off', unreadable: 'warning' }
 
 /** Floating addresses, and which node has each; adding and removing them. */
 export function Addresses({ nodes }: { nodes: ClusterNode[] }) {
@@ -51,9 +51,9 @@ export function Addresses({ nodes }: { nodes: ClusterNode[] }) {
                 ))}
               </Table.Td>
               <Table.Td>{mayHave(address, named)}</Table.Td>
-              <Table.Td>{address.device ?? 'by its network'}</Table.Td>
+              <Table.Td>{address.device ?? (isUnreadable(address) ? '–' : 'by its network')}</Table.Td>
               <Table.Td ta="right">
-                <DeedButton deed="administer" size="compact-sm" variant="default" onClick={() => setDoomed(address)}>
+                <DeedButton deed="administer" size="compact-sm" variant="default" because={isUnreadable(address) ? 'This node cannot read it: open the console of a node of the version that has written it.' : undefined} onClick={() => setDoomed(address)}>
                   Remove
                 </DeedButton>
               </Table.Td>

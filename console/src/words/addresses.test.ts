@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { FloatingAddress } from '../api/types'
-import { type AddressDraft, addAddress, addressOf, addressProblem, bare, holderOf, mayHave } from './addresses'
+import { type AddressDraft, addAddress, addressOf, addressProblem, bare, holderOf, isUnreadable, mayHave } from './addresses'
 
 const ADDRESS: FloatingAddress = { address: '192.0.2.10/24', nodes: [], portal_group: 65280, waits: false, state: 'nobody' }
 
@@ -19,6 +19,15 @@ describe('a floating address', () => {
     const named = (node: number) => `san${node}`
     expect(mayHave(ADDRESS, named)).toBe('all but witnesses')
     expect(mayHave({ ...ADDRESS, nodes: [1, 2], prefer: 2 }, named)).toBe('san1, san2; san2 when it can')
+  })
+
+  it('says that a later version has written it', () => {
+    const holderOnly: FloatingAddress = { ...ADDRESS, state: 'unreadable' }
+    const all = { ...holderOnly, portal_group: undefined }
+    for (const one of [holderOnly, all]) expect(holderOf(one, 0)).toMatch(/^a later version/)
+    expect([holderOnly, all].map(isUnreadable)).toEqual([false, true])
+    expect(mayHave(all, String)).toBe('–')
+    expect(mayHave(holderOnly, String)).toBe('all but witnesses')
   })
 
   it('is named without its network', () => {

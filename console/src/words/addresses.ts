@@ -16,11 +16,17 @@ export function holderOf(address: FloatingAddress, now: number): string {
       return 'no node'
     case 'unknown':
       return `${name} is to have it, and does not say whether it has`
+    case 'unreadable':
+      return 'a later version of Ursa has written it, which this node cannot read: open the console of a node of that version'
   }
 }
 
+/** The node that is asked knows the address alone: a later version has written what it is. */
+export const isUnreadable = (address: FloatingAddress): boolean => address.state === 'unreadable' && !address.portal_group
+
 /** Which nodes may have it, by the names that `named` gives their numbers. */
 export function mayHave(address: FloatingAddress, named: (node: number) => string): string {
+  if (isUnreadable(address)) return '–'
   const all = address.nodes.length > 0 ? address.nodes.map(named).join(', ') : 'all but witnesses'
   return address.prefer ? `${all}; ${named(address.prefer)} when it can` : all
 }

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// An address that is on one node of the cluster at a time: initiators that connect to it find whichever that is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FloatingAddress {
-    /// The address and the length of its network.
+    /// The address and the length of its network; the address alone where nothing else of it can be read (`state`).
     #[schema(example = "192.0.2.10/24")]
     pub address: String,
     /// The network device that gets it, on each node; absent: the one that has an address of the same network.
@@ -17,8 +17,9 @@ pub struct FloatingAddress {
     /// The node that has it back when it has been up for a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefer: Option<u16>,
-    /// The portal group of its portals, the same on each node.
-    pub portal_group: u16,
+    /// The portal group of its portals, the same on each node; absent: it cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub portal_group: Option<u16>,
     /// The number of the node that has it, by the cluster's record; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<u16>,
@@ -49,6 +50,8 @@ pub enum AddressState {
     Nobody,
     /// The holder does not answer, or its version does not say it.
     Unknown,
+    /// A later version has written into the record what it is, or who holds it, and the node that is asked cannot read that: it leaves it as it is.
+    Unreadable,
 }
 
 /// Why a node cannot have an address, or not give it up.

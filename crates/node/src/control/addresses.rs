@@ -41,6 +41,8 @@ pub struct AddressStatus {
     pub holder: Option<(u16, u64)>,
     /// It comes there in a moment: whoever had it before is silent.
     pub waits: bool,
+    /// Who has it cannot be read: a later version has written it.
+    pub is_unreadable: bool,
 }
 
 /// What a node has of an address itself, whatever the record says.
@@ -70,18 +72,30 @@ impl Control {
     /// One of them.
     ///
     /// # Errors
-    /// [`ControlError::NoCluster`], [`ControlError::NotFound`].
+    /// [`ControlError::NoCluster`], [`ControlError::NotFound`], [`ControlError::EntryUnreadable`].
     pub fn address(&self, address: IpAddr) -> Result<AddressStatus, ControlError> {
         let keeper = self.keeper_or_why_not()?;
-        let known = keeper.get::<AddressEntry>(&address_key(address));
-        let (entry, _) = known.ok_or_else(|| ControlError::not_found("address", &address.to_string()))?;
-        Ok(self.address_status(&keeper, entry))
+        let key = address_key(address);
+        match (keeper.get::<AddressEntry>(&key), keeper.revision_of(&key)) {
+            (Some((entry, _)), _) => Ok(self.address_status(&keeper, entry)),
+            (None, Some(_)) => Err(unreadable(address.to_string())),
+            (None, None) => Err(ControlError::not_found("address", &address.to_string())),
+        }
+    }
+
+    /// Those that this version cannot read: a later one has written them. Nobody holds them here, and nothing of them is changed.
+    ///
+    /// # Errors
+    /// [`ControlError::NoCluster`].
+    pub fn unreadable_addresses(&self) -> Result<Vec<String>, ControlError> {
+        Ok(unreadable_in(&self.keeper_or_why_not()?))
     }
 
     /// Declares one more: one of the nodes takes it within moments.
     ///
     /// # Errors
-    /// An address that is none or taken, a device or nodes that cannot be, more than [`ADDRESSES_MAX`].
+    /// An address that is none or taken, a device or nodes that cannot be, more than [`ADDRESSES_MAX`]; [`ControlError::EntryUnreadable`] where there is one whose portal group
+    /// is not known.
     pub async fn add_address(&self, spec: AddressSpec) -> Result<AddressStatus, ControlError> {
         let keeper = self.keeper_or_why_not()?;
         check_address(&spec)?;
@@ -90,6 +104,9 @@ impl Control {
         let key = address_key(address);
         if keeper.revision_of(&key).is_some() {
             return Err(ControlError::Exists { kind: "address", name: address.to_string() });
+        }
+        if let Some(name) = unreadable_in(&keeper).pop() {
+            return Err(unreadable(name));
         }
         let entries = keeper.list::<AddressEntry>(ADDRESSES);
         if entries.len() >= ADDRESSES_MAX {
@@ -114,7 +131,7 @@ impl Control {
     /// Removes one: the node that has it takes it off, and sessions through it end.
     ///
     /// # Errors
-    /// [`ControlError::NoCluster`], [`ControlError::NotFound`].
+    /// [`ControlError::NoCluster`], [`ControlError::NotFound`], [`ControlError::EntryUnreadable`].
     pub async fn remove_address(&self, address: IpAddr) -> Result<(), ControlError> {
         let keeper = self.keeper_or_why_not()?;
         let key = address_key(address);
@@ -146,14 +163,26 @@ impl Control {
 
     fn address_status(&self, keeper: &Keeper, entry: AddressEntry) -> AddressStatus {
         let AddressEntry { address, prefix, device, nodes, prefer, group } = entry;
-        let holder = keeper.get::<HolderEntry>(&holder_key(address)).map(|(holder, _)| holder);
+        let key = holder_key(address);
+        let holder = keeper.get::<HolderEntry>(&key).map(|(holder, _)| holder);
         AddressStatus {
             spec: AddressSpec { address, prefix, device, nodes, prefer },
             group,
             holder: holder.as_ref().map(|holder| (holder.node, holder.since)),
+            is_unreadable: holder.is_none() && keeper.revision_of(&key).is_some(),
             waits: holder.is_some_and(|holder| holder.unsure),
         }
     }
+}
+
+/// The addresses that this version cannot read.
+fn unreadable_in(keeper: &Keeper) -> Vec<String> {
+    let keys = keeper.unreadable::<AddressEntry>(ADDRESSES).into_iter();
+    keys.filter_map(|key| key.strip_prefix(ADDRESSES).map(str::to_owned)).collect()
+}
+
+fn unreadable(name: String) -> ControlError {
+    ControlError::EntryUnreadable { kind: "address", name }
 }
 
 /// Whether there can be such an address on such a device.

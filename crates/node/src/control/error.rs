@@ -71,6 +71,16 @@ pub enum ControlError {
         /// A target that names it.
         target: String,
     },
+    /// A later version has written it into the cluster's record.
+    #[error(
+        "this node cannot read what the cluster's record has of {kind} {name:?}, since a later version of ursa has written it, and leaves it as it is: ask a node of that version"
+    )]
+    EntryUnreadable {
+        /// What.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
     /// Somebody was first.
     #[error("there is a user already: log in, or let an administrator make another user")]
     SetUpAlready,

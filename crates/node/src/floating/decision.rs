@@ -14,6 +14,8 @@ pub(super) enum Holder {
     /// Another one, of which nobody has heard for so long that others may ask for its place; or a later life of it is heard, or it says again and again that it has
     /// not got it.
     Silent,
+    /// Whoever the record names in words of a later version, which this one cannot read.
+    Unreadable,
     /// A life of another one that is over for certain: its watcher has said so, and has taken the address off before, or has tried to.
     Over,
 }
@@ -138,6 +140,14 @@ mod tests {
         assert_eq!(next_step(&Seen { leaves_first: true, ..FREE }), Step::Nothing);
         let died_waiting = Seen { holder: Holder::Over, unsure: true, ..FREE };
         assert_eq!(next_step(&died_waiting), Step::Claim { unsure: true }, "its predecessor may have it yet");
+    }
+
+    #[test]
+    fn what_a_later_version_says_is_left_alone() {
+        let seen = Seen { holder: Holder::Unreadable, settled: true, ..FREE };
+        assert_eq!(next_step(&seen), Step::Nothing);
+        assert_eq!(next_step(&Seen { wanted: false, ..seen }), Step::Nothing);
+        assert_eq!(next_step(&Seen { device: Device::On, confirmed: true, ..seen }), Step::TakeOff);
     }
 
     #[test]

@@ -275,6 +275,44 @@ fn it_is_told_that_nobody_has_it_and_that_a_node_has_it_again() {
     });
 }
 
+/// As where some nodes run a later version already.
+#[test]
+fn what_a_later_version_has_written_is_left_alone() {
+    const LATER: &[u8] = b"{\"later\":true}";
+    let machines = Machines::new(1, 2, None);
+    machines.wait(TAKEN_WITHIN, |_| true);
+    let write = |key: String| {
+        machines.cluster.control(0, move |control| async move {
+            let transaction = node::copies::Keeper::transaction().put(&key, LATER);
+            control.keeper().unwrap().commit(transaction).await.unwrap();
+        });
+    };
+    let holder = format!("address-holder/{FLOATING}");
+    write(holder.clone());
+    machines.run_for(HANDED_WITHIN);
+    assert_eq!(machines.holder(), None, "the record does not say any more that it has it");
+    machines.run_for(Duration::from_secs(20));
+    assert_eq!(machines.cluster.record.value(&holder).as_deref(), Some(LATER));
+    let address: IpAddr = FLOATING.parse().unwrap();
+    let status = machines.cluster.control(1, move |control| async move { control.address(address).unwrap() });
+    assert!(status.is_unreadable && status.holder.is_none());
+
+    let entry = format!("address/{FLOATING}");
+    write(entry.clone());
+    machines.run_for(Duration::from_secs(1));
+    machines.cluster.control(1, move |control| async move {
+        assert_eq!(control.unreadable_addresses().unwrap(), [FLOATING]);
+        assert!(control.addresses().unwrap().is_empty());
+        let is_refused = |error| matches!(error, ControlError::EntryUnreadable { kind: "address", .. });
+        assert!(is_refused(control.remove_address(address).await.unwrap_err()));
+        let other = AddressSpec { address: "127.9.9.8".parse().unwrap(), ..spec() };
+        assert!(is_refused(control.add_address(other).await.unwrap_err()));
+        let told = control.next_events().await.events;
+        assert!(told.iter().all(|(_, event)| event.code.as_str() != "address_removed"), "{told:?}");
+    });
+    assert_eq!(machines.cluster.record.value(&entry).as_deref(), Some(LATER));
+}
+
 #[test]
 fn the_preferred_node_has_it_back_when_it_has_been_up_for_a_while() {
     each_seed(2, |seed| {

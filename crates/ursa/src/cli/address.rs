@@ -83,7 +83,7 @@ fn table(addresses: &[FloatingAddress]) -> String {
             address.device.clone().unwrap_or_else(|| "by network".into()),
             list(&address.nodes, "all"),
             address.prefer.map_or("-".into(), |node| node.to_string()),
-            address.portal_group.to_string(),
+            address.portal_group.map_or("-".into(), |group| group.to_string()),
         ]);
     }
     let troubles: String = addresses.iter().map(troubles).collect();
@@ -91,7 +91,10 @@ fn table(addresses: &[FloatingAddress]) -> String {
 }
 
 fn holder(address: &FloatingAddress) -> String {
-    let Some(node) = address.holder else { return "NONE".into() };
+    let Some(node) = address.holder else {
+        let is_known = address.state != AddressState::Unreadable;
+        return String::from(if is_known { "NONE" } else { "-" });
+    };
     let name = address.holder_name.as_deref().unwrap_or_default();
     let waits = if address.waits { ", in a moment" } else { "" };
     format!("{node} {name}{waits}").trim_end().to_owned()
@@ -104,6 +107,7 @@ fn state(state: AddressState) -> &'static str {
         AddressState::Taking => "taking",
         AddressState::Nobody => "NOBODY",
         AddressState::Unknown => "UNKNOWN",
+        AddressState::Unreadable => "UNREADABLE",
     }
 }
 
@@ -111,7 +115,13 @@ fn troubles(address: &FloatingAddress) -> String {
     let line = |trouble: &AddressTrouble| {
         format!("\n{}: node {} {}: {}\n", address.address, trouble.node, trouble.node_name, trouble.text)
     };
-    address.troubles.iter().map(line).collect()
+    let unreadable = (address.state == AddressState::Unreadable).then(|| {
+        format!(
+            "\n{}: a later version of ursa has written what the record has of it, and the node that was asked cannot read that: ask one of that version\n",
+            address.address
+        )
+    });
+    unreadable.into_iter().chain(address.troubles.iter().map(line)).collect()
 }
 
 #[cfg(test)]
@@ -125,7 +135,7 @@ mod tests {
             device: None,
             nodes: vec![1, 2],
             prefer: Some(1),
-            portal_group: 65280,
+            portal_group: Some(65280),
             holder: Some(1),
             holder_name: Some("san1".into()),
             since: Some(0),
@@ -138,7 +148,7 @@ mod tests {
             device: Some("eth1".into()),
             nodes: Vec::new(),
             prefer: None,
-            portal_group: 65281,
+            portal_group: Some(65281),
             holder: None,
             holder_name: None,
             since: None,
@@ -148,6 +158,8 @@ mod tests {
         };
         let waits = FloatingAddress { waits: true, state: AddressState::Taking, ..address.clone() };
         assert!(table(&[waits]).contains("1 san1, in a moment  taking "));
+        let later = FloatingAddress { portal_group: None, state: AddressState::Unreadable, ..other.clone() };
+        assert!(table(&[later]).contains("-   UNREADABLE  -"), "nobody knows who has it");
         assert_eq!(
             table(&[address, other]),
             "\

@@ -31,13 +31,14 @@ pub(super) async fn list(
     Extracted(state): Extracted<State>,
 ) -> Result<axum::Json<List<FloatingAddress>>, Refusal> {
     let all = state.call(|control| async move {
-        let statuses = control.addresses()?;
+        let (statuses, unreadable) = (control.addresses()?, control.unreadable_addresses()?);
         let (_, others) = peers::Asked::All.of(&control);
         let others = others.into_iter().filter(|_| !statuses.is_empty());
         let questions = others.map(|node| (node, peers::ADDRESSES.to_owned())).collect();
         let answers = peers::ask(&control, questions).await?;
         let said = Said::new(&control, answers);
-        Ok(statuses.into_iter().map(|status| shown(status, &said)).collect())
+        let readable = statuses.into_iter().map(|status| shown(status, &said));
+        Ok(readable.chain(unreadable.into_iter().map(shown_unreadable)).collect())
     });
     Ok(axum::Json(List::of(all.await?)))
 }
@@ -56,7 +57,7 @@ pub(super) fn here(control: &Control) -> Vec<AddressHere> {
     responses(
         (status = CREATED, description = "The address; a node takes it in a moment", body = FloatingAddress),
         (status = NOT_FOUND, description = "`node_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`, `address_exists`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`, `address_exists`; `address_unreadable`: there is one of a later version, whose portal group this node does not know", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = UNPROCESSABLE_ENTITY, description = "`field_invalid`", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
@@ -84,7 +85,7 @@ pub(super) async fn add(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
         (status = NOT_FOUND, description = "`address_not_found`", body = Problem, content_type = Problem::MEDIA_TYPE),
-        (status = CONFLICT, description = "`no_cluster`", body = Problem, content_type = Problem::MEDIA_TYPE),
+        (status = CONFLICT, description = "`no_cluster`; `address_unreadable`: a later version has written it", body = Problem, content_type = Problem::MEDIA_TYPE),
         (status = SERVICE_UNAVAILABLE, description = "`record_unavailable`", body = Problem, content_type = Problem::MEDIA_TYPE),
     ),
 )]
@@ -107,14 +108,15 @@ pub(super) async fn remove(
 
 fn would_remove(address: &FloatingAddress) -> Vec<String> {
     let text = &address.address;
-    match &address.holder_name {
+    vec![match &address.holder_name {
         Some(name) => {
-            vec![format!(
-                "{name} takes {text} off: sessions through it end, and nobody is reached there any more"
-            )]
+            format!("{name} takes {text} off: sessions through it end, and nobody is reached there any more")
         }
-        None => vec![format!("{text} is no floating address any more; no node has it now")],
-    }
+        None if address.state == AddressState::Unreadable => format!(
+            "{text} is no floating address any more; which node has it now this one cannot read: sessions through it end there"
+        ),
+        None => format!("{text} is no floating address any more; no node has it now"),
+    }]
 }
 
 /// An address with the length of its network, or of one address alone.
@@ -149,6 +151,9 @@ impl Said {
 
     /// Whether the holder has it.
     fn state_of(&self, status: &AddressStatus) -> AddressState {
+        if status.is_unreadable {
+            return AddressState::Unreadable;
+        }
         let Some((holder, _)) = status.holder else { return AddressState::Nobody };
         let of_holder = self.here.get(&holder);
         let reached = |here: &AddressHere| here.address == status.spec.address && here.is_reached;
@@ -172,20 +177,37 @@ impl Said {
 
 fn shown(status: AddressStatus, said: &Said) -> FloatingAddress {
     let (state, troubles) = (said.state_of(&status), said.troubles_of(status.spec.address));
-    let AddressStatus { spec, group, holder, waits } = status;
+    let AddressStatus { spec, group, holder, waits, is_unreadable: _ } = status;
     let AddressSpec { address, prefix, device, nodes, prefer } = spec;
     FloatingAddress {
         address: format!("{address}/{prefix}"),
         device,
         nodes,
         prefer,
-        portal_group: group,
+        portal_group: Some(group),
         holder: holder.map(|(node, _)| node),
         holder_name: holder.and_then(|(node, _)| said.names.get(&node).cloned()),
         since: holder.map(|(_, since)| since),
         waits,
         state,
         troubles,
+    }
+}
+
+/// One of which this version knows the address alone.
+fn shown_unreadable(address: String) -> FloatingAddress {
+    FloatingAddress {
+        address,
+        device: None,
+        nodes: Vec::new(),
+        prefer: None,
+        portal_group: None,
+        holder: None,
+        holder_name: None,
+        since: None,
+        waits: false,
+        state: AddressState::Unreadable,
+        troubles: Vec::new(),
     }
 }
 
@@ -212,7 +234,10 @@ mod tests {
         let state = |holder: Option<u16>| {
             let spec = AddressSpec { address, prefix: 24, device: None, nodes: Vec::new(), prefer: None };
             let holder = holder.map(|node| (node, 0));
-            said.state_of(&AddressStatus { spec, group: 65280, holder, waits: false })
+            let status = AddressStatus { spec, group: 65280, holder, waits: false, is_unreadable: false };
+            let unreadable = AddressStatus { is_unreadable: true, ..status.clone() };
+            assert_eq!(said.state_of(&unreadable), AddressState::Unreadable);
+            said.state_of(&status)
         };
         assert_eq!(state(None), AddressState::Nobody);
         assert_eq!([1, 2, 3, 4].map(|node| state(Some(node))), [

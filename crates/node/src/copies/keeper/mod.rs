@@ -296,6 +296,14 @@ impl Keeper {
             .collect()
     }
 
+    /// The keys that begin with `prefix` and have what this version cannot read.
+    pub fn unreadable<T: DeserializeOwned>(&self, prefix: &str) -> Vec<String> {
+        let record = self.record.borrow();
+        let range = record.entries.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
+        let cannot_be_read = |value: &[u8]| serde_json::from_slice::<T>(value).is_err();
+        range.filter(|(_, value)| cannot_be_read(&value.value)).map(|(key, _)| key.clone()).collect()
+    }
+
     /// The revision at which this node last saw the key changed; `None`: there is no such key.
     pub fn revision_of(&self, key: &str) -> Option<cluster::Revision> {
         self.record.borrow().entries.get(key).map(|value| value.revision)

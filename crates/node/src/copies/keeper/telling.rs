@@ -179,9 +179,9 @@ impl Keeper {
             } else if key.starts_with(HOSTS) {
                 tell_host(self.pair(&key, before), &tell);
             } else if key.starts_with(ADDRESSES) {
-                tell_address(self.pair(&key, before), &tell);
+                tell_address(self.readable_pair(&key, before), &tell);
             } else if key.starts_with(HOLDERS) {
-                tell_holder(self.pair(&key, before), &|node| self.named(node), &tell);
+                tell_holder(self.readable_pair(&key, before), &|node| self.named(node), &tell);
             }
         }
     }
@@ -189,6 +189,14 @@ impl Keeper {
     /// What was at the key, and what is.
     fn pair<T: DeserializeOwned>(&self, key: &str, before: Option<&[u8]>) -> (Option<T>, Option<T>) {
         (before.and_then(|value| parse(key, value)), self.get(key).map(|(value, _)| value))
+    }
+
+    /// As [`Keeper::pair`]; nothing where a later version has written one of them: it was neither made nor removed.
+    fn readable_pair<T: DeserializeOwned>(&self, key: &str, before: Option<&[u8]>) -> (Option<T>, Option<T>) {
+        let pair = self.pair(key, before);
+        let is_whole =
+            (pair.0.is_some(), pair.1.is_some()) == (before.is_some(), self.revision_of(key).is_some());
+        if is_whole { pair } else { (None, None) }
     }
 
     fn name_of(&self, node: u16) -> Option<String> {

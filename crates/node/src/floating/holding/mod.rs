@@ -103,6 +103,8 @@ struct Holding {
     /// Since when the record has answered each time, while the holder is in doubt, and when it was asked last.
     reached: Option<Instant>,
     record_asked: Option<Instant>,
+    /// By which revision the record says who holds it in a way that this version cannot read.
+    unreadable: Option<Revision>,
     /// When the record was asked that has said last that this life holds it.
     confirmed: Option<Instant>,
     /// When whoever had it before has taken it off, if that was silent.
@@ -141,6 +143,7 @@ impl Holding {
             absence: Absence::default(),
             reached: None,
             record_asked: None,
+            unreadable: None,
             confirmed: None,
             sure_at: None,
             lost: None,
@@ -153,7 +156,7 @@ impl Holding {
     async fn run(mut self) {
         while !self.keeper.is_stopping() {
             let known = self.keeper.get::<AddressEntry>(&address_key(self.address));
-            let held: Held = self.keeper.get(&holder_key(self.address));
+            let held = self.held();
             let concerned = held.as_ref().is_some_and(|(holder, _)| holder.node == self.keeper.me().0);
             if known.is_none() && !concerned && self.device == Device::Off {
                 break;
@@ -179,6 +182,18 @@ impl Holding {
             rt::sleep(TURN).await;
         }
         self.control.floating().end(self.address);
+    }
+
+    fn held(&mut self) -> Held {
+        let key = holder_key(self.address);
+        let revision = self.keeper.revision_of(&key);
+        if revision.is_some() && revision == self.unreadable {
+            // That is in the log already.
+            return None;
+        }
+        let held: Held = self.keeper.get(&key);
+        self.unreadable = revision.filter(|_| held.is_none());
+        held
     }
 
     fn life(&self) -> Life {

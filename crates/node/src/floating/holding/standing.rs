@@ -125,6 +125,7 @@ impl Holding {
         match seen.holder {
             Holder::Me if !seen.confirmed => Whereabouts::Unknown,
             Holder::Me => of(self.control.floating().here(self.address).is_reached),
+            Holder::Unreadable => Whereabouts::Unknown,
             // It may reach an etcd that this node reaches, too; of nodes that vote those that reach the record hear each other.
             Holder::Silent if !self.keeper.nodes_vote() => Whereabouts::Unknown,
             Holder::Nobody | Holder::Former | Holder::Over | Holder::Silent => Whereabouts::Nobody,
@@ -163,7 +164,9 @@ impl Holding {
     }
 
     pub(super) fn standing(&self, now: Instant, holder: Option<&HolderEntry>) -> Holder {
-        let Some(holder) = holder else { return Holder::Nobody };
+        let Some(holder) = holder else {
+            return if self.unreadable.is_some() { Holder::Unreadable } else { Holder::Nobody };
+        };
         if self.is_this_life(holder) {
             return Holder::Me;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use api::{FloatingAddress, FloatingAddressAdd};
+use api::{AddressState, FloatingAddress, FloatingAddressAdd};
 use node::access::AddressRange;
 
 use super::Present;
@@ -36,13 +36,18 @@ pub(super) fn compare(declared: &[AddressDeclared], present: &Present) -> Compar
             parsed(other).is_some_and(|range| range.address() == wanted.address())
         };
         match present.addresses.iter().find(is_it) {
+            Some(other) if is_unreadable(other) => compared.conflicts.push(format!(
+                "address {}: a later version of ursa has written what the record has of it, and the node that is asked cannot read that: ask one of that version",
+                other.address
+            )),
             Some(other) => compared.conflicts.extend(differences(address, wanted, other)),
             None => compared.add(address, present),
         }
     }
     for other in &present.addresses {
-        // What cannot be understood is left alone.
-        if let Some(range) = parsed(other).filter(|range| !named.contains(&range.address())) {
+        // What cannot be read is left alone.
+        let readable = parsed(other).filter(|_| !is_unreadable(other));
+        if let Some(range) = readable.filter(|range| !named.contains(&range.address())) {
             let step = Step::RemoveAddress {
                 address: range.address().to_string(),
                 shown: other.address.clone(),
@@ -97,6 +102,11 @@ fn differences(shall: &AddressDeclared, wanted: AddressRange, is: &FloatingAddre
             )
         })
         .collect()
+}
+
+/// Whether the node that is asked knows the address alone, since a later version has written it.
+pub(super) fn is_unreadable(address: &FloatingAddress) -> bool {
+    address.state == AddressState::Unreadable && address.portal_group.is_none()
 }
 
 fn parsed(address: &FloatingAddress) -> Option<AddressRange> {

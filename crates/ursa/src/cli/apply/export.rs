@@ -1,12 +1,14 @@
 //! The file that makes what there is.
 
 use super::Present;
+use super::addresses::is_unreadable;
 use super::declared::{
     AddressDeclared, Declared, HostDeclared, MapDeclared, TargetDeclared, VolumeDeclared,
 };
 use crate::size::Size;
 
-/// What there is, as a file says it. Maps to volumes that nobody can name now, since their pool is not open, are left out.
+/// What there is, as a file says it. Maps to volumes that nobody can name now, since their pool is not open, are left out, and so are floating
+/// addresses that a later version has written.
 pub(super) fn declared(present: &Present) -> Declared {
     let hosts = present.hosts.iter().filter(|host| !host.built_in).map(|host| HostDeclared {
         name: host.name.clone(),
@@ -46,7 +48,8 @@ pub(super) fn declared(present: &Present) -> Declared {
             })
         })
     });
-    let addresses = present.addresses.iter().map(|address| AddressDeclared {
+    let readable = present.addresses.iter().filter(|address| !is_unreadable(address));
+    let addresses = readable.map(|address| AddressDeclared {
         address: address.address.clone(),
         device: address.device.clone(),
         nodes: address.nodes.clone(),

@@ -55,7 +55,7 @@ fn floating(address: &str, nodes: &[u16], prefer: Option<u16>) -> FloatingAddres
         device: None,
         nodes: nodes.to_vec(),
         prefer,
-        portal_group: 65280,
+        portal_group: Some(65280),
         holder: Some(1),
         holder_name: None,
         since: None,
@@ -299,6 +299,12 @@ fn addresses_come_last_and_go_first() {
         assert_ne!(changed, named, "{from}");
         conflicts(&format!("{FILE}{changed}"), &present, expected);
     }
+    let later = &mut present.addresses[0];
+    (later.address, later.state, later.portal_group) = ("192.0.2.10".into(), AddressState::Unreadable, None);
+    conflicts(&format!("{FILE}{named}"), &present, "address 192.0.2.10: a later version of ursa");
+    changes(FILE, &present, true, &["- address fd00::10/64"]);
+    assert!(!export::text(&export::declared(&present)).contains("192.0.2.10"));
+
     let alone = Present { nodes: Vec::new(), addresses: Vec::new(), ..present };
     conflicts(&format!("{FILE}{named}"), &alone, "address 192.0.2.10/24: there is no cluster");
 }
