@@ -87,6 +87,10 @@ const FLUSH_DEADLINE: Duration = Duration::from_secs(30);
 async fn stop() {
     let shard = Shard::current();
     let deadline = shard.config().drain_deadline;
+    if let Some(control) = shard.control() {
+        // First, while all else is served: who comes by them would find a node that takes no logins any more.
+        control.give_up_addresses().await;
+    }
     on_all_cores(|| async {
         let shard = Shard::current();
         shard.drain();
@@ -103,9 +107,6 @@ async fn stop() {
             })
             .await;
         }
-    }
-    if let Some(control) = shard.control() {
-        control.give_up_addresses().await;
     }
     let flushes = shard.units().into_iter().map(|unit| async move {
         let flushed = rt::timeout(FLUSH_DEADLINE, unit.volume().flush()).await;

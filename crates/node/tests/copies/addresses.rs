@@ -150,7 +150,7 @@ fn another_node_takes_the_address_of_one_that_is_lost_or_stops() {
         machines.run_for(Duration::from_secs(10));
         assert_eq!(machines.holder(), Some(second), "nobody takes it from who has it");
 
-        // Its last act is to give it up: nobody waits for it.
+        // It gives it up first of all: nobody waits for it.
         machines.cluster.stop(&[usize::from(second) - 1]);
         machines.wait(HANDED_WITHIN, |node| node != second);
     });

@@ -51,7 +51,7 @@ impl Control {
         all.filter(|address| !self.floating().looks_after(*address)).collect()
     }
 
-    /// Gives all addresses to others, for the node is about to stop; not for longer than [`GIVE_UP_DEADLINE`].
+    /// Gives all addresses to others, for the node is about to stop: sessions through them are cut off. Not for longer than [`GIVE_UP_DEADLINE`].
     pub(crate) async fn give_up_addresses(&self) {
         let Some(keeper) = self.keeper() else { return };
         let floating = self.floating();
