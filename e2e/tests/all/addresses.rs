@@ -47,7 +47,7 @@ fn holder(nodes: &[Node; 3], asked: usize, address: IpAddr) -> Option<usize> {
     let list = nodes[asked].ursa_json(&["address", "list"]);
     let holder = usize::try_from(list[0]["holder"].as_u64()?).ok()?;
     let serves = Raw::login(&through(address, &nodes[holder - 1]), 0, 0x4001).is_ok();
-    (serves && list[0]["waits"] == false && is_on(address)).then_some(holder)
+    (serves && list[0]["state"] == "held" && is_on(address)).then_some(holder)
 }
 
 /// Waits until another node has it than `former`; gives its index.

@@ -4,9 +4,7 @@ use std::net::IpAddr;
 
 use super::{ABSENT_LENGTH, AddressEntry, HolderEntry};
 use crate::events::Event;
-use crate::events::code::{
-    ADDRESS_LOST, ADDRESS_MADE, ADDRESS_MOVED, ADDRESS_REMOVED, ADDRESS_RETURNED,
-};
+use crate::events::code::{ADDRESS_LOST, ADDRESS_MADE, ADDRESS_MOVED, ADDRESS_REMOVED, ADDRESS_RETURNED};
 
 /// Tells that there is one more address, or one less.
 pub(crate) fn tell_address(

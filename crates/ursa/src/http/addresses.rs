@@ -11,7 +11,7 @@ use axum::extract::State as Extracted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use super::dry_run;
+use super::dry_run::{self, Asked};
 use super::input::{Json, Parameters, Segments};
 use super::peers::{self, Answers};
 use super::refusal::Refusal;
@@ -80,7 +80,7 @@ pub(super) async fn add(
 /// Removes a floating portal address: the node that has it takes it off, and sessions through it end.
 #[utoipa::path(
     delete, path = "/v1/addresses/{address}", tag = "cluster", operation_id = "remove_address",
-    params(("address" = String, Path, description = "The address, without the length of its network"), dry_run::Asked),
+    params(("address" = String, Path, description = "The address, without the length of its network"), Asked),
     responses(
         (status = NO_CONTENT, description = "Done"),
         (status = OK, description = "With `dry_run`: what would be done", body = DryRun),
@@ -92,7 +92,7 @@ pub(super) async fn add(
 pub(super) async fn remove(
     Extracted(state): Extracted<State>,
     Segments(address): Segments<String>,
-    Parameters(dry_run::Asked { dry_run }): Parameters<dry_run::Asked>,
+    Parameters(Asked { dry_run }): Parameters<Asked>,
 ) -> Result<Response, Refusal> {
     let known: IpAddr = address.parse().map_err(|_| ControlError::not_found("address", &address))?;
     if dry_run {

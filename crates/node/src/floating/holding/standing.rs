@@ -101,15 +101,16 @@ impl Holding {
     /// Tells that nobody has had the address for long, and that somebody has it again. `entry` is what the record has of it, and by which revision.
     pub(super) async fn note_absence(&mut self, seen: &Seen, entry: (&AddressEntry, Revision), held: &Held) {
         let (entry, revision) = entry;
-        let event = match self.absence.note(rt::now(), self.whereabouts(seen)) {
-            None => return,
-            Some(News::Lost) if !self.agrees_with_record(held).await => {
-                // What is seen here is out of date.
-                self.absence = Absence::default();
-                return;
-            }
-            Some(News::Lost) => absence_event(self.address, self.is_any_there(entry)),
-            Some(News::Returned) => {
+        let whereabouts = self.whereabouts(seen);
+        let Some(news) = self.absence.note(rt::now(), whereabouts) else { return };
+        if news == News::Lost && !self.agrees_with_record(held).await {
+            // What is seen here is out of date.
+            self.absence = Absence::default();
+            return;
+        }
+        let event = match news {
+            News::Lost => absence_event(self.address, self.is_any_there(entry)),
+            News::Returned => {
                 let Some((holder, _)) = held else { return };
                 let names = self.control.node_names();
                 let name = names.get(&holder.node).map_or("a node", String::as_str);
