@@ -32,6 +32,7 @@ const dialogues = (volume: string): Dialogue[] => [
   { name: 'delete', screen: `volumes/${volume}`, open: choose('More', 'Delete') },
   { name: 'invite', screen: 'nodes', open: press('Let a node join') },
   { name: 'maintain', screen: 'nodes', open: press('Maintenance') },
+  { name: 'add-address', screen: 'nodes', open: press('Add an address') },
   { name: 'make-pool', screen: 'pools', open: press('Make a pool') },
   { name: 'add-disk', screen: 'pools', open: choose('Change', 'Add a disk', 'default of n1') },
   { name: 'export-pool', screen: 'pools', open: choose('Change', 'Export', 'default of n1') },

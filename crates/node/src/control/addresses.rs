@@ -5,11 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use replica::NodeId;
 use serde::{Deserialize, Serialize};
 
-use super::{Control, ControlError};
+use super::{Control, ControlError, Trouble};
 use crate::copies::{Keeper, NodeEntry, json, node_key};
+use crate::events::code::ADDRESS_LOST;
 use crate::floating::{
-    ADDRESSES, ADDRESSES_MAX, AddressEntry, AddressOn, Here, HolderEntry, LAST_GROUP, address_key,
-    free_group, holder_key,
+    ADDRESSES, ADDRESSES_MAX, AddressEntry, AddressOn, Here, HolderEntry, LAST_GROUP, absence_trouble,
+    address_key, free_group, holder_key,
 };
 
 /// The longest name of a network device: Linux's IFNAMSIZ without the zero.
@@ -149,6 +150,19 @@ impl Control {
             trouble: here.trouble,
         };
         self.floating().all_here().into_iter().map(shown).collect()
+    }
+
+    /// Those that no node has.
+    pub(super) fn lost_addresses(&self) -> Vec<Trouble> {
+        let Some(keeper) = self.keeper() else { return Vec::new() };
+        let now = rt::now();
+        let trouble = |(address, here): (IpAddr, Here)| {
+            let since = here.lost_since?;
+            let (entry, _) = keeper.get::<AddressEntry>(&address_key(address))?;
+            let text = absence_trouble(&keeper, &entry);
+            Some(Trouble::new(ADDRESS_LOST.as_str(), address.to_string(), text).lasting(now.since(since)))
+        };
+        self.floating().all_here().into_iter().filter_map(trouble).collect()
     }
 
     /// The addresses that are on this machine now, and where: for whoever takes them off when this process is dead.

@@ -52,8 +52,8 @@ impl Control {
         let fault = fault.map(|fault| Trouble::new(RECORD_FAULT, "", fault.to_string()));
         let latched = latched.then(|| Trouble::new(RECORD_LATCHED, "", RecordError::Latched.to_string()));
         let pools = self.pools().into_iter().flat_map(|pool| of_pool(&pool));
-        let links = self.cut_off();
-        fault.into_iter().chain(latched).chain(self.record_lost()).chain(links).chain(pools).collect()
+        let cluster = self.record_lost().into_iter().chain(self.cut_off()).chain(self.lost_addresses());
+        fault.into_iter().chain(latched).chain(cluster).chain(pools).collect()
     }
 
     /// What is the matter with etcd, where it has the cluster's record.

@@ -60,10 +60,16 @@ impl Absence {
                 Some(News::Lost)
             }
             Whereabouts::Unknown => {
-                self.since = None;
+                // What was told is so until somebody is known to have it.
+                self.since = self.since.filter(|_| self.told);
                 None
             }
         }
+    }
+
+    /// Since when nobody has it, if that was told and is not over.
+    pub(super) fn lost_since(&self) -> Option<Instant> {
+        self.since.filter(|_| self.told)
     }
 }
 

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use base::Instant;
 use rt::sync::Notify;
 
 /// What this node has of addresses.
@@ -24,6 +25,8 @@ pub(crate) struct Here {
     pub(crate) is_reached: bool,
     /// Sessions through it are not over yet.
     ends: bool,
+    /// Since when no node has it, as far as this one knows, if that was told.
+    pub(crate) lost_since: Option<Instant>,
     /// Why it could not be put on, taken off or given up, when that was last tried.
     pub(crate) trouble: Option<String>,
 }
@@ -86,6 +89,11 @@ impl Floating {
     /// Whether sessions that came through it are not over yet.
     pub(super) fn note_end(&self, address: IpAddr, ends: bool) {
         self.here.borrow_mut().entry(address).or_default().ends = ends;
+    }
+
+    /// Since when no node has it, if that was told.
+    pub(super) fn note_lost(&self, address: IpAddr, since: Option<Instant>) {
+        self.here.borrow_mut().entry(address).or_default().lost_since = since;
     }
 
     /// None does any more.

@@ -2,7 +2,10 @@
 
 use std::net::IpAddr;
 
+use replica::NodeId;
+
 use super::{ABSENT_LENGTH, AddressEntry, HolderEntry};
+use crate::copies::{Keeper, NodeEntry};
 use crate::events::Event;
 use crate::events::code::{ADDRESS_LOST, ADDRESS_MADE, ADDRESS_MOVED, ADDRESS_REMOVED, ADDRESS_RETURNED};
 
@@ -44,15 +47,32 @@ pub(crate) fn tell_holder(
     tell(Event::new(ADDRESS_MOVED, address.to_string(), text).because(cause).of_node(now.node));
 }
 
-/// That nobody has had an address for long, though a node that may have it is there or for want of one. All nodes have the same words for it.
-pub(super) fn absence_event(address: IpAddr, is_any_there: bool) -> Event {
-    let (cause, why) = match is_any_there {
-        true => ("failed", "nodes that may have it are there, and have it not on a device"),
-        false => ("no_node", "of those that may have it none is up and out of maintenance"),
-    };
-    let seconds = ABSENT_LENGTH.as_secs();
+/// That nobody has had an address for long. All nodes have the same words for it.
+pub(super) fn absence_event(keeper: &Keeper, entry: &AddressEntry) -> Event {
+    let (cause, why) = why_nobody(keeper, entry);
+    let (address, seconds) = (entry.address, ABSENT_LENGTH.as_secs());
     let text = format!("no node has had the floating address {address} for {seconds} seconds: {why}");
     Event::new(ADDRESS_LOST, address.to_string(), text).because(cause)
+}
+
+/// What is the matter as long as that is so, and what to do.
+pub(crate) fn absence_trouble(keeper: &Keeper, entry: &AddressEntry) -> String {
+    let (address, (_, why)) = (entry.address, why_nobody(keeper, entry));
+    format!(
+        "no node has the floating address {address}, and hosts that come by it have no disks: {why}; `ursa address list` says which nodes cannot have it, and why"
+    )
+}
+
+/// As programs know it, and in words.
+fn why_nobody(keeper: &Keeper, entry: &AddressEntry) -> (&'static str, &'static str) {
+    let may = |node: &NodeEntry| {
+        let is_named = entry.nodes.is_empty() || entry.nodes.contains(&node.id);
+        is_named && !node.witness && !keeper.is_in_maintenance(NodeId(node.id))
+    };
+    match keeper.nodes().iter().any(|(node, is_heard)| *is_heard && may(node)) {
+        true => ("failed", "nodes that may have it are there, and have it not on a device"),
+        false => ("no_node", "of those that may have it none is up and out of maintenance"),
+    }
 }
 
 /// That a node has it again.

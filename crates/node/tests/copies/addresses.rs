@@ -120,6 +120,13 @@ impl Machines {
         events.filter(|(code, ..)| ["address_lost", "address_returned"].contains(code)).collect()
     }
 
+    /// Which addresses a node says that nobody has.
+    fn lost(&self, by: u16) -> Vec<String> {
+        let troubles = self.cluster.control(usize::from(by) - 1, |control| async move { control.troubles() });
+        let lost = troubles.into_iter().filter(|trouble| trouble.code == "address_lost");
+        lost.map(|trouble| trouble.subject).collect()
+    }
+
     /// What the record says.
     fn holder_by(&self, asked: u16) -> Option<u16> {
         let address: IpAddr = FLOATING.parse().unwrap();
@@ -266,12 +273,14 @@ fn it_is_told_that_nobody_has_it_and_that_a_node_has_it_again() {
         machines.run_for(Duration::from_secs(20));
         let lost = ("address_lost", Some("no_node"), None);
         assert_eq!([machines.told(2), machines.told(3)], [vec![lost], vec![lost]]);
+        assert_eq!(machines.lost(2), [FLOATING]);
 
         machines.cluster.start(0);
         machines.wait(TAKEN_WITHIN, |node| node == 1);
         machines.run_for(Duration::from_secs(20));
         let back = ("address_returned", None, Some(1));
         assert_eq!([machines.told(2), machines.told(3)], [vec![back], vec![back]]);
+        assert!(machines.lost(2).is_empty());
     });
 }
 

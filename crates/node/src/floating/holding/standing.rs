@@ -14,7 +14,7 @@ use super::super::{
     LET_GO_MIN, Life, REACHED_MIN, SILENCE_LENGTH, holder_key,
 };
 use super::{Held, Holding};
-use crate::copies::{Answer, Ask, NodeEntry};
+use crate::copies::{Answer, Ask};
 use crate::events::tell;
 
 impl Holding {
@@ -102,15 +102,16 @@ impl Holding {
     pub(super) async fn note_absence(&mut self, seen: &Seen, entry: (&AddressEntry, Revision), held: &Held) {
         let (entry, revision) = entry;
         let whereabouts = self.whereabouts(seen);
-        let Some(news) = self.absence.note(rt::now(), whereabouts) else { return };
-        if news == News::Lost && !self.agrees_with_record(held).await {
+        let mut news = self.absence.note(rt::now(), whereabouts);
+        if news == Some(News::Lost) && !self.agrees_with_record(held).await {
             // What is seen here is out of date.
-            self.absence = Absence::default();
-            return;
+            (self.absence, news) = (Absence::default(), None);
         }
+        self.control.floating().note_lost(self.address, self.absence.lost_since());
         let event = match news {
-            News::Lost => absence_event(self.address, self.is_any_there(entry)),
-            News::Returned => {
+            None => return,
+            Some(News::Lost) => absence_event(&self.keeper, entry),
+            Some(News::Returned) => {
                 let Some((holder, _)) = held else { return };
                 let names = self.control.node_names();
                 let name = names.get(&holder.node).map_or("a node", String::as_str);
@@ -143,14 +144,6 @@ impl Holding {
             Ok(Err(_)) | Err(rt::Elapsed) => return false,
         };
         by_record == held.as_ref().map(|(_, revision)| *revision)
-    }
-
-    /// Whether a node that may have it is there.
-    fn is_any_there(&self, entry: &AddressEntry) -> bool {
-        let may = |node: &NodeEntry| {
-            (entry.nodes.is_empty() || entry.nodes.contains(&node.id)) && !node.witness && self.is_there(node.id)
-        };
-        self.keeper.nodes().iter().any(|(node, _)| may(node))
     }
 
     fn is_in_doubt(&self, holder: &HolderEntry) -> bool {
