@@ -51,7 +51,8 @@ fn a_node_that_cannot_have_it_says_why() {
     rig.post("/v1/cluster", json!({"listen": ["127.0.0.1:0"]})).json(201);
     rig.post("/v1/addresses", json!({"address": "127.9.9.9/8"})).json(201);
     let trouble = || {
-        let trouble = &addresses(&rig)[0]["troubles"][0];
+        let all = addresses(&rig);
+        let trouble = &all[0]["troubles"][0];
         let why = trouble["text"].as_str().unwrap_or_default();
         trouble["node_name"] == "test" && why.contains("network devices")
     };
