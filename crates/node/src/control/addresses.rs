@@ -89,7 +89,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::NoCluster`].
     pub fn unreadable_addresses(&self) -> Result<Vec<String>, ControlError> {
-        Ok(unreadable_in(&self.keeper_or_why_not()?))
+        Ok(unreadable_in(&*self.keeper_or_why_not()?))
     }
 
     /// Declares one more: one of the nodes takes it within moments.

@@ -116,7 +116,8 @@ impl Machines {
     /// What a node has told since it was last asked that nobody has it or somebody has again.
     fn told(&self, by: u16) -> Vec<(&'static str, Option<&'static str>, Option<u16>)> {
         let taken = self.cluster.control(usize::from(by) - 1, |control| control.next_events());
-        let events = taken.events.into_iter().map(|(_, event)| (event.code.as_str(), event.cause, event.node));
+        let events =
+            taken.events.into_iter().map(|(_, event)| (event.code.as_str(), event.cause, event.node));
         events.filter(|(code, ..)| ["address_lost", "address_returned"].contains(code)).collect()
     }
 

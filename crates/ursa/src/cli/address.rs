@@ -72,8 +72,7 @@ impl Command {
 }
 
 fn table(addresses: &[FloatingAddress]) -> String {
-    let mut table =
-        Table::new(&["ADDRESS", "ON", "STATE", "SINCE", "DEVICE", "NODES", "PREFERRED", "GROUP"]);
+    let mut table = Table::new(&["ADDRESS", "ON", "STATE", "SINCE", "DEVICE", "NODES", "PREFERRED", "GROUP"]);
     for address in addresses {
         table.row([
             address.address.clone(),

@@ -125,9 +125,8 @@ fn parse(json: &str) -> Result<Vec<Link>, String> {
 /// The first device with an address of the same network.
 fn device_of(links: &[Link], on: &AddressOn) -> Option<String> {
     let network = AddressRange::new(on.address, on.prefix).ok()?;
-    let same = |address: &Address| {
-        address.local.is_some_and(|local| local != on.address && network.contains(local))
-    };
+    let same =
+        |address: &Address| address.local.is_some_and(|local| local != on.address && network.contains(local));
     links.iter().find(|link| link.addr_info.iter().any(same)).map(|link| link.ifname.clone())
 }
 

@@ -135,9 +135,8 @@ struct Said {
 impl Said {
     /// By this node and by those that have answered.
     fn new(control: &Control, answers: Answers) -> Said {
-        let read = |text: &str| {
-            serde_json::from_str::<Vec<AddressHere>>(text).map_err(|error| error.to_string())
-        };
+        let read =
+            |text: &str| serde_json::from_str::<Vec<AddressHere>>(text).map_err(|error| error.to_string());
         let (theirs, _) = answers.each(read);
         let mut here: BTreeMap<u16, Vec<AddressHere>> =
             theirs.into_iter().map(|theirs| (theirs.node, theirs.has)).collect();
@@ -240,12 +239,10 @@ mod tests {
             said.state_of(&status)
         };
         assert_eq!(state(None), AddressState::Nobody);
-        assert_eq!([1, 2, 3, 4].map(|node| state(Some(node))), [
-            AddressState::Held,
-            AddressState::Taking,
-            AddressState::Taking,
-            AddressState::Unknown,
-        ]);
+        assert_eq!(
+            [1, 2, 3, 4].map(|node| state(Some(node))),
+            [AddressState::Held, AddressState::Taking, AddressState::Taking, AddressState::Unknown,]
+        );
         let trouble = AddressTrouble { node: 2, node_name: "san2".into(), text: "no device".into() };
         assert_eq!(said.troubles_of(address), [trouble]);
         assert_eq!(said.troubles_of("192.0.2.11".parse().unwrap()), []);

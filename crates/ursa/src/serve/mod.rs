@@ -3,6 +3,7 @@
 //! The node's cores are threads of their own, and nothing else runs on them. The thread `control` has tokio: signals, the
 //! HTTP interface, and all that is asked of the node from outside, by messages. The first thread waits for the cores.
 
+mod affinity;
 mod control;
 mod cores;
 mod data_dir;
@@ -108,6 +109,7 @@ pub fn main(given: Given) -> Result<(), ServeError> {
     }
     logging::start(filter, settings.log_format);
     limits::raise();
+    affinity::leave_cores_alone(&settings.cores);
     data_dir::prepare(&settings.node.data_dir)?;
     let volumes = settings.volumes.iter().map(FirstVolume::new_volume).collect();
     let wanted = Wanted { pool: default_pool(&settings)?, volumes };

@@ -11,8 +11,8 @@ use rt::Listener;
 
 use super::super::decision::{Device, Holder, Seen};
 use super::super::{
-    AddressEntry, AddressOn, AddressWork, FloatingPortal, HolderEntry, PREDECESSOR_LENGTH, RETURNED_LENGTH, may_have,
-    portals_of,
+    AddressEntry, AddressOn, AddressWork, FloatingPortal, HolderEntry, PREDECESSOR_LENGTH, RETURNED_LENGTH,
+    may_have, portals_of,
 };
 use super::{Held, Holding, TURN};
 use crate::events::code::ADDRESS_FAILED;
@@ -36,7 +36,8 @@ const STILL_ENDING: &str = "commands that came through it are still at a disk of
 const LISTEN_DEADLINE: Duration = Duration::from_secs(1);
 
 const _: () = assert!(
-    2 * DEVICE_DEADLINE.as_millis() + LISTEN_DEADLINE.as_millis() + TURN.as_millis() < RETURNED_LENGTH.as_millis(),
+    2 * DEVICE_DEADLINE.as_millis() + LISTEN_DEADLINE.as_millis() + TURN.as_millis()
+        < RETURNED_LENGTH.as_millis(),
     "who tries to put it on and takes it off again is not taken for one that has it"
 );
 

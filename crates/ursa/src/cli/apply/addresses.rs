@@ -32,9 +32,8 @@ pub(super) fn compare(declared: &[AddressDeclared], present: &Present) -> Compar
             }
         };
         named.insert(wanted.address());
-        let is_it = |other: &&FloatingAddress| {
-            parsed(other).is_some_and(|range| range.address() == wanted.address())
-        };
+        let is_it =
+            |other: &&FloatingAddress| parsed(other).is_some_and(|range| range.address() == wanted.address());
         match present.addresses.iter().find(is_it) {
             Some(other) if is_unreadable(other) => compared.conflicts.push(format!(
                 "address {}: a later version of ursa has written what the record has of it, and the node that is asked cannot read that: ask one of that version",
@@ -48,10 +47,8 @@ pub(super) fn compare(declared: &[AddressDeclared], present: &Present) -> Compar
         // What cannot be read is left alone.
         let readable = parsed(other).filter(|_| !is_unreadable(other));
         if let Some(range) = readable.filter(|range| !named.contains(&range.address())) {
-            let step = Step::RemoveAddress {
-                address: range.address().to_string(),
-                shown: other.address.clone(),
-            };
+            let step =
+                Step::RemoveAddress { address: range.address().to_string(), shown: other.address.clone() };
             compared.surplus.push(step);
         }
     }
@@ -70,8 +67,7 @@ impl Compared {
         let is_unknown = |id: &u16| present.nodes.iter().all(|node| node.id != *id);
         let unknown: Vec<u16> = nodes.iter().chain(&prefer).copied().filter(is_unknown).collect();
         if !unknown.is_empty() {
-            self.conflicts
-                .push(format!("address {address}: the cluster has no node {}", numbers(&unknown)));
+            self.conflicts.push(format!("address {address}: the cluster has no node {}", numbers(&unknown)));
             return;
         }
         self.added.push(Step::AddAddress(FloatingAddressAdd { address, device, nodes, prefer }));

@@ -2,9 +2,7 @@
 
 use super::Present;
 use super::addresses::is_unreadable;
-use super::declared::{
-    AddressDeclared, Declared, HostDeclared, MapDeclared, TargetDeclared, VolumeDeclared,
-};
+use super::declared::{AddressDeclared, Declared, HostDeclared, MapDeclared, TargetDeclared, VolumeDeclared};
 use crate::size::Size;
 
 /// What there is, as a file says it. Maps to volumes that nobody can name now, since their pool is not open, are left out, and so are floating

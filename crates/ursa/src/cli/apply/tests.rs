@@ -292,7 +292,11 @@ fn addresses_come_last_and_go_first() {
         ("/24", "/25", "its network's length is 24, and cannot be changed to 25"),
         ("[1, 2]", "[1, 2]\nprefer = 2", "its preferred node is none, and cannot be changed to 2"),
         ("[1, 2]", "[1, 3]", "its list of nodes is 1, 2, and cannot be changed to 1, 3"),
-        ("nodes = [1, 2]", "device = \"eth1\"", "its device is that of its network, and cannot be changed to eth1"),
+        (
+            "nodes = [1, 2]",
+            "device = \"eth1\"",
+            "its device is that of its network, and cannot be changed to eth1",
+        ),
         ("2.10/24\"\nnodes = [1, 2]", "2.12/24\"\nnodes = [1, 9]", "the cluster has no node 9"),
     ] {
         let changed = named.replace(from, to);

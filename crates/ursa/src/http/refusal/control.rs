@@ -54,7 +54,8 @@ impl From<ControlError> for Refusal {
                 let detail = format!(
                     "this node cannot read what the cluster's record has of {kind} {name:?}, since a later version of ursa has written it, and leaves it as it is"
                 );
-                Refusal::new(CONFLICT, format!("{kind}_unreadable"), detail).hint("ask a node of that version")
+                Refusal::new(CONFLICT, format!("{kind}_unreadable"), detail)
+                    .hint("ask a node of that version")
             }
             E::SetUpAlready => Refusal::new(CONFLICT, "set_up_already", error.to_string()),
             E::LastAdmin(_) => Refusal::new(CONFLICT, "last_admin", error.to_string()),

@@ -1,0 +1,65 @@
+//! Which processors the control plane's threads run on.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::cores::Cores;
+
+/// Keeps the calling thread, and all that it starts, off the processors that cores are pinned to: a processor that changes between a core and what is asked of its
+/// node has neither's memory in its caches, and hosts wait for that. Cores that the kernel places share their processors with all else, and so do pinned ones where this
+/// process may use no others.
+pub fn leave_cores_alone(cores: &Cores) {
+    let (processors, pinned) = cores.processors();
+    if !pinned {
+        return;
+    }
+    let kept_off = sched_getaffinity(None).and_then(|allowed| match without(allowed, &processors) {
+        Some(others) => sched_setaffinity(None, &others),
+        None => Ok(()),
+    });
+    if let Err(error) = kept_off {
+        tracing::warn!(%error, "the control plane's threads share the processors that cores are pinned to");
+    }
+}
+
+/// What is left of `allowed`; `None` if that is nothing.
+fn without(mut allowed: CpuSet, processors: &[usize]) -> Option<CpuSet> {
+    processors
+        .iter()
+        .filter(|processor| **processor < CpuSet::MAX_CPU)
+        .for_each(|processor| allowed.unset(*processor));
+    (allowed.count() > 0).then_some(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(processors: &[usize]) -> CpuSet {
+        let mut set = CpuSet::new();
+        processors.iter().for_each(|processor| set.set(*processor));
+        set
+    }
+
+    #[test]
+    fn others_are_used_if_there_are_any() {
+        assert_eq!(without(set(&[0, 1, 2, 3]), &[0, 2]), Some(set(&[1, 3])));
+        assert_eq!(without(set(&[0, 1]), &[0, 1]), None);
+        assert_eq!(without(set(&[1]), &[CpuSet::MAX_CPU]), Some(set(&[1])));
+    }
+
+    #[test]
+    fn only_pinned_cores_are_left_alone_and_by_all_threads_that_are_started_later() {
+        let mine = || sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|processor| mine().is_set(*processor)).unwrap();
+        std::thread::spawn(move || {
+            let before = mine();
+            leave_cores_alone(&Cores::Count(1));
+            assert_eq!(mine(), before);
+            leave_cores_alone(&Cores::Processors(vec![first]));
+            let child = std::thread::spawn(mine).join().unwrap();
+            assert_eq!(child, without(before, &[first]).unwrap_or(before));
+        })
+        .join()
+        .unwrap();
+    }
+}
