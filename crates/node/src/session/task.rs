@@ -33,7 +33,12 @@ impl Session {
         let mut work = pin!(async {
             self.ended(&abort).await;
             match function {
-                TaskFunction::AbortTask | TaskFunction::AbortTaskSet => TaskResponse::Complete,
+                TaskFunction::AbortTask => TaskResponse::Complete,
+                // A unit that will be back soon has no task any more, and is one all the same.
+                TaskFunction::AbortTaskSet => match self.view() {
+                    view if view.unit(lun).is_some() || view.is_away(lun) => TaskResponse::Complete,
+                    _ => TaskResponse::LunDoesNotExist,
+                },
                 TaskFunction::ClearTaskSet => match self.view().unit(lun) {
                     Some(unit) => self.clear(unit).await,
                     None => TaskResponse::LunDoesNotExist,

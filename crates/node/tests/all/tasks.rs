@@ -84,6 +84,24 @@ fn no_write_lands_after_all_task_sets_were_cleared() {
     each_seed(4, |seed| abort_under_load(seed, TaskFunction::ClearTaskSet, true));
 }
 
+/// RFC 7143 11.6.1: response 2, "LUN does not exist".
+#[test]
+fn functions_on_a_lun_that_does_not_exist_say_so() {
+    each_seed(1, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        rig.client("client").run(|portal| async move {
+            let session = log_in(portal, "client", LUN).await;
+            for function in
+                [TaskFunction::AbortTaskSet, TaskFunction::ClearTaskSet, TaskFunction::LogicalUnitReset]
+            {
+                assert_eq!(session.manage(function, Lun(7)).await.unwrap(), 2, "{function:?}");
+                assert_eq!(session.manage(function, Lun(LUN)).await.unwrap(), 0, "{function:?}");
+            }
+        });
+    });
+}
+
 #[test]
 fn a_unit_reset_does_not_wait_for_those_who_come_after_it() {
     each_seed(2, |seed| {
