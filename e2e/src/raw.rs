@@ -192,6 +192,31 @@ impl Raw {
         header
     }
 
+    /// A task management request (RFC 7143 11.5) for the unit, immediate.
+    pub fn task_header(&self, function: u8) -> Header {
+        let mut header = [0; 48];
+        header[0] = 0x42;
+        header[1] = 0x80 | function;
+        header[8] = (self.lun >> 8) as u8;
+        header[9] = self.lun as u8;
+        header[16..20].copy_from_slice(&self.session.next_tag().to_be_bytes());
+        header[20..24].fill(0xff); // refers to no one task
+        header[24..28].copy_from_slice(&self.session.cmd_sn.load(Relaxed).to_be_bytes());
+        header[28..32].copy_from_slice(&self.exp_stat_sn.to_be_bytes());
+        header
+    }
+
+    /// Data-Out (RFC 7143 11.7) that is all that this R2T asks for.
+    pub fn data_out_header(&self, r2t: &Pdu) -> Header {
+        let mut header = [0; 48];
+        header[0] = 0x05;
+        header[1] = 0x80;
+        header[8..24].copy_from_slice(&r2t.header[8..24]); // LUN and both tags
+        header[28..32].copy_from_slice(&self.exp_stat_sn.to_be_bytes());
+        header[40..44].copy_from_slice(&r2t.header[40..44]); // buffer offset
+        header
+    }
+
     /// Sends a PDU; the data segment's length is filled in.
     pub fn send(&mut self, header: &Header, data: &[u8]) -> io::Result<()> {
         let bytes = self.encode(header, data);

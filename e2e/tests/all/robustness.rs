@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use e2e::node::DATA_MAX;
-use e2e::raw::{Digests, Login, Raw, cdb16, word};
+use e2e::raw::{Digests, Login, PATIENCE, Raw, cdb16, word};
 use e2e::{Export, Server, VolumeSpec, pattern};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -240,6 +240,44 @@ fn a_slow_reader_gets_all_of_it_and_slows_nobody() {
     }
     for bytes in got {
         assert!(bytes.chunks(8192).all(|chunk| chunk == data), "wrong data");
+    }
+    good.assert_unharmed();
+}
+
+/// RFC 7143 4.2.3.3: a function on many tasks is answered after the data that R2Ts have asked for. Some initiators send none.
+#[test]
+fn an_abort_waits_for_data_that_was_asked_for_but_not_for_ever() {
+    const ABORT_TASK_SET: u8 = 2;
+    const LBA: u64 = 8192;
+    let (_turn, server, export) = start();
+    if !server.is_ursa() {
+        return; // tgt does not wait
+    }
+    let good = GoodClient::start(&export);
+    let mut raw = Raw::login(&export, 0, 7).expect("it may log in");
+    raw.wait_until_ready().expect("the unit gets ready");
+    for sends_data in [true, false] {
+        let write = raw.command_header(0x20, 8192, cdb16(0x8a, 0, LBA, 16));
+        raw.send(&write, &[]).expect("it is taken");
+        let r2t = raw.receive().expect("it is asked for the data");
+        assert_eq!(r2t.opcode(), 0x31);
+        let asked = Instant::now();
+        raw.send(&raw.task_header(ABORT_TASK_SET), &[]).expect("it is taken");
+        if sends_data {
+            raw.set_patience(Duration::from_millis(500));
+            let early = raw.receive();
+            assert!(early.is_err(), "the data has not come: {early:?}");
+            raw.set_patience(PATIENCE);
+            raw.send(&raw.data_out_header(&r2t), &[7; 8192]).expect("it is taken");
+        }
+        let answer = raw.receive().expect("an answer");
+        assert_eq!((answer.opcode(), answer.header[2]), (0x22, 0));
+        assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+        if !sends_data {
+            // Too late, and for nothing.
+            raw.send(&raw.data_out_header(&r2t), &[7; 8192]).expect("it is taken");
+        }
+        assert!(raw.read(LBA, 16, 8192).expect("a read").iter().all(|byte| *byte == 0), "it was written");
     }
     good.assert_unharmed();
 }

@@ -106,6 +106,8 @@ pub struct Session {
     aborted: Notify,
     /// Rung when a command has ended that somebody may wait for.
     command_ended: Notify,
+    /// Rung when data may have come that somebody waits for.
+    arrived: Notify,
     /// Rung when a deadline may have come nearer.
     deadline_changed: Notify,
     /// The brain has said that nothing follows.
@@ -140,6 +142,7 @@ impl Session {
             closed_by: Cell::new(None),
             aborted: Notify::new(),
             command_ended: Notify::new(),
+            arrived: Notify::new(),
             deadline_changed: Notify::new(),
             ended: Cell::new(false),
             began: rt::now(),
@@ -337,6 +340,7 @@ impl Session {
             }
         }
         self.count_answers();
+        self.arrived.notify();
         for connection in self.connections.borrow().values() {
             connection.look();
         }

@@ -17,6 +17,11 @@ use crate::unit::Unit;
 /// lands, "rejected" makes it wait for commands that are gone.
 const ABORT_DEADLINE: Duration = Duration::from_secs(60);
 
+/// How long to wait for data that R2Ts have asked for, when a function has ended its commands. RFC 7143 4.2.3.3 has us wait for it;
+/// but open-iscsi, as it comes (FastAbort = Yes), sends none once it has asked for a reset. Who does has it on its way already. Far
+/// less than the 30 s after which open-iscsi gives a reset up.
+const DATA_DEADLINE: Duration = Duration::from_secs(2);
+
 impl Session {
     /// Carries out a task management function and answers it, when nothing of what it ends takes effect any more. If that takes
     /// too long the session is ended instead; its successor begins when all is over (see `portal`). The function is carried
@@ -67,6 +72,10 @@ impl Session {
                 work.await
             }
         };
+        let has_come = || !self.brain.borrow().awaits_data(id);
+        if rt::timeout(DATA_DEADLINE, self.arrived.until(has_come)).await.is_err() {
+            tracing::debug!(tsih = self.birth.tsih, ?function, "no data comes any more for what was aborted");
+        }
         self.brain.borrow_mut().task_done(id, response);
         self.pump();
     }

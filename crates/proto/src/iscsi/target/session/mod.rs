@@ -154,7 +154,8 @@ pub enum Event {
     /// Carry it out, and call [`Session::complete`].
     Command(Command),
     /// See that the commands in `abort` take no effect later (they were handed out and not answered; the session
-    /// forgets them and will ignore their completion), apply the function to the unit, and call [`Session::task_done`].
+    /// forgets them and will ignore their completion), apply the function to the unit, wait for a while as long as
+    /// [`Session::awaits_data`], and call [`Session::task_done`].
     Task {
         /// To answer it with.
         id: CommandId,
@@ -370,6 +371,12 @@ impl Session {
     /// it was aborted. To be called for each command, also for those that are aborted: their memory counts until then.
     pub fn complete(&mut self, id: CommandId, outcome: Outcome) {
         self.end_command(TaskKey::from(id), outcome);
+    }
+
+    /// Whether data is on its way that R2Ts asked for, of commands which a task management request has ended. Its answer must wait
+    /// for that (RFC 7143 4.2.3.3 a), but not for ever: many initiators answer no R2T after such a request.
+    pub fn awaits_data(&self, id: CommandId) -> bool {
+        self.is_data_due(TaskKey::from(id))
     }
 
     /// The answer to a task management request.

@@ -293,7 +293,9 @@ impl Session {
                     write.check(pdu, length, max_burst, |number| key.target_tag(number))
                 }
                 // To be thrown away: only its end is of interest.
-                (Some(write), TaskState::Refusing(_)) if write.is_under_way() => Ok(()),
+                (Some(write), TaskState::Refusing(_) | TaskState::Discarding) if write.is_under_way() => {
+                    Ok(())
+                }
                 _ => Err(Mistake::Broken(RejectReason::ProtocolError)),
             },
             None => Err(Mistake::Broken(RejectReason::ProtocolError)),
@@ -321,10 +323,24 @@ impl Session {
         }
     }
 
-    /// Throws the data of a command away, that which is there and that which comes.
     fn refuse(&mut self, key: TaskKey, verdict: Verdict) {
+        self.throw_away(key, TaskState::Refusing(verdict));
+    }
+
+    /// A command that nobody wants any more is forgotten when what R2Ts asked for has come. Says whether there is such data.
+    pub(super) fn discard(&mut self, key: TaskKey) -> bool {
+        let write = self.tasks.get(key).and_then(|task| task.write.as_ref());
+        let is_asked_for = write.is_some_and(WriteData::is_asked_for);
+        if is_asked_for {
+            self.throw_away(key, TaskState::Discarding);
+        }
+        is_asked_for
+    }
+
+    /// Throws the data of a command away, that which is there and that which comes.
+    fn throw_away(&mut self, key: TaskKey, state: TaskState) {
         let Some(task) = self.tasks.get_mut(key) else { return };
-        task.state = TaskState::Refusing(verdict);
+        task.state = state;
         if let Some(write) = task.write.as_mut() {
             write.place = Place::None;
         }
@@ -340,10 +356,13 @@ impl Session {
         let is_complete = task.write.as_ref().is_none_or(WriteData::is_complete);
         match task.state {
             _ if waits => {}
-            TaskState::Refusing(_) if is_under_way => {}
+            TaskState::Refusing(_) | TaskState::Discarding if is_under_way => {}
             TaskState::Refusing(verdict) => {
                 task.state = TaskState::Running;
                 self.answer(key, verdict.into());
+            }
+            TaskState::Discarding => {
+                self.remove_task(key);
             }
             TaskState::Collecting if is_complete => {
                 task.state = TaskState::Running;

@@ -44,6 +44,9 @@ pub(super) enum TaskState {
     /// It will be answered with this when the data that is on its way has come: what it announced unsolicited, and what
     /// R2Ts asked for.
     Refusing(Verdict),
+    /// A task management function of its own session has ended it: it will be forgotten, without an answer, when the data that
+    /// R2Ts asked for has come.
+    Discarding,
     /// Handed out to the driver.
     Running,
     /// Handed out to the driver, and aborted from above: it is answered so when the driver has ended it.
@@ -177,7 +180,7 @@ impl TaskTable {
         for (_, task) in self.slots.iter() {
             match task.state {
                 TaskState::Collecting => census.collecting += 1,
-                TaskState::Refusing(_) => census.refusing += 1,
+                TaskState::Refusing(_) | TaskState::Discarding => census.refusing += 1,
                 TaskState::Running | TaskState::Aborted => census.running += 1,
                 TaskState::Answering(_) => census.answering += 1,
             }

@@ -19,6 +19,17 @@ pub(super) struct Management {
     tag: InitiatorTag,
     function: TaskFunction,
     immediate: bool,
+    /// What it has ended, and whose data was on its way; some may be gone.
+    discarding: Vec<TaskKey>,
+}
+
+/// What a function on many tasks has ended.
+#[derive(Debug, Default)]
+struct Taken {
+    /// What the driver has.
+    running: Vec<CommandId>,
+    /// What R2Ts have asked data for.
+    discarding: Vec<TaskKey>,
 }
 
 impl Session {
@@ -54,12 +65,12 @@ impl Session {
             return self.early_management.push((from, request));
         }
         let is_of_unit = |task: &Task| task.lun == request.lun;
-        let (function, abort) = match request.function {
+        let (function, taken) = match request.function {
             TaskManagementFunction::AbortTask => match self.abort_task(from, &request) {
-                Ok(abort) if abort.is_empty() => {
+                Ok(running) if running.is_empty() => {
                     return self.answer_at_once(from, &request, immediate, TaskResponse::Complete as u8);
                 }
-                Ok(abort) => (TaskFunction::AbortTask, abort),
+                Ok(running) => (TaskFunction::AbortTask, Taken { running, ..Taken::default() }),
                 Err(response) => return self.answer_at_once(from, &request, immediate, response as u8),
             },
             TaskManagementFunction::AbortTaskSet => {
@@ -86,14 +97,28 @@ impl Session {
             }
         };
         if let Some(at) = self.open_connection(from) {
-            self.connections[at].counters.aborts += abort.len() as u64;
+            self.connections[at].counters.aborts += taken.running.len() as u64;
         }
         let generation = self.tasks.next_generation();
-        let management =
-            Management { generation, connection: from, tag: request.initiator_tag, function, immediate };
+        let management = Management {
+            generation,
+            connection: from,
+            tag: request.initiator_tag,
+            function,
+            immediate,
+            discarding: taken.discarding,
+        };
         let slot = self.management.insert(management) as u32;
         let id = CommandId::from(TaskKey { slot, generation });
-        self.events.push_back(Event::Task { id, function, lun: request.lun, abort });
+        self.events.push_back(Event::Task { id, function, lun: request.lun, abort: taken.running });
+    }
+
+    /// 4.2.3.3 a: whether R2Ts of what a function has ended are not answered.
+    pub(super) fn is_data_due(&self, key: TaskKey) -> bool {
+        let is_meant = |management: &&Management| management.generation == key.generation;
+        let is_due = |task: &TaskKey| self.tasks.get(*task).is_some();
+        let management = self.management.get(key.slot as usize).filter(is_meant);
+        management.is_some_and(|management| management.discarding.iter().any(is_due))
     }
 
     /// The driver's answer.
@@ -103,6 +128,10 @@ impl Session {
             return;
         }
         let management = self.management.remove(slot);
+        // The driver has waited long enough. Their tags may be used again from the answer on.
+        for task in &management.discarding {
+            self.remove_task(*task);
+        }
         if !management.immediate {
             self.window.release();
         }
@@ -136,7 +165,7 @@ impl Session {
         if let Some(key) = named
             && let Some(task) = self.tasks.get(key)
             && task.lun == request.lun
-            && !matches!(task.state, TaskState::Answering(_))
+            && !matches!(task.state, TaskState::Answering(_) | TaskState::Discarding)
         {
             return Ok(if self.remove_task(key) { vec![CommandId::from(key)] } else { Vec::new() });
         }
@@ -161,9 +190,10 @@ impl Session {
         }
     }
 
-    /// Forgets the tasks that a request is about: those before it in CmdSN order. Gives those that the driver has. An
-    /// immediate request has the number of the command that comes next, as have immediate commands before it.
-    fn take_tasks(&mut self, request: &TaskRequest, is_affected: impl Fn(&Task) -> bool) -> Vec<CommandId> {
+    /// Ends the tasks that a request is about: those before it in CmdSN order. An immediate request has the number of the command
+    /// that comes next, as have immediate commands before it. They are forgotten at once, but for those that R2Ts have asked data
+    /// for: it is thrown away as it comes, and their tags are in use until then.
+    fn take_tasks(&mut self, request: &TaskRequest, is_affected: impl Fn(&Task) -> bool) -> Taken {
         let is_before = |task: &Task| {
             task.cmd_sn.is_before(request.cmd_sn) || task.immediate && task.cmd_sn == request.cmd_sn
         };
@@ -174,6 +204,17 @@ impl Session {
             .filter(|(_, task)| !matches!(task.state, TaskState::Answering(_)))
             .map(|(key, _)| key)
             .collect();
-        gone.into_iter().filter(|key| self.remove_task(*key)).map(CommandId::from).collect()
+        // What one of them gives back is for none of them.
+        self.starved.retain(|key| !gone.contains(key));
+        let mut taken = Taken::default();
+        for key in gone {
+            if self.discard(key) {
+                taken.discarding.push(key);
+            } else if self.remove_task(key) {
+                taken.running.push(CommandId::from(key));
+            }
+        }
+        self.feed_starved();
+        taken
     }
 }

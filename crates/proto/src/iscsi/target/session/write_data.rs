@@ -82,7 +82,12 @@ impl WriteData {
 
     /// Data is on its way, or will be: the end of an open sequence has not come.
     pub(super) fn is_under_way(&self) -> bool {
-        self.unsolicited_open || self.r2ts_done < self.r2ts_sent
+        self.unsolicited_open || self.is_asked_for()
+    }
+
+    /// An R2T is not answered.
+    pub(super) fn is_asked_for(&self) -> bool {
+        self.r2ts_done < self.r2ts_sent
     }
 
     /// The R2T that may be sent next.
@@ -115,7 +120,7 @@ impl WriteData {
         const PROTOCOL_ERROR: Mistake = Mistake::Broken(RejectReason::ProtocolError);
         let (expected_tag, limit) = if self.unsolicited_open {
             (TargetTag::RESERVED, self.unsolicited_max)
-        } else if self.r2ts_done < self.r2ts_sent {
+        } else if self.is_asked_for() {
             let burst = self.burst(self.r2ts_done, max_burst).ok_or(PROTOCOL_ERROR)?;
             (tag(self.r2ts_done), burst.start + burst.length)
         } else {

@@ -165,6 +165,74 @@ fn sets_and_resets_take_what_they_are_about() {
     }
 }
 
+/// RFC 7143 4.2.3.3 a. Until then the task's tag is in use, whatever connection it is used on.
+#[test]
+fn functions_on_many_tasks_wait_for_data_that_was_asked_for() {
+    for function in [
+        TaskManagementFunction::AbortTaskSet,
+        TaskManagementFunction::ClearTaskSet,
+        TaskManagementFunction::LogicalUnitReset,
+        TaskManagementFunction::TargetWarmReset,
+        TaskManagementFunction::TargetColdReset,
+    ] {
+        let mut peer = Peer::new();
+        peer.send(write(1, FIRST, 8192).encode(0), &[]);
+        let r2t = peer.r2t();
+        // Of this one unsolicited data is due, which nobody has asked for.
+        peer.send(ScsiCommand { is_final: false, ..write(2, FIRST + 1, 8192) }.encode(0), &[]);
+        peer.send(task(function, 3, FIRST + 2).encode(), &[]);
+        let (id, _, abort) = peer.task_event();
+        assert!(abort.is_empty() && peer.session.awaits_data(id));
+        assert_eq!(peer.session.write_bytes(), 0, "it needs no room");
+        assert_eq!(peer.session.census(), TaskCensus { refusing: 1, ..TaskCensus::default() });
+        // From above, too, and by its tag: it is over.
+        peer.session.abort_waiting(Lun::new(0).unwrap());
+        peer.send(abort_task(4, 1, FIRST, FIRST + 2).encode(), &[]);
+        assert_eq!(peer.task_response(), (4, 1));
+        peer.send(data_out(1, r2t.target_tag, 0, 0, true).encode(8192), &[7; 8192]);
+        assert!(!peer.session.awaits_data(id));
+        assert!(peer.events().is_empty() && peer.output().is_empty(), "it is not answered");
+        assert_eq!(peer.session.census(), TaskCensus::default());
+        peer.session.task_done(id, TaskResponse::Complete);
+        assert_eq!(peer.task_response(), (3, 0));
+    }
+}
+
+/// open-iscsi answers no R2T after a reset (FastAbort): the driver waits for a while only.
+#[test]
+fn data_that_does_not_come_is_given_up_with_the_answer() {
+    let mut peer = Peer::new();
+    peer.send(write(1, FIRST, 8192).encode(0), &[]);
+    let r2t = peer.r2t();
+    peer.send(task(TaskManagementFunction::LogicalUnitReset, 2, FIRST + 1).encode(), &[]);
+    let (id, ..) = peer.task_event();
+    peer.session.task_done(id, TaskResponse::Complete);
+    let (ResponsePdu::Task(response), _) = peer.answer() else { unreachable!() };
+    assert_eq!(response.numbers.max_cmd_sn, Serial(FIRST + 8), "its place in the window is free");
+    assert!(!peer.session.awaits_data(id));
+    assert_eq!(peer.session.census(), TaskCensus::default());
+    // It comes after all, and is thrown away.
+    peer.send(data_out(1, r2t.target_tag, 0, 0, true).encode(8192), &[0; 8192]);
+    assert!(peer.events().is_empty() && peer.output().is_empty());
+    peer.send(command(1, FIRST + 1).encode(0), &[]);
+    peer.command();
+}
+
+#[test]
+fn what_waits_for_room_gets_none_of_what_is_aborted_with_it() {
+    let config = SessionConfig { data_bytes_max: 8192, ..config() };
+    let mut peer = Peer::with(negotiated(), config);
+    let other_lun = [0, 1, 0, 0, 0, 0, 0, 0];
+    peer.send(write(1, FIRST, 8192).encode(0), &[]);
+    peer.r2t();
+    peer.send(write(2, FIRST + 1, 8192).encode(0), &[]);
+    peer.send(ScsiCommand { lun: other_lun, ..write(3, FIRST + 2, 8192) }.encode(0), &[]);
+    assert!(peer.output().is_empty(), "there is no room");
+    peer.send(task(TaskManagementFunction::AbortTaskSet, 4, FIRST + 3).encode(), &[]);
+    assert_eq!(peer.r2t().initiator_tag, InitiatorTag(3));
+    assert_eq!(peer.session.census(), TaskCensus { collecting: 1, refusing: 1, ..TaskCensus::default() });
+}
+
 #[test]
 fn a_cold_reset_ends_the_session() {
     let mut peer = Peer::new();

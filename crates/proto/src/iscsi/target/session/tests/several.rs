@@ -3,7 +3,8 @@
 use super::*;
 use crate::iscsi::target::LoginStatus;
 use crate::iscsi::wire::{
-    LogoutReason, LogoutRequest, LogoutResponse, LogoutResult, NopOut, TaskManagementFunction, TaskRequest,
+    LogoutReason, LogoutRequest, LogoutResponse, LogoutResult, NopOut, RejectReason, TaskManagementFunction,
+    TaskRequest,
 };
 
 fn two() -> Peer {
@@ -224,6 +225,44 @@ fn reset(tag: u32, cmd_sn: u32) -> TaskRequest {
         referenced_cmd_sn: Serial(0),
         exp_data_sn: 0,
     }
+}
+
+/// RFC 7143 4.2.3.3 a: else the data that was on its way would be taken for that of a command with the same tag on another
+/// connection, and end the session.
+#[test]
+fn a_tag_whose_data_is_on_its_way_is_in_use_until_that_has_come() {
+    let mut peer = two();
+    peer.send_on(0, write(1, FIRST, 8192).encode(0), &[]);
+    let r2t = peer.r2t();
+    peer.send_on(1, reset(2, FIRST + 1).encode(), &[]);
+    let events = peer.events();
+    let [Event::Task { id, .. }] = events[..] else { panic!("{events:?}") };
+    assert!(peer.session.awaits_data(id));
+    peer.send_on(1, command(1, FIRST + 1).encode(0), &[]);
+    let output = peer.output_of(1);
+    let [(ResponsePdu::Reject(reject), _)] = output[..] else { panic!("{output:?}") };
+    assert_eq!(reject.reason, RejectReason::TaskInProgress);
+    peer.send_on(0, data_out(1, r2t.target_tag, 0, 0, true).encode(8192), &[7; 8192]);
+    assert!(!peer.session.awaits_data(id) && peer.events().is_empty());
+    peer.session.task_done(id, TaskResponse::Complete);
+    assert!(matches!(peer.output_of(1)[..], [(ResponsePdu::Task(_), _)]));
+    peer.send_on(1, command(1, FIRST + 2).encode(0), &[]);
+    assert!(matches!(peer.events()[..], [Event::Command(_)]));
+}
+
+/// A connection that is gone brings no data.
+#[test]
+fn data_of_a_connection_that_is_gone_is_not_waited_for() {
+    let mut peer = two();
+    peer.send_on(1, write(1, FIRST, 8192).encode(0), &[]);
+    peer.send_on(0, reset(2, FIRST + 1).encode(), &[]);
+    let events = peer.events();
+    let [Event::Task { id, .. }] = events[..] else { panic!("{events:?}") };
+    assert!(peer.session.awaits_data(id));
+    peer.session.expect_connection(1).expect("it replaces the other");
+    assert!(!peer.session.awaits_data(id));
+    peer.session.task_done(id, TaskResponse::Complete);
+    assert!(matches!(peer.output_of(0)[..], [(ResponsePdu::Task(_), _)]));
 }
 
 /// What was sent before a reset is ended by it, and what was sent after it is not, whatever arrives first.
