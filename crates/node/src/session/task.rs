@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use base::Instant;
 use proto::iscsi::target::{CloseReason, CommandId, TaskFunction, TaskResponse};
 use proto::scsi::Reset;
 
@@ -76,8 +77,29 @@ impl Session {
         if rt::timeout(DATA_DEADLINE, self.arrived.until(has_come)).await.is_err() {
             tracing::debug!(tsih = self.birth.tsih, ?function, "no data comes any more for what was aborted");
         }
+        let answered = rt::now();
         self.brain.borrow_mut().task_done(id, response);
         self.pump();
+        if function == TaskFunction::TargetColdReset {
+            self.end_all_of_target(answered).await;
+        }
+    }
+
+    /// A target that was reset cold drops all connections of all initiators (RFC 7143 11.5.1): on this node. Who has come again since
+    /// the answer stays.
+    async fn end_all_of_target(&self, answered: Instant) {
+        let Some(target) = self.target().map(str::to_owned) else { return };
+        on_all_cores(move || {
+            let target = target.clone();
+            async move {
+                let is_dropped =
+                    |it: &Rc<Session>| it.target() == Some(target.as_str()) && it.began <= answered;
+                for session in Shard::current().sessions().into_iter().filter(is_dropped) {
+                    session.end(CloseReason::Reset);
+                }
+            }
+        })
+        .await;
     }
 
     fn stop_these(&self, commands: &[CommandId]) {

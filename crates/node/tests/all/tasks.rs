@@ -1,16 +1,18 @@
 //! Task management while commands are at a slow disk.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
 use base::{BlockSize, Lba};
 use initiator::{Error, Lun, Options, Session, TaskFunction};
+use node::control::{MapSpec, TargetSpec};
 use rt::sim::{DiskLatency, NetProfile};
 
 use crate::content::{Stamp, stamped};
 use crate::reservations::slow_writes;
-use crate::rig::{DISK, MIB, Rig, Shape, TARGET, log_in, named};
+use crate::rig::{DISK, MIB, Rig, Shape, TARGET, log_in, log_in_again, named};
 use crate::seeds::each_seed;
 use crate::workload::{read_all, volume_number};
 
@@ -98,6 +100,44 @@ fn functions_on_a_lun_that_does_not_exist_say_so() {
                 assert_eq!(session.manage(function, Lun(7)).await.unwrap(), 2, "{function:?}");
                 assert_eq!(session.manage(function, Lun(LUN)).await.unwrap(), 0, "{function:?}");
             }
+        });
+    });
+}
+
+/// RFC 7143 11.5.1: all connections of all initiators, on whatever core, and after the answer.
+#[test]
+fn a_cold_reset_ends_all_sessions_of_its_target_and_no_others() {
+    const SECOND: &str = "iqn.2026-01.org.ursa:second";
+    each_seed(2, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        rig.control(|control| async move {
+            let name = SECOND.to_owned();
+            control.create_target(TargetSpec { name, alias: None, chap: None }).await.unwrap();
+            let spec = MapSpec { target: SECOND.into(), host: "any".into(), lun: Some(LUN) };
+            control.map(Shape::thick().name, spec).await.unwrap();
+        });
+        let client = rig.client("client");
+        let (sessions, second) = client.run(|portal| async move {
+            let mut sessions = Vec::new();
+            for name in ["first", "second", "third", "fourth"] {
+                sessions.push(log_in(portal, name, LUN).await);
+            }
+            (sessions, Session::connect(portal, SECOND, &named("elsewhere")).await.unwrap())
+        });
+        let cores = rig.control(|control| async move { control.sessions().await }).unwrap();
+        let cores: BTreeSet<_> = cores.into_iter().map(|session| session.core).collect();
+        assert_eq!(cores.len(), 2, "they are on both cores");
+        client.run(move |portal| async move {
+            let asker = Rc::clone(&sessions[0]);
+            assert_eq!(asker.manage(TaskFunction::TargetColdReset, Lun(LUN)).await.unwrap(), 0);
+            // It comes again at once, and stays.
+            let again = log_in_again(portal, "first", LUN).await;
+            rt::sleep(Duration::from_secs(1)).await;
+            assert!(sessions.iter().all(|session| session.ended().is_some()), "of the target");
+            assert!(again.ended().is_none(), "it came after the reset");
+            assert!(second.ended().is_none(), "of another target");
+            write(&log_in(portal, "second", LUN).await, 0, 1).await.unwrap();
         });
     });
 }

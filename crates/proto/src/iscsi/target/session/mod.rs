@@ -155,7 +155,8 @@ pub enum Event {
     Command(Command),
     /// See that the commands in `abort` take no effect later (they were handed out and not answered; the session
     /// forgets them and will ignore their completion), apply the function to the unit, wait for a while as long as
-    /// [`Session::awaits_data`], and call [`Session::task_done`].
+    /// [`Session::awaits_data`], and call [`Session::task_done`]. After the answer to a cold reset the session is over; see that all
+    /// others of the target end, too (RFC 7143 11.5.1).
     Task {
         /// To answer it with.
         id: CommandId,
