@@ -114,7 +114,7 @@ fn device_identification(config: &LuConfig, port: Option<RelativePort>) -> Vec<u
 /// SPC-4 7.8.7.
 fn extended_inquiry() -> Vec<u8> {
     let mut bytes = vec![0; 60];
-    bytes[1] = 0x07; // HEADSUP, ORDSUP, SIMPSUP
+    bytes[1] = 0x01; // SIMPSUP; no HEADSUP and ORDSUP: other attributes are carried out as SIMPLE
     bytes[2] = 0x01; // V_SUP: there is a volatile cache
     bytes
 }

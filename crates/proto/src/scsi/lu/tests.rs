@@ -67,6 +67,8 @@ fn vital_product_data() {
         assert_eq!(usize::from(u16::from_be_bytes([bytes[2], bytes[3]])), bytes.len() - 4);
     }
     assert_eq!(rig.data(A, &[0x12, 1, 0x80, 0, 255, 0]), b"\x00\x80\x00\x0a0123456789");
+    // SIMPSUP and V_SUP; not HEADSUP and ORDSUP.
+    assert_eq!(rig.data(A, &[0x12, 1, 0x86, 0, 8, 0]), [0, 0x86, 0, 0x3c, 0, 0x01, 0x01, 0]);
     assert_eq!(rig.data(A, &[0x12, 1, 0xb2, 0, 255, 0]), [0, 0xb2, 0, 4, 0, 0xe4, 0x02, 0]);
     assert_eq!(rig.data(A, &[0x12, 1, 0xb1, 0, 6, 0]), [0, 0xb1, 0, 0x3c, 0, 1]);
     let limits = rig.data(A, &[0x12, 1, 0xb0, 0, 255, 0]);

@@ -17,7 +17,7 @@
 //!
 //! Left out, with the reason: recovery levels 1 and 2 (SNACK is rejected, TASK REASSIGN answered "not supported");
 //! bidirectional commands and CDBs over 16 bytes (refused with sense: no block command that we have needs them);
-//! the order of ORDERED and HEAD OF QUEUE tasks is not kept here: the attribute is not looked at.
+//! the order of ORDERED and HEAD OF QUEUE tasks: the attribute is not looked at, and page 86h says that SIMPLE is all there is.
 //!
 //! The way of a request: `receive` cuts bytes into PDUs and places data, `request` and its neighbours (`task_management`,
 //! `text`, `nop`, `logout`) act on them, `window` keeps their order, `task` and `write_data` hold what a command is
