@@ -64,12 +64,19 @@ pub struct Login<'a> {
     pub digests: Digests,
     /// MaxConnections.
     pub connections_max: u32,
+    /// InitialR2T: no data is sent unasked, but what travels in the command.
+    pub initial_r2t: bool,
 }
 
 impl Default for Login<'_> {
-    /// The tests' own name, one connection without digests.
+    /// The tests' own name, one connection without digests, data when it is asked for.
     fn default() -> Self {
-        Login { initiator: "iqn.2026-11.e2e:raw", digests: Digests::default(), connections_max: 1 }
+        Login {
+            initiator: "iqn.2026-11.e2e:raw",
+            digests: Digests::default(),
+            connections_max: 1,
+            initial_r2t: true,
+        }
     }
 }
 
@@ -124,7 +131,7 @@ impl Raw {
             format!("HeaderDigest={}", digest(login.digests.header)),
             format!("DataDigest={}", digest(login.digests.data)),
             "ImmediateData=Yes".to_owned(),
-            "InitialR2T=Yes".to_owned(),
+            format!("InitialR2T={}", if login.initial_r2t { "Yes" } else { "No" }),
             "MaxRecvDataSegmentLength=262144".to_owned(),
             "MaxBurstLength=1048576".to_owned(),
             "FirstBurstLength=65536".to_owned(),

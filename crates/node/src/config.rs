@@ -89,7 +89,7 @@ pub struct Config {
     /// How much memory RAM volumes may take together, in bytes.
     pub ram_bytes_max: u64,
     /// How much memory the data of writes may take, in bytes, on all cores together, and again that of reads: sessions
-    /// share it, but each may hold 8 MiB of either.
+    /// share it, but each may hold 8 MiB of either, and besides what `commands_max` writes bring without being asked.
     pub data_bytes_max: usize,
     /// Bytes a second that this node may give to bring other nodes' copies up to date; 0: as much as hosts' writes leave.
     pub sync_bytes_per_second_max: u64,

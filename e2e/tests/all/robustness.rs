@@ -208,9 +208,49 @@ fn a_client_that_never_reads_holds_bounded_memory() {
     thread::sleep(Duration::from_secs(2));
     if server.is_ursa() {
         // tgt does neither.
-        assert_memory_bounded(&server, before, memory_bound(lazy.len() as u64 + 1));
+        assert_memory_bounded(&server, before, memory_bound(lazy.len() as u64, 1));
         good.assert_unharmed();
     }
+}
+
+/// Writes whose data never comes to its end: as many as the window takes, and immediate ones, which it does not limit.
+#[test]
+fn a_client_that_stalls_in_its_writes_holds_bounded_memory() {
+    const WRITE: u32 = 65536; // FirstBurstLength
+    const COMES: usize = 57344;
+    const WINDOW: u64 = 128;
+    const REJECT: u8 = 0x3f;
+    let (_turn, server, export) = start();
+    if !server.is_ursa() {
+        return; // tgt takes smaller PDUs
+    }
+    let good = GoodClient::start(&export);
+    let before = server.resident_bytes();
+    let login = Login { initial_r2t: false, ..Login::default() };
+    let data = pattern::noise(7, COMES);
+    let mut stalled: Vec<Raw> = Vec::new();
+    let mut rejected = 0;
+    for port in 0..8 {
+        let mut raw = Raw::login_with(&export, 1, 0x4000 + port, login).expect("it may log in");
+        raw.wait_until_ready().expect("the unit gets ready");
+        raw.set_patience(Duration::from_millis(500));
+        for number in 0..2 * WINDOW {
+            let lba = 0x1_0000 + number % WINDOW * 128;
+            let mut header = raw.command_header(0x20, WRITE, cdb16(0x8a, 0, lba, 128));
+            header[1] &= 0x7f; // not F: unsolicited Data-Out is to follow
+            if number >= WINDOW {
+                header[0] |= 0x40;
+            }
+            raw.send(&header, &data).expect("it is taken");
+        }
+        while let Ok(pdu) = raw.receive() {
+            rejected += usize::from(pdu.opcode() == REJECT);
+        }
+        stalled.push(raw);
+    }
+    assert!(rejected > 0, "there is room for some immediate commands only");
+    assert_memory_bounded(&server, before, memory_bound(0, stalled.len() as u64 + 1));
+    good.assert_unharmed();
 }
 
 #[test]
@@ -335,12 +375,15 @@ fn data_with_a_wrong_digest_is_not_written() {
     good.assert_unharmed();
 }
 
-/// What ARCHITECTURE.md, *Memory*, lets a node take for its connections.
-fn memory_bound(connections: u64) -> u64 {
+/// What ARCHITECTURE.md, *Memory*, lets a node take for sessions of one connection, of which `writers` send data unasked.
+fn memory_bound(readers: u64, writers: u64) -> u64 {
     const OF_A_CORE: u64 = 48 * MIB;
     const OF_A_CONNECTION: u64 = 8 * MIB;
+    /// A window of 128 times FirstBurstLength.
+    const UNSOLICITED: u64 = 16 * MIB;
     let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-    2 * DATA_MAX + cores * OF_A_CORE + connections * OF_A_CONNECTION
+    let shares = (2 * DATA_MAX).max((readers + writers) * 16 * MIB);
+    shares + cores * OF_A_CORE + (readers + writers) * OF_A_CONNECTION + writers * UNSOLICITED
 }
 
 #[track_caller]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use base::{BlockSize, Lba};
 use initiator::{Error, Lun, Options, Session, TaskFunction};
+use node::Config;
 use node::control::{MapSpec, TargetSpec};
 use rt::sim::{DiskLatency, NetProfile};
 
@@ -306,5 +307,54 @@ fn no_write_lands_after_it_was_answered_as_aborted() {
             victim.make_ready(Lun(LUN)).await.unwrap();
             assert!(at_the_answer == read_all(&victim, Shape::thick()).await, "it landed late");
         });
+    });
+}
+
+/// Aborted again and again at a disk that hangs, and sent anew: what is held is the session's share and the unsolicited data of one
+/// window (ARCHITECTURE.md, *Memory*).
+#[test]
+fn writes_that_are_aborted_and_run_on_hold_bounded_memory() {
+    const SHARE: u64 = 8 * MIB;
+    const WINDOW: u64 = 128;
+    /// FirstBurstLength: all data of a write comes without being asked for.
+    const WRITE: u64 = 128 << 10;
+    each_seed(2, |seed| {
+        // One session of one core: its share is the least that there is.
+        let config = Config { data_bytes_max: 16 << 20, ..Config::default() };
+        let rig = Rig::with_config(seed, 2, config);
+        rig.add(Shape { mib: 40, ..Shape::thick() });
+        let client = rig.client("client");
+        let session = client.run(|portal| log_in(portal, "client", LUN));
+        rig.world.set_disk_latency(rig.server, DISK, writes_that_take(20));
+        let taken = || {
+            let sessions = rig.control(|control| async move { control.sessions().await }).unwrap();
+            sessions.iter().map(|session| session.traffic.commands).sum::<u64>()
+        };
+        let before = taken();
+        client.run(move |_| async move {
+            for round in 0..2 {
+                for write in 0..WINDOW {
+                    let session = Rc::clone(&session);
+                    let lba = (round * WINDOW + write) * (WRITE / 4096);
+                    rt::spawn(async move {
+                        let stamp = Stamp { client: 1, sequence: 1 };
+                        let data = stamped(volume_number(LUN), lba * 8, WRITE as usize / 512, stamp);
+                        session.write(Lun(LUN), Lba(lba), data, BlockSize::B4096).await
+                    })
+                    .detach();
+                }
+                rt::sleep(Duration::from_secs(2)).await;
+                let aborter = Rc::clone(&session);
+                rt::spawn(async move { aborter.manage(TaskFunction::AbortTaskSet, Lun(LUN)).await }).detach();
+                rt::sleep(Duration::from_secs(1)).await;
+                // The answer says how far the window goes.
+                session.ping().await.unwrap();
+            }
+            rt::sleep(Duration::from_secs(2)).await;
+        });
+        // None has ended: each that was taken is held.
+        let held = (taken() - before) * WRITE;
+        assert!(held >= WINDOW * WRITE, "{held} bytes");
+        assert!(held <= SHARE + WINDOW * WRITE, "{held} bytes");
     });
 }

@@ -4,9 +4,9 @@
 //! answers go back on the connection that the request came on (allegiance, 4.2.5.1); nothing that an initiator sends makes
 //! it panic, and memory stays below what [`SessionConfig`] bounds:
 //!
-//! - unsolicited data: `commands_max` times FirstBurstLength; solicited data: `data_bytes_max`. A write that is larger
-//!   than `data_bytes_max` alone is answered ILLEGAL REQUEST, INVALID FIELD IN CDB, without asking for its data. What the
-//!   driver has counts until it has ended it, also if it was aborted (`orphan`).
+//! - unsolicited data: `commands_max` times FirstBurstLength; solicited data, and that of immediate commands:
+//!   `data_bytes_max`. A write that is larger than `data_bytes_max` alone is answered ILLEGAL REQUEST, INVALID FIELD IN CDB,
+//!   without asking for its data. What the driver has counts until it has ended it, also if it was aborted (`orphan`).
 //! - answers: one for each command in the window, and no more bytes are wanted above [`TRANSMIT_BYTES_MAX`].
 //!
 //! A header digest error, a broken sequence of data or the loss of a connection ends the whole session, as level 0 has no
@@ -212,7 +212,7 @@ pub struct SessionConfig {
     pub tsih: u16,
     /// Commands that may be outstanding at most: the command window.
     pub commands_max: u32,
-    /// Bytes of write data that may be held at most; R2Ts wait above it.
+    /// Bytes of write data that may be held at most, besides unsolicited data of the window; R2Ts wait above it.
     pub data_bytes_max: usize,
     /// A ping is sent after so long without a word from the initiator, and the connection is dropped after as long again.
     pub nop_interval: std::time::Duration,
@@ -249,8 +249,10 @@ pub struct Session {
     immediate_tasks: usize,
     /// Bytes of write buffers, from their allocation to the command's answer, or to its end if it is answered before.
     write_bytes: usize,
-    /// How many tasks among them were given a buffer for solicited data.
+    /// How many commands hold some of them that are bounded by `data_bytes_max` alone (`granted`).
     write_grants: usize,
+    /// Those of commands that were aborted, run on, and have given up the place in the window that bounded them.
+    orphan_bytes: usize,
     /// Writes that wait for memory before their R2Ts, oldest first; some may be gone.
     starved: VecDeque<TaskKey>,
     events: VecDeque<Event>,
@@ -290,6 +292,7 @@ impl Session {
             immediate_tasks: 0,
             write_bytes: 0,
             write_grants: 0,
+            orphan_bytes: 0,
             starved: VecDeque::new(),
             events: VecDeque::new(),
             retired: Counters::default(),

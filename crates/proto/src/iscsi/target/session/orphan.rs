@@ -1,7 +1,9 @@
 //! Commands that the session has forgotten and the driver has not ended: aborted, or of a connection that is gone.
 //!
 //! Their data is in memory until the driver has ended them, so it counts until then. Their places in the window are given up
-//! at once, so that a disk that hangs does not stop the session's commands to other units, as long as there are not too many.
+//! at once, so that a disk that hangs does not stop the session's commands to other units: as long as there are not too many, and
+//! all data that is held fits into `data_bytes_max`. One that brought unsolicited data when more than that is held keeps its
+//! place, which bounds that data; else an initiator that aborts and writes again could fill the memory.
 
 use super::Session;
 use super::task::TaskKey;
@@ -14,7 +16,7 @@ const PLACES_MAX: usize = 1024;
 pub(super) struct Orphan {
     /// Bytes counted in the session's `write_bytes`.
     charged: usize,
-    /// It was given memory for solicited data.
+    /// Its memory is a part of `data_bytes_max`, as it was before.
     granted: bool,
     /// It has kept its place, and whether that is among the immediate commands.
     place: Option<bool>,
@@ -24,8 +26,12 @@ impl Session {
     /// Forgets a command that the driver has. Says that it was there.
     pub(super) fn orphan(&mut self, key: TaskKey) -> bool {
         let Some(task) = self.tasks.remove(key) else { return false };
-        let keeps_place = self.orphans.len() >= PLACES_MAX;
+        let is_bounded = task.charged == 0 || task.granted || self.write_bytes <= self.config.data_bytes_max;
+        let keeps_place = self.orphans.len() >= PLACES_MAX || !is_bounded;
         let place = keeps_place.then_some(task.immediate);
+        if !keeps_place && !task.granted {
+            self.orphan_bytes += task.charged;
+        }
         self.orphans.insert(key, Orphan { charged: task.charged, granted: task.granted, place });
         if !keeps_place {
             self.give_up_place(task.immediate);
@@ -38,8 +44,10 @@ impl Session {
         let Some(orphan) = self.orphans.remove(&key) else { return };
         self.write_bytes -= orphan.charged;
         self.write_grants -= usize::from(orphan.granted);
-        if let Some(immediate) = orphan.place {
-            self.give_up_place(immediate);
+        match orphan.place {
+            Some(immediate) => self.give_up_place(immediate),
+            None if orphan.granted => {}
+            None => self.orphan_bytes -= orphan.charged,
         }
         self.feed_starved();
     }

@@ -154,7 +154,7 @@ impl Session {
             self.connections[at].counters.ignored += 1;
             return Sink::Discard;
         }
-        if let Some(reason) = self.unacceptable(command, ahs) {
+        if let Some(reason) = self.unacceptable(command, ahs, immediate_length) {
             self.reject(at, reason, header);
             self.sequence(at, header, command.cmd_sn, Sequenced::Void);
             return Sink::Discard;
@@ -183,19 +183,27 @@ impl Session {
 
     /// Why a command cannot even become a task.
     #[inline]
-    fn unacceptable(&self, command: &ScsiCommand, ahs: &[u8]) -> Option<RejectReason> {
+    fn unacceptable(&self, command: &ScsiCommand, ahs: &[u8], immediate_length: u32) -> Option<RejectReason> {
         if command.initiator_tag == InitiatorTag::RESERVED {
             return Some(RejectReason::InvalidPduField);
         }
         if self.tasks.by_tag(command.initiator_tag).is_some() {
             return Some(RejectReason::TaskInProgress);
         }
-        if command.immediate && self.is_management_full() {
+        if command.immediate && (self.is_management_full() || self.is_too_much(command, immediate_length)) {
             return Some(RejectReason::TooManyImmediateCommands);
         }
         let is_malformed =
             |segment| !matches!(segment, Ok(Ahs::ExtendedCdb(_) | Ahs::BidirectionalReadLength(_)));
         ScsiCommand::ahs(ahs).any(is_malformed).then_some(RejectReason::InvalidPduField)
+    }
+
+    /// Whether an immediate command brings data that there is no room for now: no window bounds it. One that is too large at any
+    /// time is refused with sense data.
+    fn is_too_much(&self, command: &ScsiCommand, immediate_length: u32) -> bool {
+        let brings_data = command.write && (immediate_length > 0 || !command.is_final);
+        let len = command.expected_length as usize;
+        brings_data && len <= self.config.data_bytes_max && !self.has_room(len)
     }
 
     /// Why a command is refused with sense data when what it announced has come.

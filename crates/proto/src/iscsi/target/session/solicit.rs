@@ -3,6 +3,11 @@
 //! Unsolicited data cannot be kept away, so it gets its room at once; the window and FirstBurstLength bound it. Solicited
 //! data waits while `data_bytes_max` is reached, oldest command first. If nobody has room for solicited data, the first in
 //! the row gets it whatever is held: otherwise unsolicited parts alone could keep everyone waiting for ever.
+//!
+//! So no more is held than `data_bytes_max` and FirstBurstLength for each place in the window. Whatever has no place there is a
+//! part of `data_bytes_max`: unsolicited data of immediate commands, which are rejected if there is no room for all of it, and
+//! that of commands which were aborted and run on (`orphan`), as long as it fits. The first in the row waits for the latter if both
+//! together do not fit.
 
 use super::Session;
 use super::task::TaskKey;
@@ -15,25 +20,28 @@ impl Session {
     /// later.
     #[inline]
     pub(super) fn make_room_for_unsolicited(&mut self, key: TaskKey) {
-        let is_room = |session: &Session, len: usize| {
-            session.starved.is_empty() && session.write_bytes + len <= session.config.data_bytes_max
-        };
         let Some(write) = self.tasks.get(key).and_then(|task| task.write.as_ref()) else { return };
         let (expected, unsolicited) = (write.expected as usize, write.unsolicited_max as usize);
         if unsolicited == 0 {
             return;
         }
         let all_unsolicited = unsolicited == expected;
-        let whole = all_unsolicited || is_room(self, expected);
+        let whole = all_unsolicited || self.has_room(expected);
         let Some(task) = self.tasks.get_mut(key) else { return };
         let Some(write) = task.write.as_mut() else { return };
         let len = if whole { expected } else { unsolicited };
         let buf = Buf::uncleared(len);
         write.place = if whole { Place::Whole(buf) } else { Place::Partial(buf) };
         task.charged = len;
-        task.granted = whole && !all_unsolicited;
+        // That there is room for an immediate one was looked at before it became a task.
+        task.granted = whole && (task.immediate || !all_unsolicited);
         self.write_bytes += len;
         self.write_grants += usize::from(task.granted);
+    }
+
+    /// Whether all data of a command fits now, and nobody waits for room.
+    pub(super) fn has_room(&self, len: usize) -> bool {
+        self.starved.is_empty() && self.write_bytes + len <= self.config.data_bytes_max
     }
 
     /// Asks for data, or queues for memory first.
@@ -58,8 +66,11 @@ impl Session {
                 self.starved.pop_front();
                 continue;
             };
+            let max = self.config.data_bytes_max;
             let more = task.expected as usize - task.charged;
-            if self.write_bytes + more > self.config.data_bytes_max && self.write_grants > 0 {
+            let fits = self.write_bytes + more <= max;
+            let fits_alone = self.orphan_bytes == 0 || self.orphan_bytes + task.expected as usize <= max;
+            if !fits && (self.write_grants > 0 || !fits_alone) {
                 return;
             }
             self.starved.pop_front();

@@ -113,7 +113,7 @@ pub(super) struct Task {
     pub(super) write: Option<WriteData>,
     /// Bytes counted in the session's `write_bytes`.
     pub(super) charged: usize,
-    /// It was given memory for solicited data.
+    /// It was given memory for solicited data, or is immediate: no place in the window bounds what is charged.
     pub(super) granted: bool,
     pub(super) state: TaskState,
 }

@@ -1,7 +1,7 @@
 //! Task management.
 
 use super::*;
-use crate::iscsi::wire::{TaskManagementFunction, TaskRequest};
+use crate::iscsi::wire::{RejectReason, TaskManagementFunction, TaskRequest};
 use crate::scsi::Lun;
 
 fn task(function: TaskManagementFunction, tag: u32, cmd_sn: u32) -> TaskRequest {
@@ -101,6 +101,95 @@ fn what_was_aborted_and_runs_on_is_bounded() {
     peer.session.complete(last, Outcome::good());
     peer.send(command(5001, number).encode(0), &[]);
     peer.command();
+}
+
+/// An initiator that aborts and writes again, and a disk that hangs: what brings more data than `data_bytes_max` keeps its place in
+/// the window.
+#[test]
+fn the_data_of_what_was_aborted_and_runs_on_is_bounded() {
+    const LENGTH: usize = 16384; // FirstBurstLength
+    let config = SessionConfig { data_bytes_max: 8 * LENGTH, ..config() };
+    let mut peer = Peer::with(negotiated(), config);
+    let (mut number, mut running) = (FIRST, Vec::new());
+    // The driver ends none of them.
+    for round in 0..200 {
+        peer.send(write(2 * round + 1, number, LENGTH as u32).encode(LENGTH as u32), &[7; LENGTH]);
+        let Some(Event::Command(command)) = peer.events().pop() else { break };
+        running.push(command.id);
+        number += 1;
+        peer.send(task(TaskManagementFunction::AbortTaskSet, 2 * round + 2, number).encode(), &[]);
+        let (id, _, abort) = peer.task_event();
+        assert_eq!(abort, [command.id]);
+        peer.session.task_done(id, TaskResponse::Complete);
+        peer.output();
+    }
+    assert_eq!(running.len(), 8 + 8, "as many as there is room for, and as the window has places");
+    assert_eq!(peer.session.write_bytes(), 16 * LENGTH);
+    // The last ones have kept their places.
+    peer.session.complete(running[0], Outcome::good());
+    peer.send(command(1001, number).encode(0), &[]);
+    assert!(peer.events().is_empty());
+    peer.session.complete(running[15], Outcome::good());
+    peer.send(command(1001, number).encode(0), &[]);
+    peer.command();
+    for id in &running[1..15] {
+        peer.session.complete(*id, Outcome::good());
+    }
+    assert_eq!(peer.session.write_bytes(), 0);
+}
+
+/// No window bounds what immediate commands bring.
+#[test]
+fn immediate_writes_with_data_that_there_is_no_room_for_are_rejected() {
+    const LENGTH: usize = 16384;
+    let config = SessionConfig { data_bytes_max: 2 * LENGTH, ..config() };
+    let mut peer = Peer::with(negotiated(), config);
+    let immediate = |tag| ScsiCommand { immediate: true, ..write(tag, FIRST, LENGTH as u32) };
+    let mut running = Vec::new();
+    for tag in [1, 2] {
+        peer.send(immediate(tag).encode(LENGTH as u32), &[7; LENGTH]);
+        running.push(peer.command().id);
+    }
+    for (tag, is_final, brought) in [(3, true, LENGTH), (4, false, 0)] {
+        let header = ScsiCommand { is_final, ..immediate(tag) }.encode(brought as u32);
+        peer.send(header, &[7; LENGTH][..brought]);
+        let (ResponsePdu::Reject(reject), _) = peer.answer() else { panic!("{tag} is taken") };
+        assert_eq!(reject.reason, RejectReason::TooManyImmediateCommands);
+    }
+    assert!(peer.events().is_empty());
+    assert_eq!(peer.session.write_bytes(), 2 * LENGTH);
+    // One that brings none waits, and gets its room when another has ended.
+    peer.send(immediate(5).encode(0), &[]);
+    assert!(peer.output().is_empty());
+    peer.session.complete(running[0], Outcome::good_out(LENGTH as u64));
+    let output = peer.output();
+    let [(ResponsePdu::ScsiResponse(_), _), (ResponsePdu::R2t(r2t), _)] = &output[..] else {
+        panic!("{output:?}")
+    };
+    assert_eq!(r2t.initiator_tag, InitiatorTag(5));
+    // One that never fits is told so.
+    let large = ScsiCommand { expected_length: 3 * LENGTH as u32, ..immediate(6) };
+    peer.send(large.encode(LENGTH as u32), &[7; LENGTH]);
+    assert_eq!(sense_of(&peer.answer().1), (5, 0x2400));
+}
+
+/// Unsolicited data does not keep others waiting for ever, but what was aborted and runs on is not added to.
+#[test]
+fn the_first_in_the_row_waits_for_what_was_aborted_and_runs_on() {
+    const LENGTH: usize = 16384;
+    let config = SessionConfig { data_bytes_max: 3 * LENGTH, ..config() };
+    let mut peer = Peer::with(negotiated(), config);
+    let mut running = Vec::new();
+    for i in 0..3 {
+        peer.send(write(i, FIRST + i, LENGTH as u32).encode(LENGTH as u32), &[7; LENGTH]);
+        running.push(peer.command().id);
+    }
+    peer.session.abort(running[0], false);
+    peer.send(write(8, FIRST + 3, 3 * LENGTH as u32).encode(0), &[]);
+    assert!(peer.output().is_empty(), "both together are more than there may be");
+    peer.session.complete(running[0], Outcome::good());
+    assert_eq!(peer.r2t().initiator_tag, InitiatorTag(8));
+    assert_eq!(peer.session.write_bytes(), 5 * LENGTH);
 }
 
 #[test]
