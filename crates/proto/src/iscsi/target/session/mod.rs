@@ -21,8 +21,10 @@
 //!
 //! The way of a request: `receive` cuts bytes into PDUs and places data, `request` and its neighbours (`task_management`,
 //! `text`, `nop`, `logout`) act on them, `window` keeps their order, `task` and `write_data` hold what a command is
-//! waiting for, `transmit` turns answers into PDUs. `join` and `end` are how connections come and go.
+//! waiting for, `abort` is how it ends otherwise, `transmit` turns answers into PDUs. `join` and `end` are how connections come
+//! and go.
 
+mod abort;
 mod connection;
 mod counters;
 mod end;

@@ -13,14 +13,12 @@ use crate::iscsi::wire::{
     ScsiCommand, Serial, is_immediate, opcode,
 };
 use crate::scsi::sense::code;
-use crate::scsi::{Cdb, Lun, Outcome, Sense, SenseKey, Status};
+use crate::scsi::{Cdb, Outcome, Sense, SenseKey, Status};
 
 /// RFC 7143 11.4.7.2: unexpected unsolicited data.
 const UNEXPECTED_UNSOLICITED_DATA: u16 = 0x0c0c;
 /// RFC 7143 11.4.7.2: incorrect amount of data.
 const INCORRECT_AMOUNT_OF_DATA: u16 = 0x0c0d;
-/// RFC 7143 11.4.7.2: protocol service CRC error.
-const PROTOCOL_SERVICE_CRC_ERROR: u16 = 0x4705;
 /// SPC-4: INVALID FIELD IN COMMAND INFORMATION UNIT, for what the transport's header asks and we cannot do.
 const INVALID_FIELD_IN_COMMAND_INFORMATION_UNIT: u16 = 0x0e03;
 impl Session {
@@ -321,40 +319,6 @@ impl Session {
         }
     }
 
-    /// Data of a command was lost (7.8, 7.9): it will be refused when the rest has come, because what is on its way cannot
-    /// be called back. A command that is being refused already keeps its reason.
-    pub(super) fn give_up_data(&mut self, key: TaskKey) {
-        let Some(task) = self.tasks.get_mut(key) else { return };
-        if matches!(task.state, TaskState::Collecting) {
-            let sense = Sense::new(SenseKey::AbortedCommand, PROTOCOL_SERVICE_CRC_ERROR);
-            self.refuse(key, Verdict::Check(sense));
-        }
-    }
-
-    fn refuse(&mut self, key: TaskKey, verdict: Verdict) {
-        self.throw_away(key, TaskState::Refusing(verdict));
-    }
-
-    /// A command that nobody wants any more is forgotten when what R2Ts asked for has come. Says whether there is such data.
-    pub(super) fn discard(&mut self, key: TaskKey) -> bool {
-        let write = self.tasks.get(key).and_then(|task| task.write.as_ref());
-        let is_asked_for = write.is_some_and(WriteData::is_asked_for);
-        if is_asked_for {
-            self.throw_away(key, TaskState::Discarding);
-        }
-        is_asked_for
-    }
-
-    /// Throws the data of a command away, that which is there and that which comes.
-    fn throw_away(&mut self, key: TaskKey, state: TaskState) {
-        let Some(task) = self.tasks.get_mut(key) else { return };
-        task.state = state;
-        if let Some(write) = task.write.as_mut() {
-            write.place = Place::None;
-        }
-        self.release_memory(key);
-    }
-
     /// Moves a command on as far as it can go. The only way from its birth to the driver.
     #[inline]
     pub(super) fn proceed(&mut self, key: TaskKey) {
@@ -426,45 +390,6 @@ impl Session {
             connection.queue.push_back(Output::Answer(key));
         }
         self.release_memory(key);
-    }
-
-    /// PREEMPT AND ABORT, or a reset by another session.
-    pub(super) fn abort_from_above(&mut self, key: TaskKey, answer: bool) {
-        let Some(task) = self.tasks.get(key) else { return };
-        let (from, is_running) = (task.connection, matches!(task.state, TaskState::Running));
-        if !is_running {
-            return;
-        }
-        if let Some(connection) = self.connections.iter_mut().find(|connection| connection.id == from) {
-            connection.counters.aborts += 1;
-        }
-        if !answer {
-            self.remove_task(key);
-        } else if let Some(task) = self.tasks.get_mut(key) {
-            task.state = TaskState::Aborted;
-        }
-    }
-
-    /// The same for what waits for data or memory. What has not had its turn is in no task set yet.
-    pub(super) fn abort_waiting_from_above(&mut self, lun: Lun) {
-        let is_affected = |task: &Task| {
-            task.in_order
-                && Lun::decode(task.lun) == Some(lun)
-                && matches!(task.state, TaskState::Collecting | TaskState::Refusing(_))
-        };
-        let affected: Vec<TaskKey> =
-            self.tasks.iter().filter(|(_, task)| is_affected(task)).map(|(key, _)| key).collect();
-        // What one of them gives back is for none of them.
-        self.starved.retain(|key| !affected.contains(key));
-        for key in affected {
-            let Some(cid) = self.tasks.get(key).map(|task| task.connection) else { continue };
-            if let Some(at) = self.open_connection(cid) {
-                self.connections[at].counters.aborts += 1;
-            }
-            self.refuse(key, Verdict::TaskAborted);
-            self.proceed(key);
-        }
-        self.feed_starved();
     }
 
     /// Forgets a task: its answer was sent, or nobody waits for one. Says whether the driver still has it.

@@ -36,7 +36,7 @@ impl TaskKey {
     }
 }
 
-/// The life of a command. Changed in `request` (birth, and `proceed`), `answer` and removal only.
+/// The life of a command. Changed in `request` (birth, `proceed`, `answer`, removal) and in `abort` only.
 #[derive(Debug)]
 pub(super) enum TaskState {
     /// It waits for its turn, for memory, or for data.
