@@ -147,6 +147,8 @@ fuzz_target!(|input: Input| {
         world.session.remove_connection(id);
     }
     world.take_events(false);
+    // What was held when the session ended counts until it has ended, too.
+    world.end_commands();
     assert_eq!((world.session.write_bytes(), world.session.census()), (0, Default::default()));
 });
 
@@ -404,11 +406,15 @@ impl World<'_> {
                 Event::End => self.over = true,
             }
             if !hold {
-                for Handed { id, cdb, data_out, .. } in self.held.drain(..) {
-                    let outcome = self.unit.run(0, cdb.0, Chain::copy_of(&data_out.to_vec()));
-                    self.session.complete(id, outcome);
-                }
+                self.end_commands();
             }
+        }
+    }
+
+    fn end_commands(&mut self) {
+        for Handed { id, cdb, data_out, .. } in self.held.drain(..) {
+            let outcome = self.unit.run(0, cdb.0, Chain::copy_of(&data_out.to_vec()));
+            self.session.complete(id, outcome);
         }
     }
 
