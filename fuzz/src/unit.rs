@@ -168,7 +168,7 @@ impl Unit {
                 assert!(start < Lba(BLOCKS) && max > 0);
                 return Ok(BlockDone::LbaStatus(vec![(start, Lba(BLOCKS) - start, Provisioning::Mapped)]));
             }
-            BlockOp::Verify { .. } | BlockOp::Flush => {}
+            BlockOp::Verify { .. } | BlockOp::Flush | BlockOp::TestReady => {}
         }
         Ok(BlockDone::Done)
     }

@@ -34,6 +34,8 @@ pub const TARGET: &str = "iqn.2026-01.org.ursa:target";
 /// The volume's number there.
 pub const LUN: Lun = Lun(0);
 
+/// What a unit says whose disk takes no writes: NOT READY, MANUAL INTERVENTION REQUIRED (SPC-4).
+const NEEDS_HELP: (u8, u16) = (0x02, 0x0403);
 const DISK_BYTES: u64 = 16 << 20;
 const ISCSI_PORT: u16 = 3260;
 const LINK_PORT: u16 = 3270;
@@ -434,7 +436,7 @@ pub fn named(name: &str) -> Options {
     Options { initiator, timeouts, obedient: false, ..Options::default() }
 }
 
-/// A session with one node, with unit attentions taken.
+/// A session with one node, with unit attentions taken. What takes no writes, since its disk failed, may still be read.
 ///
 /// # Errors
 /// What the initiator says.
@@ -448,6 +450,8 @@ pub async fn log_in(portal: SocketAddr, name: &str) -> Result<Session, Error> {
 /// What the initiator says.
 pub async fn log_in_as(portal: SocketAddr, options: &Options) -> Result<Session, Error> {
     let session = Session::connect(portal, TARGET, options).await?;
-    session.make_ready(LUN).await?;
-    Ok(session)
+    match session.make_ready(LUN).await {
+        Err(error) if error.sense() != Some(NEEDS_HELP) => Err(error),
+        _ => Ok(session),
+    }
 }

@@ -232,6 +232,15 @@ impl Slice {
         }
     }
 
+    /// Whether a disk that it lies on is out of service: what is written there is answered [`SliceError::Offline`], until the
+    /// pool is reopened.
+    pub fn is_offline(&self) -> bool {
+        match self {
+            Slice::Thick(slice) => slice.is_offline(),
+            Slice::Ram(_) => false,
+        }
+    }
+
     /// The parts of the range that take space, in order, `max` of them at most; touching parts are one. All else before
     /// the last one reads as zeros; so does what comes after it, if there are fewer than `max`.
     ///

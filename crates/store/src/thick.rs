@@ -151,12 +151,14 @@ impl ThickSlice {
         Ok(())
     }
 
+    pub(crate) fn is_offline(&self) -> bool {
+        let disks = self.disks.borrow();
+        disks_in(self.on_disks.get()).any(|disk| disks.disk(disk).failure().is_some())
+    }
+
     pub(crate) async fn flush(&self) -> Result<(), SliceError> {
         // Those disks that this core has not written to since their last flush return at once.
-        let mut left = self.on_disks.get();
-        while left != 0 {
-            let disk = left.trailing_zeros() as u16;
-            left &= left - 1;
+        for disk in disks_in(self.on_disks.get()) {
             let disk = Rc::clone(self.disks.borrow().disk(disk));
             disk.flush().await.map_err(|error| write_error(&error, 0))?;
         }
@@ -273,6 +275,15 @@ fn places(spec: &SliceSpec) -> Vec<Place> {
 /// The disks of `places`, a bit each.
 fn disks_of(places: &[Place]) -> u64 {
     places.iter().fold(0, |disks, place| disks | 1 << place.disk)
+}
+
+/// The disks that [`disks_of`] gave, in their order.
+fn disks_in(mut bits: u64) -> impl Iterator<Item = u16> {
+    std::iter::from_fn(move || {
+        let disk = (bits != 0).then(|| bits.trailing_zeros() as u16)?;
+        bits &= bits - 1;
+        Some(disk)
+    })
 }
 
 impl Part {

@@ -385,6 +385,9 @@ impl Shared {
         Some(match step {
             Step::Done(outcome) => outcome,
             Step::ReportLuns(report) => report.answer(&[Lun::new(0).unwrap()]),
+            Step::Block(pending, BlockOp::TestReady) => {
+                self.unit.borrow_mut().finish(pending, Ok(BlockDone::Done))
+            }
             Step::Block(pending, operation) => {
                 if self.busy.get() > 0 {
                     self.busy.set(self.busy.get() - 1);

@@ -56,7 +56,7 @@ impl Operation {
             BlockOp::Verify { .. } | BlockOp::Compare { .. } => Operation::Verify,
             BlockOp::CompareAndWrite { .. } | BlockOp::OrWrite { .. } => Operation::Atomic,
             BlockOp::Flush => Operation::Flush,
-            BlockOp::Prefetch { .. } | BlockOp::LbaStatus { .. } => Operation::Other,
+            BlockOp::TestReady | BlockOp::Prefetch { .. } | BlockOp::LbaStatus { .. } => Operation::Other,
         }
     }
 

@@ -29,6 +29,7 @@ impl Volume {
             | BlockOp::WriteAtomic { .. }
             | BlockOp::Unmap { .. }
             | BlockOp::Flush
+            | BlockOp::TestReady
             | BlockOp::Prefetch { .. } => 0,
         };
         bytes as usize

@@ -114,6 +114,7 @@ impl Volume {
             }
             BlockOp::OrWrite { range, data, fua } => self.or_write(range, &data, fua, go_on).await,
             BlockOp::Flush => self.flush().await,
+            BlockOp::TestReady => self.test_ready().await,
             // There is no cache yet to bring the blocks into.
             BlockOp::Prefetch { .. } => Ok(BlockDone::Done),
             BlockOp::LbaStatus { start, max } => self.lba_status(start, max).await.map(BlockDone::LbaStatus),
@@ -254,10 +255,19 @@ impl Volume {
     /// # Errors
     /// [`BlockError::Offline`]: a failed flush takes the disk out of service.
     pub async fn flush(&self) -> Result<BlockDone, BlockError> {
+        self.on_all_slices(|| PieceOp::Flush).await
+    }
+
+    /// Whether all slices take writes.
+    async fn test_ready(&self) -> Result<BlockDone, BlockError> {
+        self.on_all_slices(|| PieceOp::TestReady).await
+    }
+
+    async fn on_all_slices(&self, op: impl Fn() -> PieceOp) -> Result<BlockDone, BlockError> {
         let slices = 0..self.stripe.slices();
         let whole =
             |slice| Piece { slice, offset: ByteOffset(0), len: ByteLen(0), volume_offset: ByteOffset(0) };
-        all_done(rt::join_all(slices.map(|slice| self.carry_out(whole(slice), PieceOp::Flush))).await)?;
+        all_done(rt::join_all(slices.map(|slice| self.carry_out(whole(slice), op()))).await)?;
         Ok(BlockDone::Done)
     }
 

@@ -16,6 +16,7 @@ pub(super) enum PieceOp {
     Write { data: Chain, durability: Durability, standing: Standing },
     Zero { len: ByteLen },
     Flush,
+    TestReady,
 }
 
 /// A piece that a command has taken; given back when this is dropped.
@@ -106,5 +107,6 @@ async fn on_slice(slice: &Slice, piece: Piece, op: PieceOp) -> Result<Chain, Sli
         }
         PieceOp::Zero { len } => slice.zero(piece.offset, len).await.map(|()| Chain::new()),
         PieceOp::Flush => slice.flush().await.map(|()| Chain::new()),
+        PieceOp::TestReady => slice.test_ready().map(|()| Chain::new()),
     }
 }

@@ -193,6 +193,19 @@ impl Slice {
         }
     }
 
+    /// Whether a write would be refused at once because a disk is out of service. Of a copy the disk alone says nothing: others
+    /// go on without it, and what it still answers itself is the copy's decision.
+    ///
+    /// # Errors
+    /// [`SliceError::Offline`].
+    pub fn test_ready(&self) -> Result<(), SliceError> {
+        let refuses = match &self.copy {
+            None => self.layout.is_offline(),
+            Some(copy) => copy.has_failed(),
+        };
+        if refuses { Err(SliceError::Offline) } else { Ok(()) }
+    }
+
     /// The parts of the range that take space, in order, `max` of them at most: if there are so many, what comes after the
     /// last is not known.
     ///

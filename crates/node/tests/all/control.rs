@@ -14,7 +14,7 @@ use store::{MetadataState, NewDisk, VolumeKind};
 use crate::commands::register;
 use crate::content::{Stamp, single_stamp, stamped};
 use crate::reservations::slow_writes;
-use crate::rig::{DISK, MIB, POOL, RECORD, Rig, Shape, TARGET, log_in, map, new_volume};
+use crate::rig::{DISK, MIB, POOL, RECORD, Rig, Shape, TARGET, log_in, map, named, new_volume};
 use crate::seeds::each_seed;
 use crate::shadow::Shadow;
 use crate::workload::{Worker, read_all, volume_number};
@@ -336,7 +336,8 @@ fn a_pool_that_could_not_be_given_away_is_served_as_before() {
     assert_eq!((pool.metadata, pool.volumes), (MetadataState::Failed, 1));
     rig.control(|control| async move { map(&control, "thick", LUN).await }).unwrap();
     client.run(|portal| async move {
-        let session = log_in(portal, "client", LUN).await;
+        let session = Session::connect(portal, TARGET, &named("client")).await.unwrap();
+        session.make_ready(Lun(LUN)).await.expect_err("its disk takes no writes any more");
         read_block(&session, LUN, 0).await.unwrap();
         assert_eq!(session.read_keys(Lun(LUN)).await.unwrap(), [7], "it is registered still");
     });

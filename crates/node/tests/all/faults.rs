@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use base::{BlockCount, BlockSize, Lba};
-use initiator::{Error, Lun, Session};
+use initiator::{Error, Lun, Session, Transfer};
 use node::Config;
 use node::control::TargetSpec;
+use proto::scsi::Cdb;
 use rt::sim::{DiskFaults, DiskImage};
 
 use crate::content::{Stamp, stamped};
@@ -143,6 +144,63 @@ fn a_disk_that_fails_to_write_stops_its_pool_and_no_other() {
             let session = log_in(portal, "client", 0).await;
             write(&session, 0, 0, 1).await.unwrap();
             session.flush(Lun(0)).await.unwrap();
+        });
+    });
+}
+
+/// What TEST UNIT READY answers, and sense key and code that REQUEST SENSE tells as data.
+async fn readiness(session: &Session, lun: u16) -> [(u8, u16); 2] {
+    let tested = session.command(Lun(lun), Cdb([0; 16]), Transfer::None).await;
+    let tested = tested.map_or_else(|error| error.sense().unwrap(), |_| (0, 0));
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[4]) = (0x03, 18);
+    let asked = session.command(Lun(lun), Cdb(cdb), Transfer::In(18)).await.unwrap();
+    let data = asked.data.unwrap().to_vec();
+    [tested, (data[2], u16::from_be_bytes([data[12], data[13]]))]
+}
+
+/// Or multipathing would give a path up for its writes and take it back for its answer to TEST UNIT READY, without end.
+#[test]
+fn a_volume_on_a_disk_out_of_service_is_not_ready_and_others_are() {
+    const READY: [(u8, u16); 2] = [(0, 0); 2];
+    /// LOGICAL UNIT NOT READY, MANUAL INTERVENTION REQUIRED (SPC-4).
+    const NEEDS_HELP: [(u8, u16); 2] = [(NOT_READY, 0x0403); 2];
+    each_seed(3, |seed| {
+        let rig = Rig::new(seed, 2);
+        rig.add(Shape::thick());
+        rig.add_other_pool();
+        let client = rig.client("client");
+        // On both cores, whichever has the slice that fails.
+        let sessions = client.run(|portal| async move {
+            let mut sessions = Vec::new();
+            for name in ["a", "b", "c", "d"] {
+                let session = log_in(portal, name, 0).await;
+                session.make_ready(Lun(1)).await.unwrap();
+                assert_eq!([readiness(&session, 0).await, readiness(&session, 1).await], [READY; 2]);
+                sessions.push(session);
+            }
+            write(&sessions[0], 0, 300, 1).await.unwrap();
+            sessions
+        });
+        rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default().with_unwritable(0..64 * MIB));
+        let sessions = client.run(move |_| async move {
+            write(&sessions[0], 0, 300, 1).await.unwrap_err();
+            for session in &sessions {
+                assert_eq!(write(session, 0, 300, 1).await.unwrap_err().sense(), Some(NEEDS_HELP[0]));
+                assert_eq!([readiness(session, 0).await, readiness(session, 1).await], [NEEDS_HELP, READY]);
+                write(session, 1, 300, 1).await.unwrap();
+                read(session, 0, 300, 1).await.expect("what is there can be read");
+            }
+            sessions
+        });
+        rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default());
+        rig.control(|control| async move { control.reopen_pool(POOL).await }).unwrap();
+        client.run(move |_| async move {
+            for session in &sessions {
+                session.make_ready(Lun(0)).await.unwrap();
+                assert_eq!(readiness(session, 0).await, READY);
+                write(session, 0, 300, 1).await.unwrap();
+            }
         });
     });
 }

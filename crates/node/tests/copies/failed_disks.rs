@@ -4,7 +4,9 @@ use super::forks::{A, record_node};
 use super::*;
 
 use cluster::memory::Fault;
+use initiator::Transfer;
 use node::control::{ControlError, PoolStatus};
+use proto::scsi::Cdb;
 use rt::sim::{DiskFaults, DiskLatency};
 
 fn fail_writes(cluster: &Cluster, index: usize) {
@@ -25,9 +27,23 @@ fn with_host<T: 'static, F: Future<Output = T> + 'static>(
 ) -> T {
     let portal = cluster.portal(by);
     cluster.world.block_on(cluster.client("host"), CoreId(0), move || async move {
-        work(log_in(portal, "host").await.unwrap()).await
+        let session = Session::connect(portal, TARGET, &named("host")).await.unwrap();
+        // A copy that takes no writes is not ready, and can be read.
+        let _ = session.make_ready(LUN).await;
+        work(Rc::new(session)).await
     })
 }
+
+/// Sense key and code that TEST UNIT READY answers.
+fn readiness_of(cluster: &Cluster, by: usize) -> Option<(u8, u16)> {
+    with_host(cluster, by, |session| async move {
+        let tested = session.command(LUN, Cdb([0; 16]), Transfer::None).await;
+        tested.err().map(|error| error.sense().unwrap())
+    })
+}
+
+/// LOGICAL UNIT NOT READY, MANUAL INTERVENTION REQUIRED.
+const NEEDS_HELP: (u8, u16) = (0x02, 0x0403);
 
 fn write_to(cluster: &Cluster, by: usize, lba: u64, value: u64) -> Result<(), initiator::Error> {
     with_host(cluster, by, move |session| async move { write(&session, lba, value).await })
@@ -57,8 +73,12 @@ fn others_go_on_at_once_and_the_copy_is_back_when_its_pool_is_opened_again() {
         assert!(stall < Duration::from_millis(1500), "{stall:?}");
         assert_eq!(cluster.in_sync(0), 1);
         write_to(&cluster, 0, 4, 3).unwrap();
+        cluster.world.run_for(Duration::from_secs(1));
+        assert_eq!(readiness_of(&cluster, 0), None, "this path serves");
+        assert!(matches!(readiness_of(&cluster, 1), Some((0x02, _))), "this one does not");
         mend(&cluster, 1).unwrap();
         assert_equal(&cluster);
+        assert_eq!(readiness_of(&cluster, 1), None);
         assert_eq!(read_from(&cluster, 1, 3).unwrap(), 2);
         assert_eq!(read_from(&cluster, 1, 4).unwrap(), 3);
         assert!(matches!(mend(&cluster, 1), Err(ControlError::PoolWorks(_))));
@@ -100,8 +120,10 @@ fn the_only_copy_in_sync_is_read_on_and_written_again_when_its_pool_is_opened_ag
         assert_eq!(read_from(&cluster, 0, 3).unwrap(), 1);
         write_to(&cluster, 0, 3, 3).unwrap_err();
         assert_eq!(read_from(&cluster, 0, 3).unwrap(), 1, "it was not begun");
+        assert_eq!(readiness_of(&cluster, 0), Some(NEEDS_HELP), "what writes are answered");
         mend(&cluster, 0).unwrap();
         cluster.world.run_for(Duration::from_secs(1));
+        assert_eq!(readiness_of(&cluster, 0), None);
         write_to(&cluster, 0, 3, 4).unwrap();
         cluster.start(1);
         assert_equal(&cluster);

@@ -91,6 +91,8 @@ pub enum BlockOp {
     },
     /// Make all completed writes durable (of the whole volume: ranges are a hint that nobody uses).
     Flush,
+    /// Say whether the volume takes writes: [`BlockError::Offline`] if not. Nothing is read or written, and nothing is waited for.
+    TestReady,
     /// Bring the blocks into a cache if there is one.
     Prefetch {
         /// Which blocks.
@@ -132,7 +134,10 @@ impl BlockOp {
             | BlockOp::CompareAndWrite { range, .. }
             | BlockOp::OrWrite { range, .. }
             | BlockOp::Prefetch { range } => Some(*range),
-            BlockOp::Unmap { .. } | BlockOp::Flush | BlockOp::LbaStatus { .. } => None,
+            BlockOp::Unmap { .. }
+            | BlockOp::Flush
+            | BlockOp::TestReady
+            | BlockOp::LbaStatus { .. } => None,
         }
     }
 
@@ -143,6 +148,7 @@ impl BlockOp {
             | BlockOp::Verify { .. }
             | BlockOp::Compare { .. }
             | BlockOp::Flush
+            | BlockOp::TestReady
             | BlockOp::Prefetch { .. }
             | BlockOp::LbaStatus { .. } => true,
             BlockOp::Write { .. }
@@ -176,7 +182,7 @@ pub enum BlockError {
     Unwritable(Lba),
     /// No space is left for it.
     Full,
-    /// The volume is offline: its disk failed or was taken away.
+    /// The volume is out of service: its disk failed, and takes nothing more, or was taken away.
     Offline,
     /// This node's copy of the volume does not serve now; that of another may, or this one in a moment.
     Unavailable,

@@ -1,10 +1,13 @@
 //! Is the unit ready, and why not: TEST UNIT READY, REQUEST SENSE, START STOP UNIT, SEND DIAGNOSTIC,
 //! PREVENT ALLOW MEDIUM REMOVAL.
+//!
+//! Whether a disk takes writes is asked of the volume each time: a path that TEST UNIT READY calls good and whose writes
+//! fail as those of a bad one would be given up and taken back without end.
 
 use super::change::Change;
 use super::operations::{Access, OnAttention, Operation, Reach};
 use super::sense::{Sense, SenseFormat, SenseKey, code};
-use super::{LogicalUnit, Outcome, Request, Step};
+use super::{LogicalUnit, Outcome, Request, Step, commands};
 
 pub(super) const TEST_UNIT_READY: Operation = Operation {
     name: "TEST UNIT READY",
@@ -15,7 +18,7 @@ pub(super) const TEST_UNIT_READY: Operation = Operation {
     attention: OnAttention::Report,
     needs_ready: true,
     reach: Reach::Active,
-    run: |_, _| Ok(Step::Done(Outcome::good())),
+    run: |_, _| Ok(commands::test_ready()),
 };
 
 pub(super) const REQUEST_SENSE: Operation = Operation {
@@ -73,14 +76,15 @@ pub(super) const STOPPED: Sense =
 /// SPC-4 6.39: tells a pending attention as data, or else why the unit is not ready.
 fn request_sense(unit: &mut LogicalUnit, request: Request) -> Result<Step, Sense> {
     let format = if request.cdb.bit(1, 0) { SenseFormat::Descriptor } else { SenseFormat::Fixed };
+    let allocation = usize::from(request.cdb.u8(4));
     let sense = match (unit.take_attention(request.nexus), unit.inaccessible(request.nexus)) {
         (Some(attention), _) => attention.sense(),
         (None, Some(inaccessible)) => inaccessible,
         (None, None) if unit.state().stopped => STOPPED,
-        (None, None) => Sense::new(SenseKey::NoSense, code::NO_ADDITIONAL_SENSE_INFORMATION),
+        (None, None) => return Ok(commands::tell_readiness(format, allocation)),
     };
     let bytes = Sense { format, ..sense }.encode();
-    Ok(Step::Done(Outcome::parameters(&bytes, usize::from(request.cdb.u8(4)))))
+    Ok(Step::Done(Outcome::parameters(&bytes, allocation)))
 }
 
 /// SBC-3 5.25. There are no power conditions, and nothing to eject.

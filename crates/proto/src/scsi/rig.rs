@@ -6,8 +6,8 @@ use base::{BlockCount, BlockSize, Chain};
 
 use super::limits::AtomicWrites;
 use super::{
-    AccessState, Cdb, ChangeRequest, Identity, InitiatorPort, ItNexus, LogicalUnit, LuConfig, LuState, Lun,
-    NexusId, Outcome, PortGroup, RelativePort, Request, Status, Step, TargetPort,
+    AccessState, BlockDone, BlockOp, Cdb, ChangeRequest, Identity, InitiatorPort, ItNexus, LogicalUnit,
+    LuConfig, LuState, Lun, NexusId, Outcome, PortGroup, RelativePort, Request, Status, Step, TargetPort,
 };
 
 /// The first nexus.
@@ -96,6 +96,7 @@ impl Rig {
                 self.unit.luns_reported(id);
                 report.answer(&[Lun::new(0).unwrap(), Lun::new(5).unwrap()])
             }
+            Step::Block(pending, BlockOp::TestReady) => self.unit.finish(pending, Ok(BlockDone::Done)),
             Step::Block(..) | Step::Copy(..) => Outcome::good(),
         }
     }

@@ -124,6 +124,9 @@ impl Sense {
         }
     }
 
+    /// There is nothing to tell.
+    pub const NOTHING: Sense = Sense::new(SenseKey::NoSense, code::NO_ADDITIONAL_SENSE_INFORMATION);
+
     /// ILLEGAL REQUEST without a place.
     pub const fn illegal(code: u16) -> Sense {
         Sense::new(SenseKey::IllegalRequest, code)

@@ -29,7 +29,7 @@ pub use copy::CopySegment;
 pub(super) use copy::third_party_copy;
 pub(super) use gates::writable;
 pub use pending::Pending;
-pub(super) use pending::finish;
+pub(super) use pending::{finish, tell_readiness, test_ready};
 
 /// What the commands of this folder keep in a unit on one core.
 #[derive(Debug, Default)]

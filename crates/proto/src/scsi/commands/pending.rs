@@ -4,7 +4,7 @@ use base::{Chain, Lba, LbaRange};
 
 use super::copy::Started;
 use super::{lba_status, prefetch};
-use crate::scsi::sense::{Copied, Forwarded, Side, code};
+use crate::scsi::sense::{Copied, Forwarded, SenseFormat, Side, code};
 use crate::scsi::{
     BlockDone, BlockError, BlockOp, CopyFailure, CopyFault, LogicalUnit, Outcome, Refusal, Sense, SenseKey,
     Status, Step,
@@ -34,6 +34,19 @@ enum Answer {
     LbaStatus { allocation: usize },
     /// The status, and what RECEIVE COPY RESULTS will tell.
     Copied(Started),
+    /// Why the medium is not ready, if so, as data in so many bytes.
+    Readiness { format: SenseFormat, allocation: usize },
+}
+
+/// Asks whether the medium is ready.
+pub(in crate::scsi) fn test_ready() -> Step {
+    carry_out(0, BlockOp::TestReady)
+}
+
+/// Asks whether the medium is ready, and tells that as sense data of at most `allocation` bytes.
+pub(in crate::scsi) fn tell_readiness(format: SenseFormat, allocation: usize) -> Step {
+    let pending = Pending { transfer: 0, answer: Answer::Readiness { format, allocation } };
+    Step::Block(pending, BlockOp::TestReady)
 }
 
 /// Reads.
@@ -97,6 +110,10 @@ pub(in crate::scsi) fn finish(
         (Ok(BlockDone::Cached), Answer::Prefetched { cut }) => prefetch::answer(!cut),
         (Ok(BlockDone::LbaStatus(extents)), Answer::LbaStatus { allocation }) => {
             Outcome::parameters(&lba_status::encode(&extents), allocation)
+        }
+        (result, Answer::Readiness { format, allocation }) => {
+            let sense = result.err().map_or(Sense::NOTHING, failure);
+            Outcome::parameters(&Sense { format, ..sense }.encode(), allocation)
         }
         (Ok(done), answer) => panic!("{done:?} is no answer to an operation that ends in {answer:?}"),
         (Err(error), answer) => {

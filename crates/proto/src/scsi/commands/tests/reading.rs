@@ -84,6 +84,34 @@ fn synchronize_cache_flushes() {
     assert_eq!(unit.finish(pending, Ok(BlockDone::Done)).status, Status::Good);
 }
 
+/// TEST UNIT READY says what writes are answered, and REQUEST SENSE tells the same as data (SPC-4).
+#[test]
+fn a_volume_that_takes_no_writes_is_not_ready() {
+    let mut unit = unit(BlockSize::B512);
+    for (result, expected) in
+        [(Ok(BlockDone::Done), [0x00, 0x00, 0x00]), (Err(BlockError::Offline), [0x02, 0x04, 0x03])]
+    {
+        let (pending, op) = block(start(&mut unit, &[0x00, 0, 0, 0, 0, 0], &[]));
+        assert!(matches!(op, BlockOp::TestReady));
+        let sense = unit.finish(pending, result.clone()).sense;
+        let told = sense.map_or([0; 3], |sense| {
+            let [code, qualifier] = sense.code.to_be_bytes();
+            [sense.key as u8, code, qualifier]
+        });
+        assert_eq!(told, expected);
+        let (pending, op) = block(start(&mut unit, &[0x03, 0, 0, 0, 18, 0], &[]));
+        assert!(matches!(op, BlockOp::TestReady));
+        let outcome = unit.finish(pending, result.clone());
+        let data = outcome.data_in.to_vec();
+        assert_eq!((outcome.status, data.len()), (Status::Good, 18));
+        assert_eq!([data[2], data[12], data[13]], expected);
+        // In descriptor format, cut to what there is room for.
+        let (pending, _) = block(start(&mut unit, &[0x03, 1, 0, 0, 4, 0], &[]));
+        let [key, code, qualifier] = expected;
+        assert_eq!(unit.finish(pending, result).data_in.to_vec(), [0x72, key, code, qualifier]);
+    }
+}
+
 #[test]
 fn capacity() {
     // 1,024 blocks of 512 bytes, eight in a physical block (512e), thin.
