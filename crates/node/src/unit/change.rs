@@ -18,9 +18,10 @@ use std::time::Duration;
 use proto::scsi::{Abort, BlockDone, ChangeRequest, LuState, Notice, Outcome, Status};
 use rt::CoreId;
 use rt::sync::{Closed, oneshot};
+use store::StoreError;
 
 use super::{Unit, Waiting};
-use crate::control::Control;
+use crate::control::{Control, ControlError};
 use crate::session::Caller;
 use crate::shard::{Shard, on_all_cores};
 use crate::volume::VolumeId;
@@ -102,17 +103,29 @@ async fn decide(id: VolumeId, change: ChangeRequest, turn_deadline: Option<Durat
             waiting_for(id, "the pool", Control::current().store_lu_state(id, state.to_durable())).await
     {
         tracing::error!(volume = %id, error = &error as &dyn std::error::Error, "a change of reservations or mode pages could not be stored");
-        return Outcome::status(Status::Busy);
+        return not_stored(&unit, &error);
     }
     install_on_all_cores(id, decision.state, decision.notices, decision.abort).await;
     if decision.flush {
         until_written(id).await;
         if !matches!(waiting_for(id, "a flush", unit.volume().flush()).await, Ok(BlockDone::Done)) {
             tracing::error!(volume = %id, "the volume could not be flushed to turn its write cache off");
-            return Outcome::status(Status::Busy);
+            return unit.brain().borrow().failed();
         }
     }
     decision.outcome
+}
+
+/// Initiators send again what was answered BUSY: only what may then succeed is.
+fn not_stored(unit: &Unit, error: &ControlError) -> Outcome {
+    match error {
+        // It is being closed, and perhaps opened again: the session will find out.
+        ControlError::NotFound { .. }
+        | ControlError::Store(StoreError::NoSuchVolume(_) | StoreError::Exported(_)) => {
+            Outcome::status(Status::Busy)
+        }
+        _ => unit.brain().borrow().failed(),
+    }
 }
 
 /// Waits until no command that has begun and may write is at the volume any more, on any core.

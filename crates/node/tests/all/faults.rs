@@ -9,6 +9,7 @@ use node::control::TargetSpec;
 use proto::scsi::Cdb;
 use rt::sim::{DiskFaults, DiskImage};
 
+use crate::commands::{register, set_write_cache};
 use crate::content::{Stamp, stamped};
 use crate::rig::{DISK, MIB, POOL, Rig, Shape, TARGET, log_in};
 use crate::seeds::each_seed;
@@ -229,6 +230,44 @@ fn a_failed_flush_is_told_and_not_forgotten() {
                 "the second flush knows nothing of the first one's loss"
             );
         });
+    });
+}
+
+/// INTERNAL TARGET FAILURE: initiators send again what is answered BUSY, and it would never succeed.
+const FAILED: Option<(u8, u16)> = Some((HARDWARE_ERROR, 0x4400));
+
+#[test]
+fn a_reservation_that_cannot_be_stored_has_failed() {
+    let rig = Rig::new(1, 2);
+    rig.add(Shape::thick());
+    let client = rig.client("client");
+    let session = client.run(|portal| log_in(portal, "client", 0));
+    rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default().with_unwritable(0..64 * MIB));
+    client.run(move |_| async move {
+        // The second time the pool takes no changes any more.
+        for _ in 0..2 {
+            let error = register(&session, 0, 7, true).await.unwrap_err();
+            assert_eq!(error.sense(), FAILED, "{error}");
+        }
+        assert!(session.read_keys(Lun(0)).await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_write_cache_that_cannot_be_flushed_is_not_turned_off_in_silence() {
+    let rig = Rig::new(1, 2);
+    rig.add(Shape::thick());
+    let client = rig.client("client");
+    let session = client.run(|portal| async move {
+        let session = log_in(portal, "client", 0).await;
+        write(&session, 0, 0, 1).await.unwrap();
+        session
+    });
+    let faults = DiskFaults { flush_error_one_in: 1, ..DiskFaults::default() };
+    rig.world.set_disk_faults(rig.server, DISK, faults);
+    client.run(move |_| async move {
+        let error = set_write_cache(&session, 0, false).await.unwrap_err();
+        assert_eq!(error.sense(), FAILED, "{error}");
     });
 }
 

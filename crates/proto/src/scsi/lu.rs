@@ -220,8 +220,16 @@ impl LogicalUnit {
 
     /// The answer to a command whose change is under way and takes longer than the initiator should wait for it.
     pub fn in_progress(&self) -> Outcome {
-        let code = code::LOGICAL_UNIT_NOT_READY_OPERATION_IN_PROGRESS;
-        let mut outcome = Outcome::check(Sense::new(SenseKey::NotReady, code));
+        self.check(SenseKey::NotReady, code::LOGICAL_UNIT_NOT_READY_OPERATION_IN_PROGRESS)
+    }
+
+    /// The answer to a command whose change could not be carried out, and will not be if it is asked for again.
+    pub fn failed(&self) -> Outcome {
+        self.check(SenseKey::HardwareError, code::INTERNAL_TARGET_FAILURE)
+    }
+
+    fn check(&self, key: SenseKey, code: u16) -> Outcome {
+        let mut outcome = Outcome::check(Sense::new(key, code));
         self.put_format(&mut outcome);
         outcome
     }
