@@ -17,9 +17,9 @@ pub enum SliceError {
     /// The disk could not read this block.
     #[error("the block at byte {} of the slice cannot be read", .0.0)]
     Unreadable(ByteOffset),
-    /// The disk could not write from this block on.
-    #[error("the block at byte {} of the slice cannot be written", .0.0)]
-    Unwritable(ByteOffset),
+    /// The disk could not write, or could not make durable what was written. The system does not say which block it was.
+    #[error("the pool's disk could not write")]
+    Unwritable,
     /// The file system under the disk is full.
     #[error("no space is left under the pool's disk")]
     Full,

@@ -147,7 +147,7 @@ impl Slice {
     /// other: the caller sees to that. A write that is cut off may leave some sectors of the page as they were.
     ///
     /// # Errors
-    /// As for [`Slice::write`], with the first byte of the slice whose bit is in the page. What the page holds is then unknown.
+    /// As for [`Slice::write`]. What the page holds is then unknown.
     ///
     /// # Panics
     /// If the map has no such page, or `image` is not [`MAP_PAGE_BYTES`] long.
@@ -224,7 +224,7 @@ impl Slice {
     /// Makes all writes and zeroings that have completed durable.
     ///
     /// # Errors
-    /// [`SliceError::Unwritable`] at offset 0 if the disk failed now, [`SliceError::Offline`] if it had before.
+    /// [`SliceError::Unwritable`] if the disk failed now, [`SliceError::Offline`] if it had before.
     pub async fn flush(&self) -> Result<(), SliceError> {
         match self {
             Slice::Thick(slice) => slice.flush().await,

@@ -160,7 +160,7 @@ impl ThickSlice {
         // Those disks that this core has not written to since their last flush return at once.
         for disk in disks_in(self.on_disks.get()) {
             let disk = Rc::clone(self.disks.borrow().disk(disk));
-            disk.flush().await.map_err(|error| write_error(&error, 0))?;
+            disk.flush().await.map_err(|error| write_error(&error, None))?;
         }
         Ok(())
     }
@@ -201,7 +201,7 @@ impl ThickSlice {
     pub(crate) async fn write_map_page(&self, page: u64, image: &[u8]) -> Result<(), SliceError> {
         let (disk, disk_offset) = self.map_place(page);
         let written = disk.write(disk_offset, Buf::copy_of(image).share(), Durability::Durable).await;
-        written.map_err(|error| write_error(&error, covered_from(page)))
+        written.map_err(|error| write_error(&error, Some(covered_from(page))))
     }
 
     /// Where a page of the slice's map is. It stays there when the volume grows.
@@ -349,7 +349,7 @@ impl Part {
             self.merge(around.clone(), &data).await?.share()
         };
         let written = self.disk.write(around.start, data, durability).await;
-        written.map_err(|error| write_error(&error, self.offset))
+        written.map_err(|error| write_error(&error, Some(self.offset)))
     }
 
     /// The blocks of `around` with `data` in the middle. The caller holds the lock.
@@ -374,7 +374,7 @@ impl Part {
         let inside = self.inside();
         if !inside.is_empty() {
             let zeroed = self.disk.zero(inside.start, inside.end - inside.start).await;
-            zeroed.map_err(|error| write_error(&error, self.slice_offset(inside.start)))?;
+            zeroed.map_err(|error| write_error(&error, Some(self.slice_offset(inside.start))))?;
         }
         // The rest: parts of the first and of the last block.
         let (head, tail) = if inside.is_empty() {
@@ -422,13 +422,12 @@ fn read_error(error: &DiskError, offset: u64) -> SliceError {
     }
 }
 
-fn write_error(error: &DiskError, offset: u64) -> SliceError {
+/// `offset` is where the write began; a flush has none. Which block failed is known of neither.
+fn write_error(error: &DiskError, offset: Option<u64>) -> SliceError {
     tracing::warn!(%error, offset, "a slice cannot write");
     match error {
         DiskError::Latched => SliceError::Offline,
         DiskError::Full => SliceError::Full,
-        DiskError::ReadOnly | DiskError::Range { .. } | DiskError::Media(_) => {
-            SliceError::Unwritable(ByteOffset(offset))
-        }
+        DiskError::ReadOnly | DiskError::Range { .. } | DiskError::Media(_) => SliceError::Unwritable,
     }
 }

@@ -314,7 +314,7 @@ impl Volume {
         let lba = |offset| self.lba(self.stripe.volume_offset(piece.slice, offset));
         match error {
             SliceError::Unreadable(offset) => BlockError::Unreadable(lba(offset)),
-            SliceError::Unwritable(offset) => BlockError::Unwritable(lba(offset)),
+            SliceError::Unwritable => BlockError::Unwritable,
             SliceError::Full => BlockError::Full,
             SliceError::Offline => BlockError::Offline,
             SliceError::Unavailable => BlockError::Unavailable,

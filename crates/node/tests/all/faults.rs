@@ -126,6 +126,7 @@ fn a_disk_that_fails_to_write_stops_its_pool_and_no_other() {
             let error = write(&session, 0, 0, 1).await.unwrap_err();
             let (key, _) = error.sense().unwrap();
             assert!([MEDIUM_ERROR, HARDWARE_ERROR, NOT_READY].contains(&key), "{error}");
+            assert_eq!(information(&error), None, "nobody knows which block it was");
             // What the disk holds is unknown from now on: nothing more is accepted, not even where it would succeed.
             for lba in [0, 500, 1000] {
                 let error = write(&session, 0, lba, 1).await.unwrap_err();
@@ -220,7 +221,9 @@ fn a_failed_flush_is_told_and_not_forgotten() {
         let faults = DiskFaults { flush_error_one_in: 1, ..DiskFaults::default() };
         rig.world.set_disk_faults(rig.server, DISK, faults);
         let session = client.run(move |_| async move {
-            assert!(session.flush(Lun(0)).await.is_err());
+            let error = session.flush(Lun(0)).await.unwrap_err();
+            assert_eq!(error.sense(), Some((MEDIUM_ERROR, 0x0c00)), "write error: {error}");
+            assert_eq!(information(&error), None, "nobody knows which block is lost");
             session
         });
         rig.world.set_disk_faults(rig.server, DISK, DiskFaults::default());

@@ -178,8 +178,8 @@ pub enum BlockError {
     Miscompare(u64),
     /// The disk could not read this block.
     Unreadable(Lba),
-    /// The disk could not write this block.
-    Unwritable(Lba),
+    /// The disk could not write, or flush; which block it was is not known.
+    Unwritable,
     /// No space is left for it.
     Full,
     /// The volume is out of service: its disk failed, and takes nothing more, or was taken away.

@@ -140,9 +140,8 @@ fn failure(error: BlockError) -> Sense {
         BlockError::Unreadable(lba) => {
             Sense::new(SenseKey::MediumError, code::UNRECOVERED_READ_ERROR).with_information(lba.0)
         }
-        BlockError::Unwritable(lba) => {
-            Sense::new(SenseKey::MediumError, code::WRITE_ERROR).with_information(lba.0)
-        }
+        // Without INFORMATION: it would name the block that failed (SBC-3 clause 4, error reporting), which nobody knows.
+        BlockError::Unwritable => Sense::new(SenseKey::MediumError, code::WRITE_ERROR),
         // SBC-3 clause 4, thin provisioned units: no space for a block that was not mapped, until somebody makes some.
         BlockError::Full => Sense::new(SenseKey::DataProtect, code::SPACE_ALLOCATION_FAILED_WRITE_PROTECT),
         BlockError::Offline => {

@@ -1,6 +1,6 @@
 //! WRITE, WRITE AND VERIFY, WRITE ATOMIC, ORWRITE, COMPARE AND WRITE: data and its length.
 
-use base::{BlockSize, Lba};
+use base::BlockSize;
 
 use super::{assert_field, assert_good, assert_sense, block, cdb, config, done, range, start, unit, unit_of};
 use crate::scsi::limits::AtomicWrites;
@@ -86,7 +86,7 @@ fn force_unit_access() {
 fn failures_of_a_write() {
     let mut unit = unit(BlockSize::B512);
     for (error, key, code, information) in [
-        (BlockError::Unwritable(Lba(7)), SenseKey::MediumError, 0x0c00, Some(7)),
+        (BlockError::Unwritable, SenseKey::MediumError, 0x0c00, None),
         (BlockError::Full, SenseKey::DataProtect, 0x2707, None),
     ] {
         let (pending, _) = block(start(&mut unit, &WRITE_10, &[3; 512]));
