@@ -97,7 +97,12 @@ impl Volume {
     pub async fn perform(&self, op: BlockOp, is_aborted: impl Fn() -> bool) -> Result<BlockDone, BlockError> {
         let go_on = || if is_aborted() { Err(BlockError::Aborted) } else { Ok(()) };
         match op {
-            BlockOp::Read { range, .. } => self.read(range, Standing::Ordinary).await.map(BlockDone::Data),
+            BlockOp::Read { range, fua } => {
+                if fua {
+                    self.bring_to_medium(range).await?;
+                }
+                self.read(range, Standing::Ordinary).await.map(BlockDone::Data)
+            }
             BlockOp::Write { range, data, fua } | BlockOp::WriteAtomic { range, data, fua } => {
                 self.write(range, data, durability(fua), Standing::Ordinary).await?;
                 Ok(BlockDone::Done)
@@ -107,8 +112,14 @@ impl Volume {
             }
             BlockOp::WriteSame { range, pattern, fua } => self.write_same(range, &pattern, fua, go_on).await,
             BlockOp::Unmap { ranges, fua } => self.unmap(ranges, fua, go_on).await,
-            BlockOp::Verify { range } => self.verify(range).await,
-            BlockOp::Compare { range, data } => self.compare(range, &data).await,
+            BlockOp::Verify { range } => {
+                self.bring_to_medium(range).await?;
+                self.verify(range).await
+            }
+            BlockOp::Compare { range, data } => {
+                self.bring_to_medium(range).await?;
+                self.compare(range, &data).await
+            }
             BlockOp::CompareAndWrite { range, compare, write, fua } => {
                 self.compare_and_write(range, &compare, write, fua).await
             }
@@ -256,6 +267,13 @@ impl Volume {
     /// [`BlockError::Offline`]: a failed flush takes the disk out of service.
     pub async fn flush(&self) -> Result<BlockDone, BlockError> {
         self.on_all_slices(|| PieceOp::Flush).await
+    }
+
+    /// What a cache has of the blocks and the medium has not goes to the medium (SBC-3, Caches: reads with FUA, VERIFY). Costs nothing
+    /// where nothing was written.
+    async fn bring_to_medium(&self, range: LbaRange) -> Result<(), BlockError> {
+        let flush = |piece| self.carry_out(piece, PieceOp::Flush);
+        all_done(rt::join_all(self.pieces(range).map(flush)).await)
     }
 
     /// Whether all slices take writes.

@@ -274,6 +274,39 @@ fn a_write_cache_that_cannot_be_flushed_is_not_turned_off_in_silence() {
     });
 }
 
+/// SBC-3, Caches: what is newer in the cache goes to the medium first, and if it cannot the medium has not what is asked of it.
+#[test]
+fn a_read_with_fua_and_a_verify_are_of_the_medium() {
+    const READ_FUA: [u8; 10] = [0x28, 0x08, 0, 0, 0, 5, 0, 0, 1, 0];
+    const VERIFY: [u8; 10] = [0x2f, 0, 0, 0, 0, 5, 0, 0, 1, 0];
+    async fn ask(session: &Session, cdb: [u8; 10], transfer: Transfer) -> Result<(), Error> {
+        let mut bytes = [0; 16];
+        bytes[..10].copy_from_slice(&cdb);
+        session.command(Lun(0), Cdb(bytes), transfer).await.map(drop)
+    }
+    for (cdb, data) in [(READ_FUA, true), (VERIFY, false)] {
+        let transfer = move || if data { Transfer::In(4096) } else { Transfer::None };
+        let rig = Rig::new(1, 2);
+        rig.add(Shape::thick());
+        let client = rig.client("client");
+        let session = client.run(|portal| async move {
+            let session = log_in(portal, "client", 0).await;
+            write(&session, 0, 5, 1).await.unwrap();
+            session.flush(Lun(0)).await.unwrap();
+            session
+        });
+        let faults = DiskFaults { flush_error_one_in: 1, ..DiskFaults::default() };
+        rig.world.set_disk_faults(rig.server, DISK, faults);
+        client.run(move |_| async move {
+            ask(&session, cdb, transfer()).await.expect("there is nothing to flush");
+            write(&session, 0, 5, 1).await.unwrap();
+            read(&session, 0, 5, 1).await.expect("a cache will do");
+            let error = ask(&session, cdb, transfer()).await.unwrap_err();
+            assert_eq!(error.sense(), Some((MEDIUM_ERROR, 0x0c00)), "write error: {error}");
+        });
+    }
+}
+
 #[test]
 fn a_full_disk_is_told_as_such_and_goes_on_when_there_is_space() {
     each_seed(2, |seed| {

@@ -11,7 +11,7 @@ pub enum BlockOp {
     Read {
         /// Which blocks.
         range: LbaRange,
-        /// Not from a volatile cache that is newer than the medium.
+        /// What a volatile cache has of them and the medium has not goes to the medium first.
         fua: bool,
     },
     /// Write; done when durable if `fua`.
@@ -57,7 +57,7 @@ pub enum BlockOp {
         /// Durable before it is done.
         fua: bool,
     },
-    /// Check that the blocks can be read.
+    /// Check that the medium has the blocks, and that they can be read.
     Verify {
         /// Which blocks.
         range: LbaRange,
