@@ -59,7 +59,7 @@ pub(super) fn extended_copy(unit: &mut LogicalUnit, request: Request) -> Result<
         return Ok(Step::Done(Outcome::good_out(transfer)));
     }
     let lengths = segments.iter().map(|s| gates::bytes_of(s.source_range, s.source_block_size)).collect();
-    let started = unit.block.copies.start(request.nexus, id, lengths);
+    let started = unit.block.copies.start(request.nexus, id, lengths)?;
     Ok(Step::Copy(pending::copy(transfer, started), segments))
 }
 

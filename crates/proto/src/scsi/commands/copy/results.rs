@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 
 use super::list::ListId;
 use crate::scsi::limits::COPY_RESULTS_HELD_MAX;
+use crate::scsi::sense::code;
 use crate::scsi::{BlockError, NexusId, Sense};
 
 /// The copies of a unit on one core: those that run, and those whose results are held. At most
-/// [`COPY_RESULTS_HELD_MAX`]; the oldest is forgotten first.
+/// [`COPY_RESULTS_HELD_MAX`]; the oldest that has ended is forgotten first.
 #[derive(Debug, Default)]
 pub(in crate::scsi::commands) struct Copies {
     known: VecDeque<CopyResult>,
@@ -50,15 +51,21 @@ enum State {
 }
 
 impl Copies {
-    /// A copy begins. An earlier one with its identifier is forgotten, even one that runs: the initiator, which knows what
-    /// it has outstanding, has given up that one, or never learns more of it.
-    pub(super) fn start(&mut self, nexus: NexusId, id: ListId, lengths: Vec<u64>) -> Started {
+    /// A copy begins. The results of an earlier one with its identifier are forgotten.
+    ///
+    /// # Errors
+    /// The earlier one still runs (SPC-4, LIST IDENTIFIER): its nexus could not tell the results of the two apart.
+    pub(super) fn start(&mut self, nexus: NexusId, id: ListId, lengths: Vec<u64>) -> Result<Started, Sense> {
         self.serial += 1;
         let started = Started { serial: self.serial, lengths, held: matches!(id, ListId::Held(_)) };
-        let (ListId::Held(id) | ListId::WhileRunning(id)) = id else { return started };
+        let (ListId::Held(id) | ListId::WhileRunning(id)) = id else { return Ok(started) };
+        if self.find(nexus, id).is_some_and(CopyResult::runs) {
+            return Err(Sense::illegal(code::OPERATION_IN_PROGRESS));
+        }
         self.known.retain(|copy| (copy.nexus, copy.id) != (nexus, id));
         if self.known.len() >= COPY_RESULTS_HELD_MAX {
-            self.known.pop_front();
+            let oldest = self.known.iter().position(|copy| !copy.runs()).unwrap_or(0);
+            self.known.remove(oldest);
         }
         self.known.push_back(CopyResult {
             nexus,
@@ -68,7 +75,7 @@ impl Copies {
             segments: 0,
             bytes: 0,
         });
-        started
+        Ok(started)
     }
 
     /// A copy ended.
@@ -105,6 +112,10 @@ impl Copies {
 }
 
 impl CopyResult {
+    fn runs(&self) -> bool {
+        matches!(self.state, State::Running)
+    }
+
     /// The parameter data of COPY STATUS.
     pub(super) fn status(&self) -> [u8; 12] {
         let (units, count) = transfer_count(self.bytes);

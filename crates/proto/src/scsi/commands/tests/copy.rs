@@ -173,6 +173,47 @@ fn list_identifiers() {
     }
 }
 
+/// SPC-4, LIST IDENTIFIER: of two copies of one nexus that run, each has its own.
+#[test]
+fn a_list_identifier_in_use() {
+    let mut unit = unit(BlockSize::B512);
+    let begin = |unit: &mut LogicalUnit, id, usage| {
+        let list = list(id, usage, &[TARGET], &[segment(0)]);
+        match copy(unit, &list) {
+            Step::Copy(pending, _) => Ok(pending),
+            step => Err(sense(step)),
+        }
+    };
+    for usage in [0, 2] {
+        let running = begin(&mut unit, 1, usage).unwrap();
+        for again in [0, 2] {
+            let sense = begin(&mut unit, 1, again).unwrap_err();
+            assert_eq!((sense.key, sense.code), (SenseKey::IllegalRequest, 0x0016));
+        }
+        // Of those without one there may be many.
+        for _ in 0..2 {
+            begin(&mut unit, 0, 3).unwrap();
+        }
+        assert_eq!(done(results(&mut unit, 0, 1)).data_in.to_vec()[4], 0x00, "it is the one that runs");
+        unit.finish(running, Ok(BlockDone::Done));
+        let next = begin(&mut unit, 1, usage).unwrap();
+        unit.finish(next, Ok(BlockDone::Done));
+    }
+}
+
+/// It would let in a second copy with its identifier.
+#[test]
+fn a_copy_that_runs_is_not_forgotten_for_results() {
+    let mut unit = unit(BlockSize::B512);
+    let begin = |unit: &mut LogicalUnit, id| copy(unit, &list(id, 0, &[TARGET], &[segment(0)]));
+    assert!(matches!(begin(&mut unit, 200), Step::Copy(..)));
+    for id in 0..=64 {
+        let Step::Copy(pending, _) = begin(&mut unit, id) else { panic!() };
+        unit.finish(pending, Ok(BlockDone::Done));
+    }
+    assert_sense(begin(&mut unit, 200), SenseKey::IllegalRequest, 0x0016);
+}
+
 #[test]
 fn the_status_of_a_copy() {
     let mut unit = unit(BlockSize::B512);
