@@ -7,7 +7,7 @@ pub(super) const INQUIRY: Operation = Operation {
     name: "INQUIRY",
     opcode: 0x12,
     service_action: None,
-    usage: &[0x12, 0x01, 0xff, 0xff, 0xff, 0x07],
+    usage: &[0x12, 0x01, 0xff, 0xff, 0xff, 0x04],
     access: Access::Free,
     attention: OnAttention::Run,
     needs_ready: false,

@@ -44,7 +44,7 @@ pub(super) const REPORT_LUNS: Operation = Operation {
     name: "REPORT LUNS",
     opcode: 0xa0,
     service_action: None,
-    usage: &[0xa0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x07],
+    usage: &[0xa0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x04],
     access: Access::Free,
     attention: OnAttention::Run,
     needs_ready: false,

@@ -25,7 +25,8 @@ pub(super) struct Operation {
     /// Its service action, if the operation code is shared.
     pub(super) service_action: Option<u8>,
     /// CDB USAGE DATA (SPC-4, REPORT SUPPORTED OPERATION CODES): a mask of the bits that are looked at, beginning with the operation code; its length is
-    /// the CDB's. The service action stands in it as a value.
+    /// the CDB's. The service action stands in it as a value, and of the CONTROL byte NACA. DPO counts as looked at: DPOFUA says that it is taken, and
+    /// libiscsi compares the two.
     pub(super) usage: &'static [u8],
     /// How a reservation by another nexus affects it.
     pub(super) access: Access,

@@ -454,6 +454,27 @@ fn report_supported_operation_codes() {
     assert_eq!(rig.data(A, &report(3, 0x00, 1)), [0, 1, 0, 0]);
 }
 
+/// Group numbers, IMMED, and all of CONTROL but NACA: what nobody looks at is not claimed.
+#[test]
+fn usage_data_claims_what_is_looked_at() {
+    let mut rig = Rig::new();
+    let mut usage = |opcode: u8| {
+        let report = [0xa3, 0x0c, 1, opcode, 0, 0, 0, 0, 0xff, 0xff, 0, 0];
+        rig.data(A, &report)[4..].to_vec()
+    };
+    const LBA: [u8; 4] = [0xff; 4];
+    let of = |parts: &[&[u8]]| parts.concat();
+    assert_eq!(usage(0x00), [0, 0, 0, 0, 0, 0x04]);
+    assert_eq!(usage(0x1b), [0x1b, 0, 0, 0, 0xf7, 0x04]);
+    assert_eq!(usage(0x1d), [0x1d, 0xe0, 0, 0xff, 0xff, 0x04]);
+    assert_eq!(usage(0x28), of(&[&[0x28, 0x18], &LBA, &[0, 0xff, 0xff, 0x04]]));
+    assert_eq!(usage(0x34), of(&[&[0x34, 0], &LBA, &[0, 0xff, 0xff, 0x04]]));
+    assert_eq!(usage(0x35), of(&[&[0x35, 0], &LBA, &[0, 0xff, 0xff, 0x04]]));
+    assert_eq!(usage(0x42), [0x42, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0x04]);
+    assert_eq!(usage(0x91), of(&[&[0x91, 0], &LBA, &LBA, &LBA, &[0, 0x04]]));
+    assert_eq!(usage(0xaa), of(&[&[0xaa, 0x18], &LBA, &LBA, &[0, 0x04]]));
+}
+
 #[test]
 fn the_table_is_in_order() {
     let mut seen = std::collections::BTreeSet::new();

@@ -7,16 +7,16 @@ use crate::scsi::{ItNexus, LogicalUnit, Request, Sense, Status, Step};
 
 /// The four commands.
 pub(in crate::scsi) const LEGACY: [Operation; 4] = [
-    operation("RESERVE(6)", Access::Reserve, &[0x16, 0, 0, 0, 0, 0x07], |unit, request| {
+    operation("RESERVE(6)", Access::Reserve, &[0x16, 0, 0, 0, 0, 0x04], |unit, request| {
         ask(unit, request, Legacy::Reserve)
     }),
-    operation("RELEASE(6)", Access::Release, &[0x17, 0, 0, 0, 0, 0x07], |unit, request| {
+    operation("RELEASE(6)", Access::Release, &[0x17, 0, 0, 0, 0, 0x04], |unit, request| {
         ask(unit, request, Legacy::Release)
     }),
-    operation("RESERVE(10)", Access::Reserve, &[0x56, 0, 0, 0, 0, 0, 0, 0, 0, 0x07], |unit, request| {
+    operation("RESERVE(10)", Access::Reserve, &[0x56, 0, 0, 0, 0, 0, 0, 0, 0, 0x04], |unit, request| {
         ask(unit, request, Legacy::Reserve)
     }),
-    operation("RELEASE(10)", Access::Release, &[0x57, 0, 0, 0, 0, 0, 0, 0, 0, 0x07], |unit, request| {
+    operation("RELEASE(10)", Access::Release, &[0x57, 0, 0, 0, 0, 0, 0, 0, 0, 0x04], |unit, request| {
         ask(unit, request, Legacy::Release)
     }),
 ];

@@ -21,7 +21,7 @@ pub(in crate::scsi) const PERSISTENT_RESERVE_OUT: [Operation; COUNT] = {
         "PERSISTENT RESERVE OUT, REGISTER AND MOVE",
     ];
     const USAGE: [[u8; 10]; COUNT] = {
-        let mut usage = [[0x5f, 0, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x07]; COUNT];
+        let mut usage = [[0x5f, 0, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x04]; COUNT];
         let mut action = 0;
         while action < COUNT {
             usage[action][1] = action as u8;
