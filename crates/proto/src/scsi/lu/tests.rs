@@ -457,12 +457,12 @@ fn report_supported_operation_codes() {
 /// Group numbers, IMMED, and all of CONTROL but NACA: what nobody looks at is not claimed.
 #[test]
 fn usage_data_claims_what_is_looked_at() {
+    const LBA: [u8; 4] = [0xff; 4];
     let mut rig = Rig::new();
     let mut usage = |opcode: u8| {
         let report = [0xa3, 0x0c, 1, opcode, 0, 0, 0, 0, 0xff, 0xff, 0, 0];
         rig.data(A, &report)[4..].to_vec()
     };
-    const LBA: [u8; 4] = [0xff; 4];
     let of = |parts: &[&[u8]]| parts.concat();
     assert_eq!(usage(0x00), [0, 0, 0, 0, 0, 0x04]);
     assert_eq!(usage(0x1b), [0x1b, 0, 0, 0, 0xf7, 0x04]);
